@@ -1,4 +1,4 @@
-//! The tools of a case: the broker, one version, names of its own, and clients.
+//! A scenario: the broker, one version of MQTT, unique topic names, and clients.
 
 use crate::client::{Client, Connack};
 use crate::journal::Journal;

@@ -112,7 +112,7 @@ impl Partitions {
         self.iter().filter(|partition| wanted(*partition)).collect()
     }
 
-    /// Whether there are none.
+    /// True for a set without partitions.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }

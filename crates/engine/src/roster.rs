@@ -11,11 +11,11 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roster {
     place: Place,
-    /// All that live, this one included, one bit each.
+    /// The living shards, one bit each, with this one.
     live: u64,
-    /// Partitions that nobody serves for now and somebody will, with all that was owed there.
+    /// Partitions without a home for now. Their next home delivers the messages that are owed there.
     absent: Partitions,
-    /// Whether there are such.
+    /// True if `absent` has a partition.
     misses_any: bool,
     /// Partitions whose homes cannot be reached, and which this process works for its own clients meanwhile.
     stood_in_for: Partitions,
@@ -226,8 +226,8 @@ impl Roster {
         Shards(self.live & !(1 << self.place.shard.0))
     }
 
-    /// The other shards that are told of the interest in a filter. Shards of other nodes are told only if topics of the
-    /// filter can cross; messages on their way to brokers never do.
+    /// The other shards that learn the interest in a filter. Shards of other nodes learn it only if topics of the filter
+    /// can cross; messages on their way to brokers never cross.
     #[inline]
     pub(crate) fn others_for(&self, tenant: TenantId, filter: &str) -> Shards {
         let others = self.others();

@@ -261,7 +261,7 @@ pub fn histories(pipelines: &[Pipeline], sinks: &[Sink], tenant: &str) -> Vec<(P
 /// Where a pipeline of a broker keeps delivered messages, if it does: without a bus, in the data directory.
 fn archive_of(pipeline: &Pipeline, store: &Store) -> Option<ArchiveSettings> {
     let (Keep::For(max_age), Some(directory)) = (pipeline.keep, &store.directory) else { return None };
-    // A name may be `..`, and this is none.
+    // A pipeline may be named `..`; the folder `_..` is an ordinary one.
     let folder = Path::new(directory).join(ARCHIVES).join(format!("_{}", pipeline.name));
     Some(ArchiveSettings { folder, max_bytes: pipeline.max_bytes.0, max_age })
 }

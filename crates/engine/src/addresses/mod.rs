@@ -1,6 +1,6 @@
 //! Addresses of mobile nodes, on plain topics (CTX-02 to CTX-04).
 //!
-//! A node is a client of a listener that says so, with a client id of its own. Messages to `PREFIX/to/node/ID/...`, to
+//! A node is a client of a listener for nodes, and has a client id of its own. Messages to `PREFIX/to/node/ID/...`, to
 //! `PREFIX/to/group/GROUP/...` and to `PREFIX/to/all/...` reach it as if it had subscribed at QoS 2. The subscription
 //! index holds nothing for that: a node is found by its client id, the nodes of a shard are its node sessions, and a
 //! group is a set of sessions. So a node costs no more memory than any other client, and a message to one goes only to

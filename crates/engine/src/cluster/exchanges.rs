@@ -101,9 +101,14 @@ impl Exchanges {
 
     /// Nobody will send again what this exchange was about.
     pub(crate) fn end(&mut self, name: ExchangeName) {
-        if name.origin == self.origin {
+        if self.is_own(name) {
             self.open.remove(&name.number);
         }
+    }
+
+    /// Whether this shard has begun an exchange.
+    pub(crate) fn is_own(&self, name: ExchangeName) -> bool {
+        name.origin == self.origin
     }
 
     pub(crate) fn word(&mut self, name: ExchangeName, covered: Got) -> ExchangeWord {
@@ -112,8 +117,7 @@ impl Exchanges {
             self.open.pop_first();
         }
         let next = self.last + 1;
-        let mine = name.origin == self.origin;
-        let done_below = if mine { self.open.first().copied().unwrap_or(next) } else { 0 };
+        let done_below = if self.is_own(name) { self.open.first().copied().unwrap_or(next) } else { 0 };
         ExchangeWord { name, done_below, covered }
     }
 

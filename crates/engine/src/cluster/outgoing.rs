@@ -5,7 +5,7 @@
 //! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
 //! is sent again under the same name, to the nodes that lack it. It moves with the partition of its client.
 
-use crate::ids::{PartitionId, TenantId, partition_of};
+use crate::ids::{PartitionId, Partitions, TenantId, partition_of};
 use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
 use crate::message::MessageRef;
@@ -44,6 +44,13 @@ impl OutgoingMessage {
     /// Bytes that it holds in memory.
     pub(crate) fn cost(&self) -> u64 {
         self.message.cost() + (size_of::<Self>() + self.client_id.len()) as u64
+    }
+
+    /// The message comes from a process with other groups.
+    pub(crate) fn forget_covered_groups(&mut self) {
+        if let Some((_, covered)) = &mut self.sent {
+            covered.groups = Partitions::NONE;
+        }
     }
 
     pub(crate) fn write_head(&self, out: &mut Vec<u8>) {
@@ -134,7 +141,6 @@ fn read_stored_head(reader: &mut WireReader<'_>) -> Result<OutgoingHead, WireErr
 mod tests {
     use tidegate_mqtt::QoS;
 
-    use crate::ids::Partitions;
     use crate::message::Publication;
     use crate::now::Millis;
     use crate::records::stored::put_message;

@@ -325,7 +325,9 @@ impl Links {
             let home = next_home.unwrap_or_else(|| self.group_roster.home_of(partition));
             if home == own {
                 // Its images may have been given out: then this goes along with what has come since.
-                transfers.note_dealt(partition, name);
+                if !self.roster.keeps_groups() {
+                    transfers.note_dealt(partition, name);
+                }
                 continue;
             }
             match next.iter_mut().find(|(shard, _)| *shard == home) {

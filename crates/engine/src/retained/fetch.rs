@@ -51,6 +51,8 @@ pub(crate) struct Fetch {
     /// Partitions that moved away from a shard before it had sent all values, to a shard that will send none of them:
     /// asked at the end.
     again: Partitions,
+    /// All shards have been asked, and new homes of `again` are asked now.
+    is_second_look: bool,
     pub(crate) state: FetchState,
 }
 
@@ -178,6 +180,7 @@ impl Fetches {
             after: String::new(),
             wanted,
             again,
+            is_second_look: false,
             state: FetchState::NoRoom,
         });
         sessions.get_mut(session.0)?.rare_mut().fetches.push(id);

@@ -163,7 +163,7 @@ impl Flow {
         self.keeps_qos0 && (!self.queue.is_empty() || self.tail.is_some() || self.to_resend > 0)
     }
 
-    /// Finds out whether messages of QoS 0 wait as ones of QoS 1: the queue was made anew, or taken in from a store or
+    /// Notes whether the queue has messages of QoS 0 that are sent as QoS 1. The queue has come from the store or from
     /// another shard.
     pub(crate) fn find_raised(&mut self) {
         // What is in a tail is not known before it is read.

@@ -163,7 +163,10 @@ impl Advancing<'_> {
         }
         let stays = self.fleet().is_no_longer_last(&action, step).is_some();
         let answers = action.targets.iter().all(|name| self.turn.sight.orchestrators.contains_key(name));
+        // Without a table no orchestrator is a member, so that there is nothing to hand over, and none can serve.
+        let has_no_table = self.turn.sight.cluster().is_some_and(|cluster| cluster.partitions.is_empty());
         let (next, phase) = match (step, level) {
+            (_, Level::Orchestrator) if has_no_table && action.kind != Kind::ScaleIn => (Step::Release, Phase::Leaving),
             _ if stays => (Step::Return, Phase::Serving),
             (Step::Drain | Step::HandOver | Step::Evict, _) if action.kind == Kind::ScaleIn || again => {
                 (Step::Return, Phase::Serving)

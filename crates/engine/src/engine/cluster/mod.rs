@@ -126,13 +126,15 @@ impl ShardQuestions<'_> {
 impl ClusterCalls<'_> {
     /// An orchestrator keeps sessions that have left until its brokers deliver nothing more for them. Messages to their
     /// addresses reach them at the new home alone.
-    fn forget_nodes_that_left(&mut self, now: Now) {
+    pub(crate) fn forget_nodes_that_left(&mut self, now: Now) {
         let roster = &self.engine.links.roster;
         if !roster.keeps_groups() {
             return;
         }
         let leaving = self.engine.state.transfers.leaving.keys().copied();
-        let left: Partitions = leaving.filter(|partition| !roster.is_own(roster.home_of(*partition))).collect();
+        let forwarded = self.engine.handover.forwarding.left.values().flat_map(|left| left.partitions.iter());
+        let left: Partitions =
+            leaving.chain(forwarded).filter(|partition| !roster.is_own(roster.home_of(*partition))).collect();
         if left.is_empty() {
             return;
         }

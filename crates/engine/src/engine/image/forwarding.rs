@@ -30,6 +30,9 @@ impl<'e> OrchestratorMoves<'e> {
         let had = self.messages_of(partitions);
         let left = Departed { partitions, noted: begin(), is_over: false, unanswered: VecDeque::new(), had };
         self.engine.handover.forwarding.left.insert(id, left);
+        // After a restart, the sessions have come from the store as those of nodes, and their home is elsewhere.
+        let now = self.engine.state.journal.now;
+        self.engine.cluster().forget_nodes_that_left(now);
     }
 
     /// The messages that brokers have delivered here, for [`OrchestratorMoves::begin_awaiting`] of the next home of these

@@ -1,5 +1,6 @@
 //! The image of a partition is read.
 
+use crate::cluster::outgoing::OutgoingMessage;
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::facets::MoveCalls;
 use crate::flows::image::leaving::moving;
@@ -45,13 +46,19 @@ impl MoveCalls<'_> {
         }
         let kept = Self::read_kept(&mut reader, now)?;
         let dealt_before = Self::read_dealt_before(&mut reader)?;
-        let outgoing = Self::read_outgoing(&mut reader, now, partition)?;
+        let mut outgoing = Self::read_outgoing(&mut reader, now, partition)?;
+        if self.engine.links.roster.keeps_groups() {
+            outgoing.iter_mut().for_each(OutgoingMessage::forget_covered_groups);
+        }
         let removed = Self::read_removed(&mut reader, partition)?;
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
         }
         self.adopt_marks(marks, here);
-        for session in sessions {
+        for mut session in sessions {
+            if self.engine.links.roster.keeps_groups() {
+                session.forget_covered_groups();
+            }
             moving!(self.engine).adopt_session(now, session);
         }
         for message in retained {
@@ -89,9 +96,13 @@ impl MoveCalls<'_> {
     }
 
     fn adopt_marks(&mut self, marks: Vec<(Got, Vec<ExchangeName>)>, here: Partitions) {
+        let keeps_groups = self.engine.links.roster.keeps_groups();
         let state = &mut self.engine.state;
         for (by, names) in marks {
-            let by = by.among(here);
+            let mut by = by.among(here);
+            if keeps_groups {
+                by.groups = Partitions::NONE;
+            }
             for name in names.into_iter().filter(|_| !by.is_nobody()) {
                 state.exchanges.put_mark(self.engine.place, &mut state.journal, name, by);
             }

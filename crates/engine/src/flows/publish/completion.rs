@@ -15,7 +15,7 @@ use crate::telling::reason::Reason;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
 impl Answering<'_> {
-    /// Answers a packet once `waits` confirmations have come: at once if there are none to wait for and no earlier
+    /// Answers a packet when `waits` confirmations have come. The answer leaves at once if `waits` is 0 and no earlier
     /// answer is pending. `promises` is true if the answer promises a change that was written into the journal.
     #[inline]
     pub(crate) fn answer(

@@ -1,7 +1,7 @@
 //! Messages that a broker does not bring back although a client of this process wants them: the broker has refused the
 //! matching filters, or grants them and keeps the messages of a topic back. Other brokers that hold the filters get
-//! such messages. If there are none, the broker still gets them, for its other subscribers, and this process delivers
-//! them to its own clients.
+//! such messages. If no other broker holds the filters, the broker still gets the messages, for its other subscribers,
+//! and this process delivers them to its own clients.
 
 use crate::orchestrator::uplink::Brokers;
 use std::collections::BTreeMap;

@@ -156,7 +156,7 @@ impl Uplink {
 }
 
 impl Brokers {
-    /// The messages to be sent alone are answered: the broker gets as many as its window takes.
+    /// The broker has answered the messages that were sent one by one: it gets as many as its window allows.
     pub(crate) fn end_care(&mut self, now: Now, state: &mut ShardState, layouts: &mut Layouts, key: UplinkKey) {
         let session = self.all.get(&key).map(|uplink| uplink.session);
         let session = session.and_then(|session| state.sessions.get_mut(session.0));

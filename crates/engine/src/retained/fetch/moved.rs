@@ -80,6 +80,7 @@ impl Fetches {
             let home = roster.home_of_topic(fetch.tenant, &fetch.filter);
             fetch.shards = vec![home];
         } else if fetch.shards.is_empty() && !fetch.again.is_empty() {
+            fetch.is_second_look = true;
             fetch.wanted = fetch.again.without(missed);
             fetch.again = fetch.again.among(missed);
             fetch.shards = fetch.wanted.iter().map(|partition| roster.home_of(partition)).collect();
@@ -119,6 +120,10 @@ impl Transfers {
         from: ShardId,
         publication: &Publication<'_>,
     ) -> bool {
+        if fetch.is_second_look && !roster.crosses(publication.topic) {
+            // The shards of this process have told it at first.
+            return true;
+        }
         if roster.has_no_peers() {
             return false;
         }

@@ -1,7 +1,9 @@
 //! Orchestrators of a cluster exchange messages on topics of addresses over their links. All other messages cross by
 //! brokers.
 
-use tidegate_engine::{MembershipChange, MembershipOutcome, TenantId};
+use tidegate_engine::{
+    MembershipChange, MembershipOutcome, OrchestratorMoves, Place, Roster, ShardId, TenantId, partition_of,
+};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 
 use crate::harness::*;
@@ -108,4 +110,77 @@ fn retained_values_of_addresses_are_found_at_each_member() {
         assert_eq!(values.len(), usize::from(MEMBERS));
     }
     assert!(broker.taken().is_empty());
+}
+
+#[test]
+fn a_message_sent_again_reaches_groups_of_another_member() {
+    let world = World::orchestrators(MEMBERS, 1);
+    let steady = |member, stem: &str| v5(&world.name_on(member, stem)).expiry(u32::MAX).accept_on(member);
+    let groups: Vec<Client> = (0..MEMBERS)
+        .map(|member| {
+            let client = world.connect(steady(member, "member "));
+            client.subscribe("$share/g/ctx/up", ExactlyOnce);
+            client
+        })
+        .collect();
+    let publisher = steady(0, "publisher ");
+    let client = world.connect(publisher.clone());
+    world.hold(0, 1);
+    client.send_publish(message("ctx/up", "x").qos2());
+    world.run();
+    assert!(client.answers().is_empty(), "the other member has not confirmed it");
+    world.break_link(0, 1, 0);
+    world.run();
+    client.lose();
+    world.mend_links();
+    let client = world.connect(publisher.clean(false));
+    let id = client.next_id();
+    let mut again = message("ctx/up", "x").qos2();
+    (again.dup, again.id) = (true, Some(id));
+    client.send_publish(again);
+    world.run();
+    for member in &groups {
+        assert_eq!(member.payloads(), ["x"], "each member of the cluster deals to its own groups");
+    }
+}
+
+#[test]
+fn a_takeover_repeats_no_retained_value_of_a_broker() {
+    let world = World::orchestrators(MEMBERS, 1);
+    let broker = world.broker("a");
+    let name = world.name_on(0, "first ");
+    let first = world.connect(v5(&name));
+    broker.publish(&message("t", "x").qos1().retain());
+    first.subscribe_later("t");
+    assert_eq!(first.messages_among_others().len(), 1);
+    world.fall(1, usize::MAX, 0);
+    world.run();
+    let second = world.connect(v5(&world.name_on(0, "second ")).accept_on(0));
+    second.subscribe_later("#");
+    let before = second.messages_among_others().len();
+    world.take_over(1);
+    world.advance(seconds(1));
+    assert_eq!((before, second.messages_among_others()), (1, Vec::new()));
+}
+
+#[test]
+fn a_session_whose_move_is_forwarded_again_is_no_node() {
+    let (world, [sender, _]) = two();
+    let name = world.name_on(0, "truck ");
+    let steady = v5(&name).expiry(u32::MAX).accept_on(0);
+    world.connect(steady).lose();
+    let partition = partition_of(TenantId::DEFAULT, &name);
+    let queued = || {
+        sender.publish(message("ctx/to/all", "x").qos1());
+        world.engine(0, |engine, _| engine.questions().owed(partition).queued)
+    };
+    assert_eq!(queued(), 1);
+    // As after a restart: the store has the session of a node, and its home is elsewhere.
+    let roster =
+        Roster::alone(Place { shard: ShardId(0), shards: 1 }).with_peer(ShardId(1)).with_home(partition, ShardId(1));
+    world.engine(0, |engine, now| {
+        engine.cluster().set_roster(now, roster.with_topics_below("ctx"));
+        OrchestratorMoves::of(engine).begin_forwarding(1, [partition].into_iter().collect());
+    });
+    assert_eq!(queued(), 1, "the new home has the second message");
 }

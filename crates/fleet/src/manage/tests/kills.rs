@@ -66,7 +66,7 @@ impl Run {
         }
     }
 
-    fn execute(&mut self, command: &Command) {
+    pub(super) fn execute(&mut self, command: &Command) {
         if let Command::Keep(records) = command {
             self.journal.push(serde_json::to_string(records).unwrap());
         }

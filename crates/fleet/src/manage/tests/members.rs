@@ -352,6 +352,28 @@ fn one_that_never_was_a_member_has_nothing_to_hand_over() {
 }
 
 #[test]
+fn a_start_without_a_table_never_names_an_orchestrator() {
+    let mut run = Run::new(settings([1, 1], 1, 4), 0, 4, [vec![(0, 1)], vec![(0, 1)]]);
+    let mut failed = 0;
+    for _ in 0..1_000 {
+        run.world.turn();
+        let mut sight = run.world.sight();
+        for view in sight.orchestrators.values_mut() {
+            view.cluster = Some(ClusterView::default());
+        }
+        let now = Moment(run.world.now);
+        for command in run.manager.observe(now, &sight) {
+            if let Command::SetEndpoints(endpoints) = &command {
+                assert!(endpoints.is_empty(), "{endpoints:?} cannot serve: the bus has no table");
+            }
+            failed += u32::from(matches!(command, Command::Release(..)));
+            run.execute(&command);
+        }
+    }
+    assert!(failed > 0, "a start ends");
+}
+
+#[test]
 fn the_first_home_is_healed_when_it_dies_during_the_start() {
     let dies = (13, Event::Kill(Level::Orchestrator));
     for events in [[dies].as_slice(), &[dies, dies]] {
