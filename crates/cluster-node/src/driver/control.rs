@@ -150,7 +150,7 @@ impl Control {
             self.read_tables();
             self.read_images();
             self.read_tenants();
-            self.check_kind();
+            kind::check(&self.shared, &self.table, &self.adverts, self.joined(), &self.own);
             self.advertise();
             self.lead();
             self.report();
@@ -234,11 +234,9 @@ impl Control {
         }
     }
 
-    fn check_kind(&self) {
-        let joined = self.life.as_ref().filter(|life| life.tenure.is_some() && !self.follower.is_member());
-        if let Some(life) = joined {
-            kind::check(&self.shared, &self.table, &self.adverts, &life.membership.members(), &self.own);
-        }
+    fn joined(&self) -> Option<&Membership> {
+        let life = self.life.as_ref().filter(|life| life.tenure.is_some() && !self.follower.is_member());
+        life.map(|life| &life.membership)
     }
 
     fn begin_life(&mut self) {

@@ -3,22 +3,24 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_bus::Member;
+use tidegate_bus::{Member, Membership};
 use tidegate_cluster::{Advert, Table};
 
 use super::status::Shared;
 use super::watch;
 
-/// Ends the process if a member of the cluster is of another kind than this node. The group has to know this node, so
-/// that its list has no members of an earlier time.
+/// Ends the process if a member of the cluster is of another kind than this node, which has joined the group and is in no
+/// table yet. Before that the list of the group may have members of an earlier time.
 pub(super) fn check(
     shared: &Shared,
     table: &Table,
     adverts: &BTreeMap<String, Advert>,
-    members: &[Member],
+    joined: Option<&Membership>,
     own: &Advert,
 ) {
-    let Some((other, member)) = other_kind(shared.name(), table, adverts, members, own) else { return };
+    let Some(joined) = joined else { return };
+    let found = other_kind(shared.name(), table, adverts, &joined.members(), own);
+    let Some((other, member)) = found else { return };
     let name = shared.name();
     let why = if member.orchestrator == own.orchestrator {
         let [own, member] = [own, member].map(described);
