@@ -78,7 +78,7 @@ fn tries_come_to_an_end() {
     let round = [Exchange::get(SCALE_PATH, 200, SCALE), Exchange::put(SCALE_PATH, asks_for(3, "224"), 409, CONFLICT)];
     let (mut provider, recorded) = opened(std::iter::repeat_n(round, 4).flatten().collect());
     let error = provider.allocate(&wanted("tidegate-broker-2")).unwrap_err().to_string();
-    assert!(error.contains("given up after 4 tries"), "{error}");
+    assert!(error.contains("stopped after 4 tries"), "{error}");
     recorded.finish();
 }
 
