@@ -509,7 +509,14 @@ mod tests {
         let adverts: BTreeMap<String, Advert> =
             [("a".to_owned(), advert(true)), ("b".to_owned(), advert(false))].into();
         let members = adverts.keys().map(|name| (name.clone(), Sighting { life: 1, settled: true })).collect();
-        let seen = Seen { members, adverts: adverts.clone(), may_bury: true, may_move: true, may_balance: true };
+        let seen = Seen {
+            members,
+            adverts: adverts.clone(),
+            may_bury: true,
+            may_move: true,
+            may_balance: true,
+            factors: None,
+        };
         let mut table = decide(&Table::default(), &seen).unwrap_or_default();
         table.lives.insert("a".to_owned(), 1);
         let (member, has_place, leaving, bus) = (true, true, true, true);
