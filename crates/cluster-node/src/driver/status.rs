@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_placement::Placement;
 
+use super::weights::Heard;
 use super::work::inheriting::Inheriting;
 use super::work::receiving::SharedReceiving;
 
@@ -92,6 +93,8 @@ pub(super) struct Standpoint {
     pub(super) bus: bool,
     /// The leases that members say they have.
     pub(super) leases: BTreeMap<String, Duration>,
+    /// The loads of members, where this node leads and shares follow measures.
+    pub(super) heard: BTreeMap<String, Heard>,
 }
 
 /// What shards follow.
@@ -288,6 +291,11 @@ impl Shared {
         &self.name
     }
 
+    /// Which life of the node is a member, or wants to be.
+    pub(super) fn life(&self) -> u64 {
+        self.state().standpoint.life
+    }
+
     /// How long a node may be silent.
     pub(super) fn lease(&self) -> Duration {
         self.lease
@@ -358,9 +366,28 @@ pub(super) fn describe(verdict: &Verdict) -> String {
     )
 }
 
+/// The size of a member's share in relation to others: its weight by its factor.
+fn weight_used(name: &str, standpoint: &Standpoint) -> u64 {
+    let Standpoint { table, adverts, .. } = standpoint;
+    let weight = adverts.get(name).map(|advert| advert.weight).unwrap_or_default();
+    let factor = table.factors.get(name).copied().unwrap_or_default();
+    (u64::from(weight.0) * u64::from(factor.0) + 500) / 1_000
+}
+
 /// A lease in milliseconds.
 fn lease_ms(lease: &Duration) -> u64 {
     u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What was measured of a member.
+fn load_of(heard: &Heard) -> Value {
+    let Heard { load, burden, .. } = heard;
+    json!({
+        "busy": load.busy(),
+        "clients": load.clients,
+        "has": burden.has,
+        "wanted": burden.wanted,
+    })
 }
 
 /// What answers for a node of a cluster.
@@ -396,6 +423,7 @@ impl ClusterApi {
             bus_connected: state.standpoint.bus,
             epoch: state.standpoint.table.epoch,
             nodes: state.standpoint.table.lives.len() as u64,
+            weight: weight_used(&self.0.name, &state.standpoint),
             served: state.in_force.served.iter().count() as u64,
             moved_out: of(&counters.moved_out),
             moved_in: of(&counters.moved_in),
@@ -443,7 +471,7 @@ impl ClusterPart for ClusterApi {
 
     fn view(&self) -> Value {
         let standpoint = self.0.state().standpoint.clone();
-        let Standpoint { member, leads, life, leaving, table, adverts, bus, leases, .. } = standpoint;
+        let Standpoint { member, leads, life, leaving, table, adverts, bus, leases, heard, .. } = standpoint;
         let in_force = self.0.state().in_force;
         let numbers = self.numbers();
         let links = self.0.node.cluster();
@@ -455,6 +483,8 @@ impl ClusterPart for ClusterApi {
                 "life": life.to_string(),
                 "partitions": table.of(name).len(),
                 "weight": advert.map(|advert| advert.weight),
+                "factor": f64::from(table.factors.get(name).copied().unwrap_or_default().0) / 1_000.0,
+                "load": heard.get(name).map(load_of),
                 "leaving": advert.is_some_and(|advert| advert.leaving),
                 "cluster": advert.map(|advert| &advert.addresses.cluster),
                 "mqtt": advert.map(|advert| &advert.addresses.mqtt),

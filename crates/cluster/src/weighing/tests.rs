@@ -26,7 +26,7 @@ impl Random {
 
     /// A number from 0 to 1.
     fn part(&mut self) -> f64 {
-        (self.next() % 10_000) as f64 / 10_000.0
+        f64::from((self.next() % 10_000) as u16) / 10_000.0
     }
 }
 
@@ -45,6 +45,11 @@ struct World {
     random: Random,
     changes: usize,
     moved: usize,
+}
+
+fn mean<'a>(all: impl ExactSizeIterator<Item = &'a f64>) -> f64 {
+    let count = real(all.len());
+    all.sum::<f64>() / count
 }
 
 fn name(number: usize) -> String {
@@ -107,7 +112,7 @@ impl World {
         for has in measured.values_mut() {
             *has *= 1.0 + self.noise * (2.0 * self.random.part() - 1.0);
         }
-        let wanted = measured.values().sum::<f64>() / measured.len() as f64;
+        let wanted = mean(measured.values());
         measured.into_iter().map(|(name, has)| (name, Burden { has, wanted })).collect()
     }
 
@@ -132,7 +137,7 @@ impl World {
     /// By which part of the mean the farthest member is off.
     fn farthest(&self) -> f64 {
         let all: Vec<f64> = self.measures().into_values().collect();
-        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        let mean = mean(all.iter());
         all.iter().map(|has| (has - mean).abs() / mean).fold(0.0, f64::max)
     }
 }
