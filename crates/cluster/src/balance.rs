@@ -89,7 +89,7 @@ fn widest(
     // Partitions still to be fetched cannot be sent.
     let since = |partition: &u16| table.home(*partition).filter(|home| home.former.is_empty()).map(|home| home.since);
     let whole = table.of(&from).into_iter().filter_map(|partition| Some((since(&partition)?, partition)));
-    // Those that have been where they are for longest, so that no client is moved again and again.
+    // The partitions that stayed for longest go first, so that no client is moved again and again.
     let mut whole: Vec<(u64, u16)> = whole.collect();
     whole.sort_unstable();
     whole.truncate(surplus.min(room).min(MOVE_AT_ONCE));

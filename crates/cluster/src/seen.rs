@@ -27,7 +27,7 @@ pub struct Seen {
     /// Whether shares may be made even. Not so for a while after a node has gone: it may come back, and others may be
     /// about to go.
     pub may_balance: bool,
-    /// The factors of the next table; `None` for those of the present one.
+    /// The factors of the next table; `None` if the present ones stay.
     pub factors: Option<BTreeMap<String, Factor>>,
 }
 

@@ -129,7 +129,7 @@ pub struct Table {
     /// Lives that were given up before their leases had run out. None of them becomes a member again: another life of
     /// the node can.
     pub given_up: BTreeMap<String, u64>,
-    /// Corrections of the weights of nodes by what was measured of them. Nodes without one keep their weights.
+    /// Corrections of the weights of nodes by measures. Nodes without one keep their weights.
     pub factors: BTreeMap<String, Factor>,
 }
 

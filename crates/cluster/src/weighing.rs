@@ -1,4 +1,4 @@
-//! Shares by what was measured: how much each member has of something, and how much of it it should have.
+//! Shares by measures: how much each member has of something, and how much of it it should have.
 //!
 //! A factor for each member, beside its configured weight, brings its share nearer to the wanted one. Each change of the
 //! factors starts from the partitions that members have, so an error never adds up. Four bounds keep clients where they
@@ -88,7 +88,7 @@ impl Weighing {
         let factors = factors(&holders, &shares);
         let next = placed(table, &holders, &factors);
         if !is_worth_it(&holders, &next) {
-            // What is left cannot be mended by whole partitions.
+            // Whole partitions cannot mend the rest.
             self.works = false;
             return None;
         }

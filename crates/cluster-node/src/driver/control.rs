@@ -489,7 +489,8 @@ impl Control {
             table: self.table.clone(),
             adverts: self.adverts.clone(),
             bus: self.logs.bus.connection().is_connected(),
-            heard: self.leader.heard().clone(),
+            heard: self.leader.weights().heard().clone(),
+            unmeasured: self.leader.weights().unmeasured().to_vec(),
             leases: self.life.as_ref().map(|life| leases(&life.membership)).unwrap_or_default(),
         });
     }

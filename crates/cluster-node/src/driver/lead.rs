@@ -9,7 +9,7 @@ use tidegate_cluster::{Advert, Logged, Next, Seen, Settling, Sighting, Table, de
 
 use super::control::Event;
 use super::logs::Logs;
-use super::weights::{Heard, WeightPolicy, Weights};
+use super::weights::{WeightPolicy, Weights};
 
 /// The key of the table in its log. The latest record of the key stays.
 const KEY: &str = "table";
@@ -83,9 +83,9 @@ impl Leader {
         }
     }
 
-    /// The loads of members, as far as this node leads and has heard them.
-    pub(super) fn heard(&self) -> &BTreeMap<String, Heard> {
-        self.weights.heard()
+    /// The sizes of shares.
+    pub(super) fn weights(&self) -> &Weights {
+        &self.weights
     }
 
     /// Whether this node leads.

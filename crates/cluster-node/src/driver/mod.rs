@@ -6,6 +6,7 @@
 //! docs/cluster.md tells the whole of it.
 
 mod control;
+mod counters;
 mod doubt;
 mod encryption;
 mod error;

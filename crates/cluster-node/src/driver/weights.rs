@@ -1,4 +1,4 @@
-//! The sizes of shares by what was measured: the leader hears the loads of all members, and decides on the factors of
+//! The sizes of shares by measures: the leader hears the loads of all members, and decides on the factors of
 //! their weights.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const BUSY: f64 = 0.3;
 /// How much of a new measure enters the average.
 const SMOOTHING: f64 = 0.1;
 
-/// What is measured.
+/// A measured amount.
 pub(super) enum Scale {
     /// How busy nodes are.
     Load,
@@ -106,18 +106,23 @@ pub(super) struct Weights {
     listens: Option<Subscription>,
     heard: BTreeMap<String, Heard>,
     looked: Option<Instant>,
+    /// When this node began to listen.
+    began: Option<Instant>,
+    /// Members that are not measured. While there is one, no factor changes.
+    unmeasured: Vec<String>,
 }
 
 impl Weights {
     pub(super) fn new(policy: Option<WeightPolicy>) -> Self {
-        let (weighing, heard) = Default::default();
-        Self { policy, weighing, listens: None, heard, looked: None }
+        let (weighing, heard, unmeasured) = Default::default();
+        Self { policy, weighing, listens: None, heard, looked: None, began: None, unmeasured }
     }
 
     /// This node leads no more.
     pub(super) fn resign(&mut self) {
-        (self.weighing, self.listens, self.looked) = Default::default();
+        (self.weighing, self.listens, self.looked, self.began) = Default::default();
         self.heard.clear();
+        self.unmeasured.clear();
     }
 
     /// The loads of members, as far as this node leads and has heard them.
@@ -125,7 +130,12 @@ impl Weights {
         &self.heard
     }
 
-    /// The factors of the next table; `None` for those of the present one. `since` is a monotonic time.
+    /// Members without a measure, as far as this node leads and has listened for long enough.
+    pub(super) fn unmeasured(&self) -> &[String] {
+        &self.unmeasured
+    }
+
+    /// The factors of the next table; `None` if the present ones stay. `since` is a monotonic time.
     pub(super) fn next(
         &mut self,
         bus: &Bus,
@@ -133,10 +143,10 @@ impl Weights {
         table: &Table,
         seen: &Seen,
     ) -> Option<BTreeMap<String, Factor>> {
-        if self.policy.is_none() {
+        let Some(_) = self.policy else {
             // Factors of a former configuration.
             return (!table.factors.is_empty()).then(BTreeMap::new);
-        }
+        };
         self.listen(bus);
         let now = Instant::now();
         if self.looked.is_some_and(|at| now.saturating_duration_since(at) < LOAD_PERIOD) {
@@ -152,6 +162,16 @@ impl Weights {
             table.lives.get(name) == Some(&heard.load.life) && now.saturating_duration_since(heard.at) <= OLDEST
         };
         self.heard.retain(|name, heard| is_current(name, heard));
+        let has_listened = now.saturating_duration_since(*self.began.get_or_insert(now)) > OLDEST;
+        let unmeasured = table.lives.keys().filter(|name| has_listened && !self.heard.contains_key(*name));
+        let unmeasured: Vec<String> = unmeasured.cloned().collect();
+        if !unmeasured.is_empty() && unmeasured != self.unmeasured {
+            tracing::warn!(
+                nodes = ?unmeasured,
+                "shares do not follow measures, since these nodes send none; give all nodes the same cluster.balance"
+            );
+        }
+        self.unmeasured = unmeasured;
         let loads: Vec<&Load> = self.heard.values().map(|heard| &heard.load).collect();
         let burdens = policy.burdens(&loads);
         let worked = self.weighing.works();
@@ -169,11 +189,9 @@ impl Weights {
 
     /// Hears the members.
     fn listen(&mut self, bus: &Bus) {
-        if self.listens.is_none() {
-            // The leader looks often enough: no message has to wake it.
-            let listens = subject().map(|subject| bus.subscribe(subject.into(), Arc::new(|| {})));
-            self.listens = listens.ok().and_then(Result::ok);
-        }
+        // The leader looks often enough: no message has to wake it.
+        let listen = || bus.subscribe(subject().ok()?.into(), Arc::new(|| {})).ok();
+        self.listens = self.listens.take().or_else(listen);
         let at = Instant::now();
         for message in self.listens.iter().flat_map(|listens| listens.take(AT_ONCE)) {
             match serde_json::from_slice::<Load>(&message.payload) {
@@ -197,8 +215,8 @@ mod tests {
         Load { node: node.to_owned(), life: 1, cpu, clients, capacity, ..Load::default() }
     }
 
-    fn has_and_wanted(burdens: &[Burden]) -> Vec<[u64; 2]> {
-        let thousandths = |amount: f64| (amount * 1_000.0).round() as u64;
+    fn has_and_wanted(burdens: &[Burden]) -> Vec<[i64; 2]> {
+        let thousandths = |amount: f64| (amount * 1_000.0).round() as i64;
         burdens.iter().map(|it| [thousandths(it.has), thousandths(it.wanted)]).collect()
     }
 
@@ -270,7 +288,8 @@ mod tests {
         let used = |share: f64| [load("a", share, 1_000, 0), load("b", (1.0 - share) * 0.4, 1_000, 0)];
         let of = |share: f64| {
             let [mut a, mut b] = used(share);
-            (a.clients, b.clients) = ((share * 10_000.0) as u64, ((1.0 - share) * 10_000.0) as u64);
+            a.clients = ((share * 10_000.0) as i64).unsigned_abs();
+            b.clients = 10_000 - a.clients;
             [a, b]
         };
         let shares = shares(policy(Balance::Ranking, RankingName::Resources), 60, of);
@@ -292,5 +311,9 @@ mod tests {
             assert_eq!(weights.look(at, Duration::ZERO, &table, &seen), None);
             assert_eq!(weights.heard.len(), left, "life {life}");
         }
+        assert_eq!(weights.unmeasured(), ["a", "b"], "they are named once the leader has listened for a while");
+        weights.resign();
+        assert_eq!(weights.look(late, Duration::ZERO, &table, &seen), None);
+        assert!(weights.unmeasured().is_empty());
     }
 }

@@ -36,9 +36,9 @@ struct World {
     weighing: Weighing,
     settings: WeighingSettings,
     now: Duration,
-    /// What each partition brings to its member.
+    /// The amount that each partition brings to its member.
     brings: Vec<f64>,
-    /// What each member can do: its measure is what its partitions bring, divided by this.
+    /// The capacity of each member: its measure is the sum of its partitions, divided by this.
     size: BTreeMap<String, f64>,
     /// By which part measures waver.
     noise: f64,
@@ -106,7 +106,7 @@ impl World {
         sums.into_iter().map(|(name, sum)| (name.to_owned(), sum / self.size[name])).collect()
     }
 
-    /// Measures with the means of all as what is wanted.
+    /// Measures, each with the mean of all as the wanted amount.
     fn burdens(&mut self) -> BTreeMap<String, Burden> {
         let mut measured = self.measures();
         for has in measured.values_mut() {
@@ -159,7 +159,7 @@ fn equal_clients_come_within_two_percent_of_the_ideal() {
             assert!(world.farthest() <= 0.02, "seed {seed}, {members} members: {}", world.farthest());
             let (moved, changes) = (world.moved, world.changes);
             world.run(60);
-            assert_eq!((moved, changes), (world.moved, world.changes), "seed {seed}: what is even stays");
+            assert_eq!((moved, changes), (world.moved, world.changes), "seed {seed}: even shares stay");
         }
     }
 }
@@ -239,8 +239,8 @@ fn no_partition_moves_again_before_the_others_of_its_member() {
         *world.size.get_mut(&name(0)).unwrap() = size;
         world.run(10);
     }
-    let again = |it: &&u16| world.table.home(**it).is_some_and(|home| home.by.is_none());
-    assert_eq!(stayed.iter().filter(again).count(), 0, "all have moved once before one moves again and again");
+    let has_moved = |it: &u16| world.table.home(*it).is_some_and(|home| home.by.is_some());
+    assert!(stayed.iter().all(has_moved), "all have moved once before one moves again and again");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn without_all_measures_nothing_changes() {
         world.weighing.look(world.now, &CLIENTS, &world.table, seen, burdens).is_some()
     };
     let seen = world.seen.clone();
-    assert!(!look(&burdens, &seen), "one that begins to lead does not know what came before");
+    assert!(!look(&burdens, &seen), "a node that begins to lead does not know of earlier changes");
     let one: BTreeMap<String, Burden> = burdens.clone().into_iter().take(1).collect();
     assert!(!look(&one, &seen));
     let odd = burdens.keys().map(|name| (name.clone(), Burden { has: f64::NAN, wanted: 1.0 })).collect();

@@ -181,7 +181,7 @@ section! {
         /// What decides the sizes of shares; see [cluster](cluster.md#shares-by-load). Give all nodes the same: that of the
         /// leader counts, and it needs the measures of all.
         balance: Balance = Balance::Weight, in Kind::OneOf(<Balance as Words>::WORDS);
-        /// With `balance` other than `"weight"`: time between two changes of shares, each of which moves at most a
+        /// With `balance` other than `"weight"`: time between two changes of shares. A change moves at most a
         /// sixteenth of the partitions.
         balance_pause: Duration = Duration::from_secs(60), in Kind::Duration(Range::of(SECOND, HOUR));
         /// When this node takes a share of the partitions. The manager of a fleet asks an orchestrator to take one when it

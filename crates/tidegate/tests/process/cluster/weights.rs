@@ -1,4 +1,4 @@
-//! Shares that follow what is measured of nodes.
+//! Shares that follow the measures of nodes.
 
 use serde_json::Value;
 
@@ -41,6 +41,6 @@ fn shares_follow_the_ranking_of_points_of_access() {
         assert_eq!(weight > 100, by == A, "{weight}");
     }
     let view = [A, B].map(|which| cluster.view(which)).into_iter().find(|view| view["leads"] == true).unwrap();
-    assert!(view["nodes"][0]["load"]["wanted"].as_f64() > Some(0.0), "the leader shows what it has measured: {view}");
+    assert!(view["nodes"][0]["load"]["wanted"].as_f64() > Some(0.0), "the leader shows its measures: {view}");
     drop(connected);
 }
