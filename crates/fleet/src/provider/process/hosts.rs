@@ -22,7 +22,7 @@ pub enum Hosts {
     },
 }
 
-/// Text that looks like a range of addresses and is none.
+/// An invalid range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a range of addresses is FIRST-LAST with IPv4 addresses, FIRST below LAST, and at most {MAX_HOSTS} of them")]
 pub struct HostsError;
