@@ -33,6 +33,7 @@ use crate::status::Unavailable;
 
 pub use access::{Access, MIN_TOKEN_LEN, TokenError};
 pub(crate) use access::{guard_api, guard_metrics};
+pub use advice::page as reasons_page;
 pub use cluster_wide::{Members, answer_member};
 pub use reasons::reason_entry;
 
