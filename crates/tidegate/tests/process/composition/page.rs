@@ -19,16 +19,8 @@ const ELSEWHERE: [Covered; 2] = [
 const REASONS: [(&[Feature], &[Feature], &str); 5] = [
     (&[Embedded, Nats], &[Nats, Kafka], "a cluster has one bus"),
     (&[Embedded], &[Kubernetes], "it connects processes of one machine"),
-    (
-        &[Kubernetes],
-        &[Manager],
-        "a manager of processes starts no pods",
-    ),
-    (
-        &[Kafka],
-        &[Orchestrator, Manager, Kubernetes, Dns],
-        "same code as on NATS; not started by this test",
-    ),
+    (&[Kubernetes], &[Manager], "a manager of processes starts no pods"),
+    (&[Kafka], &[Orchestrator, Manager, Kubernetes, Dns], "same code as on NATS; not started by this test"),
     (&[Kubernetes], &[Dns], "a Service of Kubernetes has the name of the pods"),
 ];
 
