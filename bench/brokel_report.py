@@ -108,28 +108,6 @@ def efficiency(base, result):
     return base["time_s"] / result["time_s"] * base["resource"] / result["resource"]
 
 
-def losses(one):
-    return f"{one['lost'] + one['not_sent']} / {one['duplicates']}"
-
-
-def both_levels_table(results):
-    rows = []
-    for entry in results.both_levels():
-        options, one = entry["options"], entry["result"]
-        second = next((row["t"] for row in one["profile"] if row["orchestrator"][0] > 1), None)
-        spent = "; ".join(f"{key}: {seconds:.1f}" for key, seconds in sorted(one["configurations"].items()) if seconds >= 0.05)
-        rows.append([
-            name_of(options), f"{one['time_s']:.1f}", f"{one['mps']:.0f}", f"{one['resource']:.2f}",
-            f"{one['cost'] + one['cost_orchestrators']:.0f}",
-            f"{second:.1f} s" if second is not None else "never", spent, losses(one),
-        ])
-    head = [
-        "thresholds", "time s", "messages/s", "R of brokers", "cost, both levels", "second orchestrator",
-        "seconds with orchestrators+brokers", "lost / twice",
-    ]
-    return table(head, rows)
-
-
 def scale_out_table(results):
     """From the decision to the first message that a new broker has settled."""
     rows = []
@@ -155,4 +133,4 @@ def scale_out_table(results):
 
 def blocks(results):
     """Every part of docs/brokel.md that is written by this program, by its name."""
-    return {"both-levels": both_levels_table(results), "scale-out": scale_out_table(results)}
+    return {"scale-out": scale_out_table(results)}
