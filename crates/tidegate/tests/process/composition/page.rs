@@ -18,12 +18,8 @@ const ELSEWHERE: [Covered; 2] = [
 /// Reasons of pairs that no test uses together: the first that fits counts.
 const REASONS: [(&[Feature], &[Feature], &str); 4] = [
     (&[Embedded, Nats], &[Nats, Kafka], "a cluster has one bus"),
-    (&[Embedded], &[Kubernetes], "processes of one machine share it, and pods run on several machines"),
-    (
-        &[Kubernetes],
-        &[Manager],
-        "a manager of processes starts no pods; that of the manifests does, tried by `e2e/kubernetes/run.sh`",
-    ),
+    (&[Embedded], &[Kubernetes], "it connects processes of one machine"),
+    (&[Kubernetes], &[Manager], "a manager of processes starts no pods"),
     (&[Kubernetes], &[Dns], "a Service of Kubernetes has the name of the pods"),
 ];
 
