@@ -12,6 +12,7 @@ mod keys;
 mod lines;
 mod listener;
 mod once;
+mod taken;
 mod tls;
 mod values;
 
@@ -57,7 +58,7 @@ pub fn convert(main: &File, folder: &dyn Fn(&str) -> io::Result<Vec<File>>) -> R
 }
 
 /// The lines with their outcomes.
-fn verdicts(files: &Files, lines: &[Line<'_>], taken: Vec<draft::Taken>) -> Vec<Verdict> {
+fn verdicts(files: &Files, lines: &[Line<'_>], taken: Vec<taken::Taken>) -> Vec<Verdict> {
     lines
         .iter()
         .zip(taken)
