@@ -56,7 +56,7 @@ const OF_ACCESS: &[&str] = &["acl_file", "auto_id_prefix", "password_file", "psk
 /// Other keys of access.
 const ACCESS: &[&str] = &["allow_anonymous", "allow_zero_length_clientid", "auth_plugin", "plugin"];
 
-/// What a key belongs to, by the number of listeners or bridges that were begun.
+/// The owner of a key, by the number of listeners or bridges that were begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Broker,
@@ -64,7 +64,7 @@ enum Owner {
     Bridge(usize),
 }
 
-/// What earlier lines have set.
+/// The keys that earlier lines have set.
 #[derive(Debug, Default)]
 pub(crate) struct Once<'a> {
     listeners: usize,
