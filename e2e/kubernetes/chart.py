@@ -43,7 +43,10 @@ class Server:
     def ask(self, method, path, body=None, kind="application/json"):
         self.connection.request(method, path, body, {"content-type": kind})
         answer = self.connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        text = answer.read()
+        # The server has no JSON about groups that it does not know.
+        is_json = answer.getheader("content-type", "").startswith("application/json")
+        return answer.status, json.loads(text) if is_json else {"message": text.decode()}
 
     def resource(self, version, kind):
         """The path of a kind of objects and whether it is in namespaces; None where the server has no such kind."""
