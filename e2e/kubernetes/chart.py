@@ -25,7 +25,7 @@ RELEASES = {
     "broker-tls": ["--set", "tls.certManager.enabled=true,tls.certManager.issuerRef.name=x,serviceMonitor.enabled=true"],
     "cluster": ["--set", f"mode=cluster,{BUS},bus.replicas=3"],
     "fleet": ["--set", "mode=fleet"],
-    "fleet-of-two": ["--set", f"mode=fleet,{BUS},fleet.orchestrators.min=2,fleet.orchestrators.max=4"],
+    "fleet-of-two": ["--set", f"mode=fleet,{BUS}"],
     "fleet-keda": ["--set", f"mode=fleet,{BUS},fleet.brokersScaledBy=other,fleet.metricsTlsSecret=metrics-tls"],
     "mobile": ["--set", f"mode=mobile,{BUS},mobile.groups=x"],
     "hub": ["--set", "mode=hub,hub.broker=mqtt://b:1883", "--set-file", PIPELINES],
