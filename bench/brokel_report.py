@@ -121,26 +121,20 @@ def elastic_table(results, kind):
     fixed = results.fixed(kind)
     base, rows = fixed[1], []
     rows.append([
-        "1 broker", "", f"{base['time_s']:.1f}", "", f"{base['mps']:.0f}", f"{base['resource']:.2f}", f"{base['cost']:.0f}", "1.00", "",
-        states(base), "", losses(base),
+        "1 broker", "", f"{base['time_s']:.1f}", "", f"{base['resource']:.2f}", f"{base['cost']:.0f}", "1.00", "", "", losses(base),
     ])
     for entry in results.elastic(kind):
         options, one = entry["options"], entry["result"]
         cheapest = as_fast(fixed, one["time_s"])
         rows.append([
-            name_of(options), options["max"], f"{one['time_s']:.1f}", f"{100 * (one['time_s'] / base['time_s'] - 1):+.1f} %", f"{one['mps']:.0f}",
+            name_of(options), options["max"], f"{one['time_s']:.1f}", f"{100 * (one['time_s'] / base['time_s'] - 1):+.1f} %",
             f"{one['resource']:.2f}", f"{one['cost']:.0f}", f"{efficiency(base, one):.2f}",
-            f"{cheapest[0]:.0f} ({cheapest[1]})" if cheapest else "none", states(one), changes(one), losses(one),
+            f"{cheapest[0]:.0f} ({cheapest[1]})" if cheapest else "none", changes(one), losses(one),
         ])
     head = [
-        "thresholds", "SLA", "time s", "change", "messages/s", "R", "cost", "efficiency", "cheapest fixed", "above / within / below",
-        "out / in", "lost / twice",
+        "thresholds", "SLA", "time s", "change", "R", "cost", "efficiency", "cheapest fixed", "out / in", "lost / twice",
     ]
     return table(head, rows)
-
-
-def states(one):
-    return f"{one['bands']['above']} / {one['bands']['within']} / {one['bands']['below']}"
 
 
 def changes(one):
@@ -157,12 +151,11 @@ def fixed_table(results, kind):
     base = fixed[1]["time_s"]
     rows = [
         [
-            size, f"{one['time_s']:.1f}", f"{one['mps']:.0f}", f"{base / one['time_s']:.2f}",
-            f"{100 * base / one['time_s'] / size:.0f} %", f"{one['cost']:.0f}", losses(one),
+            size, f"{one['time_s']:.1f}", f"{one['mps']:.0f}", f"{100 * base / one['time_s'] / size:.0f} %", f"{one['cost']:.0f}", losses(one),
         ]
         for size, one in fixed.items()
     ]
-    return table(["brokers", "time s", "messages/s", "times 1 broker", "of linear", "cost", "lost / twice"], rows)
+    return table(["brokers", "time s", "messages/s", "of linear", "cost", "lost / twice"], rows)
 
 
 def both_levels_table(results):
@@ -196,10 +189,10 @@ def events_table(results):
         rows.append([
             what, f"{options['kind']}, {options['min']} to {options['max']}", options["qos"], one["messages"],
             one["lost"] + one["not_sent"], one["duplicates"],
-            shown("gap_s"), shown("longest_wait_s"), one["sessions_lost"],
+            shown("gap_s"), shown("longest_wait_s"),
         ])
     head = [
-        "event", "fleet", "QoS", "messages", "lost", "twice", "longest silence", "longest wait of a message", "sessions lost",
+        "event", "fleet", "QoS", "messages", "lost", "twice", "longest silence", "longest wait of a message",
     ]
     return table(head, rows)
 

@@ -115,7 +115,7 @@ pub(crate) enum Command {
         /// bash, elvish, fish, powershell or zsh
         shell: clap_complete::Shell,
     },
-    /// Print the help of all commands or the reference of all metrics, as Markdown
+    /// Print the help of all commands, or the reference of all metrics or reasons, as Markdown
     Manual {
         /// The reference [default: the help of all commands]
         subject: Option<ManualSubject>,
@@ -127,6 +127,8 @@ pub(crate) enum Command {
 pub(crate) enum ManualSubject {
     /// The metrics of a broker and their labels
     Metrics,
+    /// The reasons of undelivered messages and refused requests, and their remedies
+    Reasons,
 }
 
 /// Reads the command line of this process; help, and what is wrong with it, ends the process.

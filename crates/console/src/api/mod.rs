@@ -32,6 +32,7 @@ use crate::status::Unavailable;
 
 pub use access::{Access, MIN_TOKEN_LEN, TokenError};
 pub(crate) use access::{guard_api, guard_metrics};
+pub use advice::page as reasons_page;
 pub(crate) use answers::json;
 pub(crate) use cluster_wide::reload_everywhere;
 pub use cluster_wide::{Members, answer_member};
