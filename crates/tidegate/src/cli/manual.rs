@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use tidegate_terminal::help::flowing;
 use tidegate_terminal::{Exit, print_and_exit};
 
-use crate::cli::{Cli, ManualSubject};
+use super::{Cli, ManualSubject};
 
 /// Columns of the help texts, independent of the terminal.
 const WIDTH: usize = 100;

@@ -1,5 +1,9 @@
 //! The command line.
 
+mod completions;
+mod dispatch;
+mod manual;
+
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[cfg(feature = "admin")]
 pub(crate) use tidegate_admin_cli::{ban, clients, drain, kick, meter, reload, why};
@@ -32,6 +36,8 @@ pub(crate) use crate::commands::left_out::{dns, fleet, manager, up};
 #[cfg(not(feature = "clients"))]
 pub(crate) use crate::commands::left_out::{publish, request, subscribe};
 use crate::commands::orchestrator;
+
+pub(crate) use dispatch::dispatch;
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
 
