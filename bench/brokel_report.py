@@ -146,18 +146,6 @@ def losses(one):
     return f"{one['lost'] + one['not_sent']} / {one['duplicates']}"
 
 
-def fixed_table(results, kind):
-    fixed = results.fixed(kind)
-    base = fixed[1]["time_s"]
-    rows = [
-        [
-            size, f"{one['time_s']:.1f}", f"{one['mps']:.0f}", f"{100 * base / one['time_s'] / size:.0f} %", f"{one['cost']:.0f}", losses(one),
-        ]
-        for size, one in fixed.items()
-    ]
-    return table(["brokers", "time s", "messages/s", "of linear", "cost", "lost / twice"], rows)
-
-
 def both_levels_table(results):
     rows = []
     for entry in results.both_levels():
@@ -172,27 +160,6 @@ def both_levels_table(results):
     head = [
         "thresholds", "time s", "messages/s", "R of brokers", "cost, both levels", "second orchestrator",
         "seconds with orchestrators+brokers", "lost / twice",
-    ]
-    return table(head, rows)
-
-
-def events_table(results):
-    rows = []
-    keys = ("kills", "fall", "kind", "qos")
-    order = sorted(results.events(), key=lambda entry: [str(entry["options"].get(key)) for key in keys])
-    for entry in order:
-        options, one = entry["options"], entry["result"]
-        what = ", ".join(f"{what} killed" for what, _ in options["kills"]) or f"{changes(one)} out / in"
-        gap = one["events"][0] if one["events"] else {}
-        def shown(key):
-            return f"{gap[key]:.2f} s" if gap.get(key) is not None else ""
-        rows.append([
-            what, f"{options['kind']}, {options['min']} to {options['max']}", options["qos"], one["messages"],
-            one["lost"] + one["not_sent"], one["duplicates"],
-            shown("gap_s"), shown("longest_wait_s"),
-        ])
-    head = [
-        "event", "fleet", "QoS", "messages", "lost", "twice", "longest silence", "longest wait of a message",
     ]
     return table(head, rows)
 
@@ -225,8 +192,5 @@ def blocks(results):
     made = {}
     for kind in results.kinds():
         made[f"elastic-{kind}"] = elastic_table(results, kind)
-    for kind in KINDS:
-        if len(results.fixed(kind)) > 1:
-            made[f"fixed-{kind}"] = fixed_table(results, kind)
-    made["both-levels"], made["events"], made["scale-out"] = both_levels_table(results), events_table(results), scale_out_table(results)
+    made["both-levels"], made["scale-out"] = both_levels_table(results), scale_out_table(results)
     return made

@@ -3,7 +3,7 @@
 
     bench/studies.py run STUDY... --out DIR     make the runs of pi, lavva, middleware, contextnet, suite (or `all`, `first`, `quiet`)
     bench/studies.py tables DIR                 print the tables of what is in DIR
-    bench/studies.py write DIR                  put them into docs/studies.md and docs/performance.md, between their marks
+    bench/studies.py write DIR                  put them into docs/studies.md, between its marks
 
 `quiet/pi-barrier` is one step of a study. What is in DIR already is not run again. `--short` is a tenth of the time; `first` and `quiet` are choices of runs that fit into
 a quarter of an hour and into 20 minutes of an otherwise idle machine.
@@ -489,16 +489,15 @@ def tables(folder):
 
 
 def write(folder):
-    for page in ("docs/studies.md", "docs/performance.md"):
-        path = ROOT / page
-        text = path.read_text(encoding="utf-8")
-        for name, made in tables(folder).items():
-            begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-            if begin in text and end in text:
-                before, rest = text.split(begin, 1)
-                text = before + begin + "\n" + made + "\n\n" + end + rest.split(end, 1)[1]
-                print(f"{page}: {name}")
-        path.write_text(text, encoding="utf-8")
+    path = ROOT / "docs/studies.md"
+    text = path.read_text(encoding="utf-8")
+    for name, made in tables(folder).items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        if begin in text and end in text:
+            before, rest = text.split(begin, 1)
+            text = before + begin + "\n" + made + "\n\n" + end + rest.split(end, 1)[1]
+            print(f"{path.name}: {name}")
+    path.write_text(text, encoding="utf-8")
 
 
 def main():

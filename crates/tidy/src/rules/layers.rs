@@ -204,6 +204,7 @@ const LAYERS: &[Layer] = &[
             "bus",
             "cluster",
             "config",
+            "context",
             "engine",
             "identity",
             "mirror",
