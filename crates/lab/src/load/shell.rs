@@ -40,7 +40,7 @@ use super::plan::LoadPlan;
 const READ_BYTES: usize = 256 * 1024;
 /// How often a connection is read before others have their turn.
 const READS: usize = 4;
-/// The loop wakes no more often than this for timers alone, in nanoseconds, so that what is due close together is sent
+/// The loop wakes no more often than this for timers alone, in nanoseconds, so that messages due close together are sent
 /// together.
 const QUANTUM_NS: u64 = 50_000;
 /// How long the end of connections is waited for, in nanoseconds.
@@ -345,7 +345,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// The system has not made a connection: nobody listens there, or it has no ports or descriptors left.
+    /// The system has not made a connection: there is no listener, or it has no ports or descriptors left.
     fn note_unmade(&mut self, error: &io::Error) {
         *self.unmade.entry(error.to_string()).or_default() += 1;
     }
@@ -420,7 +420,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// A client leaves: what is left of its output, then its farewell. The broker closes the connection.
+    /// A client leaves: the rest of its output, then its farewell. The broker closes the connection.
     fn say_goodbye(&mut self, connection: u32) {
         self.flush(connection);
         let Some(place) = &mut self.connections[connection as usize] else { return };

@@ -42,7 +42,7 @@ impl Simulated {
         self.now_ns += for_ns;
     }
 
-    /// Goes on to the next moment at which something is due and does it; `false` at the end.
+    /// Advances to the next timer and acts on it; `false` at the end.
     pub(crate) fn advance(&mut self) -> bool {
         let next = [self.core.next_timer_ns(), self.double.next_ns()].into_iter().flatten().min();
         let Some(next) = next.filter(|_| self.core.phase() != Phase::Over) else { return false };

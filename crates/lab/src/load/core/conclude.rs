@@ -101,7 +101,7 @@ impl Core {
 }
 
 impl Missing {
-    /// Takes up to `count` away, those of unknown cause first; returns the number.
+    /// Takes up to `count` away, messages of unknown cause first; returns the number.
     fn take(&mut self, count: u64) -> u64 {
         let mut left = count;
         for cause in [&mut self.unknown, &mut self.overflow, &mut self.disconnect, &mut self.expiry] {

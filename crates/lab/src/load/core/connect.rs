@@ -129,7 +129,7 @@ impl Core {
         self.publishers.pump(&mut self.run, publisher, now_ns);
     }
 
-    /// A client is no longer among those that connect for the first time.
+    /// A client has finished its first attempt to connect.
     fn settled_down(&mut self, client: u32, now_ns: u64) {
         let place = &mut self.run.clients[client];
         if std::mem::take(&mut place.on_its_way) {
