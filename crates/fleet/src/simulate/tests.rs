@@ -290,8 +290,8 @@ fn shapes_that_make_no_sense_are_refused() {
 }
 
 /// Policies that the page leaves out; `tidegate fleet simulate --suite` prints all.
-const NOT_ON_THE_PAGE: [&str; 6] =
-    ["brokel-window", "consecutive", "live", "hpa-stabilised", "holt-winters", "holt-winters-preview"];
+const NOT_ON_THE_PAGE: [&str; 7] =
+    ["brokel-window", "consecutive", "live", "hpa-stabilised", "holt-winters", "holt-winters-preview", "latency"];
 
 /// The two tables of the page, between the lines that mark them. Set `UPDATE_DOCS=1` to rewrite them.
 #[test]

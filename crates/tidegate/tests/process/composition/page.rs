@@ -18,17 +18,9 @@ const ELSEWHERE: [Covered; 2] = [
 /// Reasons of pairs that no test uses together: the first that fits counts.
 const REASONS: [(&[Feature], &[Feature], &str); 5] = [
     (&[Embedded, Nats], &[Nats, Kafka], "a cluster has one bus"),
-    (&[Embedded], &[Kubernetes], "processes of one machine share it, and pods run on several machines"),
-    (
-        &[Kubernetes],
-        &[Manager],
-        "a manager of processes starts no pods; that of the manifests does, tried by `e2e/kubernetes/run.sh`",
-    ),
-    (
-        &[Kafka],
-        &[Orchestrator, Manager, Kubernetes, Dns],
-        "like the embedded bus and NATS, by the same code; not started by this test",
-    ),
+    (&[Embedded], &[Kubernetes], "it connects processes of one machine"),
+    (&[Kubernetes], &[Manager], "a manager of processes starts no pods"),
+    (&[Kafka], &[Orchestrator, Manager, Kubernetes, Dns], "same code as on NATS; not started by this test"),
     (&[Kubernetes], &[Dns], "a Service of Kubernetes has the name of the pods"),
 ];
 
