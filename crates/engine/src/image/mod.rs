@@ -8,6 +8,7 @@
 use crate::cluster::transfer::error::ImageError;
 
 pub(crate) mod arrivals;
+pub(crate) mod connection;
 mod export;
 pub(crate) mod forwarding;
 pub(crate) mod handover;
