@@ -53,6 +53,13 @@ words! {
     }
 }
 
+impl Listener {
+    /// What the identity of a client is taken for: that of its certificate, or of its pre-shared key.
+    pub fn identity_role(&self) -> IdentityRole {
+        if self.psk_file.is_some() { IdentityRole::Username } else { self.identity_as }
+    }
+}
+
 /// The settings of TLS listeners, by their position.
 pub fn of_listeners(listeners: &[Listener]) -> BTreeMap<usize, TlsSettings> {
     let listeners = listeners.iter().enumerate().filter(|(_, listener)| listener.address.is_tls());
@@ -137,6 +144,22 @@ pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
     if !listener.allowed_origins.0.is_empty() && !listener.address.is_http() {
         let text = format!("listener `{name}` has `allowed_origins` and does not speak HTTP");
         add("allowed_origins", text, "begin its address with http:// or https://, or leave the origins out");
+    }
+    let has_keys = listener.psk_file.is_some();
+    match (&listener.address, has_keys) {
+        (ListenAddress::Coaps(_), false) => {
+            let text = format!("listener `{name}` speaks DTLS and has no keys of clients");
+            add("address", text, "add `psk_file = \"FILE\"` with a line IDENTITY:KEY for each client");
+        }
+        (ListenAddress::Coaps(_), true) | (_, false) => {}
+        (_, true) => {
+            let text = format!("listener `{name}` has `psk_file` and does not speak DTLS");
+            add("psk_file", text, "begin its address with coaps://");
+        }
+    }
+    if has_keys && listener.identity_as != IdentityRole::None {
+        let text = format!("listener `{name}` has `identity_as`, and the identity of a key is the user name");
+        add("identity_as", text, "leave it out");
     }
     if !listener.address.is_tls() {
         let given = [

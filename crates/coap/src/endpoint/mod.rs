@@ -170,6 +170,8 @@ pub struct Settings {
     pub max_sessions: usize,
     /// Longest body of a request, bytes.
     pub max_body: usize,
+    /// Whether each client has proven its address before its first request: by a handshake of DTLS.
+    pub are_proven: bool,
 }
 
 /// A request that is under way.
@@ -241,7 +243,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// A listener without clients. `keys` are random.
     pub fn new(settings: Settings, keys: RandomState) -> Self {
-        Self { settings, wire: Wire::new(keys), sessions: HashMap::new(), jobs: HashMap::new() }
+        Self { settings, wire: Wire::new(keys, settings.are_proven), sessions: HashMap::new(), jobs: HashMap::new() }
     }
 
     /// The next thing to do.
@@ -290,6 +292,16 @@ impl Endpoint {
                 self.notify(session, delivery, &subscriptions, *message);
             }
         }
+    }
+
+    /// Another client comes from the address of a client, or none: its sessions end, and it gets no more datagrams.
+    pub fn handle_left(&mut self, now: Millis, peer: PeerId) {
+        self.wire.now = now;
+        let sessions = self.wire.peers.get(&peer).map(|known| known.sessions.clone()).unwrap_or_default();
+        for session in sessions {
+            self.close(session, &Failure::Closed);
+        }
+        self.wire.leave(peer);
     }
 
     /// The counters of the listener, and its present clients and sessions.
