@@ -121,26 +121,20 @@ def elastic_table(results, kind):
     fixed = results.fixed(kind)
     base, rows = fixed[1], []
     rows.append([
-        "1 broker", "", f"{base['time_s']:.1f}", "", f"{base['mps']:.0f}", f"{base['resource']:.2f}", f"{base['cost']:.0f}", "1.00", "",
-        states(base), "", losses(base),
+        "1 broker", "", f"{base['time_s']:.1f}", "", f"{base['resource']:.2f}", f"{base['cost']:.0f}", "1.00", "", "", losses(base),
     ])
     for entry in results.elastic(kind):
         options, one = entry["options"], entry["result"]
         cheapest = as_fast(fixed, one["time_s"])
         rows.append([
-            name_of(options), options["max"], f"{one['time_s']:.1f}", f"{100 * (one['time_s'] / base['time_s'] - 1):+.1f} %", f"{one['mps']:.0f}",
+            name_of(options), options["max"], f"{one['time_s']:.1f}", f"{100 * (one['time_s'] / base['time_s'] - 1):+.1f} %",
             f"{one['resource']:.2f}", f"{one['cost']:.0f}", f"{efficiency(base, one):.2f}",
-            f"{cheapest[0]:.0f} ({cheapest[1]})" if cheapest else "none", states(one), changes(one), losses(one),
+            f"{cheapest[0]:.0f} ({cheapest[1]})" if cheapest else "none", changes(one), losses(one),
         ])
     head = [
-        "thresholds", "SLA", "time s", "change", "messages/s", "R", "cost", "efficiency", "cheapest fixed", "above / within / below",
-        "out / in", "lost / twice",
+        "thresholds", "SLA", "time s", "change", "R", "cost", "efficiency", "cheapest fixed", "out / in", "lost / twice",
     ]
     return table(head, rows)
-
-
-def states(one):
-    return f"{one['bands']['above']} / {one['bands']['within']} / {one['bands']['below']}"
 
 
 def changes(one):
@@ -150,19 +144,6 @@ def changes(one):
 
 def losses(one):
     return f"{one['lost'] + one['not_sent']} / {one['duplicates']}"
-
-
-def fixed_table(results, kind):
-    fixed = results.fixed(kind)
-    base = fixed[1]["time_s"]
-    rows = [
-        [
-            size, f"{one['time_s']:.1f}", f"{one['mps']:.0f}", f"{base / one['time_s']:.2f}",
-            f"{100 * base / one['time_s'] / size:.0f} %", f"{one['cost']:.0f}", losses(one),
-        ]
-        for size, one in fixed.items()
-    ]
-    return table(["brokers", "time s", "messages/s", "times 1 broker", "of linear", "cost", "lost / twice"], rows)
 
 
 def both_levels_table(results):
@@ -179,27 +160,6 @@ def both_levels_table(results):
     head = [
         "thresholds", "time s", "messages/s", "R of brokers", "cost, both levels", "second orchestrator",
         "seconds with orchestrators+brokers", "lost / twice",
-    ]
-    return table(head, rows)
-
-
-def events_table(results):
-    rows = []
-    keys = ("kills", "fall", "kind", "qos")
-    order = sorted(results.events(), key=lambda entry: [str(entry["options"].get(key)) for key in keys])
-    for entry in order:
-        options, one = entry["options"], entry["result"]
-        what = ", ".join(f"{what} killed" for what, _ in options["kills"]) or f"{changes(one)} out / in"
-        gap = one["events"][0] if one["events"] else {}
-        def shown(key):
-            return f"{gap[key]:.2f} s" if gap.get(key) is not None else ""
-        rows.append([
-            what, f"{options['kind']}, {options['min']} to {options['max']}", options["qos"], one["messages"],
-            one["lost"] + one["not_sent"], one["duplicates"],
-            shown("gap_s"), shown("longest_wait_s"), one["sessions_lost"],
-        ])
-    head = [
-        "event", "fleet", "QoS", "messages", "lost", "twice", "longest silence", "longest wait of a message", "sessions lost",
     ]
     return table(head, rows)
 
@@ -232,8 +192,5 @@ def blocks(results):
     made = {}
     for kind in results.kinds():
         made[f"elastic-{kind}"] = elastic_table(results, kind)
-    for kind in KINDS:
-        if len(results.fixed(kind)) > 1:
-            made[f"fixed-{kind}"] = fixed_table(results, kind)
-    made["both-levels"], made["events"], made["scale-out"] = both_levels_table(results), events_table(results), scale_out_table(results)
+    made["both-levels"], made["scale-out"] = both_levels_table(results), scale_out_table(results)
     return made

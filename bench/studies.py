@@ -3,7 +3,7 @@
 
     bench/studies.py run STUDY... --out DIR     make the runs of pi, lavva, middleware, contextnet, suite (or `all`, `first`, `quiet`)
     bench/studies.py tables DIR                 print the tables of what is in DIR
-    bench/studies.py write DIR                  put them into docs/studies.md and docs/performance.md, between their marks
+    bench/studies.py write DIR                  put them into docs/studies.md, between its marks
 
 `quiet/pi-barrier` is one step of a study. What is in DIR already is not run again. `--short` is a tenth of the time; `first` and `quiet` are choices of runs that fit into
 a quarter of an hour and into 20 minutes of an otherwise idle machine.
@@ -247,16 +247,6 @@ def spread(pairs):
     return count, mean / 1e6, math.sqrt(variance) / 1e6
 
 
-def bands(pairs, edges):
-    count = sum(times for _, times in pairs) or 1
-    shares, below = [], 0
-    for edge in edges + [math.inf]:
-        upto = sum(times for value, times in pairs if value <= edge * 1e6)
-        shares.append((upto - below) * 100 / count)
-        below = upto
-    return "; ".join(f"{share:.2f}" if share >= 0.005 else "0" for share in shares)
-
-
 def grid(results, measures, cases=None):
     """A row for each case and measure, a column for each broker."""
     rows = []
@@ -318,12 +308,13 @@ def lavva(results):
             into, out = groups["devices"]["bytes_sent"] + passed, sum(counts["bytes_received"] for counts in groups.values())
             flows = [megabytes(runs[0], total) for total in (into, out, gateways["bytes_received"], passed)]
             get = lambda measure: results.shown(case, peer, measure)
-            rows.append([case.removeprefix("1000 devices, "), results.title(peer), f"{load['counts']['offered']:,}", get("Lost in 5 minutes"), f"{load['counts']['late']:,}", get("Latency, mean"), get("Latency, p99"), *flows,
+            rows.append([case.removeprefix("1000 devices, "), results.title(peer), get("Lost in 5 minutes"), f"{load['counts']['late']:,}", f"{get('Latency, mean')}, {get('Latency, p99')}",
+                         ", ".join(flows[:2]), ", ".join(flows[2:]),
                          get("Broker CPU"), get("Broker memory, peak")])
         study = STUDY_LAVVA.get((results.folder.name, case.split(", ")[1]))
         if study:
-            rows.append([case.removeprefix("1000 devices, "), "the study", "about 300,000", study[0], "", study[1], "", *study[2:], "", ""])
-    return table(["", "broker", "offered", "lost in 5 minutes", "later than 1 s", "mean, ms", "p99, ms", "broker in, MB/s", "broker out", "gateways in", "gateways out", "CPU, cores", "memory, MiB"], rows)
+            rows.append([case.removeprefix("1000 devices, "), "the study", study[0], "", study[1], ", ".join(study[2:4]), ", ".join(study[4:]), "", ""])
+    return table(["", "broker", "lost in 5 minutes", "later than 1 s", "mean, p99, ms", "broker in, out, MB/s", "gateways in, out", "CPU, cores", "memory, MiB"], rows)
 
 
 def members(results):
@@ -383,7 +374,7 @@ def at(pairs, share):
 
 
 def inbound(results):
-    rows, banded = [], []
+    rows = []
     for case in results.cases:
         study = STUDY_INBOUND.get(case.split(":")[0], ("", "", ""))
         rows.append([case, "the study", study[0], study[1], "", study[2], ""])
@@ -395,26 +386,7 @@ def inbound(results):
             pairs, total = rounds_of(runs[0])
             _, mean, deviation = spread(pairs)
             rows.append([case, peer, number(mean) + mark, number(deviation) + mark, number(at(pairs, 0.99)) + mark, percent(total["returned"], total["offered"]), percent(total["complete"], total["nodes"])])
-            banded.append([case.split(":")[0], peer, bands(pairs, [10, 20, 30, 40, 50, 100])])
-    first = across(["mean, ms", "deviation, ms", "p99, ms", "TE, %", "nodes complete, %"], rows)
-    return first + "\n\n" + across(["up to 10 / 20 / 30 / 40 / 50 / 100 ms, longer, %"], banded)
-
-
-def order_of(results):
-    """Round trips over the order in which they were begun: first tenth, middle, last tenth."""
-    rows = []
-    for case in results.cases:
-        for peer in results.peers:
-            for run in results.runs(case, peer)[:1]:
-                steps = [step for group in run["load"]["groups"] if group.get("rounds") for step in group["rounds"]["order"]]
-                if not steps:
-                    continue
-                third = max(1, len(steps) // 3)
-                mean = lambda part: number(sum(step["sum_ns"] for step in part) / max(1, sum(step["returned"] for step in part)) / 1e6)
-                means = [pair for group in run["load"]["groups"] if group.get("rounds") for pair in group["rounds"]["means"]]
-                means.sort()
-                rows.append([case.split(":")[0], peer, mean(steps[:third]), mean(steps[third:-third] or steps), mean(steps[-third:]), f"{number(at(means, 0.01))}; {number(at(means, 0.5))}; {number(at(means, 0.99))}"])
-    return across(["mean of the first third of the order, ms", "of the second", "of the last", "p1, p50, p99 of the nodes' means"], rows)
+    return across(["mean, ms", "deviation, ms", "p99, ms", "TE, %", "nodes complete, %"], rows)
 
 
 STUDY_OUTBOUND = {"mtd_1": ("99.93", "", "14.26", ""), "mtd_2": ("99.99", "99.96", "33.37", "3,862"), "mtd_3": ("95.81", "85.23", "21.38", "24.3"),
@@ -487,7 +459,7 @@ TABLES = {
     "middleware-pipeline": lambda results: grid(results, LATENCY + [("Delivered", "delivered, %")]),
     "middleware-survey": lambda results: grid(results, [("Latency, median", "median, ms"), ("Latency, longest", "longest, ms"), ("Delivered", "delivered, %")]),
     "middleware-dynamic-subscribers": members, "middleware-criteria": criteria,
-    "contextnet-inbound": lambda results: inbound(results) + "\n\n" + order_of(results),
+    "contextnet-inbound": inbound,
     "contextnet-outbound": outbound, "contextnet-processing": trips, "contextnet-both": trips, "contextnet-points": points, "contextnet-kill": kill,
     "network": lambda results: grid(results, [("Delivered", "delivered, %"), ("Latency, median", "median, ms"), ("Latency, p99", "p99, ms")]),
     "cluster": lambda results: grid(results, [("Broker CPU per delivery", "CPU for each delivery, µs"), ("Latency, median", "median, ms"), ("Latency, p99", "p99, ms"), ("Delivered", "delivered, %")]),
@@ -517,16 +489,15 @@ def tables(folder):
 
 
 def write(folder):
-    for page in ("docs/studies.md", "docs/performance.md"):
-        path = ROOT / page
-        text = path.read_text(encoding="utf-8")
-        for name, made in tables(folder).items():
-            begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-            if begin in text and end in text:
-                before, rest = text.split(begin, 1)
-                text = before + begin + "\n" + made + "\n\n" + end + rest.split(end, 1)[1]
-                print(f"{page}: {name}")
-        path.write_text(text, encoding="utf-8")
+    path = ROOT / "docs/studies.md"
+    text = path.read_text(encoding="utf-8")
+    for name, made in tables(folder).items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        if begin in text and end in text:
+            before, rest = text.split(begin, 1)
+            text = before + begin + "\n" + made + "\n\n" + end + rest.split(end, 1)[1]
+            print(f"{path.name}: {name}")
+    path.write_text(text, encoding="utf-8")
 
 
 def main():

@@ -1,6 +1,6 @@
 //! The part of a view that is shared by all clients with the same rules: the rules without placeholders.
 
-use crate::rule::{Effect, QosSet, RuleId};
+use crate::effect::{Effect, QosSet, RuleId};
 use crate::rules::Rules;
 use crate::subscription::Topics;
 use crate::trie::Trie;

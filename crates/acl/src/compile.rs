@@ -6,15 +6,16 @@ use std::sync::{Arc, Weak};
 
 use tidegate_mqtt::QoS;
 
-use crate::class::{Class, names_messages};
-use crate::filter::matches;
-use crate::grants::Granted;
-use crate::pattern::{Filled, Pattern};
+use crate::class::Class;
+use crate::effect::{Effect, RuleId};
+use crate::granted::Granted;
+use crate::own::{Own, OwnTopics, names};
+use crate::pattern::Pattern;
 use crate::request::{DecidedBy, Decision, Request};
-use crate::rule::{Effect, Rule, RuleId};
+use crate::rule::Rule;
 use crate::rules::Rules;
 use crate::subject::Subject;
-use crate::subscription::{Saying, Step, Topics, Walk};
+use crate::subscription::{Saying, Step, Walk};
 use crate::trie::Trie;
 
 /// Topics of a client's own that are compared one by one; more are indexed.
@@ -59,49 +60,6 @@ struct Rare {
     superuser: bool,
     granted: Option<Granted>,
     index: Option<Arc<OwnIndex>>,
-}
-
-/// A topic that was filled in for a client.
-#[derive(Clone, Debug)]
-pub(crate) struct Own {
-    pub(crate) rule: RuleId,
-    pub(crate) topics: OwnTopics,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum OwnTopics {
-    Matched(Box<str>),
-    Exactly(Box<str>),
-    Everything,
-}
-
-impl OwnTopics {
-    pub(crate) fn fill(pattern: &Pattern, subject: &Subject<'_>, effect: Effect) -> Option<Self> {
-        let text: Box<str> = match pattern.fill(subject, effect) {
-            Filled::Plain(text) => text.into(),
-            Filled::Own(text) => text.into(),
-            Filled::Everything => return Some(Self::Everything),
-            Filled::Nothing => return None,
-        };
-        Some(if pattern.exact { Self::Exactly(text) } else { Self::Matched(text) })
-    }
-
-    pub(crate) fn as_topics(&self) -> Topics<'_> {
-        match self {
-            Self::Matched(text) => Topics::Matched(text),
-            Self::Exactly(text) => Topics::Exactly(text),
-            Self::Everything => Topics::Everything,
-        }
-    }
-}
-
-/// Whether a topic name is among some topics.
-pub(crate) fn names(topics: Topics<'_>, topic: &str, publishing: bool, effect: Effect) -> bool {
-    match topics {
-        Topics::Matched(filter) => matches(filter, topic),
-        Topics::Exactly(filter) => names_messages(filter, publishing, effect) && matches(filter, topic),
-        Topics::Everything => true,
-    }
 }
 
 impl Compiler {

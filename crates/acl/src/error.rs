@@ -103,3 +103,18 @@ pub(crate) fn text<'a>(file: &Arc<str>, bytes: &'a [u8]) -> Result<&'a str, Load
     std::str::from_utf8(bytes)
         .map_err(|error| LoadError::NotText { file: Arc::clone(file), offset: error.valid_up_to() })
 }
+
+/// A construct that is allowed but probably not intended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Where.
+    pub place: Place,
+    /// The message, with the proposed correction.
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}

@@ -1,9 +1,11 @@
 //! The same decisions, made slowly and with reasons.
 
-use crate::compile::{Compiler, names};
+use crate::compile::Compiler;
+use crate::effect::Effect;
+use crate::own::names;
 use crate::pattern::{Filled, Pattern};
 use crate::request::{DecidedBy, Decision, Request};
-use crate::rule::{Effect, Rule, RuleRef};
+use crate::rule::{Rule, RuleRef};
 use crate::rules::Rules;
 use crate::subject::Subject;
 use crate::subscription::{Saying, Step, Topics, Walk};
@@ -123,7 +125,7 @@ fn about_message(rule: &Rule, subject: &Subject<'_>, request: &Request<'_>, topi
     let publishing = matches!(request, Request::Publish { .. });
     let mut verdict = Verdict::OtherTopic;
     for pattern in &rule.topics {
-        let filled = pattern.fill(subject, rule.effect);
+        let filled = pattern.fill(|it| subject.value(it), rule.effect);
         match topics(&filled, pattern) {
             Some(topics) if names(topics, topic, publishing, rule.effect) => return Verdict::Decides,
             Some(_) => {}
@@ -148,7 +150,7 @@ fn ask_about_subscription(
     }
     let mut outcome = Err(Verdict::OtherTopic);
     for pattern in &rule.topics {
-        let filled = pattern.fill(subject, rule.effect);
+        let filled = pattern.fill(|it| subject.value(it), rule.effect);
         let Some(topics) = topics(&filled, pattern) else {
             outcome = outcome.or(Err(Verdict::NoValue));
             continue;

@@ -16,12 +16,16 @@
 
 mod class;
 mod compile;
+mod effect;
 mod error;
 mod explain;
 mod filter;
+mod granted;
 mod grants;
+mod holds;
 mod limits;
 pub mod mosquitto;
+mod own;
 mod pattern;
 mod request;
 mod rule;
@@ -32,7 +36,8 @@ mod subscription;
 mod trie;
 
 pub use compile::{Compiled, Compiler};
-pub use error::{LoadError, Place, RuleProblem};
+pub use effect::{Effect, RuleId};
+pub use error::{LoadError, Place, RuleProblem, Warning};
 pub use explain::{Explanation, PassedOver, Verdict};
 pub use filter::covers;
 pub use grants::{GrantedAction, GrantedRule, Grants};
@@ -40,7 +45,7 @@ pub use limits::{
     MAX_FILE_BYTES, MAX_PATTERN_BYTES, MAX_RULES, MAX_TOPICS_PER_RULE, MAX_VALUE_BYTES, MAX_VALUES_PER_CONDITION,
 };
 pub use request::{DecidedBy, Decision, Request};
-pub use rule::{Effect, RuleId, RuleRef};
-pub use rules::{Rules, RulesBuilder, Warning};
+pub use rule::RuleRef;
+pub use rules::{Rules, RulesBuilder};
 pub use subject::Subject;
 pub use tidegate_mqtt::topic::overlaps;

@@ -27,11 +27,11 @@
 
 use std::sync::Arc;
 
-use crate::error::{LoadError, Place, RuleProblem, text};
+use crate::effect::{Effect, QosSet, Subscribing};
+use crate::error::{LoadError, Place, RuleProblem, Warning, text};
 use crate::limits::MAX_RULES;
 use crate::pattern::{Pattern, PatternError};
-use crate::rule::{Actions, Effect, Name, QosSet, Rule, RuleRef, Subscribing, Who};
-use crate::rules::Warning;
+use crate::rule::{Actions, Name, Rule, RuleRef, Who};
 
 /// Problems after which the rest of a file is not looked at.
 const MAX_PROBLEMS: usize = 20;

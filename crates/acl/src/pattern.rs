@@ -3,9 +3,8 @@
 use tidegate_mqtt::topic::check_levels;
 use tidegate_mqtt::{TopicError, TopicFilter};
 
+use crate::effect::Effect;
 use crate::limits::MAX_PATTERN_BYTES;
-use crate::rule::Effect;
-use crate::subject::Subject;
 use crate::subscription::Topics;
 
 /// A topic filter with placeholders for values of the client.
@@ -169,9 +168,9 @@ impl Pattern {
         }
     }
 
-    /// Fills the pattern in for a client. When a value is missing, empty or dangerous, an allowing pattern matches no
+    /// Fills the pattern in with the values of a client. When a value is missing, empty or dangerous, an allowing pattern matches no
     /// topic and a denying one matches all topics that it could mean.
-    pub(crate) fn fill(&self, subject: &Subject<'_>, effect: Effect) -> Filled<'_> {
+    pub(crate) fn fill<'v>(&self, value: impl Fn(&Placeholder) -> Option<&'v str>, effect: Effect) -> Filled<'_> {
         let pieces = match &self.pieces {
             Pieces::Plain(text) => return Filled::Plain(text),
             Pieces::Everything => return Filled::Everything,
@@ -181,14 +180,23 @@ impl Pattern {
         for piece in pieces {
             match piece {
                 Piece::Text(piece) => text.push_str(piece),
-                Piece::Value(placeholder) => match placeholder.value(subject, text.is_empty()) {
-                    Some(value) => text.push_str(value),
-                    None => return unfillable(&text, effect),
-                },
+                Piece::Value(placeholder) => {
+                    match value(placeholder).filter(|value| is_harmless(value, text.is_empty())) {
+                        Some(value) => text.push_str(value),
+                        None => return unfillable(&text, effect),
+                    }
+                }
             }
         }
         if TopicFilter::new(&text).is_ok() { Filled::Own(text) } else { unfillable("", effect) }
     }
+}
+
+/// Whether a value has no special meaning in a filter. `first` is set where the filter begins with the value: there a
+/// `$` would lead to topics that wildcards do not match.
+fn is_harmless(value: &str, first: bool) -> bool {
+    let means_more = value.contains(['+', '#', '/', '\0']) || (first && value.starts_with('$'));
+    !value.is_empty() && !means_more
 }
 
 /// The result for a pattern whose text is known only up to `before`.
@@ -248,21 +256,6 @@ impl Placeholder {
             _ => Self::Claim(name.strip_prefix("claim.").filter(|claim| !claim.is_empty())?.into()),
         })
     }
-
-    /// The client's value, if it has no special meaning in a filter. `first` is set where the filter begins with the
-    /// value: there a `$` would lead to topics that wildcards do not match.
-    fn value<'a>(&self, subject: &Subject<'a>, first: bool) -> Option<&'a str> {
-        let value = match self {
-            Self::ClientId => Some(subject.client_id),
-            Self::UserName => subject.user_name,
-            Self::Tenant => Some(subject.tenant),
-            Self::Listener => Some(subject.listener),
-            Self::CertificateCn => subject.certificate_cn,
-            Self::Claim(name) => subject.attribute(name),
-        }?;
-        let means_more = value.contains(['+', '#', '/', '\0']) || (first && value.starts_with('$'));
-        (!value.is_empty() && !means_more).then_some(value)
-    }
 }
 
 #[cfg(test)]
@@ -270,7 +263,8 @@ mod tests {
     use super::*;
 
     fn filled(pattern: &str, client: &str, effect: Effect) -> String {
-        match Pattern::parse(pattern).unwrap().fill(&Subject::anonymous(client), effect) {
+        let value = |it: &Placeholder| (*it == Placeholder::ClientId).then_some(client);
+        match Pattern::parse(pattern).unwrap().fill(value, effect) {
             Filled::Plain(text) => text.to_owned(),
             Filled::Own(text) => text,
             Filled::Everything => "EVERYTHING".to_owned(),
@@ -325,10 +319,10 @@ mod tests {
 
     #[test]
     fn mosquitto_replaces_a_placeholder_only_as_a_whole_level() {
-        let subject = Subject { user_name: Some("u"), ..Subject::anonymous("c") };
+        let value = |it: &Placeholder| Some(if *it == Placeholder::ClientId { "c" } else { "u" });
         for (text, expected) in [("%c/%u/x", "c/u/x"), ("a/x%c/%cc", "a/x%c/%cc"), ("%u", "u"), ("a//%c", "a//c")] {
             let pattern = Pattern::mosquitto(text).unwrap();
-            let filled = pattern.fill(&subject, Effect::Allow);
+            let filled = pattern.fill(value, Effect::Allow);
             assert!(filled == Filled::Plain(expected) || filled == Filled::Own(expected.to_owned()), "{filled:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
-use crate::rule::RuleId;
+use crate::effect::RuleId;
 
 /// A request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

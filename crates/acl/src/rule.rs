@@ -5,23 +5,9 @@ use std::sync::Arc;
 
 use tidegate_mqtt::QoS;
 
+use crate::effect::{Effect, QosSet, Subscribing};
 use crate::pattern::Pattern;
 use crate::request::Request;
-use crate::subject::Subject;
-
-/// The place of a rule among all rules; rules are asked in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RuleId(pub u32);
-
-/// The effect of a rule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Effect {
-    /// It is allowed.
-    Allow,
-    /// It is not.
-    #[default]
-    Deny,
-}
 
 /// The file and line of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,33 +38,6 @@ pub(crate) struct Actions {
 
 impl Actions {
     pub(crate) const ALL: Self = Self { publish: true, subscribe: true, receive: true };
-}
-
-/// A set of QoS levels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QosSet(u8);
-
-impl QosSet {
-    pub(crate) const ANY: Self = Self(0b111);
-    pub(crate) const NONE: Self = Self(0);
-
-    /// The same and one more level.
-    pub(crate) const fn with(self, qos: QoS) -> Self {
-        Self(self.0 | 1 << qos as u8)
-    }
-
-    pub(crate) const fn has(self, qos: QoS) -> bool {
-        self.0 & (1 << qos as u8) != 0
-    }
-}
-
-/// How a rule answers to a SUBSCRIBE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subscribing {
-    /// By the whole filter: all its topics must be allowed, and none denied.
-    Whole,
-    /// By each message, as in Mosquitto: the subscription is allowed if some topics of the filter are.
-    ByMessage,
 }
 
 /// A rule.
@@ -171,62 +130,10 @@ impl Name {
         }
     }
 
-    fn is(&self, value: &str) -> bool {
+    pub(crate) fn is(&self, value: &str) -> bool {
         match self {
             Self::Exactly(name) => **name == *value,
             Self::Beginning(beginning) => value.starts_with(&**beginning),
         }
-    }
-}
-
-fn one_of(names: Option<&[Name]>, value: Option<&str>) -> bool {
-    names.is_none_or(|names| value.is_some_and(|value| names.iter().any(|name| name.is(value))))
-}
-
-/// Whether a name contains a wildcard of topic filters.
-fn is_wild(name: &str) -> bool {
-    name.contains(['+', '#'])
-}
-
-impl Who {
-    /// The client's quality that the rule asks for and that it does not have, for people; `None` when the rule holds
-    /// for it.
-    pub(crate) fn lacks(&self, subject: &Subject<'_>) -> Option<&'static str> {
-        if !one_of(self.users.as_deref(), subject.user_name) {
-            return Some("it is for another user name");
-        }
-        if self.anonymous.is_some_and(|wanted| wanted != subject.user_name.is_none()) {
-            return Some(if subject.user_name.is_none() {
-                "it is for clients with a user name"
-            } else {
-                "it is for clients without a user name"
-            });
-        }
-        if self.wild_name && !is_wild(subject.client_id) && !subject.user_name.is_some_and(is_wild) {
-            return Some("neither client id nor user name holds a wildcard");
-        }
-        self.more.as_ref().and_then(|more| more.lacks(subject))
-    }
-}
-
-impl More {
-    fn lacks(&self, subject: &Subject<'_>) -> Option<&'static str> {
-        if !one_of(self.clients.as_deref(), Some(subject.client_id)) {
-            return Some("it is for another client id");
-        }
-        if !one_of(self.listeners.as_deref(), Some(subject.listener)) {
-            return Some("it is for another listener");
-        }
-        if !one_of(self.tenants.as_deref(), Some(subject.tenant)) {
-            return Some("it is for another tenant");
-        }
-        if !one_of(self.certificates.as_deref(), subject.certificate_cn) {
-            return Some("it is for another certificate");
-        }
-        let has = |name: &str, values: &[Name]| {
-            subject.attributes.iter().any(|(known, value)| known == name && values.iter().any(|it| it.is(value)))
-        };
-        let missing = self.attributes.iter().any(|(name, values)| !has(name, values));
-        missing.then_some("an attribute that it asks for is missing or has another value")
     }
 }

@@ -1,12 +1,12 @@
 //! All rules in their order.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{LoadError, Place};
+use crate::effect::{Effect, RuleId};
+use crate::error::{LoadError, Warning};
 use crate::limits::MAX_RULES;
-use crate::rule::{Effect, Name, Rule, RuleId, RuleRef};
+use crate::rule::{Name, Rule, RuleRef};
 use crate::subject::Subject;
 use crate::{mosquitto, rules_file};
 
@@ -19,21 +19,6 @@ pub struct Rules {
     by_user: HashMap<Box<str>, Vec<u32>>,
     /// All other rules.
     general: Vec<u32>,
-}
-
-/// A construct that is allowed but probably not intended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// Where.
-    pub place: Place,
-    /// The message, with the proposed correction.
-    pub message: String,
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
-    }
 }
 
 /// Puts rules together from files, in the order in which they are to be asked.

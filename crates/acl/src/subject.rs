@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::grants::Grants;
+use crate::pattern::Placeholder;
 
 /// A client, as far as rules ask about it.
 #[derive(Clone, Copy)]
@@ -41,9 +42,18 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The first value of an attribute.
-    pub(crate) fn attribute(&self, name: &str) -> Option<&'a str> {
-        self.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    /// The value of a placeholder; of an attribute with several values the first.
+    pub(crate) fn value(&self, placeholder: &Placeholder) -> Option<&'a str> {
+        match placeholder {
+            Placeholder::ClientId => Some(self.client_id),
+            Placeholder::UserName => self.user_name,
+            Placeholder::Tenant => Some(self.tenant),
+            Placeholder::Listener => Some(self.listener),
+            Placeholder::CertificateCn => self.certificate_cn,
+            Placeholder::Claim(name) => {
+                self.attributes.iter().find(|(known, _)| *known == **name).map(|(_, value)| value.as_str())
+            }
+        }
     }
 }
 

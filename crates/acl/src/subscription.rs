@@ -2,9 +2,9 @@
 
 use tidegate_mqtt::topic::overlaps;
 
+use crate::effect::{Effect, RuleId, Subscribing};
 use crate::filter::covers;
 use crate::request::{DecidedBy, Decision};
-use crate::rule::{Effect, RuleId, Subscribing};
 
 /// What a pattern says, filled in for a client.
 #[derive(Clone, Copy, Debug)]

@@ -128,7 +128,7 @@ pub struct StoryEvent {
     pub suppressed: u64,
 }
 
-/// A reason of docs/reasons.md.
+/// A reason of `tidegate manual reasons`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReasonEntry {
     /// Its number.

@@ -18,6 +18,7 @@ mod decision;
 #[cfg(test)]
 mod fake_server;
 mod fetch;
+mod fleet_asker;
 pub mod password;
 mod permits;
 mod provider;
@@ -28,15 +29,15 @@ mod scratch;
 mod settings;
 
 pub use api_key::{KeyFile, KeyFileError, KeyName};
-pub use chain::{Answer, Chain, Counters, Differences, Prepared};
+pub use chain::{Answer, Chain, Counters, Differences, Prepared, SettingsError};
 pub use clock::{Clock, SystemClock};
 pub use decision::{AclAction, AclClaims, AclRule, Decision, Identity, Refusal, RefusalKind};
 pub use fetch::FetchError;
+pub use fleet_asker::{AskFleet, FleetAsker};
 pub use provider::{Exchange, Step};
-pub use providers::{AskFleet, FleetAsker, KeyProblem, KeysError, ProviderError};
+pub use providers::{KeyProblem, KeysError, ProviderError, is_algorithm};
 pub use request::{ClientCertificate, Enhanced, Request, Secret};
 pub use settings::{
     CacheSettings, CertificateSettings, ChainSettings, FleetSettings, HttpSettings, JwtKeys, JwtSettings, NameSource,
-    ProviderKind, ProviderSettings, ScramSettings, SettingsError, TokenPlace, UserFileSettings, WhenUnreachable,
-    is_algorithm,
+    ProviderKind, ProviderSettings, ScramSettings, TokenPlace, UserFileSettings, WhenUnreachable,
 };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::providers::{self, FleetAsker, ProviderError};
+use crate::fleet_asker::FleetAsker;
 use crate::request::Secret;
 
 /// A chain of providers, and the bounds of its work.
@@ -163,11 +163,6 @@ impl JwtSettings {
     }
 }
 
-/// Whether there is an algorithm of tokens of that name, such as `ES256`.
-pub fn is_algorithm(name: &str) -> bool {
-    providers::is_algorithm(name)
-}
-
 /// The source of the keys of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JwtKeys {
@@ -286,26 +281,4 @@ pub enum NameSource {
     Uri,
     /// The fingerprint, SHA-256.
     Fingerprint,
-}
-
-/// Why a chain cannot be created. No part of it takes effect.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// Two providers have the same name.
-    #[error("two providers of authentication are named `{0}`; give each a name of its own")]
-    SameName(String),
-    /// A provider cannot be made.
-    #[error("provider `{provider}`: {problem}")]
-    Provider {
-        /// Its name.
-        provider: String,
-        /// The problem, with its remedy.
-        problem: ProviderError,
-    },
-    /// The system gives no random numbers.
-    #[error("the system gives no random numbers")]
-    Random,
-    /// The threads cannot be started.
-    #[error("cannot start the authentication threads: {0}")]
-    Threads(#[from] std::io::Error),
 }

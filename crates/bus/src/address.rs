@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::settings::USUAL_LEASE;
+/// A lease that outlasts elections among servers of NATS and short breaks of a network.
+pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(10);
 
 /// Why a text is no address of a bus. It never repeats the address, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

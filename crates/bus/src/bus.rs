@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::budget::{Budget, Ticket};
+use crate::backend::{Backend, Target};
+use crate::budget::Budget;
 use crate::completion::Completion;
+use crate::error::in_range;
 use crate::group::{self, Joining};
 use crate::record::{MAX_HEADER_BYTES, MAX_HEADERS, MAX_KEY_BYTES};
 use crate::{
@@ -17,29 +19,6 @@ use crate::{
 
 /// Most partitions of a log or a group.
 const MAX_PARTITIONS: u32 = 4_096;
-
-/// A partition of a log that is known.
-#[derive(Clone)]
-pub(crate) struct Target {
-    pub(crate) spec: Arc<LogSpec>,
-    pub(crate) place: Place,
-}
-
-/// The operations of a backend. Their arguments have been checked; a result that takes time comes through the
-/// completion.
-pub(crate) trait Backend: Send + Sync {
-    fn connection(&self) -> Connection;
-    fn failure(&self) -> Option<String>;
-    fn create(&self, spec: Arc<LogSpec>, completion: Completion<()>);
-    fn own(&self, target: Target, completion: Completion<Epoch>);
-    fn append(&self, target: Target, append: Append, completion: Completion<Position>);
-    fn read(&self, target: Target, from: Position, wake: Wake) -> Result<Reader, BusError>;
-    fn bounds(&self, target: Target, completion: Completion<Bounds>);
-    fn trim(&self, target: Target, below: Position, completion: Completion<()>);
-    /// The room is given back when the message is on its way.
-    fn publish(&self, message: LiveMessage, room: Ticket) -> Result<(), BusError>;
-    fn subscribe(&self, filter: SubjectFilter, wake: Wake) -> Result<Subscription, BusError>;
-}
 
 /// A bus. Clones are the same bus; the last one to be dropped stops it, and what then waits fails with
 /// [`BusError::Stopped`].
@@ -288,14 +267,4 @@ impl Bus {
             _ => Ok(()),
         }
     }
-}
-
-/// Checks that a number is in its range, which is also given as text.
-pub(crate) fn in_range(
-    what: &'static str,
-    value: u64,
-    range: std::ops::RangeInclusive<u64>,
-    text: &'static str,
-) -> Result<(), BusError> {
-    if range.contains(&value) { Ok(()) } else { Err(BusError::Range { what, value, range: text }) }
 }

@@ -163,3 +163,13 @@ impl BusError {
         matches!(self, Self::TooLarge { .. } | Self::Malformed(_))
     }
 }
+
+/// Checks that a number is in its range, which is also given as text.
+pub(crate) fn in_range(
+    what: &'static str,
+    value: u64,
+    range: std::ops::RangeInclusive<u64>,
+    text: &'static str,
+) -> Result<(), BusError> {
+    if range.contains(&value) { Ok(()) } else { Err(BusError::Range { what, value, range: text }) }
+}

@@ -14,8 +14,8 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 use crate::assignment::{Seat, Table};
+use crate::backend::{Backend, Target};
 use crate::budget::Budget;
-use crate::bus::{Backend, Target};
 use crate::membership::{Holdings, MembershipCommand};
 use crate::{BusError, GroupName, LogName, LogSpec, MemberName, Membership, Place, Position, Settings, Tally, Wake};
 

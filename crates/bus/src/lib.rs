@@ -17,7 +17,7 @@
 //! Every queue is bounded, and an `Err` that a call returns at once means that nothing was begun. `docs/bus.md` says
 //! what each backend promises.
 //!
-//! - `bus` checks requests and keeps the limits; `embedded`, `nats` and `kafka` are the backends.
+//! - `bus` checks requests and keeps the limits; `backend` is the interface of `embedded`, `nats` and `kafka`.
 //! - Requests: `address`, `settings`, `log`, `name`, `record`. Results: `completion`, `feed`, `live`, `error`.
 //! - `group`, `assignment` and `membership` share partitions among members, over a log of any backend.
 //! - `budget` bounds waiting requests; `connection` and `complaints` report the state of the servers; `tally` bounds
@@ -25,6 +25,7 @@
 
 mod address;
 mod assignment;
+mod backend;
 mod budget;
 mod bus;
 mod complaints;

@@ -4,11 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::BusError;
-use crate::bus::in_range;
+use crate::address::USUAL_LEASE;
+use crate::error::in_range;
 use crate::name::is_name;
-
-/// A lease that outlasts elections among servers of NATS and short breaks of a network.
-pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(10);
 
 /// Limits and habits of a bus. The defaults suit a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

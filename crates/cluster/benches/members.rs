@@ -6,6 +6,7 @@
 
 #![allow(
     clippy::print_stdout,
+    clippy::cast_precision_loss,
     clippy::unwrap_used,
     reason = "a benchmark prints its results and stops at the first surprise"
 )]
@@ -13,7 +14,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use tidegate_cluster::{Addresses, Advert, Follower, PARTITIONS, Seen, Sighting, Table, decide};
+use tidegate_cluster::{
+    Addresses, Advert, Burden, Follower, PARTITIONS, Seen, Sighting, Table, Weighing, WeighingSettings, decide,
+};
 
 const MEMBERS: usize = 1_000;
 const CLIENTS: u64 = 10_000_000;
@@ -134,6 +137,55 @@ impl Cluster {
         );
     }
 
+    /// The clients of each member.
+    fn clients_of_members(&self) -> BTreeMap<String, u64> {
+        let mut clients: BTreeMap<String, u64> = self.table.lives.keys().map(|name| (name.clone(), 0)).collect();
+        for (home, count) in self.table.homes.iter().zip(&self.clients) {
+            *clients.get_mut(&home.unwrap().node).unwrap() += count;
+        }
+        clients
+    }
+
+    /// By which part of the mean the farthest member is off.
+    fn farthest(&self) -> f64 {
+        let clients = self.clients_of_members();
+        let mean = CLIENTS as f64 / clients.len() as f64;
+        clients.values().map(|count| (*count as f64 - mean).abs() / mean).fold(0.0, f64::max)
+    }
+
+    /// Lets shares follow the clients of members, a look each minute, until nothing changes for ten minutes.
+    fn weigh(&mut self, title: &str) {
+        let pause = Duration::from_secs(60);
+        let settings = WeighingSettings { start: 0.02, stop: 0.005, gain: 1.0, pause, smoothing: 0.1 };
+        let (mut weighing, mut changes, mut moved, mut looks, before) =
+            (Weighing::default(), 0, 0, Vec::new(), self.farthest());
+        let (mut minute, mut last) = (0, 0);
+        while minute <= last + 10 {
+            let wanted = CLIENTS as f64 / self.table.lives.len() as f64;
+            let burden = |(name, has): (String, u64)| (name, Burden { has: has as f64, wanted });
+            let burdens = self.clients_of_members().into_iter().map(burden).collect();
+            let began = Instant::now();
+            let next = weighing.look(pause * minute, &settings, &self.table, &self.seen, &burdens);
+            looks.push(began.elapsed());
+            if let Some(factors) = next {
+                self.seen.factors = Some(factors);
+                let homes = self.table.homes.clone();
+                self.settle();
+                self.seen.factors = None;
+                moved += homes.iter().zip(self.table.homes.iter()).filter(|(old, new)| old != new).count();
+                (changes, last) = (changes + 1, minute);
+            }
+            minute += 1;
+        }
+        println!(
+            "{title}: {:.1} % off before, {:.1} % after {changes} changes in {last} minutes, {moved} partitions moved; a \
+             look {:?} (median)",
+            100.0 * before,
+            100.0 * self.farthest(),
+            median(looks)
+        );
+    }
+
     fn report_bytes(&self) {
         let (table, members) = (self.table.to_bytes().len(), self.table.lives.len());
         let adverts: usize = self.seen.adverts.values().map(|advert| advert.to_bytes().len()).sum();
@@ -163,5 +215,6 @@ fn main() {
         (members + 1..members + 1 + members / 10).for_each(|number| cluster.join(number));
         cluster.report("a tenth joins together");
         cluster.report_bytes();
+        cluster.weigh("shares follow clients");
     }
 }

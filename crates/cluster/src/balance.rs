@@ -21,7 +21,7 @@ pub(crate) fn plan(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]
     for name in willing.iter().chain(leaving) {
         loads.entry(name.clone()).or_default();
     }
-    let mut shares = shares(&loads, willing, loads.values().sum(), |name| seen.weight(name));
+    let mut shares = shares(&loads, willing, loads.values().sum(), |name| next.weight(name, seen.weight(name)));
     shares.extend(leaving.iter().map(|name| (name.clone(), 0)));
     let gives = |name: &str| seen.may_balance || leaving.iter().any(|it| it == name);
     let mut number = 0;
@@ -34,7 +34,7 @@ pub(crate) fn plan(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]
 }
 
 /// How many partitions each node has when all that moves has moved.
-fn loads(table: &Table) -> BTreeMap<String, usize> {
+pub(crate) fn loads(table: &Table) -> BTreeMap<String, usize> {
     let mut loads: BTreeMap<&str, usize> = BTreeMap::new();
     for (home, count) in table.homes.shares() {
         *loads.entry(&home.node).or_default() += count;
@@ -87,8 +87,13 @@ fn widest(
     let (from, surplus) = by(usize::saturating_sub, &gives)?;
     let (to, room) = by(|has, share| share.saturating_sub(has), &|_| true)?;
     // Partitions still to be fetched cannot be sent.
-    let is_whole = |partition: &u16| table.home(*partition).is_some_and(|home| home.former.is_empty());
-    let whole = table.of(&from).into_iter().filter(is_whole);
-    let partitions: Vec<u16> = whole.take(surplus.min(room).min(MOVE_AT_ONCE)).collect();
+    let since = |partition: &u16| table.home(*partition).filter(|home| home.former.is_empty()).map(|home| home.since);
+    let whole = table.of(&from).into_iter().filter_map(|partition| Some((since(&partition)?, partition)));
+    // The partitions that stayed for longest go first, so that no client is moved again and again.
+    let mut whole: Vec<(u64, u16)> = whole.collect();
+    whole.sort_unstable();
+    whole.truncate(surplus.min(room).min(MOVE_AT_ONCE));
+    let mut partitions: Vec<u16> = whole.into_iter().map(|(_, partition)| partition).collect();
+    partitions.sort_unstable();
     (!partitions.is_empty()).then_some(Move { id: 0, partitions, from, to })
 }

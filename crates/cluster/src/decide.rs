@@ -5,13 +5,13 @@ mod ended;
 use std::collections::BTreeMap;
 
 use crate::table::is_at;
-use crate::{Advert, Home, MemberKind, Seen, Table, Weight, balance};
+use crate::{Advert, Factor, Home, MemberKind, Seen, Table, Weight, balance};
 
 use ended::Reports;
 pub use ended::deputy;
 
 /// Divided by a weight it is a whole number above 0, so that no two turns of a node are the same.
-const TURN: u64 = Weight::MAX.0 as u64;
+const TURN: u64 = Weight::MAX.0 as u64 * Factor::MAX.0 as u64;
 
 /// The next table, or `None` when this one is as it should be.
 pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
@@ -21,6 +21,7 @@ pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
     note_restored(&mut next, seen);
     take_note_of_lives(&mut next, table, seen);
     cancel_moves(&mut next, table, seen);
+    set_factors(&mut next, seen);
     let willing = present(&next, seen, |advert| !advert.leaving);
     let leaving = present(&next, seen, |advert| advert.leaving);
     give_orphans(&mut next, seen, [&willing, &leaving], epoch);
@@ -116,6 +117,15 @@ fn cancel_moves(next: &mut Table, table: &Table, seen: &Seen) {
     next.moves.retain(|it| continues(&it.from, it.id) && continues(&it.to, it.id));
 }
 
+/// Factors stay until others are decided, as long as their nodes are members.
+fn set_factors(next: &mut Table, seen: &Seen) {
+    if let Some(factors) = &seen.factors {
+        next.factors.clone_from(factors);
+    }
+    let lives = &next.lives;
+    next.factors.retain(|name, _| lives.contains_key(name));
+}
+
 /// The nodes of the table that are there and say something of themselves.
 fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<String> {
     let is_meant = |name: &&String| {
@@ -136,10 +146,11 @@ struct Heir<'a> {
 fn heirs_of<'a>(next: &Table, seen: &Seen, names: &'a [String], orphans: usize) -> Vec<Heir<'a>> {
     let loads: BTreeMap<String, usize> = names.iter().map(|name| (name.clone(), next.of(name).len())).collect();
     let total = orphans + loads.values().sum::<usize>();
-    let shares = balance::shares(&loads, names, total, |name| seen.weight(name));
+    let weight = |name: &str| next.weight(name, seen.weight(name));
+    let shares = balance::shares(&loads, names, total, weight);
     let of = |map: &BTreeMap<String, usize>, name| map.get(name).copied().unwrap_or_default();
     let heir =
-        |name: &'a String| Heir { name, count: of(&loads, name), share: of(&shares, name), weight: seen.weight(name) };
+        |name: &'a String| Heir { name, count: of(&loads, name), share: of(&shares, name), weight: weight(name) };
     names.iter().map(heir).collect()
 }
 

@@ -23,6 +23,7 @@ mod seen;
 mod settle;
 mod table;
 mod watch;
+mod weighing;
 
 pub use advert::{Addresses, Advert, MemberKind, Weight};
 pub use balance::MOVE_AT_ONCE;
@@ -34,5 +35,6 @@ pub use seen::{Seen, Sighting};
 pub use settle::{SETTLE_LIMIT, Settling};
 pub use table::homes::Homes;
 pub use table::record::{EARLIER_PARTITIONS, parts_of_earlier};
-pub use table::{Former, Home, Move, PARTITIONS, RecordError, Table};
+pub use table::{Factor, Former, Home, Move, PARTITIONS, RecordError, Table};
 pub use watch::{DIFFERENCE_LIMIT, SHORTEST_BOUND, Sight, Verdict, Watchdog};
+pub use weighing::{Burden, PARTITIONS_PER_CHANGE, Weighing, WeighingSettings};

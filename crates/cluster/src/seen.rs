@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Advert;
+use crate::{Advert, Factor};
 
 /// A member of the cluster's group as the leader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Seen {
     /// Whether shares may be made even. Not so for a while after a node has gone: it may come back, and others may be
     /// about to go.
     pub may_balance: bool,
+    /// The factors of the next table; `None` if the present ones stay.
+    pub factors: Option<BTreeMap<String, Factor>>,
 }
 
 impl Seen {

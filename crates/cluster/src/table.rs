@@ -33,6 +33,37 @@ pub enum RecordError {
     Series,
 }
 
+/// A correction of a node's configured weight, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Factor(pub u16);
+
+impl Factor {
+    /// No correction.
+    pub const NONE: Self = Self(1_000);
+    /// The least one that counts: an eighth.
+    pub const MIN: Self = Self(125);
+    /// The greatest one that counts: eight times the weight.
+    pub const MAX: Self = Self(8_000);
+
+    /// The nearest factor that counts.
+    #[expect(clippy::cast_sign_loss, reason = "it is above 0 when it is cast")]
+    pub fn of(part: f64) -> Self {
+        Self((part * 1_000.0).round().clamp(f64::from(Self::MIN.0), f64::from(Self::MAX.0)) as u16)
+    }
+
+    /// From [`Factor::MIN`] to [`Factor::MAX`], whatever the record says.
+    pub(crate) fn counted(self) -> u64 {
+        u64::from(self.0.clamp(Self::MIN.0, Self::MAX.0))
+    }
+}
+
+impl Default for Factor {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 /// Moves that may begin with one table, so that each has an id of its own, greater than any of earlier tables.
 pub(crate) const MOVES_PER_TABLE: u64 = 256;
 
@@ -98,13 +129,15 @@ pub struct Table {
     /// Lives that were given up before their leases had run out. None of them becomes a member again: another life of
     /// the node can.
     pub given_up: BTreeMap<String, u64>,
+    /// Corrections of the weights of nodes by measures. Nodes without one keep their weights.
+    pub factors: BTreeMap<String, Factor>,
 }
 
 impl Default for Table {
     /// The table before the first one.
     fn default() -> Self {
-        let homes = Arc::default();
-        Self { epoch: 0, lives: BTreeMap::new(), homes, moves: Vec::new(), given_up: BTreeMap::new() }
+        let (lives, homes, moves) = (BTreeMap::new(), Arc::default(), Vec::new());
+        Self { epoch: 0, lives, homes, moves, given_up: BTreeMap::new(), factors: BTreeMap::new() }
     }
 }
 
@@ -136,6 +169,11 @@ impl Table {
     /// The move of a partition.
     pub fn move_of(&self, partition: u16) -> Option<&Move> {
         self.moves.iter().find(|it| it.partitions.binary_search(&partition).is_ok())
+    }
+
+    /// The size of a node's share in relation to others, in thousandths of the unit of weights.
+    pub(crate) fn weight(&self, name: &str, configured: u64) -> u64 {
+        configured * self.factors.get(name).copied().unwrap_or_default().counted()
     }
 
     /// The greatest id of a move that can have begun by now.

@@ -503,6 +503,7 @@ impl World {
             may_bury: now - node.joined_at >= LEASE,
             may_move: true,
             may_balance: true,
+            factors: None,
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use tidegate_cluster::{Addresses, Advert, Former, Home, Move, Table, Weight, parts_of_earlier};
+use tidegate_cluster::{Addresses, Advert, Factor, Former, Home, Move, Table, Weight, parts_of_earlier};
 
 /// A record of this repository. `UPDATE_FIXTURES=1` writes one that is missing.
 fn record(name: &str, current: &[u8]) -> Vec<u8> {
@@ -92,6 +92,15 @@ fn a_table_of_layout_2_is_read_with_its_exact_content() {
     let bytes = record("table-2.json", &table().to_bytes());
     assert_eq!(Table::from_bytes(&bytes).unwrap(), table());
     assert_eq!(table().to_bytes(), bytes, "it is written as it was");
+}
+
+#[test]
+fn a_table_with_factors_is_read_as_written() {
+    let factors = BTreeMap::from([("a".into(), Factor(1_500)), ("b".into(), Factor(750))]);
+    let measured = Table { factors, ..table() };
+    let bytes = measured.to_bytes();
+    assert!(String::from_utf8_lossy(&bytes).contains("\"factors\":{\"a\":1500,\"b\":750},"));
+    assert_eq!(Table::from_bytes(&bytes).unwrap(), measured);
 }
 
 #[test]

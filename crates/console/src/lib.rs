@@ -16,7 +16,6 @@
 
 pub mod api;
 pub mod metrics;
-mod operations;
 #[cfg(feature = "page")]
 mod page;
 mod places;
@@ -26,7 +25,7 @@ mod routes;
 mod server;
 mod status;
 
-pub use operations::Operations;
+pub use api::operations::Operations;
 pub use protocols::{CoapNumbers, HttpNumbers};
 pub use server::{Console, ConsoleError, Limits, Running};
 pub use status::{

@@ -12,9 +12,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tidegate_admin::{ReloadRequest, Request};
 
+use crate::api::operations::{self, Offered};
 use crate::api::{self, Access, Control, ControlError};
 use crate::metrics;
-use crate::operations::{self, Offered};
 #[cfg(feature = "page")]
 use crate::page;
 use crate::status::{Phase, StatusSource};

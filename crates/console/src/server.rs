@@ -15,8 +15,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
+use crate::api::operations::{Offered, Operations, Peer};
 use crate::api::{Access, Control};
-use crate::operations::{Offered, Operations, Peer};
 use crate::places::{Place, Places};
 use crate::routes;
 

@@ -279,6 +279,8 @@ pub struct ClusterNumbers {
     pub epoch: u64,
     /// Nodes of that table.
     pub nodes: u64,
+    /// The size of its share in relation to others.
+    pub weight: u64,
     /// Partitions that it serves.
     pub served: u64,
     /// Partitions that went to others.

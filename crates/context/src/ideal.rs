@@ -1,6 +1,7 @@
 //! How many nodes each gateway should have (`CTX-41`, `CTX-43`): `In(X) = n * W(X) / sum of all W`, made whole by the
 //! largest remainder, so that the sum stays n.
 
+use crate::ranking::{GatewayView, Ranking};
 use crate::real::{real, whole};
 
 /// The ideal numbers of nodes for the scores of all gateways, in their order. `None` is a gateway that shall have no
@@ -46,6 +47,48 @@ fn settle(nodes: u64, ideal: &mut [u64], order: &[usize]) {
             std::cmp::Ordering::Equal => return,
         }
     }
+}
+
+/// Most steps towards ideal numbers that agree with themselves.
+const MAX_STEPS: usize = 24;
+
+/// The share of all nodes that each gateway should have, with the scores that it would have with these nodes.
+///
+/// Scores that fall with the number of nodes need damping. Otherwise the formula would send most nodes to the emptiest
+/// gateway, and back once they have arrived. Each step goes half of the way, so that even `1 / nodes` converges.
+pub fn ideal_shares(ranking: &dyn Ranking, nodes: u64, mut views: Vec<Option<GatewayView>>) -> Vec<Option<f64>> {
+    let total = real(nodes);
+    let mut held: Vec<f64> = views.iter().flatten().map(|view| real(view.nodes)).collect();
+    // Nodes of gateways that go away are dealt out as well.
+    let here: f64 = held.iter().sum();
+    let takers = real(held.len().max(1) as u64);
+    for held in &mut held {
+        *held += (total - here) / takers;
+    }
+    for _ in 0..MAX_STEPS {
+        for (view, held) in views.iter_mut().flatten().zip(&held) {
+            view.nodes = whole(held.round());
+        }
+        let scores: Vec<f64> = views.iter().flatten().map(|view| finite(ranking.score(view))).collect();
+        let sum: f64 = scores.iter().sum();
+        let mut farthest = 0.0_f64;
+        for (held, score) in held.iter_mut().zip(&scores) {
+            let share = if sum > 0.0 && sum.is_finite() { score / sum } else { 1.0 / takers };
+            let step = (total * share - *held) / 2.0;
+            *held += step;
+            farthest = farthest.max(step.abs());
+        }
+        if farthest < 0.25 {
+            break;
+        }
+    }
+    let mut held = held.into_iter().map(|held| if total > 0.0 { held / total } else { 1.0 / takers });
+    views.iter().map(|view| view.as_ref().and_then(|_| held.next())).collect()
+}
+
+/// A finite score that is not negative.
+pub(crate) fn finite(score: f64) -> f64 {
+    if score.is_finite() { score.max(0.0) } else { 0.0 }
 }
 
 #[cfg(test)]

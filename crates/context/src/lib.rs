@@ -38,7 +38,7 @@ pub use expression_limits::{
     ExpressionError, MAX_COMPREHENSIONS, MAX_EXPRESSION_BYTES, MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_PARTS,
 };
 pub use gateways::{GatewayLoad, LoadTable, MAX_GATEWAYS, ReportRefused, Standing};
-pub use ideal::ideal_numbers;
+pub use ideal::{ideal_numbers, ideal_shares};
 pub use partition::partition_of;
 pub use ping_reconfig::{PingReconfig, RateFactor, ReconfigError, ReconfigSettings};
 pub use points::{Points, PointsAction, PointsCounters, PointsError, PointsSettings};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::location::Location;
+use crate::number::NumberError;
 
 /// Longest label of a name, bytes (RFC 1035, section 2.3.4).
 const LABEL_BYTES: usize = 63;
@@ -19,25 +20,6 @@ pub enum NameError {
     /// The zone uses the name itself.
     #[error("`{0}` is a name of the zone itself: choose another one")]
     Reserved(String),
-}
-
-/// Why a number is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum NumberError {
-    /// A load outside 0 to 1.
-    #[error("{0} is not a load: write a part of 1, such as 0.25")]
-    Load(f64),
-    /// A latitude outside -90 to 90.
-    #[error("{0} is not a latitude: write degrees from -90 to 90")]
-    Latitude(f64),
-    /// A longitude outside -180 to 180.
-    #[error("{0} is not a longitude: write degrees from -180 to 180")]
-    Longitude(f64),
-    /// A TTL outside 5 to 30 s.
-    #[error(
-        "a TTL of {0} s is outside 5 to 30 s: a longer one delays every drain, a shorter one makes resolvers ask for each client"
-    )]
-    Ttl(u32),
 }
 
 /// The name of an endpoint: one label below the zone, in lower case.

@@ -22,8 +22,10 @@
 
 mod counters;
 mod endpoint;
+mod error;
 mod flood;
 mod location;
+mod number;
 mod places;
 mod policy;
 mod server;
@@ -33,12 +35,14 @@ mod wire;
 mod zone;
 
 pub use counters::{AnswerKind, Counters, DropReason, Event, QueryKind};
-pub use endpoint::{Endpoint, EndpointName, Load, NameError, NumberError};
+pub use endpoint::{Endpoint, EndpointName, Load, NameError};
+pub use error::StartError;
 pub use ipnet::IpNet;
 pub use location::Location;
+pub use number::NumberError;
 pub use places::{Database, Places, PlacesError, Table};
 pub use policy::{Policy, UnknownPolicy};
-pub use server::{Server, StartError};
+pub use server::Server;
 pub use settings::{Limits, NameServer, NoneHealthy, Settings, Ttl, ZoneName};
 pub use update::{KeyError, UpdateCounters, UpdateError, UpdateKey, UpdateSettings, Updater};
 pub use zone::{Zone, ZoneError};

@@ -1,6 +1,6 @@
 //! Places on the earth and how far apart they are.
 
-use crate::endpoint::NumberError;
+use crate::number::NumberError;
 
 /// Mean radius of the earth, km (IUGG).
 const EARTH_RADIUS_KM: f64 = 6371.0088;

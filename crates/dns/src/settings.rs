@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use hickory_proto::rr::Name;
 
-use crate::endpoint::{NameError, NumberError};
+use crate::endpoint::NameError;
+use crate::number::NumberError;
 use crate::places::Places;
 use crate::policy::Policy;
 

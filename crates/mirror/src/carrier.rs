@@ -13,10 +13,6 @@ use crate::record::{Body, Origin, encode};
 use crate::send_queue::{SendQueue, Sent, State};
 use crate::{Lost, Settings};
 
-/// Bytes of the log beyond `max_bytes` that are reserved for records that free space: changes of names and lists of
-/// files.
-pub(crate) const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
-
 /// Who sends.
 pub(crate) struct Order {
     pub(crate) epoch: Epoch,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tidegate_bus::{LogName, LogSpec, NameError};
 
 use crate::Lost;
-use crate::carrier::RESERVE_BYTES;
 
 /// Called once when writes fail for good. It should return quickly.
 pub type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
@@ -40,6 +39,9 @@ pub struct Settings {
     pub on_lost: OnLost,
 }
 
+/// Bytes of the log beyond `max_bytes` that are reserved for records that free space: changes of names and lists of
+/// files.
+pub(crate) const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 /// Most records of a log, so high that the limit in bytes applies first.
 const MAX_RECORDS: u64 = 1 << 40;
 /// Least that a log has to be allowed to take.

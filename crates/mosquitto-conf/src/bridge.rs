@@ -2,8 +2,8 @@
 
 use tidegate_conversion::{Outcome, Setting, Value};
 
-use crate::draft::Taken;
 use crate::lines::Line;
+use crate::taken::Taken;
 use crate::values::truth;
 
 /// The default port of an address.

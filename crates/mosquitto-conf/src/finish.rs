@@ -2,8 +2,9 @@
 
 use tidegate_conversion::{Plan, Setting, Value};
 
-use crate::draft::{Draft, Taken};
+use crate::draft::Draft;
 use crate::listener::{DEFAULT_PORT, Listener};
+use crate::taken::Taken;
 
 /// A file without users, so that a provider that reads it refuses all clients.
 const NO_USERS: &str = "/dev/null";

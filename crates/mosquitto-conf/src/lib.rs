@@ -11,6 +11,7 @@ mod finish;
 mod keys;
 mod lines;
 mod listener;
+mod taken;
 mod tls;
 mod values;
 
@@ -56,7 +57,7 @@ pub fn convert(main: &File, folder: &dyn Fn(&str) -> io::Result<Vec<File>>) -> R
 }
 
 /// The lines with their outcomes.
-fn verdicts(files: &Files, lines: &[Line<'_>], taken: Vec<draft::Taken>) -> Vec<Verdict> {
+fn verdicts(files: &Files, lines: &[Line<'_>], taken: Vec<taken::Taken>) -> Vec<Verdict> {
     lines
         .iter()
         .zip(taken)

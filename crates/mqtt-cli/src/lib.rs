@@ -2,6 +2,7 @@
 //!
 //! They share flags, the format language, and a connection with a person at its end.
 
+mod chain;
 mod flags;
 mod format;
 mod outcome;

@@ -7,6 +7,7 @@ use tidegate_client::net::ConnectError;
 use tidegate_client::{Dismissal, ProtocolError, PublishError, ReasonCode, RequestError, Version};
 use tidegate_mqtt::ConnectReturnCode;
 
+use super::chain::chain;
 use super::flags::message_source::ReadError;
 use super::flags::{Tool, UsageError};
 use super::quoted::Quoted;
@@ -143,17 +144,6 @@ fn describe(dismissal: &Dismissal) -> String {
         Some(server) => format!("{text}; it names another server: {server}"),
         None => text,
     }
-}
-
-/// An error and what caused it, once each.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }
 
 /// Tells the person how it went, unless only the exit code is wanted, and turns it into one.

@@ -13,8 +13,9 @@ use tidegate_client::{
     Client, Direction, DisconnectRequest, Disconnected, Event, ProtocolError, ReasonCode, Trace, Version,
 };
 
+use super::chain::chain;
 use super::flags::connection::Plan;
-use super::outcome::{CommandError, Outcome, chain};
+use super::outcome::{CommandError, Outcome};
 use tidegate_process::signals::{Insisted, Insistence};
 use tidegate_terminal::complain;
 

@@ -122,6 +122,27 @@ impl<'a> Connect<'a> {
     }
 }
 
+impl Version {
+    /// The version for a Protocol Name and a Protocol Level. A bridge's level is 131 or 132.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError::InvalidProtocolName`] for a name that is not MQTT's, and
+    /// [`DecodeError::UnsupportedVersion`] for a level that does not exist under the name
+    /// ([MQTT-3.1.2-1], [MQTT-3.1.2-2]).
+    pub fn from_protocol(name: &[u8], level: u8) -> Result<Self, DecodeError> {
+        match (name, level) {
+            (b"MQTT", 5) => Ok(Self::V5),
+            (b"MQTT", 4) => Ok(Self::V311),
+            (b"MQIsdp", 3) => Ok(Self::V31),
+            (b"MQIsdp", level) if level == BRIDGE_BIT | 3 => Ok(Self::V31),
+            (b"MQTT", level) if level == BRIDGE_BIT | 4 => Ok(Self::V311),
+            (b"MQTT" | b"MQIsdp", level) => Err(DecodeError::UnsupportedVersion { level }),
+            _ => Err(DecodeError::InvalidProtocolName),
+        }
+    }
+}
+
 /// The version, and whether the level is a bridge's.
 fn read_version(reader: &mut Reader<'_>) -> Result<(Version, bool), DecodeError> {
     let name = reader.data("protocol name")?;

@@ -1,6 +1,6 @@
 //! Why a packet cannot be decoded or encoded.
 
-use crate::property::PropertyOwner;
+use crate::property_id::PropertyOwner;
 use crate::string::StringError;
 use crate::varint::VarintError;
 use crate::{PacketType, PropertyId, ReasonCode, TopicError, Version};

@@ -1,7 +1,5 @@
 //! The versions of the protocol.
 
-use crate::DecodeError;
-
 /// The bit that a bridge adds to its Protocol Level before MQTT 5.0, by convention among brokers. The server then sends
 /// the bridge none of its own messages, and leaves RETAIN as it was published. MQTT 5.0 has options for both.
 pub(crate) const BRIDGE_BIT: u8 = 0x80;
@@ -38,25 +36,6 @@ impl Version {
             Self::V31 => 3,
             Self::V311 => 4,
             Self::V5 => 5,
-        }
-    }
-
-    /// The version for a Protocol Name and a Protocol Level. A bridge's level is 131 or 132.
-    ///
-    /// # Errors
-    ///
-    /// [`DecodeError::InvalidProtocolName`] for a name that is not MQTT's, and
-    /// [`DecodeError::UnsupportedVersion`] for a level that does not exist under the name
-    /// ([MQTT-3.1.2-1], [MQTT-3.1.2-2]).
-    pub fn from_protocol(name: &[u8], level: u8) -> Result<Self, DecodeError> {
-        match (name, level) {
-            (b"MQTT", 5) => Ok(Self::V5),
-            (b"MQTT", 4) => Ok(Self::V311),
-            (b"MQIsdp", 3) => Ok(Self::V31),
-            (b"MQIsdp", level) if level == BRIDGE_BIT | 3 => Ok(Self::V31),
-            (b"MQTT", level) if level == BRIDGE_BIT | 4 => Ok(Self::V311),
-            (b"MQTT" | b"MQIsdp", level) => Err(DecodeError::UnsupportedVersion { level }),
-            _ => Err(DecodeError::InvalidProtocolName),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! that it may use.
 
 pub mod control_groups;
+pub mod machine;
 pub mod physical_memory;
 pub mod service_manager;
 pub mod signals;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::State;
+use crate::state::State;
 
 /// The disk reports that another process owns its files, and that no write here will ever succeed. The store then
 /// serves reads, reports no more commits, and does not retry.

@@ -19,16 +19,18 @@
 //! - From outside: `store`, [`operation`] (batches), `settings`, `status`, [`inspect`] (a store at rest).
 //! - On the disk: `disk` (the seam, real and simulated), `journal`, `table`, `manifest`, `catalog` (which files are in
 //!   use).
-//! - Behaviour: `threads` (they wait and call), `recovery` (a start), `merge` with `pace`, `room` and `sweep`
+//! - Behaviour: `journal_writer` (groups), `threads` (they wait and call), `recovery` (a start), `merge` with `pace`, `room` and `sweep`
 //!   (policies), `load` (reads while it runs), `reserve` (space for a full disk).
 
 pub mod inspect;
 pub mod operation;
 
 mod catalog;
+mod commits;
 mod disk;
 mod error;
 mod journal;
+mod journal_writer;
 mod load;
 mod manifest;
 mod merge;
@@ -37,19 +39,22 @@ mod recovery;
 mod reserve;
 mod room;
 mod settings;
+mod state;
 mod status;
 mod store;
 mod sweep;
 mod table;
 mod threads;
 
+pub use commits::Commits;
 pub use disk::{Disk, DiskFile, Failure, LockError, LockGuard, RealDisk, SimulatedDisk};
 pub use error::{Fenced, OpenError, ReadError, SubmitError, with_directory};
-pub use load::Loaded;
+pub use load::{LoadCallback, Loaded};
 pub use merge::MergeError;
 pub use operation::{Operation, OperationError, Operations};
 pub use recovery::{RecoveryReport, Torn};
 pub use settings::{Durability, Settings};
-pub use status::{SYNC_BOUNDS_MICROSECONDS, State, Status};
-pub use store::{Commits, LoadCallback, Opened, Reader, Running, Stepped, Store, Visit, Writer, open};
+pub use state::State;
+pub use status::{SYNC_BOUNDS_MICROSECONDS, Status};
+pub use store::{Opened, Reader, Running, Stepped, Store, Visit, Writer, open};
 pub use sweep::{Sweep, SweepFactory, keep_all};

@@ -12,6 +12,9 @@ use crate::journal::segment::{FIRST_FRAME, Frames, Segment};
 use crate::operation::{Operation, Operations};
 use crate::table::Cursor;
 
+/// Receives the result of a load.
+pub type LoadCallback = Box<dyn FnOnce(Result<Loaded, ReadError>) + Send>;
+
 /// Bytes of the journal that are read at once for the index.
 const PORTION: u64 = 4 * 1024 * 1024;
 

@@ -6,7 +6,7 @@ use crate::catalog::{Catalog, Shared};
 use crate::disk::{Disk, LockGuard, read_part};
 use crate::journal::frame;
 use crate::journal::segment::{self, FIRST_FRAME, Frames, Segment, Tail};
-use crate::journal::writer::JournalWriter;
+use crate::journal_writer::JournalWriter;
 use crate::manifest::{self, Manifest};
 use crate::operation;
 use crate::table::{self, Table};

@@ -5,21 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::Fenced;
 use crate::disk::is_full;
-
-/// The operations that the store can do at the moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Everything.
-    Ok,
-    /// There is no room to write: batches wait until there is.
-    Full,
-    /// The disk fails: batches wait and are retried. The text is the error of the disk.
-    Failing(String),
-    /// Another process owns the files: no commit will ever succeed here, and this state does not end.
-    Fenced(String),
-}
+use crate::error::Fenced;
+use crate::state::State;
 
 impl State {
     /// The state after a failed write or sync; takes a text.

@@ -6,28 +6,16 @@ use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 
 use crate::catalog::Shared;
+use crate::commits::Commits;
 use crate::disk::{Disk, LockGuard};
 use crate::journal::frame::MAX_PAYLOAD;
-use crate::journal::writer::{Batch, JournalWriter, Step};
-use crate::load::{Loaded, Loader};
+use crate::journal_writer::{Batch, JournalWriter, Step};
+use crate::load::{LoadCallback, Loaded, Loader};
 use crate::merge::{self, Merge, MergeError, Runs, give_room, make_spare};
 use crate::operation;
 use crate::recovery::{self, RecoveryReport};
 use crate::threads::{self, Message, Request};
 use crate::{OpenError, ReadError, Settings, Status, SubmitError, SweepFactory};
-
-/// The receiver of commit notifications.
-pub trait Commits: Send {
-    /// All batches of this writer up to this sequence are committed. Called once for each writer and group, in the
-    /// order of the journal, from the store's writing thread: it should only hand the news over.
-    fn on_committed(&mut self, writer: u16, sequence: u64);
-}
-
-impl<F: FnMut(u16, u64) + Send> Commits for F {
-    fn on_committed(&mut self, writer: u16, sequence: u64) {
-        self(writer, sequence);
-    }
-}
 
 /// The result of opening.
 pub struct Opened {
@@ -245,9 +233,6 @@ fn make_batch(shared: &Shared, writer: u16, sequence: u64, payload: Vec<u8>) -> 
     shared.status.pending_bytes.fetch_add(batch.weight(), Relaxed);
     Ok(batch)
 }
-
-/// Receives the result of a load.
-pub type LoadCallback = Box<dyn FnOnce(Result<Loaded, ReadError>) + Send>;
 
 /// Loads entries while the store runs.
 #[derive(Clone)]

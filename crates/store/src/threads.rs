@@ -6,13 +6,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::catalog::Shared;
-use crate::journal::writer::{Batch, JournalWriter, Step};
-use crate::load::Loader;
+use crate::commits::Commits;
+use crate::journal_writer::{Batch, JournalWriter, Step};
+use crate::load::{LoadCallback, Loader};
 use crate::merge::{Merge, MergeError, give_room, make_spare};
 use crate::pace::{self, Pace};
 use crate::room::Room;
-use crate::store::LoadCallback;
-use crate::{Commits, Durability, OpenError};
+use crate::{Durability, OpenError};
 
 /// Pause before a failed write is retried; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);

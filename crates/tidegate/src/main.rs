@@ -18,5 +18,5 @@ fn main() -> ExitCode {
     if tidegate_process::physical_memory::is_address_space_limited() {
         tidegate_node::share_allocator_arena();
     }
-    commands::dispatch(cli::parse())
+    cli::dispatch(cli::parse())
 }

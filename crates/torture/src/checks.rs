@@ -10,10 +10,11 @@ use tidegate_mqtt::{
 };
 
 use crate::failure::Failure;
-use crate::ledger::{Finding, MessageId};
+use crate::ledger::Finding;
 use crate::session::Session;
 use crate::wire::Incoming;
 use crate::workload;
+use crate::workload::MessageId;
 use crate::world::{Mood, World};
 
 /// The token of clients that come only to look.

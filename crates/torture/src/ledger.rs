@@ -21,17 +21,10 @@ use tidegate_mqtt::QoS;
 use receipts::Receipts;
 use retained::RetainedTopic;
 
-use crate::workload::{self, Kind};
+use crate::workload::{self, Kind, MessageId};
 
 /// A place in the order of all that was seen.
 pub(crate) type Clock = u64;
-
-/// Which message: its publisher and its number there, from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct MessageId {
-    pub(crate) publisher: u16,
-    pub(crate) number: u32,
-}
 
 /// A subscription that a message is for, as it stood when the message was first sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

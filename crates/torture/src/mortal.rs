@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use mio::Registry;
 
 use crate::failure::Failure;
-use crate::ledger::{Expectation, Ledger, MessageId, Outgoing};
+use crate::ledger::{Expectation, Ledger, Outgoing};
 use crate::rng::Rng;
 use crate::session::{Phase, Session, Testament};
+use crate::workload::MessageId;
 use crate::workload::{self, Kind};
 
 /// How long it lives, in milliseconds.

@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 use tidegate_mqtt::{Packet, PacketId, PubRel, Publish, PublishProperties, QoS, ReasonCode, TopicName};
 
 use crate::failure::Failure;
-use crate::ledger::{Expectation, Ledger, MessageId, Outgoing, RetainedOperation};
+use crate::ledger::{Expectation, Ledger, Outgoing, RetainedOperation};
 use crate::rng::Rng;
 use crate::session::Session;
 use crate::wire::Incoming;
+use crate::workload::MessageId;
 use crate::workload::{self, Kind};
 
 /// Unacknowledged messages at once.

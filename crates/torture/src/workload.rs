@@ -11,8 +11,14 @@
 
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
-use crate::ledger::MessageId;
 use crate::rng::Rng;
+
+/// Which message: its publisher and its number there, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct MessageId {
+    pub(crate) publisher: u16,
+    pub(crate) number: u32,
+}
 
 /// Topics of each kind per publisher.
 pub(crate) const TOPICS: usize = 4;

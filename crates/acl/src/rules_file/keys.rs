@@ -9,10 +9,11 @@ use toml::de::DeValue;
 use super::Fault;
 use super::text::describe;
 use super::values::{Value, names, qos, retain, texts, truth};
+use crate::effect::{Effect, QosSet, Subscribing};
 use crate::error::Place;
 use crate::limits::{MAX_TOPICS_PER_RULE, MAX_VALUES_PER_CONDITION};
 use crate::pattern::Pattern;
-use crate::rule::{Actions, Attribute, Effect, More, QosSet, Rule, RuleRef, Subscribing, Who};
+use crate::rule::{Actions, Attribute, More, Rule, RuleRef, Who};
 
 /// All keys, for "did you mean".
 const KEYS: &[&str] = &[

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::rule::{Actions, Effect, Name, Who};
+use crate::effect::Effect;
+use crate::rule::{Actions, Name, Who};
 
 /// Topics and names that are written out; more are counted.
 const SHOWN: usize = 3;

@@ -6,8 +6,9 @@ use toml::de::DeValue;
 use tidegate_mqtt::QoS;
 
 use super::Fault;
+use crate::effect::QosSet;
 use crate::limits::{MAX_VALUE_BYTES, MAX_VALUES_PER_CONDITION};
-use crate::rule::{Name, QosSet};
+use crate::rule::Name;
 
 pub(super) type Value<'text> = Spanned<DeValue<'text>>;
 

@@ -3,6 +3,7 @@
 mod cache;
 mod counters;
 mod differences;
+mod error;
 mod provider_set;
 mod workers;
 
@@ -18,10 +19,11 @@ use crate::clock::{Clock, SystemClock};
 use crate::decision::{Decision, Identity, Refusal, RefusalKind};
 use crate::provider::Exchange;
 use crate::request::Request;
-use crate::settings::{ChainSettings, SettingsError};
+use crate::settings::ChainSettings;
 
 pub use counters::Counters;
 pub use differences::Differences;
+pub use error::SettingsError;
 
 use cache::{Cache, CacheKey};
 use counters::Tally;

@@ -7,13 +7,14 @@ use ring::hmac;
 use ring::rand::SystemRandom;
 
 use super::cache::CacheKey;
+use super::error::SettingsError;
 use crate::clock::Clock;
 use crate::decision::{Decision, Refusal, RefusalKind};
 use crate::permits::Permits;
 use crate::provider::{Context, Mechanism, Provider};
 use crate::providers::{self, Workshop};
 use crate::request::{Request, Secret};
-use crate::settings::{ChainSettings, ProviderSettings, SettingsError};
+use crate::settings::{ChainSettings, ProviderSettings};
 
 /// Providers that take effect together.
 #[derive(Debug)]

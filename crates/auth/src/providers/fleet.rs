@@ -1,8 +1,6 @@
 //! Authenticates clients by the brokers of a fleet: one of them accepts or refuses the client's credentials with its
 //! CONNACK (BRK-10).
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decision::{Decision, Identity, Refusal, RefusalKind};
@@ -10,33 +8,6 @@ use crate::permits::Permits;
 use crate::provider::{Context, Provider};
 use crate::request::Request;
 use crate::settings::FleetSettings;
-
-/// Asks a broker about the user name and password of a request, and waits for the answer no longer than it may.
-pub trait AskFleet: Send + Sync + 'static {
-    /// The answer of a broker.
-    ///
-    /// # Errors
-    /// When the client does not come in: why not.
-    fn ask(&self, request: &Request, limit: Duration) -> Result<(), (RefusalKind, String)>;
-}
-
-/// Who asks the brokers. Clones are the same.
-#[derive(Clone)]
-pub struct FleetAsker(pub Arc<dyn AskFleet>);
-
-impl PartialEq for FleetAsker {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for FleetAsker {}
-
-impl fmt::Debug for FleetAsker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FleetAsker")
-    }
-}
 
 /// Asks the brokers. A connection without a user name is left to the next provider.
 #[derive(Debug)]
@@ -73,7 +44,10 @@ impl Provider for Fleet {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::fleet_asker::{AskFleet, FleetAsker};
     use crate::request::Secret;
 
     /// Knows one user.

@@ -20,9 +20,7 @@ use crate::permits::Permits;
 use crate::provider::Provider;
 use crate::settings::{JwtKeys, ProviderKind, ProviderSettings};
 
-pub use fleet::{AskFleet, FleetAsker};
-pub(crate) use jwt::is_algorithm;
-pub use jwt::{KeyProblem, KeysError};
+pub use jwt::{KeyProblem, KeysError, is_algorithm};
 
 /// Shared parts that providers are created with.
 #[derive(Debug)]

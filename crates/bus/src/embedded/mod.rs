@@ -25,8 +25,8 @@ use change::{Change, Origin};
 pub(crate) use member::open as open_directory;
 use partition::{Earlier, Partition};
 
+use crate::backend::{Backend, Target};
 use crate::budget::Ticket;
-use crate::bus::{Backend, Target};
 use crate::completion::Completion;
 use crate::connection::Link;
 use crate::feed::Feed;

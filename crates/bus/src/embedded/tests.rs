@@ -8,8 +8,8 @@ use std::sync::mpsc::channel;
 use super::change::Origin;
 use super::member::directory::BusDirectory;
 use super::{Embedded, file};
+use crate::backend::Backend;
 use crate::budget::Budget;
-use crate::bus::Backend;
 use crate::completion::Completion;
 use crate::{Append, Bounds, BusError, Done, LogName, LogSpec, Place, Position, Settings};
 

@@ -22,8 +22,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
 
 use crate::address::{Credentials, Server};
+use crate::backend::{Backend, Target};
 use crate::budget::Ticket;
-use crate::bus::{Backend, Target};
 use crate::complaints::Complaints;
 use crate::completion::Completion;
 use crate::connection::Link;

@@ -19,7 +19,7 @@ use self::open::{Open, Turn};
 use super::client::{Common, client_error, is_fenced, remaining};
 use super::message::{claim_headers, headers_of, index_of};
 use super::producer::{Outgoing, Producer, Report, producer, send};
-use crate::bus::Target;
+use crate::backend::Target;
 use crate::completion::Completion;
 use crate::{Append, BusError, Epoch, Keep, Position};
 

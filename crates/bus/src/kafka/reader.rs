@@ -9,7 +9,7 @@ use rdkafka::{Message, Offset, TopicPartitionList};
 
 use super::client::{ANSWER_WITHIN, Common, bounds, client_error};
 use super::message::{index_of, position_of, record_of};
-use crate::bus::Target;
+use crate::backend::Target;
 use crate::feed::Feed;
 use crate::{BusError, Keep, Position, Tally};
 

@@ -24,7 +24,7 @@ use tokio::time::{sleep, sleep_until};
 use super::message;
 use super::naming;
 use super::server::{ID, Server, is_up, told};
-use crate::bus::Target;
+use crate::backend::Target;
 use crate::completion::Completion;
 use crate::{Append, BusError, Epoch, Place, Position, Writers};
 

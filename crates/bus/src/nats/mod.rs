@@ -26,8 +26,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::address::{Credentials, Server as ServerAddress};
+use crate::backend::{Backend, Target};
 use crate::budget::Ticket;
-use crate::bus::{Backend, Target};
 use crate::complaints::Complaints;
 use crate::completion::Completion;
 use crate::connection::Link;

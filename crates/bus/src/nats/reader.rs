@@ -13,7 +13,7 @@ use super::message;
 use super::naming;
 use super::pull::Pull;
 use super::server::{Failure, Server, bounds_in, told};
-use crate::bus::Target;
+use crate::backend::Target;
 use crate::feed::Feed;
 use crate::{BusError, Keep, Position, Tally};
 

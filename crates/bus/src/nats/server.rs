@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout_at};
 
 use super::copies::Copies;
 use super::naming;
-use crate::bus::Target;
+use crate::backend::Target;
 use crate::{Bounds, BusError, Keep, LogSpec, Partition, Place, Position, Settings, Writers};
 
 /// How long is waited before something is tried again that failed though the servers are there.

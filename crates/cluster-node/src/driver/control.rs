@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Append, BusError, Epoch, GroupName, MemberName, Membership, Position, Record, Tally, Wake};
-use tidegate_cluster::{Advert, Follower, PARTITIONS, RecordError, Standing, Step, Table};
+use tidegate_bus::{Append, BusError, Epoch, GroupName, MemberName, Membership, Position, Tally, Wake};
+use tidegate_cluster::{Advert, Follower, PARTITIONS, Standing, Step, Table};
 use tidegate_engine::{PartitionId, Partitions};
 
-use super::following::{Following, Taken};
+use super::following::{Following, Taken, passed_over};
 use super::lead::{Leader, Outlook};
 use super::logs::{Logs, leases};
 use super::memory::Memory;
@@ -18,6 +18,7 @@ use super::status::{Shared, Standpoint};
 use super::tenants::{TenantLog, Verdict, other_numbers};
 use super::view::{TableView, tell};
 use super::watch;
+use super::weights::WeightPolicy;
 use super::work::{TableWork, Work};
 use super::{Setup, kind};
 
@@ -100,6 +101,7 @@ impl Control {
         shared: Arc<Shared>,
         events: Sender<Event>,
         work: Sender<Work>,
+        policy: Option<WeightPolicy>,
     ) -> Self {
         let own = Advert {
             incarnation: setup.incarnation,
@@ -122,7 +124,7 @@ impl Control {
             life: None,
             former: None,
             follower,
-            leader: Leader::default(),
+            leader: Leader::new(policy),
             table: Table::default(),
             table_read: Position::START,
             known,
@@ -487,14 +489,9 @@ impl Control {
             table: self.table.clone(),
             adverts: self.adverts.clone(),
             bus: self.logs.bus.connection().is_connected(),
+            heard: self.leader.weights().heard().clone(),
+            unmeasured: self.leader.weights().unmeasured().to_vec(),
             leases: self.life.as_ref().map(|life| leases(&life.membership)).unwrap_or_default(),
         });
-    }
-}
-
-/// Logs a record that is invalid.
-fn passed_over(strange: &Tally, record: &Record, error: &RecordError) {
-    if let Some(times) = strange.note() {
-        tracing::warn!(position = %record.position, %error, times, "a record of the cluster was skipped");
     }
 }

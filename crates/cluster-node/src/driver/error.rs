@@ -49,6 +49,9 @@ pub enum NodeError {
         /// Retained messages in the store that a member would remove.
         retained: u64,
     },
+    /// The ranking that shares follow cannot be used.
+    #[error(transparent)]
+    Ranking(#[from] tidegate_config::context::WrongKey),
     /// A certificate for links cannot be made.
     #[error("cluster.tls: {0}")]
     Certificate(#[from] rcgen::Error),
@@ -66,7 +69,7 @@ pub enum NodeError {
         /// The cause.
         source: BusError,
     },
-    /// The name of a log is invalid.
+    /// The name of a log or subject is invalid.
     #[error(transparent)]
     LogName(#[from] NameError),
     /// A log cannot be made.

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Bus, BusError, Place, Position, Reader, Record, Wake};
+use tidegate_bus::{Bus, BusError, Place, Position, Reader, Record, Tally, Wake};
+use tidegate_cluster::RecordError;
 
 /// Records that are taken at once.
 const BATCH: usize = 256;
@@ -73,6 +74,13 @@ impl Following {
 
     fn rest(&mut self) {
         self.rests_until = Some(Instant::now() + PAUSE);
+    }
+}
+
+/// Logs a record that is invalid.
+pub(super) fn passed_over(strange: &Tally, record: &Record, error: &RecordError) {
+    if let Some(times) = strange.note() {
+        tracing::warn!(position = %record.position, %error, times, "a record of the cluster was skipped");
     }
 }
 

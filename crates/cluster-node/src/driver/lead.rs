@@ -9,6 +9,7 @@ use tidegate_cluster::{Advert, Logged, Next, Seen, Settling, Sighting, Table, de
 
 use super::control::Event;
 use super::logs::Logs;
+use super::weights::{WeightPolicy, Weights};
 
 /// The key of the table in its log. The latest record of the key stays.
 const KEY: &str = "table";
@@ -20,7 +21,6 @@ const HEARD_AFTER: Duration = Duration::from_secs(3);
 const AWAITED_LEASES: u32 = 3;
 
 /// How it stands with leading.
-#[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Leader {
     /// Whether the group has given this node the lead.
@@ -38,6 +38,7 @@ pub(super) struct Leader {
     /// Whether this node leads in place of one that has ended, until the group has chosen another.
     deputizes: bool,
     settling: Settling,
+    weights: Weights,
     /// When this process began to look.
     began: Option<Instant>,
     /// Since when the log of tables is known to be lost.
@@ -64,6 +65,29 @@ pub(super) struct Outlook<'a> {
 }
 
 impl Leader {
+    /// A node that does not lead yet. The policy decides the sizes of shares when it does.
+    pub(super) fn new(policy: Option<WeightPolicy>) -> Self {
+        Self {
+            chosen: false,
+            claim: None,
+            waiting: false,
+            sightings: BTreeMap::new(),
+            refused: 0,
+            rest_until: None,
+            images: false,
+            deputizes: false,
+            settling: Settling::default(),
+            weights: Weights::new(policy),
+            began: None,
+            lost_since: None,
+        }
+    }
+
+    /// The sizes of shares.
+    pub(super) fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
     /// Whether this node leads.
     pub(super) fn leads(&self) -> bool {
         self.claim.is_some()
@@ -98,6 +122,7 @@ impl Leader {
     /// Leads no more.
     pub(super) fn resign(&mut self) {
         (self.chosen, self.claim, self.settling, self.lost_since) = (false, None, Settling::default(), None);
+        self.weights.resign();
     }
 
     /// The log of tables is this node's, or not.
@@ -151,6 +176,7 @@ impl Leader {
         self.images |= !outlook.table.moves.is_empty();
         let since = now.saturating_duration_since(*self.began.get_or_insert(now));
         seen.may_balance = self.settling.look(since, outlook.settle, outlook.table, &seen);
+        seen.factors = self.weights.next(&logs.bus, since, outlook.table, &seen);
         let Some(next) = self.next(outlook, &seen, now) else { return };
         tracing::debug!(epoch = next.epoch, nodes = next.lives.len(), moves = next.moves.len(), "the next table");
         let append = Append::new(next.to_bytes()).with_key(KEY).by(epoch);
@@ -213,6 +239,7 @@ impl Leader {
             adverts: outlook.adverts.clone(),
             may_bury: now.saturating_duration_since(outlook.member_since) >= outlook.lease,
             may_balance: false,
+            factors: None,
             may_move: self.rest_until.is_none_or(|until| now >= until),
         }
     }

@@ -1,17 +1,19 @@
 //! A node of a cluster: carries the tables of `tidegate-cluster` over the bus, and carries out their steps on the node.
 //!
-//! Four threads. `control` speaks to the bus: it renews the lease, reads tables, says what this node is, and decides
+//! Four threads, and a fifth where shares follow measures. `control` speaks to the bus: it renews the lease, reads tables, says what this node is, and decides
 //! where this node leads. `work` carries out the steps of a table on the shards, in order, which may take a while.
-//! `watch` compares what the shards serve with the table, and `doubt` looks whether other nodes still run.
+//! `watch` compares what the shards serve with the table, `doubt` looks whether other nodes still run, and `load` measures.
 //! docs/cluster.md tells the whole of it.
 
 mod control;
+mod counters;
 mod doubt;
 mod encryption;
 mod error;
 mod following;
 mod kind;
 mod lead;
+mod load;
 mod logs;
 mod memory;
 mod parcel;
@@ -21,6 +23,7 @@ mod status;
 mod tenants;
 mod view;
 mod watch;
+mod weights;
 mod work;
 
 use std::sync::mpsc::{Sender, channel};
@@ -40,6 +43,7 @@ use self::memory::MemoryFile;
 use self::restore::Restorer;
 pub use self::status::ClusterApi;
 use self::status::{NodeKind, Shared};
+use self::weights::WeightPolicy;
 use tidegate_admin::members::RELOAD_PATIENCE;
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
@@ -223,10 +227,15 @@ impl Joining {
         let setup =
             Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator, address_prefix, weight };
         shared.want_share(config.cluster.share == Share::AtOnce);
-        let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
+        let policy = WeightPolicy::of(&config.cluster, &config.context)?;
+        let (bus, is_measured) = (logs.bus.clone(), policy.is_some());
+        let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work, policy);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(NodeError::Thread)?;
-        let looks = [watch::begin(Arc::clone(&shared))?, doubt::begin(Arc::clone(&shared), events.clone())?];
+        let mut looks = vec![watch::begin(Arc::clone(&shared))?, doubt::begin(Arc::clone(&shared), events.clone())?];
+        if is_measured {
+            looks.push(load::begin(Arc::clone(&shared), bus, config.limits.max_connections.into())?);
+        }
         let watch = Mutex::new(Some(looks));
         Ok(ClusterNode { shared, events, thread: Mutex::new(Some(thread)), watch })
     }
@@ -237,8 +246,8 @@ pub struct ClusterNode {
     shared: Arc<Shared>,
     events: Sender<Event>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// The threads that watch served partitions and other nodes run until these are dropped.
-    watch: Mutex<Option<[Sender<()>; 2]>>,
+    /// The threads that watch served partitions and other nodes, and measure, run until these are dropped.
+    watch: Mutex<Option<Vec<Sender<()>>>>,
 }
 
 impl std::fmt::Debug for ClusterNode {

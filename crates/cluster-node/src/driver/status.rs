@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_placement::Placement;
 
+use super::counters::Counters;
+use super::weights::Heard;
 use super::work::inheriting::Inheriting;
 use super::work::receiving::SharedReceiving;
 
@@ -15,67 +17,6 @@ use tidegate_cluster::{Advert, Table, Verdict};
 use tidegate_console::{ClusterNumbers, Status};
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{LinkState, NodeHandle};
-
-/// Counters of moves.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    moved_out: AtomicU64,
-    moved_in: AtomicU64,
-    failed: AtomicU64,
-    mismatches: AtomicU64,
-    taken_anew: AtomicU64,
-    lapses: AtomicU64,
-    passing: AtomicU64,
-    restoring: AtomicU64,
-    restored: AtomicU64,
-    failovers: AtomicU64,
-    failover_ms: AtomicU64,
-}
-
-impl Counters {
-    /// So many partitions wait for a dead node's images.
-    pub(super) fn set_restoring(&self, partitions: usize) {
-        self.restoring.store(partitions as u64, Ordering::Relaxed);
-    }
-
-    /// A share of a dead node's partitions is served here, and of some nothing was left.
-    pub(super) fn note_restored(&self, partitions: usize, lost: usize, ms: u64) {
-        self.failovers.fetch_add(1, Ordering::Relaxed);
-        self.restored.fetch_add(partitions as u64, Ordering::Relaxed);
-        self.failover_ms.store(ms, Ordering::Relaxed);
-        self.note_begun_empty(lost);
-    }
-
-    /// Messages of brokers are passed on for so many moves, and for so many connections of dead members to brokers.
-    pub(super) fn set_passing(&self, moves: usize, connections: usize) {
-        self.passing.store((moves + connections) as u64, Ordering::Relaxed);
-    }
-
-    /// Whether messages of brokers are still passed on.
-    fn passes(&self) -> bool {
-        self.passing.load(Ordering::Relaxed) > 0
-    }
-
-    pub(super) fn note_out(&self, partitions: usize) {
-        self.moved_out.fetch_add(partitions as u64, Ordering::Relaxed);
-    }
-
-    pub(super) fn note_in(&self, partitions: usize) {
-        self.moved_in.fetch_add(partitions as u64, Ordering::Relaxed);
-    }
-
-    pub(super) fn note_begun_empty(&self, partitions: usize) {
-        self.taken_anew.fetch_add(partitions as u64, Ordering::Relaxed);
-    }
-
-    pub(super) fn note_failed(&self) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn note_mismatch(&self) {
-        self.mismatches.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// What the thread that speaks to the bus knows.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +33,10 @@ pub(super) struct Standpoint {
     pub(super) bus: bool,
     /// The leases that members say they have.
     pub(super) leases: BTreeMap<String, Duration>,
+    /// The loads of members, where this node leads and shares follow measures.
+    pub(super) heard: BTreeMap<String, Heard>,
+    /// Members whose load is not known there.
+    pub(super) unmeasured: Vec<String>,
 }
 
 /// What shards follow.
@@ -288,6 +233,11 @@ impl Shared {
         &self.name
     }
 
+    /// Which life of the node is a member, or wants to be.
+    pub(super) fn life(&self) -> u64 {
+        self.state().standpoint.life
+    }
+
     /// How long a node may be silent.
     pub(super) fn lease(&self) -> Duration {
         self.lease
@@ -358,9 +308,28 @@ pub(super) fn describe(verdict: &Verdict) -> String {
     )
 }
 
+/// The size of a member's share in relation to others: its weight by its factor.
+fn weight_used(name: &str, standpoint: &Standpoint) -> u64 {
+    let Standpoint { table, adverts, .. } = standpoint;
+    let weight = adverts.get(name).map(|advert| advert.weight).unwrap_or_default();
+    let factor = table.factors.get(name).copied().unwrap_or_default();
+    (u64::from(weight.0) * u64::from(factor.0) + 500) / 1_000
+}
+
 /// A lease in milliseconds.
 fn lease_ms(lease: &Duration) -> u64 {
     u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The measures of a member.
+fn load_of(heard: &Heard) -> Value {
+    let Heard { load, burden, .. } = heard;
+    json!({
+        "busy": load.busy(),
+        "clients": load.clients,
+        "has": burden.has,
+        "wanted": burden.wanted,
+    })
 }
 
 /// What answers for a node of a cluster.
@@ -396,6 +365,7 @@ impl ClusterApi {
             bus_connected: state.standpoint.bus,
             epoch: state.standpoint.table.epoch,
             nodes: state.standpoint.table.lives.len() as u64,
+            weight: weight_used(&self.0.name, &state.standpoint),
             served: state.in_force.served.iter().count() as u64,
             moved_out: of(&counters.moved_out),
             moved_in: of(&counters.moved_in),
@@ -443,7 +413,8 @@ impl ClusterPart for ClusterApi {
 
     fn view(&self) -> Value {
         let standpoint = self.0.state().standpoint.clone();
-        let Standpoint { member, leads, life, leaving, table, adverts, bus, leases, .. } = standpoint;
+        let Standpoint { member, leads, life, leaving, table, adverts, bus, leases, heard, unmeasured, .. } =
+            standpoint;
         let in_force = self.0.state().in_force;
         let numbers = self.numbers();
         let links = self.0.node.cluster();
@@ -455,6 +426,8 @@ impl ClusterPart for ClusterApi {
                 "life": life.to_string(),
                 "partitions": table.of(name).len(),
                 "weight": advert.map(|advert| advert.weight),
+                "factor": f64::from(table.factors.get(name).copied().unwrap_or_default().0) / 1_000.0,
+                "load": heard.get(name).map(load_of),
                 "leaving": advert.is_some_and(|advert| advert.leaving),
                 "cluster": advert.map(|advert| &advert.addresses.cluster),
                 "mqtt": advert.map(|advert| &advert.addresses.mqtt),
@@ -483,6 +456,7 @@ impl ClusterPart for ClusterApi {
             "nodes": nodes.collect::<Vec<_>>(),
             "homes": homes.collect::<Vec<_>>(),
             "moves": moves.collect::<Vec<_>>(),
+            "unmeasured": unmeasured,
             "moved_out": numbers.moved_out,
             "moved_in": numbers.moved_in,
             "moves_failed": numbers.failed,
@@ -509,7 +483,14 @@ mod tests {
         let adverts: BTreeMap<String, Advert> =
             [("a".to_owned(), advert(true)), ("b".to_owned(), advert(false))].into();
         let members = adverts.keys().map(|name| (name.clone(), Sighting { life: 1, settled: true })).collect();
-        let seen = Seen { members, adverts: adverts.clone(), may_bury: true, may_move: true, may_balance: true };
+        let seen = Seen {
+            members,
+            adverts: adverts.clone(),
+            may_bury: true,
+            may_move: true,
+            may_balance: true,
+            factors: None,
+        };
         let mut table = decide(&Table::default(), &seen).unwrap_or_default();
         table.lives.insert("a".to_owned(), 1);
         let (member, has_place, leaving, bus) = (true, true, true, true);

@@ -117,7 +117,14 @@ mod tests {
         let adverts: BTreeMap<String, Advert> = [("a".to_owned(), advert(1)), ("b".to_owned(), advert(5))].into();
         let sighting = Sighting { life: 1, settled: true };
         let members = adverts.keys().map(|name| (name.clone(), sighting)).collect();
-        let seen = Seen { members, adverts: adverts.clone(), may_bury: true, may_move: true, may_balance: true };
+        let seen = Seen {
+            members,
+            adverts: adverts.clone(),
+            may_bury: true,
+            may_move: true,
+            may_balance: true,
+            factors: None,
+        };
         (decide(&Table::default(), &seen).unwrap_or_default(), adverts)
     }
 

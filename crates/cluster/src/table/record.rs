@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Former, Home, Homes, Move, PARTITIONS, RecordError, Table};
+use crate::{Factor, Former, Home, Homes, Move, PARTITIONS, RecordError, Table};
 
 /// The layout that is written.
 pub(crate) const VERSION: u32 = 2;
@@ -30,6 +30,8 @@ pub(crate) struct TableRecord {
     moves: Vec<Move>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     given_up: BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    factors: BTreeMap<String, Factor>,
     /// How many partitions there are. From here on of the present layout alone.
     #[serde(default)]
     partitions: u16,
@@ -107,7 +109,7 @@ fn partitions_of(all: &[Series]) -> Option<Vec<u16>> {
 
 impl From<Table> for TableRecord {
     fn from(table: Table) -> Self {
-        let Table { epoch, lives, homes, moves, given_up } = table;
+        let Table { epoch, lives, homes, moves, given_up, factors } = table;
         let mut shares: BTreeMap<&Home, Vec<u16>> = BTreeMap::new();
         for (partition, home) in (0..).zip(homes.iter()) {
             if let Some(home) = home {
@@ -127,6 +129,7 @@ impl From<Table> for TableRecord {
             homes: Vec::new(),
             moves: Vec::new(),
             given_up,
+            factors,
             partitions: PARTITIONS,
             shares: shares.into_iter().map(share).collect(),
             moving: moves.into_iter().map(record).collect(),
@@ -147,7 +150,7 @@ impl TryFrom<TableRecord> for Table {
 }
 
 fn of_shares(record: TableRecord) -> Result<Table, RecordError> {
-    let TableRecord { epoch, lives, given_up, partitions, shares, moving, .. } = record;
+    let TableRecord { epoch, lives, given_up, factors, partitions, shares, moving, .. } = record;
     if partitions != PARTITIONS {
         return Err(RecordError::Partitions(partitions.into()));
     }
@@ -164,7 +167,7 @@ fn of_shares(record: TableRecord) -> Result<Table, RecordError> {
         let partitions = partitions_of(&it.partitions).ok_or(RecordError::Series)?;
         moves.push(Move { id: it.id, partitions, from: it.from, to: it.to });
     }
-    Ok(Table { epoch, lives, homes: Arc::new(homes), moves, given_up })
+    Ok(Table { epoch, lives, homes: Arc::new(homes), moves, given_up, factors })
 }
 
 /// Each partition of the earlier layout is divided, and all parts are at its home. Moves are called off: their images
@@ -178,7 +181,8 @@ fn of_earlier(record: TableRecord) -> Result<Table, RecordError> {
     for (partition, home) in (0..PARTITIONS).zip(homes.iter().cycle()) {
         divided.set(partition, home.clone());
     }
-    Ok(Table { epoch, lives, homes: Arc::new(divided), moves: Vec::new(), given_up })
+    let homes = Arc::new(divided);
+    Ok(Table { epoch, lives, homes, given_up, ..Table::default() })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use tidegate_context::ContextTopics;
 
 pub use check::check;
 pub use groups::{GroupsError, read_definitions};
-pub use points::{WrongKey, points};
+pub use points::{WrongKey, points, ranking};
 
 use crate::Config;
 

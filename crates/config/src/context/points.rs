@@ -22,7 +22,10 @@ impl WrongKey {
 
 /// What scores gateways. Weights and expression are checked whichever of them counts, so that a mistake is not found
 /// only when it does.
-fn ranking(context: &Context) -> Result<Box<dyn Ranking>, WrongKey> {
+///
+/// # Errors
+/// When a value cannot be used; the key is named.
+pub fn ranking(context: &Context) -> Result<Box<dyn Ranking>, WrongKey> {
     let weights = ResourceWeights::of(context.weights.0.iter().map(String::as_str));
     let resources = weights.and_then(WeightedResources::new).map_err(|error| WrongKey::new("weights", &error))?;
     let score = context.score.as_deref().map(ScoreExpression::new).transpose();

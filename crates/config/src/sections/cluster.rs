@@ -82,6 +82,25 @@ words! {
     }
 }
 
+/// What decides the sizes of shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// The configured weights.
+    Weight,
+    /// The processors and event loops of nodes.
+    Load,
+    /// The ideal numbers of clients by the ranking of points of access.
+    Ranking,
+}
+
+words! {
+    Balance {
+        Balance::Weight => "weight", "by `weight` alone";
+        Balance::Load => "load", "so that processors and event loops of all nodes are equally busy";
+        Balance::Ranking => "ranking", "so that each node has its ideal number of clients by `context.ranking`";
+    }
+}
+
 section! {
     /// Makes the broker a node of a cluster: nodes on one bus that are one broker to their clients; see
     /// [cluster](cluster.md).
@@ -159,6 +178,12 @@ section! {
         /// The size of this node's share of the partitions in relation to the shares of other nodes. With 200 it gets
         /// twice the partitions, and so the clients, of a node with 100.
         weight: u16 = 100, in Kind::Integer(Range::of(1, 1_000));
+        /// What decides the sizes of shares; see [cluster](cluster.md#shares-by-load). Give all nodes the same: that of the
+        /// leader counts, and it needs the measures of all.
+        balance: Balance = Balance::Weight, in Kind::OneOf(<Balance as Words>::WORDS);
+        /// With `balance` other than `"weight"`: time between two changes of shares. A change moves at most a
+        /// sixteenth of the partitions.
+        balance_pause: Duration = Duration::from_secs(60), in Kind::Duration(Range::of(SECOND, HOUR));
         /// When this node takes a share of the partitions. The manager of a fleet asks an orchestrator to take one when it
         /// serves all brokers.
         share: Share = Share::AtOnce, in Kind::OneOf(<Share as Words>::WORDS);

@@ -1,8 +1,13 @@
-//! What to do about a reason: the last column of `docs/reasons.md`, so that the page and the broker never differ.
+//! The reference of all reasons with their remedies. `tidegate manual reasons` prints it, and answers contain the remedies.
 
 use tidegate_engine::Reason;
 
-const PAGE: &str = include_str!("../../../../docs/reasons.md");
+const PAGE: &str = include_str!("reasons.txt");
+
+/// All reasons as a table in Markdown: number, name, code of MQTT 5, text, remedy.
+pub fn page() -> &'static str {
+    PAGE
+}
 
 /// The advice for a reason; empty where the page has none.
 pub(crate) fn advice(reason: Reason) -> &'static str {

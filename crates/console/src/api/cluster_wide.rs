@@ -15,8 +15,8 @@ use tidegate_admin::{
 
 use super::answers::answer;
 use super::body::not_json;
+use super::operations::Operations;
 use super::{Control, ControlError, waiting};
-use crate::operations::Operations;
 
 /// The other members of a cluster.
 pub trait Members: Send + Sync {

@@ -12,6 +12,7 @@ mod cluster;
 mod cluster_wide;
 mod fleet;
 mod hub;
+pub(crate) mod operations;
 mod reasons;
 
 use std::sync::Arc;
@@ -32,8 +33,7 @@ use crate::status::Unavailable;
 
 pub use access::{Access, MIN_TOKEN_LEN, TokenError};
 pub(crate) use access::{guard_api, guard_metrics};
-pub(crate) use answers::json;
-pub(crate) use cluster_wide::reload_everywhere;
+pub use advice::page as reasons_page;
 pub use cluster_wide::{Members, answer_member};
 pub use reasons::reason_entry;
 

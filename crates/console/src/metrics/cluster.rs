@@ -26,6 +26,13 @@ pub(super) static METRICS: &[Metric] = &[
     one("tidegate_cluster_nodes", Gauge, "Nodes of the cluster, as that table has them.", |it, out| {
         out.one(of(it, |cluster| cluster.nodes));
     }),
+    one(
+        "tidegate_cluster_weight",
+        Gauge,
+        "Size of the node's share of the partitions in relation to others: `cluster.weight` by the factor of \
+         `cluster.balance`.",
+        |it, out| out.one(of(it, |cluster| cluster.weight)),
+    ),
     one("tidegate_cluster_partitions", Gauge, "Partitions that the node serves.", |it, out| {
         out.one(of(it, |cluster| cluster.served));
     }),

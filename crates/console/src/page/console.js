@@ -220,6 +220,24 @@ async function showPipelines() {
     { title: "Retried" }, { title: "Waiting" }, { title: "Lag" }, { title: "Batch" }, { title: "Error", text: true }], rows, "none");
 }
 
+// A node of a cluster has samples of its membership.
+async function showCluster(numbers) {
+  const isMember = numbers.has("tidegate_cluster_member");
+  id("cluster").hidden = !isMember;
+  if (!isMember) return;
+  const view = await (await ask("api/v1/cluster")).json();
+  const part = (share) => `${(100 * share).toFixed(0)} %`;
+  const load = (node) => (node.load ? `${part(node.load.busy)} busy, ${some(node.load.clients, "client")}` : "");
+  const state = (node) => (node.leaving ? "leaves" : node.name === view.name ? "this node" : node.link || "no link");
+  const members = view.nodes.map((node) => [node.name, state(node), whole(node.partitions), part(node.partitions / view.homes.length),
+    whole((node.weight ?? 100) * node.factor), load(node), node.mqtt || ""]);
+  id("table").textContent = `Table ${whole(view.epoch)}${view.leads ? ", led by this node" : ""}; ${some(view.moved_in, "partition")} came here and ${whole(view.moved_out)} left since the start.`;
+  table(id("members"), [{ title: "Node", text: true }, { title: "State", text: true }, { title: "Partitions" }, { title: "Share" }, { title: "Weight" },
+    { title: "Load", text: true }, { title: "For clients", text: true }], members, "no node has joined yet");
+  table(id("moves"), [{ title: "From", text: true }, { title: "To", text: true }, { title: "Partitions that move" }],
+    view.moves.map((it) => [it.from, it.to, whole(it.partitions.length)]), "nothing moves");
+}
+
 let shown = [];
 let turn = 0;
 
@@ -275,8 +293,10 @@ function tell(text, good) {
 
 async function look(everything) {
   try {
-    showNumbers(samples(await (await ask("metrics")).text()));
+    const numbers = samples(await (await ask("metrics")).text());
+    showNumbers(numbers);
     await showSlow();
+    await showCluster(numbers);
     if (everything || turn % 5 === 0) await showPipelines();
     if (everything || (turn % 5 === 0 && shown.length <= CLIENTS && !inUse(id("clients")))) await showClients(false);
     turn += 1;

@@ -7,11 +7,11 @@ use super::nodes::GatewayNodes;
 use super::travelling::Travelling;
 use super::{FORGET_AFTER, Points, PointsAction};
 use crate::gateways::{GatewayLoad, LoadTable, Standing};
-use crate::ideal::ideal_numbers;
+use crate::ideal::{finite, ideal_numbers, ideal_shares};
 use crate::latency::ConnectionStatistics;
 use crate::messages::{GWList, Handover, ListedGateway, LoadReport};
-use crate::ranking::{GatewayView, Ranking};
-use crate::real::{real, whole};
+use crate::ranking::GatewayView;
+use crate::real::real;
 use crate::reallocation::{Holder, Move};
 
 /// A gateway in a cycle.
@@ -43,7 +43,7 @@ impl Points {
         let nodes = movable.map(|candidate| candidate.view.nodes).sum();
         let takers = views.into_iter().zip(&candidates);
         let takers = takers.map(|(view, candidate)| view.filter(|_| !candidate.clustered)).collect();
-        let settled = settle(&*self.ranking, nodes, takers);
+        let settled = ideal_shares(&*self.ranking, nodes, takers);
         let weight = self.settings.smoothing;
         let scores = smooth(&self.scores, &candidates, &scores, weight);
         let shares = smooth(&self.shares, &candidates, &settled, weight);
@@ -149,48 +149,6 @@ fn view(report: &LoadReport, nodes: u64, statistics: ConnectionStatistics) -> Ga
         queue_bytes: report.queue_bytes,
         statistics,
     }
-}
-
-/// Most steps towards ideal numbers that agree with themselves.
-const MAX_STEPS: usize = 24;
-
-/// The share of all nodes that each gateway should have, with the scores that it would have with these nodes.
-///
-/// Scores that fall with the number of nodes need damping. Otherwise the formula would send most nodes to the emptiest
-/// gateway, and back once they have arrived. Each step goes half of the way, so that even `1 / nodes` converges.
-fn settle(ranking: &dyn Ranking, nodes: u64, mut views: Vec<Option<GatewayView>>) -> Vec<Option<f64>> {
-    let total = real(nodes);
-    let mut held: Vec<f64> = views.iter().flatten().map(|view| real(view.nodes)).collect();
-    // Nodes of gateways that go away are dealt out as well.
-    let here: f64 = held.iter().sum();
-    let takers = real(held.len().max(1) as u64);
-    for held in &mut held {
-        *held += (total - here) / takers;
-    }
-    for _ in 0..MAX_STEPS {
-        for (view, held) in views.iter_mut().flatten().zip(&held) {
-            view.nodes = whole(held.round());
-        }
-        let scores: Vec<f64> = views.iter().flatten().map(|view| finite(ranking.score(view))).collect();
-        let sum: f64 = scores.iter().sum();
-        let mut farthest = 0.0_f64;
-        for (held, score) in held.iter_mut().zip(&scores) {
-            let share = if sum > 0.0 && sum.is_finite() { score / sum } else { 1.0 / takers };
-            let step = (total * share - *held) / 2.0;
-            *held += step;
-            farthest = farthest.max(step.abs());
-        }
-        if farthest < 0.25 {
-            break;
-        }
-    }
-    let mut held = held.into_iter().map(|held| if total > 0.0 { held / total } else { 1.0 / takers });
-    views.iter().map(|view| view.as_ref().and_then(|_| held.next())).collect()
-}
-
-/// A finite score.
-fn finite(score: f64) -> f64 {
-    if score.is_finite() { score.max(0.0) } else { 0.0 }
 }
 
 /// Scores of the gateways that accept nodes, averaged with the former ones. When the set of these gateways changes, the

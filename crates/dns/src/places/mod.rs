@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::endpoint::NumberError;
 use crate::location::Location;
+use crate::number::NumberError;
 pub use database::Database;
 pub use table::Table;
 

@@ -10,10 +10,10 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 use super::query::Query;
 use super::reply::Reply;
 use crate::counters::{Counters, Event};
+use crate::error::StartError;
 use crate::location::Location;
 use crate::places::Places;
 use crate::policy::Policy;
-use crate::server::StartError;
 use crate::settings::{NameServer, Settings, ZoneName};
 use crate::zone::{Choice, Chosen, MAX_ADDRESSES, Wanted, Zone};
 

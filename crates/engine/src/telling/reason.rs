@@ -1,7 +1,7 @@
 //! The one table of reasons: why a message, a connection or a request was not served.
 //!
 //! Each has a permanent number, a name for logs, a text for people, the reason code for an MQTT 5 peer, and a label for
-//! metrics. `docs/reasons.md` explains each.
+//! metrics. `tidegate manual reasons` explains each.
 
 use tidegate_mqtt::ReasonCode;
 

@@ -11,7 +11,7 @@ use crate::level::Level;
 use crate::load::SignalSettings;
 use crate::manage::{LevelSettings, Victim};
 use crate::provider::attached::Attached;
-use crate::provider::process::{Place, Template, refuse_relay};
+use crate::provider::process::{Hosts, Place, Template, refuse_relay};
 
 /// The settings of a section.
 pub(super) struct LevelSection {
@@ -79,7 +79,7 @@ pub(super) fn read(
     let policies: Vec<(&str, PolicyName)> = PolicyName::ALL.iter().map(|policy| (policy.name(), *policy)).collect();
     section.policy = keys.word("policy", &policies);
     section.signals = keys.table("signals", |keys| Some(super::policy::signals(Some(level), keys)));
-    section.place.host = keys.text("host").unwrap_or(section.place.host);
+    read_host(&mut section, keys);
     if let Some(text) = keys.text("ports") {
         match ports(&text) {
             Ok(ports) => section.place.ports = ports,
@@ -96,6 +96,19 @@ pub(super) fn read(
     section.attached = keys.tables("attached", |keys| attached(level, keys));
     check_apart(&section.attached, keys);
     Some(section)
+}
+
+/// `host`: a name or an address, or a range with an address for each process.
+fn read_host(section: &mut LevelSection, keys: &mut Keys<'_>) {
+    let Some(text) = keys.text("host") else { return };
+    match text.parse::<Hosts>() {
+        Ok(hosts) if hosts.limit().is_some_and(|limit| limit < section.settings.most) => {
+            let problem = format!("has fewer addresses than the most members of the level, {}", section.settings.most);
+            keys.refuse("host", &problem, "widen the range, or lower `max` in `[sla]`");
+        }
+        Ok(hosts) => section.place.hosts = hosts,
+        Err(error) => keys.refuse("host", &error.to_string(), "write, for example, host = \"127.0.0.2-127.0.0.9\""),
+    }
 }
 
 /// `template = "a"`, or `templates = { a = 2, b = 1 }`.

@@ -89,7 +89,7 @@ listen = "0.0.0.0:18084"
     assert_eq!((&file.attached[0].mqtt, file.attached[0].secure), (&("192.0.2.1".to_owned(), 1883), true));
     let processes = file.processes(Path::new("/state"), PathBuf::from("tidegate"));
     assert_eq!(processes.places[&Level::Broker].ports, 21_000..=21_999);
-    assert_eq!(processes.places[&Level::Orchestrator].host, "127.0.0.2");
+    assert_eq!(processes.places[&Level::Orchestrator].hosts, "127.0.0.2".parse().unwrap());
     assert_eq!(processes.routing, "round-robin");
     assert_eq!(processes.directory, Path::new("/state/resources"));
     assert_eq!(processes.bus_max_bytes, 8 << 30);

@@ -141,6 +141,9 @@ pub enum ProviderError {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// Each address has its process.
+    #[error("no free address of {0}; widen `host` in the fleet file")]
+    NoHosts(String),
     /// All ports are taken.
     #[error("no {wanted} free ports from {from} to {to}; widen `ports` in the fleet file")]
     NoPorts {

@@ -11,8 +11,8 @@ use tidegate_engine::{InnerPublication, MembershipOutcome, Millis, TenantId};
 use tidegate_mqtt::{PublishProperties, QoS};
 use tidegate_node::{NodeHandle, Observation, Pongs, Reports};
 
-use super::machine::{Processors, memory};
 use tidegate_administration::BrokerStatus;
+use tidegate_process::machine::{Processors, memory};
 
 /// Nodes belong to the tenant of all who have none.
 const TENANT: TenantId = TenantId::DEFAULT;

@@ -1,6 +1,7 @@
 //! Keys of `[context]` that are set and have no effect.
 
 use tidegate_config::Config;
+use tidegate_config::sections::cluster::Balance;
 use tidegate_config::sections::context::RankingName;
 use tidegate_config::source::Source;
 
@@ -29,6 +30,9 @@ pub(super) fn idle_keys(config: &Config, manages: bool) -> Vec<(&'static str, &'
         }
     } else {
         idle.extend(MANAGER.map(|key| (key, "the manager of points of access does not run in this process")));
+        if config.cluster.balance == Balance::Ranking {
+            idle.retain(|(key, _)| !["ranking", "weights", "score"].contains(key));
+        }
     }
     idle.retain(|(key, _)| *config.origins.source_of("context", key) != Source::Default);
     idle
@@ -61,5 +65,8 @@ mod tests {
         assert_eq!(idle("score = '1.0'\nranking = 'expression'\n", true), Vec::<&str>::new());
         assert_eq!(idle("balance = false\nhandover_cooldown = '1m'\n", true), ["handover_cooldown"]);
         assert_eq!(idle("ranking = 'resources'\nbalance = false\n", false), ["ranking", "balance"]);
+        let by_ranking =
+            "ranking = 'resources'\nbalance = false\n[cluster]\nname = 'a'\nbalance = 'ranking'\nbus = 'nats://h'\n";
+        assert_eq!(idle(by_ranking, false), ["balance"]);
     }
 }

@@ -4,7 +4,6 @@ mod applications;
 mod figures;
 mod host;
 mod idle_keys;
-mod machine;
 mod services;
 
 use std::io;

@@ -141,6 +141,6 @@ impl TlsFlags {
             version: self.tls_version,
             alpn: self.tls_alpn.clone(),
         };
-        TlsConnector::new(&options).map_err(|error| UsageError::new(crate::outcome::chain(&error)))
+        TlsConnector::new(&options).map_err(|error| UsageError::new(crate::chain::chain(&error)))
     }
 }

@@ -2,4 +2,3 @@
 
 pub(crate) mod frame;
 pub(crate) mod segment;
-pub(crate) mod writer;

@@ -58,33 +58,3 @@ left_out!(drain, Args, "drain", "admin");
 left_out!(meter, MeterArgs, "meter", "admin");
 #[cfg(not(feature = "admin"))]
 left_out!(reload, Args, "reload", "admin");
-
-#[cfg(all(
-    test,
-    not(any(
-        feature = "fleet",
-        feature = "pipelines",
-        feature = "lab",
-        feature = "mobile",
-        feature = "clients",
-        feature = "admin"
-    ))
-))]
-mod tests {
-    use clap::Parser;
-
-    use tidegate_terminal::Exit;
-
-    use crate::cli::Cli;
-
-    #[test]
-    fn a_command_left_out_is_refused_with_any_arguments() {
-        for command in [
-            "dns", "up", "manager", "fleet", "hub", "lab", "core", "pub", "sub", "rr", "why", "clients", "ban", "kick",
-            "drain", "meter", "reload",
-        ] {
-            let read = Cli::try_parse_from(["tidegate", command, "--help", "-c", "x", "status"]);
-            assert_eq!(crate::commands::dispatch(read.unwrap()), Exit::Usage.into(), "{command}");
-        }
-    }
-}

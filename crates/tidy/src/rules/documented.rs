@@ -12,7 +12,7 @@ const REASONS_SOURCE: &str = "crates/engine/src/telling/reason.rs";
 /// Where the codes of MQTT 5 get their numbers.
 const CODES_SOURCE: &str = "crates/mqtt/src/reason_code.rs";
 /// Where the reasons are explained.
-const REASONS_PAGE: &str = "docs/reasons.md";
+const REASONS_PAGE: &str = "crates/console/src/api/reasons.txt";
 /// How the name of each metric begins.
 const METRIC_PREFIXES: &[&str] = &["mqtt_", "tidegate_", "process_"];
 
@@ -27,7 +27,7 @@ struct Reason {
     text: String,
 }
 
-/// Reasons without a row in `docs/reasons.md`, and rows without a reason.
+/// Reasons without a row in the page of reasons, and rows without a reason.
 pub fn reasons(tree: &Tree, sources: &Sources) -> Vec<Violation> {
     let Some(source) = sources.files.iter().find(|source| source.path == REASONS_SOURCE) else {
         return vec![Violation::new(REASONS_SOURCE, 0, "the table of reasons is not where this rule looks for it")];

@@ -202,6 +202,7 @@ const LAYERS: &[Layer] = &[
             "bus",
             "cluster",
             "config",
+            "context",
             "engine",
             "identity",
             "mirror",

@@ -25,7 +25,7 @@ use source::Source;
 use token::Token;
 
 /// Whether tokens may be signed with an algorithm of that name.
-pub(crate) fn is_algorithm(name: &str) -> bool {
+pub fn is_algorithm(name: &str) -> bool {
     Algorithm::parse(name).is_some()
 }
 

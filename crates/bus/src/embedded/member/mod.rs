@@ -19,8 +19,8 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use crate::backend::{Backend, Target};
 use crate::budget::Ticket;
-use crate::bus::{Backend, Target};
 use crate::completion::Completion;
 use crate::connection::Link;
 use crate::feed::Feed;

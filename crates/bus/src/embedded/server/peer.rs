@@ -12,8 +12,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
 use super::Served;
+use crate::backend::{Backend, Target};
 use crate::budget::Budget;
-use crate::bus::{Backend, Target};
 use crate::completion::Completion;
 use crate::embedded::Embedded;
 use crate::embedded::change::Origin;

@@ -15,10 +15,11 @@ impl Processes {
     /// The first missing requirement.
     pub fn check<'a>(&self, templates: impl Iterator<Item = &'a str>) -> Result<(), ProviderError> {
         for level in Level::ALL {
-            let host = self.settings.place(level).host;
-            // Any port: whether the configured ones are free is checked when one is needed.
-            if let Err(source) = TcpListener::bind((host.as_str(), 0)) {
-                return Err(ProviderError::Address { level, host, source });
+            for host in self.settings.place(level).hosts.all() {
+                // Any port: whether the configured ones are free is checked when one is needed.
+                if let Err(source) = TcpListener::bind((host.as_str(), 0)) {
+                    return Err(ProviderError::Address { level, host, source });
+                }
             }
         }
         let values = BTreeMap::from([("exe".to_owned(), self.settings.executable.display().to_string())]);

@@ -160,7 +160,7 @@ fn read_all(directory: &Path) -> std::io::Result<BTreeMap<u16, Vec<String>>> {
 }
 
 /// Whether two listeners on these hosts are in each other's way.
-fn meet(one: &str, other: &str) -> bool {
+pub(super) fn meet(one: &str, other: &str) -> bool {
     let all = |host: &str| matches!(host, "0.0.0.0" | "::" | "[::]");
     one == other || all(one) || all(other)
 }

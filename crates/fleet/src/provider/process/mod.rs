@@ -9,6 +9,7 @@ mod cgroup;
 mod check;
 mod claims;
 mod ending;
+mod hosts;
 pub mod placeholder;
 mod ports;
 pub(super) mod probe;
@@ -18,6 +19,7 @@ mod spawn;
 mod template;
 
 pub use claims::of_this_machine as claims_of_this_machine;
+pub use hosts::{Hosts, HostsError, MAX_HOSTS};
 #[cfg(feature = "kubernetes")]
 pub(crate) use template::login;
 pub(crate) use template::refuse_relay;
@@ -49,8 +51,8 @@ const PROBES: usize = 16;
 /// Where processes listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The address.
-    pub host: String,
+    /// The addresses.
+    pub hosts: Hosts,
     /// The ports that they may get.
     pub ports: RangeInclusive<u16>,
 }
@@ -58,7 +60,7 @@ pub struct Place {
 impl Default for Place {
     /// This machine alone, below the ports that connections leave from.
     fn default() -> Self {
-        Self { host: "127.0.0.1".to_owned(), ports: 20_000..=29_999 }
+        Self { hosts: Hosts::Shared("127.0.0.1".to_owned()), ports: 20_000..=29_999 }
     }
 }
 
@@ -86,6 +88,12 @@ pub struct Settings {
 impl Settings {
     fn place(&self, level: Level) -> Place {
         self.places.get(&level).cloned().unwrap_or_default()
+    }
+
+    /// The address of a process. Earlier versions wrote none into its record.
+    fn host(&self, record: &Record) -> String {
+        let first = || self.place(record.wanted.level).hosts.all().into_iter().next();
+        record.host.clone().or_else(first).unwrap_or_default()
     }
 }
 
@@ -159,11 +167,12 @@ impl Processes {
         let names = self.template_of(&wanted.template)?.ports.clone();
         let directory = self.directory(&wanted.name);
         // Held until the record is written: a claim without one is no longer good.
-        let (chosen, _claims) = self.claim_ports(wanted.level, &directory, names.len())?;
+        let (host, chosen, _claims) = self.claim_place(wanted.level, &directory, names.len())?;
         fs::create_dir_all(&directory).map_err(|source| io("make", &directory, source))?;
         let (cgroup, note) = self.limit(wanted);
         let record = Record {
             wanted: wanted.clone(),
+            host: Some(host),
             ports: names.into_iter().zip(chosen).collect(),
             process: None,
             cgroup,
@@ -306,7 +315,7 @@ impl Processes {
                 let threads: Vec<_> = group
                     .iter()
                     .map(|(name, record, template)| {
-                        let host = self.settings.place(record.wanted.level).host;
+                        let host = self.settings.host(record);
                         let ask = move || probe::ask(&template.probe, &host, &record.ports, template.probe_timeout);
                         (*name, scope.spawn(ask))
                     })
@@ -443,7 +452,7 @@ fn values(settings: &Settings, directory: &Path, record: &Record) -> BTreeMap<St
     let fixed = [
         ("name", record.wanted.name.to_string()),
         ("dir", directory.display().to_string()),
-        ("host", settings.place(record.wanted.level).host),
+        ("host", settings.host(record)),
         ("port", port.to_string()),
         ("exe", settings.executable.display().to_string()),
         ("user", user),

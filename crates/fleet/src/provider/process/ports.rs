@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::Processes;
-use super::claims::Claims;
+use super::claims::{Claims, meet};
 use crate::level::Level;
 use crate::provider::{ProviderError, ResourceName};
 
@@ -45,9 +45,10 @@ impl Processes {
         if missing.is_empty() {
             return Ok(());
         }
-        let (level, directory) = (record.wanted.level, self.directory(name));
+        let (level, directory, host) = (record.wanted.level, self.directory(name), self.settings.host(record));
         // Held until the record names the ports: a claim without one is no longer good.
-        let (chosen, _claims) = self.claim_ports(level, &directory, missing.len())?;
+        let mut claims = Claims::hold(&self.settings.claims)?;
+        let chosen = self.claim_ports(level, &host, &directory, missing.len(), &mut claims)?;
         if let Some(record) = self.records.get_mut(name) {
             record.ports.extend(missing.into_iter().zip(chosen));
             record.write(&directory)?;
@@ -57,26 +58,47 @@ impl Processes {
 }
 
 impl Processes {
-    /// Chooses ports and claims them for the resource in a directory, whose record has to name them before the claims
-    /// are let go.
+    /// Chooses an address and ports, and claims them for the resource in a directory, whose record has to name them
+    /// before the claims are let go.
     ///
     /// # Errors
     /// When there are too few, or they cannot be claimed.
-    pub(super) fn claim_ports(
+    pub(super) fn claim_place(
         &self,
         level: Level,
         directory: &Path,
         wanted: usize,
-    ) -> Result<(Vec<u16>, Claims), ProviderError> {
-        let place = self.settings.place(level);
-        let own: BTreeSet<u16> = self.records.values().flat_map(|record| record.ports.values().copied()).collect();
+    ) -> Result<(String, Vec<u16>, Claims), ProviderError> {
+        let hosts = self.settings.place(level).hosts;
         let mut claims = Claims::hold(&self.settings.claims)?;
-        let taken = |port| own.contains(&port) || !claims.is_free(&place.host, port, directory);
-        let chosen = choose(&place.host, &place.ports, self.first_port(&place), taken, wanted)?;
-        for port in &chosen {
-            claims.claim(&place.host, *port, directory)?;
+        let used: BTreeSet<String> = self.records.values().map(|record| self.settings.host(record)).collect();
+        let mut failure = ProviderError::NoHosts(hosts.to_string());
+        for host in hosts.all().into_iter().filter(|host| hosts.are_shared() || !used.contains(host)) {
+            match self.claim_ports(level, &host, directory, wanted, &mut claims) {
+                Ok(chosen) => return Ok((host, chosen, claims)),
+                Err(error) => failure = error,
+            }
         }
-        Ok((chosen, claims))
+        Err(failure)
+    }
+
+    fn claim_ports(
+        &self,
+        level: Level,
+        host: &str,
+        directory: &Path,
+        wanted: usize,
+        claims: &mut Claims,
+    ) -> Result<Vec<u16>, ProviderError> {
+        let place = self.settings.place(level);
+        let beside = self.records.values().filter(|record| meet(host, &self.settings.host(record)));
+        let own: BTreeSet<u16> = beside.flat_map(|record| record.ports.values().copied()).collect();
+        let taken = |port| own.contains(&port) || !claims.is_free(host, port, directory);
+        let chosen = choose(host, &place.ports, self.first_port(&place), taken, wanted)?;
+        for port in &chosen {
+            claims.claim(host, *port, directory)?;
+        }
+        Ok(chosen)
     }
 
     /// Claims the ports of resources from an earlier manager, which may have had no claims.
@@ -89,7 +111,7 @@ impl Processes {
         }
         let mut claims = Claims::hold(&self.settings.claims)?;
         for (name, record) in &self.records {
-            let (host, directory) = (self.settings.place(record.wanted.level).host, self.directory(name));
+            let (host, directory) = (self.settings.host(record), self.directory(name));
             for port in record.ports.values() {
                 if claims.is_free(&host, *port, &directory) {
                     claims.claim(&host, *port, &directory)?;

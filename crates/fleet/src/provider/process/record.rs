@@ -20,6 +20,9 @@ const MAX_RECORD: u64 = 64 * 1024;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) wanted: Allocation,
+    /// The address that it listens on.
+    #[serde(default)]
+    pub(super) host: Option<String>,
     pub(super) ports: BTreeMap<String, u16>,
     /// `None` from before it is spawned until its process id is known.
     pub(super) process: Option<Identity>,

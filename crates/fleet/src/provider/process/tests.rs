@@ -293,7 +293,8 @@ fn a_dead_process_is_killed_without_a_request() {
 /// Processes without listeners, which have all ports of a small range.
 fn silent(folder: &Folder, ports: &RangeInclusive<u16>) -> Processes {
     let mut settings = folder.open("exec sleep 1000").settings;
-    settings.places = BTreeMap::from([(Level::Broker, Place { host: "127.0.0.9".to_owned(), ports: ports.clone() })]);
+    settings.places =
+        BTreeMap::from([(Level::Broker, Place { hosts: "127.0.0.9".parse().unwrap(), ports: ports.clone() })]);
     Processes::open(settings).unwrap()
 }
 
@@ -327,6 +328,36 @@ fn two_fleets_share_no_port_even_without_listeners() {
 }
 
 #[test]
+fn processes_with_their_own_addresses_have_the_same_ports() {
+    let folder = Folder::new();
+    let ports = 40_010..=40_019;
+    let mut processes = silent(&folder, &ports);
+    let place = Place { hosts: "127.0.0.10-127.0.0.12".parse().unwrap(), ports: ports.clone() };
+    processes.settings.places.insert(Level::Broker, place);
+    processes.check(std::iter::empty()).unwrap();
+    let names = ["broker-1", "broker-2", "broker-3"];
+    let addresses = names.map(|name| processes.allocate(&wanted(name)).unwrap().address);
+    assert_eq!(addresses, [10, 11, 12].map(|last| format!("mqtt://127.0.0.{last}:40010")));
+    let fourth = processes.allocate(&wanted("broker-4")).unwrap_err();
+    assert!(fourth.to_string().contains("127.0.0.10-127.0.0.12"), "{fourth}");
+    // A later manager knows the addresses, whatever its fleet file says.
+    let mut settings = processes.settings.clone();
+    drop(processes);
+    settings.places.clear();
+    let mut later = Processes::open(settings).unwrap();
+    let observed: Vec<String> =
+        later.observe(Look::Everything).unwrap().into_iter().map(|it| it.resource.address).collect();
+    assert_eq!(observed, addresses);
+    // The address of one that is gone is free again.
+    later.settings.places.insert(Level::Broker, Place { hosts: "127.0.0.10-127.0.0.12".parse().unwrap(), ports });
+    assert!(release(&mut later, &"broker-2".parse().unwrap()));
+    assert_eq!(later.allocate(&wanted("broker-5")).unwrap().address, "mqtt://127.0.0.11:40010");
+    for name in ["broker-1", "broker-3", "broker-5"] {
+        assert!(release(&mut later, &name.parse().unwrap()));
+    }
+}
+
+#[test]
 fn claims_of_ports_end_with_the_records_that_they_name() {
     use super::claims::Claims;
     let folder = Folder::new();
@@ -340,7 +371,7 @@ fn claims_of_ports_end_with_the_records_that_they_name() {
     fs::create_dir_all(&own).unwrap();
     let ports = BTreeMap::from([("mqtt".to_owned(), 7)]);
     let (process, cgroup, stopping_since_ms, note) = (None, Vec::new(), None, String::new());
-    let record = Record { wanted: wanted("a"), ports, process, cgroup, stopping_since_ms, note };
+    let record = Record { wanted: wanted("a"), host: None, ports, process, cgroup, stopping_since_ms, note };
     record.write(&own).unwrap();
     claims.claim("127.0.0.1", 7, &own).unwrap();
     assert!(claims.is_free("127.0.0.1", 7, &own) && !claims.is_free("127.0.0.1", 7, &other));

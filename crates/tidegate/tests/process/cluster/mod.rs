@@ -17,6 +17,7 @@ mod placed;
 mod rolling;
 mod tenants;
 mod watched;
+mod weights;
 mod wiped;
 
 use std::io::{Read, Write};

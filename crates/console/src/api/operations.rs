@@ -13,7 +13,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use tidegate_admin::{COMMAND_HEADER, Reloaded};
 
-use crate::api::{Access, Control, json, reload_everywhere};
+use super::answers::json;
+use super::cluster_wide::reload_everywhere;
+use super::{Access, Control};
 
 /// The service that can change a running broker. Asked on a thread that may wait.
 pub trait Operations: Send + Sync + 'static {

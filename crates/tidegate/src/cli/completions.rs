@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::cli::Cli;
+use super::Cli;
 use tidegate_terminal::{Exit, print_and_exit};
 
 /// Prints the script that completes our command line in a shell.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::frame::{self, FRAME_HEADER};
-use super::segment::{FIRST_FRAME, Segment};
 use crate::catalog::{Catalog, Shared};
+use crate::commits::Commits;
 use crate::disk::is_full;
-use crate::{Commits, Durability, OpenError, State, pace};
+use crate::journal::frame::{self, FRAME_HEADER};
+use crate::journal::segment::{FIRST_FRAME, Segment};
+use crate::{Durability, OpenError, State, pace};
 
 /// Most bytes of one group; a single larger batch is a group of its own.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;

@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use tidegate_terminal::help::flowing;
 use tidegate_terminal::{Exit, print_and_exit};
 
-use crate::cli::{Cli, ManualSubject};
+use super::{Cli, ManualSubject};
 
 /// Columns of the help texts, independent of the terminal.
 const WIDTH: usize = 100;
@@ -16,6 +16,7 @@ pub(crate) fn run(subject: Option<ManualSubject>) -> Exit {
     let text = match subject {
         None => page(),
         Some(ManualSubject::Metrics) => tidegate_console::metrics::page(),
+        Some(ManualSubject::Reasons) => tidegate_console::api::reasons_page().to_owned(),
     };
     print_and_exit(&text, Exit::Ok)
 }
@@ -62,5 +63,14 @@ mod tests {
         for part in ["## `tidegate`\n", "## `tidegate config convert`\n", "--allow-anonymous", "Exit codes: 0"] {
             assert!(page.contains(part), "{part}");
         }
+    }
+
+    #[test]
+    fn each_reference_has_a_section_and_the_reasons_their_remedies() {
+        // The site inserts a reference from its first section on.
+        for page in [tidegate_console::metrics::page(), tidegate_console::api::reasons_page().to_owned()] {
+            assert!(page.contains("\n## "), "{page}");
+        }
+        assert!(tidegate_console::api::reasons_page().contains("Correct the credentials."));
     }
 }

@@ -1,13 +1,13 @@
 //! How busy the machine is, or the part of it that this process may use.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tidegate_process::control_groups::{ControlGroups, Read, system};
+use crate::control_groups::{ControlGroups, Read, system};
 
 /// Reads the share of the processors that is busy between two looks.
 #[derive(Debug, Default)]
-pub(super) struct Processors {
+pub struct Processors {
     busy: u64,
     total: u64,
     /// The limit at the last look: its group, the used time, and the time of the look.
@@ -16,7 +16,7 @@ pub(super) struct Processors {
 
 impl Processors {
     /// The share since the last look, 0 to 1; 0 where the system does not tell.
-    pub(super) fn share(&mut self) -> f64 {
+    pub fn share(&mut self) -> f64 {
         self.look(Instant::now(), &system)
     }
 
@@ -65,8 +65,30 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((total - idle, total))
 }
 
+/// Reads how busy the threads of this process are between two looks.
+#[derive(Debug, Default)]
+pub struct OwnThreads {
+    /// Processor time of the process at the last look, and the time of the look.
+    last: Option<(Duration, Instant)>,
+}
+
+impl OwnThreads {
+    /// The processor time since the last look as a share of the time of so many threads, 0 to 1; 0 at the first look.
+    pub fn share(&mut self, threads: u16) -> f64 {
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let used = Duration::try_from(used).unwrap_or_default();
+        self.look(used, Instant::now(), threads)
+    }
+
+    fn look(&mut self, used: Duration, now: Instant, threads: u16) -> f64 {
+        let Some((before, at)) = self.last.replace((used, now)) else { return 0.0 };
+        let could = now.saturating_duration_since(at).as_secs_f64() * f64::from(threads.max(1));
+        if could > 0.0 { (used.saturating_sub(before).as_secs_f64() / could).clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
 /// Bytes of memory: all, and the free ones; 0 where the system does not say. With limits, the part within them.
-pub(super) fn memory() -> (u64, u64) {
+pub fn memory() -> (u64, u64) {
     memory_in(&system)
 }
 
@@ -88,10 +110,8 @@ fn field(text: &str, name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::time::Duration;
-
     use super::*;
+    use std::collections::BTreeMap;
 
     /// The files of a system, which change.
     #[derive(Default)]
@@ -151,6 +171,16 @@ mod tests {
         assert_eq!(memory_in(&files.read()), (400_000, 0));
         files.put("/sys/fs/cgroup/memory.max", "9000000\n");
         assert_eq!(memory_in(&files.read()), (1_024_000, 204_800), "an unlimited group");
+    }
+
+    #[test]
+    fn the_load_of_a_process_is_relative_to_its_threads() {
+        let (mut threads, start) = (OwnThreads::default(), Instant::now());
+        let s = Duration::from_secs;
+        let share = |threads: &mut OwnThreads, used, at| (threads.look(s(used), start + s(at), 2) * 1_000.0).round();
+        let shares = [(7, 0), (10, 4), (10, 6), (30, 8), (30, 8)].map(|(used, at)| share(&mut threads, used, at));
+        assert!(shares.iter().zip([0.0, 375.0, 0.0, 1_000.0, 0.0]).all(|(a, b)| (a - b).abs() < 1e-9), "{shares:?}");
+        assert!((0.0..=1.0).contains(&OwnThreads::default().share(0)));
     }
 
     #[test]

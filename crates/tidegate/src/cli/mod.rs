@@ -1,5 +1,9 @@
 //! The command line.
 
+mod completions;
+mod dispatch;
+mod manual;
+
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[cfg(feature = "admin")]
 pub(crate) use tidegate_admin_cli::{ban, clients, drain, kick, meter, reload, why};
@@ -32,6 +36,8 @@ pub(crate) use crate::commands::left_out::{dns, fleet, manager, up};
 #[cfg(not(feature = "clients"))]
 pub(crate) use crate::commands::left_out::{publish, request, subscribe};
 use crate::commands::orchestrator;
+
+pub(crate) use dispatch::dispatch;
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
 
@@ -115,7 +121,7 @@ pub(crate) enum Command {
         /// bash, elvish, fish, powershell or zsh
         shell: clap_complete::Shell,
     },
-    /// Print the help of all commands or the reference of all metrics, as Markdown
+    /// Print the help of all commands, or the reference of all metrics or reasons, as Markdown
     Manual {
         /// The reference [default: the help of all commands]
         subject: Option<ManualSubject>,
@@ -127,6 +133,8 @@ pub(crate) enum Command {
 pub(crate) enum ManualSubject {
     /// The metrics of a broker and their labels
     Metrics,
+    /// The reasons of undelivered messages and refused requests, and their remedies
+    Reasons,
 }
 
 /// Reads the command line of this process; help, and what is wrong with it, ends the process.

@@ -1,0 +1,64 @@
+//! Counters of moves and takeovers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of moves.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) moved_out: AtomicU64,
+    pub(super) moved_in: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) mismatches: AtomicU64,
+    pub(super) taken_anew: AtomicU64,
+    pub(super) lapses: AtomicU64,
+    pub(super) passing: AtomicU64,
+    pub(super) restoring: AtomicU64,
+    pub(super) restored: AtomicU64,
+    pub(super) failovers: AtomicU64,
+    pub(super) failover_ms: AtomicU64,
+}
+
+impl Counters {
+    /// So many partitions wait for a dead node's images.
+    pub(super) fn set_restoring(&self, partitions: usize) {
+        self.restoring.store(partitions as u64, Ordering::Relaxed);
+    }
+
+    /// A share of a dead node's partitions is served here, and of some nothing was left.
+    pub(super) fn note_restored(&self, partitions: usize, lost: usize, ms: u64) {
+        self.failovers.fetch_add(1, Ordering::Relaxed);
+        self.restored.fetch_add(partitions as u64, Ordering::Relaxed);
+        self.failover_ms.store(ms, Ordering::Relaxed);
+        self.note_begun_empty(lost);
+    }
+
+    /// Messages of brokers are passed on for so many moves, and for so many connections of dead members to brokers.
+    pub(super) fn set_passing(&self, moves: usize, connections: usize) {
+        self.passing.store((moves + connections) as u64, Ordering::Relaxed);
+    }
+
+    /// Whether messages of brokers are still passed on.
+    pub(super) fn passes(&self) -> bool {
+        self.passing.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn note_out(&self, partitions: usize) {
+        self.moved_out.fetch_add(partitions as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_in(&self, partitions: usize) {
+        self.moved_in.fetch_add(partitions as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_begun_empty(&self, partitions: usize) {
+        self.taken_anew.fetch_add(partitions as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_mismatch(&self) {
+        self.mismatches.fetch_add(1, Ordering::Relaxed);
+    }
+}

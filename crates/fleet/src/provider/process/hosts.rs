@@ -1,0 +1,93 @@
+//! The addresses that processes listen on.
+
+use std::fmt::{self, Display, Formatter};
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+
+/// Most addresses of a range.
+pub const MAX_HOSTS: u32 = 1_024;
+
+/// The addresses of the processes of a level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hosts {
+    /// All processes have this one, each with ports of its own.
+    Shared(String),
+    /// Each process has an address of its own from the first to the last, and all have the same ports where these are
+    /// free.
+    Own {
+        /// The first one.
+        first: Ipv4Addr,
+        /// The last one.
+        last: Ipv4Addr,
+    },
+}
+
+/// An invalid range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a range of addresses is FIRST-LAST with IPv4 addresses, FIRST below LAST, and at most {MAX_HOSTS} of them")]
+pub struct HostsError;
+
+impl Hosts {
+    /// The addresses, the preferred one first.
+    pub(super) fn all(&self) -> Vec<String> {
+        match self {
+            Self::Shared(host) => vec![host.clone()],
+            Self::Own { first, last } => {
+                (u32::from(*first)..=u32::from(*last)).map(|address| Ipv4Addr::from(address).to_string()).collect()
+            }
+        }
+    }
+
+    /// Whether two processes may have one address.
+    pub(super) fn are_shared(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+
+    /// For how many processes there are addresses; `None` for any number.
+    pub fn limit(&self) -> Option<u32> {
+        match self {
+            Self::Shared(_) => None,
+            Self::Own { first, last } => Some(u32::from(*last) - u32::from(*first) + 1),
+        }
+    }
+}
+
+impl FromStr for Hosts {
+    type Err = HostsError;
+
+    /// `FIRST-LAST` with IPv4 addresses is a range; anything else is a name or an address.
+    fn from_str(text: &str) -> Result<Self, HostsError> {
+        let Some((first, last)) = text.split_once('-') else { return Ok(Self::Shared(text.to_owned())) };
+        let Ok(first) = first.trim().parse::<Ipv4Addr>() else { return Ok(Self::Shared(text.to_owned())) };
+        let last: Ipv4Addr = last.trim().parse().map_err(|_| HostsError)?;
+        let count = u32::from(last).checked_sub(u32::from(first)).filter(|more| (1..MAX_HOSTS).contains(more));
+        count.map(|_| Self::Own { first, last }).ok_or(HostsError)
+    }
+}
+
+impl Display for Hosts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shared(host) => f.write_str(host),
+            Self::Own { first, last } => write!(f, "{first}-{last}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_addresses_is_read_or_refused() {
+        let own: Hosts = "127.0.0.254-127.0.1.1".parse().unwrap();
+        assert_eq!((own.limit(), own.to_string()), (Some(4), "127.0.0.254-127.0.1.1".to_owned()));
+        assert_eq!(own.all(), ["127.0.0.254", "127.0.0.255", "127.0.1.0", "127.0.1.1"]);
+        for host in ["127.0.0.1", "::1", "edge-1.example"] {
+            assert_eq!(host.parse(), Ok(Hosts::Shared(host.to_owned())));
+        }
+        for wrong in ["127.0.0.2-127.0.0.2", "127.0.0.3-127.0.0.2", "127.0.0.2-9", "127.0.0.1-127.1.0.0"] {
+            assert_eq!(wrong.parse::<Hosts>(), Err(HostsError), "{wrong}");
+        }
+    }
+}
