@@ -92,7 +92,7 @@ pub(crate) struct Incoming {
     /// In the order of arrival on the present connection, which is the order of acknowledgements
     /// ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
     unacknowledged: VecDeque<Unacknowledged>,
-    /// The Packet Identifiers in `unacknowledged` of QoS 1, and those of QoS 2.
+    /// The Packet Identifiers in `unacknowledged`: of QoS 1, and of QoS 2.
     known: [PacketIdSet; 2],
     /// The positions of the entries in `unacknowledged` that were given to the owner on an earlier connection.
     carried: BTreeMap<PacketId, u64>,

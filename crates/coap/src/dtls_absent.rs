@@ -41,7 +41,7 @@ pub(crate) enum Passed {
     Left { peer: PeerId },
 }
 
-/// The guard of a listener: without keys there is none.
+/// The guard of a listener: it needs keys.
 pub(crate) struct Guard(Infallible);
 
 impl Guard {

@@ -316,7 +316,7 @@ impl Server {
         match passed {
             Passed::Send { peer, datagram } => self.send(peer, &datagram),
             Passed::Datagram { peer, datagram } => self.endpoint.handle_datagram(self.now(), peer, &datagram),
-            Passed::Left { peer } => self.endpoint.handle_left(self.now(), peer),
+            Passed::Left { peer } => self.endpoint.handle_event(self.now(), Event::Left { peer }),
         }
     }
 

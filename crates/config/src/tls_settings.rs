@@ -130,21 +130,11 @@ fn settings(listener: &Listener) -> TlsSettings {
     }
 }
 
-/// What is wrong with the keys of one listener together, each with the key that is to blame.
-pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
+/// The problems of one listener with its pre-shared keys, each with the key that is to blame.
+pub(crate) fn dtls_problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
+    let name = &listener.name;
     let mut found = Vec::new();
     let mut add = |key, text: String, hint: &str| found.push((key, Problem::new(text).hint(hint)));
-    let name = &listener.name;
-    let (certificates, keys) = (listener.certificate.0.len(), listener.key.0.len());
-    let asks = listener.client_certificate != ClientCertificates::None;
-    if asks && listener.address.is_http() {
-        let text = format!("listener `{name}` speaks HTTP, where clients say who they are by a password or a token");
-        add("client_certificate", text, "leave it out");
-    }
-    if !listener.allowed_origins.0.is_empty() && !listener.address.is_http() {
-        let text = format!("listener `{name}` has `allowed_origins` and does not speak HTTP");
-        add("allowed_origins", text, "begin its address with http:// or https://, or leave the origins out");
-    }
     let has_keys = listener.psk_file.is_some();
     match (&listener.address, has_keys) {
         (ListenAddress::Coaps(_), false) => {
@@ -160,6 +150,24 @@ pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
     if has_keys && listener.identity_as != IdentityRole::None {
         let text = format!("listener `{name}` has `identity_as`, and the identity of a key is the user name");
         add("identity_as", text, "leave it out");
+    }
+    found
+}
+
+/// What is wrong with the keys of one listener together, each with the key that is to blame.
+pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
+    let mut found = Vec::new();
+    let mut add = |key, text: String, hint: &str| found.push((key, Problem::new(text).hint(hint)));
+    let name = &listener.name;
+    let (certificates, keys) = (listener.certificate.0.len(), listener.key.0.len());
+    let asks = listener.client_certificate != ClientCertificates::None;
+    if asks && listener.address.is_http() {
+        let text = format!("listener `{name}` speaks HTTP, where clients say who they are by a password or a token");
+        add("client_certificate", text, "leave it out");
+    }
+    if !listener.allowed_origins.0.is_empty() && !listener.address.is_http() {
+        let text = format!("listener `{name}` has `allowed_origins` and does not speak HTTP");
+        add("allowed_origins", text, "begin its address with http:// or https://, or leave the origins out");
     }
     if !listener.address.is_tls() {
         let given = [
@@ -272,6 +280,7 @@ mod tests {
             ("address = \"quic://0.0.0.0:1\"".to_owned(), 3, "speaks TLS and has no certificate"),
             ("address = \"quic://1\"\nproxy_protocol = true".to_owned(), 4, "not spoken over UDP"),
             ("address = \"coap://1\"\nproxy_protocol = true".to_owned(), 4, "speaks CoAP"),
+            ("address = \"coap://1\"\npsk_file = \"keys\"".to_owned(), 4, "does not speak DTLS"),
         ] {
             let said = load(&keys).map(drop).unwrap_err();
             assert!(said.contains(part) && said.contains(&format!("t.toml:{line}:")), "{keys}\n{said}");

@@ -181,8 +181,8 @@ impl Driver {
         }
     }
 
-    /// Does nothing until `until`, or until a [`Waker`] is used since the last rest. What the server sends meanwhile is
-    /// read at once afterwards: a thread that is woken for each message costs more than its work.
+    /// Does nothing until `until`, or until a [`Waker`] is used since the last rest. The server's packets are read
+    /// together afterwards: a thread that is woken for each message costs more than its work.
     pub fn rest(&mut self, until: Instant) {
         let wakes = &self.waker.0;
         *wakes.resting.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());

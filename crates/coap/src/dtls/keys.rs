@@ -80,7 +80,7 @@ impl Keys {
         self.present().keys.get(identity).cloned()
     }
 
-    /// The keys of the file as it is now; those of before while it cannot be read.
+    /// The keys of the file as it is now; the earlier keys while it cannot be read.
     fn present(&self) -> MutexGuard<'_, Read> {
         let mut known = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let version = version_of(&self.path);

@@ -73,7 +73,7 @@ struct Line {
     due: Option<Instant>,
 }
 
-/// What a line has done.
+/// The events of a line.
 #[derive(Default)]
 struct Done {
     datagrams: usize,
@@ -86,7 +86,7 @@ impl Line {
         Self { dtls: dimpl::Dtls::new_12_psk(Arc::clone(config), now), identity: None, due: None }
     }
 
-    /// Takes what it has to say.
+    /// Takes its output.
     fn drain(&mut self, peer: PeerId, buffer: &mut Vec<u8>, passed: &mut VecDeque<Passed>) -> Done {
         let mut done = Done::default();
         loop {

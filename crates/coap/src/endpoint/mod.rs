@@ -121,7 +121,7 @@ pub enum Action {
     },
 }
 
-/// What the broker has done.
+/// An event of the broker or of the transport.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// It has let a session in.
@@ -160,6 +160,11 @@ pub enum Event {
         subscriptions: Vec<u32>,
         /// The message.
         message: Box<Shown>,
+    },
+    /// Another client comes from the address of a client, or none: its sessions end, and it gets no more datagrams.
+    Left {
+        /// The client.
+        peer: PeerId,
     },
 }
 
@@ -280,7 +285,7 @@ impl Endpoint {
         }
     }
 
-    /// The broker has done something.
+    /// The broker or the transport has done something.
     pub fn handle_event(&mut self, now: Millis, event: Event) {
         self.wire.now = now;
         match event {
@@ -291,17 +296,14 @@ impl Endpoint {
             Event::Message { session, delivery, subscriptions, message } => {
                 self.notify(session, delivery, &subscriptions, *message);
             }
+            Event::Left { peer } => {
+                let sessions = self.wire.peers.get(&peer).map(|known| known.sessions.clone()).unwrap_or_default();
+                for session in sessions {
+                    self.close(session, &Failure::Closed);
+                }
+                self.wire.leave(peer);
+            }
         }
-    }
-
-    /// Another client comes from the address of a client, or none: its sessions end, and it gets no more datagrams.
-    pub fn handle_left(&mut self, now: Millis, peer: PeerId) {
-        self.wire.now = now;
-        let sessions = self.wire.peers.get(&peer).map(|known| known.sessions.clone()).unwrap_or_default();
-        for session in sessions {
-            self.close(session, &Failure::Closed);
-        }
-        self.wire.leave(peer);
     }
 
     /// The counters of the listener, and its present clients and sessions.
