@@ -57,7 +57,6 @@ def line(entry):
 
 
 KINDS = ["mosquitto", "rabbitmq", "mixed", "tidegate"]
-PAIRS = [(0.3, 0.7), (0.3, 0.9), (0.5, 0.7), (0.5, 0.9)]
 
 
 class Results:
@@ -89,9 +88,6 @@ class Results:
         found = [entry for entry in self.plain() if entry["options"]["scenario"] == "s3"]
         return sorted(found, key=lambda entry: (entry["options"]["lower"], entry["options"]["upper"]))
 
-    def events(self):
-        return [entry for entry in self.entries if entry["options"]["kills"] or entry["options"].get("fall") or entry["options"]["qos"] != 1]
-
     def kinds(self):
         return [kind for kind in KINDS if 1 in self.fixed(kind) and self.elastic(kind)]
 
@@ -108,60 +104,8 @@ def table(head, rows):
     return "\n".join(out + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
 
 
-def as_fast(fixed, seconds):
-    """The cheapest fixed fleet that is as fast, and its cost."""
-    return min(((one["cost"], size) for size, one in fixed.items() if one["time_s"] <= seconds), default=None)
-
-
 def efficiency(base, result):
     return base["time_s"] / result["time_s"] * base["resource"] / result["resource"]
-
-
-def elastic_table(results, kind):
-    fixed = results.fixed(kind)
-    base, rows = fixed[1], []
-    rows.append([
-        "1 broker", "", f"{base['time_s']:.1f}", "", f"{base['resource']:.2f}", f"{base['cost']:.0f}", "1.00", "", "", losses(base),
-    ])
-    for entry in results.elastic(kind):
-        options, one = entry["options"], entry["result"]
-        cheapest = as_fast(fixed, one["time_s"])
-        rows.append([
-            name_of(options), options["max"], f"{one['time_s']:.1f}", f"{100 * (one['time_s'] / base['time_s'] - 1):+.1f} %",
-            f"{one['resource']:.2f}", f"{one['cost']:.0f}", f"{efficiency(base, one):.2f}",
-            f"{cheapest[0]:.0f} ({cheapest[1]})" if cheapest else "none", changes(one), losses(one),
-        ])
-    head = [
-        "thresholds", "SLA", "time s", "change", "R", "cost", "efficiency", "cheapest fixed", "out / in", "lost / twice",
-    ]
-    return table(head, rows)
-
-
-def changes(one):
-    did = [action["action"] for action in one["actions"] if action["outcome"] == "done" and 0 <= action["t"] <= one["time_s"]]
-    return f"{did.count('scale-out')} / {did.count('scale-in')}"
-
-
-def losses(one):
-    return f"{one['lost'] + one['not_sent']} / {one['duplicates']}"
-
-
-def both_levels_table(results):
-    rows = []
-    for entry in results.both_levels():
-        options, one = entry["options"], entry["result"]
-        second = next((row["t"] for row in one["profile"] if row["orchestrator"][0] > 1), None)
-        spent = "; ".join(f"{key}: {seconds:.1f}" for key, seconds in sorted(one["configurations"].items()) if seconds >= 0.05)
-        rows.append([
-            name_of(options), f"{one['time_s']:.1f}", f"{one['mps']:.0f}", f"{one['resource']:.2f}",
-            f"{one['cost'] + one['cost_orchestrators']:.0f}",
-            f"{second:.1f} s" if second is not None else "never", spent, losses(one),
-        ])
-    head = [
-        "thresholds", "time s", "messages/s", "R of brokers", "cost, both levels", "second orchestrator",
-        "seconds with orchestrators+brokers", "lost / twice",
-    ]
-    return table(head, rows)
 
 
 def scale_out_table(results):
@@ -189,8 +133,4 @@ def scale_out_table(results):
 
 def blocks(results):
     """Every part of docs/brokel.md that is written by this program, by its name."""
-    made = {}
-    for kind in results.kinds():
-        made[f"elastic-{kind}"] = elastic_table(results, kind)
-    made["both-levels"], made["scale-out"] = both_levels_table(results), scale_out_table(results)
-    return made
+    return {"scale-out": scale_out_table(results)}

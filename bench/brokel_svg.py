@@ -4,6 +4,12 @@ from html import escape
 
 COLOURS = ["#4269d0", "#efb118", "#3ca951", "#ff725c", "#a463f2", "#6cc5b0", "#9c6b4e", "#97bbf5", "#ff8ab7", "#9498a0"]
 LEFT, RIGHT, TOP, BOTTOM = 62, 16, 34, 46
+# Attributes hold everywhere; a viewer that knows style sheets exchanges them where its user prefers dark pages.
+PAPER, INK, GRID = "#ffffff", "#222222", "#dddddd"
+STYLE = (f'<style>@media (prefers-color-scheme: dark) {{ [fill="{PAPER}"] {{ fill: #14171b }} [fill="{INK}"] {{ fill: #e7eaee }} '
+         f'[stroke="{INK}"] {{ stroke: #e7eaee }} [stroke="{GRID}"] {{ stroke: #333a43 }} }}</style>')
+# A narrower bar has its value written upwards.
+LABEL_WIDTH = 24
 
 
 def ticks(most, wanted=5):
@@ -24,7 +30,7 @@ class Figure:
         self.rows = max(1, math.ceil(len(legend) / 5)) if legend else 0
         self.width, self.height = width, height + 18 * self.rows
         self.plot = (LEFT, TOP + 18 * self.rows, width - LEFT - RIGHT, height - TOP - BOTTOM)
-        self.parts = [f'<rect width="{width}" height="{self.height}" fill="white"/>']
+        self.parts = [STYLE, f'<rect width="{width}" height="{self.height}" fill="{PAPER}"/>']
         self.text(width / 2, 20, title, 14, "middle", bold=True)
         for index, name in enumerate(legend):
             x, y = LEFT + (index % 5) * (width - LEFT - RIGHT) / 5, TOP + 18 * (index // 5)
@@ -38,10 +44,10 @@ class Figure:
         turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
         weight = ' font-weight="bold"' if bold else ""
         self.parts.append(
-            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-family="sans-serif" fill="#222" text-anchor="{anchor}"{weight}{turn}>'
+            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-family="sans-serif" fill="{INK}" text-anchor="{anchor}"{weight}{turn}>'
             f"{escape(str(words))}</text>")
 
-    def line(self, x1, y1, x2, y2, colour="#ddd"):
+    def line(self, x1, y1, x2, y2, colour=GRID):
         self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"/>')
 
     def y_axis(self, most):
@@ -52,7 +58,7 @@ class Figure:
             y = top + high - high * value / values[-1]
             self.line(left, y, left + wide, y)
             self.text(left - 6, y + 4, number(value), 11, "end")
-        self.line(left, top, left, top + high, "#222")
+        self.line(left, top, left, top + high, INK)
         return lambda value: top + high - high * value / values[-1]
 
     def x_axis(self, most):
@@ -60,9 +66,9 @@ class Figure:
         values = ticks(most, 8)
         for value in values:
             x = left + wide * value / values[-1]
-            self.line(x, top + high, x, top + high + 4, "#222")
+            self.line(x, top + high, x, top + high + 4, INK)
             self.text(x, top + high + 17, number(value), 11, "middle")
-        self.line(left, top + high, left + wide, top + high, "#222")
+        self.line(left, top + high, left + wide, top + high, INK)
         return lambda value: left + wide * value / values[-1]
 
     def save(self, path):
@@ -70,19 +76,12 @@ class Figure:
             out.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}">\n' + "\n".join(self.parts) + "\n</svg>\n")
 
 
-def label(value, wide):
-    """A value in few characters where bars are narrow."""
-    if wide >= 24:
-        return f"{value:.3g}"
-    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}".removeprefix("0")
-
-
 def bars(path, title, y_label, groups, series, values, stacked=False, x_label="scenario, SLA"):
     """`values[group][name]`, side by side or on top of each other; what is missing is left out."""
     figure = Figure(title, x_label, y_label, legend=series)
     left, top, wide, high = figure.plot
     sums = [sum(v for v in of.values() if v) if stacked else max((v for v in of.values() if v), default=0) for of in values.values()]
-    at = figure.y_axis(max(sums, default=1) * (1.0 if stacked else 1.08) or 1)
+    at = figure.y_axis(max(sums, default=1) * (1.0 if stacked else 1.12) or 1)
     slot = wide / max(1, len(groups))
     for index, group in enumerate(groups):
         x, floor = left + slot * (index + 0.1), 0.0
@@ -99,10 +98,12 @@ def bars(path, title, y_label, groups, series, values, stacked=False, x_label="s
                 f'fill="{COLOURS[place % len(COLOURS)]}"><title>{escape(f"{group}, {name}: {value:.4g}")}</title></rect>')
             if stacked:
                 floor += value
-            elif len(groups) * len(series) <= 60:
-                figure.text(x_bar + each * 0.47, y - 3, label(value, each), 9, "middle")
+            elif each >= LABEL_WIDTH:
+                figure.text(x_bar + each * 0.47, y - 3, f"{value:.3g}", 9, "middle")
+            else:
+                figure.text(x_bar + each * 0.47 + 3, y - 3, f"{value:.3g}", 9, turned=True)
         figure.text(left + slot * (index + 0.5), top + high + 17, group, 10 if len(groups) > 7 else 11, "middle")
-    figure.line(left, top + high, left + wide, top + high, "#222")
+    figure.line(left, top + high, left + wide, top + high, INK)
     figure.save(path)
 
 

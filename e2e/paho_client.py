@@ -25,7 +25,7 @@ class Client:
     """A connected client. Every wait is bounded and says what did not come."""
 
     def __init__(self, broker, client_id="", version=MQTT_5, transport="tcp", clean=True, expiry=None, will=None,
-                 user=None):
+                 user=None, password="secret"):
         self.messages = queue.Queue()
         self.ended = queue.Queue()
         self.connected = queue.Queue()
@@ -43,7 +43,7 @@ class Client:
         if will:
             self.paho.will_set(**will)
         if user:
-            self.paho.username_pw_set(user, "secret")
+            self.paho.username_pw_set(user, password)
         self._connect(broker, clean, expiry)
 
     def _connect(self, broker, clean, expiry):

@@ -150,6 +150,16 @@ class Rendered(unittest.TestCase):
         self.assertEqual(shards(), "1")
         self.assertEqual(shards("fleet.orchestratorShards=3"), "3")
 
+    def test_a_fleet_with_a_bus_has_several_orchestrators(self):
+        def orchestrators(*values):
+            objects = render(*values, mode="fleet")
+            return tomllib.loads(objects["ConfigMap", "sea-tidegate-fleet"]["data"]["fleet.toml"])["sla"]["orchestrators"]
+
+        self.assertEqual(orchestrators(), {"min": 1, "max": 1})
+        self.assertEqual(orchestrators("bus.address=nats://n"), {"min": 2, "max": 4})
+        self.assertEqual(orchestrators("bus.address=nats://n,fleet.orchestrators.min=6"), {"min": 6, "max": 6})
+        self.assertEqual(orchestrators("bus.address=nats://n,fleet.orchestrators.max=1"), {"min": 1, "max": 1})
+
     def test_the_monitoring_system_reaches_the_manager_of_the_manifests(self):
         manifests = ROOT / "deploy" / "kubernetes"
         files = ["manager.yaml", "network-policy.yaml"]

@@ -3,15 +3,19 @@
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 import urllib.error
 import urllib.request
 
-from broker import BINARY, PATIENCE, Broker
-from paho_client import Client
+from broker import BINARY, PATIENCE, ROOT, Broker, free_ports
+from paho_client import MQTT_3_1_1, Client
+
+NATS = ROOT / "target" / "servers" / "bin" / "nats-server"
 
 
 def get(broker, path):
@@ -47,7 +51,7 @@ def issue_expired(folder):
         subprocess.run(command.split(), check=True, capture_output=True)
 
 
-class Runbooks(unittest.TestCase):
+class Runbook(unittest.TestCase):
     def start(self, *arguments):
         broker = Broker(*arguments)
         self.addCleanup(broker.close)
@@ -60,6 +64,8 @@ class Runbooks(unittest.TestCase):
             self.assertLess(time.monotonic(), end, what)
             time.sleep(0.05)
 
+
+class Runbooks(Runbook):
     @unittest.skipUnless(os.geteuid() == 0, "mounts a file system in memory")
     def test_disk_full(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="tidegate-runbook-"))
@@ -103,6 +109,25 @@ class Runbooks(unittest.TestCase):
         told = tidegate(broker, "why", "client", "slow")
         self.assertIn("queue", told.stdout)
 
+    def test_memory_ceiling(self):
+        broker = self.start("--set", "node.shards=1", "--set", "limits.memory_ceiling=2MiB", "--set", "queue.max_messages=100000")
+        away = Client(broker, "away", clean=False, expiry=3600)
+        away.subscribe("gate", qos=1)
+        away.vanish()
+        reader = Client(broker)
+        self.addCleanup(reader.leave)
+        sender = Client(broker)
+        self.addCleanup(sender.leave)
+        sent = [sender.paho.publish("gate", bytes(2048), qos=1) for _ in range(1200)]
+        sent[-1].wait_for_publish(PATIENCE)
+        self.assertGreater(metric(broker, 'mqtt_messages_dropped_total{reason="memory_ceiling"}'), 0)
+        self.assertEqual(reader.subscribe("other", qos=1), [0x97])
+        told = tidegate(broker, "clients")
+        self.assertIn("away", told.stdout)
+        command = [BINARY, "pub", "-p", str(broker.port), "-i", "away", "-t", "gone", "-m", ""]
+        subprocess.run(command, check=True, timeout=PATIENCE)
+        self.assertEqual(reader.subscribe("other", qos=1), [1])
+
     def test_certificate_expired(self):
         with tempfile.TemporaryDirectory(prefix="tidegate-runbook-") as name:
             folder = pathlib.Path(name)
@@ -110,6 +135,165 @@ class Runbooks(unittest.TestCase):
             broker = self.start("--listen", "mqtts://127.0.0.1:0", "--set", f"listener.3.certificate={folder}/certificate.pem",
                                 "--set", f"listener.3.key={folder}/key.pem")
             self.assertTrue(broker.errors.wait(lambda line: "expired" in line))
+
+
+class Cut:
+    """A way to a server that can be cut: connections end, and new ones are refused until it is whole again."""
+
+    def __init__(self, port):
+        self.server_port = port
+        self.port = free_ports(1)[0]
+        self.streams = []
+        self.mend()
+
+    def mend(self):
+        self.listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
+
+    def cut(self):
+        if self.listener.fileno() < 0:
+            return
+        # Wakes the thread that accepts, which `close` alone does not.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for stream in self.streams:
+            try:
+                stream.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            stream.close()
+        self.streams = []
+
+    def _accept(self, listener):
+        while True:
+            try:
+                near, _ = listener.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(("127.0.0.1", self.server_port))
+            except OSError:
+                near.close()
+                continue
+            self.streams += [near, far]
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _carry(one, other):
+        try:
+            while data := one.recv(65536):
+                other.sendall(data)
+            other.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+
+@unittest.skipUnless(NATS.exists(), "faults of clusters were NOT tried: ./test e2e fetches the NATS server")
+class ClusterRunbooks(Runbook):
+    """Three nodes on NATS. The third one reaches it over a way that can be cut."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tidegate-runbook-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.bus_port = free_ports(1)[0]
+        self.start_bus()
+        self.way = Cut(self.bus_port)
+        self.addCleanup(self.way.cut)
+        self.nodes = [self.start_node(name) for name in "abc"]
+        self.until(lambda: all(get(node, "/readyz")[0] == 200 for node in self.nodes), "the cluster does not get ready")
+
+    def start_bus(self):
+        command = [NATS, "-js", "-sd", self.folder / "bus", "-a", "127.0.0.1", "-p", str(self.bus_port)]
+        self.bus = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(self.bus.wait, PATIENCE)
+        self.addCleanup(self.bus.kill)
+        self.until(self.bus_answers, "the bus does not start")
+
+    def bus_answers(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.bus_port)).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    def start_node(self, name):
+        port = self.way.port if name == "c" else self.bus_port
+        return self.start("--node", name, "--bus", f"nats://127.0.0.1:{port}", "--data", str(self.folder / name),
+                          "--set", "cluster.lease=3s", "--set", "mirror.max_bytes=256MiB")
+
+    def client_away(self, node):
+        """Names of sessions, some of which are at home at each node, and a message that each is owed."""
+        names = [f"away-{number}" for number in range(12)]
+        for name in names:
+            client = Client(node, name, clean=False, expiry=3600)
+            client.subscribe("gate", qos=1)
+            client.leave()
+        sender = Client(node)
+        sender.publish("gate", "open", qos=1)
+        sender.leave()
+        return names
+
+    def fetch(self, node, names):
+        """Each session gets its message once another node serves it; until then its client is refused."""
+        for name in names:
+            client = None
+            end = time.monotonic() + PATIENCE
+            while client is None:
+                try:
+                    client = Client(node, name, clean=False, expiry=3600)
+                except AssertionError:
+                    self.assertLess(time.monotonic(), end, f"{name} is not served")
+                    time.sleep(0.05)
+            self.assertEqual(client.payloads(), ["open"])
+            client.leave()
+
+    def test_node_lost(self):
+        first, _, lost = self.nodes
+        names = self.client_away(first)
+        before = metric(first, "tidegate_cluster_failovers_total")
+        lost.kill()
+        self.until(lambda: metric(first, "tidegate_cluster_nodes") == 2, "the lost node still counts")
+        self.fetch(first, names)
+        failovers = sum(metric(node, "tidegate_cluster_failovers_total") for node in self.nodes[:2])
+        self.assertGreater(failovers, before)
+        back = self.start_node("c")
+        self.until(lambda: metric(first, "tidegate_cluster_nodes") == 3, "the node does not come back")
+        self.until(lambda: get(back, "/readyz")[0] == 200, "the node that came back does not serve")
+
+    def test_bus_lost(self):
+        first = self.nodes[0]
+        client = Client(first, "steady", version=MQTT_3_1_1, clean=False)
+        self.addCleanup(client.leave)
+        client.subscribe("gate", qos=1)
+        self.bus.kill()
+        for node in self.nodes:
+            self.until(lambda node=node: get(node, "/readyz")[0] == 503, "a node says ready without its bus")
+            self.assertEqual(metric(node, "tidegate_cluster_bus_connected"), 0)
+        self.assertIn("bus is away", get(first, "/readyz")[1])
+        sent = client.paho.publish("gate", "open", qos=1)
+        self.assertFalse(sent.is_published())
+        self.start_bus()
+        sent.wait_for_publish(PATIENCE)
+        self.assertTrue(sent.is_published())
+        self.assertEqual(client.payloads(), ["open"])
+        for node in self.nodes:
+            self.until(lambda node=node: get(node, "/readyz")[0] == 200, "a node is not ready again")
+
+    def test_network_split(self):
+        first, _, lonely = self.nodes
+        names = self.client_away(lonely)
+        sender = Client(lonely, "sender")
+        self.way.cut()
+        self.until(lambda: get(lonely, "/readyz")[0] == 503, "a node without its bus says ready")
+        self.until(lambda: metric(first, "tidegate_cluster_nodes") == 2, "the lonely node still counts")
+        sent = sender.paho.publish("gate", "shut", qos=1)
+        self.fetch(first, names)
+        self.assertFalse(sent.is_published())
+        self.way.mend()
+        self.assertEqual(lonely.process.wait(PATIENCE), 1)
+        self.start_node("c")
+        self.until(lambda: metric(first, "tidegate_cluster_nodes") == 3, "the node does not come back")
 
 
 if __name__ == "__main__":

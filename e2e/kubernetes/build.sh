@@ -2,6 +2,7 @@
 # Builds what a control plane without machines needs, from Go modules, with versions pinned: etcd, kube-apiserver,
 # kube-controller-manager (its StatefulSet controller makes and deletes the pods) and kwok (nodes and kubelets that only pretend).
 # usage: build.sh [DIRECTORY]   (default: ~/.cache/tidegate-kubernetes)   needs: go, and Go's module proxy
+# With API_ONLY=1 it builds etcd and kube-apiserver alone, which is all that chart.sh needs.
 # The first run compiles for about 20 minutes on two cores and needs 4 GB; later runs see that everything is there.
 set -euo pipefail
 
@@ -32,7 +33,9 @@ kubernetes() {
   fi
   local stamp=k8s.io/component-base/version
   local flags="-s -w -X $stamp.gitVersion=$KUBERNETES -X $stamp.gitMajor=1 -X $stamp.gitMinor=36"
-  for name in kube-apiserver kube-controller-manager; do
+  local name names=(kube-apiserver)
+  [ -n "${API_ONLY:-}" ] || names+=(kube-controller-manager)
+  for name in "${names[@]}"; do
     [ -x "$BIN/$name" ] && continue
     go build -trimpath -ldflags "$flags" -o "$BIN/$name" "k8s.io/kubernetes/cmd/$name"
   done
@@ -59,6 +62,6 @@ kwok() {
 }
 
 (etcd)
-(kwok)
+[ -n "${API_ONLY:-}" ] || (kwok)
 (kubernetes)
 echo "$BIN"

@@ -2,6 +2,7 @@
 # Runs a control plane without machines in the foreground, on loopback: etcd, kube-apiserver with RBAC, kube-controller-manager with
 # the controllers of StatefulSets and their volumes, and kwok. What build.sh has built must be there. Needs openssl.
 # usage: control-plane.sh DIRECTORY PORT [BIN]   PORT and the three after it must be free
+# With API_ONLY=1 only etcd and kube-apiserver run: objects are checked and stored, and nothing acts on them.
 # DIRECTORY gets admin.kubeconfig (a client certificate of system:masters), logs, and the file `ready` when all of it works.
 set -euo pipefail
 DIRECTORY=$(realpath -m "${1:?directory}")
@@ -84,11 +85,13 @@ start apiserver "$BIN/kube-apiserver" --etcd-servers="$ETCD" --bind-address=127.
   --service-account-key-file=accounts.key --service-account-signing-key-file=accounts.key \
   --disable-admission-plugins=ServiceAccount --endpoint-reconciler-type=none
 wait_until admin "$SERVER/readyz"
-start controllers "$BIN/kube-controller-manager" --kubeconfig=admin.kubeconfig --leader-elect=false --bind-address=127.0.0.1 \
-  --secure-port=0 --controllers=statefulset-controller,garbage-collector-controller,disruption-controller
-start kwok "$BIN/kwok" --kubeconfig admin.kubeconfig --manage-all-nodes=true --config "$BUILT/stages.yaml" \
-  --server-address="127.0.0.1:$((PORT + 3))"
-wait_until curl -sf "http://127.0.0.1:$((PORT + 3))/healthz"
+if [ -z "${API_ONLY:-}" ]; then
+  start controllers "$BIN/kube-controller-manager" --kubeconfig=admin.kubeconfig --leader-elect=false --bind-address=127.0.0.1 \
+    --secure-port=0 --controllers=statefulset-controller,garbage-collector-controller,disruption-controller
+  start kwok "$BIN/kwok" --kubeconfig admin.kubeconfig --manage-all-nodes=true --config "$BUILT/stages.yaml" \
+    --server-address="127.0.0.1:$((PORT + 3))"
+  wait_until curl -sf "http://127.0.0.1:$((PORT + 3))/healthz"
+fi
 wait_until admin "$SERVER/api/v1/namespaces/default"
 touch ready
 wait -n "${running[@]}"

@@ -149,8 +149,16 @@ impl Cluster {
     /// By which part of the mean the farthest member is off.
     fn farthest(&self) -> f64 {
         let clients = self.clients_of_members();
-        let mean = CLIENTS as f64 / clients.len() as f64;
+        let mean = clients.values().sum::<u64>() as f64 / clients.len() as f64;
         clients.values().map(|count| (*count as f64 - mean).abs() / mean).fold(0.0, f64::max)
+    }
+
+    /// Triples the clients of the first member.
+    fn crowd(&mut self) {
+        let first = self.table.lives.keys().next().unwrap();
+        for partition in self.table.of(first) {
+            self.clients[usize::from(partition)] *= 3;
+        }
     }
 
     /// Lets shares follow the clients of members, a look each minute, until nothing changes for ten minutes.
@@ -161,7 +169,7 @@ impl Cluster {
             (Weighing::default(), 0, 0, Vec::new(), self.farthest());
         let (mut minute, mut last) = (0, 0);
         while minute <= last + 10 {
-            let wanted = CLIENTS as f64 / self.table.lives.len() as f64;
+            let wanted = self.clients.iter().sum::<u64>() as f64 / self.table.lives.len() as f64;
             let burden = |(name, has): (String, u64)| (name, Burden { has: has as f64, wanted });
             let burdens = self.clients_of_members().into_iter().map(burden).collect();
             let began = Instant::now();
@@ -215,6 +223,7 @@ fn main() {
         (members + 1..members + 1 + members / 10).for_each(|number| cluster.join(number));
         cluster.report("a tenth joins together");
         cluster.report_bytes();
-        cluster.weigh("shares follow clients");
+        cluster.crowd();
+        cluster.weigh("the first has three times the clients");
     }
 }

@@ -60,9 +60,10 @@ section! {
     /// one, on `127.0.0.1:1883`.
     "listener" [repeated = true] => Listener, LISTENER {
         /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
-        /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"`, `"quic://0.0.0.0:14567"`,
+        /// `"ws://127.0.0.1:9001/mqtt"` (`/*` for every path), `"wss://0.0.0.0:443/mqtt"`, `"quic://0.0.0.0:14567"`,
         /// `"unix:/run/tidegate.sock"`, `"http://127.0.0.1:8080"` and `"https://0.0.0.0:8443"` for HTTP,
-        /// `"coap://127.0.0.1:5683"` for CoAP, or `"coaps://0.0.0.0:5684"` for CoAP over DTLS. Port 0 takes any free port, which the line that says "ready" names.
+        /// `"coap://127.0.0.1:5683"` for CoAP, or `"coaps://0.0.0.0:5684"` for CoAP over DTLS. Port 0 takes any free
+        /// port, which the line that says "ready" names.
         address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port", flag "--quic";
         /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
         name: String = String::new(), in Kind::Name { empty: true };

@@ -6,6 +6,7 @@ use crate::bridge::Bridge;
 use crate::keys::{Key, Part, Rule, key};
 use crate::lines::Line;
 use crate::listener::{DEFAULT_PORT, Listener, Security, port};
+use crate::once::Once;
 use crate::taken::Taken;
 use crate::values::{Translated, truth};
 
@@ -34,6 +35,7 @@ pub(crate) struct Draft<'a> {
     log_level: Option<usize>,
     /// Whether the last plugin is one that restricts nothing.
     harmless_plugin: bool,
+    once: Once<'a>,
 }
 
 /// Plugins without access control, by the name of their file.
@@ -72,13 +74,17 @@ impl<'a> Draft<'a> {
             location: None,
             log_level: None,
             harmless_plugin: false,
+            once: Once::default(),
         }
     }
 
     /// Takes one line.
     pub(crate) fn take(&mut self, index: usize, line: Line<'a>) {
         let taken = match key(line.key) {
-            Some(key) => self.take_key(index, line, key),
+            Some(key) => match self.once.refusal(&line, self.per_listener) {
+                Some(why) => Taken::invalid(why),
+                None => self.take_key(index, line, key),
+            },
             None => Taken::invalid("it knows no such key"),
         };
         if taken.invalid {

@@ -303,12 +303,7 @@ pub const KEYS: &[Key] = &[
     ),
     changed("pid_file", "the broker runs in the foreground; systemd or the container knows its process id"),
     part("port", true, Part::Place, PLACE),
-    part(
-        "protocol",
-        true,
-        Part::Place,
-        "`mqtt` or `websockets`; with another one the listener is left out. WebSocket is served at /mqtt, at any path there",
-    ),
+    part("protocol", true, Part::Place, "`mqtt` or `websockets`; with another one the listener is left out"),
     closes("proxy_protocol_v2_require_tls", Some("false"), "see `enable_proxy_protocol`"),
     changed("psk_file", "says nothing without `psk_hint`, which leaves its listener out"),
     part("psk_hint", true, Part::Tls, "pre-shared keys are not spoken; the listener is left out"),

@@ -11,6 +11,7 @@ mod finish;
 mod keys;
 mod lines;
 mod listener;
+mod once;
 mod taken;
 mod tls;
 mod values;

@@ -86,7 +86,8 @@ pub(crate) fn of(text: &str, file: usize) -> Vec<Line<'_>> {
         let start = raw.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let trimmed = start.trim_end();
         if !trimmed.is_empty() && !trimmed.starts_with('#') {
-            let (key, value) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
+            // A tab is part of the key for Mosquitto, which then does not know it.
+            let (key, value) = trimmed.split_once(' ').unwrap_or((trimmed, ""));
             let at = offset + raw.len() - start.len();
             lines.push(Line { file, number: index + 1, offset: at, key, value: value.trim() });
         }

@@ -90,7 +90,6 @@ impl<'a> Listener<'a> {
                 "mqtt" => self.protocol = Protocol::Mqtt,
                 "websockets" => {
                     self.protocol = Protocol::WebSocket;
-                    return Ok(Some("WebSocket is served at /mqtt alone; Mosquitto serves any path"));
                 }
                 other => self.close(format!("the protocol {other:?} is not served")),
             },
@@ -112,8 +111,8 @@ impl<'a> Listener<'a> {
         let (scheme, path) = match (self.protocol, self.tls.is_on()) {
             (Protocol::Mqtt, false) => ("", ""),
             (Protocol::Mqtt, true) => ("mqtts://", ""),
-            (Protocol::WebSocket, false) => ("ws://", "/mqtt"),
-            (Protocol::WebSocket, true) => ("wss://", "/mqtt"),
+            (Protocol::WebSocket, false) => ("ws://", "/*"),
+            (Protocol::WebSocket, true) => ("wss://", "/*"),
         };
         format!("{scheme}{host}:{}{path}", self.port)
     }

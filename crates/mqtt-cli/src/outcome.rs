@@ -118,6 +118,8 @@ impl CommandError {
             Self::Connect(ConnectError::Tls { source, .. }) if source.to_string().contains("expired") => {
                 Some("the server needs a new certificate, unless the clock of this machine is wrong".to_owned())
             }
+            // These say what to do.
+            Self::Connect(ConnectError::Tls { source, .. }) if source.to_string().contains("openssl ") => None,
             Self::Connect(ConnectError::Tls { .. }) => Some(
                 "does the server speak TLS there, and does --cafile name the authority of its certificate?".to_owned(),
             ),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{TlsFileError, WebSocketError};
+use super::{Address, TlsFileError, WebSocketError};
 use crate::OpenError;
 
 /// Why a connection to a server cannot be established.
@@ -66,4 +66,43 @@ pub enum TransportError {
     /// The server has broken the WebSocket protocol, or closed the WebSocket.
     #[error(transparent)]
     WebSocket(#[from] WebSocketError),
+}
+
+impl ConnectError {
+    /// A failed handshake with `address`. Two kinds of certificates that OpenSSL takes are named, with the remedy.
+    pub(in crate::net) fn tls(address: &Address, source: io::Error) -> Self {
+        let text = source.to_string();
+        let named = if text.contains("UnsupportedCertVersion") {
+            Some(
+                "the server's certificate is of X.509 version 1; issue one of version 3 (`openssl x509 -req -extfile FILE`)",
+            )
+        } else if text.contains("CaUsedAsEndEntity") {
+            Some(
+                "the server's certificate is that of an authority; issue one for a server \
+                 (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`)",
+            )
+        } else {
+            None
+        };
+        let source = named.map_or(source, |text| io::Error::new(io::ErrorKind::InvalidData, text));
+        Self::Tls { address: address.to_string(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn certificates_that_openssl_takes_are_named() {
+        let told = |reason: &str| {
+            let address = Address::Tls { host: "h".to_owned(), port: 8883 };
+            ConnectError::tls(&address, io::Error::other(reason.to_owned())).source().unwrap().to_string()
+        };
+        assert!(told("Other(OtherError(UnsupportedCertVersion))").contains("version 3"));
+        assert!(told("Other(OtherError(CaUsedAsEndEntity))").contains("CA:FALSE"));
+        assert_eq!(told("UnknownIssuer"), "UnknownIssuer");
+    }
 }

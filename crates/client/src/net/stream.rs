@@ -38,7 +38,7 @@ impl Stream {
                 };
                 let stream = connect_tcp(host, *port, options)?;
                 let tls = TlsStream::connect(stream, host, config, options.connect_timeout)
-                    .map_err(|source| ConnectError::Tls { address: address.to_string(), source })?;
+                    .map_err(|source| ConnectError::tls(address, source))?;
                 Ok(Self::Tls(Box::new(tls)))
             }
             Address::Quic { host, port } => connect_quic(address, host, *port, options).map(Box::new).map(Self::Quic),
@@ -149,7 +149,7 @@ fn connect_quic(address: &Address, host: &str, port: u16, options: &SocketOption
     connect_any(host, port, options, |remote, from| {
         let stream = QuicStream::connect(from, remote, host, Arc::clone(&config), options.connect_timeout);
         stream.map_err(|source| match source.kind() {
-            io::ErrorKind::InvalidData => ConnectError::Tls { address: address.to_string(), source },
+            io::ErrorKind::InvalidData => ConnectError::tls(address, source),
             _ => ConnectError::Connect { address: address.to_string(), source },
         })
     })

@@ -1,4 +1,4 @@
-//! The load of a node: measured on a thread of its own, and told to the leader as a live message, which no bus keeps.
+//! The load of a node: measured on a thread of its own, and sent to the leader as a live message: an old one has no use.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

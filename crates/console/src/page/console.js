@@ -83,6 +83,8 @@ function table(place, head, rows, none) {
     const made = element(name, typeof content === "object" ? null : String(content));
     if (typeof content === "object") made.append(content);
     if (head[at].text) made.className = "text";
+    // On a phone each cell is a line that names its column.
+    if (name === "td") made.dataset.column = head[at].title;
     return made;
   };
   if (!rows.length) {

@@ -277,6 +277,23 @@ fn a_drawing_has_a_panel_for_each_policy_and_is_well_formed() {
 }
 
 #[test]
+fn each_colour_of_a_drawing_has_one_for_dark_pages() {
+    let trace = Ramp { low: 50.0, high: 700.0, rise_s: 300, hold_s: 600 }.trace().unwrap();
+    let reports = [run(&trace, &model(1, 50), PolicyName::Default).unwrap()];
+    let drawing = svg::draw(&trace, 100.0, &reports);
+    let (style, shapes) = drawing.split_once("</style>").unwrap();
+    assert!(style.contains("prefers-color-scheme: dark"));
+    for attribute in ["fill", "stroke"] {
+        let begin = format!(" {attribute}=\"#");
+        let colours: Vec<&str> = shapes.split(&begin).skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert!(!colours.is_empty());
+        for colour in colours {
+            assert!(style.contains(&format!("[{attribute}=\"#{colour}\"]")), "{attribute} {colour}");
+        }
+    }
+}
+
+#[test]
 fn shapes_that_make_no_sense_are_refused() {
     let ramp = Ramp { low: 50.0, high: 700.0, rise_s: 300, hold_s: 600 };
     assert!(Ramp { low: -1.0, ..ramp }.trace().is_err());
@@ -290,8 +307,8 @@ fn shapes_that_make_no_sense_are_refused() {
 }
 
 /// Policies that the page leaves out; `tidegate fleet simulate --suite` prints all.
-const NOT_ON_THE_PAGE: [&str; 6] =
-    ["brokel-window", "consecutive", "live", "hpa-stabilised", "holt-winters", "holt-winters-preview"];
+const NOT_ON_THE_PAGE: [&str; 7] =
+    ["brokel-window", "consecutive", "live", "hpa-stabilised", "holt-winters", "holt-winters-preview", "latency"];
 
 /// The two tables of the page, between the lines that mark them. Set `UPDATE_DOCS=1` to rewrite them.
 #[test]

@@ -11,7 +11,7 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig, version};
 
-use super::error::TlsError;
+use super::error::{TlsError, VERSION_1};
 use super::facts::TlsVersion;
 use super::resolver::ByServerName;
 use super::settings::{CertificateFiles, ClientCertificates, OutdatedLists, TlsSettings};
@@ -92,6 +92,9 @@ fn check_chain(file: &Path, chain: &[CertificateDer<'_>]) -> Result<Vec<Box<str>
         let Some(read) = x509::read(certificate) else {
             return Err(TlsError::Certificate { file: file.into(), number, reason: "it is no X.509".into() });
         };
+        if number == 1 && x509::is_version_1(certificate) {
+            return Err(TlsError::Certificate { file: file.into(), number, reason: VERSION_1.into() });
+        }
         if read.not_after < time::now() {
             let name = read.common_name.as_deref().unwrap_or_default();
             tracing::warn!(file = %file.display(), number, name, "this certificate has expired; clients will refuse it");

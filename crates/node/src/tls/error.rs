@@ -3,6 +3,23 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustls::CertificateError;
+
+/// The remedy for certificates that `openssl x509 -req` issues without extensions.
+pub(super) const VERSION_1: &str =
+    "it is of X.509 version 1; issue one of version 3 (`openssl x509 -req -extfile FILE`)";
+/// The remedy for certificates that `openssl req -x509` makes.
+const AUTHORITY: &str = "it is that of an authority; issue one for its owner (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`)";
+
+/// Why the certificate of a peer is not accepted. Two kinds that OpenSSL takes are named, with the remedy.
+pub(crate) fn certificate_problem(reason: &CertificateError) -> String {
+    match reason.to_string() {
+        version if version.contains("UnsupportedCertVersion") => VERSION_1.to_owned(),
+        authority if authority.contains("CaUsedAsEndEntity") => AUTHORITY.to_owned(),
+        other => other,
+    }
+}
+
 /// Why the files of a TLS listener cannot be used; each error names the file and a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {

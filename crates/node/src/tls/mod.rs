@@ -18,6 +18,7 @@ mod watch;
 mod x509;
 
 pub use error::TlsError;
+pub(crate) use error::certificate_problem;
 pub use facts::{ClientCertificate, ConnectionFacts, Identity, TlsFacts, TlsVersion};
 pub(crate) use identity::client_facts;
 pub use link::LinkTls;

@@ -60,6 +60,12 @@ pub(super) fn read(certificate: &[u8]) -> Option<ClientCertificate> {
     Some(read)
 }
 
+/// Whether a certificate is of version 1: it has no version and no extensions. OpenSSL issues such ones by default.
+pub(super) fn is_version_1(certificate: &[u8]) -> bool {
+    let tbs = Der::new(certificate).enter(SEQUENCE).and_then(|mut whole| whole.enter(SEQUENCE));
+    tbs.is_some_and(|tbs| tbs.peek() != Some(VERSION))
+}
+
 /// The next update of a list of revoked certificates [RFC 5280, section 5.1]; `None` if the list is invalid, or has no
 /// such field.
 pub(super) fn next_update(list: &[u8]) -> Option<i64> {
@@ -214,6 +220,13 @@ mod tests {
         assert_eq!(text(UTF8_STRING, b"admin\0.example"), None);
         assert_eq!(text(UTF8_STRING, b"\xff"), None);
         assert_eq!(text(BMP_STRING, b"\0a\0"), None);
+    }
+
+    #[test]
+    fn a_certificate_without_a_version_is_of_version_1() {
+        assert!(is_version_1(&[SEQUENCE, 5, SEQUENCE, 3, INTEGER, 1, 1]));
+        assert!(!is_version_1(&certificate(|_| {})));
+        assert!(!is_version_1(b"no certificate"));
     }
 
     #[test]

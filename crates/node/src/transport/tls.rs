@@ -14,7 +14,9 @@ use tidegate_engine::Output;
 use super::socket::read;
 use super::{Ended, Input, Wrote};
 use crate::limits::SLICES_PER_WRITE;
-use crate::tls::{HandshakeSlot, TlsFacts, TlsSettings, TlsVersion, client_facts, take_server_name};
+use crate::tls::{
+    HandshakeSlot, TlsFacts, TlsSettings, TlsVersion, certificate_problem, client_facts, take_server_name,
+};
 
 /// Room at the front of the buffer for the plaintext of one record, which is at most 2^14 bytes
 /// [RFC 8446, section 5.1].
@@ -55,7 +57,9 @@ fn explain(error: &rustls::Error) -> String {
         Error::AlertReceived(alert @ (AlertDescription::UnknownCA | AlertDescription::BadCertificate)) => {
             format!("the client does not trust the server's certificate ({alert:?})")
         }
-        Error::InvalidCertificate(reason) => format!("the client's certificate is not accepted: {reason}"),
+        Error::InvalidCertificate(reason) => {
+            format!("the client's certificate is not accepted: {}", certificate_problem(reason))
+        }
         other => other.to_string(),
     }
 }

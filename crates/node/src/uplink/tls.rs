@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection};
 
+use crate::tls::certificate_problem;
+
 /// Plaintext and ciphertext that wait in a session at most, bytes each.
 const MAX_WAITING: usize = 64 * 1024;
 
@@ -50,7 +52,9 @@ pub(crate) fn explain(error: &rustls::Error) -> String {
         Error::InvalidCertificate(
             reason @ (CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }),
         ) => format!("its certificate is for another host name: {reason}"),
-        Error::InvalidCertificate(reason) => format!("its certificate is not accepted: {reason}"),
+        Error::InvalidCertificate(reason) => {
+            format!("its certificate is not accepted: {}", certificate_problem(reason))
+        }
         Error::AlertReceived(AlertDescription::CertificateRequired) => {
             "it requires a certificate, and was shown none".to_owned()
         }

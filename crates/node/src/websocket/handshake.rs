@@ -108,6 +108,9 @@ impl Refusal {
     }
 }
 
+/// The path of a listener that serves all of them.
+const EVERY_PATH: &str = "/*";
+
 /// Reads a request head from the beginning of `bytes`, for a listener that serves `path`.
 pub fn handshake(bytes: &[u8], path: &str) -> Handshake {
     let mut fields = [httparse::EMPTY_HEADER; HEADERS_MAX];
@@ -136,7 +139,7 @@ fn accept(request: &Request<'_, '_>, path: &str) -> Result<Vec<u8>, Refusal> {
     }
     let target = request.path.unwrap_or_default();
     let asked = target.split_once('?').map_or(target, |(asked, _query)| asked);
-    if asked != path {
+    if path != EVERY_PATH && asked != path {
         return Err(Refusal::Path);
     }
     let upgrade = tokens(fields, "connection").any(|token| token.eq_ignore_ascii_case("upgrade"))
@@ -208,6 +211,14 @@ mod tests {
         match handshake(request.as_bytes(), "/mqtt") {
             Handshake::Accepted { length, response } => (length, String::from_utf8_lossy(&response).into_owned()),
             other => panic!("{request:?} gave {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_listener_may_serve_every_path() {
+        for path in ["/", "/mqtt", "/ws/a?token=b"] {
+            let request = REQUEST.replace("/mqtt HTTP", &format!("{path} HTTP"));
+            assert!(matches!(handshake(request.as_bytes(), "/*"), Handshake::Accepted { .. }), "{path}");
         }
     }
 

@@ -357,6 +357,34 @@ fn a_broker_that_was_there_is_put_behind_an_orchestrator_with_a_name() {
 }
 
 #[test]
+fn orchestrators_with_their_own_addresses_have_one_port() {
+    let mut fleet = Fleet::new();
+    let text = "[fleet]\nname = \"apart\"\ninterval = \"200ms\"\ncheck = \"50ms\"\n[sla]\nbrokers = { min = 1, max = 1 }\n\
+                orchestrators = { min = 2, max = 3 }\n[orchestrators]\nhost = \"127.0.0.71-127.0.0.73\"\n\
+                [dns]\nname = \"fleet.example\"\nlisten = \"127.0.0.1:0\"\n";
+    let file = fleet.folder.write("fleet.toml", text);
+    let line = fleet.start(&["up", &file]);
+    let status = fleet.sized(1, 2);
+    let resources = status["levels"]["orchestrator"]["resources"].as_array().unwrap();
+    let addresses = resources.iter().map(|it| it["address"].as_str().unwrap().strip_prefix("mqtt://").unwrap());
+    let apart: Vec<(&str, &str)> = addresses.map(|address| address.rsplit_once(':').unwrap()).collect();
+    assert_eq!((apart[0].0, apart[1].0), ("127.0.0.71", "127.0.0.72"), "{apart:?}");
+    assert_eq!(apart[0].1, apart[1].1, "both have the same port");
+    Fleet::carries_messages(&status);
+    let dns = line.split_whitespace().find_map(|word| word.strip_prefix("dns=")).unwrap();
+    let mut named = [resolve(dns), resolve(dns)];
+    named.sort_unstable();
+    assert_eq!(named, [[127, 0, 0, 71], [127, 0, 0, 72]], "a name without a port leads to each of them");
+    fleet.signal("INT");
+    assert_eq!(fleet.wait(), Some(0));
+    // As many addresses as members may come.
+    let few = fleet.folder.write("few.toml", &text.replace("max = 3", "max = 4"));
+    let refused = fleet.command(&["up", &few]).output().unwrap();
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(error.contains("has fewer addresses than the most members of the level, 4"), "{error}");
+}
+
+#[test]
 fn what_is_wrong_with_a_fleet_is_told_before_anything_runs() {
     let fleet = Fleet::new();
     let told = |arguments: &[&str], code: i32, parts: &[&str]| {

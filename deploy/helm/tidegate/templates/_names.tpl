@@ -196,6 +196,14 @@ affinity:
 {{- if or (eq .Values.mode "cluster") (and (eq .Values.mode "fleet") (or .Values.bus.address .Values.bus.existingSecret)) }}true{{ end -}}
 {{- end -}}
 
+{{/* How many orchestrators a fleet has, as YAML: several where a bus lets them share sessions, so that one may be lost. */}}
+{{- define "tidegate.orchestrators" -}}
+{{- $usual := ternary (dict "min" 2 "max" 4) (dict "min" 1 "max" 1) (eq (include "tidegate.isMember" .) "true") -}}
+{{- $least := .Values.fleet.orchestrators.min | default $usual.min -}}
+{{- $most := .Values.fleet.orchestrators.max | default (max $usual.max $least) -}}
+{{- dict "min" (min $least $most) "max" $most | toYaml -}}
+{{- end -}}
+
 {{/* A variable with the address of the bus: dict "root" . "variable" NAME. */}}
 {{- define "tidegate.bus" -}}
 - name: {{ .variable }}

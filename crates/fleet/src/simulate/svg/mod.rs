@@ -28,6 +28,26 @@ const ALLOCATED: &str = "#7fb6e0";
 const ORCHESTRATORS: &str = "#c2540a";
 const INK: &str = "#1f2933";
 const GRID: &str = "#e4e8ec";
+const PAPER: &str = "#ffffff";
+
+/// The colours on dark pages. Attributes hold everywhere; a viewer with style sheets exchanges them.
+fn style() -> String {
+    let dark = [
+        ("fill", PAPER, "#14171b"),
+        ("fill", INK, "#e7eaee"),
+        ("stroke", INK, "#e7eaee"),
+        ("stroke", GRID, "#333a43"),
+        ("fill", OFFERED, "#454e59"),
+        ("fill", SERVING, "#6cb0ff"),
+        ("stroke", SERVING, "#6cb0ff"),
+        ("fill", ALLOCATED, "#31679e"),
+        ("stroke", ALLOCATED, "#31679e"),
+        ("fill", ORCHESTRATORS, "#ff9a5c"),
+        ("stroke", ORCHESTRATORS, "#ff9a5c"),
+    ];
+    let rules = dark.map(|(attribute, light, dark)| format!("[{attribute}=\"{light}\"] {{ {attribute}: {dark} }}"));
+    format!("<style>@media (prefers-color-scheme: dark) {{ {} }}</style>", rules.join(" "))
+}
 
 /// A count of resources in a profile.
 type Count = fn(&ProfilePoint) -> u32;
@@ -57,8 +77,9 @@ pub fn draw(trace: &Trace, capacity: f64, reports: &[Report]) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
-         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
-         <text x=\"{LEFT}\" y=\"24\" font-size=\"16\" font-weight=\"bold\">Allocation profile</text>\n"
+         {}\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"{PAPER}\"/>\n\
+         <text x=\"{LEFT}\" y=\"24\" font-size=\"16\" font-weight=\"bold\">Allocation profile</text>\n",
+        style()
     );
     legend(&mut svg, reports);
     let offered = offered(trace, capacity);

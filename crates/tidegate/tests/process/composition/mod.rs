@@ -128,6 +128,18 @@ fn an_orchestrator_cluster_on_nats_has_everything_at_once() {
     stage.used_just(&[&ORCHESTRATOR[..], &[Feature::Nats]].concat());
 }
 
+#[cfg(feature = "kafka")]
+#[test]
+fn an_orchestrator_cluster_on_kafka_has_everything_at_once() {
+    use crate::cluster::Bus as _;
+    let kafka = crate::cluster::kafka::Kafka::start();
+    let mut stage = Stage::orchestrator_cluster(&kafka.address());
+    stage.use_all();
+    stage.note(Feature::Orchestrator);
+    stage.note(Feature::Kafka);
+    stage.used_just(&[&ORCHESTRATOR[..], &[Feature::Kafka]].concat());
+}
+
 #[test]
 fn a_fleet_has_everything_at_once() {
     let folder = Folder::new();
@@ -146,6 +158,30 @@ fn a_fleet_on_nats_has_everything_at_once() {
     stage.note(Feature::Orchestrator);
     stage.note(Feature::Nats);
     stage.used_just(&[&ORCHESTRATOR[..], &FLEET, &[Feature::Nats]].concat());
+}
+
+#[cfg(feature = "kafka")]
+#[test]
+fn a_fleet_on_kafka_has_everything_at_once() {
+    use crate::cluster::Bus as _;
+    let kafka = crate::cluster::kafka::Kafka::start();
+    let mut stage = Stage::fleet(&kafka.address());
+    stage.use_all();
+    stage.note(Feature::Orchestrator);
+    stage.note(Feature::Kafka);
+    stage.used_just(&[&ORCHESTRATOR[..], &FLEET, &[Feature::Kafka]].concat());
+}
+
+#[cfg(feature = "kafka")]
+#[test]
+fn a_chart_on_kafka_has_everything_at_once() {
+    use crate::cluster::Bus as _;
+    let kafka = crate::cluster::kafka::Kafka::start();
+    let mut stage = Stage::chart(&kafka.address());
+    stage.use_all();
+    stage.note(Feature::Orchestrator);
+    stage.note(Feature::Kafka);
+    stage.used_just(&[&ORCHESTRATOR[..], &[Feature::Kubernetes, Feature::Kafka]].concat());
 }
 
 #[test]

@@ -16,19 +16,10 @@ const ELSEWHERE: [Covered; 2] = [
 ];
 
 /// Reasons of pairs that no test uses together: the first that fits counts.
-const REASONS: [(&[Feature], &[Feature], &str); 5] = [
+const REASONS: [(&[Feature], &[Feature], &str); 4] = [
     (&[Embedded, Nats], &[Nats, Kafka], "a cluster has one bus"),
-    (&[Embedded], &[Kubernetes], "processes of one machine share it, and pods run on several machines"),
-    (
-        &[Kubernetes],
-        &[Manager],
-        "a manager of processes starts no pods; that of the manifests does, tried by `e2e/kubernetes/run.sh`",
-    ),
-    (
-        &[Kafka],
-        &[Orchestrator, Manager, Kubernetes, Dns],
-        "like the embedded bus and NATS, by the same code; not started by this test",
-    ),
+    (&[Embedded], &[Kubernetes], "it connects processes of one machine"),
+    (&[Kubernetes], &[Manager], "a manager of processes starts no pods"),
     (&[Kubernetes], &[Dns], "a Service of Kubernetes has the name of the pods"),
 ];
 
@@ -42,12 +33,15 @@ fn tests() -> Vec<(&'static str, Vec<Feature>)> {
         ("an_orchestrator_cluster_has_everything_at_once", [&ORCHESTRATOR[..], &[Embedded]].concat()),
         ("an_orchestrator_cluster_on_nats_has_everything_at_once", [&ORCHESTRATOR[..], &[Nats]].concat()),
         ("a_cluster_on_kafka_has_everything_at_once", [&BROKER[..], &[Kafka]].concat()),
+        ("an_orchestrator_cluster_on_kafka_has_everything_at_once", [&ORCHESTRATOR[..], &[Kafka]].concat()),
     ];
     let kubernetes = [Kubernetes];
-    let others: [(&str, &[Feature], Feature); 3] = [
+    let others: [(&str, &[Feature], Feature); 5] = [
         ("a_fleet_has_everything_at_once", &FLEET, Embedded),
         ("a_fleet_on_nats_has_everything_at_once", &FLEET, Nats),
+        ("a_fleet_on_kafka_has_everything_at_once", &FLEET, Kafka),
         ("a_chart_on_nats_has_everything_at_once", &kubernetes, Nats),
+        ("a_chart_on_kafka_has_everything_at_once", &kubernetes, Kafka),
     ];
     tests.extend(others.map(|(name, more, bus)| (name, [&ORCHESTRATOR[..], more, &[bus]].concat())));
     tests.extend(ELSEWHERE.map(|(name, features)| (name, features.to_vec())));
