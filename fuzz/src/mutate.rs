@@ -1,8 +1,10 @@
 //! Deterministic changes of inputs.
 
-/// A sequence of numbers that a seed decides (`SplitMix64`).
+use tidegate_random::SplitMix64;
+
+/// A sequence of numbers that a seed decides.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 /// Bytes at which decoders turn.
 const TURNS: &[u8] = &[0x00, 0x01, 0x02, 0x04, 0x0B, 0x23, 0x26, 0x7F, 0x80, 0xC0, 0xFF, b'+', b'#', b'/', b'$'];
@@ -13,16 +15,12 @@ const LEN_MAX: usize = 4_096;
 impl Random {
     /// The sequence that the seed decides.
     pub const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     /// The next number.
     pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
+        self.0.number()
     }
 
     /// A number below `end`; 0 when `end` is 0.

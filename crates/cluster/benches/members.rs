@@ -42,12 +42,9 @@ fn name(number: usize) -> String {
     format!("tidegate-{number}.tidegate.svc")
 }
 
-/// The partition of a client: the last steps of `SplitMix64`.
+/// The partition of a client.
 fn partition_of(client: u64) -> usize {
-    let mut mixed = client.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    usize::from((mixed >> 40) as u16 % PARTITIONS)
+    usize::from((tidegate_random::mix(client) >> 40) as u16 % PARTITIONS)
 }
 
 fn median(mut all: Vec<Duration>) -> Duration {

@@ -13,6 +13,7 @@ use tidegate_cluster::{
     Advert, DOUBT_LIMIT, Follower, Former, PARTITIONS, Seen, Settling, Sight, Sighting, Step, Table, Verdict, Watchdog,
     decide, deputy,
 };
+use tidegate_random::SplitMix64;
 
 /// How long a tick is.
 const TICK: Duration = Duration::from_millis(100);
@@ -26,23 +27,6 @@ const NODES: usize = 4;
 /// Every so many partitions, one is looked at in each tick. The others are looked at in turn, one share of them in each
 /// tick: partitions move together, and some of each move are always looked at. It divides by no number of nodes.
 const WATCHED: u64 = 33;
-
-/// `SplitMix64`.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 type Content = BTreeMap<u16, Vec<u64>>;
 /// A former home, the partitions that it holds or has got by a move and since which epoch, and their content.
@@ -109,7 +93,7 @@ struct Image {
 }
 
 struct World {
-    random: Random,
+    random: SplitMix64,
     now: u64,
     nodes: Vec<Node>,
     lives: u64,
@@ -147,7 +131,7 @@ fn watchdog() -> Watchdog {
 impl World {
     fn new(seed: u64) -> Self {
         let mut world = Self {
-            random: Random(seed),
+            random: SplitMix64::new(seed),
             now: 1,
             nodes: Vec::new(),
             lives: 0,

@@ -12,16 +12,9 @@ use crate::endpoint::PeerId;
 pub struct Keys(Infallible);
 
 /// Why a file of keys is refused.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("this program was built without the feature `dtls`")]
 pub struct KeysError;
-
-impl std::fmt::Display for KeysError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("this program was built without the feature `dtls`")
-    }
-}
-
-impl std::error::Error for KeysError {}
 
 impl Keys {
     /// Refuses each file.

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
-use tidegate_client::{MessageProperties, Publish, QoS, TopicNameBuf};
+use tidegate_client::{MessageProperties, Publish, QoS, TopicError, TopicNameBuf};
 
 use crate::format;
 
@@ -27,6 +27,27 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
+/// The invalid parameter of a query, or the invalid topic of a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FieldError {
+    #[error("a message may have {MAX_USER_PROPERTIES} user properties")]
+    TooManyUserProperties,
+    #[error("`expiry` is a number of seconds, not {0:?}")]
+    Expiry(String),
+    #[error("the response topic {0}")]
+    ResponseTopic(TopicError),
+    #[error("`correlation_data` is not base64")]
+    CorrelationData,
+    #[error("`{0}` is not known")]
+    Unknown(String),
+    #[error("the topic {0}")]
+    Topic(TopicError),
+    #[error("`{name}` is true or false, not {value:?}")]
+    Flag { name: String, value: String },
+    #[error("the QoS is 0, 1 or 2, not {0:?}")]
+    Qos(String),
+}
+
 /// The parameters of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
@@ -46,8 +67,8 @@ impl Parameters {
     /// Reads the parameters.
     ///
     /// # Errors
-    /// In words for people.
-    pub(crate) fn read(query: &[String]) -> Result<Self, String> {
+    /// The invalid field.
+    pub(crate) fn read(query: &[String]) -> Result<Self, FieldError> {
         let mut parameters = Self::default();
         for one in query.iter().filter(|one| !one.is_empty()) {
             let (name, value) = one.split_once('=').unwrap_or((one, ""));
@@ -57,12 +78,12 @@ impl Parameters {
             }
         }
         if parameters.user_properties.len() > MAX_USER_PROPERTIES {
-            return Err(format!("a message may have {MAX_USER_PROPERTIES} user properties"));
+            return Err(FieldError::TooManyUserProperties);
         }
         Ok(parameters)
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), FieldError> {
         match name {
             "username" => self.credentials.user_name = Some(value.to_owned()),
             "password" | "token" => self.credentials.password = Some(value.as_bytes().to_vec()),
@@ -70,19 +91,19 @@ impl Parameters {
             "retain" => self.retain = Some(flag(name, value)?),
             "qos" => self.qos = Some(qos(value)?),
             "expiry" => {
-                let seconds = value.parse().map_err(|_| format!("`expiry` is a number of seconds, not {value:?}"))?;
+                let seconds = value.parse().map_err(|_| FieldError::Expiry(value.to_owned()))?;
                 self.expiry = Some(seconds);
             }
             "content_type" => self.content_type = Some(value.to_owned()),
             "response_topic" => {
-                let topic = TopicNameBuf::new(value).map_err(|error| format!("the response topic {error}"))?;
+                let topic = TopicNameBuf::new(value).map_err(FieldError::ResponseTopic)?;
                 self.response_topic = Some(topic);
             }
             "correlation_data" => {
-                let data = STANDARD.decode(value).map_err(|_| "`correlation_data` is not base64")?;
+                let data = STANDARD.decode(value).map_err(|_| FieldError::CorrelationData)?;
                 self.correlation_data = Some(data);
             }
-            _ => return Err(format!("`{name}` is not known")),
+            _ => return Err(FieldError::Unknown(name.to_owned())),
         }
         Ok(())
     }
@@ -90,15 +111,15 @@ impl Parameters {
     /// The message of a request. `format` is its content format, and `qos` holds where the query names none.
     ///
     /// # Errors
-    /// In words for people.
+    /// The invalid field.
     pub(crate) fn message(
         self,
         topic: &str,
         payload: Vec<u8>,
         format: Option<u16>,
         qos: QoS,
-    ) -> Result<Publish, String> {
-        let topic = TopicNameBuf::new(topic).map_err(|error| format!("the topic {error}"))?;
+    ) -> Result<Publish, FieldError> {
+        let topic = TopicNameBuf::new(topic).map_err(FieldError::Topic)?;
         let named = format.and_then(format::content_type).map(str::to_owned);
         let properties = MessageProperties {
             payload_format: None,
@@ -113,20 +134,20 @@ impl Parameters {
     }
 }
 
-fn flag(name: &str, value: &str) -> Result<bool, String> {
+fn flag(name: &str, value: &str) -> Result<bool, FieldError> {
     match value {
         "" | "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
-        other => Err(format!("`{name}` is true or false, not {other:?}")),
+        other => Err(FieldError::Flag { name: name.to_owned(), value: other.to_owned() }),
     }
 }
 
-fn qos(value: &str) -> Result<QoS, String> {
+fn qos(value: &str) -> Result<QoS, FieldError> {
     match value {
         "0" => Ok(QoS::AtMostOnce),
         "1" => Ok(QoS::AtLeastOnce),
         "2" => Ok(QoS::ExactlyOnce),
-        other => Err(format!("the QoS is 0, 1 or 2, not {other:?}")),
+        other => Err(FieldError::Qos(other.to_owned())),
     }
 }
 
@@ -192,7 +213,7 @@ impl Shown {
 mod tests {
     use super::*;
 
-    fn read(query: &[&str]) -> Result<Parameters, String> {
+    fn read(query: &[&str]) -> Result<Parameters, FieldError> {
         Parameters::read(&query.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>())
     }
 
@@ -241,7 +262,7 @@ mod tests {
             ("qso=1", "`qso` is not known"),
         ];
         for (query, part) in cases {
-            assert!(read(&[query]).is_err_and(|error| error.contains(part)), "{query}");
+            assert!(read(&[query]).is_err_and(|error| error.to_string().contains(part)), "{query}");
         }
         let many: Vec<String> = (0..=MAX_USER_PROPERTIES).map(|number| format!("user.{number}=1")).collect();
         assert!(Parameters::read(&many).is_err());

@@ -58,7 +58,7 @@ impl Request {
             Some((first, rest)) if first == ".well-known" && rest == ["core"] => (Target::Links, &[][..]),
             _ => (Target::Nothing, &[][..]),
         };
-        let parameters = Parameters::read(query).map_err(|why| Answer::refusal(Code::BAD_REQUEST, why))?;
+        let parameters = Parameters::read(query).map_err(|why| Answer::refusal(Code::BAD_REQUEST, why.to_string()))?;
         Ok(Self { target, parameters, options })
     }
 }

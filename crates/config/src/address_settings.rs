@@ -1,4 +1,4 @@
-//! From what the configuration says of addresses to what an engine is told.
+//! The settings of addresses of an engine, from the configuration.
 
 use tidegate_context::ContextTopics;
 use tidegate_engine as engine;

@@ -1,4 +1,4 @@
-//! From the configuration to what admission and the flight recorder are told.
+//! The settings of admission and of the flight recorder, from the configuration.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whom the configuration bans. Tenants stand in the order of their numbers.
+/// The bans of the configuration. Tenants stand in the order of their numbers.
 fn banned(admission: &Admission, tenants: &[Tenant]) -> Vec<BanTarget> {
     let it = admission;
     let tenant = TenantId::DEFAULT;

@@ -2,7 +2,7 @@
 
 use super::sections::{SECTIONS, section_keys};
 
-/// What stands for something that nobody shall read.
+/// The replacement of a secret in output.
 pub const HIDDEN: &str = "***";
 
 /// A text, such as a line of a file or a value as TOML, without user names, passwords and queries of the addresses in

@@ -1,4 +1,4 @@
-//! From the configuration to what an engine is told.
+//! The settings of an engine, from the configuration.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -35,7 +35,7 @@ const STORED_QUEUE_PART: u64 = 8;
 const DEFAULT_MIRROR_BYTES: u64 = 4096 * MIB;
 
 impl Config {
-    /// What each of `shards` engines is told. What the configuration says for the whole broker is divided, rounded up.
+    /// The settings of each of `shards` engines. Bounds for the whole broker are divided, rounded up.
     /// Tenants are left out: these are shared by all shards.
     pub fn engine_settings(&self, shards: u16) -> engine::Settings {
         #[cfg(feature = "pipelines")]

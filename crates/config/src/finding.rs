@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, shown so that it can be put right.
+//! Errors in a configuration, shown so that they can be corrected.
 
 use std::fmt;
 

@@ -8,7 +8,7 @@ use super::value::{Kind, Problem, Raw};
 pub struct Key {
     /// Its name in the section.
     pub name: &'static str,
-    /// What it does, in sentences, one paragraph.
+    /// Its effect, in sentences, one paragraph.
     pub doc: &'static str,
     /// What it takes.
     pub kind: Kind,

@@ -56,7 +56,7 @@ section! {
 }
 
 section! {
-    /// Where clients come in, and what holds for those who come in there. A configuration without a listener has
+    /// Where clients connect, and the settings of these connections. A configuration without a listener has
     /// one, on `127.0.0.1:1883`.
     "listener" [repeated = true] => Listener, LISTENER {
         /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
@@ -84,7 +84,7 @@ section! {
         /// Lists of revoked certificates (PEM). With one, that of the authority that issued a client's certificate must
         /// be among them, or the client is refused.
         crl: Paths = Paths::default(), in Kind::Paths;
-        /// What becomes of clients when such a list is older than its own next update.
+        /// Whether clients are accepted when such a list is older than its own next update.
         crl_outdated: OutdatedLists = OutdatedLists::Accept, in Kind::OneOf(<OutdatedLists as super::value::Words>::WORDS);
         /// Which part of a client's certificate says who it is.
         identity_from: IdentityField = IdentityField::CommonName, in Kind::OneOf(<IdentityField as super::value::Words>::WORDS);
@@ -106,9 +106,9 @@ section! {
         /// Whether proxies in front of this listener tell where clients are, by the PROXY protocol, version 1 or 2.
         proxy_protocol: bool = false, in Kind::Boolean;
         /// Where those proxies are. From there each connection must begin with a header, from elsewhere none may:
-        /// whoever could send one could pass for anybody.
+        /// a client that could send one could pass for any address.
         proxy_networks: Networks = Networks::default(), in Kind::Networks;
-        /// Longest packet taken from a client; MQTT 5 clients are told.
+        /// Longest packet taken from a client; MQTT 5 clients are notified.
         max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(20, MAX_PACKET));
         /// Connections at once; beyond it new ones are closed at once. Divided evenly between the shards.
         max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("no limit, and 256 where HTTP or CoAP is spoken"));
@@ -139,7 +139,7 @@ section! {
         max_total_byte_rate: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("no limit"));
         /// Highest QoS offered; a PUBLISH above it is a protocol error, a subscription above it is granted this one.
         maximum_qos: u8 = 2, in Kind::Integer(Range::of(0, 2));
-        /// Keep-alive imposed on clients that ask for a longer one or for none. MQTT 3 clients cannot be told and are
+        /// Keep-alive imposed on clients that ask for a longer one or for none. MQTT 3 clients cannot be notified and are
         /// held to it all the same.
         keep_alive_maximum: Duration = Duration::ZERO, in Kind::Seconds(Range::of(SECOND, 65_535 * SECOND).or_zero("none imposed"));
         /// Whether MQTT 3 clients that ask for a longer one or for none are refused (return code 2) instead.
@@ -154,20 +154,20 @@ section! {
         mobile_nodes: bool = true, in Kind::Boolean;
         /// Response Information given to MQTT 5 clients that request it: usually the root of their reply topics.
         response_information: Option<String> = None, in Kind::Text { max_len: 1024 };
-        /// Another server that MQTT 5 clients are told of when this one stops.
+        /// The server that MQTT 5 clients are sent to when this one stops.
         server_reference: Option<String> = None, in Kind::Text { max_len: 1024 };
     }
 }
 
 section! {
-    /// Bounds of connections, sessions and memory. What is said for the whole broker is divided evenly between the
+    /// Bounds of connections, sessions and memory. Bounds for the whole broker are divided evenly between the
     /// shards.
     "limits" => Limits, LIMITS {
         /// Time from the connection to a complete CONNECT.
         connect_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));
         /// Bytes that a client may send behind its CONNECT before that is answered.
         pipelined_bytes: Bytes = Bytes(64 * KIB), in Kind::Size(Range::of(KIB, 16 * MIB));
-        /// Connections at once over all listeners. Beyond it those that have sent no CONNECT are closed, the oldest
+        /// Connections at once over all listeners. Beyond it connections that have sent no CONNECT are closed, the oldest
         /// first, and where there are none, new ones. The broker refuses to start when the system grants fewer open
         /// files than that and the files that are reserved for the store, the bus, bridges, links and the admin listener.
         max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("as many as the open files leave"));
@@ -194,7 +194,7 @@ section! {
         output_high_water: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
         /// Memory of unfinished packets, output, queues, wills and subscriptions of the whole broker, above which new
         /// work is refused. Retained messages have a limit of their own.
-        memory_ceiling: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, 16 * TIB).or_zero("half of what the machine or the container has"));
+        memory_ceiling: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, 16 * TIB).or_zero("half of the memory of the machine or the container"));
         /// Messages under way from one shard to another, above which their publishers wait.
         shard_link_bytes: Bytes = Bytes(8 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// Messages of a shard's shared groups that are dealt to other nodes of the cluster and kept until those answer
@@ -216,18 +216,18 @@ words! {
         OverflowPolicy::Disconnect => "disconnect", "the slow reader is disconnected";
         OverflowPolicy::Block => "block", "the publisher waits";
         OverflowPolicy::KeepLast => "keep-last", "the newest message of a topic replaces the waiting older one, also where there is room";
-        OverflowPolicy::Reject => "reject", "nobody gets the message, and its publisher is told (0x97) or its acknowledgement withheld";
+        OverflowPolicy::Reject => "reject", "no client gets the message, and its publisher is notified (0x97) or its acknowledgement withheld";
     }
 }
 
 section! {
-    /// The queue of each session: what waits because the client is away, reads slowly or has its window full.
+    /// The queue of each session: messages that wait because the client is away, reads slowly or has its window full.
     "queue" => Queue, QUEUE {
         /// Messages that wait per session.
         max_messages: u32 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("10,000, and as many as `max_bytes` allows for a session that is in the store"));
         /// Bytes that wait per session, and as many again (16 MiB by default) that were sent and are kept until they are
         /// acknowledged.
-        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("16 MiB, and for a session that is in the store 1 GiB or an eighth of its disk, whichever is less; of that at most 16 MiB that cannot leave memory: priorities, shared groups, `keep-last`"));
+        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("16 MiB, and for a session that is in the store 1 GiB or an eighth of its disk, the smaller of both; of that at most 16 MiB that cannot leave memory: priorities, shared groups, `keep-last`"));
         /// Bytes of them that stay in memory where a store holds the rest.
         memory_size: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(KIB, TIB));
         /// What happens beyond either.
@@ -244,10 +244,10 @@ section! {
     "retained" => Retained, RETAINED {
         /// Whether the broker keeps retained messages at all.
         available: bool = true, in Kind::Boolean;
-        /// How many are kept by the whole broker. What comes beyond is refused; what is kept may still be replaced.
+        /// How many are kept by the whole broker. Further topics are refused; kept messages may still be replaced.
         max_messages: u64 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("no limit"));
         /// Memory for them in the whole broker.
-        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, 16 * TIB).or_zero("a quarter of what the machine or the container has"));
+        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, 16 * TIB).or_zero("a quarter of the memory of the machine or the container"));
         /// Retained messages looked at for one subscription before other clients get their turn.
         step: u32 = 512, in Kind::Integer(Range::of(1, 1_000_000));
     }
@@ -275,7 +275,7 @@ section! {
 section! {
     /// What the broker publishes about itself below `$SYS`.
     "sys" => Sys, SYS {
-        /// Time between two rounds of values, while somebody is subscribed to them.
+        /// Time between two rounds of values, while a client is subscribed to them.
         interval: Duration = Duration::from_secs(10), in Kind::Seconds(Range::of(SECOND, DAY).or_zero("no values"));
         /// Whether connects and disconnects are published below `$SYS/brokers/NAME/clients/`.
         events: bool = true, in Kind::Boolean;
@@ -290,7 +290,7 @@ section! {
         /// when an address that was asked for is taken, the broker does not start.
         address: AdminAddress = AdminAddress::of_this_program(), in Kind::AdminAddress, flag "--admin";
         /// File with the token that the API asks for: one word of at least 16 characters. Without it the API answers
-        /// every program on this machine, and nobody where others reach the address. Health needs no token, and metrics
+        /// every program on this machine, and no program where others reach the address. Health needs no token, and metrics
         /// only where others than this machine reach the address.
         token_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// Whether anybody who reaches the address may read metrics although others than this machine do.
@@ -324,7 +324,7 @@ words! {
 section! {
     /// The log, which goes to standard error.
     "log" => Log, LOG {
-        /// How much is logged; each level includes those before it. Up to `info` a line that comes again and again is
+        /// The level of the log; each level includes those before it. Up to `info` a line that comes again and again is
         /// told [100 times a minute](operations.md#lines-without-end) at most, from `debug` on each time.
         level: LogLevel = LogLevel::Info, in Kind::OneOf(<LogLevel as super::value::Words>::WORDS), flag "--log";
         /// How a line is written.

@@ -72,7 +72,7 @@ pub fn proxies(listeners: &[Listener]) -> BTreeMap<usize, Vec<Network>> {
     listeners.map(|(position, listener)| (position, listener.proxy_networks.0.clone())).collect()
 }
 
-/// What is wrong with the keys of one listener that are about proxies, each with the key that is to blame.
+/// Errors in the keys of one listener about proxies, each with its key.
 pub(crate) fn proxy_problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
     let name = &listener.name;
     let problem = |key, text: String, hint: &str| vec![(key, Problem::new(text).hint(hint))];
@@ -154,7 +154,7 @@ pub(crate) fn dtls_problems(listener: &Listener) -> Vec<(&'static str, Problem)>
     found
 }
 
-/// What is wrong with the keys of one listener together, each with the key that is to blame.
+/// Errors in the keys of one listener together, each with its key.
 pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
     let mut found = Vec::new();
     let mut add = |key, text: String, hint: &str| found.push((key, Problem::new(text).hint(hint)));

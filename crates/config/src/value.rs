@@ -62,7 +62,7 @@ impl Problem {
     }
 }
 
-/// The values that a key takes: what is checked, and what its description says.
+/// The values that a key takes: their check and their description.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// `true` or `false`.
@@ -339,7 +339,7 @@ impl Value for Lifetime {
     }
 }
 
-/// How long somebody on a bus may be silent.
+/// How long a peer on a bus may be silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
     /// What suits the bus.

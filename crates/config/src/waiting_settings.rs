@@ -1,4 +1,4 @@
-//! From what the configuration says of queues, priorities and dead letters to what an engine is told.
+//! The settings of queues, priorities and dead letters of an engine, from the configuration.
 
 use tidegate_engine as engine;
 use tidegate_mqtt::{TopicFilter, TopicName};

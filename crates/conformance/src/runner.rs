@@ -116,10 +116,8 @@ fn play(target: &Target, job: Job) -> Verdict {
 /// Letters and digits that differ from run to run, also of runs at the same time.
 fn run_letters() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut mixed = (now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 40);
-    // A step of SplitMix64 spreads neighbouring times and process numbers over all bits.
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    // Neighbouring times and process numbers differ in few bits.
+    let mixed = tidegate_random::mix((now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 40));
     let alphabet = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let letter = |power: u32| alphabet[(mixed / 36_u64.pow(power) % 36) as usize];
     (0..5).map(|power| char::from(letter(power))).collect()

@@ -6,12 +6,13 @@
 use crate::ids::{SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::state::ShardState;
+use crate::telling::counters::{Counters, Gauges};
 use crate::telling::reason::{REASONS, Reason};
 use crate::timers::Timer;
 use crate::wire::{WireReader, WireWrite};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use tidegate_mqtt::TopicName;
+use tidegate_mqtt::{PacketType, TopicName};
 
 /// State of `$SYS` on a shard.
 #[derive(Debug)]
@@ -45,86 +46,92 @@ struct Load {
     averages: [f64; 3],
 }
 
-/// Numbers that are added up over shards, by position.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SysValues {
-    pub(crate) plain: [u64; PLAIN.len()],
-    pub(crate) dropped: [u64; REASONS],
-    /// CONNECT packets received.
-    pub(crate) connects: u64,
+/// A number of `$SYS`.
+pub(crate) struct SysNumber {
+    /// Its topics below `$SYS/broker/`.
+    pub(crate) topics: &'static [&'static str],
+    /// Its topic below `$SYS/broker/load/`, for a counter with a moving average.
+    load: Option<&'static str>,
+    /// Reads it on one shard.
+    read: fn(&Counters, &Gauges) -> u64,
 }
 
-/// The plain numbers: topics below `$SYS/broker/`.
-pub(crate) const PLAIN: [&str; 18] = [
-    "clients/connected",
-    "clients/disconnected",
-    "clients/expired",
-    "messages/received",
-    "messages/sent",
-    "publish/messages/received",
-    "publish/messages/sent",
-    "publish/messages/dropped",
-    "publish/bytes/received",
-    "publish/bytes/sent",
-    "bytes/received",
-    "bytes/sent",
-    "subscriptions/count",
-    "shared_subscriptions/count",
-    "retained messages/count",
-    "store/messages/count",
-    "store/messages/bytes",
-    "connections/socket/count",
+/// A number that is published as it is.
+const fn plain(topics: &'static [&'static str], read: fn(&Counters, &Gauges) -> u64) -> SysNumber {
+    SysNumber { topics, load: None, read }
+}
+
+/// A counter that is published with its moving averages.
+const fn loaded(topics: &'static [&'static str], load: &'static str, read: fn(&Counters, &Gauges) -> u64) -> SysNumber {
+    SysNumber { topics, load: Some(load), read }
+}
+
+/// Every number of `$SYS` that is added up over shards.
+pub(crate) const NUMBERS: [SysNumber; 19] = [
+    plain(&["clients/connected", "clients/active"], |_, gauges| gauges.sessions_connected),
+    plain(&["clients/disconnected", "clients/inactive"], |_, gauges| gauges.sessions_disconnected),
+    plain(&["clients/expired"], |counters, _| counters.sessions_expired),
+    loaded(&["messages/received"], "messages/received", |counters, _| counters.packets_in.iter().sum()),
+    loaded(&["messages/sent"], "messages/sent", |counters, _| counters.packets_out.iter().sum()),
+    loaded(&["publish/messages/received"], "publish/received", |counters, _| counters.messages_in.iter().sum()),
+    loaded(&["publish/messages/sent"], "publish/sent", |counters, _| counters.messages_out.iter().sum()),
+    loaded(&["publish/messages/dropped"], "publish/dropped", |counters, _| counters.dropped_total()),
+    plain(&["publish/bytes/received"], |counters, _| counters.payload_bytes_in),
+    plain(&["publish/bytes/sent"], |counters, _| counters.payload_bytes_out),
+    loaded(&["bytes/received"], "bytes/received", |counters, _| counters.bytes_in),
+    loaded(&["bytes/sent"], "bytes/sent", |counters, _| counters.bytes_out),
+    plain(&["subscriptions/count"], |_, gauges| gauges.subscriptions),
+    plain(&["shared_subscriptions/count"], |_, gauges| gauges.shared_subscriptions),
+    plain(&["retained messages/count"], |_, gauges| gauges.retained_messages),
+    plain(&["store/messages/count", "messages/stored"], |_, gauges| gauges.retained_messages + gauges.queued_messages),
+    plain(&["store/messages/bytes"], |_, gauges| gauges.retained_bytes + gauges.queued_bytes),
+    loaded(&["connections/socket/count"], "sockets", |counters, _| counters.sockets_opened),
+    loaded(&[], "connections", |counters, _| counters.packets_in[PacketType::Connect as usize]),
 ];
 
-/// Reads a counter.
-type Counted = fn(&SysValues) -> u64;
-
-/// Counters with a moving average, and their topics below `$SYS/broker/load/`.
-const LOADS: [(Counted, &str); 9] = [
-    (|it| it.plain[3], "messages/received"),
-    (|it| it.plain[4], "messages/sent"),
-    (|it| it.plain[5], "publish/received"),
-    (|it| it.plain[6], "publish/sent"),
-    (|it| it.plain[7], "publish/dropped"),
-    (|it| it.plain[10], "bytes/received"),
-    (|it| it.plain[11], "bytes/sent"),
-    (|it| it.plain[17], "sockets"),
-    (|it| it.connects, "connections"),
-];
+/// The numbers of [`NUMBERS`], in their order, and the dropped messages by reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SysValues {
+    pub(crate) numbers: [u64; NUMBERS.len()],
+    pub(crate) dropped: [u64; REASONS],
+}
 
 const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
 
 impl Default for SysValues {
     fn default() -> Self {
-        Self { plain: [0; PLAIN.len()], dropped: [0; REASONS], connects: 0 }
+        Self { numbers: [0; NUMBERS.len()], dropped: [0; REASONS] }
     }
 }
 
 impl SysValues {
+    /// The values of one shard.
+    pub(crate) fn of(counters: &Counters, gauges: &Gauges) -> Self {
+        let numbers = std::array::from_fn(|number| (NUMBERS[number].read)(counters, gauges));
+        Self { numbers, dropped: counters.dropped }
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
-        let mine = self.plain.iter_mut().chain(&mut self.dropped);
-        for (mine, theirs) in mine.zip(other.plain.iter().chain(&other.dropped)) {
+        let mine = self.numbers.iter_mut().chain(&mut self.dropped);
+        for (mine, theirs) in mine.zip(other.numbers.iter().chain(&other.dropped)) {
             *mine += theirs;
         }
-        self.connects += other.connects;
     }
 
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        for value in self.plain.iter().chain(&self.dropped) {
+        for value in self.numbers.iter().chain(&self.dropped) {
             out.put_u64(*value);
         }
-        out.put_u64(self.connects);
         out
     }
 
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let mut values = Self::default();
         let mut reader = WireReader::new(bytes);
-        for value in values.plain.iter_mut().chain(&mut values.dropped) {
+        for value in values.numbers.iter_mut().chain(&mut values.dropped) {
             *value = reader.u64("a number of $SYS").unwrap_or(0);
         }
-        values.connects = reader.u64("a number of $SYS").unwrap_or(0);
         values
     }
 }
@@ -141,7 +148,7 @@ impl Sys {
             missing: 0,
             clients_maximum: 0,
             process_memory: None,
-            loads: vec![Load::default(); LOADS.len()],
+            loads: vec![Load::default(); NUMBERS.len()],
             last: None,
             published: BTreeSet::new(),
         }
@@ -170,8 +177,10 @@ impl Sys {
         let start = (self.started.monotonic, SysValues::default());
         let (then, last) = self.last.as_ref().unwrap_or(&start);
         let minutes = now.monotonic.since(*then) as f64 / 60_000.0;
-        for ((read, topic), load) in LOADS.iter().zip(&mut self.loads) {
-            let counted = read(values).saturating_sub(read(last)) as f64;
+        let counts = values.numbers.iter().zip(&last.numbers);
+        for ((number, load), (now, then)) in NUMBERS.iter().zip(&mut self.loads).zip(counts) {
+            let Some(topic) = number.load else { continue };
+            let counted = now.saturating_sub(*then) as f64;
             for (average, window) in load.averages.iter_mut().zip(MINUTES) {
                 if minutes > 0.0 {
                     let (per_minute, weight) = (counted / minutes, (-minutes / window).exp());

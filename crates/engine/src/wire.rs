@@ -2,6 +2,8 @@
 //!
 //! Numbers are little-endian, text and bytes carry a 32-bit length.
 
+use tidegate_mqtt::PacketId;
+
 /// Bytes that are not a record or an image of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireError {
@@ -141,6 +143,10 @@ impl<'a> WireReader<'a> {
     pub(crate) fn text16(&mut self, reading: &'static str) -> Result<&'a str, WireError> {
         let len = usize::from(self.u16(reading)?);
         std::str::from_utf8(self.take(len, reading)?).map_err(|_| WireError { reading })
+    }
+
+    pub(crate) fn packet_id(&mut self) -> Result<PacketId, WireError> {
+        PacketId::new(self.u16("a packet id")?).ok_or(WireError { reading: "a packet id" })
     }
 
     #[inline]

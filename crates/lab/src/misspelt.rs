@@ -1,4 +1,4 @@
-//! What is wrong with a file of TOML, said with its line and with the word that was probably meant.
+//! Errors in a file of TOML, with their line and the nearest known word.
 
 use toml::de::{DeTable, DeValue};
 

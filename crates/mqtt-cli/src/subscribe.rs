@@ -9,6 +9,7 @@ use tidegate_client::{
     Acknowledgement, Event, Message, Publish, QoS, ReasonCode, RequestAnswer, RetainHandling, SubscribeRequest,
     SubscriptionOptions, TopicFilterBuf, TopicNameBuf, UnsubscribeRequest,
 };
+use tidegate_random::SplitMix64;
 
 use crate::flags::connection::{ConnectionFlags, Plan, random};
 use crate::flags::options_file::with_options_file;
@@ -379,23 +380,18 @@ impl Subscriber<'_> {
 struct Chance {
     /// Out of 2^32.
     share: u64,
-    state: u64,
+    series: SplitMix64,
 }
 
 impl Chance {
     fn new(percentage: Option<f64>) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 2^32 fits")]
         let share = (percentage.unwrap_or(100.0) / 100.0 * 4_294_967_296.0) as u64;
-        Self { share, state: random() }
+        Self { share, series: SplitMix64::new(random()) }
     }
 
-    /// One step of the generator `splitmix64`.
     fn draw(&mut self) -> bool {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ mixed >> 31) >> 32 < self.share
+        self.series.number() >> 32 < self.share
     }
 }
 

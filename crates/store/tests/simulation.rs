@@ -9,21 +9,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_random::SplitMix64;
 use tidegate_store::operation::{delete, put};
 use tidegate_store::{Durability, Failure, OpenError, Opened, Settings, SimulatedDisk, Stepped, keep_all, open};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Random numbers that are the same in every run (as `SplitMix64` makes them).
-struct Random(u64);
+/// Random numbers that are the same in every run.
+struct Random(SplitMix64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.number()
     }
 
     fn below(&mut self, limit: u64) -> u64 {
@@ -174,7 +171,7 @@ fn disturb(disk: &SimulatedDisk, random: &mut Random) {
 }
 
 fn run(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random(SplitMix64::new(seed));
     let settings = settings(&mut random);
     let disk = SimulatedDisk::new(seed);
     let mut state = Model::new();

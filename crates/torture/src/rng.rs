@@ -2,28 +2,26 @@
 
 use std::ops::Range;
 
-/// A small generator (splitmix64): good enough to choose moments and sizes, and the same on every machine.
+use tidegate_random::SplitMix64;
+
+/// Chooses moments and sizes, the same on every machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng(SplitMix64);
 
 impl Rng {
     /// A generator whose numbers follow from the seed.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     /// A generator for another purpose, so that one more draw here does not change the draws there.
     pub(crate) fn fork(&mut self, purpose: u64) -> Self {
-        Self(self.next() ^ purpose.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        Self::new(self.next() ^ purpose.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
     /// The next 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.number()
     }
 
     /// A number of the range; its start when the range is empty.

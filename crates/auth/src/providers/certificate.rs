@@ -8,6 +8,15 @@ use crate::settings::{CertificateSettings, NameSource};
 /// Longest name that a certificate may give, in bytes: the limit of MQTT.
 const MAX_NAME_LEN: usize = 65_535;
 
+/// Why a certificate names no client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum NameError {
+    #[error("the certificate has no {0}")]
+    Missing(&'static str),
+    #[error("the certificate's {0} cannot be a name in MQTT")]
+    Invalid(&'static str),
+}
+
 /// Takes names from certificates. A connection without one is left to the next provider.
 #[derive(Debug)]
 pub(super) struct Certificate {
@@ -20,7 +29,7 @@ impl Certificate {
         Self { name: name.to_owned(), settings: settings.clone() }
     }
 
-    fn identity(&self, certificate: &ClientCertificate) -> Result<Identity, String> {
+    fn identity(&self, certificate: &ClientCertificate) -> Result<Identity, NameError> {
         let user_name = named(certificate, self.settings.user_name)?;
         let client_id = self.settings.client_id.map(|source| named(certificate, source)).transpose()?;
         Ok(Identity {
@@ -39,13 +48,13 @@ impl Provider for Certificate {
         };
         match self.identity(certificate) {
             Ok(identity) => Decision::Allow(identity),
-            Err(why) => Decision::Deny(Refusal::new(RefusalKind::NotAuthorized, &self.name, why)),
+            Err(why) => Decision::Deny(Refusal::new(RefusalKind::NotAuthorized, &self.name, why.to_string())),
         }
     }
 }
 
 /// A name of a certificate, if it has it and MQTT can say it [MQTT-1.5.4-2].
-fn named(certificate: &ClientCertificate, source: NameSource) -> Result<&str, String> {
+fn named(certificate: &ClientCertificate, source: NameSource) -> Result<&str, NameError> {
     let (what, name) = match source {
         NameSource::CommonName => ("common name", certificate.common_name.as_ref()),
         NameSource::Dns => ("DNS name", certificate.dns.first()),
@@ -54,9 +63,9 @@ fn named(certificate: &ClientCertificate, source: NameSource) -> Result<&str, St
         NameSource::Fingerprint => ("fingerprint", Some(&certificate.fingerprint)),
     };
     match name {
-        None => Err(format!("the certificate has no {what}")),
+        None => Err(NameError::Missing(what)),
         Some(name) if name.is_empty() || name.len() > MAX_NAME_LEN || name.contains(char::is_control) => {
-            Err(format!("the certificate's {what} cannot be a name in MQTT"))
+            Err(NameError::Invalid(what))
         }
         Some(name) => Ok(name),
     }

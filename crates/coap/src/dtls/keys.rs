@@ -17,29 +17,30 @@ const MAX_IDENTITY: usize = 128;
 const MAX_FILE: u64 = 64 << 20;
 
 /// Why a file of keys is refused.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     /// It cannot be read.
-    Read(PathBuf, io::Error),
+    #[error("cannot read the keys in {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// It is longer than 64 MiB.
+    #[error("{} is longer than 64 MiB: give listeners files of their own", .0.display())]
     TooLong(PathBuf),
     /// A line is wrong.
-    Line(PathBuf, usize, &'static str),
+    #[error("{}, line {line}: {why}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1 on.
+        line: usize,
+        /// The fault.
+        why: &'static str,
+    },
 }
-
-impl std::fmt::Display for KeysError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Read(path, error) => write!(f, "cannot read the keys in {}: {error}", path.display()),
-            Self::TooLong(path) => {
-                write!(f, "{} is longer than 64 MiB: give listeners files of their own", path.display())
-            }
-            Self::Line(path, line, why) => write!(f, "{}, line {line}: {why}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for KeysError {}
 
 /// The size and the time of the last change of a file.
 type Version = (u64, SystemTime);
@@ -103,16 +104,16 @@ impl Keys {
 
 fn version_of(path: &Path) -> Result<Version, KeysError> {
     let found = fs::metadata(path).and_then(|it| Ok((it.len(), it.modified()?)));
-    found.map_err(|error| KeysError::Read(path.to_owned(), error))
+    found.map_err(|source| KeysError::Read { path: path.to_owned(), source })
 }
 
 fn read(path: &Path) -> Result<HashMap<String, Vec<u8>>, KeysError> {
-    let failed = |error| KeysError::Read(path.to_owned(), error);
+    let failed = |source| KeysError::Read { path: path.to_owned(), source };
     if fs::metadata(path).map_err(failed)?.len() > MAX_FILE {
         return Err(KeysError::TooLong(path.to_owned()));
     }
     let text = fs::read_to_string(path).map_err(failed)?;
-    parse(&text).map_err(|(line, why)| KeysError::Line(path.to_owned(), line, why))
+    parse(&text).map_err(|(line, why)| KeysError::Line { path: path.to_owned(), line, why })
 }
 
 /// The keys of a text, or the number of the wrong line and the reason.

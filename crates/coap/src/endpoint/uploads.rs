@@ -104,7 +104,7 @@ impl Endpoint {
                 }
                 self.wire.actions.push_back(Action::Publish { session, job: id, message: Box::new(message) });
             }
-            Err(why) => self.answer(id, &Answer::refusal(Code::BAD_REQUEST, why)),
+            Err(why) => self.answer(id, &Answer::refusal(Code::BAD_REQUEST, why.to_string())),
         }
     }
 }

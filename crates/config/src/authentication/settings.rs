@@ -1,4 +1,4 @@
-//! From the configuration to what a chain is made from.
+//! The settings of a chain of providers, from the configuration.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What is wrong with bridges before anything is started.
+//! Errors in bridges before anything is started.
 
 use std::net::IpAddr;
 
@@ -31,7 +31,7 @@ pub fn check_files(bridges: &[Bridge]) -> impl Iterator<Item = Result<(), Bridge
     bridges.iter().map(Bridge::check_files)
 }
 
-/// What is wrong with one, and the key that it is about; those `before` it are right.
+/// The error in a bridge, and its key; the bridges `before` it are valid.
 fn problems(bridge: &Bridge, before: &[Bridge], listeners: &[Listener]) -> Vec<(&'static str, Problem)> {
     let mut found = Vec::new();
     if bridge.name.is_empty() {

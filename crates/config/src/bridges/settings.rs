@@ -23,13 +23,13 @@ const MAX_PASSWORD_FILE: u64 = 64 << 10;
 /// Seconds of silence after which the bridge asks its own broker whether it lives.
 const LOCAL_KEEP_ALIVE: u16 = 60;
 
-/// Why a bridge is none.
+/// Why a bridge is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeConfigError {
     /// Where the other broker is cannot be read.
     #[error(transparent)]
     Broker(#[from] BrokerAddressError),
-    /// A line of topics is none.
+    /// A line of topics is invalid.
     #[error(transparent)]
     Topic(#[from] TopicRuleError),
     /// The topics are none of a bridge.
@@ -184,7 +184,7 @@ impl Bridge {
 }
 
 impl Config {
-    /// All that a bridge is told.
+    /// The settings of a bridge.
     ///
     /// # Errors
     /// When a file cannot be read. What can be known without files was looked at before.

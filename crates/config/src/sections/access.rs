@@ -8,7 +8,7 @@ const MAX_PATH: usize = 4096;
 /// Longest text of rules in place, bytes; more belong into a file.
 const MAX_RULES: usize = 65_536;
 
-/// What holds for what no rule is about.
+/// The decision where no rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultAccess {
     /// Denied as soon as there are rules or users, else allowed.
@@ -30,13 +30,13 @@ words! {
 section! {
     /// Who may publish what, subscribe to what and receive what. See access-control.md.
     "access" => AccessRules, ACCESS {
-        /// Rules of our own, TOML. They are asked before those of `acl_file`.
+        /// Rules of our own, TOML. They apply before the rules of `acl_file`.
         rules_file: Option<String> = None, in Kind::Text { max_len: MAX_PATH };
-        /// Rules of our own in place, with the text of a rules file. They are asked before those of `rules_file`.
+        /// Rules of our own in place, with the text of a rules file. They apply before the rules of `rules_file`.
         rules: Option<String> = None, in Kind::Text { max_len: MAX_RULES };
         /// Mosquitto's acl file.
         acl_file: Option<String> = None, in Kind::Text { max_len: MAX_PATH };
-        /// What holds for what no rule is about. With users and without rules it must be said: the broker does not
+        /// The decision where no rule applies. With users and without rules it must be said: the broker does not
         /// guess whether everybody who comes in may do everything.
         default: DefaultAccess = DefaultAccess::Auto, in Kind::OneOf(<DefaultAccess as crate::value::Words>::WORDS);
     }

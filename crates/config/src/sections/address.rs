@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000;
 const MONTHS: u64 = 400 * 86_400 * SECOND;
 
 section! {
-    /// Addresses: clients are mobile nodes, which get what is published to `PREFIX/to/node/CLIENT_ID/...`,
+    /// Addresses: clients are mobile nodes, which receive the messages published to `PREFIX/to/node/CLIENT_ID/...`,
     /// `PREFIX/to/group/GROUP/...` and `PREFIX/to/all/...` without subscribing. See [addresses](addresses.md).
     "addresses" => Addresses, ADDRESSES {
         /// Whether there are addresses. They take effect with a restart.
@@ -28,7 +28,7 @@ section! {
         expiry_default: Duration = Duration::from_secs(86_400), in Kind::Seconds(Range::of(SECOND, MONTHS).or_zero("never"));
         /// After which time every message to nodes expires, whatever its sender says.
         expiry_forced: Duration = Duration::ZERO, in Kind::Seconds(Range::of(SECOND, MONTHS).or_zero("as the sender says, or by default"));
-        /// How long what is addressed to a node is kept for when its session has ended.
+        /// How long messages to a node are kept when its session has ended.
         node_expiry: Lifetime = Lifetime::For(Duration::from_secs(86_400)), in Kind::Lifetime(Range::of(0, 4_294_967_294 * SECOND));
         /// Nodes whose session has ended and for which something may be kept. Beyond it sessions end with what they are
         /// owed. Divided evenly between the shards.

@@ -1,4 +1,4 @@
-//! Who is let in, and what is remembered of it.
+//! Admission of clients, and its records.
 
 use std::time::Duration;
 
@@ -82,9 +82,9 @@ section! {
         max_bans: u32 = 10_000, in Kind::Integer(Range::of(1, MILLIONS));
         /// Addresses and networks that are banned.
         banned_addresses: Networks = Networks::default(), in Kind::Texts;
-        /// Client ids that are banned; for those of a tenant see `tenant.banned_clients`.
+        /// Banned client ids; for a tenant see `tenant.banned_clients`.
         banned_clients: Texts = Texts::default(), in Kind::Texts;
-        /// User names that are banned; for those of a tenant see `tenant.banned_users`.
+        /// Banned user names; for a tenant see `tenant.banned_users`.
         banned_users: Texts = Texts::default(), in Kind::Texts;
         /// Length of a shard's turns, in the mean of some seconds, above which the broker is overloaded: until they are
         /// shorter by a quarter it refuses new connections, and publishers that give the shard most to do wait, for

@@ -14,7 +14,7 @@ const SECOND: u64 = 1_000;
 /// One day.
 const DAY: u64 = 24 * 3_600 * SECOND;
 
-/// What a provider is.
+/// The kind of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthKind {
     /// A file of users.
@@ -107,8 +107,8 @@ words! {
 
 section! {
     /// Who comes in. Each provider says yes, no, or that it does not know the client; they are asked in their order,
-    /// and the first that says yes or no decides. When nobody knows a client it is refused. With at least one provider
-    /// nobody comes in without a name, except on listeners with `allow_anonymous`. See authentication.md.
+    /// and the first that says yes or no decides. A client that no provider knows is refused. With at least one provider
+    /// no client connects without a name, except on listeners with `allow_anonymous`. See authentication.md.
     "auth" [repeated = true] => Auth, AUTH {
         /// What the provider is.
         kind: AuthKind = AuthKind::PasswordFile, in Kind::OneOf(<AuthKind as Words>::WORDS);
@@ -154,13 +154,13 @@ section! {
         algorithms: Texts = Texts::default(), in Kind::Texts;
         /// Which field of CONNECT holds the token; for `jwt`.
         token_from: TokenField = TokenField::Password, in Kind::OneOf(<TokenField as Words>::WORDS);
-        /// What a token's `iss` must be; for `jwt`.
+        /// The required `iss` of a token; for `jwt`.
         issuer: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// What a token's `aud` must hold; for `jwt`.
+        /// A required member of a token's `aud`; for `jwt`.
         audience: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// Whether a token without `exp` is refused; for `jwt`.
         require_expiry: bool = true, in Kind::Boolean;
-        /// How far the clocks of those who sign tokens may be apart from ours; for `jwt`.
+        /// Allowed difference between our clock and the clock of the signer of tokens; for `jwt`.
         leeway: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, 600 * SECOND));
         /// The claim that becomes the user name, by name or by a path with dots; empty leaves the user name as the
         /// client says it, unchecked. For `jwt`.
@@ -189,14 +189,14 @@ section! {
         /// Passwords that are hashed at once. Each takes a core, and 19 MiB for Argon2.
         max_hashing: u16 = 0, in Kind::Integer(Range::of(1, 256).or_zero("half of the cores"));
         /// Memory of all passwords that are hashed at once; beyond it a client waits. A file of users with a hash that
-        /// needs more by itself is refused, with the line. It is part of `limits.memory_ceiling`.
+        /// needs more than this alone is refused, with the line. It is part of `limits.memory_ceiling`.
         hash_memory: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, TIB).or_zero("an eighth of `limits.memory_ceiling`, 32MiB to 256MiB"));
-        /// Clients that wait for an answer at once; beyond it a client is told that the server is unavailable.
+        /// Clients that wait for an answer at once; further clients are refused: server unavailable.
         max_waiting: u32 = 16_384, in Kind::Integer(Range::of(1, 10_000_000));
         /// What these clients have sent with CONNECT (ids, names, passwords, certificates); beyond it a client is told
         /// that the server is unavailable. It is part of `limits.memory_ceiling`.
         max_waiting_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(256 * KIB, TIB));
-        /// Time for an answer; later a client is told that the server is unavailable.
+        /// Time for an answer; a later client is refused: server unavailable.
         timeout: Duration = Duration::from_secs(8), in Kind::Duration(Range::of(100, 600 * SECOND));
         /// Clients that were let in and are remembered, so that they come back without being hashed or asked about
         /// again.
@@ -207,14 +207,14 @@ section! {
         refused_entries: u32 = 10_000, in Kind::Integer(Range::of(1, 10_000_000).or_zero("none"));
         /// How long.
         refused_ttl: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 3_600 * SECOND).or_zero("not at all"));
-        /// Whether a reload ends the connections of users whom a file no longer has, or has with another password.
-        /// Those who may come in all the same come back.
+        /// Whether a reload ends the connections of users that are removed from a file, or have another password there.
+        /// Users that are still allowed connect again.
         disconnect_on_reload: bool = true, in Kind::Boolean;
     }
 }
 
 impl Auth {
-    /// Whether what a client may do can come from this provider.
+    /// Whether the rights of a client can come from this provider.
     pub fn brings_rules(&self) -> bool {
         match self.kind {
             AuthKind::Jwt => self.acl_claim.is_some(),

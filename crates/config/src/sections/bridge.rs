@@ -37,7 +37,7 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true };
         /// The other broker: `mqtt://HOST:PORT`, or `mqtts://` for TLS.
         broker: String = String::new(), in Kind::Text { max_len: MAX_TEXT }, credentials = true;
-        /// What is carried, a line for each: `PATTERN [out|in|both [QOS [LOCAL-PREFIX [REMOTE-PREFIX]]]]`, with `""`
+        /// Topics to carry, a line for each: `PATTERN [out|in|both [QOS [LOCAL-PREFIX [REMOTE-PREFIX]]]]`, with `""`
         /// for no prefix; `out` and QoS 0 where a line does not say it. Of several lines for a topic the first one
         /// counts.
         topics: Texts = Texts::default(), in Kind::Texts;
@@ -61,7 +61,7 @@ section! {
         certificate: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// A file (PEM) with the key of that certificate, without a passphrase.
         key: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// Takes the other broker's certificate although it is for another host. Dangerous: whoever has any certificate
+        /// Takes the other broker's certificate although it is for another host. Dangerous: a server with any certificate
         /// of a trusted authority can pose as that broker. Warned about at each start.
         any_host_name: bool = false, in Kind::Boolean;
         /// The listener of this broker that the bridge comes in by; empty is the first one without TLS and WebSocket.
@@ -71,10 +71,10 @@ section! {
         local_username: Option<String> = None, in Kind::Text { max_len: 1024 };
         /// A file whose first line is the password at this broker.
         local_password_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// Messages above QoS 0 that are under way each way without an acknowledgement. What comes beyond waits in the
+        /// Messages above QoS 0 that are under way each way without an acknowledgement. Further messages wait in the
         /// queue of the broker that it comes from.
         window: u16 = 100, in Kind::Integer(Range::of(1, 65_535));
-        /// Time that both brokers keep what is to be carried while the bridge is away.
+        /// Time that both brokers keep messages for the bridge while it is away.
         session_expiry: Duration = Duration::from_secs(7 * 24 * 3600), in Kind::Seconds(Range::of(SECOND, 365 * DAY));
         /// Whether `$SYS/broker/connection/NAME/state` says here, retained, whether the other broker is reached: `1` or
         /// `0`.

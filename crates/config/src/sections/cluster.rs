@@ -52,9 +52,9 @@ words! {
 pub enum Redirect {
     /// Their bytes are relayed.
     Off,
-    /// Their bytes are relayed, and MQTT 5 clients are told where their home has moved.
+    /// Their bytes are relayed, and MQTT 5 clients receive the new address of their home.
     Moves,
-    /// MQTT 5 clients are told to go there; the others are relayed.
+    /// MQTT 5 clients are redirected; the others are relayed.
     V5,
 }
 

@@ -37,7 +37,7 @@ words! {
 pub enum RankingName {
     /// By their nodes.
     Connections,
-    /// By what they have left.
+    /// By their free resources.
     Resources,
     /// By an expression.
     Expression,
@@ -46,7 +46,7 @@ pub enum RankingName {
 words! {
     RankingName {
         RankingName::Connections => "connections", "by the number of nodes";
-        RankingName::Resources => "resources", "by what is left of processors, memory, event loops and queues, and by what nodes see";
+        RankingName::Resources => "resources", "by free processors, memory, event loops and queues, and by the reports of nodes";
         RankingName::Expression => "expression", "by the expression `score`";
     }
 }
@@ -98,7 +98,7 @@ section! {
         /// The name of this gateway, its own among all of them. Empty is `cluster.name`, or `node.name` where there is
         /// none.
         name: String = String::new(), in Kind::Name { empty: true };
-        /// Where nodes reach this gateway, as they are told when they are sent here: `HOST:PORT`. Without it the
+        /// Where nodes reach this gateway when they are sent here: `HOST:PORT`. Without it the
         /// address of the first listener for mobile nodes, over whatever transport; one that listens on all addresses
         /// needs this key.
         address: Option<String> = None, in Kind::Text { max_len: 512 };
@@ -120,7 +120,7 @@ section! {
         bus_sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
         /// What names on the bus begin with.
         bus_prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
-        /// Copies of each log on the bus. It holds for logs that are made from now on, whichever gateway or service
+        /// Copies of each log on the bus. It holds for logs that are made from now on, by any gateway or service
         /// makes them: give all of them the same value.
         bus_replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));
         /// How long a service, or a gateway that shares records, may be silent on the bus until others take its work
@@ -132,7 +132,7 @@ section! {
         /// Where the services run.
         services: CoreServices = CoreServices::Auto, in Kind::OneOf(<CoreServices as Words>::WORDS);
         /// Whether messages go between nodes and applications that are on the bus; see [applications](applications.md).
-        /// Not on a bus within this process, which nobody else could read.
+        /// Not on a bus within this process, which no other process could read.
         applications: bool = true, in Kind::Boolean;
         /// How records hold messages; records of applications may say otherwise.
         envelope: EnvelopeName = EnvelopeName::Plain, in Kind::OneOf(<EnvelopeName as Words>::WORDS);
@@ -144,7 +144,7 @@ section! {
         /// Bytes that a partition of them may have on NATS, which reserves them on its disk; beyond it messages are
         /// refused.
         records_max_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));
-        /// Topics on which nodes publish what is their context, beside `PREFIX/context/CLIENT_ID`: topic filters, in
+        /// Topics on which nodes publish their context, beside `PREFIX/context/CLIENT_ID`: topic filters, in
         /// which one level may be `{node}`, where the client id stands; without it, the node is the client that
         /// publishes. Payloads that are no JSON objects are none.
         topics: Texts = Texts::default(), in Kind::Texts;
@@ -167,7 +167,7 @@ section! {
         /// How gateways are scored.
         ranking: RankingName = RankingName::Connections, in Kind::OneOf(<RankingName as Words>::WORDS);
         /// With `ranking = "resources"`: how much each resource counts, `RESOURCE: WEIGHT`, relative to the others; one
-        /// that is not named counts for nothing. `cpu` and `memory` are what is used of them, `loop_lag` of 100 ms,
+        /// that is not named counts for nothing. `cpu` and `memory` are the used shares, `loop_lag` of 100 ms,
         /// `queues` of 256 MiB, `latency` of 1 s; `ping_rate` is the share of nodes that answer no ping.
         weights: Texts = Texts(ResourceWeights::default().texts()), in Kind::Texts;
         /// With `ranking = "expression"`: a CEL expression over `gateway`, higher being lighter.

@@ -12,7 +12,7 @@ section! {
         /// Without one the files are on this machine alone.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--mirror";
         /// Whose files they are: the broker's own name on the bus, at most 58 letters, digits, `-` and `_`. Who starts
-        /// with this name has them from then on, and whoever had them before stops.
+        /// with this name has them from then on, and the former owner stops.
         name: String = String::new(), in Kind::Name { empty: true }, flag "--mirror-name";
         /// What names on the bus begin with.
         prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };

@@ -83,7 +83,7 @@ section! {
         broker_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// A file (PEM) with the key of that certificate, without a passphrase.
         broker_key: Option<String> = None, in Kind::Text { max_len: 4096 };
-        /// Takes a broker's certificate although it is for another host. Dangerous: whoever has any certificate of a
+        /// Takes a broker's certificate although it is for another host. Dangerous: a server with any certificate of a
         /// trusted authority can pose as a broker. Warned about at each start.
         broker_any_host_name: bool = false, in Kind::Boolean;
         /// How publishes are spread over the brokers.
@@ -97,11 +97,11 @@ section! {
         probe_interval: Duration = Duration::from_secs(1), in Kind::Duration(Range::of(50, 60 * SECOND));
         /// Time after which a broker that does not answer is taken for dead.
         probe_timeout: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 600 * SECOND));
-        /// Time after which others get what a lost broker has not settled.
+        /// Time after which other brokers get the unsettled messages of a lost one.
         reassign_after: Duration = Duration::from_secs(2), in Kind::Duration(Range::of(0, DAY));
         /// Time within which an acknowledged message has to come back where it is subscribed to; then it is sent again.
         return_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, DAY));
-        /// Messages accepted and not settled by the brokers, above which publishers wait or are told (0x97).
+        /// Messages accepted and not settled by the brokers, above which publishers wait or are refused (0x97).
         max_owed_messages: u32 = 100_000, in Kind::Integer(Range::of(1, 100_000_000));
         /// The same in bytes.
         max_owed_bytes: Bytes = Bytes(256 * MIB), in Kind::Size(Range::of(MIB, TIB));

@@ -21,14 +21,14 @@ pub enum StoreDurability {
 
 words! {
     StoreDurability {
-        StoreDurability::Commit => "commit", "what is acknowledged is on the disk and survives power loss";
+        StoreDurability::Commit => "commit", "an acknowledged message is on the disk and survives power loss";
         StoreDurability::Relaxed => "relaxed", "it survives the end of the process at once, and power loss after `store.window`";
         StoreDurability::Memory => "memory", "nothing outlives the process";
     }
 }
 
 section! {
-    /// Where sessions, what they are owed, and retained messages are kept. Without a directory they live as long as the
+    /// The directory of sessions, their pending messages, and retained messages. Without a directory they live as long as the
     /// process.
     "store" => Store, STORE {
         /// The directory; it is made if it is not there, for this user alone. One broker at a time.
@@ -54,11 +54,11 @@ section! {
         /// least four files. Merges begin at half of it at the latest; from there on writing slows down, and at the
         /// limit it waits for the merge.
         replay_max: Bytes = Bytes(512 * MIB), in Kind::Size(Range::of(8 * MIB, 64 * 1024 * MIB));
-        /// Journal that a merge sorts in memory at once; what is beyond goes through files. At least one file of the
+        /// Journal that a merge sorts in memory at once; more goes through files. At least one file of the
         /// journal, and some bytes more for each entry. Beside `limits.memory_ceiling`.
-        merge_memory: Bytes = Bytes(0), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB).or_zero("a sixteenth of what the machine or the container has, at most 256 MiB"));
+        merge_memory: Bytes = Bytes(0), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB).or_zero("a sixteenth of the memory of the machine or the container, at most 256 MiB"));
         /// Bytes that may wait to be written; above it the store counts as full. Beside `limits.memory_ceiling`.
-        pending_memory: Bytes = Bytes(0), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB).or_zero("a sixteenth of what the machine or the container has, at most 256 MiB"));
+        pending_memory: Bytes = Bytes(0), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB).or_zero("a sixteenth of the memory of the machine or the container, at most 256 MiB"));
         /// How long nothing is written until the journal is merged though it is small, so that the next start replays
         /// nothing.
         checkpoint_after: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 3600 * SECOND));

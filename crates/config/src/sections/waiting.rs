@@ -1,4 +1,4 @@
-//! What waits and what gives way: rules for full queues, priorities, and dead letters.
+//! Queues under pressure: rules for full queues, priorities, and dead letters.
 
 use tidegate_engine::OverflowPolicy;
 
@@ -11,10 +11,10 @@ use tidegate_units::size::{Bytes, KIB, TIB};
 const MAX_TEXT: usize = 65_535;
 
 section! {
-    /// What happens at a full queue of some clients, or with messages of some topics, instead of what `[queue]` says.
+    /// What happens at a full queue of some clients, or with messages of some topics, instead of the policy in `[queue]`.
     /// The first one that fits client and topic decides.
     "overflow" [repeated = true] => Overflow, OVERFLOW {
-        /// Client ids of the subscribers: `*` stands for any text, `?` for any one character, all else for itself.
+        /// Client ids of the subscribers: `*` matches any text, `?` any one character, all else itself.
         clients: String = "*".to_owned(), in Kind::Text { max_len: MAX_TEXT };
         /// Topic filter of the messages.
         filter: String = "#".to_owned(), in Kind::Text { max_len: MAX_TEXT };
@@ -52,7 +52,7 @@ section! {
         filter: String = "#".to_owned(), in Kind::Text { max_len: MAX_TEXT };
         /// Where the priority comes from.
         source: LevelSource = LevelSource::Property, in Kind::OneOf(<LevelSource as Words>::WORDS);
-        /// The priority of all messages (`fixed`), or of those that name none (`property`).
+        /// The priority of all messages (`fixed`), or of messages without one (`property`).
         level: u8 = 0, in Kind::Integer(Range::of(0, 9));
     }
 }
@@ -64,9 +64,9 @@ section! {
     "dead_letter" => DeadLetters, DEAD_LETTER {
         /// The topic; empty publishes nothing. One that begins with `$` is not matched by `#`.
         topic: String = String::new(), in Kind::Text { max_len: 1024 };
-        /// Messages per second; what comes beyond is only counted. Divided evenly between the shards.
+        /// Messages per second; further ones are only counted. Divided evenly between the shards.
         max_rate: u32 = 1_000, in Kind::Integer(Range::of(1, 1_000_000));
-        /// Reasons of which messages are published, by their names. An empty list is all of the default. Two more are
+        /// Reasons whose messages are published, by their names. An empty list is all of the default. Two more are
         /// published when they are named: `queue_replaced`, and `offline_qos0` for QoS 0 messages of subscribers that
         /// are away.
         reasons: Texts = Texts(DEAD_LETTER_REASONS.iter().map(|name| (*name).to_owned()).collect()), in Kind::Texts;

@@ -57,11 +57,11 @@ fn of_each_form(s: &Scenario<'_>) -> Outcome {
         subscriber.send(&form(PacketType::Pubrec, arrived.packet_id))?;
         subscriber.expect_success(PacketType::Pubrel, arrived.packet_id)?;
         subscriber.send(&form(PacketType::Pubcomp, arrived.packet_id))?;
-        subscriber.forget_in_flight(arrived.packet_id);
+        subscriber.link.note_acknowledged(arrived.packet_id);
         publisher.publish(&Publish::new(&topic, "y").qos(1))?;
         let arrived = subscriber.message_with("y")?;
         subscriber.send(&form(PacketType::Puback, arrived.packet_id))?;
-        subscriber.forget_in_flight(arrived.packet_id);
+        subscriber.link.note_acknowledged(arrived.packet_id);
         s.fence(&mut publisher, &mut subscriber)?;
     }
     Ok(())
@@ -137,7 +137,7 @@ fn with_a_message(s: &Scenario<'_>, qos: u8, received: bool) -> Outcome<(Client,
     if received {
         subscriber.receive_release(packet_id)?;
     }
-    subscriber.forget_in_flight(packet_id);
+    subscriber.link.note_acknowledged(packet_id);
     Ok((subscriber, packet_id))
 }
 

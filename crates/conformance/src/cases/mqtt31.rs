@@ -79,7 +79,7 @@ fn flags_of_connect_are_not_used(s: &Scenario<'_>) -> Outcome {
             *first |= flags;
         }
         let mut client = s.open("c")?;
-        client.note_connect(&connect);
+        client.link.note_connect(&connect);
         client.send(&bytes)?;
         client.expect_connack()?;
         client.ping()?;

@@ -207,7 +207,7 @@ fn user_properties_of_requests_are_welcome(s: &Scenario<'_>) -> Outcome {
     let connect = s.connection("c").with(pair.clone()).with(pair.clone());
     let (mut client, _) = s.connect_with("c", &connect)?;
     client.subscribe_packet(&Subscribe::new(&s.topic("t"), 0).with(pair.clone()).with(pair.clone()))?;
-    let packet_id = client.next_packet_id();
+    let packet_id = client.packet_ids.next();
     let pairs = properties::encode(&[pair.clone(), pair.clone()]);
     client.send(&Bytes::new().two(packet_id).raw(&pairs).text(&s.topic("t")).packet(0xa2))?;
     client.expect_success(crate::wire::PacketType::Unsuback, packet_id)?;

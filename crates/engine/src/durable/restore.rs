@@ -6,6 +6,7 @@ use crate::hash::NameHasher;
 use crate::ids::SessionKey;
 use crate::journal::keys::StoredSession;
 use crate::message::MessageRef;
+use crate::telling::sums::summed;
 use crate::wire::WireError;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
@@ -46,26 +47,18 @@ impl std::fmt::Display for RestoreError {
 
 impl std::error::Error for RestoreError {}
 
-/// The restored state in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
-    /// Sessions.
-    pub sessions: u64,
-    /// Their subscriptions, shared ones included.
-    pub subscriptions: u64,
-    /// Messages that sessions are owed.
-    pub messages: u64,
-    /// Retained messages.
-    pub retained: u64,
-}
-
-impl Restored {
-    /// Adds what another shard has taken in.
-    pub fn add(&mut self, other: &Self) {
-        self.sessions += other.sessions;
-        self.subscriptions += other.subscriptions;
-        self.messages += other.messages;
-        self.retained += other.retained;
+summed! {
+    /// The restored state in numbers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Restored {
+        /// Sessions.
+        pub sessions: u64,
+        /// Their subscriptions, shared ones included.
+        pub subscriptions: u64,
+        /// Messages that sessions are owed.
+        pub messages: u64,
+        /// Retained messages.
+        pub retained: u64,
     }
 }
 

@@ -1,13 +1,13 @@
-//! Which shard deals what is published here, while the homes of groups change.
+//! Which shard deals the messages published here, while the homes of groups change.
 //!
-//! A table reaches each shard at another moment, and so do its members the new home. So nobody goes by the table alone:
+//! A table reaches each shard at another moment, and so do its members the new home. So no shard acts on the table alone:
 //! a shard whose table has a new home gives its members seats there and says when it has done so. The new home says
 //! that it is ready when every shard has. Only then does a shard have its messages dealt there, which it says to both
 //! homes in line with its messages. So for each shard there is one dealer at any time, and it knows all members. The
-//! old home deals for those who have yet to change, and forgets its groups when nobody is left.
+//! old home deals for the shards that have yet to change, and forgets its groups when no shard is left.
 //!
-//! Where the old home is gone, nobody deals until the new one is ready: publishers of what was wanted there wait. Where
-//! the home is out of reach, and this process stands in for it, whoever has members deals, until the home is ready
+//! When the old home is gone, no shard deals until the new one is ready: publishers of messages for these groups wait. When
+//! the home is out of reach, each shard of this process with members deals for its own, until the home is ready
 //! again.
 
 use super::joins::LateJoin;
@@ -22,24 +22,24 @@ use crate::roster::Roster;
 use crate::state::ShardState;
 use std::collections::BTreeSet;
 
-/// Who deals, as one shard sees it.
+/// The dealer of each partition, as one shard sees it.
 #[derive(Debug)]
 pub(crate) struct Dealers {
     pub(crate) own: ShardId,
-    /// The shard that deals what is published here.
+    /// The shard that deals the messages published here.
     pub(crate) by_partition: [ShardId; PARTITIONS as usize],
-    /// The partitions for which this shard does, and for which any shard of this process does.
+    /// The partitions dealt by this shard, and those dealt by any shard of this process.
     pub(crate) of_shard: Partitions,
     pub(crate) of_process: Partitions,
-    /// Partitions for which whoever has members deals.
+    /// Partitions dealt by every shard that has members.
     pub(crate) open: Partitions,
     /// Partitions whose dealer or home is gone, and whose next one is not ready.
     pub(crate) unready: Partitions,
-    /// Partitions of which this shard is the home and knows all members.
+    /// Partitions whose home this shard is, with all members known.
     pub(crate) complete: Partitions,
-    /// By number, up to the last one of which something is known.
+    /// By number, up to the last known shard.
     pub(crate) others: Vec<Other>,
-    /// Publishers that wait until nobody would be missed.
+    /// Publishers that wait until all receivers are known.
     pub(crate) waiting: BTreeSet<ConnectionKey>,
     /// Joins that wait until all shards have changed.
     pub(crate) late_joins: Vec<LateJoin>,
@@ -48,12 +48,12 @@ pub(crate) struct Dealers {
 /// Another shard.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Other {
-    /// What was told of who deals what is published here: not this one.
+    /// Partitions for which we notified this shard that it does not deal the messages published here.
     told_elsewhere: Partitions,
-    /// Whose home it was told to be for this shard.
+    /// Partitions whose home it is for this shard, as far as we notified it.
     pub(crate) told_seats: Partitions,
     pub(crate) told_round: u32,
-    /// Whether it is yet to hear that all members of this shard have their seats.
+    /// Whether it still waits for the notice that all members of this shard have their seats.
     pub(crate) telling: bool,
     /// Its messages are dealt elsewhere.
     pub(crate) elsewhere: Partitions,
@@ -62,12 +62,12 @@ pub(crate) struct Other {
     /// And has given its members all their seats here.
     pub(crate) seated: Partitions,
     pub(crate) round: u32,
-    /// And has heard that this shard is ready.
+    /// And has received the notice that this shard is ready.
     pub(crate) answered: Partitions,
 }
 
 impl Dealers {
-    /// Those of a process that is no node of a cluster.
+    /// The dealers of a process outside a cluster.
     pub(crate) fn new(place: Place) -> Self {
         // A process begins with all of this, so each shard's partitions are looked up once.
         let mut of_shards = vec![Partitions::NONE; usize::from(place.shards)];
@@ -110,7 +110,7 @@ impl Dealers {
         self.others.get_mut(at)
     }
 
-    /// Another shard, as far as something is known of it.
+    /// Another shard, if it is known.
     pub(crate) fn known(&self, shard: ShardId) -> Other {
         self.others.get(usize::from(shard.0)).copied().unwrap_or_default()
     }
@@ -124,12 +124,12 @@ impl Dealers {
         put(&mut self.of_process, roster.is_own(dealer));
     }
 
-    /// The shard that deals what is published here.
+    /// The shard that deals the messages published here.
     pub(crate) fn dealer_of(&self, partition: PartitionId) -> ShardId {
         self.by_partition.get(usize::from(partition.0)).copied().unwrap_or(self.own)
     }
 
-    /// Whether this shard deals what was published at a shard.
+    /// Whether this shard deals the messages published at a shard.
     #[inline]
     pub(crate) fn deals_for(&self, shard: ShardId, partition: PartitionId) -> bool {
         if shard == self.own {
@@ -138,7 +138,7 @@ impl Dealers {
         self.others.get(usize::from(shard.0)).is_none_or(|other| !other.elsewhere.has(partition))
     }
 
-    /// Partitions for which this shard deals what is published at a shard.
+    /// Partitions for which this shard deals the messages published at a shard.
     pub(crate) fn all_dealt_for(&self, shard: ShardId) -> Partitions {
         if shard == self.own {
             return self.open.with(self.of_shard);
@@ -146,7 +146,7 @@ impl Dealers {
         Partitions::ALL.without(self.known(shard).elsewhere)
     }
 
-    /// Partitions for which this process deals what is published here.
+    /// Partitions for which this process deals the messages published here.
     pub(crate) fn dealt_by_process(&self) -> Partitions {
         self.open.with(self.of_process)
     }
@@ -156,8 +156,8 @@ impl Dealers {
         self.complete.has(partition)
     }
 
-    /// Whether all members that live have seats here, or will have them elsewhere. Who stands in for the home deals to
-    /// those whom it has.
+    /// Whether all live members have seats here, or will have them elsewhere. A shard that replaces the home deals to
+    /// the members that it knows.
     pub(super) fn is_told_all(&self, roster: &Roster, partition: PartitionId) -> bool {
         if roster.home_of(partition) == self.own {
             return roster.stands_in(partition) || self.is_complete(partition);
@@ -170,7 +170,7 @@ impl Dealers {
         !self.unready.is_empty()
     }
 
-    /// Nothing that was told to a shard of another node, or by it, holds any longer.
+    /// Notices to and from a shard of another node are no longer valid.
     fn forget(&mut self, peer: ShardId) {
         if let Some(other) = self.other(peer) {
             *other = Other::default();
@@ -184,7 +184,7 @@ impl Dealers {
             let one = Partitions::of(partition);
             let mut next = dealer;
             if new.stands_in(partition) && new.misses(partition) && new.has(dealer) {
-                // The home that is gone did not deal for this shard yet: whoever does goes on until there is another
+                // The home that is gone did not deal for this shard yet: the present dealer continues until there is another
                 // home.
             } else if new.stands_in(partition) {
                 next = home;
@@ -205,7 +205,7 @@ impl Dealers {
             }
             self.set_dealer(new, partition, next);
             if taken.has(partition) && !new.stands_in(partition) {
-                // Its new home may still be telling what is wanted there.
+                // Its new home may still be sending its subscriptions.
                 self.unready = self.unready.with(one);
             }
         }
@@ -220,8 +220,8 @@ impl Dealers {
 }
 
 impl Groups {
-    /// A table has come: begins to tell who deals. Members take their seats next. `decided` are partitions of which it
-    /// says whether they had moved to a node that is gone.
+    /// A table has come: begins to announce the dealers. Members take their seats next. `decided` are the partitions that
+    /// it reports as moved, or not moved, to a node that is gone.
     pub(crate) fn begin_dealing_anew(
         &mut self,
         state: &ShardState,
@@ -240,7 +240,7 @@ impl Groups {
         self.dealers.follow(old, &links.group_roster, taken);
         for shard in links.group_roster.others() {
             let partitions = links.group_roster.at_home(shard);
-            // Whoever has taken a place answers anew, behind all that is wanted there.
+            // A shard that has taken over a place answers again, behind all subscriptions there.
             let took = !partitions.among(taken).is_empty();
             let Some(other) = self.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
                 continue;
@@ -254,8 +254,8 @@ impl Groups {
         }
     }
 
-    /// A message of this name is dealt here to groups of these partitions: those who are to be their homes next are
-    /// told so.
+    /// A message of this name is dealt here to groups of these partitions: notifies their next
+    /// homes.
     pub(crate) fn tell_next_homes(
         &mut self,
         state: &mut ShardState,
@@ -270,7 +270,7 @@ impl Groups {
         links.tell_homes(state, name, partitions);
     }
 
-    /// Tells who is not the dealer of what is published here, where that has changed.
+    /// Notifies the shards that no longer deal the messages published here.
     pub(crate) fn tell_elsewhere(&mut self, links: &mut Links) {
         for shard in links.group_roster.others() {
             let dealers = &self.dealers;
@@ -290,7 +290,7 @@ impl Groups {
         self.unseat(peer, partitions);
     }
 
-    /// The shards where the members of a group have seats: its home, and whoever deals meanwhile.
+    /// The shards where the members of a group have seats: its home, and the present dealer.
     pub(crate) fn tables_of(&self, roster: &Roster, partition: PartitionId) -> impl Iterator<Item = ShardId> + use<> {
         let (home, dealer) = (roster.home_of(partition), self.dealers.dealer_of(partition));
         let dealer = Some(dealer).filter(|dealer| *dealer != home && roster.has(*dealer));
@@ -299,8 +299,8 @@ impl Groups {
 }
 
 impl Exchanges {
-    /// A shard becomes the home of partitions: it is told which messages their groups were dealt here, before it hears
-    /// that all members have their seats and deals. Whoever was told so before may be dead.
+    /// A shard becomes the home of partitions: sends it the names of the messages dealt to their groups here, before the notice
+    /// that all members have their seats and it deals. A home notified before may be dead.
     fn tell_dealt_before(&self, links: &mut Links, home: ShardId, partitions: Partitions) {
         let all: Vec<_> = self.marks.dealt_to(partitions).collect();
         for (name, partitions) in all {
@@ -314,7 +314,7 @@ impl Links {
         self.send(shard, Record::Dealing(Box::new(word)));
     }
 
-    /// Tells the homes of these partitions, the next ones of those that move, that a message of this name was dealt to
+    /// Notifies the homes of these partitions, and the next homes of moving ones, that a message of this name was dealt to
     /// their groups.
     pub(crate) fn tell_homes(&mut self, state: &mut ShardState, name: ExchangeName, partitions: Partitions) {
         let own = self.place.shard;
@@ -324,7 +324,7 @@ impl Links {
             let next_home = transfers.new_home(partition).filter(|_| !self.roster.keeps_groups());
             let home = next_home.unwrap_or_else(|| self.group_roster.home_of(partition));
             if home == own {
-                // Its images may have been given out: then this goes along with what has come since.
+                // Its images may have been given out: then this follows with the later messages.
                 if !self.roster.keeps_groups() {
                     transfers.note_dealt(partition, name);
                 }
@@ -342,7 +342,7 @@ impl Links {
 }
 
 impl super::Groups {
-    /// Whether this shard deals what was published at a shard to a group.
+    /// Whether this shard deals the messages of another shard to a group.
     #[inline]
     pub(crate) fn deals_for(&self, shard: ShardId, key: crate::topics::GroupKey) -> bool {
         self.dealt.get(key.0).is_some_and(|group| self.dealers.deals_for(shard, group.partition))

@@ -6,31 +6,34 @@ use crate::retained::RetainedStore;
 use crate::session::packet_ids::State;
 use crate::session::table::Sessions;
 use crate::session::{Flow, Session};
+use crate::telling::sums::summed;
 
-/// What a partition owes and keeps, by number: of sessions that outlive their connections, and retained messages. What
-/// was owed before a move is owed after it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Owed {
-    /// Sessions.
-    pub sessions: u64,
-    /// Ordinary subscriptions and memberships in shared groups.
-    pub subscriptions: u64,
-    /// Subscriptions that have not been brought all of their retained messages.
-    pub fetches: u64,
-    /// Messages waiting in queues, those in the store alone included.
-    pub queued: u64,
-    /// Messages sent that wait for PUBACK.
-    pub await_pub_ack: u64,
-    /// Messages sent that wait for PUBREC.
-    pub await_pub_rec: u64,
-    /// Exchanges that wait for PUBCOMP.
-    pub await_pub_comp: u64,
-    /// QoS 2 packet ids received that wait for PUBREL.
-    pub await_pub_rel: u64,
-    /// Wills that wait, or are under way.
-    pub wills: u64,
-    /// Retained messages.
-    pub retained: u64,
+summed! {
+    /// What a partition owes and keeps, by number: of sessions that outlive their connections, and retained messages. What
+    /// was owed before a move is owed after it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Owed {
+        /// Sessions.
+        pub sessions: u64,
+        /// Ordinary subscriptions and memberships in shared groups.
+        pub subscriptions: u64,
+        /// Subscriptions that have not been brought all of their retained messages.
+        pub fetches: u64,
+        /// Messages waiting in queues, those in the store alone included.
+        pub queued: u64,
+        /// Messages sent that wait for PUBACK.
+        pub await_pub_ack: u64,
+        /// Messages sent that wait for PUBREC.
+        pub await_pub_rec: u64,
+        /// Exchanges that wait for PUBCOMP.
+        pub await_pub_comp: u64,
+        /// QoS 2 packet ids received that wait for PUBREL.
+        pub await_pub_rel: u64,
+        /// Wills that wait, or are under way.
+        pub wills: u64,
+        /// Retained messages.
+        pub retained: u64,
+    }
 }
 
 impl Sessions {
@@ -52,20 +55,6 @@ impl RetainedStore {
 }
 
 impl Owed {
-    /// Adds another partition's.
-    pub fn add(&mut self, other: &Self) {
-        self.sessions += other.sessions;
-        self.subscriptions += other.subscriptions;
-        self.fetches += other.fetches;
-        self.queued += other.queued;
-        self.await_pub_ack += other.await_pub_ack;
-        self.await_pub_rec += other.await_pub_rec;
-        self.await_pub_comp += other.await_pub_comp;
-        self.await_pub_rel += other.await_pub_rel;
-        self.wills += other.wills;
-        self.retained += other.retained;
-    }
-
     pub(crate) fn add_session(&mut self, session: &Session) {
         self.sessions += 1;
         self.subscriptions += session.subscriptions() as u64;

@@ -198,10 +198,6 @@ fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId) -> Result<Memb
     Ok(Membership::new(GroupName { tenant, share, filter }, partition, member))
 }
 
-fn read_packet_id(reader: &mut WireReader<'_>) -> Result<PacketId, WireError> {
-    PacketId::new(reader.u16("a packet id")?).ok_or(WireError { reading: "a packet id" })
-}
-
 /// A message in flight: what it waits for, and what is sent again if it does not come.
 fn read_sent(
     reader: &mut WireReader<'_>,
@@ -209,7 +205,7 @@ fn read_sent(
     tenant: TenantId,
     memberships: &[Rc<Membership>],
 ) -> Result<(PacketId, State, Option<Delivery>), WireError> {
-    let id = read_packet_id(reader)?;
+    let id = reader.packet_id()?;
     let (state, qos) = match reader.u8("a state")? {
         0 => (State::AwaitPubAck, QoS::AtLeastOnce),
         1 => (State::AwaitPubRec, QoS::ExactlyOnce),
@@ -252,7 +248,7 @@ fn read_flow(
 fn read_received(session: &mut Session, reader: &mut WireReader<'_>) -> Result<(), WireError> {
     let mut known = BTreeSet::new();
     for _ in 0..reader.u32("a number of received packet ids")? {
-        let id = read_packet_id(reader)?;
+        let id = reader.packet_id()?;
         if !known.insert(id) {
             return Err(WireError { reading: "a packet id received once" });
         }

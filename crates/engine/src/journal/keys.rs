@@ -137,11 +137,11 @@ impl Key<'_> {
         let mut reader = WireReader::new(key);
         let read = match reader.u8("a key")? {
             NUMBERS => Key::Numbers(ShardId(u16::from_be_bytes(reader.array("a shard")?))),
-            SESSION => return read_session_key(&mut reader),
-            WILL => Key::Will(read_session_number(&mut reader)?),
+            SESSION => return Key::read_session(&mut reader),
+            WILL => Key::Will(StoredSession::read_key(&mut reader)?),
             BODY => Key::Body(read_number(&mut reader)?),
             OUTGOING => Key::Outgoing(read_number(&mut reader)?),
-            CROSSING => return read_crossing_key(&mut reader),
+            CROSSING => return Key::read_crossing(&mut reader),
             MARK => {
                 let name = ExchangeName { origin: read_number(&mut reader)?, number: read_number(&mut reader)? };
                 Key::Mark(name, ShardId(u16::from_be_bytes(reader.array("a shard")?)))
@@ -188,41 +188,48 @@ fn rest_text<'a>(reader: &mut WireReader<'a>, reading: &'static str) -> Result<&
     std::str::from_utf8(reader.rest()).map_err(|_| WireError { reading })
 }
 
-fn read_crossing_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireError> {
-    let number = read_number(reader)?;
-    if reader.is_empty() {
-        return Ok(Key::Crossing(number));
+impl<'a> Key<'a> {
+    /// Reads a key of [`CROSSING`] behind its space.
+    fn read_crossing(reader: &mut WireReader<'a>) -> Result<Self, WireError> {
+        let number = read_number(reader)?;
+        if reader.is_empty() {
+            return Ok(Self::Crossing(number));
+        }
+        let shards = u16::from_be_bytes(reader.array("a number of shards")?);
+        let shard = u16::from_be_bytes(reader.array("a shard")?);
+        if shards > MAX_SHARDS || shard >= shards || !reader.is_empty() {
+            return Err(WireError { reading: "a shard of so many" });
+        }
+        Ok(Self::Crossed(number, Place { shard: ShardId(shard), shards }))
     }
-    let shards = u16::from_be_bytes(reader.array("a number of shards")?);
-    let shard = u16::from_be_bytes(reader.array("a shard")?);
-    if shards > MAX_SHARDS || shard >= shards || !reader.is_empty() {
-        return Err(WireError { reading: "a shard of so many" });
+
+    /// Reads a key of [`SESSION`] behind its space.
+    fn read_session(reader: &mut WireReader<'a>) -> Result<Self, WireError> {
+        let session = StoredSession::read_key(reader)?;
+        let read = match reader.u8("a part of a session")? {
+            HEAD => Self::Session(session),
+            SUBSCRIPTION => return Ok(Self::Subscription(session, rest_text(reader, "a topic filter")?)),
+            RECEIVED => Self::Received(session, packet_id(reader.array("a packet id")?)?),
+            ENTRY => Self::Entry(session, read_number(reader)?),
+            SENT => Self::Sent(session, read_number(reader)?),
+            REFUSED => Self::Refused(session, packet_id(reader.array("a packet id")?)?),
+            SEEN => Self::Seen(session, u16::from_be_bytes(reader.array("a place among ids")?)),
+            _ => return Err(WireError { reading: "a part of a session" }),
+        };
+        if reader.is_empty() { Ok(read) } else { Err(WireError { reading: "the end of a key" }) }
     }
-    Ok(Key::Crossed(number, Place { shard: ShardId(shard), shards }))
 }
 
-fn read_session_number(reader: &mut WireReader<'_>) -> Result<StoredSession, WireError> {
-    let number = NonZeroU64::new(read_number(reader)?);
-    number.map(StoredSession).ok_or(WireError { reading: "a session's number" })
+impl StoredSession {
+    /// Reads the number of a session in a key.
+    fn read_key(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        let number = NonZeroU64::new(read_number(reader)?);
+        number.map(Self).ok_or(WireError { reading: "a session's number" })
+    }
 }
 
 fn packet_id(bytes: [u8; 2]) -> Result<PacketId, WireError> {
     PacketId::new(u16::from_be_bytes(bytes)).ok_or(WireError { reading: "a packet id" })
-}
-
-fn read_session_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireError> {
-    let session = read_session_number(reader)?;
-    let read = match reader.u8("a part of a session")? {
-        HEAD => Key::Session(session),
-        SUBSCRIPTION => return Ok(Key::Subscription(session, rest_text(reader, "a topic filter")?)),
-        RECEIVED => Key::Received(session, packet_id(reader.array("a packet id")?)?),
-        ENTRY => Key::Entry(session, read_number(reader)?),
-        SENT => Key::Sent(session, read_number(reader)?),
-        REFUSED => Key::Refused(session, packet_id(reader.array("a packet id")?)?),
-        SEEN => Key::Seen(session, u16::from_be_bytes(reader.array("a place among ids")?)),
-        _ => return Err(WireError { reading: "a part of a session" }),
-    };
-    if reader.is_empty() { Ok(read) } else { Err(WireError { reading: "the end of a key" }) }
 }
 
 #[cfg(test)]

@@ -3,43 +3,31 @@
 
 use crate::ids::TenantId;
 use crate::now::Millis;
+use crate::telling::sums::summed;
 
-/// The usage of a tenant on one shard. The counters only grow; `sessions`, `connections`, `retained_bytes` and
-/// `stored_bytes` say what there is at this moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Application messages received from the tenant's clients.
-    pub messages_in: u64,
-    /// Application messages sent to the tenant's clients.
-    pub messages_out: u64,
-    /// Bytes of the whole packets that the tenant's clients have sent.
-    pub bytes_in: u64,
-    /// Bytes handed to the transports of the tenant's clients.
-    pub bytes_out: u64,
-    /// Time for which clients were connected, milliseconds, added up over connections.
-    pub connection_ms: u64,
-    /// Connected clients.
-    pub connections: u64,
-    /// Sessions, connected or not.
-    pub sessions: u64,
-    /// Bytes of the retained messages whose home this shard is.
-    pub retained_bytes: u64,
-    /// Bytes of the messages that wait for sessions, in memory or in the store.
-    pub stored_bytes: u64,
-}
-
-impl Usage {
-    /// Adds the usage on another shard.
-    pub fn add(&mut self, other: &Self) {
-        self.messages_in += other.messages_in;
-        self.messages_out += other.messages_out;
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
-        self.connection_ms += other.connection_ms;
-        self.connections += other.connections;
-        self.sessions += other.sessions;
-        self.retained_bytes += other.retained_bytes;
-        self.stored_bytes += other.stored_bytes;
+summed! {
+    /// The usage of a tenant on one shard. The counters only grow; `sessions`, `connections`, `retained_bytes` and
+    /// `stored_bytes` say what there is at this moment.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Usage {
+        /// Application messages received from the tenant's clients.
+        pub messages_in: u64,
+        /// Application messages sent to the tenant's clients.
+        pub messages_out: u64,
+        /// Bytes of the whole packets that the tenant's clients have sent.
+        pub bytes_in: u64,
+        /// Bytes handed to the transports of the tenant's clients.
+        pub bytes_out: u64,
+        /// Time for which clients were connected, milliseconds, added up over connections.
+        pub connection_ms: u64,
+        /// Connected clients.
+        pub connections: u64,
+        /// Sessions, connected or not.
+        pub sessions: u64,
+        /// Bytes of the retained messages whose home this shard is.
+        pub retained_bytes: u64,
+        /// Bytes of the messages that wait for sessions, in memory or in the store.
+        pub stored_bytes: u64,
     }
 }
 

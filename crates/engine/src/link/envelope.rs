@@ -63,11 +63,18 @@ pub(super) fn put_ticket(out: &mut Vec<u8>, ticket: Option<Ticket>) {
     out.put_u32(ticket.map_or(0, |ticket| ticket.sequence));
 }
 
-/// Reads what [`put_ticket`] has appended.
-pub(super) fn read_ticket(reader: &mut WireReader<'_>) -> Result<Option<Ticket>, WireError> {
-    let connection = read_connection(reader)?;
-    let sequence = reader.u32("a ticket")?;
-    Ok(connection.map(|connection| Ticket { connection, sequence }))
+impl Ticket {
+    /// Reads what [`put_ticket`] has appended.
+    pub(super) fn read_optional(reader: &mut WireReader<'_>) -> Result<Option<Self>, WireError> {
+        let connection = ConnectionKey::read_optional(reader)?;
+        let sequence = reader.u32("a ticket")?;
+        Ok(connection.map(|connection| Self { connection, sequence }))
+    }
+
+    /// Reads a ticket that has to be there.
+    pub(super) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        Self::read_optional(reader)?.ok_or(WireError { reading: "a ticket" })
+    }
 }
 
 pub(crate) fn put_connection(out: &mut Vec<u8>, connection: Option<ConnectionKey>) {
@@ -75,10 +82,18 @@ pub(crate) fn put_connection(out: &mut Vec<u8>, connection: Option<ConnectionKey
     out.put_u32(connection.map_or(0, |key| key.generation));
 }
 
-pub(crate) fn read_connection(reader: &mut WireReader<'_>) -> Result<Option<ConnectionKey>, WireError> {
-    let index = reader.u32("a connection")?;
-    let generation = reader.u32("a connection")?;
-    Ok((index != NO_INDEX).then_some(ConnectionKey { index, generation }))
+impl ConnectionKey {
+    /// Reads what [`put_connection`] has appended.
+    pub(super) fn read_optional(reader: &mut WireReader<'_>) -> Result<Option<Self>, WireError> {
+        let index = reader.u32("a connection")?;
+        let generation = reader.u32("a connection")?;
+        Ok((index != NO_INDEX).then_some(Self { index, generation }))
+    }
+
+    /// Reads a connection that has to be there.
+    pub(super) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        Self::read_optional(reader)?.ok_or(WireError { reading: "a connection" })
+    }
 }
 
 /// What all fresh envelopes of a batch have in common, so that none of them carries it.
@@ -306,7 +321,7 @@ impl<'a> Envelope<'a> {
             self.publication.publisher = reader.u64("a publisher")?;
         }
         if flags & FROM != 0 {
-            self.from = read_connection(reader)?;
+            self.from = ConnectionKey::read_optional(reader)?;
         }
         if flags & TICKET != 0 {
             let sequence = reader.u32("a ticket")?;

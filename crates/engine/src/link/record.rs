@@ -9,9 +9,7 @@ use crate::ids::{ConnectionKey, TenantId};
 use crate::link::awaited::Awaited;
 use crate::link::counts::Counts;
 use crate::link::dealing_word::{DEALING_KIND, DealingWord};
-use crate::link::envelope::{
-    BatchHead, Envelope, ReadHead, Ticket, put_connection, put_ticket, read_connection, read_ticket,
-};
+use crate::link::envelope::{BatchHead, Envelope, ReadHead, Ticket, put_connection, put_ticket};
 use crate::link::exchange_word::{EXCHANGE_KIND, ExchangeWord};
 use crate::link::fleet_word::{FLEET_KIND, FleetWord};
 use crate::link::transfer_word::{TRANSFER_KIND, TransferWord};
@@ -129,13 +127,11 @@ pub(crate) enum Record<'a> {
     Exchange(Box<ExchangeWord>),
 }
 
-fn read_group<'a>(reader: &mut WireReader<'a>) -> Result<GroupName<'a>, WireError> {
-    let tenant = TenantId(reader.u16("a tenant")?);
-    Ok(GroupName { tenant, share: reader.text("a share name")?, filter: reader.text("a topic filter")? })
-}
-
-fn read_some_ticket(reader: &mut WireReader<'_>) -> Result<Ticket, WireError> {
-    read_ticket(reader)?.ok_or(WireError { reading: "a ticket" })
+impl<'a> GroupName<'a> {
+    fn read(reader: &mut WireReader<'a>) -> Result<Self, WireError> {
+        let tenant = TenantId(reader.u16("a tenant")?);
+        Ok(Self { tenant, share: reader.text("a share name")?, filter: reader.text("a topic filter")? })
+    }
 }
 
 fn read_code(reader: &mut WireReader<'_>) -> Result<ReasonCode, WireError> {
@@ -152,12 +148,10 @@ fn read_refused(reader: &mut WireReader<'_>) -> Result<Option<Reason>, WireError
     }
 }
 
-fn read_member(reader: &mut WireReader<'_>) -> Result<MemberOptions, WireError> {
-    Ok(MemberOptions { options: reader.u8("options")?, subscription_id: reader.u32("a subscription identifier")? })
-}
-
-fn read_some_connection(reader: &mut WireReader<'_>) -> Result<ConnectionKey, WireError> {
-    read_connection(reader)?.ok_or(WireError { reading: "a connection" })
+impl MemberOptions {
+    fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        Ok(Self { options: reader.u8("options")?, subscription_id: reader.u32("a subscription identifier")? })
+    }
 }
 
 /// The kind of [`Record::Publish`], which nearly all records are.
@@ -370,7 +364,7 @@ impl<'a> Record<'a> {
         match reader.u8("a record's kind")? {
             PUBLISH_KIND => Ok(Self::Publish(head.envelope(reader, shared)?)),
             2 => Ok(Self::Confirm {
-                ticket: read_some_ticket(reader)?,
+                ticket: Ticket::read(reader)?,
                 refused: read_refused(reader)?,
                 promises: reader.flag("whether it promises")?,
             }),
@@ -394,7 +388,7 @@ impl<'a> Record<'a> {
                 topic: reader.text("a topic")?,
                 qos: QoS::from_bits(reader.u8("a QoS")?).ok_or(WireError { reading: "a QoS" })?,
                 cost: reader.u64("a cost")?,
-                waits: read_connection(reader)?,
+                waits: ConnectionKey::read_optional(reader)?,
             },
             31 => Self::Reserved { number: reader.u32("a reservation")?, full: reader.u32("a number of queues")? },
             32 => Self::Commit { number: reader.u32("a reservation")? },
@@ -412,14 +406,14 @@ impl<'a> Record<'a> {
             10 => Self::Deal {
                 session: reader.u32("a session")?,
                 client: reader.u64("a client")?,
-                group: read_group(reader)?,
-                member: read_member(reader)?,
+                group: GroupName::read(reader)?,
+                member: MemberOptions::read(reader)?,
                 insists: reader.u8("a flag")? != 0,
                 id: reader.u64("a deal")?,
                 envelope: head.envelope(reader, shared)?,
             },
             _ => Self::Return {
-                group: read_group(reader)?,
+                group: GroupName::read(reader)?,
                 not_to: reader.u32("a session")?,
                 of: reader.u64("a deal")?,
                 id: reader.u64("a deal")?,
@@ -440,7 +434,7 @@ impl<'a> Record<'a> {
                 tenant: TenantId(reader.u16("a tenant")?),
                 filter: reader.text("a topic filter")?,
                 present: reader.u8("a flag")? != 0,
-                ticket: read_ticket(reader)?,
+                ticket: Ticket::read_optional(reader)?,
             },
             4 => Self::RetainedQuery {
                 fetch: reader.u32("a fetch")?,
@@ -451,33 +445,33 @@ impl<'a> Record<'a> {
             5 => Self::RetainedItem { fetch: reader.u32("a fetch")?, envelope: head.envelope(reader, shared)? },
             6 => Self::RetainedEnd { fetch: reader.u32("a fetch")?, after: reader.text("a cursor")? },
             7 => Self::GroupJoin {
-                group: read_group(reader)?,
+                group: GroupName::read(reader)?,
                 session: reader.u32("a session")?,
                 client: reader.u64("a client")?,
-                member: read_member(reader)?,
-                ticket: read_ticket(reader)?,
+                member: MemberOptions::read(reader)?,
+                ticket: Ticket::read_optional(reader)?,
             },
-            8 => Self::GroupLeave { group: read_group(reader)?, session: reader.u32("a session")? },
+            8 => Self::GroupLeave { group: GroupName::read(reader)?, session: reader.u32("a session")? },
             9 => Self::GroupPresence {
-                group: read_group(reader)?,
+                group: GroupName::read(reader)?,
                 session: reader.u32("a session")?,
                 online: reader.u8("a flag")? != 0,
             },
             10 | 11 => Self::read_dealt(kind, head, reader, shared)?,
-            12 => Self::Park { connection: read_some_connection(reader)? },
-            13 => Self::Unpark { connection: read_some_connection(reader)? },
+            12 => Self::Park { connection: ConnectionKey::read(reader)? },
+            13 => Self::Unpark { connection: ConnectionKey::read(reader)? },
             FLEET_KIND => Self::Fleet(FleetWord::read(reader)?),
-            19 => Self::InterestBarrier { ticket: read_some_ticket(reader)? },
-            15 => Self::InterestSeen { ticket: read_some_ticket(reader)? },
-            16 => Self::GiveUp { connection: read_some_connection(reader)? },
+            19 => Self::InterestBarrier { ticket: Ticket::read(reader)? },
+            15 => Self::InterestSeen { ticket: Ticket::read(reader)? },
+            16 => Self::GiveUp { connection: ConnectionKey::read(reader)? },
             17 => Self::SysQuery { round: reader.u32("a round")? },
             18 => Self::SysReport { round: reader.u32("a round")?, values: reader.bytes("numbers")? },
             20..=22 => Self::read_crossing(kind, reader)?,
             23 => Self::Dealt { id: reader.u64("a deal")? },
-            24 => Self::GroupExists { group: read_group(reader)? },
+            24 => Self::GroupExists { group: GroupName::read(reader)? },
             30..=33 => Self::read_reservation(kind, reader)?,
             43 => Self::InterestRefused {
-                ticket: read_some_ticket(reader)?,
+                ticket: Ticket::read(reader)?,
                 filter: reader.text("a topic filter")?,
                 code: read_code(reader)?,
             },

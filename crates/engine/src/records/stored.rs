@@ -176,7 +176,7 @@ impl ReadEntry {
         let mut reader = WireReader::new(value);
         let flags = reader.u8("a message's flags")?;
         let qos = QoS::from_bits(flags & QOS).ok_or(WireError { reading: "a QoS" })?;
-        let sent = if flags & SENT != 0 { Some(read_packet_id(&mut reader)?) } else { None };
+        let sent = if flags & SENT != 0 { Some(reader.packet_id()?) } else { None };
         let mut ids = Vec::new();
         if flags & IDS != 0 {
             for _ in 0..reader.u32("a number of subscription identifiers")? {
@@ -233,7 +233,7 @@ impl SentRecord {
 
     pub(crate) fn read(value: &[u8]) -> Result<Self, WireError> {
         let mut reader = WireReader::new(value);
-        let id = read_packet_id(&mut reader)?;
+        let id = reader.packet_id()?;
         let (state, released) = match reader.u8("a state")? {
             0 => (State::AwaitPubAck, false),
             1 => (State::AwaitPubRec, false),
@@ -263,10 +263,6 @@ pub(crate) fn read_subscription(value: &[u8]) -> Result<(u8, u32), WireError> {
     let id = read_subscription_id(&mut reader, 0)?;
     end(&reader)?;
     Ok((options, id))
-}
-
-fn read_packet_id(reader: &mut WireReader<'_>) -> Result<PacketId, WireError> {
-    PacketId::new(reader.u16("a packet id")?).ok_or(WireError { reading: "a packet id" })
 }
 
 pub(crate) fn end(reader: &WireReader<'_>) -> Result<(), WireError> {

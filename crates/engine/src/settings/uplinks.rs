@@ -1,5 +1,6 @@
 //! Settings of uplinks.
 
+use crate::telling::sums::summed;
 use tidegate_mqtt::Version;
 use zeroize::Zeroizing;
 
@@ -192,46 +193,32 @@ impl UplinkReport {
     }
 }
 
-/// What an uplink has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UplinkCounters {
-    /// Messages given to the broker, at any QoS.
-    pub sent: u64,
-    /// Messages that it has acknowledged.
-    pub acknowledged: u64,
-    /// Messages that it has acknowledged and brought back.
-    pub returned: u64,
-    /// Messages taken from it and given to another, or to it once more.
-    pub resent: u64,
-    /// Messages received.
-    pub received: u64,
-    /// Received messages that had been received before.
-    pub duplicates: u64,
-    /// Received messages above QoS 0 beyond the Receive Maximum announced to the broker.
-    pub beyond_window: u64,
-    /// Messages delivered to the clients of this process without the broker, which took them and does not bring them
-    /// back.
-    pub delivered_here: u64,
-    /// Times that the broker was lost.
-    pub lost: u64,
-    /// Messages that were given to no broker any more, since this one has closed the connection each time that it got
-    /// them.
-    pub set_aside: u64,
-}
-
-impl UplinkCounters {
-    /// Adds another uplink's numbers to these.
-    pub fn add(&mut self, other: &Self) {
-        self.sent += other.sent;
-        self.acknowledged += other.acknowledged;
-        self.returned += other.returned;
-        self.resent += other.resent;
-        self.received += other.received;
-        self.duplicates += other.duplicates;
-        self.beyond_window += other.beyond_window;
-        self.lost += other.lost;
-        self.delivered_here += other.delivered_here;
-        self.set_aside += other.set_aside;
+summed! {
+    /// What an uplink has counted.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct UplinkCounters {
+        /// Messages given to the broker, at any QoS.
+        pub sent: u64,
+        /// Messages that it has acknowledged.
+        pub acknowledged: u64,
+        /// Messages that it has acknowledged and brought back.
+        pub returned: u64,
+        /// Messages taken from it and given to another, or to it once more.
+        pub resent: u64,
+        /// Messages received.
+        pub received: u64,
+        /// Received messages that had been received before.
+        pub duplicates: u64,
+        /// Received messages above QoS 0 beyond the Receive Maximum announced to the broker.
+        pub beyond_window: u64,
+        /// Messages delivered to the clients of this process without the broker, which took them and does not bring them
+        /// back.
+        pub delivered_here: u64,
+        /// Times that the broker was lost.
+        pub lost: u64,
+        /// Messages that were given to no broker any more, since this one has closed the connection each time that it got
+        /// them.
+        pub set_aside: u64,
     }
 }
 

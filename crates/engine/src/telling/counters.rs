@@ -1,133 +1,68 @@
 //! Counters of a shard: numbers that only grow, and gauges read on demand.
 
+use crate::telling::sums::summed;
 use tidegate_mqtt::{PacketType, QoS};
 
 use crate::telling::reason::{REASONS, Reason};
 
-/// Numbers of one shard that only grow. A reader adds up the numbers of all shards.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counters {
-    /// Packets received, by packet type number.
-    pub packets_in: [u64; 16],
-    /// Packets sent, by packet type number.
-    pub packets_out: [u64; 16],
-    /// Application messages received from publishers, by QoS.
-    pub messages_in: [u64; 3],
-    /// Application messages sent to subscribers, by the QoS of the delivery.
-    pub messages_out: [u64; 3],
-    /// Bytes received from clients.
-    pub bytes_in: u64,
-    /// Bytes handed to clients' transports.
-    pub bytes_out: u64,
-    /// Payload bytes received in PUBLISH packets.
-    pub payload_bytes_in: u64,
-    /// Payload bytes sent in PUBLISH packets.
-    pub payload_bytes_out: u64,
-    /// Messages that were not delivered, by reason.
-    pub dropped: [u64; REASONS],
-    /// Connections that ended, by reason.
-    pub disconnects: [u64; REASONS],
-    /// CONNECT packets that were accepted.
-    pub connects_accepted: u64,
-    /// Connections refused before or by CONNACK, by reason.
-    pub connects_refused: [u64; REASONS],
-    /// Requests other than messages and connections that were refused, by reason.
-    pub requests_refused: [u64; REASONS],
-    /// Connections opened, with or without a CONNECT.
-    pub sockets_opened: u64,
-    /// Sessions that ended because their expiry passed.
-    pub sessions_expired: u64,
-    /// Messages above the receive maximum that a lenient listener tolerated.
-    pub receive_maximum_tolerated: u64,
-    /// Messages handed to other shards.
-    pub shard_messages_out: u64,
-    /// Messages taken from other shards.
-    pub shard_messages_in: u64,
-    /// Times that a publisher was parked by a full queue or link.
-    pub publishers_parked: u64,
-    /// Messages that shared groups have dealt to other nodes without keeping them, since too many were kept.
-    pub deals_not_kept: u64,
-    /// Times that a publisher was parked since it was faster than its listener allows.
-    pub rate_limited: u64,
-    /// Times that a publisher was parked since turns took too long and it gave the shard more to do than most.
-    pub held_for_lag: u64,
-    /// Dropped messages that were published once more as dead letters.
-    pub dead_letters: u64,
-    /// Dropped messages that were to be published once more, and were not: too many came at once.
-    pub dead_letters_lost: u64,
-    /// Unacknowledged messages sent again with DUP after a session was resumed.
-    pub redelivered: u64,
-}
-
-impl Default for Counters {
-    fn default() -> Self {
-        Self {
-            packets_in: [0; 16],
-            packets_out: [0; 16],
-            messages_in: [0; 3],
-            messages_out: [0; 3],
-            bytes_in: 0,
-            bytes_out: 0,
-            payload_bytes_in: 0,
-            payload_bytes_out: 0,
-            dropped: [0; REASONS],
-            disconnects: [0; REASONS],
-            connects_accepted: 0,
-            connects_refused: [0; REASONS],
-            requests_refused: [0; REASONS],
-            sockets_opened: 0,
-            sessions_expired: 0,
-            receive_maximum_tolerated: 0,
-            shard_messages_out: 0,
-            shard_messages_in: 0,
-            publishers_parked: 0,
-            deals_not_kept: 0,
-            rate_limited: 0,
-            held_for_lag: 0,
-            dead_letters: 0,
-            dead_letters_lost: 0,
-            redelivered: 0,
-        }
+summed! {
+    /// Numbers of one shard that only grow. A reader adds up the numbers of all shards.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Counters {
+        /// Packets received, by packet type number.
+        pub packets_in: [u64; 16],
+        /// Packets sent, by packet type number.
+        pub packets_out: [u64; 16],
+        /// Application messages received from publishers, by QoS.
+        pub messages_in: [u64; 3],
+        /// Application messages sent to subscribers, by the QoS of the delivery.
+        pub messages_out: [u64; 3],
+        /// Bytes received from clients.
+        pub bytes_in: u64,
+        /// Bytes handed to clients' transports.
+        pub bytes_out: u64,
+        /// Payload bytes received in PUBLISH packets.
+        pub payload_bytes_in: u64,
+        /// Payload bytes sent in PUBLISH packets.
+        pub payload_bytes_out: u64,
+        /// Messages that were not delivered, by reason.
+        pub dropped: [u64; REASONS],
+        /// Connections that ended, by reason.
+        pub disconnects: [u64; REASONS],
+        /// CONNECT packets that were accepted.
+        pub connects_accepted: u64,
+        /// Connections refused before or by CONNACK, by reason.
+        pub connects_refused: [u64; REASONS],
+        /// Requests other than messages and connections that were refused, by reason.
+        pub requests_refused: [u64; REASONS],
+        /// Connections opened, with or without a CONNECT.
+        pub sockets_opened: u64,
+        /// Sessions that ended because their expiry passed.
+        pub sessions_expired: u64,
+        /// Messages above the receive maximum that a lenient listener tolerated.
+        pub receive_maximum_tolerated: u64,
+        /// Messages handed to other shards.
+        pub shard_messages_out: u64,
+        /// Messages taken from other shards.
+        pub shard_messages_in: u64,
+        /// Times that a publisher was parked by a full queue or link.
+        pub publishers_parked: u64,
+        /// Messages that shared groups have dealt to other nodes without keeping them, since too many were kept.
+        pub deals_not_kept: u64,
+        /// Times that a publisher was parked since it was faster than its listener allows.
+        pub rate_limited: u64,
+        /// Times that a publisher was parked since turns took too long and it gave the shard more to do than most.
+        pub held_for_lag: u64,
+        /// Dropped messages that were published once more as dead letters.
+        pub dead_letters: u64,
+        /// Dropped messages that were to be published once more, and were not: too many came at once.
+        pub dead_letters_lost: u64,
+        /// Unacknowledged messages sent again with DUP after a session was resumed.
+        pub redelivered: u64,
     }
 }
 
 impl Counters {
-    /// Adds another shard's numbers to these.
-    pub fn add(&mut self, other: &Self) {
-        let arrays: [(&mut [u64], &[u64]); 8] = [
-            (&mut self.packets_in, &other.packets_in),
-            (&mut self.packets_out, &other.packets_out),
-            (&mut self.messages_in, &other.messages_in),
-            (&mut self.messages_out, &other.messages_out),
-            (&mut self.dropped, &other.dropped),
-            (&mut self.disconnects, &other.disconnects),
-            (&mut self.connects_refused, &other.connects_refused),
-            (&mut self.requests_refused, &other.requests_refused),
-        ];
-        for (mine, theirs) in arrays {
-            for (a, b) in mine.iter_mut().zip(theirs) {
-                *a += b;
-            }
-        }
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
-        self.payload_bytes_in += other.payload_bytes_in;
-        self.payload_bytes_out += other.payload_bytes_out;
-        self.connects_accepted += other.connects_accepted;
-        self.sockets_opened += other.sockets_opened;
-        self.sessions_expired += other.sessions_expired;
-        self.receive_maximum_tolerated += other.receive_maximum_tolerated;
-        self.shard_messages_out += other.shard_messages_out;
-        self.shard_messages_in += other.shard_messages_in;
-        self.publishers_parked += other.publishers_parked;
-        self.deals_not_kept += other.deals_not_kept;
-        self.rate_limited += other.rate_limited;
-        self.held_for_lag += other.held_for_lag;
-        self.dead_letters += other.dead_letters;
-        self.dead_letters_lost += other.dead_letters_lost;
-        self.redelivered += other.redelivered;
-    }
-
     /// Counts one PUBLISH packet that was written.
     #[inline]
     pub(crate) fn count_sent(&mut self, qos: QoS, payload: usize) {
@@ -148,61 +83,41 @@ impl Counters {
     }
 }
 
-/// What there is at this moment, of one shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gauges {
-    /// Open connections, including connections without a CONNECT so far.
-    pub connections: u64,
-    /// Sessions with a connection.
-    pub sessions_connected: u64,
-    /// Sessions of clients that are away.
-    pub sessions_disconnected: u64,
-    /// Ordinary subscriptions.
-    pub subscriptions: u64,
-    /// Memberships in shared groups.
-    pub shared_subscriptions: u64,
-    /// Retained messages whose home this shard is.
-    pub retained_messages: u64,
-    /// Bytes of those.
-    pub retained_bytes: u64,
-    /// Messages waiting in sessions' queues.
-    pub queued_messages: u64,
-    /// Bytes of those (a message that waits in several queues counts in each).
-    pub queued_bytes: u64,
-    /// Messages waiting in the store alone, behind what queues hold in memory.
-    pub stored_messages: u64,
-    /// Bytes of those, as they will cost in memory.
-    pub stored_bytes: u64,
-    /// Messages sent and not acknowledged.
-    pub inflight_messages: u64,
-    /// Of the queued, stored and unacknowledged messages, those in the store for clients that are away.
-    pub absent_messages: u64,
-    /// Bytes of unfinished packets and parked publishes.
-    pub input_bytes: u64,
-    /// Bytes on their way to other shards.
-    pub link_bytes: u64,
-    /// Messages that shared groups have given to other nodes and keep until those answer for them.
-    pub kept_deals: u64,
-}
-
-impl Gauges {
-    /// Adds another shard's gauges to these.
-    pub fn add(&mut self, other: &Self) {
-        self.connections += other.connections;
-        self.sessions_connected += other.sessions_connected;
-        self.sessions_disconnected += other.sessions_disconnected;
-        self.subscriptions += other.subscriptions;
-        self.shared_subscriptions += other.shared_subscriptions;
-        self.retained_messages += other.retained_messages;
-        self.retained_bytes += other.retained_bytes;
-        self.queued_messages += other.queued_messages;
-        self.queued_bytes += other.queued_bytes;
-        self.stored_messages += other.stored_messages;
-        self.stored_bytes += other.stored_bytes;
-        self.inflight_messages += other.inflight_messages;
-        self.input_bytes += other.input_bytes;
-        self.link_bytes += other.link_bytes;
-        self.kept_deals += other.kept_deals;
-        self.absent_messages += other.absent_messages;
+summed! {
+    /// What there is at this moment, of one shard.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Gauges {
+        /// Open connections, including connections without a CONNECT so far.
+        pub connections: u64,
+        /// Sessions with a connection.
+        pub sessions_connected: u64,
+        /// Sessions of clients that are away.
+        pub sessions_disconnected: u64,
+        /// Ordinary subscriptions.
+        pub subscriptions: u64,
+        /// Memberships in shared groups.
+        pub shared_subscriptions: u64,
+        /// Retained messages whose home this shard is.
+        pub retained_messages: u64,
+        /// Bytes of those.
+        pub retained_bytes: u64,
+        /// Messages waiting in sessions' queues.
+        pub queued_messages: u64,
+        /// Bytes of those (a message that waits in several queues counts in each).
+        pub queued_bytes: u64,
+        /// Messages waiting in the store alone, behind what queues hold in memory.
+        pub stored_messages: u64,
+        /// Bytes of those, as they will cost in memory.
+        pub stored_bytes: u64,
+        /// Messages sent and not acknowledged.
+        pub inflight_messages: u64,
+        /// Of the queued, stored and unacknowledged messages, those in the store for clients that are away.
+        pub absent_messages: u64,
+        /// Bytes of unfinished packets and parked publishes.
+        pub input_bytes: u64,
+        /// Bytes on their way to other shards.
+        pub link_bytes: u64,
+        /// Messages that shared groups have given to other nodes and keep until those answer for them.
+        pub kept_deals: u64,
     }
 }

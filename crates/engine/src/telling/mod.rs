@@ -5,6 +5,7 @@ pub(crate) mod counters;
 pub(crate) mod fate;
 pub(crate) mod reason;
 pub(crate) mod refused;
+pub(crate) mod sums;
 
 use crate::ids::{ConnectionKey, TenantId, hash_name};
 use crate::now::Millis;

@@ -1,27 +1,25 @@
 //! Numbers that look random and come again with the same seed.
 
-/// A generator of 64 bits (`SplitMix64`).
+use tidegate_random::SplitMix64;
+
+/// A generator of 64 bits.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     /// A generator of its own for one purpose, so that one source of randomness does not disturb another.
     pub(crate) fn salted(seed: u64, salt: u64) -> Self {
-        let mut random = Self(seed ^ salt.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        let mut random = Self::new(seed ^ salt.wrapping_mul(0xd6e8_feb8_6659_fd93));
         random.next();
         random
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.number()
     }
 
     /// 0..`bound`; 0 when there is nothing to choose from.

@@ -11,6 +11,15 @@ use super::silences::Silences;
 use super::tally::Tally;
 use crate::level::Level;
 
+/// The name of the metric of members that suit the load.
+pub(super) const SUITS: &str = "tidegate_fleet_suits";
+/// The name of the metric of the load of the last decision.
+pub(super) const LOAD: &str = "tidegate_fleet_load";
+/// The name of the metric of the clients of all orchestrators.
+pub(super) const CLIENTS: &str = "tidegate_fleet_clients";
+/// The name of the metric of accepted messages that are not settled.
+pub(super) const OWED_MESSAGES: &str = "tidegate_fleet_owed_messages";
+
 /// Each state of a resource with its phases.
 const STATES: [(&str, &[Phase]); 5] = [
     ("serving", &[Phase::Serving]),
@@ -76,7 +85,7 @@ impl Page {
     }
 
     fn decisions(&mut self, decisions: &Decisions) {
-        let name = "tidegate_fleet_load";
+        let name = LOAD;
         self.head(
             name,
             "gauge",
@@ -87,7 +96,7 @@ impl Page {
                 self.value(name, &format!("{{level=\"{level}\"}}"), load);
             }
         }
-        let name = "tidegate_fleet_suits";
+        let name = SUITS;
         self.head(name, "gauge", "Members that suit the load by the level's policy; absent while it is unknown.");
         for (level, judged) in decisions.all() {
             if let Some(suits) = judged.verdict.suits {
@@ -98,9 +107,9 @@ impl Page {
 
     fn sums(&mut self, sight: &Sight, endpoints: &NamedEndpoints) {
         let Traffic { clients, owed } = traffic(sight);
-        self.only("tidegate_fleet_clients", "gauge", "Clients of all orchestrators that answered.", clients);
+        self.only(CLIENTS, "gauge", "Clients of all orchestrators that answered.", clients);
         let help = "Messages that orchestrators which answered have accepted and brokers have not settled.";
-        self.only("tidegate_fleet_owed_messages", "gauge", help, owed);
+        self.only(OWED_MESSAGES, "gauge", help, owed);
         let cluster = sight.cluster();
         let members = cluster.map_or(0, |cluster| cluster.partitions.len());
         let help = "Orchestrators in the newest table of their cluster.";

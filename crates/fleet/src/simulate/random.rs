@@ -1,22 +1,20 @@
 //! Numbers that look random and are the same in every run.
 
-/// `SplitMix64`: a seed makes a series.
+use tidegate_random::SplitMix64;
+
+/// The series of a seed.
 #[derive(Clone, Debug)]
 pub(super) struct Random {
-    state: u64,
+    series: SplitMix64,
 }
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self { series: SplitMix64::new(seed) }
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.series.number()
     }
 
     /// From 0 up to, but not including, 1.

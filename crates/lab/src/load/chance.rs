@@ -1,37 +1,28 @@
 //! Chance that can be repeated: one number decides everything.
 
-/// Numbers that look random and follow from a seed (`SplitMix64`).
+use tidegate_random::SplitMix64;
+pub use tidegate_random::mix;
+
+/// Numbers that look random and follow from a seed.
 #[derive(Clone, Debug)]
 pub struct Chance {
-    state: u64,
-}
-
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// Spreads the bits of a number over the whole of it.
-pub const fn mix(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(STEP);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
+    series: SplitMix64,
 }
 
 impl Chance {
     /// The numbers of a seed.
     pub const fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self { series: SplitMix64::new(seed) }
     }
 
     /// Numbers of their own for a part of the whole, such as a client.
     pub const fn of_part(seed: u64, part: u64) -> Self {
-        Self { state: mix(seed ^ mix(part)) }
+        Self::new(mix(seed ^ mix(part)))
     }
 
     /// Any number.
     pub const fn number(&mut self) -> u64 {
-        let number = mix(self.state);
-        self.state = self.state.wrapping_add(STEP);
-        number
+        self.series.number()
     }
 
     /// A number from 0 up to but not including `end`; 0 when that is 0.

@@ -40,7 +40,7 @@ impl Schedule {
         }
     }
 
-    /// Goes on to the message after it.
+    /// Continues with the next message.
     pub(crate) fn step(&mut self) {
         match self {
             Self::Uniform { message, .. } => *message += 1,

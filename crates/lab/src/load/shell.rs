@@ -40,7 +40,7 @@ use super::plan::LoadPlan;
 const READ_BYTES: usize = 256 * 1024;
 /// How often a connection is read before others have their turn.
 const READS: usize = 4;
-/// The loop wakes no more often than this for timers alone, in nanoseconds, so that what is due close together is sent
+/// The loop wakes no more often than this for timers alone, in nanoseconds, so that messages due close together are sent
 /// together.
 const QUANTUM_NS: u64 = 50_000;
 /// How long the end of connections is waited for, in nanoseconds.
@@ -96,11 +96,11 @@ impl<'a> Shell<'a> {
         coordinator: &'a mut dyn Coordinator,
     ) -> Result<Self, LoadError> {
         let plan = Rc::new(plan);
-        let core = Core::new(Rc::clone(&plan), worker)?;
-        files::enough(core.client_count() as u64)?;
+        let mut core = Core::new(&plan, worker)?;
+        files::enough(core.clients().count() as u64)?;
         let mut subscribing = plan.groups.iter().filter_map(|group| subscribing(&group.role));
         let has_slow = subscribing.any(|subscribing| subscribing.slow.is_some());
-        let connections = (0..core.client_count() * 2).map(|_| None).collect();
+        let connections = (0..core.clients().count() * 2).map(|_| None).collect();
         Ok(Self {
             addresses: plan.target.places().map(|(host, port)| resolve(host, port)).collect::<Result<_, _>>()?,
             links: LinkSettings::of(&plan)?,
@@ -235,7 +235,7 @@ impl<'a> Shell<'a> {
     fn act(&mut self, now_ns: u64) {
         // Acting may lead to more to do: a connection that the system refuses is closed at once.
         loop {
-            let actions = self.core.actions();
+            let actions = self.core.clients().actions();
             if actions.is_empty() {
                 return;
             }
@@ -331,7 +331,7 @@ impl<'a> Shell<'a> {
                 Some(self.plan.sources[self.next_source % count])
             }
         };
-        let address = self.addresses[self.core.place_of(connection)];
+        let address = self.addresses[self.core.clients().address_of(connection)];
         let at = (self.waiter.registry(), Token(connection as usize));
         match self.links.dial(address, source, u64::from(connection) ^ now_ns, at) {
             Ok(link) => {
@@ -345,7 +345,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// The system has not made a connection: nobody listens there, or it has no ports or descriptors left.
+    /// The system has not made a connection: there is no listener, or it has no ports or descriptors left.
     fn note_unmade(&mut self, error: &io::Error) {
         *self.unmade.entry(error.to_string()).or_default() += 1;
     }
@@ -398,7 +398,7 @@ impl<'a> Shell<'a> {
 
     fn flush_dirty(&mut self) {
         let mut dirty = std::mem::take(&mut self.dirty);
-        self.core.take_dirty(&mut dirty);
+        self.core.clients().take_dirty(&mut dirty);
         for connection in &dirty {
             self.flush(*connection);
         }
@@ -407,8 +407,8 @@ impl<'a> Shell<'a> {
 
     fn flush(&mut self, connection: u32) {
         let Some(place) = &mut self.connections[connection as usize] else { return };
-        let keep = self.core.writes_often(connection);
-        let written = match self.core.output(connection) {
+        let keep = self.core.clients().writes_often(connection);
+        let written = match self.core.clients().output(connection) {
             Some(output) => place.flush(output, keep),
             None => place.flush_own(),
         };
@@ -420,7 +420,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// A client leaves: what is left of its output, then its farewell. The broker closes the connection.
+    /// A client leaves: the rest of its output, then its farewell. The broker closes the connection.
     fn say_goodbye(&mut self, connection: u32) {
         self.flush(connection);
         let Some(place) = &mut self.connections[connection as usize] else { return };

@@ -18,7 +18,7 @@ pub(crate) struct Simulated {
 
 impl Simulated {
     pub(crate) fn new(plan: LoadPlan, behaviour: Behaviour) -> Self {
-        let core = Core::new(Rc::new(plan), 0).unwrap();
+        let core = Core::new(&Rc::new(plan), 0).unwrap();
         Self { core, double: Double::new(behaviour), now_ns: 0, totals: Totals::new(), dirty: Vec::new() }
     }
 
@@ -42,7 +42,7 @@ impl Simulated {
         self.now_ns += for_ns;
     }
 
-    /// Goes on to the next moment at which something is due and does it; `false` at the end.
+    /// Advances to the next timer and acts on it; `false` at the end.
     pub(crate) fn advance(&mut self) -> bool {
         let next = [self.core.next_timer_ns(), self.double.next_ns()].into_iter().flatten().min();
         let Some(next) = next.filter(|_| self.core.phase() != Phase::Over) else { return false };
@@ -68,7 +68,7 @@ impl Simulated {
     }
 
     fn network(&mut self) -> bool {
-        let actions = self.core.actions();
+        let actions = self.core.clients().actions();
         let mut acted = !actions.is_empty();
         for action in actions {
             match action {
@@ -78,10 +78,10 @@ impl Simulated {
             }
         }
         let mut dirty = std::mem::take(&mut self.dirty);
-        self.core.take_dirty(&mut dirty);
+        self.core.clients().take_dirty(&mut dirty);
         for connection in &dirty {
             acted = true;
-            let Some(output) = self.core.output(*connection) else { continue };
+            let Some(output) = self.core.clients().output(*connection) else { continue };
             let taken = self.double.received(*connection, output.rest(), self.now_ns).unwrap();
             assert_eq!(taken, output.len(), "whole packets only");
             output.wrote(taken, true);

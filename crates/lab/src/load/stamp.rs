@@ -6,10 +6,10 @@ pub const STAMP_LEN: usize = 16;
 /// The greatest time that a stamp can carry, in nanoseconds: 48 bits, 78 hours.
 pub const MAX_TIME_NS: u64 = (1 << 48) - 1;
 
-/// What a message says of itself.
+/// The mark, stream, sequence and time of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The mark of the run, so that messages of another run are told apart.
+    /// The mark of the run, so that messages of another run are recognised.
     pub mark: u16,
     /// Which publisher, and which of its topics.
     pub stream: u32,

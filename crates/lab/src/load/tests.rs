@@ -325,7 +325,7 @@ fn clients_are_dealt_to_all_places_and_go_where_they_are_sent() {
     while simulated.core.phase() != super::core::Phase::Publishing {
         assert!(simulated.advance());
     }
-    let places: Vec<_> = (0..6).map(|client| simulated.core.place_of(client * 2)).collect();
+    let places: Vec<_> = (0..6).map(|client| simulated.core.clients().address_of(client * 2)).collect();
     assert_eq!(places, [0, 1, 0, 1, 0, 0]);
     let mut packet = Vec::new();
     let disconnect = tidegate_mqtt::Disconnect {

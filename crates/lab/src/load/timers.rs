@@ -1,9 +1,9 @@
-//! What is to happen when, in the order of time.
+//! Timers, in the order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What is to happen.
+/// A timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// The next clients dial.
@@ -45,7 +45,7 @@ impl Timers {
         self.heap.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
 
-    /// What was to happen by now, and when.
+    /// The next timer that is due by now, and its time.
     pub(crate) fn due(&mut self, now_ns: u64) -> Option<(u64, Timer)> {
         if self.next_ns()? > now_ns {
             return None;

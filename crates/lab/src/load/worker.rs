@@ -11,7 +11,7 @@ use super::outcome::{LoadOutcome, Second};
 use super::plan::LoadPlan;
 use super::shell::{Clock, Coordinator, Shell};
 
-/// What a worker is to do.
+/// The task of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) plan: LoadPlan,
@@ -21,7 +21,7 @@ pub(super) struct Job {
     pub(super) zero_ns: u64,
 }
 
-/// What a worker is told while it works.
+/// A notice to a worker while it works.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Told {
     /// All clients of all are there: publishing begins then.
@@ -32,7 +32,7 @@ pub(super) enum Told {
     Stop,
 }
 
-/// What a worker says.
+/// A report of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Said {
     /// Its clients are there.
@@ -51,7 +51,7 @@ pub(super) enum Said {
 /// command line in this is a worker.
 ///
 /// # Errors
-/// When the other end says nothing that can be understood, or cannot be told anything.
+/// When the other end sends invalid lines, or has closed.
 pub fn work(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> Result<(), LoadError> {
     let mut line = String::new();
     let lost = |problem: String| LoadError::Worker { worker: 0, problem };
@@ -83,7 +83,7 @@ pub fn work(mut input: impl BufRead + Send + 'static, mut output: impl Write) ->
     })
 }
 
-/// What a worker has said, so that it says it once.
+/// The reports of a worker, so that each is sent once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Asked {
     Nothing,
@@ -114,7 +114,7 @@ impl<W: Write> Piped<'_, W> {
             match self.hears.try_recv() {
                 Ok(Told::Begin(at_ns)) => self.begin = Some(at_ns),
                 Ok(Told::Sent(totals)) => self.sent = Some(totals),
-                // Who asked for the run has gone: nobody wants to know how it ends.
+                // The caller of the run has gone, and no one reads the result.
                 Ok(Told::Stop) | Err(TryRecvError::Disconnected) => {
                     self.stop = true;
                     return;
@@ -148,7 +148,7 @@ impl<W: Write> Coordinator for Piped<'_, W> {
     }
 
     fn second(&mut self, second: &Second) {
-        // When nobody listens any more, the next question fails.
+        // When the listener has gone, the next question fails.
         let _ = self.say(&Said::Second(*second));
     }
 }

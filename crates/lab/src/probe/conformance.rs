@@ -38,7 +38,7 @@ pub struct FailedCase {
     pub version: String,
     /// The statements that it is about, such as `MQTT-3.1.2-5`.
     pub statements: Vec<String>,
-    /// What was expected and what came.
+    /// The expected answer and the actual one.
     pub what: String,
 }
 

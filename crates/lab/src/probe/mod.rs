@@ -14,7 +14,7 @@ use crate::load::plan::{Target, Transport};
 use crate::peer::without_credentials;
 use crate::run::target_of;
 
-/// The name and version of what `--json` prints.
+/// The name and version of the output of `--json`.
 pub const SCHEMA: &str = "tidegate-lab/probe/1";
 
 /// Everything that was found.
@@ -24,7 +24,7 @@ pub struct Probed {
     pub schema: &'static str,
     /// The broker's address.
     pub address: String,
-    /// What was found, in groups.
+    /// The findings, in groups.
     pub findings: Vec<Finding>,
     /// What the conformance suite found, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub struct Probed {
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it belongs to.
+    /// Its group.
     pub group: &'static str,
     /// Its name for scripts; it does not change.
     pub id: &'static str,
@@ -79,7 +79,7 @@ pub enum ProbeError {
     /// Only MQTT over TCP is probed.
     #[error("`{0}` is not MQTT over TCP; give its address as mqtt://HOST:PORT")]
     Transport(String),
-    /// Nobody answers.
+    /// There is no answer.
     #[error("no version of MQTT is answered at {address}: {why}")]
     Silent {
         /// The address.

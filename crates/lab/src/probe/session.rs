@@ -56,7 +56,7 @@ pub(crate) struct Session {
     aliases: Vec<(NonZeroU16, String)>,
 }
 
-/// What a CONNECT was answered by.
+/// The answer to a CONNECT.
 pub(crate) struct Accepted<T> {
     pub(crate) session: Session,
     /// What the caller took out of the CONNACK.

@@ -12,7 +12,7 @@ use crate::load::plan::{Target, Transport};
 const TOPIC: &str = "$SYS/broker/version";
 /// How long it is waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// What is longer is no version.
+/// Longest text that is taken as a version.
 const LONGEST: usize = 100;
 
 /// What a broker says of itself over MQTT; nothing where it does not, or where it is spoken to in another way than over

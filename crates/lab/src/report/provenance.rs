@@ -125,7 +125,7 @@ fn limits(run: &Run) -> String {
     if said.is_empty() { "none".to_owned() } else { said.join("; ") }
 }
 
-/// What a cgroup allowed.
+/// The limits of a cgroup.
 fn kept(limits: &AppliedLimits) -> Option<String> {
     let cpus = limits.wanted.cpus.map(|cpus| format!("{} cores", shown(cpus)));
     let memory = limits.wanted.memory.map(|bytes| format!("{} MiB", bytes.0 >> 20));

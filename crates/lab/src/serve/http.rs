@@ -9,13 +9,13 @@ const LONGEST_HEAD: usize = 8 * 1024;
 /// How long a request and its answer may take to go over the network.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is asked for.
+/// The request.
 pub(super) struct Request {
     pub(super) method: String,
     pub(super) path: String,
 }
 
-/// What is answered.
+/// The answer.
 pub(super) struct Response {
     status: &'static str,
     kind: &'static str,

@@ -14,12 +14,12 @@ use std::time::Duration;
 use crate::stop::Stop;
 use http::{Request, Response};
 
-/// Requests that are answered at a time; who comes beyond that is told to come back.
+/// Requests that are answered at a time; further ones are refused.
 const AT_A_TIME: usize = 16;
 /// How often it is looked whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is served of a directory of runs, with its type.
+/// A file of a directory of runs, with its type.
 const FILES: [(&str, &str); 3] = [
     ("report.html", "text/html; charset=utf-8"),
     ("results.json", "application/json"),

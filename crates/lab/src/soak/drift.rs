@@ -29,7 +29,7 @@ pub struct Drift {
     pub deviations: f64,
 }
 
-/// What is said of it.
+/// Its description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {

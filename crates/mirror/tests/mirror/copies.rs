@@ -28,7 +28,7 @@ fn worked(bus: &Bus, folder: &Folder, closes: bool) -> Model {
     let opened = mirror(bus, "a", folder.path()).unwrap();
     let (mut store, _) = stepped(&opened.disk, store_settings());
     let mut model = contents(&store);
-    work(&mut store, &mut Random(7), &mut model, 60);
+    work(&mut store, &mut Random::new(7), &mut model, 60);
     if closes {
         store.end();
         drop(store);
@@ -47,7 +47,7 @@ fn a_restart_with_a_copy_fetches_only_missing_records() {
     let (mut store, _) = stepped(&opened.disk, store_settings());
     assert!(contents(&store) == model);
     let mut model = model;
-    work(&mut store, &mut Random(8), &mut model, 60);
+    work(&mut store, &mut Random::new(8), &mut model, 60);
     drop((store, opened));
     // Killed: the records after the last list of files are fetched.
     let all: u64 = records(&bus, "a").iter().map(|record| record.payload.len() as u64).sum();
@@ -98,7 +98,7 @@ fn a_store_of_this_disk_is_carried_to_an_empty_log() {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::create(folder.path()).unwrap());
         let store = tidegate_store::open(disk, store_settings(), keep_all()).unwrap().store;
         let mut store = store.stepped(Box::new(|_: u16, _: u64| {}));
-        work(&mut store, &mut Random(1), &mut model, 60);
+        work(&mut store, &mut Random::new(1), &mut model, 60);
     }
     let opened = mirror(&bus, "a", folder.path()).unwrap();
     assert!(opened.report.filled && !opened.report.created);
@@ -116,7 +116,7 @@ fn an_incomplete_log_is_filled_again_by_its_owner_only() {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::create(folder.path()).unwrap());
         let store = tidegate_store::open(disk, store_settings(), keep_all()).unwrap().store;
         let mut store = store.stepped(Box::new(|_: u16, _: u64| {}));
-        work(&mut store, &mut Random(1), &mut model, 20);
+        work(&mut store, &mut Random::new(1), &mut model, 20);
     }
     drop(mirror(&bus, "a", folder.path()).unwrap());
     let some = &records(&bus, "a")[..2];

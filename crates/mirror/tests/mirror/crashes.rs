@@ -44,7 +44,7 @@ fn act(store: &mut Stepped, random: &mut Random) {
 
 /// Some lives of a store, each on the copy of the one before or on none.
 fn live(seed: u64) -> Life {
-    let (bus, folder, mut random) = (embedded(), Folder::new(), Random(seed));
+    let (bus, folder, mut random) = (embedded(), Folder::new(), Random::new(seed));
     let mut life = Life { states: vec![Model::new()], moments: Vec::new(), all: Vec::new() };
     ask(|done| bus.create(LogSpec::fenced(place("a").log, 1), done));
     // It is given records before they can be trimmed.
@@ -108,7 +108,7 @@ fn a_log_cut_anywhere_has_all_commits_and_a_prefix() {
     let (first, seeds): (u64, u64) = (number("MIRROR_FIRST", 0), number("MIRROR_SEEDS", 6));
     for seed in first..first + seeds {
         let life = live(seed);
-        let mut random = Random(seed ^ 0x5555);
+        let mut random = Random::new(seed ^ 0x5555);
         let last = life.all.last().unwrap().position;
         for _ in 0..25 {
             check(seed, &life, Position(random.below(last.0 + 2)));

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_bus::{Address, Append, Bounds, Bus, BusError, Done, LogSpec, Place, Position, Record, Settings};
 use tidegate_mirror::{MirrorDisk, MirrorError, OpenedMirror};
+use tidegate_random::SplitMix64;
 use tidegate_store::operation::{delete, put};
 use tidegate_store::{Disk, Opened, Settings as StoreSettings, Stepped, keep_all};
 
@@ -132,16 +133,16 @@ pub(crate) fn contents_on(bus: &Bus, node: &str) -> Model {
     contents(&stepped(&opened.disk, store_settings()).0)
 }
 
-/// Random numbers that are the same in every run (as `SplitMix64` makes them).
-pub(crate) struct Random(pub(crate) u64);
+/// Random numbers that are the same in every run.
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.number()
     }
 
     pub(crate) fn below(&mut self, limit: u64) -> u64 {

@@ -1,5 +1,7 @@
 use tidegate_client::{QoS, RetainHandling, Version};
 
+use tidegate_random::SplitMix64;
+
 use super::{Args, Chance, Work};
 use crate::flags::parse;
 
@@ -51,9 +53,9 @@ fn what_does_not_make_sense() {
 
 #[test]
 fn chance_lets_about_its_share_through() {
-    let mut always = Chance { share: Chance::new(None).share, state: 1 };
+    let mut always = Chance { share: Chance::new(None).share, series: SplitMix64::new(1) };
     assert!((0..10_000).all(|_| always.draw()));
-    let mut some = Chance { share: Chance::new(Some(10.0)).share, state: 1 };
+    let mut some = Chance { share: Chance::new(Some(10.0)).share, series: SplitMix64::new(1) };
     let drawn = (0..10_000).filter(|_| some.draw()).count();
     assert!((900..1100).contains(&drawn), "{drawn}");
 }

@@ -81,7 +81,7 @@ fn keys_are_explained() {
     assert_eq!(ended.code, Some(0));
     assert_eq!(
         ended.out,
-        "listener.max_packet_size\n\nLongest packet taken from a client; MQTT 5 clients are told.\n\n\
+        "listener.max_packet_size\n\nLongest packet taken from a client; MQTT 5 clients are notified.\n\n\
          takes        a size, 20B to 268435455B\ndefault      \"2MiB\"\n\
          environment  TIDEGATE__LISTENER__0__MAX_PACKET_SIZE\n"
     );

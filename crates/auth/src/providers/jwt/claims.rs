@@ -38,7 +38,7 @@ pub(super) fn identity(
         tenant,
         superuser: superuser == Some(&Value::Bool(true)),
         attributes: attributes(claims),
-        rules: rules.map_err(|why| (RefusalKind::NotAuthorized, why))?,
+        rules: rules.map_err(|why| (RefusalKind::NotAuthorized, why.to_string()))?,
         expires_at,
         ..Identity::default()
     })

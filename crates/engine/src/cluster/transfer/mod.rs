@@ -1,13 +1,13 @@
-//! What arrives for partitions while they move from node to node: each message once, in its place.
+//! Messages that arrive for partitions while they move from node to node: each message once, in its place.
 //!
-//! The old home gives out images and goes on collecting; the new one takes them in and says what is wanted there. From then on a shard sends both of
-//! them what is for these sessions. Between the two lies what reached the old home alone. So the new home asks every shard of the cluster for a *cut*:
-//! the shard says to both homes, in line with its messages, that what it sends from now on is for the new one. Each message of a shard
-//! is before its cut or behind it, and both homes see which: the old one notes what came before, the new one keeps what comes
-//! behind. When the old home has every shard's cut, what it has noted is all there is: the *rest*. The new home delivers
-//! the images, the rest, and what it has set aside, in this order, so that the order of a publisher's messages stays.
+//! The old home gives out images and continues to collect; the new one takes them in and announces its subscriptions. From then on a shard sends both of
+//! them the messages for these sessions. Between the two lie messages that only the old home has. So the new home asks every shard of the cluster for a *cut*:
+//! the shard informs both homes, in line with its messages, that later ones are for the new home. Each message of a shard
+//! is before its cut or behind it, and both homes see which: the old one notes the messages before, the new one keeps those
+//! behind. When the old home has every shard's cut, its noted messages are complete: the *rest*. The new home delivers
+//! the images, the rest, and the messages set aside, in this order, so that the order of a publisher's messages stays.
 //!
-//! Until the move is committed the old home has everything as well, and goes on with it when the move is called off. Retained values
+//! Until the move is committed the old home has everything as well, and resumes when the move is called off. Retained values
 //! go the same way: from its cut on, a shard sends them to both homes, until its table says which one it is.
 
 mod cuts;
@@ -42,7 +42,7 @@ pub(crate) const RETAINED: u8 = 1;
 /// The name of a message of another node that has come, in a rest.
 pub(crate) const NAME: u8 = 2;
 
-/// The name of such a message that groups were dealt, in a rest.
+/// The name of such a message that was dealt to groups, in a rest.
 pub(crate) const DEALT: u8 = 3;
 
 /// Partitions that leave, come, or are cut, as one shard sees them.
@@ -52,20 +52,20 @@ pub(crate) struct Transfers {
     pub(crate) source: ShardId,
     /// The shard whose group deals the message, where that is another one.
     pub(crate) dealer: Option<ShardId>,
-    /// Whether what is being delivered was noted or set aside.
+    /// Whether the present delivery was noted or set aside.
     pub(crate) late: bool,
     /// Whether only topics of addresses cross to other nodes. The old home forwards all others by another way.
     of_addresses_only: bool,
     pub(crate) leaving: BTreeMap<PartitionId, Leaving>,
     pub(crate) coming: BTreeMap<PartitionId, Coming>,
-    /// What was noted for partitions that leave.
+    /// Messages noted for partitions that leave.
     pub(crate) noted: NotedByMove,
     /// Bytes set aside for partitions that come.
     pub(crate) aside: BytesOfMoves,
     pub(crate) cuts: Vec<Cut>,
-    /// Those for new homes that are gone. Whether these have become the homes before is not known until a table says how the move has ended.
+    /// Cuts for new homes that are gone. Whether these have become the homes before is not known until a table says how the move has ended.
     undecided: Vec<Cut>,
-    /// From where partitions have moved, as far as this shard has cut them: who was their home may not know yet that it is none.
+    /// From where partitions have moved, as far as this shard has cut them: the former home may not know of the move yet.
     moved_from: BTreeMap<PartitionId, ShardId>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Transfers {
 pub(crate) struct BytesOfMoves(BTreeMap<u64, u64>);
 
 impl BytesOfMoves {
-    /// A move begins. Those that are over are forgotten.
+    /// A move begins. Finished moves are forgotten.
     pub(crate) fn begin(&mut self, id: u64, is_open: impl Fn(u64) -> bool) {
         self.0.retain(|known, _| is_open(*known));
         self.0.entry(id).or_default();
@@ -89,11 +89,11 @@ impl BytesOfMoves {
     }
 }
 
-/// What was noted for each move, by its id. A move has one limit, however many partitions it has.
+/// Messages noted for each move, by its id. A move has one limit, however many partitions it has.
 #[derive(Debug, Default)]
 pub(crate) struct NotedByMove(BTreeMap<u64, MoveNotes>);
 
-/// What was noted for the partitions of a move, in the order in which it came.
+/// Messages noted for the partitions of a move, in the order of their arrival.
 #[derive(Debug, Default)]
 struct MoveNotes {
     bytes: Vec<u8>,
@@ -107,12 +107,12 @@ impl NotedByMove {
         self.0.insert(id, MoveNotes::default());
     }
 
-    /// Forgets what was noted for moves that are over.
+    /// Forgets the noted messages of finished moves.
     fn keep(&mut self, is_open: impl Fn(u64) -> bool) {
         self.0.retain(|known, _| is_open(*known));
     }
 
-    /// What was noted for a move; it is noted no longer.
+    /// Removes the noted messages of a move.
     pub(crate) fn take(&mut self, id: u64) -> Result<Vec<u8>, ImageError> {
         let noted = self.0.remove(&id).unwrap_or_default();
         if noted.full { Err(too_much()) } else { Ok(noted.bytes) }
@@ -135,19 +135,19 @@ impl NotedByMove {
     }
 }
 
-/// A partition of which images were given out.
+/// A partition whose images were given out.
 #[derive(Debug)]
 pub(crate) struct Leaving {
     pub(crate) id: u64,
     /// Shards whose messages are still to be noted.
     pub(crate) uncut: Shards,
-    /// Whether a shard was lost before its cut: what it has sent to the new home was not noted there, and may not have come here.
+    /// Whether a shard was lost before its cut: its messages to the new home were not noted there, and may not have arrived here.
     pub(crate) link_lost: bool,
     /// Whether the rest was given out: the new home gets no later message from here.
     pub(crate) is_given: bool,
 }
 
-/// A partition of which images were taken in.
+/// A partition whose images were taken in.
 #[derive(Debug)]
 pub(crate) struct Coming {
     pub(crate) id: u64,
@@ -157,22 +157,22 @@ pub(crate) struct Coming {
     /// Why it cannot come.
     pub(crate) failed: Option<ImageError>,
     pub(crate) stage: Stage,
-    /// Retained values that were set here and are newer than those of the rest.
+    /// Retained values that were set here, newer than the values of the rest.
     pub(crate) touched: BTreeSet<(TenantId, Box<str>)>,
 }
 
 /// How far a partition has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// What arrives is set aside.
+    /// Arriving messages are set aside.
     Collecting,
-    /// The rest has been delivered, and so is what arrives, but for what groups deal.
+    /// The rest and later messages are delivered, except messages dealt by groups.
     Complete,
     /// It is served here; something may be under way that the old home has delivered.
     Served,
 }
 
-/// What is delivered when the rest has been.
+/// A delivery that waits for the rest.
 #[derive(Debug)]
 pub(crate) struct Aside {
     pub(crate) to: SessionKey,
@@ -181,7 +181,7 @@ pub(crate) struct Aside {
     pub(crate) delivery: Delivery,
 }
 
-/// Partitions of which this shard has said that its messages are for their new home.
+/// Partitions for which this shard has announced that its messages are for the new home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) id: u64,
@@ -232,7 +232,7 @@ impl Transfers {
         self.cuts.iter().find(|cut| cut.partitions.has(partition)).map(|cut| cut.to)
     }
 
-    /// Partitions that this shard has cut for new homes of which this is true.
+    /// Partitions with a cut for a new home that satisfies the condition.
     pub(crate) fn cut_for(&self, is_meant: impl Fn(ShardId) -> bool) -> Partitions {
         let cuts = self.cuts.iter().filter(|cut| is_meant(cut.to));
         cuts.fold(Partitions::NONE, |all, cut| all.with(cut.partitions))
@@ -249,13 +249,13 @@ impl Transfers {
         self.undecided.iter().fold(Partitions::NONE, |all, cut| all.with(cut.partitions))
     }
 
-    /// Whether there are partitions that this shard has cut and of which it may not know whether they have moved.
+    /// Whether there are partitions with a cut of this shard whose move may be undecided.
     #[inline]
     pub(crate) fn have_cuts(&self) -> bool {
         !self.cuts.is_empty() || !self.undecided.is_empty()
     }
 
-    /// Partitions of which no table says yet whether they have moved.
+    /// Partitions whose move no table has decided yet.
     pub(crate) fn unsettled(&self, roster: &Roster) -> Partitions {
         let all = self.cuts.iter().chain(&self.undecided).filter(|cut| !roster.has_decided(cut.id));
         all.fold(Partitions::NONE, |all, cut| all.with(cut.partitions))
@@ -271,7 +271,7 @@ impl Transfers {
         self.moved_from.get(&partition) == Some(&shard)
     }
 
-    /// A table has come: what is at home again where it was is there.
+    /// A table has come: drops the state of partitions that are back at their former home.
     pub(crate) fn forget_returned(&mut self, roster: &Roster) {
         self.moved_from.retain(|partition, from| roster.home_of(*partition) != *from);
     }
@@ -286,17 +286,17 @@ impl Transfers {
         self.coming.contains_key(&partition) || self.leaving.contains_key(&partition)
     }
 
-    /// Whether the old home still answers for what is retained in a partition.
+    /// Whether the old home still answers for the retained values of a partition.
     pub(crate) fn is_incomplete(&self, partition: PartitionId) -> bool {
         self.coming.get(&partition).is_some_and(|coming| coming.stage == Stage::Collecting)
     }
 
-    /// Whether somebody else tells what becomes of messages to the sessions of a partition.
+    /// Whether another shard reports the outcomes of messages to the sessions of a partition.
     fn is_told_elsewhere(&self, partition: PartitionId) -> bool {
         self.coming.get(&partition).is_some_and(|coming| coming.stage < Stage::Served)
     }
 
-    /// Notes the name of a message that a shard sends: what becomes of the message is noted behind it.
+    /// Notes the name of a message that a shard sends: its outcome is noted behind it.
     pub(crate) fn note_name(&mut self, source: ShardId, name: ExchangeName) {
         let mut of_moves: BTreeMap<u64, Partitions> = BTreeMap::new();
         for (partition, leaving) in self.leaving.iter().filter(|(_, leaving)| leaving.uncut.has(source)) {
@@ -325,7 +325,7 @@ impl Transfers {
         }
     }
 
-    /// Notes the name of what a group has dealt to a session of a partition.
+    /// Notes the name of a message that a group has dealt to a session of a partition.
     pub(crate) fn note_deal(&mut self, partition: PartitionId, name: ExchangeName) {
         if let Some(leaving) = self.leaving.get(&partition) {
             self.noted.note_name(leaving.id, Partitions::of(partition), name, NAME);
@@ -396,7 +396,7 @@ impl Sessions {
 }
 
 impl<'a> Terms<'a> {
-    /// Those of a delivery.
+    /// The values of a delivery.
     pub(crate) fn of(delivery: &'a Delivery) -> Self {
         Self {
             qos: delivery.qos,
@@ -441,7 +441,7 @@ impl Transfers {
         if coming.uncut.has(source) && !dealt {
             return true;
         }
-        // What a group deals is dealt to nobody else: until it is clear that the session stays, it can go back.
+        // A group deals a message to one session only: until it is clear that the session stays, the message can go back.
         if coming.stage == Stage::Served || (coming.stage == Stage::Complete && !dealt) {
             return false;
         }

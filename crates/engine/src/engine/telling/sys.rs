@@ -8,13 +8,9 @@ use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::dispatch::Source;
-use crate::sys::PLAIN;
-use crate::sys::SysValues;
+use crate::sys::{NUMBERS, SysValues};
 use crate::telling::reason::Reason;
 use tidegate_mqtt::QoS;
-
-/// Place of CONNECT among the types of packets.
-const CONNECT: usize = 1;
 
 impl ShardQuestions<'_> {
     /// Whether the next [`Engine::handle_timers`](crate::Engine::handle_timers) publishes `$SYS`, which then tells the memory of the process if
@@ -69,29 +65,7 @@ impl SysRounds<'_> {
 
 impl ShardQuestions<'_> {
     fn sys_values(self) -> SysValues {
-        let counters = &self.engine.state.counters;
-        let gauges = self.gauges();
-        let plain = [
-            gauges.sessions_connected,
-            gauges.sessions_disconnected,
-            counters.sessions_expired,
-            counters.packets_in.iter().sum(),
-            counters.packets_out.iter().sum(),
-            counters.messages_in.iter().sum(),
-            counters.messages_out.iter().sum(),
-            counters.dropped_total(),
-            counters.payload_bytes_in,
-            counters.payload_bytes_out,
-            counters.bytes_in,
-            counters.bytes_out,
-            gauges.subscriptions,
-            gauges.shared_subscriptions,
-            gauges.retained_messages,
-            gauges.retained_messages + gauges.queued_messages,
-            gauges.retained_bytes + gauges.queued_bytes,
-            counters.sockets_opened,
-        ];
-        SysValues { plain, dropped: counters.dropped, connects: counters.packets_in[CONNECT] }
+        SysValues::of(&self.engine.state.counters, &self.gauges())
     }
 }
 
@@ -101,7 +75,7 @@ impl SysRounds<'_> {
             return;
         }
         let values = self.engine.sys.gathered.clone();
-        let [connected, disconnected, ..] = values.plain;
+        let [connected, disconnected, ..] = values.numbers;
         self.engine.sys.clients_maximum = self.engine.sys.clients_maximum.max(connected);
         let uptime = now.monotonic.since(self.engine.sys.started.monotonic) / 1000;
         let mut texts: Vec<(String, String)> = vec![
@@ -109,11 +83,10 @@ impl SysRounds<'_> {
             ("uptime".into(), format!("{uptime} seconds")),
             ("clients/total".into(), (connected + disconnected).to_string()),
             ("clients/maximum".into(), self.engine.sys.clients_maximum.to_string()),
-            ("clients/active".into(), connected.to_string()),
-            ("clients/inactive".into(), disconnected.to_string()),
-            ("messages/stored".into(), values.plain[15].to_string()),
         ];
-        texts.extend(PLAIN.iter().zip(values.plain).map(|(topic, value)| ((*topic).to_owned(), value.to_string())));
+        for (number, value) in NUMBERS.iter().zip(values.numbers) {
+            texts.extend(number.topics.iter().map(|topic| ((*topic).to_owned(), value.to_string())));
+        }
         for (reason, count) in Reason::ALL.iter().zip(values.dropped) {
             if count > 0 {
                 texts.push((format!("publish/messages/dropped/{}", reason.label()), count.to_string()));

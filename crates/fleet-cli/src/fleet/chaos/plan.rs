@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use tidegate_random::SplitMix64;
 
 /// What happens to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -59,22 +60,18 @@ pub(super) struct Bounds {
 /// Draws strikes.
 #[derive(Clone, Debug)]
 pub(super) struct Chooser {
-    state: u64,
+    series: SplitMix64,
     bounds: Bounds,
 }
 
 impl Chooser {
     pub(super) const fn new(seed: u64, bounds: Bounds) -> Self {
-        Self { state: seed, bounds }
+        Self { series: SplitMix64::new(seed), bounds }
     }
 
-    /// The next 64 bits (splitmix64).
+    /// The next 64 bits.
     const fn draw(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.series.number()
     }
 
     /// A time from a half to one and a half of `mean`.

@@ -14,14 +14,13 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::super::metrics::ScalingNumbers;
+use super::super::metrics::{CLIENTS, LOAD, OWED_MESSAGES, SUITS, ScalingNumbers};
 use super::endpoint::{Head, HttpAnswer};
 use crate::percent::unescape;
 
 const GROUP: &str = "external.metrics.k8s.io";
 const VERSION: &str = "external.metrics.k8s.io/v1beta1";
-const NAMES: [&str; 4] =
-    ["tidegate_fleet_suits", "tidegate_fleet_load", "tidegate_fleet_clients", "tidegate_fleet_owed_messages"];
+const NAMES: [&str; 4] = [SUITS, LOAD, CLIENTS, OWED_MESSAGES];
 
 type Labels = BTreeMap<&'static str, String>;
 
@@ -98,11 +97,9 @@ fn values(metric: &str, wanted: &[(String, String)], numbers: &ScalingNumbers, a
 fn measured(metric: &str, numbers: &ScalingNumbers) -> Vec<(Labels, String)> {
     let of = |level: &crate::level::Level| Labels::from([("level", level.name().to_owned())]);
     match metric {
-        "tidegate_fleet_suits" => numbers.suits.iter().map(|(level, suits)| (of(level), suits.to_string())).collect(),
-        "tidegate_fleet_load" => {
-            numbers.load.iter().map(|(level, load)| (of(level), format!("{:.0}m", load * 1000.0))).collect()
-        }
-        "tidegate_fleet_clients" => numbers.clients.iter().map(|count| (Labels::new(), count.to_string())).collect(),
+        SUITS => numbers.suits.iter().map(|(level, suits)| (of(level), suits.to_string())).collect(),
+        LOAD => numbers.load.iter().map(|(level, load)| (of(level), format!("{:.0}m", load * 1000.0))).collect(),
+        CLIENTS => numbers.clients.iter().map(|count| (Labels::new(), count.to_string())).collect(),
         _ => numbers.owed.iter().map(|count| (Labels::new(), count.to_string())).collect(),
     }
 }

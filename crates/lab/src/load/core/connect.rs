@@ -2,77 +2,50 @@
 
 use std::num::NonZeroU16;
 
-use tidegate_mqtt::{
-    ConnAck, Connect, ConnectProperties, PacketId, PingReq, QoS, ReasonCode, SubAck, Subscribe, SubscriptionOptions,
-    Subscriptions, TopicFilter,
-};
+use tidegate_mqtt::{ConnAck, Connect, ConnectProperties, PacketId, ReasonCode, SubAck};
 
-use super::{Action, Core, Failure, NONE, Phase, State};
-use crate::load::directory::{filters_of, subscribing};
-use crate::load::plan::{Begin, Ramp};
+use super::{Action, Core, Failure, MILLI, NONE, Phase, State};
+use crate::load::plan::{Begin, LoadPlan, Ramp};
 use crate::load::timers::Timer;
 
-const MILLI: u64 = 1_000_000;
-
 /// The packet id of SUBSCRIBE: a client subscribes before it publishes.
-const SUBSCRIBE_ID: PacketId = PacketId::MIN;
+pub(super) const SUBSCRIBE_ID: PacketId = PacketId::MIN;
 
 /// How often a client shows that it is there, in shares of its keep-alive time.
-const PINGS_PER_KEEP_ALIVE: u64 = 2;
+pub(super) const PINGS_PER_KEEP_ALIVE: u64 = 2;
 
 impl Core {
     /// Lets those dial whose turn has come.
     pub(super) fn dial_due(&mut self, now_ns: u64) {
-        while self.next_dial < self.clients.len() && self.on_their_way < self.plan.dialing {
-            let turn_ns = self.turn_of(self.next_dial as u64);
+        while self.next_dial < self.run.clients.count() && self.on_their_way < self.run.plan.dialing {
+            let turn_ns = turn_of(&self.run.plan, self.next_dial as u64);
             if turn_ns > now_ns {
-                self.timers.set(turn_ns, Timer::Ramp);
+                self.run.timers.set(turn_ns, Timer::Ramp);
                 return;
             }
             let client = self.next_dial as u32;
             self.next_dial += 1;
             self.on_their_way += 1;
-            self.clients[client as usize].on_its_way = true;
-            self.dial(client, now_ns);
+            self.run.clients[client].on_its_way = true;
+            self.run.dial(client, now_ns);
         }
-    }
-
-    /// Processes take turns, so that the ramp of the plan is that of all together.
-    fn turn_of(&self, place: u64) -> u64 {
-        let processes = u64::from(self.plan.processes);
-        match self.plan.ramp {
-            Ramp::AtOnce => 0,
-            ramp => ramp.dials_at(place * processes),
-        }
-    }
-
-    pub(super) fn dial(&mut self, client: u32, now_ns: u64) {
-        let place = &mut self.clients[client as usize];
-        place.epoch += 1;
-        place.state = State::Dialling;
-        place.since_ns = now_ns;
-        place.out.clear();
-        self.books.connections.dialled += 1;
-        let (connection, epoch) = (place.connection(client), place.epoch);
-        self.actions.push(Action::Dial(connection));
-        self.timers.set(now_ns + self.plan.connect_timeout_ms * MILLI, Timer::Timeout { client, epoch });
     }
 
     /// A connection is open: the client says who it is.
     pub(crate) fn opened(&mut self, connection: u32) {
         let client = connection / 2;
-        let place = &mut self.clients[client as usize];
+        let place = &mut self.run.clients[client];
         if place.connection(client) != connection || place.state != State::Dialling {
             return;
         }
         place.state = State::Greeting;
-        let group = &self.plan.groups[usize::from(place.group)];
-        let id = name(&group.connect.client_id, &group.name, place.number, self.plan.seed);
-        let credentials = self.plan.target.credentials.as_ref();
+        let group = &self.run.plan.groups[usize::from(place.group)];
+        let id = name(&group.connect.client_id, &group.name, place.number, self.run.plan.seed);
+        let credentials = self.run.plan.target.credentials.as_ref();
         let username =
-            credentials.map(|credentials| name(&credentials.username, &group.name, place.number, self.plan.seed));
+            credentials.map(|credentials| name(&credentials.username, &group.name, place.number, self.run.plan.seed));
         let connect = Connect {
-            version: self.version,
+            version: self.run.version,
             bridge: false,
             clean_start: group.connect.clean,
             keep_alive: group.connect.keep_alive_s,
@@ -90,107 +63,75 @@ impl Core {
             self.give_up(client, Failure::Broken, 0);
             return;
         }
-        self.touch(client);
+        self.run.clients.touch(client);
     }
 
     pub(super) fn on_connack(&mut self, client: u32, connack: &ConnAck<'_>, now_ns: u64) {
-        if self.clients[client as usize].state != State::Greeting {
+        if self.run.clients[client].state != State::Greeting {
             return;
         }
         if connack.reason_code != ReasonCode::Success {
             self.fail(client, Failure::Refused, now_ns);
             return;
         }
-        let place = &mut self.clients[client as usize];
-        self.books.connecting.record(now_ns.saturating_sub(place.since_ns));
-        self.books.connections.accepted += 1;
-        self.meter.current.accepted += 1;
-        self.connected += 1;
-        self.books.connections.most = self.books.connections.most.max(self.connected);
-        if let Some(publisher) = self.publishers.get_mut(place.publisher as usize) {
+        self.run.clients.connected += 1;
+        self.run.books.connections.accepted += 1;
+        self.run.books.connections.most = self.run.books.connections.most.max(self.run.clients.connected);
+        self.run.meter.current.accepted += 1;
+        let place = &self.run.clients[client];
+        self.run.books.connecting.record(now_ns.saturating_sub(place.since_ns));
+        if let Some(publisher) = self.publishers.of(place) {
             publisher.connected(connack.properties.receive_maximum.map(NonZeroU16::get), connack.session_present);
         }
         if !connack.session_present {
-            self.held.remove(&client);
+            self.receivers.forget_packet_ids(client);
         }
-        let group = &self.plan.groups[usize::from(place.group)];
+        let group = &self.run.plan.groups[usize::from(place.group)];
         let keep_alive_ns = u64::from(group.connect.keep_alive_s) * 1_000 * MILLI;
         if keep_alive_ns > 0 {
             let timer = Timer::Ping { client, epoch: place.epoch };
-            self.timers.set(now_ns + keep_alive_ns / PINGS_PER_KEEP_ALIVE, timer);
+            self.run.timers.set(now_ns + keep_alive_ns / PINGS_PER_KEEP_ALIVE, timer);
         }
-        let addressed = subscribing(&group.role).is_some_and(|subscribing| subscribing.addressed);
-        if place.receiver == NONE || addressed || (place.known && connack.session_present) {
-            self.ready(client, now_ns);
-        } else {
-            self.subscribe(client, now_ns);
-        }
-    }
-
-    fn subscribe(&mut self, client: u32, now_ns: u64) {
-        let place = &mut self.clients[client as usize];
-        let Some(subscribing) = subscribing(&self.plan.groups[usize::from(place.group)].role) else { return };
-        let filters: Vec<String> = filters_of(subscribing, place.number)
-            .unwrap_or_default()
-            .into_iter()
-            .map(|filter| match &subscribing.shared {
-                Some(share) => format!("$share/{share}/{filter}"),
-                None => filter,
-            })
-            .collect();
-        let options = SubscriptionOptions::new(QoS::from_bits(subscribing.qos).unwrap_or_default());
-        let wanted: Vec<_> =
-            filters.iter().filter_map(|filter| Some((TopicFilter::new(filter).ok()?, options))).collect();
-        let subscribe = Subscribe {
-            packet_id: SUBSCRIBE_ID,
-            subscription_identifier: None,
-            user_properties: tidegate_mqtt::UserProperties::default(),
-            subscriptions: Subscriptions::new(&wanted),
-        };
-        place.state = State::Subscribing;
-        place.since_ns = now_ns;
-        if subscribe.encode(self.version, &mut place.out.bytes).is_err() {
-            self.books.connections.subscriptions_refused += filters.len() as u64;
+        let addressed = self.run.subscribing(client).is_some_and(|subscribing| subscribing.addressed);
+        let subscribed = place.receiver == NONE || addressed || (place.known && connack.session_present);
+        if subscribed || !self.run.subscribe(client, now_ns) {
             self.ready(client, now_ns);
         }
-        self.touch(client);
     }
 
     pub(super) fn on_suback(&mut self, client: u32, suback: &SubAck<'_>, now_ns: u64) {
-        let place = &mut self.clients[client as usize];
+        let place = &mut self.run.clients[client];
         if place.state != State::Subscribing {
             return;
         }
-        self.books.subscribing.record(now_ns.saturating_sub(place.since_ns));
+        self.run.books.subscribing.record(now_ns.saturating_sub(place.since_ns));
         let refused = suback.reason_codes.iter().filter(|code| code.is_error()).count();
-        self.books.connections.subscriptions_refused += refused as u64;
+        self.run.books.connections.subscriptions_refused += refused as u64;
         place.known = true;
         self.ready(client, now_ns);
     }
 
     /// A client works.
     fn ready(&mut self, client: u32, now_ns: u64) {
-        let place = &mut self.clients[client as usize];
+        let place = &mut self.run.clients[client];
         place.state = State::Ready;
         let (publisher, epoch) = (place.publisher, place.epoch);
         self.settled_down(client, now_ns);
-        if let Some(slow) = subscribing(&self.plan.groups[usize::from(self.clients[client as usize].group)].role)
-            .and_then(|subscribing| subscribing.slow)
-        {
-            self.timers.set(now_ns + slow.every_ms * MILLI, Timer::Read { client, epoch });
+        if let Some(slow) = self.run.subscribing(client).and_then(|subscribing| subscribing.slow) {
+            self.run.timers.set(now_ns + slow.every_ms * MILLI, Timer::Read { client, epoch });
         }
-        if publisher == NONE || self.phase != Phase::Publishing {
+        if publisher == NONE || self.run.phase != Phase::Publishing {
             return;
         }
-        let begin = if self.plan.begin == Begin::AtOnce { now_ns } else { self.times.began };
-        self.start(publisher, begin);
-        self.resend(publisher);
-        self.pump(publisher, now_ns);
+        let begin = if self.run.plan.begin == Begin::AtOnce { now_ns } else { self.run.times.began };
+        self.publishers.start(&mut self.run, publisher, begin);
+        self.publishers.resend(&mut self.run, publisher);
+        self.publishers.pump(&mut self.run, publisher, now_ns);
     }
 
-    /// A client is no longer among those that connect for the first time.
+    /// A client has finished its first attempt to connect.
     fn settled_down(&mut self, client: u32, now_ns: u64) {
-        let place = &mut self.clients[client as usize];
+        let place = &mut self.run.clients[client];
         if std::mem::take(&mut place.on_its_way) {
             self.on_their_way -= 1;
             self.pending -= 1;
@@ -201,7 +142,7 @@ impl Core {
     /// A connection has ended.
     pub(crate) fn closed(&mut self, connection: u32, now_ns: u64) {
         let client = connection / 2;
-        let place = &self.clients[client as usize];
+        let place = &self.run.clients[client];
         if place.connection(client) != connection {
             return;
         }
@@ -209,56 +150,54 @@ impl Core {
             State::Waiting | State::Away | State::Gone => {}
             State::Dialling | State::Greeting => self.fail(client, Failure::Broken, now_ns),
             State::Subscribing | State::Ready => {
-                if self.phase != Phase::Leaving {
-                    self.books.connections.lost += 1;
-                    self.meter.current.lost += 1;
+                if self.run.phase != Phase::Leaving {
+                    self.run.books.connections.lost += 1;
+                    self.run.meter.current.lost += 1;
                 }
                 self.gone_away(client, now_ns);
-                self.return_or_stay_away(client, now_ns);
+                self.run.return_or_stay_away(client, now_ns);
             }
         }
     }
 
     pub(super) fn timed_out(&mut self, client: u32, epoch: u32, now_ns: u64) {
-        let place = &self.clients[client as usize];
+        let place = &self.run.clients[client];
         if place.epoch == epoch && matches!(place.state, State::Dialling | State::Greeting) {
             self.fail(client, Failure::TimedOut, now_ns);
         }
     }
 
     fn fail(&mut self, client: u32, failure: Failure, now_ns: u64) {
-        self.actions.push(Action::Cut(self.clients[client as usize].connection(client)));
+        let connection = self.run.clients[client].connection(client);
+        self.run.clients.request(Action::Cut(connection));
         self.give_up(client, failure, now_ns);
     }
 
     /// An attempt has failed.
     fn give_up(&mut self, client: u32, failure: Failure, now_ns: u64) {
         *match failure {
-            Failure::Refused => &mut self.books.connections.refused,
-            Failure::TimedOut => &mut self.books.connections.timed_out,
-            Failure::Broken => &mut self.books.connections.broken,
+            Failure::Refused => &mut self.run.books.connections.refused,
+            Failure::TimedOut => &mut self.run.books.connections.timed_out,
+            Failure::Broken => &mut self.run.books.connections.broken,
         } += 1;
-        self.meter.current.failed += 1;
-        self.clients[client as usize].since_ns = now_ns;
-        self.return_or_stay_away(client, now_ns);
+        self.run.meter.current.failed += 1;
+        self.run.clients[client].since_ns = now_ns;
+        self.run.return_or_stay_away(client, now_ns);
         self.settled_down(client, now_ns);
     }
 
     /// A client has lost its connection, for whatever reason.
     pub(super) fn gone_away(&mut self, client: u32, now_ns: u64) {
-        let place = &mut self.clients[client as usize];
-        if place.is_connected() {
-            self.connected -= 1;
+        if self.run.clients[client].is_connected() {
+            self.run.clients.connected -= 1;
         }
+        let place = &mut self.run.clients[client];
         place.state = State::Away;
         place.since_ns = now_ns;
         place.out.clear();
-        let (receiver, publisher) = (place.receiver, place.publisher);
-        if let Some(receiver) = self.receivers.get_mut(receiver as usize) {
-            receiver.went_away();
-        }
-        if let Some(publisher) = self.publishers.get_mut(publisher as usize) {
-            publisher.disconnected(self.plan.groups[usize::from(self.clients[client as usize].group)].connect.clean);
+        self.receivers.went_away(place);
+        if let Some(publisher) = self.publishers.of(place) {
+            publisher.disconnected(self.run.group_of(client).connect.clean);
         }
         self.settled_down(client, now_ns);
     }
@@ -270,90 +209,59 @@ impl Core {
         else {
             return;
         };
-        let Some(there) = self.plan.target.places().position(|place| place == (host, port)) else { return };
-        let place = &mut self.clients[client as usize];
+        let Some(there) = self.run.plan.target.places().position(|place| place == (host, port)) else { return };
+        let place = &mut self.run.clients[client];
         if !place.is_connected() {
             return;
         }
         place.place = there as u16;
         let (connection, epoch) = (place.connection(client), place.epoch);
-        self.books.connections.handed_over += 1;
-        self.actions.push(Action::Cut(connection));
+        self.run.books.connections.handed_over += 1;
+        self.run.clients.request(Action::Cut(connection));
         self.gone_away(client, now_ns);
-        self.timers.set(now_ns, Timer::Return { client, epoch });
-    }
-
-    fn return_or_stay_away(&mut self, client: u32, now_ns: u64) {
-        let places = 1 + self.plan.target.others.len();
-        let place = &mut self.clients[client as usize];
-        place.place = ((usize::from(place.place) + 1) % places) as u16;
-        let group = &self.plan.groups[usize::from(place.group)];
-        match group.connect.reconnect_ms.filter(|_| self.phase != Phase::Leaving) {
-            Some(after_ms) => {
-                place.state = State::Away;
-                self.timers.set(now_ns + after_ms * MILLI, Timer::Return { client, epoch: place.epoch });
-            }
-            None => place.state = State::Gone,
-        }
+        self.run.timers.set(now_ns, Timer::Return { client, epoch });
     }
 
     pub(super) fn come_back(&mut self, client: u32, epoch: u32, now_ns: u64) {
-        let place = &self.clients[client as usize];
-        if place.epoch != epoch || !matches!(place.state, State::Away | State::Gone) || self.phase == Phase::Leaving {
+        let place = &self.run.clients[client];
+        if place.epoch != epoch || !matches!(place.state, State::Away | State::Gone) || self.run.phase == Phase::Leaving
+        {
             return;
         }
-        self.note_absence(client, now_ns);
+        self.receivers.note_absence(&self.run, client, now_ns);
         // The connection before may not have ended yet as the network sees it.
-        self.clients[client as usize].slot ^= 1;
-        self.dial(client, now_ns);
-    }
-
-    pub(super) fn ping(&mut self, client: u32, epoch: u32, now_ns: u64) {
-        let place = &mut self.clients[client as usize];
-        if place.epoch != epoch || !place.is_connected() {
-            return;
-        }
-        let group = &self.plan.groups[usize::from(place.group)];
-        let keep_alive_ns = u64::from(group.connect.keep_alive_s) * 1_000 * MILLI;
-        PingReq.encode(&mut place.out.bytes);
-        self.timers.set(now_ns + keep_alive_ns / PINGS_PER_KEEP_ALIVE, Timer::Ping { client, epoch });
-        self.touch(client);
+        self.run.clients[client].slot ^= 1;
+        self.run.dial(client, now_ns);
     }
 
     /// Clients begin to leave.
     pub(super) fn leave(&mut self, now_ns: u64) {
-        self.phase = Phase::Leaving;
+        self.run.phase = Phase::Leaving;
         self.leave_next(now_ns);
     }
 
     pub(super) fn leave_next(&mut self, now_ns: u64) {
-        let step = self.plan.teardown_per_second.map(|rate| (rate / self.plan.workers()).max(1));
+        let step = self.run.plan.teardown_per_second.map(|rate| (rate / self.run.plan.workers()).max(1));
         // Ten steps in a second are even enough.
-        let end = step.map_or(self.clients.len(), |rate| self.next_to_leave + (rate as usize).div_ceil(10));
-        for client in self.next_to_leave..end.min(self.clients.len()) {
-            self.say_goodbye(client as u32);
+        let end = step.map_or(self.run.clients.count(), |rate| self.next_to_leave + (rate as usize).div_ceil(10));
+        for client in self.next_to_leave..end.min(self.run.clients.count()) {
+            self.run.clients.disconnect(client as u32);
         }
-        self.next_to_leave = end.min(self.clients.len());
-        if self.next_to_leave == self.clients.len() {
-            self.phase = Phase::Over;
+        self.next_to_leave = end.min(self.run.clients.count());
+        if self.next_to_leave == self.run.clients.count() {
+            self.run.phase = Phase::Over;
         } else {
-            self.timers.set(now_ns + 100 * MILLI, Timer::Leave);
+            self.run.timers.set(now_ns + 100 * MILLI, Timer::Leave);
         }
     }
+}
 
-    /// A client disconnects as it should.
-    pub(super) fn say_goodbye(&mut self, client: u32) {
-        let place = &self.clients[client as usize];
-        let connection = place.connection(client);
-        match place.state {
-            State::Waiting | State::Away | State::Gone => {}
-            State::Dialling | State::Greeting => self.actions.push(Action::Cut(connection)),
-            State::Subscribing | State::Ready => {
-                self.connected -= 1;
-                self.actions.push(Action::Close(connection));
-            }
-        }
-        self.clients[client as usize].state = State::Gone;
+/// When the client with this place in the ramp dials. Processes take turns, so that the ramp of the plan is that of all
+/// together.
+fn turn_of(plan: &LoadPlan, place: u64) -> u64 {
+    match plan.ramp {
+        Ramp::AtOnce => 0,
+        ramp => ramp.dials_at(place * u64::from(plan.processes)),
     }
 }
 

@@ -1,15 +1,14 @@
 //! Disturbances of clients: they leave and come back, alone or all at once, or connect twice.
 
-use super::{Action, Core, State};
+use super::run::RunState;
+use super::{Action, Core, MILLI, State};
 use crate::load::plan::Disturbance;
 use crate::load::timers::Timer;
 
-const MILLI: u64 = 1_000_000;
-
-impl Core {
+impl RunState {
     /// Sets when each client is disturbed for the first time.
     pub(super) fn set_disturbances(&mut self, began_ns: u64) {
-        for (client, place) in (0..).zip(&self.clients) {
+        for (client, place) in (0..).zip(self.clients.iter()) {
             let group = &self.plan.groups[usize::from(place.group)];
             for (number, disturbance) in (0..).zip(&group.disturbances) {
                 let disturbed = disturbance.share() * f64::from(group.count);
@@ -30,11 +29,13 @@ impl Core {
             }
         }
     }
+}
 
+impl Core {
     pub(super) fn disturb(&mut self, client: u32, disturbance: u8, now_ns: u64) {
-        let place = &self.clients[client as usize];
-        let group = &self.plan.groups[usize::from(place.group)];
-        let over = now_ns >= self.times.measured_to;
+        let place = &self.run.clients[client];
+        let group = &self.run.plan.groups[usize::from(place.group)];
+        let over = now_ns >= self.run.times.measured_to;
         let Some(&what) = group.disturbances.get(usize::from(disturbance)).filter(|_| !over) else { return };
         let connected = place.is_connected();
         match what {
@@ -43,29 +44,29 @@ impl Core {
                     self.send_away(client, abrupt, offline_ms, now_ns);
                 }
                 let again_ns = now_ns + (online_ms + offline_ms) * MILLI;
-                self.timers.set(again_ns, Timer::Disturb { client, disturbance });
+                self.run.timers.set(again_ns, Timer::Disturb { client, disturbance });
             }
             Disturbance::Storm { offline_ms, .. } if connected => self.send_away(client, true, offline_ms, now_ns),
             Disturbance::Takeover { .. } if connected => {
                 self.gone_away(client, now_ns);
                 // The old connection stays open: it is for the broker to end it.
-                self.clients[client as usize].slot ^= 1;
-                self.dial(client, now_ns);
+                self.run.clients[client].slot ^= 1;
+                self.run.dial(client, now_ns);
             }
             Disturbance::Storm { .. } | Disturbance::Takeover { .. } => {}
         }
     }
 
     fn send_away(&mut self, client: u32, abrupt: bool, offline_ms: u64, now_ns: u64) {
-        let place = &self.clients[client as usize];
+        let place = &self.run.clients[client];
         let (connection, epoch) = (place.connection(client), place.epoch);
         if abrupt {
-            self.actions.push(Action::Cut(connection));
+            self.run.clients.request(Action::Cut(connection));
         } else {
-            self.say_goodbye(client);
+            self.run.clients.disconnect(client);
         }
         self.gone_away(client, now_ns);
-        debug_assert_eq!(self.clients[client as usize].state, State::Away);
-        self.timers.set(now_ns + offline_ms * MILLI, Timer::Return { client, epoch });
+        debug_assert_eq!(self.run.clients[client].state, State::Away);
+        self.run.timers.set(now_ns + offline_ms * MILLI, Timer::Return { client, epoch });
     }
 }

@@ -13,11 +13,11 @@ impl Core {
     /// that are not MQTT: the connection is then useless.
     pub(crate) fn received(&mut self, connection: u32, bytes: &[u8], now_ns: u64) -> Option<usize> {
         let client = connection / 2;
-        let current = self.clients[client as usize].connection(client) == connection;
+        let current = self.run.clients[client].connection(client) == connection;
         let mut taken = 0;
         while let Some(frame) = split_frame(&bytes[taken..], MAX_PACKET_SIZE).ok()? {
             let handled = match frame.packet_type() {
-                PacketType::Publish => RawPublish::decode(self.version, frame.first_byte, frame.body)
+                PacketType::Publish => RawPublish::decode(self.run.version, frame.first_byte, frame.body)
                     .map(|publish| self.on_publish(client, current, &publish, now_ns)),
                 _ if current => self.on_other(client, &frame, now_ns),
                 _ => Ok(()),
@@ -28,30 +28,42 @@ impl Core {
         Some(taken)
     }
 
+    fn on_publish(&mut self, client: u32, current: bool, publish: &RawPublish<'_>, now_ns: u64) {
+        if let Some(settled) = self.receivers.on_publish(&mut self.run, client, current, publish, now_ns) {
+            self.publishers.settle(settled);
+        }
+    }
+
     fn on_other(&mut self, client: u32, frame: &Frame<'_>, now_ns: u64) -> Result<(), DecodeError> {
-        let (version, first, body) = (self.version, frame.first_byte, frame.body);
+        let (version, first, body) = (self.run.version, frame.first_byte, frame.body);
         match frame.packet_type() {
             PacketType::PubAck => {
                 let packet = PubAck::decode(version, first, body)?;
                 self.refusals.note(Refused::Message, packet.reason_code, packet.reason_string);
-                self.on_acknowledged(client, packet.packet_id, packet.reason_code, now_ns);
+                self.publishers.on_acknowledged(&mut self.run, client, packet.packet_id, packet.reason_code, now_ns);
             }
             PacketType::PubRec => {
                 let packet = PubRec::decode(version, first, body)?;
                 self.refusals.note(Refused::Message, packet.reason_code, packet.reason_string);
                 if packet.reason_code.is_error() {
-                    self.on_acknowledged(client, packet.packet_id, packet.reason_code, now_ns);
+                    self.publishers.on_acknowledged(
+                        &mut self.run,
+                        client,
+                        packet.packet_id,
+                        packet.reason_code,
+                        now_ns,
+                    );
                 } else {
-                    self.on_pubrec(client, packet.packet_id);
+                    self.publishers.on_pubrec(&mut self.run, client, packet.packet_id);
                 }
             }
             PacketType::PubComp => {
                 let packet = PubComp::decode(version, first, body)?;
-                self.on_acknowledged(client, packet.packet_id, ReasonCode::Success, now_ns);
+                self.publishers.on_acknowledged(&mut self.run, client, packet.packet_id, ReasonCode::Success, now_ns);
             }
             PacketType::PubRel => {
                 let packet = PubRel::decode(version, first, body)?;
-                self.on_pubrel(client, packet.packet_id);
+                self.receivers.on_pubrel(&mut self.run, client, packet.packet_id);
             }
             PacketType::ConnAck => {
                 let packet = ConnAck::decode(version, first, body)?;

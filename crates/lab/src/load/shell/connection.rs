@@ -9,7 +9,7 @@ use mio::net::TcpStream;
 use super::layers::{LayerSettings, Layers};
 use crate::load::core::Output;
 
-/// Room that a read has at least, beside what is left of an incomplete packet.
+/// Room that a read has at least, beside the rest of an incomplete packet.
 const ROOM: usize = 64 * 1024;
 
 /// Bytes that are sealed at a time.
@@ -21,14 +21,14 @@ pub(crate) struct Connection {
     is_connected: bool,
     /// Whether the core has been told that MQTT may begin.
     is_told: bool,
-    /// What came of a packet that is not complete.
+    /// The received part of an incomplete packet.
     partial: Vec<u8>,
     layers: Option<Box<Layers>>,
     /// The poller has said that the other side has ended it.
     ends: bool,
 }
 
-/// What a read has brought.
+/// The result of a read.
 pub(crate) struct Brought {
     /// Bytes of MQTT in the buffer.
     pub(crate) len: usize,
@@ -89,7 +89,7 @@ impl Connection {
         self.ends = true;
     }
 
-    /// Reads once, behind what was incomplete, at most `limit` bytes.
+    /// Reads once, behind the incomplete packet, at most `limit` bytes.
     pub(crate) fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<Brought> {
         let before = self.partial.len();
         if buffer.len() < before + ROOM {
@@ -122,7 +122,7 @@ impl Connection {
         Ok(brought)
     }
 
-    /// Keeps what was incomplete.
+    /// Keeps the incomplete packet.
     pub(crate) fn keep(&mut self, rest: &[u8]) {
         if rest.is_empty() {
             // Most connections have nothing left most of the time, and own no buffer then.
@@ -140,7 +140,7 @@ impl Connection {
                 return Ok(());
             }
             layers.write(&mut self.stream)?;
-            // What is sealed can wait, what is not yet is sealed once there is room: the next event then goes on.
+            // Sealed bytes can wait, others are sealed once there is room: the next event continues.
             while layers.is_open() && output.len() > 0 && !layers.is_crowded() {
                 let part = output.len().min(SEALED_AT_ONCE);
                 layers.seal(&output.rest()[..part])?;
@@ -181,7 +181,7 @@ impl Connection {
     }
 
     pub(crate) fn deregister(&mut self, registry: &Registry) {
-        // A descriptor that is about to be closed leaves the poll by itself, too.
+        // A descriptor that is about to be closed leaves the poll automatically, too.
         let _ = registry.deregister(&mut self.stream);
     }
 }

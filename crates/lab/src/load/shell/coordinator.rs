@@ -4,7 +4,7 @@ use crate::load::core::Totals;
 use crate::load::error::LoadError;
 use crate::load::outcome::Second;
 
-/// What a process asks the others.
+/// A question of a process to the others.
 pub(crate) trait Coordinator {
     /// Whether the run is to end before its time.
     fn is_stopped(&mut self) -> bool;

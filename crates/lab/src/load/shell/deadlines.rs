@@ -1,4 +1,4 @@
-//! When time alone makes something due on links of QUIC: what was lost is sent again.
+//! When time alone makes something due on links of QUIC: lost packets are sent again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -121,7 +121,7 @@ impl Layers {
         }
     }
 
-    /// Writes what is sealed.
+    /// Writes the sealed bytes.
     pub(super) fn write(&mut self, stream: &mut TcpStream) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
             tls.take_output(&mut self.sealed)?;

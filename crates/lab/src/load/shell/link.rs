@@ -98,7 +98,7 @@ impl Link {
         }
     }
 
-    /// Reads behind what was incomplete, at most `limit` bytes.
+    /// Reads behind the incomplete packet, at most `limit` bytes.
     pub(super) fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<Brought> {
         match self {
             Self::Stream(stream) => stream.read(buffer, limit),
@@ -106,7 +106,7 @@ impl Link {
         }
     }
 
-    /// Keeps what was incomplete.
+    /// Keeps the incomplete packet.
     pub(super) fn keep(&mut self, rest: &[u8]) {
         match self {
             Self::Stream(stream) => stream.keep(rest),

@@ -23,13 +23,13 @@ use crate::load::plan::{LoadPlan, Transport};
 
 /// The name of MQTT in the handshake.
 const ALPN: &[u8] = b"mqtt";
-/// Room for a datagram, in bytes: more than is taken, which the broker is told.
+/// Room for a datagram, in bytes: more than the limit announced to the broker.
 const DATAGRAM_BYTES: usize = 2048;
 /// Datagrams that are taken before others have their turn.
 const DATAGRAMS: usize = 256;
 /// Bytes that a connection may have under way to the broker.
 const SEND_WINDOW: u64 = 1024 * 1024;
-/// Room that a read has at least, beside what is left of an incomplete packet, in bytes.
+/// Room that a read has at least, beside the rest of an incomplete packet, in bytes.
 const ROOM: usize = 64 * 1024;
 /// The code of a connection that has ended as it should.
 const ENDED: VarInt = VarInt::from_u32(0);
@@ -42,7 +42,7 @@ pub(super) struct QuicSettings {
 }
 
 impl QuicSettings {
-    /// Those of a plan; `None` for what goes over TCP.
+    /// The layers of a plan; `None` for TCP.
     ///
     /// # Errors
     /// When the certificates cannot be used.
@@ -69,7 +69,7 @@ pub(super) struct Quic {
     endpoint: Endpoint,
     handle: ConnectionHandle,
     connection: Connection,
-    /// Connected to the broker, so that the system says when nobody listens there.
+    /// Connected to the broker, so that the system reports a missing listener.
     socket: UdpSocket,
     remote: SocketAddr,
     /// There once the handshake is over.
@@ -80,7 +80,7 @@ pub(super) struct Quic {
     is_blocked: bool,
     /// A datagram that the socket has not taken.
     unsent: Option<Vec<u8>>,
-    /// What came of a packet that is not complete.
+    /// The received part of an incomplete packet.
     partial: Vec<u8>,
     /// For when a timer is set already.
     pub(super) armed_ns: u64,
@@ -122,7 +122,7 @@ impl Quic {
     }
 
     pub(super) fn deregister(&mut self, registry: &Registry) {
-        // A descriptor that is about to be closed leaves the poll by itself, too.
+        // A descriptor that is about to be closed leaves the poll automatically, too.
         let _ = registry.deregister(&mut self.socket);
     }
 
@@ -130,7 +130,7 @@ impl Quic {
         self.stream.is_some()
     }
 
-    /// Goes on with the handshake; whether it is over.
+    /// Continues the handshake; returns whether it is over.
     pub(super) fn connect(&mut self) -> io::Result<bool> {
         self.take_in()?;
         self.transmit()?;
@@ -153,14 +153,14 @@ impl Quic {
         self.connection.poll_timeout()
     }
 
-    /// Does what time has made due: sends again what was lost, for example.
+    /// Acts on its timers: sends lost packets again, for example.
     pub(super) fn on_time(&mut self) -> io::Result<()> {
         self.connection.handle_timeout(Instant::now());
         self.note();
         self.transmit()
     }
 
-    /// Reads behind what was incomplete, at most `limit` bytes.
+    /// Reads behind the incomplete packet, at most `limit` bytes.
     pub(super) fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<Brought> {
         let before = self.partial.len();
         if buffer.len() < before + ROOM {
@@ -185,7 +185,7 @@ impl Quic {
         Ok(brought)
     }
 
-    /// Keeps what was incomplete.
+    /// Keeps the incomplete packet.
     pub(super) fn keep(&mut self, rest: &[u8]) {
         self.partial.clear();
         self.partial.extend_from_slice(rest);
@@ -207,7 +207,7 @@ impl Quic {
         self.transmit()
     }
 
-    /// Whether something waits that what was just received may have made room for.
+    /// Whether output waits that the last packet may have made room for.
     pub(super) const fn is_blocked(&self) -> bool {
         self.is_blocked
     }
@@ -266,7 +266,7 @@ impl Quic {
         }
     }
 
-    /// What has arrived in order: so many bytes, 0 at the end of the stream, `None` when there is nothing now.
+    /// Bytes that have arrived in order: their number, 0 at the end of the stream, `None` when there is nothing now.
     fn arrived(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(stream) = self.stream else { return Ok(None) };
         let mut receiving = self.connection.recv_stream(stream);

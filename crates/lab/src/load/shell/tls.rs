@@ -87,7 +87,7 @@ impl Tls {
         self.session.send_close_notify();
     }
 
-    /// Takes in plain bytes, and gives out what is encrypted.
+    /// Takes in plain bytes, and gives out encrypted ones.
     pub(super) fn encrypt(&mut self, mut bytes: &[u8], sealed: &mut Vec<u8>) -> io::Result<()> {
         loop {
             let taken = self.session.writer().write(bytes)?;
@@ -102,7 +102,7 @@ impl Tls {
         }
     }
 
-    /// Gives out what is encrypted.
+    /// Gives out encrypted bytes.
     pub(super) fn take_output(&mut self, sealed: &mut Vec<u8>) -> io::Result<()> {
         while self.session.wants_write() {
             self.session.write_tls(sealed)?;
@@ -110,7 +110,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Takes in encrypted bytes, and gives out what is plain.
+    /// Takes in encrypted bytes, and gives out plain ones.
     pub(super) fn decrypt(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
         while !bytes.is_empty() {
             self.session.read_tls(&mut bytes)?;

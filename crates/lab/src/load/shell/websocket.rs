@@ -25,14 +25,14 @@ const LONG: u8 = 127;
 pub(super) struct WebSocket {
     chance: Chance,
     is_open: bool,
-    /// What came of an answer or a frame's header that is not complete.
+    /// The received part of an incomplete answer or frame header.
     partial: Vec<u8>,
     /// The frame that is being read.
     frame: Option<Frame>,
     pong: Option<Vec<u8>>,
 }
 
-/// What is left of a frame.
+/// The rest of a frame.
 struct Frame {
     code: u8,
     left: u64,
@@ -48,7 +48,7 @@ impl WebSocket {
         self.is_open
     }
 
-    /// What is asked for.
+    /// The request.
     pub(super) fn request(&mut self, host: &str, path: &str) -> Vec<u8> {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&self.chance.number().to_le_bytes());

@@ -52,7 +52,7 @@ fn order(version: Version) -> u8 {
     }
 }
 
-/// A CONNECT of a client that nobody else is.
+/// A CONNECT of a client with an id of its own.
 pub(super) fn connect(version: Version, client_id: &str) -> Connect<'_> {
     Connect {
         version,
@@ -67,7 +67,7 @@ pub(super) fn connect(version: Version, client_id: &str) -> Connect<'_> {
     }
 }
 
-/// A client id that nobody else has, short enough for MQTT 3.1 (23 bytes) with a name of up to nine letters.
+/// A client id that no other client has, short enough for MQTT 3.1 (23 bytes) with a name of up to nine letters.
 pub(super) fn own_id(name: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed) % 256;

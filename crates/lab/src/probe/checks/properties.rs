@@ -1,4 +1,4 @@
-//! What becomes of a message's properties (MQTT 5).
+//! Whether a message keeps its properties (MQTT 5).
 
 use std::num::NonZeroU16;
 

@@ -1,4 +1,4 @@
-//! What becomes of messages as time goes by: those that have expired, and those that are to come later.
+//! Messages over time: expiry, and delayed delivery.
 
 use std::time::Duration;
 

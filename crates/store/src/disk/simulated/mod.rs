@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidegate_random::SplitMix64;
+
 /// A write reaches the disk in pieces of this size, each whole or not at all, bytes.
 const SECTOR: usize = 512;
 
@@ -39,7 +41,7 @@ pub struct SimulatedDisk {
 
 #[derive(Debug, Default)]
 struct State {
-    random: u64,
+    random: SplitMix64,
     files: BTreeMap<u64, Content>,
     next_file: u64,
     /// Names as processes see them, and as they are after power loss.
@@ -76,6 +78,9 @@ enum Edit {
     Length(usize),
 }
 
+/// Keeps the series of a disk apart from that of a test with the same seed.
+const SALT: u64 = 0x9E37_79B9_7F4A_7C15;
+
 #[derive(Clone, Debug)]
 enum Change {
     Link { name: String, file: u64 },
@@ -86,7 +91,7 @@ enum Change {
 impl SimulatedDisk {
     /// An empty disk without limits or failures.
     pub fn new(seed: u64) -> Self {
-        let state = State { random: seed ^ 0x9E37_79B9_7F4A_7C15, ..State::default() };
+        let state = State { random: SplitMix64::new(seed ^ SALT), ..State::default() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -191,13 +196,9 @@ impl SimulatedDisk {
 }
 
 impl State {
-    /// The next random number (as `SplitMix64` makes them).
+    /// The next random number.
     fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.random.number()
     }
 
     fn below(&mut self, limit: u64) -> u64 {
