@@ -38,6 +38,15 @@ pub enum Event {
         /// Where it goes.
         place: u16,
     },
+    /// Another node brings the image of a connection that is to continue here, with a proof of the shell. Nothing else of
+    /// the connection is taken until [`HomeCalls::continue_connection`](crate::HomeCalls::continue_connection) has
+    /// answered.
+    Continue {
+        /// The connection.
+        key: ConnectionKey,
+        /// The image and its proof, as they came.
+        proven: Vec<u8>,
+    },
     /// Stop reading the socket: its input cannot be taken now.
     PauseReading {
         /// The connection.

@@ -139,11 +139,13 @@ pub use engine::facets::{
 };
 pub use engine::image::adopting::{AdoptError, Brought, UplinkImage};
 pub use engine::image::forwarding::OrchestratorMoves;
+pub use engine::image::parting::LeftConnection;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
 pub use ids::{
     ConnectionKey, EARLIER_PARTITIONS, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place,
     PrincipalId, ShardId, TenantId, partition_of,
 };
+pub use image::connection::{CONTINUE, CONTINUED, ConnectionImage, NotContinued, RELAY_FRAME};
 pub use image::forwarding::{Behind, Forwarded};
 pub use image::{Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;

@@ -73,6 +73,14 @@ pub(crate) enum MoveOrder {
         partitions: Partitions,
         done: Sender<()>,
     },
+    BeginToLeave {
+        partitions: Partitions,
+        but_v5: bool,
+        done: Sender<()>,
+    },
+    Leave {
+        answer: Sender<usize>,
+    },
     Snapshot {
         partitions: Partitions,
         max_bytes: u64,
@@ -138,6 +146,24 @@ impl NodeHandle {
 }
 
 impl NodeMoves<'_> {
+    /// The clients of these partitions are to leave, as far as they can: their nodes keep the sockets and continue at the
+    /// new home. With `but_v5` MQTT 5 clients are not, since they are to be sent to the new home.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn begin_to_leave(&self, partitions: Partitions, but_v5: bool) -> Result<(), NoAnswer> {
+        self.on_all(|done| MoveOrder::BeginToLeave { partitions, but_v5, done }).map(drop)
+    }
+
+    /// Lets clients leave that have nothing under way; returns how many have. It is called again until there are none, or
+    /// [`hold_partitions`](Self::hold_partitions) ends their connections.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn let_clients_leave(&self) -> Result<usize, NoAnswer> {
+        Ok(self.on_all(|answer| MoveOrder::Leave { answer })?.into_iter().sum())
+    }
+
     /// Stops serving the clients of these partitions; their sessions still collect messages. MQTT 5 clients are sent to
     /// `reference`, their new home.
     ///
@@ -315,6 +341,11 @@ impl PeerCalls<'_> {
                 self.shard.engine.moves().release_partitions(self.shard.now, partitions);
                 let _ = done.send(());
             }
+            MoveOrder::BeginToLeave { partitions, but_v5, done } => {
+                self.begin_to_leave(partitions, but_v5);
+                let _ = done.send(());
+            }
+            MoveOrder::Leave { answer } => drop(answer.send(self.let_clients_leave())),
             MoveOrder::Snapshot { partitions, max_bytes, collecting, answer } => {
                 let _ = answer.send(take_snapshot(&mut self.shard.engine, now, partitions, max_bytes, collecting));
             }

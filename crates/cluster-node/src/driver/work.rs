@@ -37,7 +37,7 @@ use adopting::AdoptedBrokers;
 use brokers::BrokersHeld;
 use members::Members;
 pub(super) use moves::without_retained;
-use moves::{Arriving, CUT_PAUSE, Departing};
+use moves::{Arriving, CUT_PAUSE, Departing, let_clients_leave};
 use passing::PassingMoves;
 use resuming::Resuming;
 
@@ -390,6 +390,7 @@ impl Worker {
         for step in &work.steps {
             if let Step::Send { partitions, to, .. } = step {
                 let reference = work.told.reference_of(to);
+                let_clients_leave(&self.node, set_of(partitions), reference.is_some())?;
                 self.node.moves().hold_partitions(set_of(partitions), reference)?;
             }
         }

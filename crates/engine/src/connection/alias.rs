@@ -49,6 +49,11 @@ impl InboundAliases {
         self.entries.get(place).map(|entry| &*entry.1)
     }
 
+    /// All aliases and their topics, in the order of aliases.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NonZeroU16, &str)> {
+        self.entries.iter().map(|(alias, topic)| (*alias, &**topic))
+    }
+
     /// Bytes of all topics that have an alias.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
@@ -139,6 +144,11 @@ impl OutboundAliases {
         let topics = &used.topics;
         used.places.insert_unique(hash, place, |place| hash_bytes(0, topics[usize::from(*place)].as_bytes()));
         NonZeroU16::new(place + 1).map(Outbound::New)
+    }
+
+    /// Number of aliases that may be given.
+    pub(crate) fn maximum(&self) -> u16 {
+        self.maximum
     }
 
     /// Whether the client wants none.

@@ -20,6 +20,8 @@ pub(crate) struct Handover {
     pub(crate) forwarding: Forwarding,
     /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
     pub(crate) exporting: bool,
+    /// Partitions whose clients leave before these are held.
+    pub(crate) parting: Partitions,
 }
 
 impl Handover {

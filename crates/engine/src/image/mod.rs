@@ -7,6 +7,7 @@
 
 use crate::cluster::transfer::error::ImageError;
 
+pub(crate) mod connection;
 mod export;
 pub(crate) mod forwarding;
 pub(crate) mod handover;

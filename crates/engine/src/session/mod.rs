@@ -27,7 +27,7 @@ use crate::message::{Message, MessageRef};
 use crate::now::Millis;
 use crate::session::exchange::Exchange;
 pub(crate) use crate::session::filters::FilterList;
-use crate::session::packet_ids::{Inflight, ReceivedIds};
+use crate::session::packet_ids::{Inflight, InflightEntry, ReceivedIds, State};
 use crate::session::promise::Promise;
 use crate::session::queue::SessionQueue;
 use crate::session::refused::RefusedMessages;
@@ -141,6 +141,13 @@ pub(crate) struct InFlight {
     pub delivery: Option<Delivery>,
     /// Where it is stored.
     pub numbers: Numbers,
+}
+
+impl InflightEntry<InFlight> {
+    /// Whether the entry has all that is needed to send it again. In a session that lasts all have.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.item.delivery.is_some() || self.state == State::AwaitPubComp
+    }
 }
 
 impl Flow {

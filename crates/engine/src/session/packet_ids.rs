@@ -109,6 +109,14 @@ impl<T> Inflight<T> {
         self.free_run = 0;
     }
 
+    /// Adds an item that another node has sent, if its id is not in use here. Ids count on from it.
+    pub(crate) fn restore(&mut self, id: PacketId, state: State, item: T) {
+        if self.find(id).is_none() {
+            self.push_entry(InflightEntry { id, state, item });
+            self.next = id.next();
+        }
+    }
+
     /// Entries from another process or node, in the order of sending; `None` when two entries have the same id.
     pub(crate) fn from_entries(entries: impl IntoIterator<Item = (PacketId, State, T)>) -> Option<Self> {
         let entries = entries.into_iter().map(|(id, state, item)| InflightEntry { id, state, item });

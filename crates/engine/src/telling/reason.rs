@@ -213,6 +213,8 @@ reasons! {
     FleetPacketLimit = 87, "fleet_packet_limit", ImplementationSpecificError, "the message is longer than any broker of the fleet takes";
     /// An observer that must have a message will never take this one.
     ObserverRejected = 88, "observer_rejected", ImplementationSpecificError, "a service that must have the message will never take this one";
+    /// The home of a client moves, and its connection stays.
+    Moved = 89, "moved", Success, "the connection of the client continues at another node";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

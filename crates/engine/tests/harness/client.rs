@@ -2,13 +2,14 @@
 
 use std::fmt::Debug;
 
-use tidegate_engine::Reason;
+use tidegate_engine::{LeftConnection, NotContinued, Reason};
 use tidegate_mqtt::{
     ConnAck, Disconnect, Packet, PacketId, PacketType, PingReq, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode,
     Subscribe, SubscriptionOptions, Subscriptions, TopicFilter, TopicFilters, Unsubscribe, UserProperties, Version,
 };
 
 use super::net::SocketId;
+use super::net::continuing::Loose;
 use super::world::World;
 use super::{Arrival, Connecting, Delivered, Message};
 
@@ -34,6 +35,22 @@ impl Client {
 
     pub(crate) fn id(&self) -> &str {
         &self.connecting.client_id
+    }
+
+    /// The connection leaves its home, if it may now; the client's end stays.
+    pub(crate) fn leave(&self) -> Option<(LeftConnection, Loose)> {
+        self.world.0.borrow_mut().leave(self.socket)
+    }
+
+    /// The connection continues at the home of the client in another world.
+    pub(crate) fn continue_at(
+        &self,
+        there: &World,
+        (left, loose): (LeftConnection, Loose),
+    ) -> Result<Self, NotContinued> {
+        let shard = usize::from(there.home_of_partition(left.image.partition().0));
+        let socket = there.0.borrow_mut().tie(loose, &left, shard)?;
+        Ok(Self { world: there.clone(), socket, connecting: self.connecting.clone(), connack: None })
     }
 
     /// Whether the client asked for its session in a version that does not tell whether there is one.

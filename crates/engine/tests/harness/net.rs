@@ -1,6 +1,7 @@
 //! The shell of a process without a system: sockets, links between shards, the store, the clock, and who is next.
 
 mod behind;
+pub(crate) mod continuing;
 pub(crate) mod crash;
 mod events;
 mod fleet;
@@ -84,6 +85,12 @@ pub(crate) struct Net {
     pub dialing: VecDeque<(String, DialAttempt)>,
     /// Clients whose home is elsewhere.
     pub relaying: Vec<(usize, ConnectionKey, u16)>,
+    /// Images of connections that other nodes have brought, by shard and connection.
+    pub continuing: Vec<(usize, ConnectionKey, Vec<u8>)>,
+    /// Whether sockets stay when the homes of their clients move.
+    pub sockets_stay: bool,
+    /// Connections that have continued at a new home.
+    pub continued: u64,
     /// Clients that have acknowledged a ping.
     pub pongs: Vec<String>,
     pub records: Vec<(usize, ObservedMessage)>,
@@ -150,6 +157,9 @@ impl Net {
             configured: BTreeMap::new(),
             dialing: VecDeque::new(),
             relaying: Vec::new(),
+            continuing: Vec::new(),
+            sockets_stay: false,
+            continued: 0,
             pongs: Vec::new(),
             records: Vec::new(),
             reports: Vec::new(),

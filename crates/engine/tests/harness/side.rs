@@ -13,7 +13,7 @@ use super::{Arrival, Connecting};
 /// An answer to something that the client published: which packet, to which id, with which code.
 pub(crate) type Answered = (PacketType, PacketId, ReasonCode);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub version: Version,
     pub client_id: String,

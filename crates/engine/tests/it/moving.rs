@@ -8,6 +8,7 @@ use tidegate_mqtt::{Packet, PacketId, PacketType, ReasonCode, SubscriptionOption
 
 use crate::harness::*;
 
+mod continuing;
 mod deadlines;
 mod refused;
 mod retained;

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ListenerId, LogEvent, Reason, TenantId, Verdict};
+use tidegate_engine::{
+    Accepted, AuthRequest, ConnectionImage, ConnectionKey, ListenerId, LogEvent, Reason, TenantId, Verdict,
+};
 
 use super::{Ban, BanTarget, Seat, TooLong};
 use crate::clock::claimed_time_us;
@@ -241,8 +243,24 @@ impl AdmissionCalls<'_> {
         Ok(())
     }
 
+    /// A client continues here that another node has let in: bans hold here, and its user counts its connections.
+    pub(crate) fn count_continued(&mut self, key: ConnectionKey, image: &ConnectionImage) -> Result<(), Reason> {
+        let user = self.shard.engine.questions().user_of(image);
+        let (now, address) = (self.shard.now, self.address_of(key));
+        let admission = &self.shard.shared.admission;
+        admission.check_client(now, image.tenant, &image.client_id, user.as_deref(), address)?;
+        let Some(user) = user else { return Ok(()) };
+        let client_id: Box<str> = image.client_id.clone();
+        let applicant = Applicant { tenant: image.tenant, client_id, user: Some(user.into()) };
+        self.shard.gate.pending.insert(key, applicant);
+        let counted = self.count_user(key);
+        // It is no new connection of its client.
+        self.shard.gate.pending.remove(&key);
+        counted
+    }
+
     /// A connection has ended: its slot of the user is released.
-    fn uncount_user(&mut self, key: ConnectionKey) {
+    pub(crate) fn uncount_user(&mut self, key: ConnectionKey) {
         let Some(applicant) = self.shard.gate.counted.remove(&key) else { return };
         if let Some(user) = &applicant.user {
             self.shard.shared.admission.release_user(applicant.tenant, user);

@@ -70,6 +70,24 @@ impl Secret {
     }
 }
 
+/// Who has made the image of a connection.
+const CONNECTION: &[u8] = b"a node that a connection has left";
+
+/// Length of the proof of an image.
+pub(crate) const CONNECTION_PROOF_BYTES: usize = PROOF_BYTES;
+
+impl Secret {
+    /// The proof that a node of the cluster has made the image of a connection.
+    pub(crate) fn prove_connection(&self, image: &[u8]) -> [u8; PROOF_BYTES] {
+        self.prove(CONNECTION, [image, &[]])
+    }
+
+    /// Whether a node of the cluster has made an image.
+    pub(crate) fn proves_connection(&self, image: &[u8], proof: &[u8]) -> bool {
+        self.is_proof(proof, CONNECTION, [image, &[]])
+    }
+}
+
 fn said_of_relayed(client: Option<SocketAddr>, tenant: RelayedTenant) -> (Vec<u8>, Vec<u8>) {
     let client = client.map(|client| SocketAddr::new(client.ip().to_canonical(), client.port()).to_string());
     let RelayedTenant { tenant, settled, mark } = tenant;
@@ -121,7 +139,8 @@ mod tests {
         let client: SocketAddr = "192.0.2.1:5000".parse().unwrap();
         let tenant = |number, settled| RelayedTenant { tenant: tidegate_engine::TenantId(number), settled, mark: 3 };
         let proof = Some(ours.prove_tenant(Some(client), tenant(1, false)));
-        let header = Header { length: 0, source: Some(client), tenant: Some(tenant(1, false)), proof };
+        let header =
+            Header { length: 0, source: Some(client), tenant: Some(tenant(1, false)), proof, continues: false };
         assert!(ours.proves(&header) && !theirs.proves(&header));
         assert!(ours.proves(&Header { tenant: None, proof: None, ..header }), "no tenant needs no proof");
         let other = Some("192.0.2.1:5001".parse().unwrap());

@@ -81,7 +81,15 @@ impl AcceptCalls<'_> {
         self.shard.counters.handed_over += 1;
         let Door { inbox, pass } = door;
         let admitted = Some(Admitted { accepted, pass });
-        inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, peer, bytes, admitted })));
+        inbox.send(ToShard::Adopt(Box::new(Adoption {
+            transport,
+            listener,
+            seat,
+            peer,
+            bytes,
+            admitted,
+            continued: None,
+        })));
     }
 
     /// The verdict for the client whose CONNECT is being processed, from the node that accepted its connection.

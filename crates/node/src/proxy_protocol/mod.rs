@@ -40,6 +40,19 @@ pub struct Header {
     pub tenant: Option<RelayedTenant>,
     /// The proof that a node of the cluster says so.
     pub proof: Option<TenantProof>,
+    /// The sender is a node that continues the connection at another home when this one asks it to.
+    pub continues: bool,
+}
+
+/// Whether another node relays the client of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RelayedConnection {
+    /// It has its socket here.
+    Not,
+    /// A node relays it that continues with another home.
+    Continues,
+    /// A node of an earlier version relays it, or a proxy.
+    Ends,
 }
 
 /// The proof that a header with a tenant comes from a node of the cluster: a message authentication code by its secret.
@@ -105,8 +118,9 @@ pub fn write_v2(
     addresses: Option<(SocketAddr, SocketAddr)>,
     tenant: Option<RelayedTenant>,
     proof: Option<TenantProof>,
+    continues: bool,
 ) -> Vec<u8> {
-    v2::write(addresses, tenant, proof)
+    v2::write(addresses, tenant, proof, continues)
 }
 
 /// Whether these bytes begin a header; `None` as long as they are too few.

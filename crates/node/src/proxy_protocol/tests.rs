@@ -140,10 +140,10 @@ fn the_tenant_of_a_relayed_client_is_read_as_written() {
     let tenants = tenants.map(|(number, settled, mark)| RelayedTenant { tenant: TenantId(number), settled, mark });
     for addresses in [None, Some(v4), Some(v6)] {
         for tenant in tenants.map(Some).into_iter().chain([None]) {
-            for proof in [None, Some([7; 32])] {
-                let bytes = write_v2(addresses, tenant, proof);
+            for (proof, continues) in [(None, false), (Some([7; 32]), false), (None, true), (Some([7; 32]), true)] {
+                let bytes = write_v2(addresses, tenant, proof, continues);
                 let source = addresses.map(|(source, _)| source);
-                let header = Header { length: bytes.len(), source, tenant, proof };
+                let header = Header { length: bytes.len(), source, tenant, proof, continues };
                 assert_eq!(parse(&bytes), Ok(Progress::Complete(header)));
             }
         }

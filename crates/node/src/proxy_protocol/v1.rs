@@ -23,7 +23,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
     let line = window.get(SIGNATURE.len()..end).unwrap_or_default();
     let text = std::str::from_utf8(line).ok().filter(|text| text.is_ascii());
     let text = text.ok_or(ProxyError::Malformed("the line is not plain text"))?;
-    Ok(Progress::Complete(Header { length: end + 2, source: source(text)?, tenant: None, proof: None }))
+    Ok(Progress::Complete(Header {
+        length: end + 2,
+        source: source(text)?,
+        tenant: None,
+        proof: None,
+        continues: false,
+    }))
 }
 
 fn source(text: &str) -> Result<Option<SocketAddr>, ProxyError> {

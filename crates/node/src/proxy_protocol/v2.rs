@@ -25,6 +25,8 @@ const UNIX_STREAM: u8 = 0x31;
 const TENANT: u8 = 0xE7;
 /// The field with the proof of the tenant.
 const PROOF: u8 = 0xE8;
+/// The field of a node that continues the connection at another home. It is empty.
+const CONTINUES: u8 = 0xE9;
 /// Type and length of a field.
 const FIELD_HEADER: usize = 3;
 
@@ -57,14 +59,14 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
     }
     let Some(body) = bytes.get(FIXED..length) else { return Ok(Progress::Partial) };
     let source = if *command == LOCAL { None } else { source(*family, body) };
-    let (tenant, proof) = fields(body.get(needed..).unwrap_or_default());
-    Ok(Progress::Complete(Header { length, source, tenant, proof }))
+    let (tenant, proof, continues) = fields(body.get(needed..).unwrap_or_default());
+    Ok(Progress::Complete(Header { length, source, tenant, proof, continues }))
 }
 
-/// Finds the tenant and its proof among the fields behind the addresses. A field that ends beyond the header ends the
+/// Finds the tenant, its proof and the word of a node among the fields behind the addresses. A field that ends beyond the header ends the
 /// search.
-fn fields(mut fields: &[u8]) -> (Option<RelayedTenant>, Option<TenantProof>) {
-    let (mut tenant, mut proof) = (None, None);
+fn fields(mut fields: &[u8]) -> (Option<RelayedTenant>, Option<TenantProof>, bool) {
+    let (mut tenant, mut proof, mut continues) = (None, None, false);
     while let Some([kind, high, low]) = fields.first_chunk::<FIELD_HEADER>() {
         let end = FIELD_HEADER + usize::from(u16::from_be_bytes([*high, *low]));
         let Some(value) = fields.get(FIELD_HEADER..end) else { break };
@@ -75,11 +77,12 @@ fn fields(mut fields: &[u8]) -> (Option<RelayedTenant>, Option<TenantProof>) {
                 tenant = tenant.or(Some(RelayedTenant { tenant: number, settled: *settled != 0, mark }));
             }
             (PROOF, value) => proof = proof.or(value.try_into().ok()),
+            (CONTINUES, _) => continues = true,
             _ => {}
         }
         fields = fields.get(end..).unwrap_or_default();
     }
-    (tenant, proof)
+    (tenant, proof, continues)
 }
 
 /// Addresses are source, destination, source port, destination port.
@@ -97,6 +100,7 @@ pub(super) fn write(
     addresses: Option<(SocketAddr, SocketAddr)>,
     tenant: Option<RelayedTenant>,
     proof: Option<TenantProof>,
+    continues: bool,
 ) -> Vec<u8> {
     let mut header = SIGNATURE.to_vec();
     let (command, family, mut body) = match addresses {
@@ -120,6 +124,9 @@ pub(super) fn write(
     if let Some(proof) = proof {
         body.extend([PROOF, 0, proof.len() as u8]);
         body.extend(proof);
+    }
+    if continues {
+        body.extend([CONTINUES, 0, 0]);
     }
     header.extend([command, family]);
     header.extend((body.len() as u16).to_be_bytes());

@@ -73,6 +73,11 @@ impl End {
         &mut self.transport
     }
 
+    /// The transport, of an end without pending output.
+    pub(super) fn into_transport(self) -> Transport {
+        self.transport
+    }
+
     /// The transport has failed.
     pub(super) fn fail(&mut self) {
         self.ended = true;
@@ -100,12 +105,12 @@ impl End {
         }
     }
 
-    fn has_output(&self) -> bool {
+    pub(super) fn has_output(&self) -> bool {
         !self.output.is_empty() || self.transport.is_waiting()
     }
 
     /// Writes pending output, as far as the transport accepts it.
-    fn flush(&mut self, buffer: &mut [u8]) {
+    pub(super) fn flush(&mut self, buffer: &mut [u8]) {
         while !self.blocked && !self.shut && self.has_output() {
             match self.transport.write(Some(&mut self.output), buffer) {
                 Ok(Wrote::Blocked) => self.blocked = true,
@@ -120,15 +125,15 @@ impl End {
         }
     }
 
-    /// Appends the last bytes of the output.
-    pub(super) fn end_with(&mut self, last: &[u8]) {
+    /// Appends bytes to the output.
+    pub(super) fn append(&mut self, last: &[u8]) {
         if !self.shut {
             self.output.append(last);
         }
     }
 
     /// Ends the output.
-    fn finish(&mut self, buffer: &mut [u8]) {
+    pub(super) fn finish(&mut self, buffer: &mut [u8]) {
         if !self.closing {
             self.closing = true;
             self.transport.close(HOME_ENDED);
@@ -142,25 +147,24 @@ impl End {
 }
 
 /// Moves bytes from one end to the other: one read, if the other has no pending output. Returns whether there is more
-/// to do at once. `last` inspects the bytes read; to end the stream it returns how many of them are moved, and the
-/// bytes that follow as the last ones.
+/// to do at once. `sift` appends the bytes read to the output, and says whether they were the last ones.
 pub(super) fn carry(
     from: &mut End,
     to: &mut End,
     buffer: &mut [u8],
-    mut last: impl FnMut(&[u8]) -> Option<(usize, Vec<u8>)>,
+    mut sift: impl FnMut(&[u8], &mut Output) -> bool,
 ) -> bool {
     to.flush(buffer);
     if from.readable && !from.ended && (!to.has_output() || to.shut) {
         match from.transport.read(buffer) {
             Ok(Input::Bytes { payload, full }) => {
                 from.readable = full || from.peer_closed;
-                if append(to, buffer, payload, &mut last) {
+                if to.take(buffer, payload, &mut sift) {
                     from.fail();
                 }
             }
             Ok(Input::Last { payload, .. }) => {
-                append(to, buffer, payload, &mut last);
+                to.take(buffer, payload, &mut sift);
                 from.ended = true;
             }
             Ok(Input::Blocked | Input::Introduced) => {
@@ -174,27 +178,20 @@ pub(super) fn carry(
         // A pong, or an answer to a handshake.
         from.flush(buffer);
     }
-    if from.ended {
-        to.finish(buffer);
-    }
     from.readable && !from.ended && (!to.has_output() || to.shut)
 }
 
-/// Bytes for an end whose output has ended are dropped. Returns whether these were the last bytes for it.
-fn append(
-    to: &mut End,
-    buffer: &[u8],
-    payload: std::ops::Range<usize>,
-    last: &mut impl FnMut(&[u8]) -> Option<(usize, Vec<u8>)>,
-) -> bool {
-    let Some(bytes) = buffer.get(payload).filter(|_| !to.shut) else { return false };
-    match last(bytes) {
-        None => to.output.append(bytes),
-        Some((length, behind)) => {
-            to.output.append(bytes.get(..length).unwrap_or(bytes));
-            to.output.append(&behind);
-            return true;
+impl End {
+    /// Bytes for an end whose output has ended are dropped. Returns whether these were the last bytes for it.
+    fn take(
+        &mut self,
+        buffer: &[u8],
+        payload: std::ops::Range<usize>,
+        sift: &mut impl FnMut(&[u8], &mut Output) -> bool,
+    ) -> bool {
+        match buffer.get(payload).filter(|_| !self.shut) {
+            Some(bytes) => sift(bytes, &mut self.output),
+            None => false,
         }
     }
-    false
 }

@@ -1,5 +1,6 @@
 //! Where packets of a stream begin and end, without keeping any of it.
 
+use tidegate_engine::RELAY_FRAME;
 use tidegate_mqtt::PacketType;
 
 /// Longest remaining length, bytes of its encoding ([MQTT 5.0, 1.5.5]).
@@ -26,11 +27,13 @@ pub(super) struct Follower {
     of_connack: bool,
     /// The server has accepted the client.
     accepted: bool,
+    /// The bytes under way belong to a frame for the relay, and to no packet.
+    of_frame: bool,
 }
 
 impl Default for Follower {
     fn default() -> Self {
-        Self { next: Next::First, of_connack: false, accepted: false }
+        Self { next: Next::First, of_connack: false, accepted: false, of_frame: false }
     }
 }
 
@@ -40,24 +43,28 @@ impl Follower {
         self.accepted && self.next == Next::First
     }
 
-    /// Follows some bytes. With `stop` only up to the first place where a DISCONNECT may come; returns where that is.
-    pub(super) fn follow(&mut self, bytes: &[u8], stop: bool) -> Option<usize> {
-        let mut at = 0;
-        while at < bytes.len() {
-            if stop && self.is_between_packets() {
-                return Some(at);
-            }
-            at += self.step(&bytes[at..]);
-        }
-        (stop && self.is_between_packets()).then_some(at)
+    /// A follower of a server that has accepted the client before.
+    pub(super) fn of_accepted() -> Self {
+        Self { accepted: true, ..Self::default() }
+    }
+
+    /// Whether the next byte begins a packet, or a frame.
+    pub(super) fn is_at_beginning(&self) -> bool {
+        self.next == Next::First
+    }
+
+    /// Whether the last byte was one of a frame for the relay.
+    pub(super) fn was_in_frame(&self) -> bool {
+        self.of_frame
     }
 
     /// Follows one byte, or the available part of a body; returns the number of bytes.
-    fn step(&mut self, bytes: &[u8]) -> usize {
+    pub(super) fn step(&mut self, bytes: &[u8]) -> usize {
         let Some(&byte) = bytes.first() else { return 0 };
         match self.next {
             Next::First => {
                 self.of_connack = byte >> 4 == PacketType::ConnAck as u8;
+                self.of_frame = byte == RELAY_FRAME;
                 self.next = Next::Length { so_far: 0, bytes: 0 };
             }
             Next::Length { so_far, bytes } => {
@@ -96,19 +103,26 @@ mod tests {
         (bytes, [8, 10, 313])
     }
 
+    fn follow(follower: &mut Follower, bytes: &[u8]) {
+        let mut at = 0;
+        while at < bytes.len() {
+            at += follower.step(&bytes[at..]);
+        }
+    }
+
     #[test]
     fn ends_of_packets_are_found_however_the_stream_is_cut() {
         let (bytes, ends) = stream();
         for cut in 0..bytes.len() {
             let mut follower = Follower::default();
-            assert_eq!(follower.follow(&bytes[..cut], false), None);
-            let next = ends.iter().copied().find(|end| *end >= cut.max(1)).unwrap();
+            follow(&mut follower, &bytes[..cut]);
             assert_eq!(follower.is_between_packets(), ends.contains(&cut), "{cut}");
-            assert_eq!(follower.follow(&bytes[cut..], true), Some(next - cut), "{cut}");
+            follow(&mut follower, &bytes[cut..]);
+            assert!(follower.is_between_packets(), "{cut}");
         }
         let mut one_by_one = Follower::default();
         let between = (1..=bytes.len()).filter(|at| {
-            one_by_one.follow(&bytes[at - 1..*at], false);
+            follow(&mut one_by_one, &bytes[at - 1..*at]);
             one_by_one.is_between_packets()
         });
         assert_eq!(between.collect::<Vec<_>>(), ends);
@@ -116,12 +130,12 @@ mod tests {
 
     #[test]
     fn nothing_comes_before_or_without_an_accepting_connack() {
-        let mut refused = Follower::default();
-        assert_eq!(refused.follow(&[0x20, 3, 0, 0x87, 0], true), None);
-        let mut authenticating = Follower::default();
-        assert_eq!(authenticating.follow(&[0xf0, 2, 0x18, 0], true), None);
-        let mut strange = Follower::default();
-        assert_eq!(strange.follow(&[0x20, 2, 0, 0, 0x30, 0xff, 0xff, 0xff, 0xff, 0, 0], false), None);
-        assert!(!strange.is_between_packets());
+        for bytes in
+            [&[0x20, 3, 0, 0x87, 0][..], &[0xf0, 2, 0x18, 0], &[0x20, 2, 0, 0, 0x30, 0xff, 0xff, 0xff, 0xff, 0, 0]]
+        {
+            let mut follower = Follower::default();
+            follow(&mut follower, bytes);
+            assert!(!follower.is_between_packets(), "{bytes:02x?}");
+        }
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn of(peer: Peer, tenant: Option<RelayedTenant>, secret: Option<&Secr
         Peer::Unix | Peer::Gone => None,
     };
     let proof = tenant.zip(secret).map(|(tenant, secret)| secret.prove_tenant(source, tenant));
-    write_v2(source.map(|source| (source, unspecified(source))), tenant, proof)
+    write_v2(source.map(|source| (source, unspecified(source))), tenant, proof, secret.is_some())
 }
 
 /// Where the client has connected to is of no interest to its home; the family has to be the same.

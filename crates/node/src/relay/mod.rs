@@ -6,9 +6,13 @@
 
 mod end;
 mod follower;
+pub(crate) mod frame;
 mod goodbye;
 mod header;
+mod moving;
+mod pair;
 mod place;
+mod sieve;
 mod slots;
 
 use std::net::SocketAddr;
@@ -24,7 +28,11 @@ pub(crate) use slots::{RelayKey, Relays};
 
 use self::end::End;
 use self::goodbye::Goodbye;
-use crate::admission::Seat;
+use self::moving::Departed;
+pub(crate) use self::pair::ClientOrigin;
+pub(crate) use self::pair::Pair;
+use self::pair::{MoveStage, Pumped};
+use self::sieve::Sieve;
 #[cfg(feature = "quic")]
 use crate::quic::News;
 use crate::quic::Owner;
@@ -47,38 +55,8 @@ pub(crate) enum Relay {
     Connecting { client: ConnectionKey, home: TcpStream, at: SocketAddr },
     /// Bytes go to and fro.
     Open(Box<Pair>),
-}
-
-/// Both ends of a relay that is open.
-#[derive(Debug)]
-pub(crate) struct Pair {
-    ends: [End; 2],
-    seat: Seat,
-    /// Whether its last bytes have to leave by a deadline already.
-    pub(super) ending: bool,
-    /// How the client can be asked to use another server.
-    goodbye: Goodbye,
-}
-
-impl Pair {
-    /// Moves bytes, at most one read for each direction; returns whether there is more to do at once.
-    fn pump(&mut self, buffer: &mut [u8]) -> bool {
-        let [client, home] = &mut self.ends;
-        let more = [end::carry(client, home, buffer, |_| None), self.goodbye.carry(home, client, buffer)];
-        more.contains(&true)
-    }
-
-    fn client_transport(&mut self) -> &mut Transport {
-        self.ends[CLIENT].transport_mut()
-    }
-
-    fn is_over(&self) -> bool {
-        self.ends.iter().all(End::is_over)
-    }
-
-    fn is_ending(&self) -> bool {
-        self.ends.iter().any(End::has_ended)
-    }
+    /// The client's home moves; the client's end waits for the new one.
+    Moving(Box<Departed>),
 }
 
 impl RelayCalls<'_> {
@@ -87,6 +65,7 @@ impl RelayCalls<'_> {
         self.shard.relay_to = homes.map(|homes| homes.relays.clone()).unwrap_or_default();
         let now = self.shard.now;
         self.shard.engine.homes().set_homes(now, homes.map(|homes| Homes::clone(&homes.table)));
+        self.shard.relays.retry_now(now.monotonic);
     }
 
     /// The engine wants a client to be relayed to a place.
@@ -132,6 +111,7 @@ impl RelayCalls<'_> {
         let Some((key, side)) = self.shard.relays.key_of(token) else { return RelayKey::is_relay(token) };
         match self.shard.relays.get(key) {
             Some(Relay::Connecting { .. }) => self.finish_connecting(key),
+            Some(Relay::Moving(_)) => self.take_moving_readiness(key, side, event),
             Some(Relay::Open(pair)) => {
                 let end = &mut pair.ends[usize::from(side != CLIENT)];
                 end.note(event);
@@ -145,23 +125,21 @@ impl RelayCalls<'_> {
     /// Handles the events of the QUIC connection of a relayed client.
     #[cfg(feature = "quic")]
     pub(crate) fn take_relay_news(&mut self, key: RelayKey, news: News) {
-        let Some(Relay::Open(pair)) = self.shard.relays.get(key) else { return };
-        pair.ends[CLIENT].note_news(news);
-        self.pump_relay(key);
+        match self.shard.relays.get(key) {
+            Some(Relay::Open(pair)) => {
+                pair.ends[CLIENT].note_news(news);
+                self.pump_relay(key);
+            }
+            Some(Relay::Moving(departed)) => departed.client.note_news(news),
+            Some(Relay::Connecting { .. }) | None => {}
+        }
     }
 
     /// The home has accepted the connection, or not.
     fn finish_connecting(&mut self, key: RelayKey) {
         let Some(Relay::Connecting { client, home, at }) = self.shard.relays.get(key) else { return };
         let (client, at) = (*client, *at);
-        let outcome = match home.take_error() {
-            Ok(None) => home.peer_addr().map(|_| true).or_else(|error| {
-                // Not connected yet: the event was for another reason.
-                if error.kind() == std::io::ErrorKind::NotConnected { Ok(false) } else { Err(error) }
-            }),
-            Ok(Some(error)) | Err(error) => Err(error),
-        };
-        match outcome {
+        match is_connected(home) {
             Ok(false) => {}
             Ok(true) => self.open_relay(key, client),
             Err(error) => {
@@ -180,6 +158,7 @@ impl RelayCalls<'_> {
             self.shard.relays.free(key);
             return;
         };
+        let origin = ClientOrigin { listener: self.shard.table.listener(client), tenant };
         let Some((flags, mut transport, seat)) = self.shard.table.remove(client) else {
             self.shard.relays.free(key);
             return;
@@ -194,7 +173,8 @@ impl RelayCalls<'_> {
         // Small messages are sent at once; a failure to set the option is harmless.
         let _ = home.set_nodelay(true);
         let ends = [End::of(transport), End::with_output(Transport::Tcp(home), output)];
-        let mut pair = Box::new(Pair { ends, seat, ending: false, goodbye });
+        let (stage, sieve) = (MoveStage::Open, Sieve::default());
+        let mut pair = Box::new(Pair { ends, seat, ending: false, goodbye, sieve, stage, origin });
         if moved.is_err() {
             pair.ends[CLIENT].fail();
         }
@@ -210,20 +190,23 @@ impl RelayCalls<'_> {
     /// Moves the pending bytes of a relay, and ends it when both ends are done.
     pub(crate) fn pump_relay(&mut self, key: RelayKey) {
         let Some(Relay::Open(pair)) = self.shard.relays.get(key) else { return };
-        let more = pair.pump(&mut self.shard.buffer);
+        let pumped = pair.pump(&mut self.shard.buffer);
         for (side, end) in [CLIENT, HOME].into_iter().zip(&mut pair.ends) {
             end.show_blocked(self.shard.poll.registry(), key.token(side));
         }
         let begins_to_end = pair.is_ending() && !pair.ending;
         pair.ending |= begins_to_end;
         let quic = pair.client_transport().quic().map(|quic| quic.id());
-        if pair.is_over() {
-            self.end_relay(key);
-            return;
-        }
+        let is_over = pair.is_over();
         if let Some(id) = quic {
             self.shard.datagrams().touch_quic(id);
         }
+        let more = match pumped {
+            Pumped::Left { parcel, until } => return self.begin_moving(key, parcel, until),
+            Pumped::Refused => return self.end_relay(key),
+            Pumped::Bytes { .. } if is_over => return self.end_relay(key),
+            Pumped::Bytes { more } => more,
+        };
         if begins_to_end {
             self.shard.relays.set_deadline(self.shard.now.monotonic, key, Stage::Ending);
         }
@@ -246,17 +229,26 @@ impl RelayCalls<'_> {
                     }
                 }
                 Stage::Ending => self.end_relay(key),
+                Stage::Continuing => self.bring_again(key),
             }
         }
+        self.retry_moves();
     }
 
     fn end_relay(&mut self, key: RelayKey) {
-        let Some(Relay::Open(mut pair)) = self.shard.relays.remove(key) else { return };
+        let (mut client, seat) = match self.shard.relays.remove(key) {
+            Some(Relay::Open(pair)) => {
+                let Pair { ends: [client, _], seat, .. } = *pair;
+                (client, seat)
+            }
+            Some(Relay::Moving(departed)) => (departed.client, departed.seat),
+            Some(Relay::Connecting { .. }) | None => return,
+        };
         self.shard.counters.relays_ended += 1;
-        if let Some(quic) = pair.client_transport().quic() {
+        if let Some(quic) = client.transport_mut().quic() {
             self.shard.datagrams().disown_quic(quic);
         }
-        self.shard.admission().free_seat(pair.seat);
+        self.shard.admission().free_seat(seat);
         self.shard.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         self.shard.shortage.relieve();
     }
@@ -279,13 +271,26 @@ impl RelayCalls<'_> {
         keys.len()
     }
 
-    /// Ends up to so many relays; returns how many there were.
-    pub(crate) fn end_relays(&mut self, limit: usize) -> usize {
-        let keys = self.shard.relays.open(limit);
-        for key in &keys {
-            self.end_relay(*key);
+    /// Ends all relays, since the node stops. MQTT 5 clients get a DISCONNECT, if no packet is under way.
+    pub(crate) fn end_relays(&mut self) {
+        for key in self.shard.relays.all() {
+            if let Some(Relay::Open(pair)) = self.shard.relays.get(key) {
+                pair.say_goodbye(&mut self.shard.buffer);
+            }
+            self.end_relay(key);
         }
-        keys.len()
+    }
+}
+
+/// Whether a connection is established; an error if it cannot be.
+fn is_connected(home: &TcpStream) -> std::io::Result<bool> {
+    if let Some(error) = home.take_error()? {
+        return Err(error);
+    }
+    match home.peer_addr() {
+        // Not connected yet: the event was for another reason.
+        Err(error) if error.kind() == std::io::ErrorKind::NotConnected => Ok(false),
+        other => other.map(|_| true),
     }
 }
 

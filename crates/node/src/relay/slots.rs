@@ -42,6 +42,8 @@ pub(crate) enum Stage {
     Connecting,
     /// Written its last bytes.
     Ending,
+    /// Got the answer of the new home of its client.
+    Continuing,
 }
 
 /// The deadline of a step.
@@ -58,8 +60,11 @@ struct Slot {
     relay: Option<Relay>,
 }
 
+/// How often a relay looks for the new home of its client, milliseconds.
+const RETRY_MS: u64 = 50;
+
 /// The relays of a shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Relays {
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -69,6 +74,24 @@ pub(crate) struct Relays {
     deadlines: VecDeque<Deadline>,
     /// Homes that cannot be reached, for the log.
     pub unreachable: Shortage,
+    /// Relays that wait for the new homes of their clients.
+    moving: Vec<RelayKey>,
+    /// When these look for them again; never if there are none.
+    retry_at: Millis,
+}
+
+impl Default for Relays {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            ring: VecDeque::new(),
+            deadlines: VecDeque::new(),
+            unreachable: Shortage::default(),
+            moving: Vec::new(),
+            retry_at: Millis::NEVER,
+        }
+    }
 }
 
 impl Relays {
@@ -98,6 +121,7 @@ impl Relays {
     pub(crate) fn client_transport(&mut self, key: RelayKey) -> Option<&mut Transport> {
         match self.get(key)? {
             Relay::Open(pair) => Some(pair.client_transport()),
+            Relay::Moving(departed) => Some(departed.client.transport_mut()),
             Relay::Connecting { .. } => None,
         }
     }
@@ -137,10 +161,39 @@ impl Relays {
         (key.token(side) == token).then_some((key, side))
     }
 
-    /// Relays that are open, so many at most.
-    pub(crate) fn open(&self, limit: usize) -> Vec<RelayKey> {
-        let open = self.slots.iter().zip(0..).filter(|(slot, _)| matches!(slot.relay, Some(Relay::Open(_))));
-        open.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
+    /// Relays with a client's end.
+    pub(crate) fn all(&self) -> Vec<RelayKey> {
+        let has_client = |slot: &Slot| matches!(slot.relay, Some(Relay::Open(_) | Relay::Moving(_)));
+        let all = self.slots.iter().zip(0..).filter(|(slot, _)| has_client(slot));
+        all.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).collect()
+    }
+
+    /// A relay waits for the new home of its client.
+    pub(super) fn await_home(&mut self, key: RelayKey, now: Millis) {
+        self.moving.push(key);
+        self.retry_at = now;
+    }
+
+    /// Another table has come: relays that wait for homes look at it.
+    pub(super) fn retry_now(&mut self, now: Millis) {
+        if !self.moving.is_empty() {
+            self.retry_at = now;
+        }
+    }
+
+    /// The relays that wait for new homes, if it is time to look for these.
+    pub(super) fn take_moving(&mut self, now: Millis) -> Vec<RelayKey> {
+        if self.retry_at > now {
+            return Vec::new();
+        }
+        self.retry_at = Millis::NEVER;
+        std::mem::take(&mut self.moving)
+    }
+
+    /// A relay continues to wait.
+    pub(super) fn wait_on(&mut self, key: RelayKey, now: Millis) {
+        self.moving.push(key);
+        self.retry_at = self.retry_at.min(now.plus(RETRY_MS));
     }
 
     /// Relays that are open, not about to end, and wanted, so many at most.
@@ -157,7 +210,7 @@ impl Relays {
 
     /// When the next deadline comes.
     pub(crate) fn next_deadline(&self) -> Millis {
-        self.deadlines.front().map_or(Millis::NEVER, |deadline| deadline.at)
+        self.deadlines.front().map_or(Millis::NEVER, |deadline| deadline.at).min(self.retry_at)
     }
 
     /// The next relay that has missed its deadline, with the step.
@@ -176,8 +229,12 @@ impl Relays {
         let slot = self.slots.get(deadline.relay.slot as usize);
         match slot.filter(|slot| slot.generation == deadline.relay.generation).and_then(|slot| slot.relay.as_ref()) {
             Some(Relay::Connecting { .. }) => deadline.stage == Stage::Connecting,
-            Some(Relay::Open(pair)) => deadline.stage == Stage::Ending && pair.ending,
-            None => false,
+            Some(Relay::Open(pair)) => match deadline.stage {
+                Stage::Connecting => false,
+                Stage::Ending => pair.ending,
+                Stage::Continuing => pair.awaits_answer(),
+            },
+            Some(Relay::Moving(_)) | None => false,
         }
     }
 
@@ -186,6 +243,7 @@ impl Relays {
         self.free.shrink_to_fit();
         self.ring.shrink_to_fit();
         self.deadlines.shrink_to_fit();
+        self.moving.shrink_to_fit();
     }
 }
 
@@ -194,10 +252,11 @@ mod tests {
     use std::net::TcpListener;
 
     use mio::net::TcpStream;
-    use tidegate_engine::ConnectionKey;
+    use tidegate_engine::{ConnectionKey, ListenerId};
 
     use super::super::end::End;
     use super::super::goodbye::Goodbye;
+    use super::super::{ClientOrigin, MoveStage, Sieve};
     use super::*;
     use crate::admission::Seat;
 
@@ -210,7 +269,15 @@ mod tests {
         let mut relays = Relays::default();
         let key = relays.insert(Relay::Connecting { client, home: TcpStream::connect(at).unwrap(), at });
         relays.set_deadline(Millis(0), key, Stage::Connecting);
-        let pair = Pair { ends: [end(), end()], seat: Seat::NONE, ending: true, goodbye: Goodbye::Never };
+        let pair = Pair {
+            ends: [end(), end()],
+            seat: Seat::NONE,
+            ending: true,
+            goodbye: Goodbye::Never,
+            sieve: Sieve::default(),
+            stage: MoveStage::Open,
+            origin: ClientOrigin { listener: ListenerId(0), tenant: None },
+        };
         relays.put(key, Relay::Open(Box::new(pair)));
         relays.set_deadline(Millis(PATIENCE_MS - 1), key, Stage::Ending);
         assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), None, "it had reached its home in time");

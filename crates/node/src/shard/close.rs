@@ -11,7 +11,7 @@ use crate::shard::table::Flags;
 
 /// Whether the client expects the end of the connection and waits for no answer.
 fn is_expected(reason: Reason) -> bool {
-    matches!(reason, Reason::NormalDisconnect | Reason::DisconnectWithWill | Reason::ConnectionLost)
+    matches!(reason, Reason::NormalDisconnect | Reason::DisconnectWithWill | Reason::ConnectionLost | Reason::Moved)
 }
 
 impl SocketCalls<'_> {
@@ -22,7 +22,7 @@ impl SocketCalls<'_> {
             return;
         };
         flags.set(Flags::CLOSING);
-        flags.clear(Flags::PAUSED);
+        flags.clear(Flags::PAUSED | Flags::HELD);
         if !is_expected(reason) {
             flags.set(Flags::WILL_LINGER);
         }

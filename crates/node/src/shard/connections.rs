@@ -83,6 +83,10 @@ impl SocketCalls<'_> {
     /// Takes in a connection whose client has its home here.
     pub(crate) fn adopt(&mut self, adoption: Adoption) {
         self.shard.counters.adopted += 1;
+        if let Some(continued) = adoption.continued {
+            let Adoption { transport, listener, seat, peer, .. } = adoption;
+            return self.adopt_continued((transport, listener, seat, peer), continued);
+        }
         let (waiting, ended) = (adoption.transport.is_waiting(), adoption.transport.has_ended());
         let has_facts = adoption.transport.is_secure() || adoption.transport.relayed_tenant().is_some();
         let Some(key) = self.open(adoption.transport, adoption.listener, adoption.seat, adoption.peer) else { return };
@@ -113,7 +117,7 @@ impl SocketCalls<'_> {
     }
 
     /// Asks the engine for a key and takes the transport in under it, or closes it.
-    fn open(
+    pub(crate) fn open(
         &mut self,
         mut transport: Transport,
         listener: ListenerId,
@@ -163,7 +167,15 @@ impl SocketCalls<'_> {
         let inbox = self.shard.inboxes.get(usize::from(home.0));
         if let (Ok(()), Some(inbox)) = (deregistered, inbox) {
             self.shard.counters.handed_over += 1;
-            inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, peer, bytes, admitted: None })));
+            inbox.send(ToShard::Adopt(Box::new(Adoption {
+                transport,
+                listener,
+                seat,
+                peer,
+                bytes,
+                admitted: None,
+                continued: None,
+            })));
         } else {
             self.shard.admission().free_seat(seat);
             self.shard.shared.connections.fetch_sub(1, Ordering::Relaxed);
@@ -231,9 +243,18 @@ impl SocketCalls<'_> {
                 self.end_transport(key, &ended);
             }
             // A header that stays incomplete is left in the socket, in front of the end that a read would find.
-            Ok(Input::Blocked | Input::Introduced) if flags.has(Flags::PEER_CLOSED) => self.lose(key),
+            Ok(Input::Blocked | Input::Introduced) if flags.has(Flags::PEER_CLOSED) => self.end_input(key),
             Ok(Input::Blocked | Input::Introduced) => {}
-            Ok(Input::Closed) | Err(_) => self.lose(key),
+            Ok(Input::Closed) => self.end_input(key),
+            Err(_) => self.lose(key),
+        }
+    }
+
+    /// All input has come. That of a client whose node was asked to end its side is not the end of the client.
+    fn end_input(&mut self, key: ConnectionKey) {
+        match self.shard.table.flags(key) {
+            Some(flags) if flags.has(Flags::ASKED) && !flags.has(Flags::CLOSING) => flags.set(Flags::READ_TO_END),
+            _ => self.lose(key),
         }
     }
 

@@ -20,7 +20,8 @@ use crate::identities::{Admitted, Door};
 use crate::moves::MoveOrder;
 use crate::observer::Peer;
 use crate::quic::{QuicBatch, QuicNotice};
-use crate::relay::NodeHomes;
+use crate::relay::frame::Parcel;
+use crate::relay::{ClientOrigin, NodeHomes};
 use crate::report::ShardReport;
 use crate::service::ServiceOrder;
 use crate::shard::wake::Gate;
@@ -69,6 +70,8 @@ pub(crate) struct Adoption {
     pub bytes: Vec<u8>,
     /// The verdict about the client, if there is one.
     pub admitted: Option<Admitted>,
+    /// Its image, where it continues here, until when that may take, and how it has come to this node.
+    pub continued: Option<(Parcel, Millis, ClientOrigin)>,
 }
 
 /// A request of the control plane.

@@ -5,6 +5,7 @@ pub(crate) mod connections;
 pub(crate) mod facets;
 pub(crate) mod heard;
 pub(crate) mod inbox;
+pub(crate) mod leaving;
 pub(crate) mod table;
 pub(crate) mod turn;
 pub(crate) mod wake;
@@ -128,6 +129,8 @@ pub(crate) struct Shard {
     pub(crate) lingering: VecDeque<(Millis, ConnectionKey)>,
     /// Clients whose home is another orchestrator.
     pub(crate) relays: Relays,
+    /// Clients that are to leave for another home, and have something under way.
+    pub(crate) leaving: Vec<ConnectionKey>,
     /// Where the places of the table take relayed clients.
     pub(crate) relay_to: Arc<[Option<SocketAddr>]>,
     /// Answers that wait for a commit.
@@ -214,6 +217,7 @@ impl Shard {
             flushing: VecDeque::new(),
             lingering: VecDeque::new(),
             relays: Relays::default(),
+            leaving: Vec::new(),
             relay_to: Arc::default(),
             committing: Vec::new(),
             inbox: seed.inbox,

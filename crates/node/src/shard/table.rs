@@ -82,6 +82,13 @@ impl Flags {
     /// Once output is flushed, linger: the client did not ask for the end and must be able to read why.
     pub(crate) const WILL_LINGER: Self = Self(256);
 
+    /// The client leaves for another home, and its socket is not read here any more.
+    pub(crate) const HELD: Self = Self(512);
+    /// The node that relays the client was asked to send no more.
+    pub(crate) const ASKED: Self = Self(1024);
+    /// That node has sent all.
+    pub(crate) const READ_TO_END: Self = Self(2048);
+
     pub(crate) fn has(self, any: Self) -> bool {
         self.0 & any.0 != 0
     }
@@ -179,7 +186,7 @@ impl Table {
     pub(crate) fn is_unread(&self, key: ConnectionKey) -> bool {
         let slot = self.slots.get(key.index as usize);
         let flags = slot.filter(|slot| slot.generation == key.generation).map(|slot| slot.flags);
-        flags.is_some_and(|flags| flags.has(Flags::READABLE) && !flags.has(Flags::PAUSED))
+        flags.is_some_and(|flags| flags.has(Flags::READABLE) && !flags.has(Flags::PAUSED | Flags::HELD))
     }
 
     /// The key of the connection that a token was made for, if it still exists.

@@ -71,7 +71,7 @@ impl Shard {
             }
             let Some(key) = self.ring.pop_front() else { return };
             let Some(flags) = self.table.flags(key) else { continue };
-            if flags.has(Flags::READABLE) && !flags.has(Flags::PAUSED) {
+            if flags.has(Flags::READABLE) && !flags.has(Flags::PAUSED | Flags::HELD) {
                 self.sockets().read_connection(key);
             }
         }
@@ -97,7 +97,7 @@ impl Shard {
         let ends = event.is_read_closed() || event.is_error();
         if ends && let Some(flags) = self.table.flags(key) {
             flags.set(Flags::PEER_CLOSED);
-            if event.is_error() && flags.has(Flags::PAUSED) {
+            if event.is_error() && flags.has(Flags::PAUSED | Flags::HELD) {
                 // A reset discards unread bytes; there is no input to wait for.
                 self.sockets().lose(key);
                 return;
@@ -114,7 +114,7 @@ impl Shard {
         if flags.has(Flags::READABLE) {
             return;
         }
-        if self.read_budget > 0 && !flags.has(Flags::PAUSED) {
+        if self.read_budget > 0 && !flags.has(Flags::PAUSED | Flags::HELD) {
             self.sockets().read_connection(key);
         } else {
             flags.set(Flags::READABLE);
@@ -258,7 +258,7 @@ impl Shard {
     }
 
     fn begin_stop(&mut self, drained: Sender<ShardId>) {
-        self.relaying().end_relays(usize::MAX);
+        self.relaying().end_relays();
         self.engine.control().begin_shutdown(self.now);
         self.stage = Stage::Draining(drained);
     }
@@ -326,6 +326,7 @@ impl Shard {
                 }
                 Event::HandOver { key, home, listener, bytes } => self.sockets().hand_over(key, home, listener, bytes),
                 Event::Relay { key, place } => self.relaying().begin_relay(key, place),
+                Event::Continue { key, proven } => self.sockets().take_image(key, &proven),
                 Event::PauseReading { key } => {
                     if let Some(flags) = self.table.flags(key) {
                         flags.set(Flags::PAUSED);

@@ -29,7 +29,7 @@ pub(crate) use self::tls::TlsFailure;
 use self::websocket::WebSocket;
 use crate::listener::proxies::Proxies;
 use crate::observer::Peer;
-use crate::proxy_protocol::{ProxyError, RelayedTenant};
+use crate::proxy_protocol::{ProxyError, RelayedConnection, RelayedTenant};
 use crate::quic::{Quic, QuicFailure};
 use crate::tls::{ConnectionFacts, HandshakeSlot, TlsFacts, TlsSettings};
 
@@ -265,6 +265,14 @@ impl Transport {
         match self {
             Self::Proxied(proxied) => proxied.tenant(),
             _ => None,
+        }
+    }
+
+    /// Whether another node relays the client.
+    pub(crate) fn relayed(&self) -> RelayedConnection {
+        match self {
+            Self::Proxied(proxied) => proxied.relayed(),
+            _ => RelayedConnection::Not,
         }
     }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use super::{Ended, Input, Transport};
 use crate::cluster::secret::Secret;
 use crate::listener::proxies::Proxies;
-use crate::proxy_protocol::{HEADER_MAX, Header, Progress, ProxyError, RelayedTenant, begins_header, parse};
+use crate::proxy_protocol::{
+    HEADER_MAX, Header, Progress, ProxyError, RelayedConnection, RelayedTenant, begins_header, parse,
+};
 use crate::tls::TlsFacts;
 
 /// The transport below a header of the PROXY protocol, and the content of the header.
@@ -34,6 +36,8 @@ struct Known {
     /// The client's address, unless it is the peer's.
     source: Option<SocketAddr>,
     tenant: Option<RelayedTenant>,
+    /// A header was there, and what its sender does when a home moves.
+    relayed: Option<bool>,
 }
 
 impl Proxied {
@@ -45,7 +49,7 @@ impl Proxied {
 
     /// A connection from within the process, for a client at `source`, over this TLS session if it has one.
     pub(super) fn introduced(inner: Transport, source: SocketAddr, tls: Option<Arc<TlsFacts>>) -> Self {
-        let state = State::Known(Known { source: Some(source), tenant: None });
+        let state = State::Known(Known { source: Some(source), ..Known::default() });
         Self { inner, state, secret: None, tls }
     }
 
@@ -65,6 +69,15 @@ impl Proxied {
     /// The tenant that another node has found for the client.
     pub(super) fn tenant(&self) -> Option<RelayedTenant> {
         self.known().tenant
+    }
+
+    /// Whether another node relays the client.
+    pub(super) fn relayed(&self) -> RelayedConnection {
+        match self.known().relayed {
+            None => RelayedConnection::Not,
+            Some(true) => RelayedConnection::Continues,
+            Some(false) => RelayedConnection::Ends,
+        }
     }
 
     fn known(&self) -> Known {
@@ -99,7 +112,8 @@ impl Proxied {
             Ok(Progress::Partial) => Ok(Input::Blocked),
             Ok(Progress::Complete(header)) => {
                 self.inner.take(room.get_mut(..header.length).unwrap_or_default())?;
-                self.state = State::Known(Known { source: header.source, tenant: header.tenant });
+                let relayed = (header.length > 0).then_some(header.continues);
+                self.state = State::Known(Known { source: header.source, tenant: header.tenant, relayed });
                 Ok(Input::Introduced)
             }
             Err(error) => {
@@ -118,6 +132,8 @@ fn judge(arrived: &[u8], expected: bool) -> Result<Progress, ProxyError> {
     match begins_header(arrived) {
         None => Ok(Progress::Partial),
         Some(true) => Err(ProxyError::Untrusted),
-        Some(false) => Ok(Progress::Complete(Header { length: 0, source: None, tenant: None, proof: None })),
+        Some(false) => {
+            Ok(Progress::Complete(Header { length: 0, source: None, tenant: None, proof: None, continues: false }))
+        }
     }
 }

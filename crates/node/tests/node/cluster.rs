@@ -4,6 +4,7 @@ mod clients;
 mod dying;
 mod indirect;
 mod keeping;
+mod leaving;
 mod lying;
 mod proxy;
 mod questions;

@@ -13,7 +13,7 @@ use crate::driver::parcel::Parcel;
 use crate::driver::parts::{self, Kind};
 use crate::driver::pause;
 use crate::driver::status::Shared;
-use tidegate_node::{NodeHandle, OrchestratorMoves};
+use tidegate_node::{NoAnswer, NodeHandle, OrchestratorMoves};
 
 /// How long queues may take that are read from the store.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -23,6 +23,11 @@ const LOAD_PAUSE: Duration = Duration::from_millis(5);
 pub(super) const CUT_PAUSE: Duration = Duration::from_millis(2);
 /// How long that may take: each node that this one has a session with needs one with the new home.
 const CUT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the clients of leaving partitions may take until nothing of them is under way. The others are disconnected.
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(250);
+/// Pause before it is looked again whether they have left.
+const LEAVE_PAUSE: Duration = Duration::from_millis(2);
 
 /// Partitions that are to come.
 pub(super) struct Arriving {
@@ -203,6 +208,17 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+/// Lets the clients of leaving partitions leave with their connections. The hold disconnects MQTT 5 clients that are sent
+/// to the new home (`but_v5`), and clients that are not ready in time.
+pub(super) fn let_clients_leave(node: &NodeHandle, partitions: Partitions, but_v5: bool) -> Result<(), NoAnswer> {
+    let (moves, began) = (node.moves(), Instant::now());
+    moves.begin_to_leave(partitions, but_v5)?;
+    while moves.let_clients_leave()? > 0 && began.elapsed() < LEAVE_TIMEOUT {
+        pause(LEAVE_PAUSE);
+    }
+    Ok(())
 }
 
 fn send_parcel(logs: &Logs, id: u64, kind: Kind, parcel: &Parcel) -> Result<usize, PartitionMoveError> {

@@ -209,14 +209,16 @@ impl Engine {
             self.state.events.push_back(Event::Log(LogEvent::Refused { key, reason, detail }));
             return;
         };
-        self.state.counters.disconnects[reason.number()] += 1;
+        // A connection that continues at another node has not ended.
+        self.state.counters.disconnects[reason.number()] += u64::from(reason != Reason::Moved);
         if let Some(session) = self.state.sessions.get(session.0) {
             let client_id = session.client_id.to_string();
             self.state.events.push_back(Event::Log(LogEvent::Disconnected { key, client_id, reason }));
         }
         // A relayed client whose edge has ended comes back by another one.
         let relayed = self.state.settings.listener(connection_listener).is_some_and(|listener| listener.relayed);
-        let sent_on = reason == Reason::UseAnotherServer || relayed && reason == Reason::ConnectionLost;
+        let sent_on =
+            matches!(reason, Reason::UseAnotherServer | Reason::Moved) || relayed && reason == Reason::ConnectionLost;
         ending!(self).detach_session(now, session, reason, sent_on);
     }
 }

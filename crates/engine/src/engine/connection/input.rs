@@ -3,6 +3,7 @@
 use crate::connection::input::Flow;
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
+use crate::engine::connection::continuing::begins_continuation;
 use crate::engine::facets::{HomeCalls, ShardQuestions, WaitingCalls};
 use crate::event::Event;
 use crate::flows::connection::connecting::connecting;
@@ -10,6 +11,7 @@ use crate::flows::connection::parking::parking;
 use crate::flows::session::acknowledge::acknowledging;
 use crate::ids::UPLINK_LISTENER;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
+use crate::image::connection::RELAY_FRAME;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::publish::pipeline::Progress;
@@ -177,6 +179,9 @@ impl Engine {
                     let len = frame.total_len;
                     self.take_frame(now, key, &frame, &rest[..len]).map(|flow| (flow, len))
                 }
+                Err(_) if begins_continuation(&self.state.settings, connection, rest) => {
+                    self.homes().take_continuation(key, rest)
+                }
                 Err(error) => Err(Refused { reason: Reason::of_code(error.reason_code()), detail: error.to_string() }),
             };
             match result {
@@ -288,7 +293,9 @@ impl HomeCalls<'_> {
         self.engine.release_connection(key);
         // The connection and its bytes are counted at their new home.
         self.engine.state.counters.sockets_opened -= 1;
-        self.engine.state.counters.packets_in[PacketType::Connect as usize] -= 1;
+        if bytes.first() != Some(&RELAY_FRAME) {
+            self.engine.state.counters.packets_in[PacketType::Connect as usize] -= 1;
+        }
         self.engine.state.counters.bytes_in -= bytes.len() as u64;
         self.engine.state.events.push_back(Event::HandOver { key, home, listener, bytes });
     }

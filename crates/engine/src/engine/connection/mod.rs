@@ -4,6 +4,7 @@ mod after_frame;
 mod close;
 mod conn_ack;
 mod connect;
+mod continuing;
 mod enhanced;
 mod input;
 pub(super) mod redirecting;

@@ -7,9 +7,17 @@ use crate::ids::ConnectionKey;
 use crate::memory::KERNEL_BUFFER_BYTES;
 use crate::now::Now;
 use crate::session::Flow;
-use crate::state::high_water;
+use crate::state::{high_water, open_output};
 
 impl OutputCalls<'_> {
+    /// Appends a frame for the node that relays a client, behind all packets so far.
+    pub fn append_frame(&mut self, key: ConnectionKey, frame: &[u8]) {
+        let state = &mut self.engine.state;
+        if let Some(connection) = state.connections.get_mut(key) {
+            open_output(connection, key, &mut state.to_write, &mut state.pool).append(frame);
+        }
+    }
+
     /// The next connection with output, first connections to be written in this turn, then connections in line. For a
     /// shell that writes all of them; one that bounds its turns takes
     /// [`OutputCalls::pop_first`](crate::OutputCalls::pop_first) and

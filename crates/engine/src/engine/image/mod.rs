@@ -6,3 +6,4 @@ pub(crate) mod forwarding;
 mod import;
 mod moving;
 mod owed;
+pub(crate) mod parting;

@@ -4,6 +4,7 @@ use crate::cluster::transfer::error::ImageError;
 use crate::engine::facets::MoveCalls;
 use crate::flows::cluster::ending::ending;
 use crate::flows::groups::dealing::dealing;
+use crate::flows::image::export::due_of_moved;
 use crate::flows::image::imaging::imaging;
 use crate::flows::image::leaving::moving;
 use crate::flows::image::moving::{Beside, Held};
@@ -13,6 +14,7 @@ use crate::image::moving::{PartitionImage, Snapshot};
 use crate::journal::keys::Key;
 use crate::now::Now;
 use crate::telling::reason::Reason;
+use crate::timers::Timer;
 
 impl MoveCalls<'_> {
     /// Serves nobody of these partitions from now on; their sessions stay and collect. Held ones stay held until
@@ -21,6 +23,7 @@ impl MoveCalls<'_> {
     pub fn hold_partitions(&mut self, now: Now, partitions: Partitions, reference: Option<&str>) {
         self.engine.state.journal.now = now;
         self.engine.state.moving = self.engine.state.moving.with(partitions);
+        self.engine.handover.parting = self.engine.handover.parting.without(partitions);
         self.engine.handover.exporting = true;
         self.close_clients_of(now, partitions, Reason::UseAnotherServer, reference);
         self.engine.handover.exporting = false;
@@ -29,11 +32,33 @@ impl MoveCalls<'_> {
 
     /// Ends the hold; who serves the partitions is in the table again.
     pub fn release_partitions(&mut self, now: Now, partitions: Partitions) {
-        self.engine.state.moving = self.engine.state.moving.without(partitions);
+        let moving = self.engine.state.moving;
+        self.engine.state.moving = moving.without(partitions);
+        self.schedule_wills(now, moving.without(self.engine.state.moving));
+        self.engine.handover.parting = self.engine.handover.parting.without(partitions);
         moving!(self.engine).release_transfers(now, partitions);
         ending!(self.engine).publish_held(now);
         dealing!(self.engine).deal_waiting(now);
         self.engine.after_frame(now);
+    }
+
+    /// Gives wills a time whose clients were disconnected for a move that was called off. Wills that have come with a move
+    /// have one.
+    fn schedule_wills(&mut self, now: Now, released: Partitions) {
+        if released == Partitions::NONE {
+            return;
+        }
+        self.engine.state.journal.now = now;
+        let state = &mut self.engine.state;
+        for key in state.sessions.by_partition(self.engine.place.own(released)).all().copied().collect::<Vec<_>>() {
+            let Some(session) = state.sessions.get_mut(key.0).filter(|it| it.connection.is_none()) else { continue };
+            let expiry = session.expiry_seconds;
+            let Some(rare) = session.rare.as_mut().filter(|rare| rare.will_due.is_none()) else { continue };
+            let Some(due) = rare.will.as_ref().map(|will| due_of_moved(now, will, expiry)) else { continue };
+            rare.will_due = Some(due);
+            state.timers.set(due, Timer::Will(key));
+            state.sessions.store_session(&mut state.journal, key);
+        }
     }
 
     /// Takes images of the held partitions of this shard. Later messages are collected by

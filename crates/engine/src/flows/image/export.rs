@@ -11,9 +11,9 @@ use crate::now::{Millis, Now};
 use crate::records::image::put_delivery;
 use crate::records::image::put_message;
 use crate::session::exchange::Exchange;
-use crate::session::packet_ids::{InflightEntry, State};
+use crate::session::packet_ids::State;
 use crate::session::refused::RefusedMessages;
-use crate::session::{Flow, InFlight, Session, Standing, Will};
+use crate::session::{Flow, Session, Standing, Will};
 use crate::wire::WireWrite;
 use tidegate_mqtt::PacketId;
 
@@ -94,15 +94,18 @@ fn put_will(out: &mut Vec<u8>, now: Now, expiry_seconds: u32, will: Option<&Will
     out.put_u32(will.delay_seconds);
     out.put_u8(u8::from(will.expiry_seconds.is_some()));
     out.put_u32(will.expiry_seconds.unwrap_or(0));
-    let due = due.unwrap_or_else(|| {
-        // Its connection ended just now, and by no fault of its own.
-        now.monotonic.plus_seconds(will.delay_seconds.max(MOVED_WILL_DELAY_SECONDS).min(expiry_seconds))
-    });
+    let due = due.unwrap_or_else(|| due_of_moved(now, will, expiry_seconds));
     out.put_u64(now.to_unix(due));
 }
 
+/// When the will is due of a client whose connection has just ended for a move, and by no fault of its own.
+pub(crate) fn due_of_moved(now: Now, will: &Will, expiry_seconds: u32) -> Millis {
+    now.monotonic.plus_seconds(will.delay_seconds.max(MOVED_WILL_DELAY_SECONDS).min(expiry_seconds))
+}
+
 fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>) {
-    let sent: Vec<_> = flow.into_iter().flat_map(|flow| flow.inflight.iter()).filter(|entry| is_whole(entry)).collect();
+    let sent: Vec<_> =
+        flow.into_iter().flat_map(|flow| flow.inflight.iter()).filter(|entry| entry.is_whole()).collect();
     out.put_u32(sent.len() as u32);
     for entry in sent {
         out.put_u16(entry.id().get());
@@ -146,9 +149,4 @@ fn put_received(
         out.put_u8(REFUSED);
         message.write(out);
     }
-}
-
-/// Whether the entry has what it takes to be sent again. In a session that lasts all have.
-fn is_whole(entry: &InflightEntry<InFlight>) -> bool {
-    entry.item.delivery.is_some() || entry.state == State::AwaitPubComp
 }

@@ -72,6 +72,7 @@ impl Net {
             Event::Dial { uplink, attempt } => self.dialing.push_back((uplink, attempt)),
             Event::Relay { key, place } if self.nodes.are_several() => self.relay(shard, key, usize::from(place)),
             Event::Relay { key, place } => self.relaying.push((shard, key, place)),
+            Event::Continue { key, proven } => self.continuing.push((shard, key, proven)),
             Event::Pong { client_id, .. } => self.pongs.push(client_id),
             Event::Observed { observer: ObserverId::APPLICATIONS, message } => self.records.push((shard, *message)),
             Event::Observed { observer: ObserverId::REPORTS, message } => self.reports.push((shard, *message)),

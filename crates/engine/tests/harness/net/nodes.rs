@@ -309,7 +309,7 @@ impl Net {
         }
         let of_node = |stand: &Stand| match stand {
             Stand::At { shard, .. } | Stand::Moving { home: shard, .. } => self.nodes.node_of(*shard) == node,
-            Stand::Gone => false,
+            Stand::Departed(_) | Stand::Gone => false,
         };
         for (id, socket) in self.sockets.iter_mut().enumerate().filter(|(_, socket)| of_node(&socket.stand)) {
             socket.stand = Stand::Gone;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use tidegate_engine::{ConnectionKey, ListenerId, Preset, Reason};
+use tidegate_engine::{ConnectionKey, LeftConnection, ListenerId, Preset, Reason};
 
 use super::Net;
 use super::trace::kinds;
@@ -16,8 +16,16 @@ pub(crate) type SocketId = usize;
 /// Where the server's end of a socket is.
 #[derive(Debug)]
 pub(super) enum Stand {
-    At { shard: usize, key: ConnectionKey },
-    Moving { home: usize, bytes: Vec<u8> },
+    At {
+        shard: usize,
+        key: ConnectionKey,
+    },
+    Moving {
+        home: usize,
+        bytes: Vec<u8>,
+    },
+    /// It has left its home, and waits for the new one.
+    Departed(Box<LeftConnection>),
     Gone,
 }
 
@@ -141,7 +149,7 @@ impl Net {
     pub(crate) fn shard_of(&self, id: SocketId) -> Option<usize> {
         match self.sockets[id].stand {
             Stand::At { shard, .. } => Some(shard),
-            Stand::Moving { .. } | Stand::Gone => None,
+            Stand::Moving { .. } | Stand::Departed(_) | Stand::Gone => None,
         }
     }
 

@@ -116,7 +116,7 @@ impl Net {
         let free = |shard: usize| self.shipping[shard].is_none();
         let at = |id: SocketId| match self.sockets[id].stand {
             Stand::At { shard, .. } => free(shard).then_some(shard),
-            Stand::Moving { .. } | Stand::Gone => None,
+            Stand::Moving { .. } | Stand::Departed(_) | Stand::Gone => None,
         };
         let ids = || self.live.iter().copied();
         let readable = |id: &SocketId| {
@@ -127,7 +127,7 @@ impl Net {
         steps.extend(ids().filter(readable).map(Step::Read));
         let moving = |id: &SocketId| match self.sockets[*id].stand {
             Stand::Moving { home, .. } => free(home),
-            Stand::At { .. } | Stand::Gone => false,
+            Stand::At { .. } | Stand::Departed(_) | Stand::Gone => false,
         };
         steps.extend(ids().filter(moving).map(Step::Adopt));
         let shards = || (0..self.engines.len()).filter(|shard| free(*shard));

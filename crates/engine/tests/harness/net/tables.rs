@@ -43,6 +43,7 @@ impl Net {
         for order in &orders {
             match *order {
                 Order::Begin(moved) if moved.from == node => {
+                    self.let_leave(node, moved.partitions);
                     self.on_node(node, |engine, now| engine.moves().hold_partitions(now, moved.partitions, None));
                 }
                 Order::End { moved, committed } if node == if committed { moved.from } else { moved.to } => {
@@ -63,6 +64,7 @@ impl Net {
                 }
             }
         }
+        self.continue_departed();
         true
     }
 

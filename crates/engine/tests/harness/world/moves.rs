@@ -12,6 +12,16 @@ impl World {
         self.run();
     }
 
+    /// The sockets of clients stay when their homes move, from now on.
+    pub(crate) fn keep_sockets(&self) {
+        self.0.borrow_mut().sockets_stay = true;
+    }
+
+    /// Connections that have continued at another home.
+    pub(crate) fn continued(&self) -> u64 {
+        self.0.borrow().continued
+    }
+
     /// Begins a move of partitions from node to node, or takes the next step of the one that is under way.
     pub(crate) fn step_move(&self, random: &mut Random) {
         self.0.borrow_mut().step_move(random);

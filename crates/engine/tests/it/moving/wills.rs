@@ -30,6 +30,27 @@ fn a_moved_will_is_published_unless_its_client_returns() {
     );
 }
 
+#[test]
+fn a_will_is_published_after_a_move_that_was_called_off() {
+    let here = World::new(1);
+    let watcher = here.connect(v5("watcher"));
+    watcher.subscribe("w/#", AtLeastOnce);
+    let connecting = |name: &str| v5(name).lasting().will(message(&format!("w/{name}"), "w").qos1());
+    for name in ["gone", "back"] {
+        here.connect(connecting(name));
+    }
+    let partitions = ["gone", "back"].into_iter().map(|name| partition_of(T, name)).collect();
+    here.engine(0, |engine, now| {
+        engine.moves().hold_partitions(now, partitions, None);
+        engine.moves().release_partitions(now, partitions);
+    });
+    here.connect(connecting("back"));
+    here.advance(seconds(9));
+    watcher.expect_nothing();
+    here.advance(seconds(2));
+    assert_eq!(topics(&watcher), ["w/gone"]);
+}
+
 fn topics(client: &Client) -> Vec<String> {
     client.messages().into_iter().map(|got| got.topic).collect()
 }

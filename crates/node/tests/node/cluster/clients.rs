@@ -9,7 +9,7 @@ use super::world::*;
 use crate::wire::{CONNACK, Client, connect_lasting};
 
 /// Relays clients to the node that works their partition.
-fn relay_clients(world: &World) {
+pub(super) fn relay_clients(world: &World) {
     let names: Vec<String> = world.nodes.keys().cloned().collect();
     let relays: Vec<_> = world.nodes.values().map(|node| node.local_addresses()[1].socket()).collect();
     for (node, running) in &world.nodes {
@@ -28,7 +28,7 @@ fn relay_clients(world: &World) {
 }
 
 /// A client id that is at home on a node.
-fn id_at(world: &World, node: &str, stem: &str) -> String {
+pub(super) fn id_at(world: &World, node: &str, stem: &str) -> String {
     let here = |id: &String| world.home_of(partition_of(TenantId::DEFAULT, id).0) == node;
     (0..10_000).map(|number| format!("{stem}-{number}")).find(here).unwrap()
 }

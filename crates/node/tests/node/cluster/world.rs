@@ -41,6 +41,8 @@ pub(super) struct World {
     /// Credit of each link between two shards, bytes.
     link_bytes: u64,
     epoch: u64,
+    /// Partitions that have moved, and to which nodes.
+    pub(super) given: BTreeMap<u16, String>,
 }
 
 impl World {
@@ -66,6 +68,7 @@ impl World {
             limits,
             link_bytes,
             epoch: 0,
+            given: BTreeMap::new(),
         };
         for (node, shards) in nodes {
             world.start(node, 1, *shards);
@@ -113,6 +116,9 @@ impl World {
 
     /// The node that works a partition.
     pub(super) fn home_of(&self, partition: u16) -> &str {
+        if let Some(node) = self.given.get(&partition) {
+            return node;
+        }
         self.nodes.keys().nth(usize::from(partition) % self.nodes.len()).unwrap()
     }
 

@@ -1,0 +1,200 @@
+//! A connection that has left another node continues here.
+
+use crate::connection::alias::OutboundAliases;
+use crate::connection::connect::grant::Granted;
+use crate::connection::input::Flow;
+use crate::connection::{Connection, Phase};
+use crate::engine::facets::HomeCalls;
+use crate::event::{Event, LogEvent};
+use crate::flows::connection::connecting::connecting;
+use crate::flows::publish::publishing::publishing;
+use crate::flows::subscribe::subscribing::subscribing;
+use crate::ids::{ConnectionKey, PartitionId, SessionKey};
+use crate::image::connection::{CONTINUE, CONTINUED, ConnectionImage, NotContinued, RELAY_FRAME};
+use crate::now::Now;
+use crate::orchestrator::homes::Home;
+use crate::session::InFlight;
+use crate::settings::Settings;
+use crate::state::open_output;
+use crate::telling::reason::Reason;
+use crate::telling::refused::Refused;
+use tidegate_mqtt::{Connect, ConnectProperties, varint};
+
+/// How far the times may differ at which two nodes expect a connection, milliseconds: their clocks are read in turns.
+const EXPECTED_WITHIN_MS: u64 = 50;
+
+/// Longest frame with the image of a connection, bytes: topic aliases are most of it.
+const FRAME_MAX: usize = 1024 * 1024;
+
+/// Whether another node brings a connection that is to continue here.
+pub(crate) fn begins_continuation(settings: &Settings, connection: &Connection, bytes: &[u8]) -> bool {
+    connection.phase == Phase::AwaitConnect
+        && bytes.first() == Some(&RELAY_FRAME)
+        && settings.listener(connection.listener).is_some_and(|listener| listener.relayed)
+}
+
+impl HomeCalls<'_> {
+    /// Takes the frame with the image of a connection: the shell is asked for its proof.
+    pub(crate) fn take_continuation(&mut self, key: ConnectionKey, bytes: &[u8]) -> Result<(Flow, usize), Refused> {
+        let malformed = || Refused::new(Reason::MalformedPacket, "no image of a connection");
+        let (length, behind) = match varint::decode(bytes.get(1..).unwrap_or_default()) {
+            Ok(Some((length, bytes))) => (length as usize, 1 + bytes),
+            Ok(None) => return Ok((Flow::Hold, 0)),
+            Err(_) => return Err(malformed()),
+        };
+        if length > FRAME_MAX {
+            return Err(malformed());
+        }
+        let Some(body) = bytes.get(behind..behind + length) else { return Ok((Flow::Hold, 0)) };
+        let Some((&[CONTINUE, low, high], proven)) = body.split_first_chunk::<3>() else { return Err(malformed()) };
+        let partition = PartitionId(u16::from_le_bytes([low, high]));
+        if self.engine.homes.home_of(&self.engine.state, partition) != Home::Here {
+            return Err(Refused::new(Reason::NotServedHere, String::new()));
+        }
+        let shard = self.engine.place.home_of(partition);
+        if shard != self.engine.place.shard {
+            return Ok((Flow::HandOver(shard), 0));
+        }
+        if let Some(connection) = self.engine.state.connections.get_mut(key) {
+            connection.phase = Phase::Authenticating;
+        }
+        self.engine.state.events.push_back(Event::Continue { key, proven: proven.to_vec() });
+        Ok((Flow::Next, behind + length))
+    }
+
+    /// Ties a connection that has left another node to its session, which the partition has brought. Nothing is sent again
+    /// and the client gets no packet for it. `tell` sends [`CONTINUED`] before all else, to the node with the socket.
+    ///
+    /// # Errors
+    /// When the session is not here, or does not expect this connection. The connection stays as it is.
+    pub fn continue_connection(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        image: &ConnectionImage,
+        tell: bool,
+    ) -> Result<(), NotContinued> {
+        self.engine.state.journal.now = now;
+        let partition = image.partition();
+        let is_here = self.engine.questions().home_to_continue_at(partition) == Home::Here;
+        if !is_here || !self.engine.place.owns(partition) {
+            return Err(NotContinued::NotHere);
+        }
+        let session = self.expected_session(now, image).ok_or(NotContinued::NotExpected)?;
+        connecting!(self.engine).take_places(image.tenant, Some(session)).map_err(|_| NotContinued::NotExpected)?;
+        self.bind_continued(now, key, session, image, tell);
+        connecting!(self.engine).return_places(image.tenant);
+        // A packet whose beginning came with the image is completed by later input.
+        self.engine.handle_input(now, key, &[]);
+        self.engine.after_frame(now);
+        Ok(())
+    }
+}
+
+impl HomeCalls<'_> {
+    /// The session of an image, if it still waits for this connection.
+    fn expected_session(&self, now: Now, image: &ConnectionImage) -> Option<SessionKey> {
+        let key = self.engine.state.sessions.find_session(image.tenant, &image.client_id)?;
+        let session = self.engine.state.sessions.get(key.0).filter(|session| session.connection.is_none())?;
+        let until = now.to_unix(session.rare.as_ref()?.sent_on_until?);
+        (until.abs_diff(image.expected_until) <= EXPECTED_WITHIN_MS).then_some(key)
+    }
+
+    fn bind_continued(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        image: &ConnectionImage,
+        tell: bool,
+    ) {
+        let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
+        connection.version = image.version;
+        connection.max_packet_out = image.max_packet_out;
+        connection.tenant = image.tenant;
+        if tell {
+            open_output(connection, key, &mut self.engine.state.to_write, &mut self.engine.state.pool)
+                .append(&CONTINUED);
+        }
+        let kept = self.engine.state.sessions.get(session.0);
+        let will = kept.and_then(|session| session.will().cloned());
+        let identity = kept.and_then(|session| session.identity.clone());
+        let connect = connect_of(image);
+        let granted = Granted {
+            client_id: &image.client_id,
+            assigned: false,
+            keep_alive: image.keep_alive,
+            expiry_seconds: image.expiry_seconds,
+            receive_maximum: image.receive_maximum,
+        };
+        connecting!(self.engine).cancel_session_timers(session);
+        let standing = connecting!(self.engine).standing_of(key, &connect);
+        connecting!(self.engine).bind(now, key, session, &connect, &granted);
+        self.engine.state.sessions.replace_will(
+            &mut self.engine.state.memory,
+            &mut self.engine.state.journal,
+            session,
+            will,
+        );
+        subscribing!(self.engine).set_standing(now, session, standing);
+        connecting!(self.engine).bound_by_proof(now, key, identity.as_deref());
+        self.restore_connection(now, key, session, image);
+        self.engine.state.sessions.store_session(&mut self.engine.state.journal, session);
+        self.engine.state.events.push_back(Event::Log(LogEvent::Connected {
+            key,
+            client_id: image.client_id.to_string(),
+            version: image.version,
+            session_present: true,
+        }));
+        if let Some(connection) = self.engine.state.connections.get_mut(key) {
+            connection.settle();
+        }
+        let event = self.engine.sys.client_event(now, &mut self.engine.state, session, None);
+        publishing!(self.engine).publish_client_event(now, event);
+        self.engine.control().ask_for_rights_again(now, session);
+        self.engine.groups.announce_presence(&self.engine.state, &mut self.engine.links, session, true);
+        self.engine.state.refill(now.monotonic, &mut self.engine.layouts, session);
+    }
+
+    /// State that no CONNECT contains: topic aliases, and messages in flight that are not sent again.
+    fn restore_connection(&mut self, now: Now, key: ConnectionKey, session: SessionKey, image: &ConnectionImage) {
+        if let Some(connection) = self.engine.state.connections.get_mut(key) {
+            if !image.aliases_in.is_empty() {
+                connection.extra_mut().aliases_in = image.inbound_aliases();
+                self.engine.state.memory.held += connection.extra_mut().aliases_in.bytes();
+            }
+            connection.aliases_out = image.aliases_out > 0;
+            if image.aliases_out > 0 {
+                connection.extra_mut().aliases_out = OutboundAliases::new(image.aliases_out);
+            }
+        }
+        let Some(session) = self.engine.state.sessions.get_mut(session.0) else { return };
+        if session.flow.is_none() && image.unkept.is_empty() {
+            return;
+        }
+        let flow = session.flow_mut();
+        for (id, state) in &image.unkept {
+            flow.inflight.restore(*id, *state, InFlight::default());
+        }
+        flow.received_before = (image.received_before as usize).min(flow.received.len());
+        flow.waiting_since = now.monotonic;
+    }
+}
+
+/// The CONNECT that would ask for such a connection.
+fn connect_of(image: &ConnectionImage) -> Connect<'_> {
+    Connect {
+        version: image.version,
+        bridge: image.bridge,
+        clean_start: false,
+        keep_alive: image.keep_alive,
+        client_id: &image.client_id,
+        will: None,
+        username: None,
+        password: None,
+        properties: ConnectProperties {
+            request_problem_information: Some(image.problem_information),
+            ..ConnectProperties::default()
+        },
+    }
+}

@@ -1,0 +1,137 @@
+//! Connections leave a home whose partition moves, while their clients stay connected: the node with the socket takes
+//! the image of the connection to the new home.
+
+use crate::connection::reserving::Reserving;
+use crate::connection::{Connection, Extra, Phase};
+use crate::engine::facets::MoveCalls;
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, Partitions, SessionKey, UPLINK_LISTENER};
+use crate::image::connection::ConnectionImage;
+use crate::now::{Millis, Now};
+use crate::session::Session;
+use crate::session::packet_ids::State;
+use crate::telling::reason::Reason;
+use tidegate_mqtt::PacketId;
+
+/// How long a session lasts at least that waits for its connection, seconds: the wait of a node for a move.
+const MOVED_KEEP_SECONDS: u32 = 10;
+
+/// Longest beginning of a packet that goes with a connection, bytes. The client of a longer one connects again.
+const TAIL_MAX: usize = 8 * 1024;
+
+/// A connection that has left its home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftConnection {
+    /// What the new home has to know.
+    pub image: ConnectionImage,
+    /// Bytes of the client that begin a packet.
+    pub tail: Vec<u8>,
+}
+
+impl MoveCalls<'_> {
+    /// The connections of the clients of partitions that can continue elsewhere: these partitions are about to be held,
+    /// and no connection continues here until then. Brokers, pipelines and publishers within the process cannot; MQTT 5
+    /// clients are left out with `but_v5`.
+    pub fn begin_to_leave(&mut self, partitions: Partitions, but_v5: bool) -> Vec<ConnectionKey> {
+        self.engine.handover.parting = partitions;
+        let sessions = self.engine.state.sessions.by_partition(self.engine.place.own(partitions));
+        let of = |key: &SessionKey| self.engine.state.sessions.get(key.0)?.connection;
+        let all = sessions.all().filter_map(of);
+        let wanted = |connection: &Connection| may_leave(connection) && !(but_v5 && connection.version.is_v5());
+        all.filter(|key| self.engine.state.connections.get(*key).is_some_and(wanted)).collect()
+    }
+
+    /// Ends a connection whose client stays connected to continue elsewhere, as soon as nothing is on its way in this
+    /// node: all packets of the client have been answered, and all output has been written. The caller reads nothing more
+    /// from it. The session expects the connection for ten seconds. `None` as long as something is on its way, and for
+    /// ever when the connection has ended.
+    pub fn leave(&mut self, now: Now, key: ConnectionKey) -> Option<LeftConnection> {
+        self.engine.state.journal.now = now;
+        let session = self.engine.state.connections.session_of(key)?;
+        if !self.is_at_rest(key, session) {
+            return None;
+        }
+        let mut left = self.image_of_connection(key, session)?;
+        if let Some(session) = self.engine.state.sessions.get_mut(session.0) {
+            session.expiry_seconds = session.expiry_seconds.max(MOVED_KEEP_SECONDS);
+            // They go with the connection: a client that connects again is not sent them.
+            for (id, _) in &left.image.unkept {
+                session.flow_mut().inflight.finish(*id);
+            }
+        }
+        // The will goes along with the session.
+        self.engine.handover.exporting = true;
+        self.engine.end_connection(now, key, Reason::Moved, None);
+        self.engine.handover.exporting = false;
+        let rare = self.engine.state.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        left.image.expected_until = now.to_unix(rare.and_then(|rare| rare.sent_on_until)?);
+        self.engine.after_frame(now);
+        Some(left)
+    }
+}
+
+impl MoveCalls<'_> {
+    /// Whether nothing of a connection is on its way in this node.
+    fn is_at_rest(&self, key: ConnectionKey, session: SessionKey) -> bool {
+        let state = &self.engine.state;
+        let (Some(connection), Some(session)) = (state.connections.get(key), state.sessions.get(session.0)) else {
+            return false;
+        };
+        may_leave(connection)
+            && !connection.blocked
+            && connection.output.as_ref().is_none_or(|output| output.is_empty())
+            && connection.tail.as_ref().is_none_or(|tail| tail.len() <= TAIL_MAX)
+            && connection.extra.as_ref().is_none_or(|extra| is_extra_at_rest(extra))
+            && session.flow.as_ref().is_none_or(|flow| flow.to_resend == 0)
+            && session.rare.as_ref().is_none_or(|rare| rare.fetches_expected == 0 && rare.fetches.is_empty())
+            && !self.engine.turn_share.holds(key)
+            && !state.to_close.iter().any(|(other, ..)| *other == key)
+    }
+
+    fn image_of_connection(&self, key: ConnectionKey, session: SessionKey) -> Option<LeftConnection> {
+        let connection = self.engine.state.connections.get(key)?;
+        let session = self.engine.state.sessions.get(session.0)?;
+        let extra = connection.extra.as_deref();
+        let aliases_in = extra.into_iter().flat_map(|extra| extra.aliases_in.iter());
+        let image = ConnectionImage {
+            tenant: session.tenant,
+            client_id: session.client_id.clone(),
+            expected_until: 0,
+            expiry_seconds: session.expiry_seconds,
+            receive_maximum: session.receive_maximum,
+            keep_alive: connection.keep_alive,
+            max_packet_out: connection.max_packet_out,
+            aliases_out: extra.map_or(0, |extra| extra.aliases_out.maximum()),
+            received_before: session.flow.as_ref().map_or(0, |flow| flow.received_before as u32),
+            version: connection.version,
+            problem_information: connection.problem_information,
+            bridge: connection.bridge,
+            aliases_in: aliases_in.map(|(alias, topic)| (alias, topic.into())).collect(),
+            unkept: unkept_of(session),
+        };
+        Some(LeftConnection { image, tail: connection.tail.as_deref().cloned().unwrap_or_default() })
+    }
+}
+
+/// Messages in flight without a kept message. The image of a session has the released ones.
+fn unkept_of(session: &Session) -> Vec<(PacketId, State)> {
+    let sent = session.flow.iter().flat_map(|flow| flow.inflight.iter());
+    let unkept = sent.filter(|entry| !entry.is_whole());
+    unkept.map(|entry| (entry.id(), entry.state)).collect()
+}
+
+fn may_leave(connection: &Connection) -> bool {
+    connection.phase == Phase::Open
+        && ![UPLINK_LISTENER, PRINCIPAL_LISTENER].contains(&connection.listener)
+        && !connection.is_of_hub
+        && !connection.leaving
+}
+
+fn is_extra_at_rest(extra: &Extra) -> bool {
+    extra.acks.is_empty()
+        && extra.parked.is_none()
+        && extra.reserving == Reserving::Not
+        && extra.withheld_until == Millis::NEVER
+        && extra.enhanced.is_none()
+        && extra.packet_left.is_none()
+        && !extra.suspended
+}

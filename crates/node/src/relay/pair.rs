@@ -1,0 +1,155 @@
+//! Both ends of a relay.
+
+use tidegate_engine::{ListenerId, Millis, Output};
+
+use super::end::{self, End};
+use super::frame::{Parcel, RelayFrame};
+use super::goodbye::Goodbye;
+use super::sieve::Sieve;
+use super::{CLIENT, HOME};
+use crate::admission::Seat;
+use crate::proxy_protocol::RelayedTenant;
+use crate::transport::Transport;
+
+/// Both ends of a relay that is open.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(super) ends: [End; 2],
+    pub(super) seat: Seat,
+    /// Whether its last bytes have to leave by a deadline already.
+    pub(super) ending: bool,
+    /// How the client can be asked to use another server.
+    pub(super) goodbye: Goodbye,
+    /// Separates packets and frames of the home.
+    pub(super) sieve: Sieve,
+    pub(super) stage: MoveStage,
+    pub(super) origin: ClientOrigin,
+}
+
+/// How a client has come to this node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientOrigin {
+    /// The listener.
+    pub(crate) listener: ListenerId,
+    /// The tenant for its home.
+    pub(crate) tenant: Option<RelayedTenant>,
+}
+
+/// How far a relay has come with a move of its client's home.
+#[derive(Debug)]
+pub(super) enum MoveStage {
+    /// The home stays.
+    Open,
+    /// The old home gets no more bytes of the client.
+    Leaving,
+    /// The new home was sent the image of the connection, and has not answered. It is tried again until this time.
+    Continuing { parcel: Parcel, until: Millis },
+}
+
+/// The result of moving bytes.
+#[derive(Debug)]
+pub(super) enum Pumped {
+    /// The relay continues. Is there more to do at once?
+    Bytes { more: bool },
+    /// The connection has left its home, which is no more. A time is given where it has left before.
+    Left { parcel: Parcel, until: Option<Millis> },
+    /// The new home does not expect the connection.
+    Refused,
+}
+
+impl Pair {
+    /// Moves bytes, at most one read for each direction.
+    pub(super) fn pump(&mut self, buffer: &mut [u8]) -> Pumped {
+        let [client, home] = &mut self.ends;
+        if self.sieve.is_between_packets()
+            && let Some(last) = self.goodbye.take_due()
+        {
+            client.append(&last);
+            home.fail();
+        }
+        let mut more = false;
+        match self.stage {
+            MoveStage::Open => {
+                more |= end::carry(client, home, buffer, |bytes, out: &mut Output| {
+                    out.append(bytes);
+                    false
+                });
+                if client.has_ended() {
+                    home.finish(buffer);
+                }
+            }
+            MoveStage::Leaving => home.finish(buffer),
+            MoveStage::Continuing { .. } => home.flush(buffer),
+        }
+        let (sieve, goodbye) = (&mut self.sieve, &mut self.goodbye);
+        more |= end::carry(home, client, buffer, |bytes, out| sieve.sift(bytes, out, goodbye));
+        while let Some(frame) = self.sieve.take_frame() {
+            match frame {
+                RelayFrame::Leave => {
+                    self.stage = MoveStage::Leaving;
+                    self.ends[HOME].finish(buffer);
+                }
+                RelayFrame::Left(parcel) => return Pumped::Left { parcel, until: None },
+                RelayFrame::Continued => {
+                    self.stage = MoveStage::Open;
+                    more = true;
+                }
+                RelayFrame::Refused => return Pumped::Refused,
+            }
+        }
+        if !self.ends[HOME].has_ended() {
+            return Pumped::Bytes { more };
+        }
+        if let Some((parcel, until)) = self.take_parcel() {
+            return Pumped::Left { parcel, until: Some(until) };
+        }
+        self.ends[CLIENT].finish(buffer);
+        Pumped::Bytes { more }
+    }
+
+    /// The image that a new home was sent and has not answered.
+    pub(super) fn take_parcel(&mut self) -> Option<(Parcel, Millis)> {
+        match std::mem::replace(&mut self.stage, MoveStage::Open) {
+            MoveStage::Continuing { parcel, until } => Some((parcel, until)),
+            stage => {
+                self.stage = stage;
+                None
+            }
+        }
+    }
+
+    /// Asks the client to use another server, if it takes that at once. It is not said where: a stopping node knows no
+    /// better than the client.
+    pub(super) fn say_goodbye(&mut self, buffer: &mut [u8]) {
+        let [client, _] = &mut self.ends;
+        if self.sieve.is_between_packets()
+            && self.goodbye.begin(None)
+            && let Some(last) = self.goodbye.take_due()
+        {
+            client.append(&last);
+            client.finish(buffer);
+        }
+    }
+
+    pub(super) fn client_transport(&mut self) -> &mut Transport {
+        self.ends[CLIENT].transport_mut()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.ends.iter().all(End::is_over)
+    }
+
+    /// Whether an end has ended. A relay whose home moves continues.
+    pub(super) fn is_ending(&self) -> bool {
+        match self.stage {
+            MoveStage::Open => self.ends.iter().any(End::has_ended),
+            MoveStage::Leaving => self.ends[HOME].has_ended(),
+            MoveStage::Continuing { .. } => false,
+        }
+    }
+
+    /// Whether the new home has yet to answer.
+    pub(super) fn awaits_answer(&self) -> bool {
+        matches!(self.stage, MoveStage::Continuing { .. })
+    }
+}

@@ -1,0 +1,76 @@
+//! Clients whose partition moves away stay connected: their connections leave this node between two packets.
+//!
+//! A client with its socket here is not read until then; bytes that it sends wait in its socket. The node of a relayed
+//! client is asked to send no more and to end its side, so that all that it has sent is read here.
+
+use tidegate_engine::{ConnectionKey, Partitions};
+
+use crate::proxy_protocol::RelayedConnection;
+use crate::relay::ClientOrigin;
+use crate::relay::frame::{LEAVE, Parcel};
+use crate::shard::facets::PeerCalls;
+use crate::shard::table::Flags;
+
+impl PeerCalls<'_> {
+    /// The clients of partitions that can leave are to do so.
+    pub(crate) fn begin_to_leave(&mut self, partitions: Partitions, but_v5: bool) {
+        if self.shard.shared.cluster_secret.is_some() {
+            self.shard.leaving = self.shard.engine.moves().begin_to_leave(partitions, but_v5);
+        }
+    }
+
+    /// Lets clients leave that have nothing under way. Says how many have yet to do so: it is called again until there are
+    /// none, or time is up.
+    pub(crate) fn let_clients_leave(&mut self) -> usize {
+        let mut leaving = std::mem::take(&mut self.shard.leaving);
+        leaving.retain(|key| !self.let_leave(*key));
+        self.shard.leaving = leaving;
+        self.shard.leaving.len()
+    }
+
+    /// Says whether nothing is to be waited for.
+    fn let_leave(&mut self, key: ConnectionKey) -> bool {
+        let Some((flags, transport)) = self.shard.table.get(key) else { return true };
+        if flags.has(Flags::CLOSING | Flags::BROKEN) {
+            return true;
+        }
+        let relayed = match transport.relayed() {
+            RelayedConnection::Not => false,
+            RelayedConnection::Continues => true,
+            // Its node is of another version, or a proxy.
+            RelayedConnection::Ends => return true,
+        };
+        if relayed && !flags.has(Flags::ASKED) {
+            flags.set(Flags::ASKED);
+            self.shard.engine.outputs().append_frame(key, &LEAVE);
+            return false;
+        }
+        if !relayed {
+            flags.set(Flags::HELD);
+        }
+        let is_read = !relayed || flags.has(Flags::READ_TO_END);
+        if !is_read || flags.has(Flags::BLOCKED) || transport.is_waiting() || transport.is_handshaking() {
+            return false;
+        }
+        let Some(left) = self.shard.engine.moves().leave(self.shard.now, key) else { return false };
+        let Some(secret) = &self.shard.shared.cluster_secret else { return true };
+        let parcel = Parcel::of(left, secret);
+        if relayed {
+            self.shard.engine.outputs().append_frame(key, &parcel.to_edge());
+        } else {
+            self.keep(key, parcel);
+        }
+        true
+    }
+
+    /// A client with its socket here becomes a relayed one.
+    fn keep(&mut self, key: ConnectionKey, parcel: Parcel) {
+        let tenant = self.shard.accepting().tenant_to_relay(key);
+        let origin = ClientOrigin { listener: self.shard.table.listener(key), tenant };
+        // The engine's order to close the connection finds none.
+        self.shard.engine.release_connection(key);
+        let Some((flags, transport, seat)) = self.shard.table.remove(key) else { return };
+        let is_registered = flags.has(Flags::REGISTERED);
+        self.shard.relaying().keep_departed(transport, is_registered, (seat, origin), (parcel, None));
+    }
+}
