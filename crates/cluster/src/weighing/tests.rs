@@ -1,5 +1,7 @@
 //! Members whose loads follow their partitions, on a virtual clock. A failure names its seed.
 
+use tidegate_random::SplitMix64;
+
 use super::*;
 use crate::{Advert, MOVE_AT_ONCE, PARTITIONS, Sighting, Weight, decide};
 
@@ -12,16 +14,16 @@ const CLIENTS: WeighingSettings =
 const LOAD: WeighingSettings =
     WeighingSettings { start: 0.15, stop: 0.05, gain: 0.5, pause: Duration::from_secs(60), smoothing: 0.1 };
 
-/// `SplitMix64`.
-struct Random(u64);
+/// Numbers of a seed.
+struct Random(SplitMix64);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0.number()
     }
 
     /// A number from 0 to 1.
@@ -67,7 +69,7 @@ impl World {
             brings,
             size: BTreeMap::new(),
             noise: 0.0,
-            random: Random(seed),
+            random: Random::new(seed),
             changes: 0,
             moved: 0,
         };
@@ -144,7 +146,7 @@ impl World {
 
 /// How many of so many clients each partition has.
 fn clients(seed: u64, count: usize) -> Vec<f64> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut clients = vec![0.0; usize::from(PARTITIONS)];
     (0..count).for_each(|_| clients[(random.next() % u64::from(PARTITIONS)) as usize] += 1.0);
     clients
@@ -287,7 +289,7 @@ fn a_newcomer_gets_a_share_and_a_dead_member_has_no_factor() {
 #[test]
 fn any_measures_give_factors_within_bounds() {
     for seed in 0..300 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let members = 2 + (random.next() % 12) as usize;
         let mut world = World::new(seed, members, CLIENTS, vec![1.0; usize::from(PARTITIONS)]);
         for number in 0..members {
