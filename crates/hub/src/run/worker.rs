@@ -69,8 +69,8 @@ pub(super) struct Course {
     failures_untold: u64,
     /// Messages since the source was last seen empty, until it is empty again.
     burst: usize,
-    /// Whether the last turn has taken all that was there.
-    is_empty: bool,
+    /// The messages of a burst that has ended with the last turn.
+    ended_burst: Option<usize>,
 }
 
 impl Course {
@@ -84,7 +84,7 @@ impl Course {
             failures_told: None,
             failures_untold: 0,
             burst: 0,
-            is_empty: false,
+            ended_burst: None,
         }
     }
 }
@@ -132,9 +132,9 @@ impl<S: Source> Worker<S> {
         self.act();
         self.note();
         let due = self.core.deadline().and_then(|at| self.course.begun.checked_add(Duration::from_millis(at)));
-        if std::mem::take(&mut self.course.is_empty) {
+        if let Some(burst) = self.course.ended_burst.take() {
             // A long burst shows that messages gather without a rest.
-            let is_trickle = (1..=MAX_STEPS).contains(&std::mem::take(&mut self.course.burst));
+            let is_trickle = (1..=MAX_STEPS).contains(&burst);
             if let Some(due) = due.filter(|_| is_trickle) {
                 self.source.rest(due.min(Instant::now() + GATHER_TIME));
             }
@@ -145,7 +145,7 @@ impl<S: Source> Worker<S> {
             self.course.burst += usize::from(matches!(step, SourceStep::Message(..)));
             self.take(times, step);
             let Some(next) = self.source.ready() else {
-                self.course.is_empty = true;
+                self.course.ended_burst = Some(std::mem::take(&mut self.course.burst));
                 return;
             };
             step = next;
