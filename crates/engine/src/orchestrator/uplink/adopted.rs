@@ -51,7 +51,7 @@ impl Brokers {
     }
 }
 
-/// The uplink whose session keeps the ids of messages that this one brings: those of the connection of a dead
+/// The uplink whose session keeps the ids of messages that this one brings: the ids of the connection of a dead
 /// orchestrator outlast it with the connection of this process to the same broker, which brings them as well.
 pub(crate) fn keeper_of(all: &BTreeMap<UplinkKey, Uplink>, key: UplinkKey) -> UplinkKey {
     let uplink = all.get(&key).filter(|uplink| uplink.adopted.is_some());

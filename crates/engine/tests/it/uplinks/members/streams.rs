@@ -51,7 +51,7 @@ impl Run {
         }
         let stream = Stream { id, reader, from, settling: None, piece: None };
         if self.random.percent(10) {
-            // The new home refuses, and the old one goes on.
+            // The new home refuses, and the old one continues.
             self.arrive(to, id, &[reader], &images, &had);
             let is_forwarded = self.streams.iter().any(|it| it.from == to && it.reader == reader);
             self.end_transfer(to, reader, id);
