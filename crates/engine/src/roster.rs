@@ -191,11 +191,12 @@ impl Roster {
         Partitions::that(|partition| self.home_of(partition) == shard)
     }
 
-    /// The home of a topic's retained message. It is in this process where the topic does not cross.
+    /// The home of a topic's retained message: one for all nodes, also where messages on the topic do not cross. A
+    /// message of `$SYS` is in this process.
     #[inline]
     pub(crate) fn home_of_topic(&self, tenant: TenantId, topic: &str) -> ShardId {
         let partition = partition_of(tenant, topic);
-        if self.crosses(topic) { self.home_of(partition) } else { self.place.home_of(partition) }
+        if is_own_topic(topic) { self.place.home_of(partition) } else { self.home_of(partition) }
     }
 
     /// Whether there is no other shard.
@@ -235,8 +236,8 @@ impl Roster {
     }
 
     /// All shards of a filter with wildcards: where its retained messages can be.
-    pub(crate) fn homes_for(&self, tenant: TenantId, filter: &str) -> Shards {
-        Shards(self.others_for(tenant, filter).0 | 1 << self.place.shard.0)
+    pub(crate) fn homes_for(&self, filter: &str) -> Shards {
+        if is_own_topic(filter) { self.of_process() } else { self.all() }
     }
 
     /// The shards of this process.

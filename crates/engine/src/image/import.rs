@@ -3,7 +3,6 @@
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::homes::HomesInForce;
-use crate::orchestrator::uplink::FleetConfig;
 use crate::retained::RetainedStore;
 use crate::state::ShardState;
 
@@ -13,11 +12,10 @@ impl RetainedStore {
         now: Now,
         state: &mut ShardState,
         homes: &HomesInForce,
-        config: &FleetConfig,
         message: MessageRef,
     ) {
         let (tenant, topic) = (message.tenant, message.topic().to_owned());
-        let is_old = if homes.keep_versions(config, &state.settings, &topic) {
+        let is_old = if homes.keep_versions(&topic) {
             self.has_as_new(now, tenant, &topic, message.publisher)
         } else {
             self.values.get(tenant, &topic, now.monotonic).is_some()

@@ -5,8 +5,6 @@
 
 use crate::ids::{PARTITIONS, PartitionId, Place, SessionKey, ShardId, partition_of};
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::FleetConfig;
-use crate::settings::Settings;
 use crate::state::ShardState;
 use crate::topics::is_own_topic;
 
@@ -55,8 +53,8 @@ pub(crate) struct HomesInForce {
 
 impl HomesInForce {
     /// Whether retained values have versions: where several nodes may keep one of the same topic.
-    pub(crate) fn keep_versions(&self, fleet: &FleetConfig, settings: &Settings, topic: &str) -> bool {
-        !self.are_everywhere() && !is_own_topic(topic) && (!fleet.is_on() || settings.is_of_addresses(topic.as_bytes()))
+    pub(crate) fn keep_versions(&self, topic: &str) -> bool {
+        !self.are_everywhere() && !is_own_topic(topic)
     }
 
     /// Where a partition is served.

@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::session::table::Sessions;
 use crate::settings::Settings;
 use crate::state::ShardState;
-use crate::topics::{SubscriberOptions, SubscriptionIndex};
+use crate::topics::{SubscriberOptions, SubscriptionIndex, is_own_topic};
 use std::collections::{BTreeMap, VecDeque};
 use tidegate_mqtt::QoS;
 
@@ -167,8 +167,7 @@ impl Fetches {
         let wildcard = request.filter.contains(['+', '#']);
         let home = roster.home_of_topic(tenant, &request.filter);
         let (wanted, again) = absent::wanted_at_first(roster, &request.filter);
-        let shards =
-            if wildcard { roster.homes_for(tenant, &request.filter).into_iter().collect() } else { vec![home] };
+        let shards = if wildcard { roster.homes_for(&request.filter).into_iter().collect() } else { vec![home] };
         self.end_fetch_of(sessions, session, &request.filter);
         let id = self.add(Fetch {
             session,
@@ -307,11 +306,11 @@ impl RetainedStore {
         let transfers = &state.transfers;
         let budget = state.settings.retained.step;
         let end = self.values.scan(tenant, filter, after, budget, now.monotonic, &mut |_, message| {
-            let crosses = links.roster.crosses(message.topic());
-            if crosses && transfers.is_incomplete(partition_of(message.tenant, message.topic())) {
+            let is_own = is_own_topic(message.topic());
+            if !is_own && transfers.is_incomplete(partition_of(message.tenant, message.topic())) {
                 return;
             }
-            if !crosses && !links.roster.is_own(from) {
+            if is_own && !links.roster.is_own(from) {
                 return;
             }
             let envelope = Envelope {

@@ -7,7 +7,6 @@ use crate::journal::keys::{Key, STORED_NAME_MAX};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::orchestrator::homes::HomesInForce;
-use crate::orchestrator::uplink::FleetConfig;
 use crate::roster::Roster;
 use crate::settings::Settings;
 use crate::state::ShardState;
@@ -38,10 +37,9 @@ impl RetainedStore {
         roster: &Roster,
         state: &mut ShardState,
         homes: &HomesInForce,
-        config: &FleetConfig,
         publication: &mut Publication<'_>,
     ) -> Option<Reason> {
-        if homes.keep_versions(config, &state.settings, publication.topic) {
+        if homes.keep_versions(publication.topic) {
             return self.keep_newest(now, roster, state, publication);
         }
         let stored = state.journal.is_on() && !is_own_topic(publication.topic);

@@ -18,6 +18,7 @@ use crate::roster::Roster;
 use crate::roster::Shards;
 use crate::state::ShardState;
 use crate::telling::reason::Reason;
+use crate::topics::is_own_topic;
 use crate::wire::WireWrite;
 use std::collections::{BTreeMap, VecDeque};
 use tidegate_mqtt::QoS;
@@ -225,7 +226,7 @@ impl RetainedStore {
         let removals = self.removed.iter().map(|(tenant, topic, _)| (tenant, topic));
         let strays = values
             .chain(removals)
-            .filter(|(tenant, topic)| away.has(partition_of(*tenant, topic)) && links.roster.crosses(topic));
+            .filter(|(tenant, topic)| away.has(partition_of(*tenant, topic)) && !is_own_topic(topic));
         let strays: Vec<Name> = strays.map(|(tenant, topic)| (tenant, Box::from(topic))).collect();
         self.strays.next.extend(strays);
         self.send_strays(now, state, links);

@@ -31,6 +31,7 @@ use crate::publish::admission::Wanted;
 use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
 use crate::session::table::Sessions;
+use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader};
 use std::collections::BTreeSet;
@@ -207,7 +208,8 @@ impl ClusterCalls<'_> {
         envelope.publication.retain_is_done = true;
         self.engine.state.transfers.source = from;
         let is_kept = |it: &Publication<'_>| {
-            known.as_ref().is_some_and(|known| known.sessions.has(partition_of(it.tenant, it.topic)))
+            let (tenant, topic) = owner_of(&self.engine.state.settings, it.tenant, it.topic);
+            known.as_ref().is_some_and(|known| known.sessions.has(partition_of(tenant, topic)))
         };
         if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
             let publication = &mut envelope.publication;

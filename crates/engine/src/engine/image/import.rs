@@ -62,13 +62,7 @@ impl MoveCalls<'_> {
             moving!(self.engine).adopt_session(now, session);
         }
         for message in retained {
-            self.engine.retained.adopt_retained(
-                now,
-                &mut self.engine.state,
-                &self.engine.homes,
-                &self.engine.uplinks.brokers.config,
-                message,
-            );
+            self.engine.retained.adopt_retained(now, &mut self.engine.state, &self.engine.homes, message);
         }
         self.engine.retained.adopt_removed(now, &mut self.engine.state, removed);
         self.engine.groups.kept.adopt_kept(now, &mut self.engine.state, &mut self.engine.links, partition, kept);

@@ -15,6 +15,7 @@ use crate::journal::keys::Key;
 use crate::now::Now;
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
+use crate::topics::is_own_topic;
 
 impl MoveCalls<'_> {
     /// Serves nobody of these partitions from now on; their sessions stay and collect. Held ones stay held until
@@ -159,13 +160,12 @@ impl MoveCalls<'_> {
         all
     }
 
-    /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on. Those of topics that
-    /// do not cross to other nodes stay.
+    /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on. Those of `$SYS` stay.
     pub fn forget_retained(&mut self, now: Now, partitions: Partitions) {
         self.engine.state.journal.now = now;
         let own = self.engine.place.own(partitions);
         let its = self.engine.retained.by_partition(own);
-        let elsewhere = its.all().filter(|(_, topic)| self.engine.links.roster.crosses(topic));
+        let elsewhere = its.all().filter(|(_, topic)| !is_own_topic(topic));
         let topics: Vec<(TenantId, String)> = elsewhere.map(|(tenant, topic)| (*tenant, (*topic).to_owned())).collect();
         for (tenant, topic) in topics {
             if self.engine.retained.values.clear(tenant, &topic).is_some() {

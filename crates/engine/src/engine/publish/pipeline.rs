@@ -155,7 +155,7 @@ impl PublishPipeline<'_> {
             && !self.engine.links.roster.has_no_peers()
             && let Some(session) = session
         {
-            deciding!(self.engine).name_exchange(session, slot, raw, ticket);
+            deciding!(self.engine).name_exchange(session, (it.tenant, slot), raw, ticket);
         }
         let traits = self.engine.cache.traits(slot);
         let mut first = self.engine.cache.get(slot).1.targets().len();

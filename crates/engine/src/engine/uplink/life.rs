@@ -78,7 +78,6 @@ impl FleetCalls<'_> {
             told_serving: false,
             ends: false,
         };
-        uplinking!(self.engine).remember_removals(now, session);
         self.engine.uplinks.brokers.by_session.insert(session.0, key);
         self.engine.uplinks.brokers.all.insert(key, uplink);
         uplinking!(self.engine).take_uplink_seat(now, session, QoS::ExactlyOnce);

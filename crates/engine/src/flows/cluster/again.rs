@@ -19,6 +19,7 @@ use crate::publish::inbound::Inbound;
 use crate::roster::Shards;
 use crate::session::exchange::Exchange;
 use crate::session::terms::Terms;
+use crate::settings::fleet_topics::owner_of;
 use crate::telling::reason::Reason;
 use crate::topics::stages::Step;
 use crate::topics::{Route, RouteSlot};
@@ -81,7 +82,8 @@ impl Publishing<'_> {
         let marked = self.state.exchanges.marks.get(exchange.name);
         let known = exchange.covered.with(marked);
         let mut refused = None;
-        if publication.retain && !known.sessions.has(partition_of(publication.tenant, publication.topic)) {
+        let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
+        if publication.retain && !known.sessions.has(partition_of(tenant, topic)) {
             refused = self.retain_of(now, publication, source.session);
         }
         let (_, route) = self.cache.get(slot);
@@ -113,7 +115,8 @@ impl Publishing<'_> {
     ) -> u32 {
         let (_, route) = self.cache.get(slot);
         let deliver = Shards(self.links.roster.living(route.remote_bits()));
-        let home = self.links.roster.home_of_topic(publication.tenant, publication.topic);
+        let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
+        let home = self.links.roster.home_of_topic(tenant, topic);
         let retain = publication.retain;
         let is_retained = |shard: ShardId| retain && home == shard;
         let mut waits = 0;

@@ -1,9 +1,10 @@
 //! A QoS 2 message of another node is looked up among the exchanges.
 
 use crate::flows::publish::deciding::Deciding;
-use crate::ids::SessionKey;
+use crate::ids::{SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::got::Got;
+use crate::settings::fleet_topics::owner_of;
 use crate::topics::RouteSlot;
 use tidegate_mqtt::RawPublish;
 
@@ -14,7 +15,7 @@ impl Deciding<'_> {
     pub(crate) fn name_exchange(
         &mut self,
         session: SessionKey,
-        slot: RouteSlot,
+        (tenant, slot): (TenantId, RouteSlot),
         raw: &RawPublish<'_>,
         ticket: Option<Ticket>,
     ) {
@@ -22,8 +23,8 @@ impl Deciding<'_> {
         if !self.state.sessions.get(session.0).is_some_and(crate::session::Session::lasts) {
             return;
         }
-        let Some(tenant) = self.state.sessions.get(session.0).map(|session| session.tenant) else { return };
         let (topic, route) = self.cache.get(slot);
+        let (tenant, topic) = owner_of(&self.state.settings, tenant, topic);
         let is_home_elsewhere = raw.retain && !self.links.roster.is_own(self.links.roster.home_of_topic(tenant, topic));
         if route.remote_bits() & self.links.roster.peers().0 == 0 && !is_home_elsewhere {
             return;

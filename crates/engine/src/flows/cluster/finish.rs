@@ -5,6 +5,7 @@ use crate::cluster::transfer::finish::Entry;
 use crate::flows::image::leaving::Moving;
 use crate::ids::{Partitions, SessionKey, partition_of};
 use crate::link::got::Got;
+use crate::message::Publication;
 use crate::now::Now;
 use crate::session::terms::Terms;
 use crate::session::{Delivery, Membership};
@@ -39,16 +40,19 @@ impl Moving<'_> {
                 let coming = self.state.transfers.coming.get(&partition_of(message.tenant, message.topic()));
                 let name = (message.tenant, Box::from(message.topic()));
                 if coming.is_none_or(|coming| !coming.touched.contains(&name)) {
-                    self.retained.keep_retained(
-                        now,
-                        &self.links.roster,
-                        self.state,
-                        self.homes,
-                        &self.uplinks.brokers.config,
-                        &mut message.publication(),
-                    );
+                    self.take_noted_value(now, &mut message.publication());
                 }
             }
+        }
+    }
+
+    /// Keeps a value that its old home has noted. One that goes to brokers has got its version where it entered.
+    fn take_noted_value(&mut self, now: Now, publication: &mut Publication<'_>) {
+        let roster = &self.links.roster;
+        if self.uplinks.brokers.config.goes_to_fleet(&self.state.settings, publication) {
+            self.retained.take_stray(now, self.place, roster, self.state, publication);
+        } else {
+            self.retained.keep_retained(now, roster, self.state, self.homes, publication);
         }
     }
 

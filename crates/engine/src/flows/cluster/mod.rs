@@ -25,6 +25,7 @@ use crate::link::record::Record;
 use crate::now::Now;
 use crate::retained::strays::STRAY_INDEX;
 use crate::roster::{Roster, Shards};
+use crate::settings::fleet_topics::owner_of;
 use crate::state::ShardState;
 use crate::topics::{Route, SubscriptionIndex};
 
@@ -67,7 +68,8 @@ impl Peers {
         let remote = route.remote_bits();
         let undecided = state.transfers.undecided();
         let is_gone = |home| roster.misses(home) || undecided.has(home);
-        let is_home_gone = || retain && is_gone(partition_of(tenant, topic));
+        let (owner, own) = owner_of(&state.settings, tenant, topic);
+        let is_home_gone = || retain && is_gone(partition_of(owner, own));
         let is_node_gone = || state.settings.home_of_address(tenant, topic).is_some_and(is_gone);
         let returns = self.returning != Shards::default();
         self.is_blind

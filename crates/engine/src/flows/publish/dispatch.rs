@@ -20,7 +20,7 @@ use crate::settings::SharedStrategy;
 use crate::settings::fleet_topics::owner_of;
 use crate::state::ShardState;
 use crate::telling::reason::Reason;
-use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
+use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target, is_own_topic};
 use tidegate_mqtt::QoS;
 
 /// The parts of an engine that delivering needs, apart from the cache that holds the route.
@@ -119,17 +119,10 @@ impl Publishing<'_> {
         if publication.tenant == TenantId::UPLINK {
             return self.retain_from_fleet(now, publication).err();
         }
-        if !self.state.transfers.are_none() && self.links.roster.crosses(publication.topic) {
+        if !self.state.transfers.are_none() && !is_own_topic(publication.topic) {
             self.state.transfers.note_retained(now, publication);
         }
-        self.retained.keep_retained(
-            now,
-            &self.links.roster,
-            self.state,
-            self.homes,
-            &self.uplinks.brokers.config,
-            publication,
-        )
+        self.retained.keep_retained(now, &self.links.roster, self.state, self.homes, publication)
     }
 }
 
@@ -304,7 +297,7 @@ impl Reach<'_> {
             let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
             let home = self.links.roster.home_of_topic(tenant, topic);
             let partition = partition_of(tenant, topic);
-            let new_home = self.state.transfers.new_home(partition).filter(|_| self.links.roster.crosses(topic));
+            let new_home = self.state.transfers.new_home(partition).filter(|_| !is_own_topic(topic));
             homes = (1u64 << home.0 | new_home.map_or(0, |shard| 1 << shard.0)) & !(1 << self.place.shard.0);
         }
         let mut bits = remote | homes;
@@ -338,6 +331,16 @@ impl Reach<'_> {
             if self.links.is_full(shard) {
                 done.full |= bit;
             }
+        }
+    }
+
+    /// Tells the other nodes of a value that a broker has kept and that was not known: interest in its topic may not
+    /// cross.
+    pub(crate) fn tell_found(&mut self, publication: &mut Publication<'_>, source: &Source) {
+        for shard in self.links.roster.peers() {
+            let passage = source.passage(&self.state.overflow, DELIVER | FROM_RETAINED, None, publication.priority);
+            self.links.send_publish(shard, &passage, publication, true);
+            self.state.counters.shard_messages_out += 1;
         }
     }
 

@@ -10,6 +10,7 @@ use crate::retained::ScanEnd;
 use crate::retained::fetch::{FetchState, settle_fetches, turn_budget};
 use crate::session::terms::Terms;
 use crate::telling::reason::Reason;
+use crate::topics::is_own_topic;
 use std::rc::Rc;
 
 impl Fetching<'_> {
@@ -94,7 +95,7 @@ impl Fetching<'_> {
                 found.push(Rc::clone(message));
             });
         found.retain(|message| {
-            !self.links.roster.crosses(message.topic())
+            is_own_topic(message.topic())
                 || !self.state.transfers.is_incomplete(partition_of(message.tenant, message.topic()))
         });
         let after = match end {

@@ -10,7 +10,6 @@ pub(crate) mod order;
 pub(crate) mod quota;
 pub(crate) mod receive;
 pub(crate) mod refusal;
-pub(crate) mod removals;
 pub(crate) mod route;
 pub(crate) mod settle;
 pub(crate) mod spread;

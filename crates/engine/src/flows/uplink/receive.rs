@@ -8,7 +8,7 @@ use crate::flows::publish::publishing::Publishing;
 use crate::flows::publish::publishing::publishing;
 use crate::flows::uplink::adopted::FromBroker;
 use crate::flows::uplink::uplinking::Uplinking;
-use crate::ids::{ConnectionKey, SessionKey, TenantId, UplinkKey};
+use crate::ids::{ConnectionKey, SessionKey, TenantId, UplinkKey, partition_of};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
@@ -232,6 +232,9 @@ impl Uplinking<'_> {
         };
         let deliveries = route.targets().len();
         let done = reach!(self).dispatch(now, route, &mut publication, &source);
+        if kept_there {
+            reach!(self).tell_found(&mut publication, &source);
+        }
         if let Some(share) = self.turn_share.charge(now, deliveries, self.state) {
             parking!(self).wait_for_next_turn(now, key, share);
         }
@@ -277,7 +280,7 @@ impl Publishing<'_> {
     ) -> bool {
         let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
         let (tenant, own) = owner_of(&self.state.settings, TenantId::UPLINK, topic);
-        let home = self.links.place.home_of(crate::ids::partition_of(tenant, own));
+        let home = self.links.roster.home_of_topic(tenant, own);
         if home == self.links.place.shard {
             return false;
         }
@@ -309,6 +312,7 @@ impl Publishing<'_> {
         own.from_retained = true;
         let source = Source::inside(self.links.place.shard, now);
         reach!(self).dispatch(now, route, &mut own, &source);
+        reach!(self).tell_found(&mut own, &source);
         None
     }
 
@@ -331,7 +335,7 @@ impl Publishing<'_> {
         let mut publication =
             Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
         let (tenant, own) = owner_of(&self.state.settings, TenantId::UPLINK, topic);
-        let home = self.links.place.home_of(crate::ids::partition_of(tenant, own));
+        let home = self.links.roster.home_of_topic(tenant, own);
         if home == self.links.place.shard {
             return self.retain_from_fleet(now, &mut publication).unwrap_or(false);
         }
@@ -344,20 +348,17 @@ impl Publishing<'_> {
     pub(crate) fn retain_from_fleet(&mut self, now: Now, publication: &mut Publication<'_>) -> Result<bool, Reason> {
         let version = version_of(publication.properties);
         let Some((tenant, topic)) = of_brokers(&self.state.settings, publication.topic) else { return Ok(false) };
-        let known = self.retained.values.get(tenant, topic, now.monotonic);
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
-        let removals = &mut self.uplinks.settlement.removals;
-        if known.is_some_and(|known| known.publisher >= version) || removals.outdate(publication.topic, version) {
+        if self.retained.has_as_new(now, tenant, topic, version) {
             return Ok(false);
         }
-        let cleared = publication.payload.is_empty();
-        if cleared {
-            removals.note(publication.topic, version);
-        } else {
-            removals.forget(publication.topic);
-        }
-        let news = known.is_some() || !cleared;
-        let mut own = Publication::new(
+        let is_known = self.retained.values.get(tenant, topic, now.monotonic).is_some();
+        let partition = partition_of(tenant, topic);
+        let roster = &self.links.roster;
+        // What a dead home knows of the topic is told by the node that takes its place.
+        let is_settled = !roster.misses(partition) && !roster.stands_in(partition);
+        let news = is_settled && (is_known || !publication.payload.is_empty());
+        let own = Publication::new(
             tenant,
             topic,
             publication.qos,
@@ -367,7 +368,8 @@ impl Publishing<'_> {
             publication.payload,
             version,
         );
-        self.retain(now, &mut own).map_or(Ok(news), Err)
+        let (place, roster) = (self.links.place, &self.links.roster);
+        self.retained.take_stray(now, place, roster, self.state, &own).map_or(Ok(news), Err)
     }
 }
 

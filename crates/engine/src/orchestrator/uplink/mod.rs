@@ -12,7 +12,6 @@
 //!   messages a broker does not bring back.
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
 //! - `refusal.rs`: a filter that no broker takes, or that one refuses a user, is refused to the client.
-//! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: acknowledged and returned messages are settled; others are sent again.
 //! - `packet_limits.rs`: a message that is too long for a broker goes to another; `quarantine.rs`: topics that brokers
 //!   deny are refused for a while.
@@ -45,7 +44,6 @@ pub(crate) mod quarantine;
 pub(crate) mod quota;
 pub(crate) mod receive;
 pub(crate) mod refusal;
-pub(crate) mod removals;
 mod report;
 pub(crate) mod route;
 pub(crate) mod settle;
@@ -75,7 +73,6 @@ pub(crate) use order::Hold;
 use packet_limits::{LenLimit, PacketLimit};
 use quarantine::Quarantine;
 pub(crate) use quota::Pause;
-use removals::Removals;
 pub(crate) use route::Gate;
 use settle::Resends;
 pub use settled::Settling;
@@ -153,7 +150,6 @@ pub(crate) struct Settlement {
     pub(crate) for_here: Vec<(UplinkKey, MessageRef)>,
     pub(crate) seen: SeenIds,
     pub(crate) confirming: Confirming,
-    pub(crate) removals: Removals,
     /// Messages that brokers have acknowledged in the packet at hand.
     pub(crate) acknowledged: Vec<(SessionKey, InFlight)>,
     /// Messages that brokers will never take, in the packet at hand, with a waiting publisher.

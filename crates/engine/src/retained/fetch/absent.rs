@@ -6,11 +6,12 @@
 use super::{FetchState, Fetches};
 use crate::ids::{Partitions, ShardId, partition_of};
 use crate::roster::Roster;
+use crate::topics::is_own_topic;
 
 /// The partitions of which values are fetched at first, and those that are left for the end. A filter without wildcards
 /// leaves none: it waits for the home of its topic.
 pub(super) fn wanted_at_first(roster: &Roster, filter: &str) -> (Partitions, Partitions) {
-    let of_all = !roster.may_cross(filter) || !filter.contains(['+', '#']);
+    let of_all = is_own_topic(filter) || !filter.contains(['+', '#']);
     let missed = if of_all { Partitions::NONE } else { roster.missed_partitions() };
     (Partitions::ALL.without(missed), missed)
 }
@@ -29,7 +30,7 @@ impl Fetches {
     /// Whether all that a fetch has yet to ask for is in partitions that nobody serves.
     pub(crate) fn waits_for_dead(&mut self, roster: &Roster, id: u32) -> bool {
         let missed = roster.missed_partitions();
-        let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| roster.may_cross(&fetch.filter)) else {
+        let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| !is_own_topic(&fetch.filter)) else {
             return false;
         };
         let waits = if fetch.is_of_one_topic() {
@@ -48,7 +49,7 @@ impl Fetches {
     pub(super) fn want_again_of(&mut self, roster: &Roster, id: u32, gone: ShardId) {
         let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| !fetch.is_of_one_topic()) else { return };
         let its = fetch.wanted.filtered(|partition| roster.home_of(partition) == gone);
-        if roster.may_cross(&fetch.filter) {
+        if !is_own_topic(&fetch.filter) {
             fetch.again = fetch.again.with(its);
         }
     }

@@ -11,6 +11,7 @@ use crate::cluster::transfer::Transfers;
 use crate::ids::{PartitionId, Partitions, ShardId, partition_of};
 use crate::message::Publication;
 use crate::roster::Roster;
+use crate::topics::is_own_topic;
 
 impl Fetch {
     /// Whether it is for a filter without wildcards, so that one shard has all.
@@ -30,7 +31,7 @@ impl Fetches {
     /// A partition has another home.
     fn follow(&mut self, roster: &Roster, partition: PartitionId, before: ShardId, home: ShardId) {
         let one = Partitions::of(partition);
-        let those = self.by_id.values_mut().filter(|fetch| !fetch.is_of_one_topic() && roster.may_cross(&fetch.filter));
+        let those = self.by_id.values_mut().filter(|fetch| !fetch.is_of_one_topic() && !is_own_topic(&fetch.filter));
         for fetch in those.filter(|fetch| fetch.wanted.has(partition) && !fetch.again.has(partition)) {
             if !fetch.shards.contains(&before) {
                 // The old home has told all that it had.
@@ -57,7 +58,7 @@ impl Fetches {
             return false;
         }
         let unsettled = transfers.unsettled(roster);
-        let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| roster.may_cross(&fetch.filter)) else {
+        let Some(fetch) = self.by_id.get_mut(&id).filter(|fetch| !is_own_topic(&fetch.filter)) else {
             return false;
         };
         let waits = if fetch.is_of_one_topic() {
@@ -120,14 +121,14 @@ impl Transfers {
         from: ShardId,
         publication: &Publication<'_>,
     ) -> bool {
-        if fetch.is_second_look && !roster.crosses(publication.topic) {
+        if fetch.is_second_look && is_own_topic(publication.topic) {
             // The shards of this process have told it at first.
             return true;
         }
         if roster.has_no_peers() {
             return false;
         }
-        if !roster.crosses(publication.topic) {
+        if is_own_topic(publication.topic) {
             return !roster.is_own(from);
         }
         let partition = partition_of(publication.tenant, publication.topic);

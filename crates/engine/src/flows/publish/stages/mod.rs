@@ -44,7 +44,10 @@ impl Deciding<'_> {
         }
         if it.tenant == TenantId::UPLINK {
             // The gate of the fleet bounds what is queued for brokers.
-            return stages.without(Stage::Room).with_if(self.uplinks.is_choosy(), Stage::Fleet);
+            stages = stages.without(Stage::Room).with_if(self.uplinks.is_choosy(), Stage::Fleet);
+            if !it.raw.retain {
+                return stages;
+            }
         }
         stages.with_if(self.peers.misses_somebody(&self.links.roster, &self.state.transfers), Stage::Missing)
     }
