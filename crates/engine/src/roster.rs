@@ -26,8 +26,16 @@ pub struct Roster {
     open_moves: Vec<u64>,
     /// Whether there are nodes in the table to which this process has no link.
     lacks_nodes: bool,
-    /// What the topics that cross to other nodes begin with; `None` if all cross.
-    below: Option<Arc<str>>,
+    crossing: Crossing,
+}
+
+/// The topics whose messages cross to other nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Crossing {
+    All,
+    /// Those at or below this prefix.
+    Below(Arc<str>),
+    None,
 }
 
 const _: () = assert!(MAX_SHARDS as u32 == u64::BITS, "a set of shards is a number");
@@ -47,7 +55,7 @@ impl Roster {
             moves_begun: u64::MAX,
             open_moves: Vec::new(),
             lacks_nodes: false,
-            below: None,
+            crossing: Crossing::All,
         }
     }
 
@@ -107,24 +115,41 @@ impl Roster {
     /// and all shared groups stay in the process.
     #[must_use]
     pub fn with_topics_below(mut self, prefix: &str) -> Self {
-        self.below = Some(Arc::from(prefix));
+        self.crossing = Crossing::Below(Arc::from(prefix));
+        self
+    }
+
+    /// Says that only retained values cross to other nodes, as between orchestrators without addresses.
+    #[must_use]
+    pub fn with_values_only(mut self) -> Self {
+        self.crossing = Crossing::None;
         self
     }
 
     /// Whether a topic crosses to other nodes.
     #[inline]
     pub(crate) fn crosses(&self, topic: &str) -> bool {
-        !is_own_topic(topic) && self.below.as_deref().is_none_or(|prefix| is_at_or_below(prefix, topic))
+        !is_own_topic(topic)
+            && match &self.crossing {
+                Crossing::All => true,
+                Crossing::Below(prefix) => is_at_or_below(prefix, topic),
+                Crossing::None => false,
+            }
     }
 
     /// Whether topics of a filter can cross to other nodes.
     pub(crate) fn may_cross(&self, filter: &str) -> bool {
-        !is_own_topic(filter) && self.below.as_deref().is_none_or(|prefix| can_match_below(prefix, filter))
+        !is_own_topic(filter)
+            && match &self.crossing {
+                Crossing::All => true,
+                Crossing::Below(prefix) => can_match_below(prefix, filter),
+                Crossing::None => false,
+            }
     }
 
     /// Whether shared groups and topics without a prefix stay in the process.
     pub(crate) fn keeps_groups(&self) -> bool {
-        self.below.is_some()
+        self.crossing != Crossing::All
     }
 
     /// The roster by which shared groups are dealt.

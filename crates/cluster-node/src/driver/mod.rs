@@ -141,7 +141,7 @@ pub fn join(config: &Config, status: &BrokerStatus, signals: &mut BrokerSignals)
     settings.carried = match address_prefix(config) {
         _ if !config.orchestrator.enabled => Carried::All,
         Some(prefix) => Carried::Below(prefix),
-        None => Carried::Nothing,
+        None => Carried::Values,
     };
     settings.tls = encryption::link_tls(config, listen)?;
     let redirect = config.cluster.redirect;

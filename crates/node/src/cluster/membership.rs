@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidegate_engine::{Roster, ShardId};
+use tidegate_engine::ShardId;
 
 use super::handshake::Acquaintance;
 use super::links::Links;
@@ -165,7 +165,7 @@ impl Links {
                 Carried::Below(prefix) => {
                     roster(place, &self.view, &self.oneself.name, &seats).with_topics_below(prefix)
                 }
-                Carried::Nothing => Roster::alone(place).with_moves(self.view.moves_begun, &self.view.open_moves),
+                Carried::Values => roster(place, &self.view, &self.oneself.name, &seats).with_values_only(),
             };
             let order = RosterOrder { roster, seats: Arc::clone(&of_all), number };
             inbox.send(ToShard::Admin(Admin::Roster(Box::new(order))));

@@ -38,11 +38,11 @@ impl ClusterSettings {
 pub enum Carried {
     /// All: between nodes.
     All,
-    /// Those on topics at or below this prefix, which no broker gets: between orchestrators with addresses. All other
-    /// messages cross by brokers.
+    /// Those on topics at or below this prefix, which no broker gets, and retained values: between orchestrators with
+    /// addresses. All other messages cross by brokers.
     Below(String),
-    /// None: between orchestrators without addresses.
-    Nothing,
+    /// Retained values: between orchestrators without addresses.
+    Values,
 }
 
 /// Bounds of the links to other nodes.

@@ -29,7 +29,7 @@ impl Fetch {
 
 impl Fetches {
     /// A partition has another home.
-    fn follow(&mut self, roster: &Roster, partition: PartitionId, before: ShardId, home: ShardId) {
+    fn follow(&mut self, partition: PartitionId, before: ShardId, home: ShardId) {
         let one = Partitions::of(partition);
         let those = self.by_id.values_mut().filter(|fetch| !fetch.is_of_one_topic() && !is_own_topic(&fetch.filter));
         for fetch in those.filter(|fetch| fetch.wanted.has(partition) && !fetch.again.has(partition)) {
@@ -104,7 +104,7 @@ impl Fetches {
             let (before, home) = (old.home_of(partition), roster.home_of(partition));
             if before != home && !old.stands_in(partition) {
                 transfers.note_moved(partition, before);
-                self.follow(roster, partition, before, home);
+                self.follow(partition, before, home);
             }
         }
         self.wake_moved();
@@ -125,13 +125,14 @@ impl Transfers {
             // The shards of this process have told it at first.
             return true;
         }
-        if roster.has_no_peers() {
-            return false;
-        }
         if is_own_topic(publication.topic) {
             return !roster.is_own(from);
         }
         let partition = partition_of(publication.tenant, publication.topic);
+        if roster.has_no_peers() {
+            // This shard may have told all but the values of a dead node before it took that node's place.
+            return fetch.is_second_look && !fetch.wanted.has(partition);
+        }
         let is_stray = roster.home_of(partition) != from;
         is_stray || !fetch.wanted.has(partition) || self.has_moved_from(partition, from)
     }

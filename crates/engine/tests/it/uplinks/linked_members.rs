@@ -2,7 +2,8 @@
 //! brokers.
 
 use tidegate_engine::{
-    MembershipChange, MembershipOutcome, OrchestratorMoves, Place, Roster, ShardId, TenantId, partition_of,
+    Durability, MembershipChange, MembershipOutcome, OrchestratorMoves, Place, Roster, Settings, ShardId, TenantId,
+    partition_of,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 
@@ -84,7 +85,7 @@ fn ordinary_messages_do_not_cross_over_links() {
     }
     assert_eq!(broker.held(), ["#", "t"], "a member asks for filters of another one");
     let before = crossed(&world);
-    here.publish(message("t", "ordinary").qos1().retain());
+    here.publish(message("t", "ordinary").qos1());
     assert_eq!(broker.payloads(), ["ordinary"]);
     assert_eq!(crossed(&world), before);
     there.expect_nothing();
@@ -110,6 +111,89 @@ fn retained_values_of_addresses_are_found_at_each_member() {
         assert_eq!(values.len(), usize::from(MEMBERS));
     }
     assert!(broker.taken().is_empty());
+}
+
+/// The retained values that a new subscriber at a member gets, by topic.
+fn kept_at(world: &World, member: u16, topics: &[&str]) -> Vec<(String, String)> {
+    let reader = world.connect(v5(&world.name_on(member, "reader ")).accept_on(member));
+    for topic in topics {
+        reader.subscribe_later(topic);
+    }
+    let mut kept: Vec<_> = reader.messages_among_others().into_iter().map(|it| (it.topic.clone(), it.text())).collect();
+    kept.sort();
+    reader.disconnect();
+    kept
+}
+
+fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut pairs: Vec<_> = all.iter().map(|(topic, value)| ((*topic).to_owned(), (*value).to_owned())).collect();
+    pairs.sort();
+    pairs
+}
+
+#[test]
+fn all_members_give_out_the_newest_retained_value() {
+    let (world, [here, _]) = two();
+    world.broker("a");
+    for member in 0..MEMBERS {
+        let topic = world.name_on(member, "value ");
+        let topics = [topic.as_str()];
+        here.publish(message(&topic, "old").qos1().retain());
+        here.publish(message(&topic, "new").qos2().retain());
+        assert_eq!(
+            [0, 1].map(|at| kept_at(&world, at, &topics)),
+            [pairs(&[(&topic, "new")]), pairs(&[(&topic, "new")])]
+        );
+        here.publish(message(&topic, "").qos1().retain());
+        assert_eq!([0, 1].map(|at| kept_at(&world, at, &topics)), [Vec::new(), Vec::new()]);
+    }
+}
+
+#[test]
+fn a_returning_member_gives_out_the_newest_value() {
+    for is_replaced in [false, true] {
+        let commit = |settings: &mut Settings| settings.durability = Durability::Commit;
+        let world = World::seeded_orchestrators(MEMBERS, 1, 1, "a member returns", commit);
+        let here = world.connect(v5(&world.name_on(0, "client ")));
+        let broker = world.broker("a");
+        let names = |stem: &str| [0, 1].map(|member| world.name_on(member, stem));
+        let (changed, removed) = (names("changed "), names("removed "));
+        let topics: Vec<&str> = changed.iter().chain(&removed).map(String::as_str).collect();
+        for topic in &topics {
+            here.publish(message(topic, "old").qos1().retain());
+        }
+        world.fall(1, usize::MAX, 0);
+        world.run();
+        if is_replaced {
+            world.take_over(1);
+        }
+        world.advance(seconds(1));
+        // A message above QoS 0 waits for the place of the dead member to be taken.
+        let change = |topic: &str, value: &str| {
+            let change = message(topic, value).retain();
+            here.publish(if is_replaced { change.qos1() } else { change });
+        };
+        changed.iter().for_each(|topic| change(topic, "new"));
+        removed.iter().for_each(|topic| change(topic, ""));
+        if is_replaced {
+            world.begin_node(1);
+        } else {
+            world.revive(1);
+        }
+        world.run();
+        world.advance(seconds(1));
+        let newest = pairs(&[(&changed[0], "new"), (&changed[1], "new")]);
+        for member in 0..MEMBERS {
+            assert_eq!(kept_at(&world, member, &topics), newest, "at {member}, it is replaced: {is_replaced}");
+        }
+        // A value that its broker has not forgotten does not come back.
+        let mut old = broker.taken().into_iter().find(|it| it.topic == removed[0]).expect("the first value");
+        old.retain = true;
+        broker.carry(&old);
+        for member in 0..MEMBERS {
+            assert_eq!(kept_at(&world, member, &topics), newest, "at {member}, it is replaced: {is_replaced}");
+        }
+    }
 }
 
 #[test]
