@@ -89,7 +89,7 @@ impl RetainedStore {
     ) -> Option<Reason> {
         let version = self.removed.next_version(now.unix);
         let partition = partition_of(publication.tenant, publication.topic);
-        if roster.stands_in(partition) {
+        if roster.stands_in(partition) || roster.misses(partition) {
             self.strays.note(partition);
         }
         self.keep_version(now, state, publication, version)
@@ -141,7 +141,7 @@ impl RetainedStore {
             return None;
         }
         let partition = partition_of(publication.tenant, publication.topic);
-        if roster.home_of(partition) != place.shard || roster.stands_in(partition) {
+        if roster.home_of(partition) != place.shard || roster.stands_in(partition) || roster.misses(partition) {
             // Who has sent it knows more than this node, which passes it on when it knows that, too.
             self.strays.note(partition);
         }

@@ -182,15 +182,17 @@ fn a_returning_member_gives_out_the_newest_value() {
         }
         world.run();
         world.advance(seconds(1));
+        // One that was replaced works no partition at first.
+        let readers = if is_replaced { 1 } else { MEMBERS };
         let newest = pairs(&[(&changed[0], "new"), (&changed[1], "new")]);
-        for member in 0..MEMBERS {
+        for member in 0..readers {
             assert_eq!(kept_at(&world, member, &topics), newest, "at {member}, it is replaced: {is_replaced}");
         }
         // A value that its broker has not forgotten does not come back.
         let mut old = broker.taken().into_iter().find(|it| it.topic == removed[0]).expect("the first value");
         old.retain = true;
         broker.carry(&old);
-        for member in 0..MEMBERS {
+        for member in 0..readers {
             assert_eq!(kept_at(&world, member, &topics), newest, "at {member}, it is replaced: {is_replaced}");
         }
     }
