@@ -33,7 +33,7 @@ pub struct Roster {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Crossing {
     All,
-    /// Those at or below this prefix.
+    /// At or below this prefix.
     Below(Arc<str>),
     None,
 }
@@ -175,6 +175,11 @@ impl Roster {
     /// Whether this process works a partition only as long as its home cannot be reached.
     pub(crate) fn stands_in(&self, partition: PartitionId) -> bool {
         self.stood_in_for.has(partition)
+    }
+
+    /// Whether the home of a partition is away: this process takes its place for now, or no node does.
+    pub(crate) fn lacks_home(&self, partition: PartitionId) -> bool {
+        self.stands_in(partition) || self.misses(partition)
     }
 
     /// Whether nobody serves some partition for now.

@@ -89,7 +89,7 @@ impl RetainedStore {
     ) -> Option<Reason> {
         let version = self.removed.next_version(now.unix);
         let partition = partition_of(publication.tenant, publication.topic);
-        if roster.stands_in(partition) || roster.misses(partition) {
+        if roster.lacks_home(partition) {
             self.strays.note(partition);
         }
         self.keep_version(now, state, publication, version)
@@ -141,7 +141,7 @@ impl RetainedStore {
             return None;
         }
         let partition = partition_of(publication.tenant, publication.topic);
-        if roster.home_of(partition) != place.shard || roster.stands_in(partition) || roster.misses(partition) {
+        if roster.home_of(partition) != place.shard || roster.lacks_home(partition) {
             // Who has sent it knows more than this node, which passes it on when it knows that, too.
             self.strays.note(partition);
         }
@@ -215,7 +215,7 @@ impl RetainedStore {
         if self.strays.are_none() {
             return;
         }
-        let is_known = |partition| !links.roster.stands_in(partition) && !links.roster.misses(partition);
+        let is_known = |partition| !links.roster.lacks_home(partition);
         let known = self.strays.partitions.filtered(is_known);
         self.strays.partitions = self.strays.partitions.without(known);
         let away = known.filtered(|partition| !links.roster.is_own(links.roster.home_of(partition)));
@@ -239,7 +239,7 @@ impl RetainedStore {
         {
             let partition = partition_of(tenant, &topic);
             let home = links.roster.home_of(partition);
-            if links.roster.stands_in(partition) || links.roster.misses(partition) {
+            if links.roster.lacks_home(partition) {
                 self.strays.note(partition);
                 continue;
             }

@@ -160,7 +160,7 @@ impl MoveCalls<'_> {
         all
     }
 
-    /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on. Those of `$SYS` stay.
+    /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on. Messages of `$SYS` stay.
     pub fn forget_retained(&mut self, now: Now, partitions: Partitions) {
         self.engine.state.journal.now = now;
         let own = self.engine.place.own(partitions);

@@ -354,9 +354,8 @@ impl Publishing<'_> {
         }
         let is_known = self.retained.values.get(tenant, topic, now.monotonic).is_some();
         let partition = partition_of(tenant, topic);
-        let roster = &self.links.roster;
-        // What a dead home knows of the topic is told by the node that takes its place.
-        let is_settled = !roster.misses(partition) && !roster.stands_in(partition);
+        // A dead home may know a newer value: the node that takes its place sends it.
+        let is_settled = !self.links.roster.lacks_home(partition);
         let news = is_settled && (is_known || !publication.payload.is_empty());
         let own = Publication::new(
             tenant,
