@@ -38,6 +38,14 @@ impl Hosts {
         }
     }
 
+    /// Whether an address is one of these.
+    pub(super) fn contains(&self, host: &str) -> bool {
+        match self {
+            Self::Shared(only) => only == host,
+            Self::Own { first, last } => host.parse().is_ok_and(|host: Ipv4Addr| (*first..=*last).contains(&host)),
+        }
+    }
+
     /// Whether two processes may have one address.
     pub(super) fn are_shared(&self) -> bool {
         matches!(self, Self::Shared(_))
