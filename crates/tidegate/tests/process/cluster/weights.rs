@@ -23,10 +23,10 @@ fn shares_follow_the_ranking_of_points_of_access() {
     ];
     let cluster = Cluster::of(2, "10s", None, Box::new(Nats::start()), &settings);
     let clients = |which: usize| {
-        let ids = (0..12).map(move |number| (which, number));
+        let ids = (0..110).map(move |number| (which, number));
         ids.map(|(which, number)| cluster.id_at(which, &format!("client-{number}"))).collect::<Vec<_>>()
     };
-    // Clients of partitions that move are disconnected. Enough of them stay.
+    // Fewer than 100 clients a node move nothing.
     let connected: Vec<_> =
         [A, B].into_iter().flat_map(clients).map(|id| connect(cluster.port(A), &id).unwrap()).collect();
     for by in [A, B] {
