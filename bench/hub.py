@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a message of QoS 1 costs in a pipeline, and how many of them one core carries.
 
-    cargo build --release && bench/hub.py [--broker target/release/tidegate] [--messages 400000] [--rate 50000] [--rounds 3] [--core 0]
+    cargo build --release && bench/hub.py [--broker target/release/tidegate] [--messages 400000] [--rate 50000] [--rounds 3] [--core 0] [--memory]
 
 The broker has one shard and is pinned to one core. Publishers send records of 200 bytes at a rate that each case can carry: above it messages
 would wait on disk, which costs more and is another measurement.
@@ -43,7 +43,7 @@ batch_messages = {batch}
 name = "measured"
 from = ["bench/#"]
 window = {window}
-{sql}
+{keep}{sql}
 to = ["nowhere"]
 """
 SQL = "sql = \"SELECT payload.temp AS temp, topic, clientid FROM 'bench/#' WHERE payload.temp > 30\""
@@ -175,10 +175,12 @@ def measure(arguments, sql, clean):
         if sql is not None:
             topic = "nowhere" if arguments.sink == "topic" else ""
             text_of_all += PIPELINE.format(sink=arguments.sink, topic=topic, batch=arguments.window // 2,
-                                           window=arguments.window, sql=sql)
+                                           window=arguments.window, sql=sql,
+                                           keep='keep = "memory"\n' if arguments.memory else "")
         config.write_text(text_of_all, encoding="utf-8")
         command = ["taskset", "-c", str(arguments.core), arguments.broker, "-c", str(config), "--listen", "127.0.0.1:0"]
-        command += ["--admin", f"127.0.0.1:{admin}", "--shards", "1", "--data", f"{folder}/data", "--log", "error"]
+        command += ["--admin", f"127.0.0.1:{admin}", "--shards", "1", "--log", "error"]
+        command += [] if arguments.memory else ["--data", f"{folder}/data"]
         broker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             port = int(re.search(r"mqtt://127\.0\.0\.1:(\d+)", broker.stdout.readline())[1])
@@ -211,6 +213,7 @@ def main():
     parser.add_argument("--sink", choices=["discard", "topic"], default="discard")
     parser.add_argument("--window", type=int, default=1000, help="messages that a pipeline works on at once")
     parser.add_argument("--case", action="append", choices=list(CASES), help="only these")
+    parser.add_argument("--memory", action="store_true", help="the broker has no data directory, and keeps sessions in memory")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--core", type=int, default=0)
     arguments = parser.parse_args()

@@ -22,8 +22,8 @@ struct Unacknowledged {
 /// The action for a message of QoS 1 or 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// Give it to the owner.
-    Deliver,
+    /// Give it to the owner, with this position.
+    Deliver { position: u64 },
     /// The owner has it and has not acknowledged it yet: no action.
     Known,
     /// The owner had it long ago: acknowledge it by a PUBREC.
@@ -52,15 +52,52 @@ pub(crate) enum Acknowledge {
     ExactlyOnce(PacketId, ReasonCode),
 }
 
+/// Packet Identifiers: a bit for each up to the highest so far, 8 KiB at most.
+#[derive(Debug, Default)]
+struct PacketIdSet(Vec<u64>);
+
+impl PacketIdSet {
+    /// The word of an identifier, and its bit there.
+    fn place(packet_id: PacketId) -> (usize, u64) {
+        let number = packet_id.get();
+        (usize::from(number / 64), 1 << (number % 64))
+    }
+
+    fn contains(&self, packet_id: PacketId) -> bool {
+        let (word, bit) = Self::place(packet_id);
+        self.0.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn insert(&mut self, packet_id: PacketId) {
+        let (word, bit) = Self::place(packet_id);
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        if let Some(word) = self.0.get_mut(word) {
+            *word |= bit;
+        }
+    }
+
+    fn remove(&mut self, packet_id: PacketId) {
+        let (word, bit) = Self::place(packet_id);
+        if let Some(word) = self.0.get_mut(word) {
+            *word &= !bit;
+        }
+    }
+}
+
 /// The state of all incoming messages. Its size is bounded by the number of Packet Identifiers.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     /// In the order of arrival on the present connection, which is the order of acknowledgements
     /// ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
     unacknowledged: VecDeque<Unacknowledged>,
-    /// Where each entry of `unacknowledged` is: its index plus `taken`.
-    positions: BTreeMap<(PacketId, QoS), u64>,
-    /// How many entries have been taken from the front of `unacknowledged` on this connection.
+    /// The Packet Identifiers in `unacknowledged`: of QoS 1, and of QoS 2.
+    known: [PacketIdSet; 2],
+    /// The positions of the entries in `unacknowledged` that were given to the owner on an earlier connection.
+    carried: BTreeMap<PacketId, u64>,
+    /// How many entries have been taken from the front of `unacknowledged`. The position of an entry is its index plus
+    /// this.
     taken: u64,
     /// Messages of QoS 2 that the owner has from an earlier connection and that the server will send again, since
     /// they were not acknowledged there.
@@ -85,7 +122,8 @@ impl Incoming {
                 self.held.insert(entry.packet_id, entry);
             }
         }
-        self.positions.clear();
+        self.known = Default::default();
+        self.carried.clear();
         self.bytes = 0;
         for counts in self.received.values_mut() {
             *counts = false;
@@ -112,7 +150,7 @@ impl Incoming {
         now_on: ConnectionNumber,
         window: Window,
     ) -> Arrival {
-        if self.positions.contains_key(&(packet_id, qos)) {
+        if self.known_of(qos).contains(packet_id) {
             return Arrival::Known;
         }
         if let Some(beyond) = self.counted.checked_sub(window.receive_maximum) {
@@ -128,33 +166,46 @@ impl Incoming {
                 return Arrival::Received;
             }
             if let Some(held) = self.held.remove(&packet_id) {
-                self.push(held);
+                let position = self.push(held);
+                self.carried.insert(packet_id, position);
                 return Arrival::Known;
             }
         }
-        self.push(Unacknowledged { packet_id, qos, bytes, given_on: now_on, verdict: None });
-        Arrival::Deliver
+        let position = self.push(Unacknowledged { packet_id, qos, bytes, given_on: now_on, verdict: None });
+        Arrival::Deliver { position }
     }
 
-    fn push(&mut self, entry: Unacknowledged) {
+    fn known_of(&mut self, qos: QoS) -> &mut PacketIdSet {
+        let [of_qos_1, of_qos_2] = &mut self.known;
+        if qos == QoS::ExactlyOnce { of_qos_2 } else { of_qos_1 }
+    }
+
+    /// Adds an entry, and returns its position.
+    fn push(&mut self, entry: Unacknowledged) -> u64 {
         let position = self.taken + self.unacknowledged.len() as u64;
-        self.positions.insert((entry.packet_id, entry.qos), position);
+        self.known_of(entry.qos).insert(entry.packet_id);
         self.unacknowledged.push_back(entry);
         self.counted += 1;
         self.bytes += entry.bytes;
+        position
     }
 
     /// The owner is done with a message.
     pub(crate) fn judge(&mut self, delivery: Delivery, verdict: ReasonCode) {
-        let Delivery { packet_id, qos, connection } = delivery;
-        let position = self.positions.get(&(packet_id, qos));
-        let index = position.and_then(|position| usize::try_from(position - self.taken).ok());
+        let Delivery { packet_id, qos, connection, position } = delivery;
+        let is_it =
+            |entry: &Unacknowledged| entry.packet_id == packet_id && entry.qos == qos && entry.given_on == connection;
+        let carried = self.carried.get(&packet_id).filter(|_| qos == QoS::ExactlyOnce);
+        let at = |position: u64| usize::try_from(position.checked_sub(self.taken)?).ok();
+        let (direct, carried) = (at(position), carried.copied().and_then(at));
+        let waiting = &mut self.unacknowledged;
+        let index = [direct, carried].into_iter().flatten().find(|index| waiting.get(*index).is_some_and(is_it));
         let entry = match index {
-            Some(index) => self.unacknowledged.get_mut(index),
-            None if qos == QoS::ExactlyOnce => self.held.get_mut(&packet_id),
+            Some(index) => waiting.get_mut(index),
+            None if qos == QoS::ExactlyOnce => self.held.get_mut(&packet_id).filter(|entry| is_it(entry)),
             None => None,
         };
-        if let Some(entry) = entry.filter(|entry| entry.given_on == connection) {
+        if let Some(entry) = entry {
             entry.verdict.get_or_insert(verdict);
         }
     }
@@ -164,10 +215,11 @@ impl Incoming {
         let entry = *self.unacknowledged.front()?;
         let verdict = entry.verdict?;
         self.unacknowledged.pop_front();
-        self.positions.remove(&(entry.packet_id, entry.qos));
+        self.known_of(entry.qos).remove(entry.packet_id);
         self.taken += 1;
         self.bytes -= entry.bytes;
         if entry.qos == QoS::ExactlyOnce {
+            self.carried.remove(&entry.packet_id);
             if verdict.is_error() {
                 self.counted -= 1;
             } else {

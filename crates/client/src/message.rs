@@ -45,6 +45,9 @@ pub struct Message {
     pub subscription_identifiers: Vec<u32>,
     /// The Topic Alias that the server used or set, if any.
     pub topic_alias: Option<NonZeroU16>,
+    /// The first value of the user property that [`Options::mark`](crate::Options::mark) names. `properties` has no
+    /// property of that name.
+    pub marked: Option<String>,
     /// The handle for [`Client::acknowledge`](crate::Client::acknowledge); `None` at QoS 0.
     pub delivery: Option<Delivery>,
 }
@@ -56,6 +59,8 @@ pub struct Delivery {
     pub(crate) packet_id: PacketId,
     pub(crate) qos: QoS,
     pub(crate) connection: ConnectionNumber,
+    /// Its position among the messages that were given on this connection and are not acknowledged.
+    pub(crate) position: u64,
 }
 
 impl Delivery {

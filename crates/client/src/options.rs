@@ -57,6 +57,8 @@ pub struct Options {
     pub acknowledgement: Acknowledgement,
     /// Report each packet as an [`Event::Trace`](crate::Event).
     pub trace: bool,
+    /// The name of a user property that comes apart from the others, in [`Message::marked`](crate::Message::marked).
+    pub mark: Option<&'static str>,
 }
 
 impl Options {
@@ -81,6 +83,7 @@ impl Options {
             max_bytes_beyond: MAX_BYTES_BEYOND,
             acknowledgement: Acknowledgement::Automatic,
             trace: false,
+            mark: None,
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Counters {
     pub malformed: u64,
     /// Datagrams that were not sent, since the client has not proven its address and has sent too few bytes.
     pub withheld: u64,
+    /// Handshakes of DTLS that have failed.
+    pub handshakes_failed: u64,
     /// Clients that are remembered now.
     pub clients: u64,
     /// Their sessions at the broker.
@@ -91,6 +93,7 @@ impl Counters {
         self.without_place += other.without_place;
         self.malformed += other.malformed;
         self.withheld += other.withheld;
+        self.handshakes_failed += other.handshakes_failed;
         self.clients += other.clients;
         self.sessions += other.sessions;
     }

@@ -3,7 +3,7 @@
 //!
 //! - [`Endpoint`] is a listener without I/O: it takes datagrams, the time and events of the broker, and returns the
 //!   datagrams to send and the requests to the broker.
-//! - [`start`] drives endpoints over sockets.
+//! - [`start`] drives endpoints over sockets, where a listener has [`Keys`] over DTLS.
 //!
 //! A client with its credentials is one session of the broker, over a socket within the process. So users, rules,
 //! tenants, limits and the recorder hold for CoAP clients as they do for MQTT clients, and this crate decides none of
@@ -12,6 +12,11 @@
 mod answer;
 mod block;
 mod counters;
+#[cfg(feature = "dtls")]
+mod dtls;
+#[cfg(not(feature = "dtls"))]
+#[path = "dtls_absent.rs"]
+mod dtls;
 mod endpoint;
 mod fields;
 mod format;
@@ -28,6 +33,7 @@ use std::os::unix::net::UnixStream;
 pub use tidegate_client::{MessageProperties, ReasonCode};
 
 pub use self::counters::{Counters, Outcomes};
+pub use self::dtls::{Keys, KeysError};
 pub use self::endpoint::{Action, Endpoint, Event, JobId, PeerId, SessionId, Settings};
 pub use self::fields::{Credentials, Shown};
 pub use self::limits::Millis;
@@ -64,6 +70,8 @@ pub struct Caller {
     pub peer: SocketAddr,
     /// The user name that it claims.
     pub user_name: Option<String>,
+    /// Its identity, which it has proven by a pre-shared key.
+    pub identity: Option<String>,
 }
 
 /// Why a retained message is not read.

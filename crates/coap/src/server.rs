@@ -13,6 +13,7 @@ use tokio::net::UdpSocket as AsyncSocket;
 use tokio::sync::{mpsc, watch};
 
 use crate::counters::Counters;
+use crate::dtls::{Guard, Keys, Passed};
 use crate::endpoint::{Action, Endpoint, Event, PeerId, SessionId, Settings};
 use crate::limits::Millis;
 use crate::session::{self, Command, Start};
@@ -44,6 +45,8 @@ pub struct DoorSettings {
     pub addresses: Vec<SocketAddr>,
     /// Its settings.
     pub settings: Settings,
+    /// The pre-shared keys of its clients, where they speak DTLS.
+    pub keys: Option<Arc<Keys>>,
 }
 
 /// Why CoAP is not served.
@@ -228,6 +231,8 @@ async fn read_from(
 struct Server {
     door: DoorSettings,
     endpoint: Endpoint,
+    /// DTLS between the sockets and the endpoint, where the listener has keys.
+    guard: Option<Guard>,
     sockets: Vec<Arc<AsyncSocket>>,
     gateway: Arc<dyn Gateway>,
     sessions: HashMap<SessionId, mpsc::Sender<Command>>,
@@ -243,7 +248,8 @@ impl Server {
         let endpoint = Endpoint::new(door.settings, RandomState::new());
         let (tell, events) = mpsc::channel(MAX_EVENTS);
         let (sessions, stuck, begin) = (HashMap::new(), Vec::new(), Instant::now());
-        Self { door, endpoint, sockets, gateway, sessions, stuck, begin, tell, events }
+        let guard = door.keys.as_ref().map(Guard::new);
+        Self { door, endpoint, guard, sockets, gateway, sessions, stuck, begin, tell, events }
     }
 
     fn now(&self) -> Millis {
@@ -260,10 +266,14 @@ impl Server {
         let mut stopping = false;
         while !stopping || self.endpoint.is_busy() {
             let due = self.endpoint.next_deadline().map(|at| self.begin + Duration::from_millis(at));
+            let due = due.into_iter().chain(self.guard.as_ref().and_then(Guard::next_deadline)).min();
             let until = due.map_or_else(tokio::time::Instant::now, tokio::time::Instant::from_std);
             tokio::select! {
                 Some((peer, datagram)) = datagrams.recv() => {
-                    self.endpoint.handle_datagram(self.now(), peer, &datagram);
+                    match &mut self.guard {
+                        Some(guard) => guard.handle_datagram(Instant::now(), peer, &datagram),
+                        None => self.endpoint.handle_datagram(self.now(), peer, &datagram),
+                    }
                 }
                 Some(event) = self.events.recv() => {
                     if let Event::Ended { session, .. } = &event {
@@ -272,20 +282,28 @@ impl Server {
                     self.endpoint.handle_event(self.now(), event);
                 }
                 () = tokio::time::sleep_until(until), if due.is_some() => {
+                    if let Some(guard) = &mut self.guard {
+                        guard.handle_deadline(Instant::now());
+                    }
                     self.endpoint.handle_deadline(self.now());
                 }
                 _ = stop.changed(), if !stopping => stopping = true,
             }
             self.act();
-            counted.write(listener, self.endpoint.counters());
+            let handshakes_failed = self.guard.as_ref().map_or(0, Guard::failed);
+            counted.write(listener, Counters { handshakes_failed, ..self.endpoint.counters() });
         }
     }
 
-    /// Does what the endpoint wants.
+    /// Does what the guard and the endpoint want.
     fn act(&mut self) {
         loop {
             while let Some(action) = self.endpoint.poll_action() {
                 self.carry_out(action);
+            }
+            if let Some(passed) = self.guard.as_mut().and_then(Guard::poll) {
+                self.pass(passed);
+                continue;
             }
             let Some(session) = self.stuck.pop() else { return };
             self.sessions.remove(&session);
@@ -293,12 +311,28 @@ impl Server {
         }
     }
 
+    /// Passes an event of the guard on.
+    fn pass(&mut self, passed: Passed) {
+        match passed {
+            Passed::Send { peer, datagram } => self.send(peer, &datagram),
+            Passed::Datagram { peer, datagram } => self.endpoint.handle_datagram(self.now(), peer, &datagram),
+            Passed::Left { peer } => self.endpoint.handle_event(self.now(), Event::Left { peer }),
+        }
+    }
+
+    fn send(&self, peer: PeerId, datagram: &[u8]) {
+        if let Some(socket) = self.sockets.get(peer.socket) {
+            // A datagram without room is lost as one may be in the network.
+            let _ = socket.try_send_to(datagram, peer.at);
+        }
+    }
+
     fn carry_out(&mut self, action: Action) {
         let (session, command) = match action {
             Action::Send { peer, datagram } => {
-                if let Some(socket) = self.sockets.get(peer.socket) {
-                    // A datagram without room is lost as one may be in the network.
-                    let _ = socket.try_send_to(&datagram, peer.at);
+                match &mut self.guard {
+                    Some(guard) => guard.send(peer, &datagram),
+                    None => self.send(peer, &datagram),
                 }
                 return;
             }
@@ -310,7 +344,8 @@ impl Server {
                     credentials.user_name = key.and_then(|key| self.gateway.user_of_key(key));
                 }
                 let user_name = credentials.user_name.clone();
-                let caller = Caller { listener: self.door.listener, peer: peer.at, user_name };
+                let identity = self.guard.as_ref().and_then(|guard| guard.identity(peer));
+                let caller = Caller { listener: self.door.listener, peer: peer.at, user_name, identity };
                 let (gateway, events) = (Arc::clone(&self.gateway), self.tell.clone());
                 let max_packet = u32::try_from(self.door.settings.max_body + FIELDS).unwrap_or(u32::MAX);
                 tokio::spawn(session::run(Start {

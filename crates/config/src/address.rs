@@ -23,6 +23,7 @@ pub fn default_name(address: &ListenAddress) -> String {
         ListenAddress::Http(at) => format!("http-{}", at.port),
         ListenAddress::Https(at) => format!("https-{}", at.port),
         ListenAddress::Coap(at) => format!("coap-{}", at.port),
+        ListenAddress::Coaps(at) => format!("coaps-{}", at.port),
         ListenAddress::Unix(_) => "unix".to_owned(),
     }
 }
@@ -40,6 +41,7 @@ pub fn on_loopback(address: &ListenAddress) -> ListenAddress {
         ListenAddress::Http(at) => ListenAddress::Http(loopback(at.port)),
         ListenAddress::Https(at) => ListenAddress::Https(loopback(at.port)),
         ListenAddress::Coap(at) => ListenAddress::Coap(loopback(at.port)),
+        ListenAddress::Coaps(at) => ListenAddress::Coaps(loopback(at.port)),
         ListenAddress::Unix(path) => ListenAddress::Unix(path.clone()),
     }
 }

@@ -29,9 +29,8 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
             if !listener.address.is_local() && !listener.allow_anonymous && !config.asks_who(listener) {
                 findings.push(open_to_all(listener, index, origins), listener_source(origins, index, "address"));
             }
-            for (key, problem) in
-                tls_settings::problems(listener).into_iter().chain(tls_settings::proxy_problems(listener))
-            {
+            let problems = [tls_settings::problems, tls_settings::dtls_problems, tls_settings::proxy_problems];
+            for (key, problem) in problems.into_iter().flat_map(|of| of(listener)) {
                 findings.push(problem, listener_source(origins, index, key));
             }
         }
@@ -137,7 +136,7 @@ fn check_unique(listeners: &[Listener], admin: &Admin, index: usize, origins: &O
 }
 
 fn meet(one: &ListenAddress, other: &ListenAddress) -> bool {
-    let over_udp = |address| matches!(address, &ListenAddress::Quic(_) | &ListenAddress::Coap(_));
+    let over_udp = |address: &ListenAddress| address.is_coap() || matches!(address, ListenAddress::Quic(_));
     match (one.host_port(), other.host_port()) {
         // Ports of TCP and of UDP are not the same.
         (Some(_), Some(_)) if over_udp(one) != over_udp(other) => false,
@@ -174,7 +173,8 @@ impl Config {
     /// Whether nobody comes in through a listener without saying and proving who it is.
     pub fn asks_who(&self, listener: &Listener) -> bool {
         let certificate = listener.client_certificate == ClientCertificates::Required;
-        !listener.allow_anonymous && (self.has_providers() || (certificate && listener.address.is_tls()))
+        let shows = (certificate && listener.address.is_tls()) || listener.psk_file.is_some();
+        !listener.allow_anonymous && (self.has_providers() || shows)
     }
 }
 

@@ -57,7 +57,10 @@ fn missing_for(address: &ListenAddress) -> Option<(&'static str, &'static str)> 
         ListenAddress::Http(_) | ListenAddress::Https(_) if !cfg!(feature = "http") => {
             Some(("a listener for HTTP", "http"))
         }
-        ListenAddress::Coap(_) if !cfg!(feature = "coap") => Some(("a listener for CoAP", "coap")),
+        ListenAddress::Coap(_) | ListenAddress::Coaps(_) if !cfg!(feature = "coap") => {
+            Some(("a listener for CoAP", "coap"))
+        }
+        ListenAddress::Coaps(_) if !cfg!(feature = "dtls") => Some(("a listener for CoAP over DTLS", "dtls")),
         ListenAddress::Quic(_) if !cfg!(feature = "quic") => Some(("a listener for QUIC", "quic")),
         _ => None,
     }

@@ -61,8 +61,9 @@ section! {
     "listener" [repeated = true] => Listener, LISTENER {
         /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
         /// `"ws://127.0.0.1:9001/mqtt"` (`/*` for every path), `"wss://0.0.0.0:443/mqtt"`, `"quic://0.0.0.0:14567"`,
-        /// `"unix:/run/tidegate.sock"`, `"http://127.0.0.1:8080"` and `"https://0.0.0.0:8443"` for HTTP, or
-        /// `"coap://127.0.0.1:5683"` for CoAP. Port 0 takes any free port, which the line that says "ready" names.
+        /// `"unix:/run/tidegate.sock"`, `"http://127.0.0.1:8080"` and `"https://0.0.0.0:8443"` for HTTP,
+        /// `"coap://127.0.0.1:5683"` for CoAP, or `"coaps://0.0.0.0:5684"` for CoAP over DTLS. Port 0 takes any free
+        /// port, which the line that says "ready" names.
         address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port", flag "--quic";
         /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
         name: String = String::new(), in Kind::Name { empty: true };
@@ -89,6 +90,10 @@ section! {
         identity_from: IdentityField = IdentityField::CommonName, in Kind::OneOf(<IdentityField as super::value::Words>::WORDS);
         /// What that part is taken for.
         identity_as: IdentityRole = IdentityRole::None, in Kind::OneOf(<IdentityRole as super::value::Words>::WORDS);
+        /// The pre-shared keys of clients that speak DTLS, for `coaps://`: a line `IDENTITY:KEY` for each client, with a
+        /// key of 16 to 64 bytes in hexadecimal digits. The identity is the user name. The file is read again when it
+        /// changes.
+        psk_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// The least version of TLS that is spoken.
         tls_minimum: TlsVersion = TlsVersion::Tls12, in Kind::OneOf(<TlsVersion as super::value::Words>::WORDS);
         /// TLS handshakes at once; beyond it new connections are closed at once. Each holds up to 32 KiB. Over QUIC

@@ -53,6 +53,13 @@ words! {
     }
 }
 
+impl Listener {
+    /// What the identity of a client is taken for: that of its certificate, or of its pre-shared key.
+    pub fn identity_role(&self) -> IdentityRole {
+        if self.psk_file.is_some() { IdentityRole::Username } else { self.identity_as }
+    }
+}
+
 /// The settings of TLS listeners, by their position.
 pub fn of_listeners(listeners: &[Listener]) -> BTreeMap<usize, TlsSettings> {
     let listeners = listeners.iter().enumerate().filter(|(_, listener)| listener.address.is_tls());
@@ -121,6 +128,30 @@ fn settings(listener: &Listener) -> TlsSettings {
         minimum_version: listener.tls_minimum,
         max_handshakes: listener.max_handshakes,
     }
+}
+
+/// The problems of one listener with its pre-shared keys, each with the key that is to blame.
+pub(crate) fn dtls_problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
+    let name = &listener.name;
+    let mut found = Vec::new();
+    let mut add = |key, text: String, hint: &str| found.push((key, Problem::new(text).hint(hint)));
+    let has_keys = listener.psk_file.is_some();
+    match (&listener.address, has_keys) {
+        (ListenAddress::Coaps(_), false) => {
+            let text = format!("listener `{name}` speaks DTLS and has no keys of clients");
+            add("address", text, "add `psk_file = \"FILE\"` with a line IDENTITY:KEY for each client");
+        }
+        (ListenAddress::Coaps(_), true) | (_, false) => {}
+        (_, true) => {
+            let text = format!("listener `{name}` has `psk_file` and does not speak DTLS");
+            add("psk_file", text, "begin its address with coaps://");
+        }
+    }
+    if has_keys && listener.identity_as != IdentityRole::None {
+        let text = format!("listener `{name}` has `identity_as`, and the identity of a key is the user name");
+        add("identity_as", text, "leave it out");
+    }
+    found
 }
 
 /// Errors in the keys of one listener together, each with its key.
@@ -249,6 +280,7 @@ mod tests {
             ("address = \"quic://0.0.0.0:1\"".to_owned(), 3, "speaks TLS and has no certificate"),
             ("address = \"quic://1\"\nproxy_protocol = true".to_owned(), 4, "not spoken over UDP"),
             ("address = \"coap://1\"\nproxy_protocol = true".to_owned(), 4, "speaks CoAP"),
+            ("address = \"coap://1\"\npsk_file = \"keys\"".to_owned(), 4, "does not speak DTLS"),
         ] {
             let said = load(&keys).map(drop).unwrap_err();
             assert!(said.contains(part) && said.contains(&format!("t.toml:{line}:")), "{keys}\n{said}");

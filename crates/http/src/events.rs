@@ -170,6 +170,7 @@ mod tests {
             },
             subscription_identifiers: Vec::new(),
             topic_alias: None,
+            marked: None,
             delivery: None,
         };
         let text = encode(&message(b"one\n\ntwo"), 7);

@@ -10,7 +10,7 @@ pub const DEFAULT_WEBSOCKET_PATH: &str = "/mqtt";
 
 /// The address of a listener: `HOST:PORT` or `tcp://HOST:PORT`, `mqtts://HOST:PORT` (also `tls://` and `ssl://`),
 /// `ws://HOST:PORT[/PATH]`, `wss://HOST:PORT[/PATH]`, `quic://HOST:PORT`, `http://HOST:PORT`, `https://HOST:PORT`,
-/// `coap://HOST:PORT`, or `unix:/PATH`.
+/// `coap://HOST:PORT`, `coaps://HOST:PORT`, or `unix:/PATH`.
 ///
 /// A host may be a name, an IPv4 address or an IPv6 address in brackets; names are resolved when the listener starts.
 /// Port 0 lets the system choose.
@@ -46,6 +46,8 @@ pub enum ListenAddress {
     Https(HostPort),
     /// CoAP over UDP, which another part of the process serves, too.
     Coap(HostPort),
+    /// The same over DTLS.
+    Coaps(HostPort),
 }
 
 /// A host and a port, not yet resolved.
@@ -62,12 +64,12 @@ pub struct HostPort {
 pub enum AddressError {
     /// Neither host and port nor a known scheme.
     #[error(
-        "`{0}` is no listener address: write HOST:PORT, mqtts://HOST:PORT, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH, quic://HOST:PORT, http://HOST:PORT, https://HOST:PORT, coap://HOST:PORT or unix:/PATH"
+        "`{0}` is no listener address: write HOST:PORT, mqtts://HOST:PORT, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH, quic://HOST:PORT, http://HOST:PORT, https://HOST:PORT, coap://HOST:PORT, coaps://HOST:PORT or unix:/PATH"
     )]
     Form(String),
     /// A scheme that this build does not serve.
     #[error(
-        "`{scheme}` in `{text}` is not served: use tcp://, mqtts://, ws://, wss://, quic://, http://, https://, coap:// or unix:"
+        "`{scheme}` in `{text}` is not served: use tcp://, mqtts://, ws://, wss://, quic://, http://, https://, coap://, coaps:// or unix:"
     )]
     Scheme {
         /// The unknown scheme.
@@ -121,6 +123,7 @@ impl FromStr for ListenAddress {
             Some(("http", rest)) => Ok(Self::Http(without_path(rest, text)?)),
             Some(("https", rest)) => Ok(Self::Https(without_path(rest, text)?)),
             Some(("coap", rest)) => Ok(Self::Coap(without_path(rest, text)?)),
+            Some(("coaps", rest)) => Ok(Self::Coaps(without_path(rest, text)?)),
             Some(("quic", rest)) => Ok(Self::Quic(without_path(rest, text)?)),
             Some(("ws", rest)) => {
                 let (at, path) = with_path(rest, text)?;
@@ -201,6 +204,7 @@ impl ListenAddress {
             | Self::Http(at)
             | Self::Https(at)
             | Self::Coap(at)
+            | Self::Coaps(at)
             | Self::Quic(at) => Some(at),
             Self::Unix(_) => None,
         }
@@ -218,7 +222,7 @@ impl ListenAddress {
 
     /// Whether CoAP is spoken there, and no MQTT.
     pub fn is_coap(&self) -> bool {
-        matches!(self, Self::Coap(_))
+        matches!(self, Self::Coap(_) | Self::Coaps(_))
     }
 
     /// Whether HTTP is spoken there, and no MQTT.
@@ -248,6 +252,7 @@ impl fmt::Display for ListenAddress {
             Self::Http(at) => write!(f, "http://{at}"),
             Self::Https(at) => write!(f, "https://{at}"),
             Self::Coap(at) => write!(f, "coap://{at}"),
+            Self::Coaps(at) => write!(f, "coaps://{at}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -334,6 +339,7 @@ mod tests {
             ("http://h:8080/", ListenAddress::Http(HostPort { host: "h".into(), port: 8080 }), "http://h:8080"),
             ("https://h:8443", ListenAddress::Https(HostPort { host: "h".into(), port: 8443 }), "https://h:8443"),
             ("coap://h:5683/", ListenAddress::Coap(HostPort { host: "h".into(), port: 5683 }), "coap://h:5683"),
+            ("coaps://h:5684", ListenAddress::Coaps(HostPort { host: "h".into(), port: 5684 }), "coaps://h:5684"),
             ("unix:/run/t.sock", ListenAddress::Unix("/run/t.sock".into()), "unix:/run/t.sock"),
             ("unix:///run/t.sock", ListenAddress::Unix("/run/t.sock".into()), "unix:/run/t.sock"),
             ("unix:t.sock", ListenAddress::Unix("t.sock".into()), "unix:t.sock"),

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use tidegate_mqtt::{PubAck, PubComp, PubRec, PubRel, Publish as PublishPacket, PublishProperties, ReasonCode};
 
+use super::Client;
 use super::wire::Wire;
-use super::{Client, owned_pairs};
 use crate::aliases::InboundAliases;
 use crate::incoming::{Acknowledge, Arrival, Incoming, Window};
 use crate::message::ConnectionNumber;
@@ -100,9 +100,9 @@ impl Receiving {
         if self.incoming.beyond() > before {
             wire.push(Event::BeyondReceiveMaximum);
         }
-        let delivery = Delivery { packet_id, qos: packet.qos, connection: self.connection };
         match arrival {
-            Arrival::Deliver => {
+            Arrival::Deliver { position } => {
+                let delivery = Delivery { packet_id, qos: packet.qos, connection: self.connection, position };
                 deliver(topic, packet, Some(delivery), wire);
                 if wire.options.acknowledgement == Acknowledgement::Automatic {
                     self.incoming.judge(delivery, ReasonCode::Success);
@@ -131,6 +131,7 @@ impl Receiving {
 }
 
 fn deliver(topic: TopicNameBuf, packet: &PublishPacket<'_>, delivery: Option<Delivery>, wire: &mut Wire) {
+    let mark = wire.options.mark;
     wire.push(Event::Message(Box::new(Message {
         topic,
         payload: packet.payload.to_vec(),
@@ -138,7 +139,8 @@ fn deliver(topic: TopicNameBuf, packet: &PublishPacket<'_>, delivery: Option<Del
         retain: packet.retain,
         dup: packet.dup,
         packet_id: packet.packet_id,
-        properties: owned_properties(&packet.properties),
+        properties: owned_properties(&packet.properties, mark),
+        marked: mark.and_then(|mark| value_of(&packet.properties, mark)),
         subscription_identifiers: packet.properties.subscription_identifiers.iter().collect(),
         topic_alias: packet.properties.topic_alias,
         delivery,
@@ -151,13 +153,20 @@ fn send_pubrec(now: Instant, packet_id: tidegate_mqtt::PacketId, wire: &mut Wire
     let _ = wire.send(now, |out| packet.encode_within(version, max, out));
 }
 
-fn owned_properties(properties: &PublishProperties<'_>) -> MessageProperties {
+/// The first value of a user property.
+fn value_of(properties: &PublishProperties<'_>, wanted: &str) -> Option<String> {
+    properties.user_properties.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned())
+}
+
+/// All properties, but the user properties named `mark`.
+fn owned_properties(properties: &PublishProperties<'_>, mark: Option<&str>) -> MessageProperties {
+    let others = properties.user_properties.iter().filter(|(name, _)| mark != Some(*name));
     MessageProperties {
         payload_format: properties.payload_format,
         message_expiry: properties.message_expiry,
         content_type: properties.content_type.map(str::to_owned),
         response_topic: properties.response_topic.map(TopicNameBuf::from),
         correlation_data: properties.correlation_data.map(<[u8]>::to_vec),
-        user_properties: owned_pairs(&properties.user_properties),
+        user_properties: others.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
     }
 }

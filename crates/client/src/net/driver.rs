@@ -1,7 +1,9 @@
 //! Moves bytes between a client and its transport, and reads the clock for it.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
@@ -57,9 +59,18 @@ pub enum Step {
     Deadline,
 }
 
-/// Makes [`Driver::next`] return, from any thread.
+/// Makes [`Driver::next`] return, and ends [`Driver::rest`], from any thread.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<mio::Waker>);
+pub struct Waker(Arc<Wakes>);
+
+#[derive(Debug)]
+struct Wakes {
+    poll: mio::Waker,
+    /// The thread that rests.
+    resting: Mutex<Option<Thread>>,
+    /// Whether it was woken since its last rest.
+    woken: AtomicBool,
+}
 
 impl Waker {
     /// Makes the present call of [`Driver::next`] return [`Step::Woken`], or else the next one.
@@ -68,7 +79,13 @@ impl Waker {
     ///
     /// When the system fails.
     pub fn wake(&self) -> io::Result<()> {
-        self.0.wake()
+        self.0.woken.store(true, Ordering::Release);
+        let resting = self.0.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = &*resting {
+            thread.unpark();
+        }
+        drop(resting);
+        self.0.poll.wake()
     }
 }
 
@@ -80,7 +97,8 @@ impl Driver {
     /// When the system has no resources to wait for a socket.
     pub fn new(options: Options, address: Address, socket_options: SocketOptions) -> io::Result<Self> {
         let poll = Poll::new()?;
-        let waker = mio::Waker::new(poll.registry(), WAKE)?;
+        let poll_waker = mio::Waker::new(poll.registry(), WAKE)?;
+        let waker = Wakes { poll: poll_waker, resting: Mutex::default(), woken: AtomicBool::default() };
         Ok(Self {
             client: Client::new(options, Instant::now()),
             address,
@@ -161,6 +179,21 @@ impl Driver {
             let until = timers.into_iter().flatten().min();
             self.wait(until.map(|until| until.saturating_duration_since(now)))?;
         }
+    }
+
+    /// Does nothing until `until`, or until a [`Waker`] is used since the last rest. The server's packets are read
+    /// together afterwards: a thread that is woken for each message costs more than its work.
+    pub fn rest(&mut self, until: Instant) {
+        let wakes = &self.waker.0;
+        *wakes.resting.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
+        while !wakes.woken.swap(false, Ordering::AcqRel) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            thread::park_timeout(left);
+        }
+        *wakes.resting.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Does all work that needs no waiting; false when there is none.

@@ -132,6 +132,29 @@ fn a_waker_and_a_deadline_end_the_waiting() {
 }
 
 #[test]
+fn a_waker_ends_a_rest_and_the_next_wait() {
+    let (address, server) = serve(|mut stream| {
+        read(&mut stream, CONNECT_LEN);
+        stream.write_all(ACCEPTED).unwrap();
+        let _ = stream.read(&mut [0]);
+    });
+    let mut driver = driver(address);
+    connect(&mut driver);
+    let never = Instant::now() + Duration::from_secs(86_400);
+    driver.waker().wake().unwrap();
+    driver.rest(never);
+    assert_eq!(driver.next(None).unwrap(), Step::Woken);
+    let waker = driver.waker();
+    let thread = std::thread::spawn(move || waker.wake().unwrap());
+    driver.rest(never);
+    thread.join().unwrap();
+    assert_eq!(driver.next(None).unwrap(), Step::Woken);
+    driver.rest(Instant::now());
+    drop(driver);
+    server.join().unwrap();
+}
+
+#[test]
 fn a_server_that_sends_without_end_delays_no_deadline() {
     let (address, server) = serve(|mut stream| {
         read(&mut stream, CONNECT_LEN);

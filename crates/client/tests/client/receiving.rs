@@ -45,6 +45,18 @@ fn all_properties_are_in_the_event() {
 }
 
 #[test]
+fn a_marked_property_comes_apart_from_the_others() {
+    let own = Options { mark: Some("k"), ..options(Version::V5) };
+    let mut script = Script::accepted(own, crate::script::accepted(Version::V5));
+    script.receive(b"\x30\x19\0\x01t\x15\x26\0\x01j\0\x01u\x26\0\x01k\0\x01v\x26\0\x01k\0\x01w");
+    let message = script.message();
+    assert_eq!(message.marked.as_deref(), Some("v"));
+    assert_eq!(message.properties.user_properties, [("j".into(), "u".into())]);
+    script.receive(b"\x30\x0b\0\x01t\x07\x26\0\x01j\0\x01u");
+    assert_eq!(script.message().marked, None);
+}
+
+#[test]
 fn qos_1_is_acknowledged_at_once_or_when_the_owner_says_so() {
     let mut script = Script::connected(Version::V311);
     script.receive(b"\x32\x06\0\x01t\0\x01x");

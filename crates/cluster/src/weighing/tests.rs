@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use tidegate_random::SplitMix64;
+
 use super::*;
 use crate::{Advert, MOVE_AT_ONCE, PARTITIONS, Sighting, Weight, decide};
 
@@ -21,16 +23,16 @@ const LOAD: WeighingSettings = WeighingSettings {
     smoothing: 0.1,
 };
 
-/// `SplitMix64`.
-struct Random(u64);
+/// Numbers of a seed.
+struct Random(SplitMix64);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0.number()
     }
 
     /// A number from 0 to 1.
@@ -87,7 +89,7 @@ impl World {
             brings,
             size: BTreeMap::new(),
             noise: 0.0,
-            random: Random(seed),
+            random: Random::new(seed),
             changes: 0,
             moved: 0,
             moved_before: None,
@@ -190,7 +192,7 @@ impl World {
 
 /// How many of so many clients each partition has.
 fn clients(seed: u64, count: usize) -> Vec<f64> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut clients = vec![0.0; usize::from(PARTITIONS)];
     (0..count).for_each(|_| clients[(random.next() % u64::from(PARTITIONS)) as usize] += 1.0);
     clients
@@ -400,7 +402,7 @@ fn factors_of_another_configuration_go_by_bounded_steps() {
 #[test]
 fn any_measures_give_factors_within_bounds() {
     for seed in 0..100 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let members = 2 + (random.next() % 12) as usize;
         let mut world = World::new(seed, members, CLIENTS, vec![1.0; usize::from(PARTITIONS)]);
         for number in 0..members {

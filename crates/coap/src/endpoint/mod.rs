@@ -121,7 +121,7 @@ pub enum Action {
     },
 }
 
-/// What the broker has done.
+/// An event of the broker or of the transport.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// It has let a session in.
@@ -161,6 +161,11 @@ pub enum Event {
         /// The message.
         message: Box<Shown>,
     },
+    /// Another client comes from the address of a client, or none: its sessions end, and it gets no more datagrams.
+    Left {
+        /// The client.
+        peer: PeerId,
+    },
 }
 
 /// The settings of a listener.
@@ -170,6 +175,8 @@ pub struct Settings {
     pub max_sessions: usize,
     /// Longest body of a request, bytes.
     pub max_body: usize,
+    /// Whether each client has proven its address before its first request: by a handshake of DTLS.
+    pub are_proven: bool,
 }
 
 /// A request that is under way.
@@ -241,7 +248,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// A listener without clients. `keys` are random.
     pub fn new(settings: Settings, keys: RandomState) -> Self {
-        Self { settings, wire: Wire::new(keys), sessions: HashMap::new(), jobs: HashMap::new() }
+        Self { settings, wire: Wire::new(keys, settings.are_proven), sessions: HashMap::new(), jobs: HashMap::new() }
     }
 
     /// The next thing to do.
@@ -278,7 +285,7 @@ impl Endpoint {
         }
     }
 
-    /// The broker has done something.
+    /// The broker or the transport has done something.
     pub fn handle_event(&mut self, now: Millis, event: Event) {
         self.wire.now = now;
         match event {
@@ -288,6 +295,13 @@ impl Endpoint {
             Event::Read { job, outcome } => self.read(job, outcome),
             Event::Message { session, delivery, subscriptions, message } => {
                 self.notify(session, delivery, &subscriptions, *message);
+            }
+            Event::Left { peer } => {
+                let sessions = self.wire.peers.get(&peer).map(|known| known.sessions.clone()).unwrap_or_default();
+                for session in sessions {
+                    self.close(session, &Failure::Closed);
+                }
+                self.wire.leave(peer);
             }
         }
     }

@@ -57,7 +57,7 @@ impl World {
     }
 
     fn new() -> Self {
-        Self::with(Settings { max_sessions: 8, max_body: 4_000 })
+        Self::with(Settings { max_sessions: 8, max_body: 4_000, are_proven: false })
     }
 
     fn collect(&mut self) {

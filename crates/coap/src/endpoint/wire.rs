@@ -28,6 +28,8 @@ pub(super) struct Wire {
     /// Random keys: no client can make proofs of addresses, or foresee numbers.
     keys: RandomState,
     drawn: u64,
+    /// Whether each client has proven its address.
+    are_proven: bool,
     pub(super) now: Millis,
     pub(super) peers: HashMap<PeerId, Peer>,
     /// The remembered clients; those at the front lose their places first.
@@ -45,10 +47,11 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(keys: RandomState) -> Self {
+    pub(super) fn new(keys: RandomState, are_proven: bool) -> Self {
         Self {
             keys,
             drawn: 0,
+            are_proven,
             now: 0,
             peers: HashMap::new(),
             places: VecDeque::new(),
@@ -104,7 +107,8 @@ impl Wire {
             }
             let first_id = self.draw() as u16;
             // No other machine sends from a loopback address.
-            self.peers.insert(peer, Peer::new(first_id, self.now, peer.at.ip().is_loopback()));
+            let is_proven = self.are_proven || peer.at.ip().is_loopback();
+            self.peers.insert(peer, Peer::new(first_id, self.now, is_proven));
             self.places.push_back(peer);
             if !std::mem::replace(&mut self.sweeps, true) {
                 self.timers.insert((self.now + SWEEP, Timer::Sweep));
@@ -306,6 +310,16 @@ impl Wire {
         } else {
             self.send(peer, datagram);
         }
+    }
+
+    /// Forgets a client without a session, and the datagrams to it.
+    pub(super) fn leave(&mut self, peer: PeerId) {
+        let Some(known) = self.peers.remove(&peer) else { return };
+        for (id, sent) in known.sending {
+            self.timers.remove(&(sent.due, Timer::Resend(peer, id)));
+        }
+        self.places.retain(|place| *place != peer);
+        self.actions.retain(|action| !matches!(action, Action::Send { peer: to, .. } if *to == peer));
     }
 
     /// Forgets a client without a session.

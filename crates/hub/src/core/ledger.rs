@@ -1,9 +1,11 @@
 //! Which messages are not acknowledged yet, and how many sinks each still waits for.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
 
 use crate::message::Message;
 
@@ -111,12 +113,73 @@ pub(super) enum Confirmed<D> {
     Done { tokens: Tokens<D>, dropped: bool, left_out: bool },
 }
 
+/// Entries by their numbers, which rise. They mostly leave in the order in which they came, so a place is found by the
+/// distance from the first.
+#[derive(Debug)]
+struct Entries<D> {
+    places: VecDeque<(u64, Option<Entry<D>>)>,
+    /// Places with an entry.
+    len: usize,
+}
+
+impl<D> Default for Entries<D> {
+    fn default() -> Self {
+        Self { places: VecDeque::new(), len: 0 }
+    }
+}
+
+impl<D> Entries<D> {
+    /// Empty places that may stay, beside as many as there are entries: one message may wait for long while others leave.
+    const MAX_EMPTY: usize = 1024;
+
+    /// Adds an entry with a larger number than all before.
+    fn push(&mut self, number: u64, entry: Entry<D>) {
+        self.places.push_back((number, Some(entry)));
+        self.len += 1;
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        let (first, _) = self.places.front()?;
+        let near = usize::try_from(number.checked_sub(*first)?).ok()?;
+        if self.places.get(near).is_some_and(|(other, _)| *other == number) {
+            return Some(near);
+        }
+        self.places.binary_search_by_key(&number, |(other, _)| *other).ok()
+    }
+
+    fn get_mut(&mut self, number: u64) -> Option<&mut Entry<D>> {
+        let place = self.place(number)?;
+        self.places.get_mut(place)?.1.as_mut()
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Entry<D>> {
+        let place = self.place(number)?;
+        let entry = self.places.get_mut(place)?.1.take()?;
+        self.len -= 1;
+        while self.places.front().is_some_and(|(_, entry)| entry.is_none()) {
+            self.places.pop_front();
+        }
+        if self.places.len() > 2 * self.len + Self::MAX_EMPTY {
+            self.places.retain(|(_, entry)| entry.is_some());
+        }
+        Some(entry)
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut Entry<D>)> {
+        self.places.iter_mut().filter_map(|(number, entry)| Some((*number, entry.as_mut()?)))
+    }
+
+    fn first(&self) -> Option<&Entry<D>> {
+        self.places.front()?.1.as_ref()
+    }
+}
+
 /// The ledger.
 #[derive(Debug)]
 pub(super) struct Ledger<D> {
-    entries: BTreeMap<u64, Entry<D>>,
+    entries: Entries<D>,
     /// The messages whose id lasts.
-    by_id: HashMap<ById, u64>,
+    by_id: HashMap<ById, u64, RandomState>,
     /// With the deliveries that the broker will send again.
     settled: HashMap<Arc<str>, usize>,
     settled_order: VecDeque<Arc<str>>,
@@ -136,8 +199,8 @@ pub(super) struct NewEntry<D> {
 impl<D> Default for Ledger<D> {
     fn default() -> Self {
         Self {
-            entries: BTreeMap::new(),
-            by_id: HashMap::new(),
+            entries: Entries::default(),
+            by_id: HashMap::default(),
             settled: HashMap::new(),
             settled_order: VecDeque::new(),
             next: 0,
@@ -153,7 +216,7 @@ impl<D> Ledger<D> {
             return Arrival::New;
         }
         let id = message.id.as_str();
-        if let Some(entry) = self.by_id.get(id).and_then(|number| self.entries.get_mut(number)) {
+        if let Some(entry) = self.by_id.get(id).and_then(|number| self.entries.get_mut(*number)) {
             entry.come_again = entry.come_again.saturating_sub(1);
             if let Some(token) = token.take() {
                 entry.tokens.push(token);
@@ -182,25 +245,25 @@ impl<D> Ledger<D> {
         }
         let tokens = Tokens::new(token);
         let entry = Entry { tokens, come_again: 0, pending, dropped: false, left_out, message, size };
-        self.entries.insert(number, entry);
+        self.entries.push(number, entry);
         number
     }
 
     /// A message is not kept for one of its sinks.
     pub(super) fn mark_dropped(&mut self, number: u64) {
-        if let Some(entry) = self.entries.get_mut(&number) {
+        if let Some(entry) = self.entries.get_mut(number) {
             entry.dropped = true;
         }
     }
 
     /// One more sink has a message.
     pub(super) fn confirm(&mut self, number: u64) -> Confirmed<D> {
-        let Some(entry) = self.entries.get_mut(&number) else { return Confirmed::Waits };
+        let Some(entry) = self.entries.get_mut(number) else { return Confirmed::Waits };
         entry.pending = entry.pending.saturating_sub(1);
         if entry.pending > 0 {
             return Confirmed::Waits;
         }
-        let Some(entry) = self.entries.remove(&number) else { return Confirmed::Waits };
+        let Some(entry) = self.entries.remove(number) else { return Confirmed::Waits };
         self.bytes = self.bytes.saturating_sub(entry.size);
         if entry.message.lasting_id {
             self.by_id.remove(entry.message.id.as_str());
@@ -224,7 +287,7 @@ impl<D> Ledger<D> {
     /// The connection has ended: no token of it is of use any more, and the broker sends the unacknowledged messages
     /// again.
     pub(super) fn lose_connection(&mut self) {
-        for entry in self.entries.values_mut() {
+        for (_, entry) in self.entries.iter_mut() {
             entry.come_again += entry.tokens.len();
             entry.tokens = Tokens::new(None);
         }
@@ -233,14 +296,14 @@ impl<D> Ledger<D> {
     /// Drops these tokens, and messages that have no other. Returns the messages.
     pub(super) fn forget(&mut self, is_gone: impl Fn(&D) -> bool) -> BTreeSet<u64> {
         let mut gone = BTreeSet::new();
-        for (number, entry) in &mut self.entries {
+        for (number, entry) in self.entries.iter_mut() {
             let before = entry.tokens.len();
             entry.tokens.retain(|token| !is_gone(token));
             if entry.tokens.len() == 0 && before > 0 {
-                gone.insert(*number);
+                gone.insert(number);
             }
         }
-        for entry in gone.iter().filter_map(|number| self.entries.remove(number)) {
+        for entry in gone.iter().filter_map(|number| self.entries.remove(*number)) {
             self.bytes = self.bytes.saturating_sub(entry.size);
             if entry.message.lasting_id {
                 self.by_id.remove(entry.message.id.as_str());
@@ -251,7 +314,7 @@ impl<D> Ledger<D> {
 
     /// Messages that are not done.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len
     }
 
     /// Bytes of these.
@@ -261,6 +324,36 @@ impl<D> Ledger<D> {
 
     /// When the broker took the oldest of them, Unix milliseconds.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.entries.first_key_value().map(|(_, entry)| entry.message.timestamp)
+        self.entries.first().map(|entry| entry.message.timestamp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(ledger: &mut Ledger<u64>, number: u64) -> u64 {
+        let message = Message { id: number.to_string(), lasting_id: true, timestamp: number, ..Message::default() };
+        ledger.add(NewEntry { token: Some(number), pending: 1, left_out: false, message: Arc::new(message) })
+    }
+
+    #[test]
+    fn a_message_that_stays_holds_no_places_of_others() {
+        let mut ledger = Ledger::default();
+        let stays = add(&mut ledger, 7);
+        for number in 100..10_000 {
+            let entry = add(&mut ledger, number);
+            let tokens = Tokens::new(Some(number));
+            assert_eq!(ledger.confirm(entry), Confirmed::Done { tokens, dropped: false, left_out: false });
+            assert_eq!(ledger.confirm(entry), Confirmed::Waits, "it is confirmed once");
+            assert!(ledger.entries.places.len() <= 2 + Entries::<u64>::MAX_EMPTY);
+        }
+        let later = add(&mut ledger, 10_000);
+        assert_eq!((ledger.len(), ledger.oldest(), ledger.by_id.len()), (2, Some(7), 2));
+        assert!(matches!(ledger.confirm(stays), Confirmed::Done { .. }));
+        assert_eq!((ledger.len(), ledger.oldest()), (1, Some(10_000)));
+        assert!(matches!(ledger.confirm(later), Confirmed::Done { .. }));
+        assert_eq!((ledger.bytes(), ledger.oldest(), ledger.by_id.len()), (0, None, 0));
+        assert!(ledger.entries.places.is_empty());
     }
 }

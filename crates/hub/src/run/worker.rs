@@ -21,6 +21,9 @@ const LAST_BATCHES: Duration = Duration::from_secs(5);
 
 /// Steps of the source that one turn takes at most, before outcomes and orders are looked at again.
 const MAX_STEPS: usize = 64;
+/// How long messages may gather at the source while a batch waits for more of them: a wake-up for each message costs the
+/// broker and the pipeline more than the message does.
+const GATHER_TIME: Duration = Duration::from_millis(2);
 
 /// An answer that an operator waits for.
 type Ordered = Sender<Result<(), String>>;
@@ -64,6 +67,10 @@ pub(super) struct Course {
     trouble: Option<String>,
     failures_told: Option<Instant>,
     failures_untold: u64,
+    /// Messages since the source was last seen empty, until it is empty again.
+    burst: usize,
+    /// The messages of a burst that has ended with the last turn.
+    ended_burst: Option<usize>,
 }
 
 impl Course {
@@ -76,6 +83,8 @@ impl Course {
             trouble: None,
             failures_told: None,
             failures_untold: 0,
+            burst: 0,
+            ended_burst: None,
         }
     }
 }
@@ -123,13 +132,25 @@ impl<S: Source> Worker<S> {
         self.act();
         self.note();
         let due = self.core.deadline().and_then(|at| self.course.begun.checked_add(Duration::from_millis(at)));
+        if let Some(burst) = self.course.ended_burst.take() {
+            // A long burst shows that messages gather without a rest.
+            let is_trickle = (1..=MAX_STEPS).contains(&burst);
+            if let Some(due) = due.filter(|_| is_trickle) {
+                self.source.rest(due.min(Instant::now() + GATHER_TIME));
+            }
+        }
         let mut step = self.source.next([due, until].into_iter().flatten().min());
         let times = (self.now(), wall_clock());
         for _ in 1..MAX_STEPS {
+            self.course.burst += usize::from(matches!(step, SourceStep::Message(..)));
             self.take(times, step);
-            let Some(next) = self.source.ready() else { return };
+            let Some(next) = self.source.ready() else {
+                self.course.ended_burst = Some(std::mem::take(&mut self.course.burst));
+                return;
+            };
             step = next;
         }
+        self.course.burst += usize::from(matches!(step, SourceStep::Message(..)));
         self.take(times, step);
     }
 

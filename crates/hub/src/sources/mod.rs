@@ -67,6 +67,9 @@ pub trait Source: Send {
         None
     }
 
+    /// Lets messages gather until `until` at most, or until the source is woken, so that one wake-up takes many of them.
+    fn rest(&mut self, _until: Instant) {}
+
     /// A message has ended: the sender may forget it. The source must keep this even if it is killed now, or have the
     /// message come again. A sender that waits for an answer receives the ending.
     fn acknowledge(&mut self, token: Self::Token, ending: Ending);

@@ -196,6 +196,13 @@ where
         }
     }
 
+    fn rest(&mut self, until: Instant) {
+        // A replay has messages at any time.
+        if self.reading.is_none() {
+            self.source.rest(until);
+        }
+    }
+
     fn acknowledge(&mut self, token: Self::Token, ending: Ending) {
         match token {
             ReplayedToken::Live(token) => self.source.acknowledge(token, ending),

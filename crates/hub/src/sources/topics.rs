@@ -81,6 +81,7 @@ fn options(settings: &TopicsSettings) -> Options {
     options.username.clone_from(&settings.user_name);
     options.password.clone_from(&settings.password);
     options.acknowledgement = Acknowledgement::Manual;
+    options.mark = Some(ORIGIN_PROPERTY);
     options.properties.receive_maximum = NonZeroU16::new(settings.window);
     options.properties.session_expiry_interval = Some(settings.session_expiry);
     options
@@ -150,12 +151,8 @@ impl Topics {
 
     /// The message as a pipeline sees it.
     fn own(&mut self, message: tidegate_client::Message) -> Message {
-        let mut properties = message.properties;
-        let mut stated = properties.user_properties.extract_if(.., |(name, _)| name == ORIGIN_PROPERTY);
-        let text = stated.next().map(|(_, text)| text);
-        // The rest of the property is dropped, too.
-        stated.for_each(drop);
-        let origin = text.filter(|_| self.settings.origins).and_then(Origin::parse);
+        let properties = message.properties;
+        let origin = message.marked.filter(|_| self.settings.origins).and_then(Origin::parse);
         let lasting_id = origin.is_some();
         let (id, timestamp, client_id) = if let Some(Origin { id, timestamp, client_id }) = origin {
             (id, timestamp, Some(client_id))
@@ -281,6 +278,13 @@ impl Source for Topics {
 
     fn ready(&mut self) -> Option<SourceStep<Delivery>> {
         self.driver.client().poll_event().map(|event| self.take(event))
+    }
+
+    fn rest(&mut self, until: Instant) {
+        // Acknowledgements leave first.
+        if self.connect_at.is_none() && self.driver.client().output().is_empty() {
+            self.driver.rest(until);
+        }
     }
 
     fn acknowledge(&mut self, delivery: Delivery, _ending: Ending) {

@@ -84,7 +84,7 @@ impl Policy {
         let gates = config.listeners.iter().map(|listener| Gate {
             name: listener.name.clone(),
             allow_anonymous: listener.allow_anonymous,
-            certificate: listener.identity_as,
+            certificate: listener.identity_role(),
         });
         Self { gates: gates.collect(), tenants, providers: config.has_providers() }
     }

@@ -20,6 +20,7 @@ fn message(payload: impl Into<Vec<u8>>) -> Message {
         properties: MessageProperties::default(),
         subscription_identifiers: Vec::new(),
         topic_alias: None,
+        marked: None,
         delivery: None,
     }
 }

@@ -75,9 +75,11 @@ pub(crate) fn bind(
         ListenAddress::Unix(path) => bind_unix(path).map(|socket| vec![socket]),
         // That there are settings for it was looked at before.
         // Another part of the process listens for HTTP and CoAP.
-        ListenAddress::Quic(_) | ListenAddress::Http(_) | ListenAddress::Https(_) | ListenAddress::Coap(_) => {
-            Ok(Vec::new())
-        }
+        ListenAddress::Quic(_)
+        | ListenAddress::Http(_)
+        | ListenAddress::Https(_)
+        | ListenAddress::Coap(_)
+        | ListenAddress::Coaps(_) => Ok(Vec::new()),
         ListenAddress::Tcp(at)
         | ListenAddress::Tls(at)
         | ListenAddress::WebSocket { at, .. }

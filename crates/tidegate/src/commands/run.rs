@@ -439,7 +439,7 @@ fn node_settings(
 
 /// The addresses of listeners without MQTT.
 fn urls((http, coap): &(HttpListeners, CoapListeners), config: &Config) -> Vec<String> {
-    http.urls(config).into_iter().chain(coap.urls()).collect()
+    http.urls(config).into_iter().chain(coap.urls(config)).collect()
 }
 
 fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>, urls: &[String]) {

@@ -51,7 +51,7 @@ impl PublishPipeline<'_> {
         let mut unknown_receipts = false;
         let is_for_hub = self.engine.cache.traits(slot).is_for_hub;
         if is_for_hub {
-            self.append_origin(now, session, raw.retain, forwarded);
+            self.append_origin(now, session, forwarded);
         }
         if tenant == TenantId::UPLINK {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for

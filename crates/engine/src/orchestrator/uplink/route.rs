@@ -39,6 +39,12 @@ impl Gate {
 }
 
 impl Uplinks {
+    /// The origin of this shard's messages, and the number of the next one.
+    pub(crate) fn next_number(&mut self) -> (u64, u64) {
+        self.next_number += 1;
+        (self.origin, self.next_number)
+    }
+
     /// The id of the next message of a client.
     pub(crate) fn next_message_id(
         &mut self,
@@ -49,8 +55,8 @@ impl Uplinks {
     ) -> MessageId {
         let session = session.and_then(|session| state.sessions.get(session.0));
         let publisher = session.map_or(0, |session| hash_name(session.tenant, &session.client_id));
-        self.next_number += 1;
-        MessageId { origin: self.origin, number: self.next_number, entered: now.unix, publisher, retain }
+        let (origin, number) = self.next_number();
+        MessageId { origin, number, entered: now.unix, publisher, retain }
     }
 }
 

@@ -2,14 +2,16 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_administration::{BrokerStatus, Part};
-use tidegate_coap::{Caller, Counted, DoorSettings, Gateway, Outcomes, ReadError, Running, Settings, Shown};
+use tidegate_coap::{Caller, Counted, DoorSettings, Gateway, Keys, Outcomes, ReadError, Running, Settings, Shown};
 use tidegate_config::Config;
 use tidegate_console::{CoapNumbers, Status};
 use tidegate_http::Gateway as _;
+use tidegate_node::{Identity, IdentityRole, TlsFacts, TlsVersion};
 
 use super::http::ToNode;
 
@@ -23,14 +25,14 @@ struct ToSessions(ToNode);
 
 impl ToSessions {
     fn caller(caller: &Caller) -> tidegate_http::Caller {
-        let Caller { listener, peer, user_name } = caller.clone();
-        tidegate_http::Caller { listener, peer, tls: None, user_name }
+        let Caller { listener, peer, user_name, identity } = caller.clone();
+        tidegate_http::Caller { listener, peer, tls: None, user_name: identity.or(user_name) }
     }
 }
 
 impl Gateway for ToSessions {
     fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)> {
-        self.0.connect(&Self::caller(caller), draw)
+        self.0.connect_with(&Self::caller(caller), caller.identity.as_deref().map(facts), draw)
     }
 
     fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<Shown>, ReadError> {
@@ -58,6 +60,12 @@ impl Gateway for ToSessions {
     }
 }
 
+/// What a client with a pre-shared key has shown: its identity is the user name. DTLS 1.2 is TLS 1.2 over datagrams.
+fn facts(identity: &str) -> TlsFacts {
+    let identity = Identity { value: identity.into(), role: IdentityRole::Username };
+    TlsFacts { version: TlsVersion::Tls12, server_name: None, alpn: None, client: None, identity: Some(identity) }
+}
+
 /// The numbers of the listeners.
 struct CoapPart(Counted);
 
@@ -79,6 +87,7 @@ impl Part for CoapPart {
                 ("unproven", it.withheld),
                 ("unacknowledged", it.unacknowledged),
                 ("observer", it.left_out),
+                ("handshake", it.handshakes_failed),
             ],
             notifications: it.notifications,
             repeated: it.repeated,
@@ -103,11 +112,15 @@ impl CoapListeners {
             let Some(at) = listener.address.host_port().filter(|_| listener.address.is_coap()) else { continue };
             let addresses = at.resolve().map_err(|error| format!("cannot listen on {}: {error}", listener.address))?;
             let sessions = if listener.max_connections == 0 { MAX_SESSIONS } else { listener.max_connections };
+            let keys = listener.psk_file.as_ref().map(|file| Keys::open(Path::new(file)).map(Arc::new)).transpose();
+            let keys = keys.map_err(|error| format!("listener `{}`: {error}", listener.name))?;
             let settings = Settings {
                 max_sessions: usize::try_from(sessions).unwrap_or(usize::MAX),
                 max_body: usize::try_from(listener.max_packet_size.0).unwrap_or(usize::MAX).min(MAX_BODY),
+                are_proven: keys.is_some(),
             };
-            doors.push(DoorSettings { listener: number, name: listener.name.clone(), addresses, settings });
+            let name = listener.name.clone();
+            doors.push(DoorSettings { listener: number, name, addresses, settings, keys });
         }
         if doors.is_empty() {
             return Ok(Self::default());
@@ -118,8 +131,12 @@ impl CoapListeners {
     }
 
     /// The addresses as URLs, for the line that says "ready".
-    pub(crate) fn urls(&self) -> impl Iterator<Item = String> {
-        self.0.iter().flat_map(Running::addresses).map(|(_, at)| format!("coap://{at}"))
+    pub(crate) fn urls(&self, config: &Config) -> impl Iterator<Item = String> {
+        let scheme = |number: u16| {
+            let listener = config.listeners.get(usize::from(number));
+            if listener.is_some_and(|listener| listener.psk_file.is_some()) { "coaps" } else { "coap" }
+        };
+        self.0.iter().flat_map(Running::addresses).map(move |(number, at)| format!("{}://{at}", scheme(*number)))
     }
 
     /// Takes no more requests, and waits for the answers under way, within `grace`.

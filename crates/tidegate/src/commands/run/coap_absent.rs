@@ -18,7 +18,7 @@ impl CoapListeners {
     }
 
     #[expect(clippy::unused_self, reason = "the program with the feature has listeners")]
-    pub(crate) fn urls(&self) -> std::iter::Empty<String> {
+    pub(crate) fn urls(&self, _: &Config) -> std::iter::Empty<String> {
         std::iter::empty()
     }
 

@@ -100,6 +100,20 @@ impl ToNode {
         Some((principal, visitor.door))
     }
 
+    /// An MQTT connection for a caller whose handshake has shown `tls`, and its client id.
+    pub(super) fn connect_with(
+        &self,
+        caller: &Caller,
+        tls: Option<TlsFacts>,
+        draw: &dyn Fn() -> String,
+    ) -> io::Result<(String, UnixStream)> {
+        let served = self.shared.then(|| self.node.served().ok()).flatten();
+        let client_id = served.map_or_else(draw, |served| draw_served(served, self.tenant(caller), draw));
+        let stream = self.node.connect(ListenerId(caller.listener), caller.peer, tls)?;
+        self.visitors.expect(&client_id);
+        Ok((client_id, stream))
+    }
+
     fn shown(&self, value: RetainedValue) -> Result<RetainedMessage, ReadError> {
         let found = PublishProperties::decode(&value.properties).map_err(|_| ReadError::Unavailable)?;
         let left = value.expires_at.0.saturating_sub(self.node.now().monotonic.0).div_ceil(1_000);
@@ -119,11 +133,7 @@ impl ToNode {
 
 impl Gateway for ToNode {
     fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)> {
-        let served = self.shared.then(|| self.node.served().ok()).flatten();
-        let client_id = served.map_or_else(draw, |served| draw_served(served, self.tenant(caller), draw));
-        let stream = self.node.connect(ListenerId(caller.listener), caller.peer, caller.tls.as_ref().map(facts))?;
-        self.visitors.expect(&client_id);
-        Ok((client_id, stream))
+        self.connect_with(caller, caller.tls.as_ref().map(facts), draw)
     }
 
     fn tls(&self, listener: u16) -> Option<TlsStart> {
