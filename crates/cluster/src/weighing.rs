@@ -183,14 +183,14 @@ struct Limit {
     part: f64,
     /// Of its square root.
     chance: f64,
-    /// Nobody is off: the amounts are too small.
-    is_none: bool,
+    /// No member is off: the amounts are too small.
+    is_idle: bool,
 }
 
 impl Limit {
     fn is_beyond(&self, Burden { has, wanted }: Burden) -> bool {
         let off = (has - wanted).abs();
-        !self.is_none && off > wanted * self.part && off > wanted.sqrt() * self.chance
+        !self.is_idle && off > wanted * self.part && off > wanted.sqrt() * self.chance
     }
 }
 
@@ -198,9 +198,9 @@ impl WeighingSettings {
     /// The limit for members while shares are (`works`) or are not being changed.
     fn limit(&self, works: bool, holders: &[Holder<'_>]) -> Limit {
         let (part, chance) = if works { (self.stop, CHANCE.1) } else { (self.start, CHANCE.0) };
-        let Some(least) = self.least_count else { return Limit { part, chance: 0.0, is_none: false } };
+        let Some(least) = self.least_count else { return Limit { part, chance: 0.0, is_idle: false } };
         let all: f64 = holders.iter().map(|it| it.burden.wanted).sum();
-        Limit { part, chance, is_none: all < least * real(holders.len()) }
+        Limit { part, chance, is_idle: all < least * real(holders.len()) }
     }
 }
 

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_multiplies_what_a_member_should_have() {
+    fn a_weight_multiplies_the_ideal_share_of_a_member() {
         let loads = [load("a", 0.6, 300, 0), load("b", 0.3, 600, 0)];
         let loads = [&loads[0], &loads[1]];
         assert_eq!(has_and_wanted(&by_load(&loads, &[100.0, 200.0])), [[600, 300], [300, 600]]);

@@ -59,8 +59,8 @@ impl Processes {
 }
 
 impl Processes {
-    /// Gives a process another address before it starts, where its present one is not among those of its level. It keeps
-    /// its ports where they are free.
+    /// Gives a process another address before it starts, where its level has its present one no more. It keeps its ports
+    /// where they are free.
     ///
     /// # Errors
     /// When no address or port is free, or the disk refuses.
@@ -123,8 +123,8 @@ impl Processes {
         Err(failure)
     }
 
-    /// The ports that a process shall have: with an address for each, those of the others of its level; else those that it
-    /// has. `None` where there are none yet, or the fleet file has other ports.
+    /// The ports that a process shall have: with an address for each, the ports of the others of its level; else its own
+    /// ones. `None` where there are none yet, or the fleet file has other ports.
     fn preferred(&self, level: Level, directory: &Path, names: &[String]) -> Option<Vec<u16>> {
         let place = self.settings.place(level);
         let counts = |(name, record): (&ResourceName, &Record)| {
