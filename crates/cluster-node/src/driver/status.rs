@@ -225,6 +225,11 @@ impl Shared {
         self.ends.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the process ends.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
     pub(super) fn node(&self) -> &NodeHandle {
         &self.node
     }
