@@ -5,6 +5,7 @@
 //! open than the original. Every line gets an outcome with its reason. The crate reads no file.
 
 mod bridge;
+mod default_listener;
 mod draft;
 mod dynamic_security;
 mod finish;

@@ -78,6 +78,43 @@ fn a_restricting_key_never_leaves_an_open_listener() {
 }
 
 #[test]
+fn the_default_listener_opens_as_in_mosquitto() {
+    // As Mosquitto 2.0.11 does beside another listener: always, under `per_listener_settings` alone, or never.
+    let always = "bind_address 127.0.0.2|bind_interface lo|cafile x|capath x|certfile x|ciphers x|ciphers_tls1.3 x|crlfile x|\
+        dhparamfile x|keyfile x|max_connections 9|max_qos 1|maximum_qos 0|port 1885|protocol websockets|psk_hint x|\
+        require_certificate true|socket_domain ipv4|tls_engine x|tls_keyform engine|use_identity_as_username 1|\
+        use_subject_as_username true";
+    let per_listener = "password_file x|psk_file x|allow_zero_length_clientid false";
+    let never = "acl_file x|allow_anonymous true|auto_id_prefix x|check_retain_source false|http_dir x|max_topic_alias 3|\
+        tls_version tlsv1.2|max_connections -1|max_qos 2|protocol mqtt|require_certificate false|tls_keyform pem|\
+        use_username_as_clientid false|allow_zero_length_clientid true";
+    for (lines, plain, split) in [(always, true, true), (per_listener, false, true), (never, false, false)] {
+        for (head, opens) in [("", plain), ("per_listener_settings true\n", split)] {
+            for line in lines.split('|') {
+                let text = format!("{head}{line}\nlistener 1884 127.0.0.1\nallow_anonymous true\n");
+                let conversion = converted("m.conf", &text);
+                // A default listener that cannot be carried over is named as left out.
+                let whole = format!("{conversion:?}");
+                let opened = ["127.0.0.2:1883", "[::]:1883", ":1885", "0.0.0.0:1883", "127.0.0.1:1883"];
+                assert_eq!(opened.iter().any(|address| whole.contains(address)), opens, "{text}\n{conversion:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_setting_of_an_included_file_stays_in_its_file() {
+    let main = File {
+        name: "m.conf".into(),
+        text: "per_listener_settings true\nlistener 1884\nallow_anonymous false\npassword_file users\ninclude_dir d\n"
+            .into(),
+    };
+    let folder = |_: &str| Ok(vec![File { name: "d/a.conf".into(), text: "allow_anonymous true\n".into() }]);
+    let conversion = convert(&main, &folder).unwrap();
+    assert!(!conversion.toml.contains("allow_anonymous = true"), "{}", conversion.toml);
+}
+
+#[test]
 fn included_files_stand_where_they_are_included() {
     let main = File {
         name: "m.conf".into(),
