@@ -4,7 +4,7 @@ use tidegate_conversion::{Outcome, Setting, Value};
 
 use crate::lines::Line;
 use crate::taken::Taken;
-use crate::values::truth;
+use crate::values::{leading_number, truth};
 
 /// The default port of an address.
 const DEFAULT_PORT: u16 = 1883;
@@ -40,7 +40,7 @@ impl Bridge {
 
     /// Takes a line that belongs to it.
     pub(crate) fn take(&mut self, index: usize, line: &Line<'_>) -> Taken {
-        let text = line.value.to_owned();
+        let text = line.text().to_owned();
         match line.key {
             "address" | "addresses" => self.take_addresses(index, line),
             "topic" => self.take_topic(line),
@@ -54,9 +54,14 @@ impl Bridge {
             "bridge_keyfile" => self.set_secure("key", text, index),
             "bridge_insecure" => self.truth("any_host_name", index, line),
             "notifications" => self.truth("notifications", index, line),
-            "keepalive_interval" => self.set("keep_alive", Value::Text(format!("{}s", line.word())), index),
-            "bridge_receive_maximum" => match line.word().parse::<u16>() {
-                Ok(window @ 1..) => self.set("window", Value::Number(window.into()), index),
+            "keepalive_interval" => {
+                // Mosquitto takes 5 seconds for anything less.
+                let seconds = leading_number(line.word()).unwrap_or_default().max(5);
+                self.set("keep_alive", Value::Text(format!("{seconds}s")), index)
+            }
+            "bridge_receive_maximum" => match leading_number(line.word()).and_then(|window| u16::try_from(window).ok())
+            {
+                Some(window @ 1..) => self.set("window", Value::Number(window.into()), index),
                 _ => Taken::invalid(&format!("{:?} is no number", line.word())),
             },
             "bridge_protocol_version" | "start_type" | "notifications_local_only" | "cleansession" => {
@@ -100,7 +105,7 @@ impl Bridge {
                 Ok(false) => Taken::CARRIED,
                 Err(reason) => Taken::invalid(&reason),
             },
-            "bridge_capath" if line.value.trim_end_matches('/') == SYSTEM_AUTHORITIES => self.secured_by_system(),
+            "bridge_capath" if line.text().trim_end_matches('/') == SYSTEM_AUTHORITIES => self.secured_by_system(),
             "bridge_capath" => {
                 self.close("the authorities of `bridge_capath` are not read: name one file with `bridge_cafile`")
             }
@@ -126,7 +131,7 @@ impl Bridge {
     }
 
     fn take_topic(&mut self, line: &Line<'_>) -> Taken {
-        let mut words: Vec<&str> = line.value.split_whitespace().collect();
+        let mut words: Vec<&str> = line.tokens().collect();
         // A comment: no field after the pattern begins with the character.
         if let Some(comment) = words.iter().skip(1).position(|word| word.starts_with('#')) {
             words.truncate(comment + 1);

@@ -201,12 +201,13 @@ impl<'a> Draft<'a> {
             Part::Tls => self.of_listener(index, &line, |listener| listener.tls.take(index, line)),
             Part::Mount if self.listeners.is_empty() => Taken::invalid("it stands before the first `listener`"),
             Part::Mount => self.of_listener(index, &line, |listener| {
-                listener.mount = Some(line.value).filter(|prefix| !prefix.is_empty());
+                listener.mount = Some(line.text()).filter(|prefix| !prefix.is_empty());
                 Ok(None)
             }),
             Part::Versions => self.of_listener(index, &line, |listener| {
-                let all =
-                    ["3", "4", "5"].iter().all(|version| line.value.split([',', ' ']).any(|word| word == *version));
+                let all = ["3", "4", "5"]
+                    .iter()
+                    .all(|version| line.value.split([',', ' ', '\t']).any(|word| word == *version));
                 if !all {
                     listener.close("it serves some versions of MQTT alone, and all are served here");
                 }
@@ -240,6 +241,9 @@ impl<'a> Draft<'a> {
             Err(reason) => return Taken::invalid(&reason),
         };
         let bind = words.next();
+        if number != 0 && bind.is_some_and(|host| host.contains(|c: char| c.is_whitespace() || "[]".contains(c))) {
+            return Taken::invalid("its address is neither a host name nor an IP address");
+        }
         if number == 0 && bind.is_none() {
             return Taken::invalid("port 0 is for Unix sockets, and no path follows");
         }
@@ -309,12 +313,12 @@ impl<'a> Draft<'a> {
     }
 
     fn files(&mut self, index: usize, line: Line<'a>, part: Part) -> Taken {
-        if line.value.is_empty() {
+        if line.text().is_empty() {
             return Taken::invalid("it names no file");
         }
         match self.security(index, &line) {
-            Some(security) if part == Part::Users => security.users = Some((index, line.value)),
-            Some(security) => security.rules = Some((index, line.value)),
+            Some(security) if part == Part::Users => security.users = Some((index, line.text())),
+            Some(security) => security.rules = Some((index, line.text())),
             None => return Taken::changed(NOT_OPENED),
         }
         Taken::CARRIED
@@ -382,7 +386,7 @@ impl<'a> Draft<'a> {
 
     fn persistence(&mut self, index: usize, line: &Line<'a>) -> Taken {
         if line.key == "persistence_location" {
-            self.location = Some((index, line.value));
+            self.location = Some((index, line.text()));
         } else {
             match truth(line) {
                 Ok(on) => self.persistence = on.then_some(index),

@@ -4,6 +4,7 @@ use tidegate_conversion::Setting;
 
 use crate::lines::Line;
 use crate::tls::Tls;
+use crate::values::leading_number;
 
 /// The default port of a listener.
 pub(crate) const DEFAULT_PORT: u16 = 1883;
@@ -141,5 +142,6 @@ impl<'a> Listener<'a> {
 
 /// A port of theirs.
 pub(crate) fn port(word: &str) -> Result<u16, String> {
-    word.parse::<u16>().map_err(|_| format!("{word:?} is no port"))
+    let number = leading_number(word).and_then(|number| u16::try_from(number).ok());
+    number.ok_or_else(|| format!("{word:?} is no port"))
 }

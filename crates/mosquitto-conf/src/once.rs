@@ -99,7 +99,7 @@ impl<'a> Once<'a> {
             "connection" => {
                 self.bridges += 1;
                 *bridge = self.bridges;
-                let is_new = self.seen.insert((Owner::Bridge(0), line.value));
+                let is_new = self.seen.insert((Owner::Bridge(0), line.tokens().next().unwrap_or_default()));
                 return (!is_new).then_some("a bridge before has this name");
             }
             key if OF_ACCESS.contains(&key) && per_listener => Owner::Listener(*listener),

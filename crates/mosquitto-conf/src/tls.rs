@@ -100,7 +100,8 @@ impl<'a> Tls<'a> {
         if !self.is_on() {
             return Vec::new();
         }
-        let own = |key, place: Place<'_>| place.map(|(at, line)| Setting::new(key, Value::Text(line.value.into()), at));
+        let own =
+            |key, place: Place<'_>| place.map(|(at, line)| Setting::new(key, Value::Text(line.text().into()), at));
         let word =
             |key, value: &str, place: Place<'_>| place.map(|(at, _)| Setting::new(key, Value::Text(value.into()), at));
         let server =

@@ -121,9 +121,7 @@ fn included_files_stand_where_they_are_included() {
         text: "allow_anonymous true\ninclude_dir /etc/conf.d\nmax_connections 7\n".into(),
     };
     let folder = |path: &str| match path {
-        "/etc/conf.d" => {
-            Ok(vec![File { name: "conf.d/a.conf".into(), text: "\u{feff}listener 1884\r\nmax_qos 1".into() }])
-        }
+        "/etc/conf.d" => Ok(vec![File { name: "conf.d/a.conf".into(), text: "listener 1884\r\nmax_qos 1".into() }]),
         _ => Err(std::io::ErrorKind::NotFound.into()),
     };
     let conversion = convert(&main, &folder).unwrap();
@@ -133,6 +131,62 @@ fn included_files_stand_where_they_are_included() {
     let unread = File { text: main.text.replace("/etc/conf.d", "/nowhere") + "listener 1883\n", ..main };
     let conversion = convert(&unread, &folder).unwrap();
     assert!(conversion.left_out && !conversion.toml.contains("allow_anonymous = true"), "{}", conversion.toml);
+}
+
+#[test]
+fn only_spaces_are_removed_around_keys_and_words() {
+    // With each of these lines Mosquitto 2.0.11 does not start.
+    let refused = [
+        "\tmax_qos 1",
+        "  # comment",
+        "\t# comment",
+        "\t",
+        " \t",
+        "\u{feff}max_qos 1",
+        "\u{a0}max_qos 1",
+        "\u{b}max_qos 1",
+        "\u{a0}",
+        "\u{c}",
+        "queue_qos0_messages true\t",
+        "allow_anonymous true\t",
+        "allow_anonymous true\u{a0}",
+        "log_type all\t",
+        "socket_domain ipv4\t",
+        "persistent_client_expiration 1d\t",
+        "listener 1884 127.0.0.1\t",
+        "queue_qos0_messages true#x",
+        "include_dir  d",
+        "include_dir d ",
+        "max_qos \\\n1",
+    ];
+    // And it starts with these.
+    let taken = [
+        "   max_qos 1",
+        "   ",
+        "\r",
+        " \r",
+        "#\tcomment",
+        "queue_qos0_messages true  ",
+        "queue_qos0_messages true\r\r",
+        "max_qos 1\t",
+        "max_qos 1\tx",
+        "auto_id_prefix x\t",
+        "listener 1884\t",
+        "listener \t1884",
+        "listener 1884\t127.0.0.1",
+        "max_qos 1 # x",
+    ];
+    let folder = |name: &str| if name == "d" { Ok(Vec::new()) } else { Err(std::io::ErrorKind::NotFound.into()) };
+    for (lines, starts) in [(&refused[..], false), (&taken[..], true)] {
+        for line in lines {
+            let text = format!("listener 1883\nallow_anonymous true\n{line}\n");
+            let conversion = convert(&File { name: "m.conf".into(), text }, &folder).unwrap();
+            let open = conversion.toml.contains("allow_anonymous = true");
+            assert_eq!(open, starts, "{line:?}\n{conversion:#?}");
+        }
+    }
+    let marked = converted("m.conf", "\u{feff}listener 1883\nallow_anonymous true\n");
+    assert!(marked.left_out && !marked.toml.contains("allow_anonymous = true"), "{}", marked.toml);
 }
 
 #[test]
