@@ -6,6 +6,7 @@ use tidegate_conversion::{Outcome, Sections, Setting, Value};
 
 use crate::bridge::Bridge;
 use crate::default_listener::{self, PLACE};
+use crate::form::{form, says_nothing};
 use crate::keys::{Key, Part, Rule, key};
 use crate::lines::Line;
 use crate::listener::{DEFAULT_PORT, Listener, Security, port};
@@ -39,12 +40,14 @@ pub(crate) struct Draft<'a> {
     persistence: Option<usize>,
     location: Option<(usize, &'a str)>,
     log_level: Option<usize>,
+    /// Whether a line before names a file of the log.
+    has_log_file: bool,
     /// What the next lines of each file belong to.
     files: BTreeMap<usize, Current>,
     once: Once<'a>,
 }
 
-/// The owners of the next lines of a file. Mosquitto begins each file anew, also an included one.
+/// The owners of the next lines of a file. Each file begins without them, also an included one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Current {
     /// The number of the listener; `None` for the default one.
@@ -54,6 +57,9 @@ struct Current {
     /// Whether the plugin restricts nothing.
     harmless_plugin: Option<bool>,
 }
+
+/// Why a line is refused.
+const UNKNOWN: &str = "it knows no such key";
 
 /// Why a line has no effect.
 const NOT_OPENED: &str = "it is about a default listener that is not opened";
@@ -97,6 +103,7 @@ impl<'a> Draft<'a> {
             persistence: None,
             location: None,
             log_level: None,
+            has_log_file: false,
             files: BTreeMap::new(),
             once: Once::default(),
         }
@@ -105,11 +112,12 @@ impl<'a> Draft<'a> {
     /// Takes one line.
     pub(crate) fn take(&mut self, index: usize, line: Line<'a>) {
         let taken = match key(line.key) {
-            Some(key) => match self.once.refusal(&line, self.per_listener) {
-                Some(why) => Taken::invalid(why),
+            Some(key) => match self.refusal(&line) {
+                Some(why) => Taken::invalid(&why),
+                None if says_nothing(&line) => Taken::changed("it says nothing without a value"),
                 None => self.take_key(index, line, key),
             },
-            None => Taken::invalid("it knows no such key"),
+            None => Taken::invalid(UNKNOWN),
         };
         if taken.invalid {
             self.closed.get_or_insert_with(|| format!("Mosquitto does not start with `{}`", line.key));
@@ -121,6 +129,15 @@ impl<'a> Draft<'a> {
     pub(crate) fn include_failed(&mut self, _index: usize, reason: &str) {
         self.closed.get_or_insert_with(|| format!("its included files are not known: {reason}"));
         self.taken.push(Taken::refused(reason));
+    }
+
+    /// Why Mosquitto does not start with a line, by its form and the lines before it.
+    fn refusal(&mut self, line: &Line<'a>) -> Option<String> {
+        let again = self.once.refusal(line, self.per_listener).map(str::to_owned);
+        if line.rest.contains('\0') {
+            return Some("it has a character of no width, at which lines end for it".to_owned());
+        }
+        again.or_else(|| form(line.key).map_or_else(|| Some(UNKNOWN.to_owned()), |form| form.check(line).err()))
     }
 
     fn take_key(&mut self, index: usize, line: Line<'a>, key: &'static Key) -> Taken {
@@ -200,8 +217,9 @@ impl<'a> Draft<'a> {
             Part::Place => self.of_listener(index, &line, |listener| listener.take_place(&line)),
             Part::Tls => self.of_listener(index, &line, |listener| listener.tls.take(index, line)),
             Part::Mount if self.listeners.is_empty() => Taken::invalid("it stands before the first `listener`"),
+            Part::Mount if line.text().contains(['+', '#']) => Taken::invalid("it has a wildcard"),
             Part::Mount => self.of_listener(index, &line, |listener| {
-                listener.mount = Some(line.text()).filter(|prefix| !prefix.is_empty());
+                listener.mount = Some(line.text());
                 Ok(None)
             }),
             Part::Versions => self.of_listener(index, &line, |listener| {
@@ -226,10 +244,7 @@ impl<'a> Draft<'a> {
             Part::Included => Taken::CARRIED,
             Part::Bridge => self.bridge(index, &line),
             Part::LogType => self.log_type(index, &line),
-            Part::LogDestination => match line.word() {
-                "stderr" => Taken::CARRIED,
-                _ => Taken::changed("the log goes to standard error; systemd or the container keeps it"),
-            },
+            Part::LogDestination => self.log_destination(&line),
             Part::Persistence => self.persistence(index, &line),
         }
     }
@@ -313,9 +328,6 @@ impl<'a> Draft<'a> {
     }
 
     fn files(&mut self, index: usize, line: Line<'a>, part: Part) -> Taken {
-        if line.text().is_empty() {
-            return Taken::invalid("it names no file");
-        }
         match self.security(index, &line) {
             Some(security) if part == Part::Users => security.users = Some((index, line.text())),
             Some(security) => security.rules = Some((index, line.text())),
@@ -334,6 +346,10 @@ impl<'a> Draft<'a> {
         let harmless = self.files.get(&line.file).and_then(|current| current.harmless_plugin);
         if harmless.is_none() && line.key != "plugin_use" {
             return Taken::invalid("it stands before the first plugin of its file");
+        }
+        let is_option = line.key.starts_with("auth_opt_") || line.key.starts_with("plugin_opt_");
+        if is_option && line.text().is_empty() {
+            return Taken::invalid("it has no value");
         }
         if harmless == Some(true) {
             return Taken::changed("the plugin is not loaded; it restricts nothing");
@@ -355,6 +371,9 @@ impl<'a> Draft<'a> {
 
     fn bridge(&mut self, index: usize, line: &Line<'a>) -> Taken {
         if line.key == "connection" {
+            if line.value.is_empty() {
+                return Taken::invalid("it has no name");
+            }
             self.files.entry(line.file).or_default().bridge = Some(self.bridges.len());
             self.bridges.push(Bridge::new(index, line));
             return Taken::CARRIED;
@@ -364,6 +383,20 @@ impl<'a> Draft<'a> {
             Some(bridge) => bridge.take(index, line),
             None => Taken::invalid("it stands before the first `connection` of its file"),
         }
+    }
+
+    fn log_destination(&mut self, line: &Line<'a>) -> Taken {
+        let mut words = line.tokens();
+        match words.next().unwrap_or_default() {
+            "stderr" => return Taken::CARRIED,
+            "file" if words.next().is_none() => return Taken::invalid("it names no file"),
+            "file" if std::mem::replace(&mut self.has_log_file, true) => {
+                return Taken::invalid("a line before names a file, too");
+            }
+            "file" | "none" | "syslog" | "stdout" | "topic" | "dlt" => {}
+            other => return Taken::invalid(&format!("the destination {other:?} is not known")),
+        }
+        Taken::changed("the log goes to standard error; systemd or the container keeps it")
     }
 
     /// Theirs names the kinds of lines; ours the least important kind.

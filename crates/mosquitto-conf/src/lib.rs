@@ -9,6 +9,7 @@ mod default_listener;
 mod draft;
 mod dynamic_security;
 mod finish;
+mod form;
 mod keys;
 mod lines;
 mod listener;
@@ -18,6 +19,7 @@ mod tls;
 mod values;
 
 pub use dynamic_security::{DynamicSecurity, SecurityError, dynamic_security};
+pub use form::{Form, form};
 pub use keys::{KEYS, Key, PREFIXES, key, key_page};
 
 use std::io;

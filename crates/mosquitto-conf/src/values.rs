@@ -103,9 +103,6 @@ fn size(line: &Line<'_>, none: Option<u64>, least: u64, most: u64) -> Result<Tra
 }
 
 pub(crate) fn packet_size(line: &Line<'_>) -> Result<Translated, Invalid> {
-    if (1..20).contains(&number(line)?) {
-        return Err("Mosquitto takes no limit below 20 bytes".to_owned());
-    }
     size(line, Some(268_435_455), 20, 268_435_455)
 }
 
@@ -151,7 +148,9 @@ pub(crate) fn expiration(line: &Line<'_>) -> Result<Translated, Invalid> {
         "y" => 24 * 365,
         _ => return Err(refusal()),
     };
-    let number: u32 = number.parse().map_err(|_| refusal())?;
+    // Mosquitto takes no time of 0 either.
+    let number = leading_number(number).and_then(|number| u32::try_from(number).ok());
+    let number = number.filter(|number| *number > 0).ok_or_else(refusal)?;
     let (hours, changed) = within(u64::from(number) * hours, 0, 1_193_046);
     Ok(Translated { value: Value::Text(format!("{hours}h")), changed })
 }
