@@ -195,6 +195,26 @@ impl<'n> OrchestratorMoves<'n> {
         Ok(brought)
     }
 
+    /// Delivers messages that the connection of a dead orchestrator has brought to those sessions of these partitions here
+    /// that do not have them: the partitions may have come since. Returns when they are in the store.
+    ///
+    /// # Errors
+    /// When the messages cannot be read, or a shard does not answer.
+    pub fn deliver_brought(&self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
+        let messages: Arc<[u8]> = messages.into();
+        let order = |answer| MoveOrder::Piece(PieceOrder::DeliverBrought { partitions, messages, answer });
+        let (partitions, rest) = self.node.moves().on(UPLINK_SHARD, order)??;
+        self.deliver_on_other_shards(partitions, &rest)
+    }
+
+    /// Partitions do not come after all, and this process continues to forward messages for them.
+    ///
+    /// # Errors
+    /// When the shard does not answer.
+    pub fn refuse_arrival(&self, partitions: Partitions) -> Result<(), NoAnswer> {
+        self.node.moves().on(UPLINK_SHARD, |done| MoveOrder::Piece(PieceOrder::RefuseArrival { partitions, done }))
+    }
+
     /// Other members have stored so many messages of the connection of a dead orchestrator: they are acknowledged.
     pub fn confirm_brought(&self, name: &str, messages: usize) {
         let order = FleetOrder::ConfirmBrought { name: name.to_owned(), messages };

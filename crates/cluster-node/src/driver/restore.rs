@@ -263,9 +263,6 @@ impl Restorer {
         let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(format!("the store of {node}: {error}"));
         let images = images_of(&place.store, self.engine.clone(), set_of(partitions));
         let StoreImages { partitions: images, uplinks, had: messages } = images.map_err(|error| lasting(&error))?;
-        // Messages that are still to be forwarded to these are among the messages that the dead one had seen.
-        let is_complete = place.memory.receiving.iter().all(|partition| !partitions.contains(partition));
-        let messages = Some(messages).filter(|_| is_complete);
         let is_here = |uplink: &UplinkImage| {
             let key = key_of_uplink(&place.memory, together, &uplink.broker);
             key.is_some_and(|partition| partitions.contains(&partition))
@@ -280,8 +277,9 @@ impl Restorer {
         restored.transfers.push(Inherited { transfer, of, partitions, had, left, adopted, elsewhere, uplinks });
         let before: BTreeMap<PartitionId, _> =
             images.iter().map(|image| (image.partition, without_retained(image.owed))).collect();
-        let arrived =
-            OrchestratorMoves::of(&self.node).arrive(images, messages, transfer).map_err(|error| lasting(&error))?;
+        let arrived = OrchestratorMoves::of(&self.node)
+            .arrive(images, Some(messages), transfer)
+            .map_err(|error| lasting(&error))?;
         for (partition, owed) in arrived.owed {
             let after = without_retained(owed);
             if before.get(&partition) != Some(&after) {

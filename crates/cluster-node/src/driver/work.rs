@@ -211,7 +211,6 @@ impl Worker {
         let now = Instant::now();
         let Some(at) = self.tasks.iter().position(|task| task.due <= now) else { return };
         let Some(mut task) = self.tasks.remove(at) else { return };
-        self.end_passing_of(Restorer::set(&task));
         let own = self.saved.clone().unwrap_or_default();
         let restored = match self.restorer.restore(&task, &own) {
             Ok(restored) => restored,
@@ -270,9 +269,7 @@ impl Worker {
         self.shared.inheriting.note_living(&self.members.lives);
         for step in &work.steps {
             if let Step::Forget(partitions) = step {
-                let partitions = self.passing.pass_on(set_of(partitions));
-                self.end_receiving_of(partitions);
-                self.forget(partitions);
+                self.forget_unless_passed(set_of(partitions));
             }
         }
         self.end_late_receiving();

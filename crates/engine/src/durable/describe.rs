@@ -2,7 +2,7 @@
 
 use crate::addresses::{NODE_GROUP, group_of_stored};
 use crate::cluster::outgoing::describe_outgoing;
-use crate::ids::TenantId;
+use crate::ids::{Partitions, TenantId};
 use crate::now::{Millis, Now};
 use crate::wire::WireReader;
 
@@ -36,6 +36,8 @@ pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
         Key::Outgoing(_) => "wills under way to other nodes",
         Key::Mark(..) => "QoS 2 messages of other nodes that were taken",
         Key::Retained(..) => "retained messages",
+        Key::Arrival(_) => "partitions that came from other homes",
+        Key::Passed(..) => "messages passed on to partitions that came",
         Key::Foreign => return None,
     })
 }
@@ -89,12 +91,7 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
             let message = read_message(&mut reader, clock, tenant).ok()?;
             Some(format!("message {number}: {:?}, {} bytes", message.topic(), message.payload().len()))
         }
-        Key::Crossing(number) => {
-            let mut replay = super::crossing::Replay::default();
-            replay.add(number, value, clock).ok()?;
-            let message = replay.message(number)?;
-            Some(format!("message {number}: {:?}, on its way between shards", message.topic()))
-        }
+        Key::Crossing(number) => describe_crossing(number, value, clock),
         Key::Crossed(number, place) => {
             Some(format!("message {number}: has arrived at {} of {}", place.shard, place.shards))
         }
@@ -106,8 +103,27 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
             Some(format!("message {name} of another node: taken for {sessions} partitions, dealt for {groups}"))
         }
         Key::Retained(tenant, topic) => describe_retained(tenant, topic, value, clock),
+        Key::Arrival(number) => describe_arrival(number, value),
+        Key::Passed(origin, number) => {
+            let partitions = Partitions::read(&mut WireReader::new(value)).ok()?.iter().count();
+            Some(format!("message {origin:016x}/{number} was passed on to {partitions} partitions that came"))
+        }
         Key::Foreign => None,
     }
+}
+
+fn describe_crossing(number: u64, value: &[u8], clock: Now) -> Option<String> {
+    let mut replay = super::crossing::Replay::default();
+    replay.add(number, value, clock).ok()?;
+    let message = replay.message(number)?;
+    Some(format!("message {number}: {:?}, on its way between shards", message.topic()))
+}
+
+fn describe_arrival(number: u64, value: &[u8]) -> Option<String> {
+    let mut reader = WireReader::new(value);
+    reader.u64("the end of an arrival").ok()?;
+    let partitions = Partitions::read(&mut reader).ok()?.iter().count();
+    Some(format!("arrival {number}: {partitions} partitions have come from another home"))
 }
 
 fn describe_retained(tenant: TenantId, topic: &str, value: &[u8], clock: Now) -> Option<String> {

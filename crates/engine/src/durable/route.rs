@@ -7,7 +7,7 @@ use super::restore::{RestoreError, malformed};
 use super::session_record::client_of;
 use crate::cluster::outgoing::client_of_outgoing;
 use crate::hash::NameHasher;
-use crate::ids::{Place, ShardId, partition_of};
+use crate::ids::{PartitionId, Place, ShardId, partition_of};
 use crate::journal::keys::Key;
 
 /// Which shard takes which pair in: pairs are shown to it in the order of their keys.
@@ -65,6 +65,8 @@ impl RestoreRoute {
                 Takers::One(home.ok_or(RestoreError::NoSession { session: session.0.get() })?)
             }
             Key::Body(_) | Key::Numbers(_) | Key::Crossing(_) | Key::Crossed(..) | Key::Mark(..) => Takers::All,
+            // The shard of the brokers.
+            Key::Arrival(_) | Key::Passed(..) => Takers::One(self.place.home_of(PartitionId(0))),
             Key::Retained(tenant, topic) => Takers::One(self.place.home_of(partition_of(tenant, topic))),
             Key::Foreign => Takers::None,
         })

@@ -48,7 +48,14 @@ impl Sweep {
             Ok(Key::Crossed(number, _)) => self.crossing == Some(number),
             Ok(Key::Body(number)) => self.bodies.contains(&number),
             Ok(
-                Key::Numbers(_) | Key::Will(_) | Key::Outgoing(_) | Key::Mark(..) | Key::Retained(..) | Key::Foreign,
+                Key::Numbers(_)
+                | Key::Will(_)
+                | Key::Outgoing(_)
+                | Key::Mark(..)
+                | Key::Retained(..)
+                | Key::Arrival(_)
+                | Key::Passed(..)
+                | Key::Foreign,
             )
             | Err(_) => true,
         }

@@ -9,7 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::noted::{AHEAD_MAX, put_noted};
+use super::arrivals::Arrivals;
+use super::noted::{Id, number_of, put_noted};
 use crate::durable::crossing::Way;
 use crate::ids::Partitions;
 use crate::journal::Journal;
@@ -17,7 +18,7 @@ use crate::journal::keys::Key;
 use crate::link::envelope::Ticket;
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::orchestrator::uplink::id::{MessageId, SeenIds};
+use crate::orchestrator::uplink::id::MessageId;
 use tidegate_mqtt::QoS;
 
 /// Bytes that one move may have collected and not forwarded. Beyond it messages of QoS 0 are dropped, and a connection
@@ -26,12 +27,6 @@ pub(crate) const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of the messages that the new home keeps back for one move. Beyond it they are delivered at once, before the
 /// messages that the old home has still to forward.
 pub(crate) const KEPT_BACK_MAX_BYTES: usize = 64 * 1024 * 1024;
-
-pub(crate) type Id = (u64, u64);
-
-pub(crate) fn number_of(id: &MessageId) -> Id {
-    (id.origin, id.number)
-}
 
 /// Moves whose messages still come to the old home, by their ids.
 #[derive(Debug, Default)]
@@ -80,6 +75,8 @@ pub(crate) struct Departed {
     pub(crate) noted: Vec<u8>,
     /// Whether the sessions here get nothing any more, since they are served at the new home.
     pub(crate) is_over: bool,
+    /// Partitions that have come back, and are not served here yet: their sessions get the messages, too.
+    pub(crate) back: Partitions,
     /// Acknowledgements that wait until the new home has the messages, in the order of the messages.
     pub(crate) unanswered: VecDeque<Ticket>,
     /// The messages that the sessions had when they left.
@@ -90,14 +87,8 @@ pub(crate) struct Departed {
 #[derive(Debug)]
 pub(crate) struct Come {
     pub(crate) partitions: Partitions,
-    /// Messages that had come here before the partitions.
-    pub(crate) before: SeenIds,
     /// Messages of the own brokers that wait for the last piece; `None` where they are delivered at once.
     pub(crate) kept_back: Option<KeptBack>,
-    /// Messages passed on that the own brokers have not delivered, and the partitions that have them.
-    pub(crate) ahead: BTreeMap<Id, Partitions>,
-    /// Messages passed on that had come here before the partitions, and the partitions that have them.
-    pub(crate) passed: BTreeMap<Id, Partitions>,
 }
 
 /// Messages of the own brokers that wait for the last piece.
@@ -168,7 +159,7 @@ impl KeptBack {
 impl Forwarding {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.left.is_empty() && self.come.values().all(|come| come.kept_back.is_none() && come.ahead.is_empty())
+        self.left.is_empty() && self.come.values().all(|come| come.kept_back.is_none())
     }
 
     /// Whether so much waits to be passed on that brokers have to keep their messages.
@@ -200,8 +191,14 @@ impl super::Handover {
     /// A message comes, which this ticket acknowledges; by a connection of the dead old home of this transfer, or of
     /// none.
     #[inline]
-    pub(crate) fn begin_message(&mut self, now: Now, former: Option<u64>, ticket: Option<Ticket>) {
-        self.have.forget_old(now);
+    pub(crate) fn begin_message(
+        &mut self,
+        now: Now,
+        journal: &mut Journal,
+        former: Option<u64>,
+        ticket: Option<Ticket>,
+    ) {
+        self.arrivals.forget_old(now, journal);
         self.forwarding.at_hand = AtHand { former, ticket, waits: 0 };
     }
 
@@ -217,17 +214,39 @@ impl super::Handover {
         !self.forwarding.left.is_empty()
     }
 
-    /// The partitions of a transfer whose sessions want a message that has come before, now that the connection of their
-    /// dead old home brings it.
+    /// The partitions among these that have come here and whose sessions want a message, now that the connection of a dead
+    /// member brings it. `is_here` says whether a broker has delivered it here.
     pub(crate) fn wanting(
         &mut self,
         journal: &mut Journal,
-        transfer: u64,
         id: &MessageId,
         message: &MessageRef,
+        is_here: bool,
+        among: Partitions,
     ) -> Partitions {
-        let Some(come) = self.forwarding.come.get_mut(&transfer) else { return Partitions::NONE };
-        come.wants(journal, come.partitions.without(self.have.of(Some(id))), (Some(id), message), true, true)
+        let Self { forwarding, arrivals, .. } = self;
+        let (mut wanting, mut closed) = (Partitions::NONE, among.among(arrivals.partitions()));
+        for come in forwarding.come.values_mut() {
+            closed = closed.without(come.partitions);
+            wanting = wanting.with(come.wants(arrivals, journal, among, (Some(id), message), (is_here, true)));
+        }
+        let missing = arrivals.lacking(closed, id, is_here);
+        if !missing.is_empty() {
+            arrivals.note_passed(journal, id, message, missing);
+        }
+        wanting.with(missing)
+    }
+
+    /// Partitions have left.
+    pub(crate) fn forget(&mut self, now: Now, journal: &mut Journal, partitions: Partitions) {
+        self.arrivals.forget(now, journal, partitions);
+        let Forwarding { left, come, .. } = &mut self.forwarding;
+        for left in left.values_mut() {
+            left.back = left.back.without(partitions);
+        }
+        for come in come.values_mut() {
+            come.partitions = come.partitions.without(partitions);
+        }
     }
 
     /// The partitions of a transfer.
@@ -242,43 +261,53 @@ impl super::Handover {
     }
 }
 
-impl Come {
-    /// Partitions without a message that was passed on.
-    pub(crate) fn new(partitions: Partitions, before: SeenIds, kept_back: Option<KeptBack>) -> Self {
-        Self { partitions, before, kept_back, ahead: BTreeMap::new(), passed: BTreeMap::new() }
+impl Departed {
+    pub(crate) fn new(partitions: Partitions, had: Vec<u8>) -> Self {
+        let (noted, unanswered) = (super::begin(), VecDeque::new());
+        Self { partitions, noted, is_over: false, back: Partitions::NONE, unanswered, had }
     }
 
-    /// Returns the partitions that do not get a message of a broker now: they have got it, or get it later. `have` are
-    /// partitions that have it from their last home. `concerns`
-    /// says whether it is for one of them.
+    /// The partitions whose sessions here get nothing any more.
+    pub(crate) fn passed_over(&self) -> Partitions {
+        if self.is_over { self.partitions.without(self.back) } else { Partitions::NONE }
+    }
+}
+
+impl Come {
+    pub(crate) fn new(partitions: Partitions, kept_back: Option<KeptBack>) -> Self {
+        Self { partitions, kept_back }
+    }
+
+    /// Returns the partitions that do not get a message of a broker now: they get it later. `having` are partitions that
+    /// have it. `concerns` says whether it is for one of them.
     pub(crate) fn keeps_back(
         &mut self,
         now: Now,
         journal: &mut Journal,
-        (id, have): (Option<&MessageId>, Partitions),
+        (id, having): (Option<&MessageId>, Partitions),
         message: &MessageRef,
         concerns: bool,
     ) -> Partitions {
-        let ahead = id.and_then(|id| self.ahead.remove(&number_of(id))).unwrap_or_default();
-        let ahead = ahead.with(have.among(self.partitions));
-        let others = self.partitions.without(ahead);
-        let Some(kept_back) = self.kept_back.as_mut().filter(|_| concerns && !others.is_empty()) else { return ahead };
+        let having = having.among(self.partitions);
+        let others = self.partitions.without(having);
+        let kept_back = self.kept_back.as_mut().filter(|_| concerns && !others.is_empty());
+        let Some(kept_back) = kept_back else { return Partitions::NONE };
         kept_back.put(now, journal, others, id, message);
-        if let Some(id) = id.filter(|_| !ahead.is_empty()) {
-            kept_back.delivered.insert(number_of(id), ahead);
+        if let Some(id) = id.filter(|_| !having.is_empty()) {
+            kept_back.delivered.insert(number_of(id), having);
         }
         self.partitions
     }
 
-    /// The partitions among `wanted` whose sessions do not have a message that was passed on. `is_here` says whether a
-    /// broker has delivered it here.
+    /// The partitions among `wanted` whose sessions do not have a message that was passed on, and get it now. `is_here`
+    /// says whether a broker has delivered it here.
     pub(crate) fn wants(
         &mut self,
+        arrivals: &mut Arrivals,
         journal: &mut Journal,
         wanted: Partitions,
         (id, message): (Option<&MessageId>, &MessageRef),
-        is_here: bool,
-        place_is_whole: bool,
+        (is_here, place_is_whole): (bool, bool),
     ) -> Partitions {
         let wanted = wanted.among(self.partitions);
         let Some(id) = id else { return wanted };
@@ -288,26 +317,11 @@ impl Come {
         if let Some(missing) = missing {
             return missing;
         }
-        if is_here && !self.before.contains(id) {
-            return Partitions::NONE;
+        let missing = arrivals.lacking(wanted, id, is_here);
+        // A message that a broker has still to deliver goes to all shards then.
+        if !missing.is_empty() && (is_here || place_is_whole) {
+            arrivals.note_passed(journal, id, message, missing);
         }
-        if is_here && place_is_whole && self.passed.len() < AHEAD_MAX {
-            // The old home passes it on once more if its broker has sent it once more.
-            let have = self.passed.entry(number_of(id)).or_default();
-            let missing = wanted.without(*have);
-            *have = have.with(wanted);
-            return missing;
-        }
-        if is_here {
-            return wanted;
-        }
-        if place_is_whole && self.ahead.len() < AHEAD_MAX {
-            // A broker delivers it again on the next connection of a dead home.
-            let have = self.ahead.entry(number_of(id)).or_default();
-            let missing = wanted.without(*have);
-            *have = have.with(wanted);
-            return missing;
-        }
-        wanted
+        missing
     }
 }

@@ -7,11 +7,11 @@
 
 use crate::cluster::transfer::error::ImageError;
 
+pub(crate) mod arrivals;
 pub(crate) mod connection;
 mod export;
 pub(crate) mod forwarding;
 pub(crate) mod handover;
-pub(crate) mod have;
 mod import;
 pub(crate) mod moving;
 pub(crate) mod noted;

@@ -10,8 +10,12 @@ use crate::orchestrator::uplink::id::MessageId;
 use crate::records::image::{put_message, read_message};
 use crate::wire::WireWrite;
 
-/// Message ids kept at most: messages that were delivered here and may still come from a broker.
-pub(crate) const AHEAD_MAX: usize = 1 << 16;
+/// The origin and the number of a message id.
+pub(crate) type Id = (u64, u64);
+
+pub(crate) fn number_of(id: &MessageId) -> Id {
+    (id.origin, id.number)
+}
 
 /// Appends a message and its id to a list.
 pub(crate) fn put_noted(out: &mut Vec<u8>, now: Now, id: Option<&MessageId>, message: &MessageRef) {

@@ -20,6 +20,8 @@ const CROSSING: u8 = 0x28;
 const OUTGOING: u8 = 0x2a;
 const MARK: u8 = 0x2c;
 const RETAINED: u8 = 0x30;
+const ARRIVAL: u8 = 0x32;
+const PASSED: u8 = 0x34;
 /// Keys from here on are not the engine's: the embedding program may use them.
 const FOREIGN: u8 = 0x80;
 
@@ -68,6 +70,10 @@ pub(crate) enum Key<'a> {
     Mark(ExchangeName, ShardId),
     /// The retained message of a topic.
     Retained(TenantId, &'a str),
+    /// The messages that partitions have which have come from another home, by the number of their arrival.
+    Arrival(u64),
+    /// The arrived partitions to which the message of this origin and number was passed on.
+    Passed(u64, u64),
     /// Not the engine's.
     Foreign,
 }
@@ -125,6 +131,11 @@ impl Key<'_> {
                 out.extend_from_slice(&tenant.0.to_be_bytes());
                 out.extend_from_slice(topic.as_bytes());
             }
+            Self::Arrival(number) => put_number(out, ARRIVAL, *number),
+            Self::Passed(origin, number) => {
+                put_number(out, PASSED, *origin);
+                out.extend_from_slice(&number.to_be_bytes());
+            }
             Self::Foreign => out.push(FOREIGN),
         }
     }
@@ -150,6 +161,8 @@ impl Key<'_> {
                 let tenant = TenantId(u16::from_be_bytes(reader.array("a tenant")?));
                 return Ok(Key::Retained(tenant, rest_text(&mut reader, "a topic name")?));
             }
+            ARRIVAL => Key::Arrival(read_number(&mut reader)?),
+            PASSED => Key::Passed(read_number(&mut reader)?, read_number(&mut reader)?),
             other if other >= FOREIGN => return Ok(Key::Foreign),
             _ => return Err(WireError { reading: "a key of this version" }),
         };
@@ -256,6 +269,8 @@ mod tests {
             Key::Outgoing(10),
             Key::Mark(ExchangeName { origin: u64::MAX, number: 9 }, ShardId(3)),
             Key::Retained(TenantId(3), "a/b"),
+            Key::Arrival(11),
+            Key::Passed(u64::MAX, 12),
         ] {
             let mut bytes = Vec::new();
             key.write(&mut bytes);

@@ -109,6 +109,14 @@ impl Device {
         }
     }
 
+    /// Its session lives elsewhere from now on, where it has to connect again.
+    pub(crate) fn move_to(&mut self, world: &World) {
+        self.client = None;
+        self.abandoned.clear();
+        self.go_offline();
+        self.world = world.clone();
+    }
+
     /// The present connection, if the device has not given it up.
     pub(crate) fn client(&self) -> Option<&Client> {
         self.client.as_ref()

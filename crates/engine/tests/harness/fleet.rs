@@ -66,6 +66,13 @@ impl World {
         Broker { world: self.clone(), name: name.to_owned() }
     }
 
+    /// The connection of a dead orchestrator to a broker becomes one of this process: `broker` as the dead one knew it.
+    pub(crate) fn take_over_broker(&self, broker: &Broker, name: &str) -> Broker {
+        let taken = broker.world.0.borrow_mut().brokers.remove(&broker.name).expect("a broker of this name");
+        self.0.borrow_mut().brokers.insert(name.to_owned(), taken);
+        Broker { world: self.clone(), name: name.to_owned() }
+    }
+
     /// A broker dies in the middle of whatever happens.
     pub(crate) fn kill_broker(&self, name: &str, survives: usize) {
         self.0.borrow_mut().kill_broker(name, survives);
@@ -91,6 +98,11 @@ impl World {
 impl Broker {
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it is connected to this orchestrator.
+    pub(crate) fn is_of(&self, world: &World) -> bool {
+        std::rc::Rc::ptr_eq(&self.world.0, &world.0)
     }
 
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut FakeBroker) -> T) -> T {

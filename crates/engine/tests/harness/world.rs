@@ -210,6 +210,10 @@ impl World {
         net.now.unix = net.now.unix.saturating_add_signed(milliseconds);
     }
 
+    pub(crate) fn settings(&self) -> Settings {
+        (*self.0.borrow().settings).clone()
+    }
+
     pub(crate) fn now(&self) -> Now {
         self.0.borrow().now
     }

@@ -20,6 +20,8 @@ pub(crate) enum PieceOrder {
     TakeHad { transfer: u64, answer: Sender<Vec<u8>> },
     EndForwarding { transfer: u64, partitions: Partitions, done: Sender<()> },
     TakePiece { transfer: u64, partitions: Partitions, piece: Arc<[u8]>, behind: Behind, answer: Sender<PieceAnswer> },
+    DeliverBrought { partitions: Partitions, messages: Arc<[u8]>, answer: Sender<PieceAnswer> },
+    RefuseArrival { partitions: Partitions, done: Sender<()> },
     ResumeAwaiting { transfer: u64, partitions: Partitions, done: Sender<()> },
 }
 
@@ -53,8 +55,16 @@ impl PieceOrder {
                 moves.end_forwarding(now, transfer, partitions);
                 let _ = done.send(());
             }
+            Self::DeliverBrought { partitions, messages, answer } => {
+                let delivered = moves.deliver_brought(now, partitions, &messages);
+                shard.peering().answer_committed(answer, delivered);
+            }
+            Self::RefuseArrival { partitions, done } => {
+                moves.refuse_arrival(now, partitions);
+                let _ = done.send(());
+            }
             Self::ResumeAwaiting { transfer, partitions, done } => {
-                moves.resume_awaiting(transfer, partitions);
+                moves.resume_awaiting(now, transfer, partitions);
                 let _ = done.send(());
             }
             Self::TakePiece { transfer, partitions, piece, behind, answer } => {

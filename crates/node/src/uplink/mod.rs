@@ -282,9 +282,10 @@ impl OrderCalls<'_> {
                 let _ = done.send(self.shard.engine.fleet().drain_uplink(now, &name));
             }
             FleetOrder::Adopt { of, uplink, transfer, options, answer } => {
-                let _ = answer.send(
-                    OrchestratorMoves::of(&mut self.shard.engine).adopt_uplink(now, &of, &uplink, transfer, options),
-                );
+                let adopted =
+                    OrchestratorMoves::of(&mut self.shard.engine).adopt_uplink(now, &of, &uplink, transfer, options);
+                // The connection is remembered only when its session is in the store.
+                self.shard.peering().answer_committed(answer, adopted);
             }
             FleetOrder::Settle { name, settling, answer } => {
                 let mut settling = settling

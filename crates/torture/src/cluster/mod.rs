@@ -12,6 +12,7 @@ use self::observer::Observers;
 use crate::accounts;
 use crate::checks::{self, Look};
 use crate::failure::Failure;
+use crate::fleet::{Fleet, MemberStrike};
 use crate::ledger::{Finding, Findings};
 use crate::mortal::BrokerCloses;
 use crate::ports::Ports;
@@ -36,7 +37,7 @@ pub(crate) struct ClusterArguments {
     /// How many nodes.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..10))]
     nodes: u16,
-    /// The command that starts a node; {node}, {bus}, {admin}, {port}, {data} and {lease} are filled in.
+    /// The command that starts a node; {node}, {bus}, {admin}, {port}, {data}, {lease} and {fleet} are filled in.
     #[arg(
         long,
         default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
@@ -46,6 +47,13 @@ pub(crate) struct ClusterArguments {
     /// that the run writes; {port}, {data} and {dir} are filled in. Without it one of the nodes serves the bus to the others.
     #[arg(long)]
     bus_command: Option<String>,
+    /// Starts so many brokers for members that are orchestrators; {fleet} in --node-command is filled in with a
+    /// `--broker NAME=mqtt://...` for each.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..100))]
+    brokers: u16,
+    /// The command that starts a broker, as for --fleet-broker; of several each is taken in turn.
+    #[arg(long, default_value = "tidegate --listen 127.0.0.1:{port} --admin off --data {data}")]
+    broker_command: Vec<String>,
     /// The lease of a node, in seconds.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..120))]
     lease: u64,
@@ -65,6 +73,8 @@ pub(crate) enum Strike {
     Stop,
     /// kill -9 of the bus: of its server, or of the node that serves it.
     Bus,
+    /// kill -9 of a broker behind orchestrators; only with --brokers.
+    Broker,
 }
 
 const ALL: [Strike; 4] = [Strike::Kill, Strike::Freeze, Strike::Stop, Strike::Bus];
@@ -76,6 +86,7 @@ struct Rounds {
     lease: Duration,
     world: World,
     nodes: Nodes,
+    brokers: Fleet,
     observers: Observers,
     rng: Rng,
     round: u64,
@@ -84,9 +95,11 @@ struct Rounds {
 /// Plays all rounds and returns the findings.
 pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut Ports) -> Result<Findings, Failure> {
     let lease = Duration::from_secs(arguments.lease);
+    let mut brokers = Fleet::new(arguments.brokers, &arguments.broker_command, &settings.folder, settings.seed, ports)?;
+    brokers.gather(settings.start_limit)?;
     let mut nodes = Nodes::new(
         arguments.nodes,
-        &arguments.node_command,
+        &arguments.node_command.replace("{fleet}", &brokers.flags()),
         arguments.bus_command.as_deref(),
         arguments.lease,
         &settings.folder,
@@ -101,8 +114,11 @@ pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut 
     nodes.tend()?;
     let observers = Observers::start(nodes.watched(), lease * 2 + TAKEOVER * 2);
     let rng = Rng::new(settings.seed ^ 0xc105);
-    let strikes = if arguments.strike.is_empty() { ALL.to_vec() } else { arguments.strike.clone() };
-    let mut rounds = Rounds { settings, strikes, lease, world, nodes, observers, rng, round: 0 };
+    let mut strikes = if arguments.strike.is_empty() { ALL.to_vec() } else { arguments.strike.clone() };
+    if arguments.strike.is_empty() && arguments.brokers > 0 {
+        strikes.push(Strike::Broker);
+    }
+    let mut rounds = Rounds { settings, strikes, lease, world, nodes, brokers, observers, rng, round: 0 };
     if !rounds.heal(Mood::Over)? {
         return Err(Failure::Broker(format!("the cluster does not get ready; it said: {}", rounds.nodes.output())));
     }
@@ -161,6 +177,7 @@ impl Rounds {
                 self.nodes.kill(node, back_at)?
             }
             Strike::Stop => self.nodes.stop(node, back_at)?,
+            Strike::Broker => self.brokers.strike(MemberStrike::Kill)?.unwrap_or_default(),
             Strike::Freeze => {
                 let (name, port) = self.nodes.freeze(node, back_at)?;
                 // Clients that get no answer leave, some at once and some never within a freeze.
@@ -189,6 +206,7 @@ impl Rounds {
     fn turn(&mut self, mood: Mood) -> Result<(), Failure> {
         self.world.turn(mood)?;
         self.nodes.tend()?;
+        self.brokers.tend()?;
         let totals = &mut self.world.ledger.findings.totals;
         totals.ready_checked = self.observers.checked();
         while let Some(text) = self.observers.complaint() {
@@ -221,6 +239,7 @@ impl Rounds {
             return Ok(false);
         }
         self.world.wake();
+        self.brokers.gather(self.settings.start_limit)?;
         let patience = self.settings.patience;
         let nodes = &mut self.nodes;
         accounts::settle(&mut self.world, self.round, patience, &mut || nodes.tend().map(|()| false))?;

@@ -91,6 +91,8 @@ struct Adopted {
     awaited: [Awaited; 2],
     /// Messages that wait until all of them have the pieces at hand.
     unanswered: usize,
+    /// The messages of these pieces, for partitions that have come here.
+    for_here: [Vec<u8>; 2],
     /// Since when the dead one is back, which connects to the broker when this is over.
     back_since: Option<Instant>,
     stage: SettleStage,
@@ -169,6 +171,7 @@ impl Worker {
             for_left: Outbox::default(),
             awaited: Default::default(),
             unanswered: 0,
+            for_here: Default::default(),
             back_since: None,
             stage: SettleStage::Begun,
         });
@@ -263,6 +266,7 @@ impl Adopted {
         if !held || !left {
             return Ok(false);
         }
+        self.deliver_here(worker)?;
         let unanswered = std::mem::take(&mut self.unanswered);
         if unanswered > 0 {
             OrchestratorMoves::of(&worker.node).confirm_brought(&self.name, unanswered);
@@ -300,12 +304,25 @@ impl Adopted {
             }
         }
         self.unanswered = brought.unanswered;
+        self.for_here = [&brought.for_members, &brought.for_left].map(|messages| messages.clone().unwrap_or_default());
         let ends = if matches!(self.stage, SettleStage::Ending) { ENDS_PIECE | ENDS_ALL } else { ENDS_PIECE };
         // A piece of nothing asks whether the brokers there know the filters.
         if has_come(&brought) || ends != ENDS_PIECE || !knows || self.unanswered > 0 {
             self.for_held.put(brought.for_members.as_deref().unwrap_or_default(), ends);
             self.for_left.put(brought.for_left.as_deref().unwrap_or_default(), ends);
         }
+        Ok(())
+    }
+
+    /// Delivers the messages of the pieces at hand to partitions that have come here after them.
+    fn deliver_here(&mut self, worker: &Worker) -> Result<(), MoveError> {
+        for (messages, partitions) in self.for_here.iter().zip([self.held, self.left]) {
+            let here = partitions.without(worker.members.served_elsewhere(partitions));
+            if !messages.is_empty() && !here.is_empty() {
+                OrchestratorMoves::of(&worker.node).deliver_brought(here, messages)?;
+            }
+        }
+        self.for_here = Default::default();
         Ok(())
     }
 

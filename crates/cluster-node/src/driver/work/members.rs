@@ -43,6 +43,11 @@ impl Members {
         homes
     }
 
+    /// The partitions among these that the table gives to other members.
+    pub(super) fn served_elsewhere(&self, partitions: Partitions) -> Partitions {
+        self.homes_of(partitions).into_values().fold(Partitions::NONE, Partitions::with)
+    }
+
     /// The names of the other members.
     pub(super) fn others(&self) -> BTreeSet<String> {
         self.lives.keys().filter(|name| **name != self.name).cloned().collect()

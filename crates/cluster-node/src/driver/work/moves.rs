@@ -157,8 +157,7 @@ impl Worker {
             (Err(error), _) => {
                 self.shared.counters.note_failed();
                 tracing::warn!(why = %error, "arriving partitions were not imported; they stay at their node");
-                self.end_receiving_of(expected);
-                self.forget(expected);
+                self.forget_unless_passed(expected);
                 let _ = self.events.send(Event::Refused(id));
             }
         }

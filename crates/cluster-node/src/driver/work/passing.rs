@@ -68,6 +68,8 @@ struct Passing {
     partitions: Partitions,
     /// Whether another member serves them.
     served_there: bool,
+    /// Whether it began in an earlier life of this process: another member may have served them.
+    is_resumed: bool,
     outbox: Outbox,
     awaited: Awaited,
     /// Messages of the piece at hand that brokers wait to have acknowledged.
@@ -77,10 +79,11 @@ struct Passing {
 }
 
 impl Passing {
-    fn new(partitions: Partitions) -> Self {
+    fn new(partitions: Partitions, is_resumed: bool) -> Self {
         Self {
             partitions,
             served_there: false,
+            is_resumed,
             outbox: Outbox::default(),
             awaited: Awaited::default(),
             unanswered: 0,
@@ -147,7 +150,7 @@ impl Worker {
     /// # Errors
     /// When it cannot be remembered: a restart would not forward.
     pub(super) fn begin_passing(&mut self, id: u64, partitions: Partitions) -> Result<(), PartitionMoveError> {
-        self.passing.0.insert(id, Passing::new(partitions));
+        self.passing.0.insert(id, Passing::new(partitions, false));
         if self.note_passing() { Ok(()) } else { Err(PartitionMoveError::NotRemembered) }
     }
 
@@ -158,7 +161,7 @@ impl Worker {
             if let Err(error) = OrchestratorMoves::of(&self.node).resume_forwarding(*id, partitions) {
                 self.complain(&error, "messages of brokers are not forwarded for partitions that have moved");
             }
-            self.passing.0.insert(*id, Passing::new(partitions));
+            self.passing.0.insert(*id, Passing::new(partitions, true));
         }
         self.shared.counters.set_passing(self.passing.len(), self.adopted.len());
     }
@@ -169,8 +172,8 @@ impl Worker {
         self.remember_again()
     }
 
-    /// Ends the forwarding for these partitions, which are served here. Messages that were collected while another member
-    /// served them are delivered.
+    /// Ends the forwarding for these partitions, which are served here. Their sessions get the messages that were collected
+    /// while another member served them, unless they have them.
     pub(super) fn end_passing_of(&mut self, partitions: Partitions) {
         let moves = OrchestratorMoves::of(&self.node);
         let mut failure = None;
@@ -179,7 +182,7 @@ impl Worker {
             if returned.is_empty() {
                 continue;
             }
-            let ended = if passing.served_there {
+            let ended = if passing.served_there || passing.is_resumed {
                 moves.return_forwarded(*id, returned, &passing.outbox.messages())
             } else {
                 // The sessions here have got them.
@@ -218,6 +221,22 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// These partitions do not come, or have left: they are forgotten, unless messages are forwarded for them. Then their
+    /// sessions stay, since they say which messages these are.
+    pub(super) fn forget_unless_passed(&mut self, partitions: Partitions) {
+        let left = self.passing.pass_on(partitions);
+        let passed = partitions.without(left);
+        if !passed.is_empty()
+            && let Err(error) = OrchestratorMoves::of(&self.node).refuse_arrival(passed)
+        {
+            self.complain(&error, "messages of brokers are queued for partitions that are not here");
+        }
+        if let Err(error) = self.receiving.end(&self.node, left) {
+            self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
+        }
+        self.forget(left);
     }
 
     fn forget_passed(&mut self, id: u64, passing: &Passing) {

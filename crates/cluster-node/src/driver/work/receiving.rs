@@ -325,13 +325,6 @@ impl super::Worker {
             self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
         }
     }
-
-    /// Ends the wait for messages for partitions that have left again, or were not to come.
-    pub(super) fn end_receiving_of(&self, partitions: Partitions) {
-        if let Err(error) = self.receiving.end(&self.node, partitions) {
-            self.complain(&error, "messages that were kept back for partitions that have moved here are not delivered");
-        }
-    }
 }
 
 #[cfg(test)]

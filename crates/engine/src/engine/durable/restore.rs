@@ -37,6 +37,15 @@ fn read_retained(value: &[u8], now: Now, tenant: TenantId, topic: &str) -> Resul
     Ok(message)
 }
 
+/// A message that several sessions share.
+fn read_body(value: &[u8], now: Now) -> Result<MessageRef, WireError> {
+    let mut reader = WireReader::new(value);
+    let tenant = TenantId(reader.u16("a tenant")?);
+    let message = read_message(&mut reader, now, tenant)?;
+    end(&reader)?;
+    Ok(message)
+}
+
 fn restore_entry(now: Now, restoring: &mut Restoring, number: u64, value: &[u8], share: u64) -> Result<(), WireError> {
     let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships)?;
     let state = crate::session::terms::awaited(entry.qos);
@@ -124,13 +133,7 @@ impl StoreCalls<'_> {
                 part(all, session)?;
                 self.engine.uplinks.restore_seen(session, value).map_err(wrong)?;
             }
-            Key::Body(number) => {
-                let mut reader = WireReader::new(value);
-                let tenant = TenantId(reader.u16("a tenant").map_err(wrong)?);
-                let message = read_message(&mut reader, now, tenant).map_err(wrong)?;
-                end(&reader).map_err(wrong)?;
-                all.bodies.insert(number, message);
-            }
+            Key::Body(number) => drop(all.bodies.insert(number, read_body(value, now).map_err(wrong)?)),
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
             Key::Outgoing(number) => {
@@ -145,9 +148,25 @@ impl StoreCalls<'_> {
                 all.done.retained += u64::from(!message.payload().is_empty());
                 self.engine.retained.restore_retained(now, &mut self.engine.state, tenant, message);
             }
+            Key::Arrival(_) | Key::Passed(..) => self.restore_arrived(now, read, value).map_err(wrong)?,
             Key::Foreign => {}
         }
         Ok(())
+    }
+
+    fn restore_arrived(&mut self, now: Now, key: Key<'_>, value: &[u8]) -> Result<(), WireError> {
+        let arrivals = &mut self.engine.handover.arrivals;
+        match key {
+            Key::Arrival(number) if self.engine.place.shards == 1 => arrivals.restore(number, now, value),
+            Key::Passed(origin, number) if self.engine.place.shards == 1 => {
+                arrivals.restore_passed((origin, number), value)
+            }
+            _ => {
+                // With several shards, no shard knows which messages the sessions of others have.
+                self.engine.state.journal.delete(key);
+                Ok(())
+            }
+        }
     }
 
     /// Completes the restored state, and asks the other shards to report when they know its interest: the shell serves

@@ -10,6 +10,7 @@ use crate::flows::image::imaging::imaging;
 use crate::flows::image::leaving::moving;
 use crate::flows::publish::answering::answering;
 use crate::ids::{Partitions, SessionKey, UPLINK_PREFIX};
+use crate::image::noted::{each_noted, put_noted};
 use crate::image::read_session::SessionImage;
 use crate::image::{begin, open, seal};
 use crate::now::Now;
@@ -98,7 +99,7 @@ impl OrchestratorMoves<'_> {
         self.engine.fleet().set_uplink(now, &name, options)?;
         let client_id = format!("{of}-{}", uplink.broker);
         if let Some(adopted) = self.engine.uplinks.brokers.adopted_named(&name) {
-            *adopted = Some(Box::new(Adopted::new(client_id, id, uplink.forwards)));
+            *adopted = Some(Box::new(Adopted::new(client_id, id, uplink.forwards, uplink.image.is_none())));
         }
         self.engine.fleet().drain_uplink(now, &name)?;
         Ok(name)
@@ -115,6 +116,36 @@ impl OrchestratorMoves<'_> {
         let for_left = adopted.for_left.as_mut().and_then(take);
         let partitions = engine.handover.partitions_of(adopted.transfer);
         Brought { for_members, for_left, for_shards, partitions, unanswered: adopted.unanswered.len() }
+    }
+
+    /// Delivers messages that the connection of a dead orchestrator has brought to sessions on this shard, which has the
+    /// uplinks, that do not have them: sessions of partitions that have come here. Returns the messages for the other
+    /// shards, and the partitions of their receivers. A message without an id went to all sessions that were here.
+    ///
+    /// # Errors
+    /// When the bytes cannot be read.
+    pub fn deliver_brought(
+        &mut self,
+        now: Now,
+        partitions: Partitions,
+        messages: &[u8],
+    ) -> Result<(Partitions, Vec<u8>), ImageError> {
+        let engine = &mut *self.engine;
+        engine.state.journal.now = now;
+        let (mut all, mut out) = (Partitions::NONE, begin());
+        each_noted(now, messages, |id, message| {
+            let Some(id) = id else { return };
+            let is_here = engine.uplinks.settlement.has_seen(id);
+            let wanted = engine.handover.wanting(&mut engine.state.journal, id, message, is_here, partitions);
+            if wanted.is_empty() {
+                return;
+            }
+            all = all.with(wanted);
+            put_noted(&mut out, now, Some(id), message);
+            moving!(engine).deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(wanted)));
+        })?;
+        engine.after_frame(now);
+        Ok((all, seal(out)))
     }
 
     /// The other members have stored so many messages of the connection of a dead orchestrator: they are acknowledged.

@@ -1,7 +1,5 @@
 //! Moves of partitions between orchestrators, and the messages that the old home forwards for them: calls of the engine.
 
-use std::collections::VecDeque;
-
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::image::leaving::moving;
@@ -28,20 +26,17 @@ impl<'e> OrchestratorMoves<'e> {
     /// exported their images; `id` is the id of the move.
     pub fn begin_forwarding(&mut self, id: u64, partitions: Partitions) {
         let had = self.messages_of(partitions);
-        let left = Departed { partitions, noted: begin(), is_over: false, unanswered: VecDeque::new(), had };
-        self.engine.handover.forwarding.left.insert(id, left);
+        self.engine.handover.forwarding.left.insert(id, Departed::new(partitions, had));
         // After a restart, the sessions have come from the store as those of nodes, and their home is elsewhere.
         let now = self.engine.state.journal.now;
         self.engine.cluster().forget_nodes_that_left(now);
     }
 
-    /// The messages that brokers have delivered here, for [`OrchestratorMoves::begin_awaiting`] of the next home of these
+    /// The messages that these partitions have from brokers, for [`OrchestratorMoves::begin_awaiting`] of the next home of these
     /// partitions.
     pub fn messages_of(&self, partitions: Partitions) -> Vec<u8> {
         let engine = &*self.engine;
-        let passed_on = engine.handover.forwarding.come.values().flat_map(|come| &come.ahead);
-        let passed_on = passed_on.chain(engine.handover.ahead.iter());
-        engine.handover.have.write(engine.uplinks.settlement.seen_ids(), partitions, passed_on)
+        engine.handover.arrivals.write(engine.uplinks.settlement.seen_ids(), partitions)
     }
 
     /// The messages that the sessions of a move had when they left.
@@ -67,7 +62,8 @@ impl<'e> OrchestratorMoves<'e> {
     }
 
     /// Partitions of a move are served here again: the messages that were collected for them and not taken are delivered to
-    /// their sessions on this shard, which has the uplinks. Returns them for the other shards.
+    /// those sessions on this shard, which has the uplinks, that do not have them. Returns the messages for the other
+    /// shards.
     ///
     /// # Errors
     /// When this process cannot read what it has collected.
@@ -116,31 +112,44 @@ impl<'e> OrchestratorMoves<'e> {
         partitions: Partitions,
         had: Option<&[u8]>,
     ) -> Result<(), ImageError> {
-        if let Some(had) = had.filter(|_| self.engine.place.shards == 1) {
-            self.engine.handover.have.note(now, had)?;
+        if !self.engine.uplinks.brokers.config.has_uplinks_here() {
+            return Ok(());
         }
         // A shard cannot keep messages back from the sessions of other shards.
-        let keeps_back = self.engine.place.shards == 1;
-        let before = self.engine.uplinks.settlement.seen_now();
-        self.await_pieces(id, Come::new(partitions, before, keeps_back.then(KeptBack::new)));
+        let is_whole = self.engine.place.shards == 1;
+        let engine = &mut *self.engine;
+        engine.state.journal.now = now;
+        let seen = engine.uplinks.settlement.seen_now();
+        let had = had.filter(|_| is_whole);
+        engine.handover.arrivals.add(now, &mut engine.state.journal, partitions, seen, had)?;
+        let Forwarding { left, come, .. } = &mut engine.handover.forwarding;
+        for left in left.values_mut() {
+            left.back = left.back.with(left.partitions.among(partitions));
+        }
+        come.insert(id, Come::new(partitions, is_whole.then(KeptBack::new)));
         Ok(())
     }
 
-    /// The same for partitions that came in an earlier life of this process, or from a home that has died. Which messages
-    /// they have is not known: one that a broker has delivered here may come twice. No messages are kept back.
-    pub fn resume_awaiting(&mut self, id: u64, partitions: Partitions) {
-        if let Some(come) = self.engine.handover.forwarding.come.get_mut(&id) {
-            come.partitions = come.partitions.with(partitions);
+    /// The same for partitions that came in an earlier life of this process, or from a home that has died. The store says
+    /// which messages they have, as far as they came with a list of them. No messages are kept back.
+    pub fn resume_awaiting(&mut self, now: Now, id: u64, partitions: Partitions) {
+        let engine = &mut *self.engine;
+        if !engine.uplinks.brokers.config.has_uplinks_here() {
             return;
         }
-        let before = self.engine.uplinks.settlement.seen_now();
-        self.await_pieces(id, Come::new(partitions, before, None));
+        engine.state.journal.now = now;
+        let seen = engine.uplinks.settlement.seen_now();
+        engine.handover.arrivals.resume(now, &mut engine.state.journal, partitions, seen);
+        let come = engine.handover.forwarding.come.entry(id).or_insert_with(|| Come::new(Partitions::NONE, None));
+        come.partitions = come.partitions.with(partitions);
     }
 
-    fn await_pieces(&mut self, id: u64, come: Come) {
-        if self.engine.uplinks.brokers.config.has_uplinks_here() {
-            self.engine.handover.forwarding.come.insert(id, come);
-        }
+    /// Partitions do not come after all, and this process continues to forward messages for them. Their sessions stay, since
+    /// they say which messages these are.
+    pub fn refuse_arrival(&mut self, now: Now, partitions: Partitions) {
+        let engine = &mut *self.engine;
+        engine.state.journal.now = now;
+        engine.handover.forget(now, &mut engine.state.journal, partitions);
     }
 
     /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the uplinks. With
@@ -167,22 +176,31 @@ impl<'e> OrchestratorMoves<'e> {
             let engine = &mut *self.engine;
             moving!(engine).deliver_kept_back(now, id)?;
             if behind == Behind::Nothing {
-                self.end_awaiting(id);
+                self.end_awaiting(now, id);
             }
         }
         self.engine.after_frame(now);
         Ok((partitions.among(all), out))
     }
 
-    /// Delivers forwarded messages to the sessions of these partitions on this shard.
+    /// Delivers forwarded messages to the sessions of these partitions on this shard, unless they have them.
     ///
     /// # Errors
     /// When the bytes cannot be read.
     pub fn deliver_forwarded(&mut self, now: Now, partitions: Partitions, messages: &[u8]) -> Result<(), ImageError> {
-        self.engine.state.journal.now = now;
-        each_noted(now, messages, |_, message| {
-            moving!(self.engine)
-                .deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(partitions)));
+        let engine = &mut *self.engine;
+        engine.state.journal.now = now;
+        let is_whole = engine.place.shards == 1;
+        each_noted(now, messages, |id, message| {
+            let mut wanted = partitions;
+            if let Some(id) = id {
+                let is_here = engine.uplinks.settlement.has_seen(id);
+                wanted = engine.handover.arrivals.lacking(wanted, id, is_here);
+                if (is_here || is_whole) && !wanted.is_empty() {
+                    engine.handover.arrivals.note_passed(&mut engine.state.journal, id, message, wanted);
+                }
+            }
+            moving!(engine).deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(wanted)));
         })?;
         self.engine.after_frame(now);
         Ok(())
@@ -201,7 +219,7 @@ impl<'e> OrchestratorMoves<'e> {
         let Forwarding { left, come, .. } = &mut self.engine.handover.forwarding;
         let journal = &mut self.engine.state.journal;
         let settlement = &self.engine.uplinks.settlement;
-        let have = &self.engine.handover.have;
+        let arrivals = &mut self.engine.handover.arrivals;
         let Some(come) = come.get_mut(&id) else { return Ok(seal(out)) };
         // Some of the partitions may have left again.
         let gone_on = left.values_mut().filter(|left| !left.partitions.among(partitions).is_empty());
@@ -211,8 +229,7 @@ impl<'e> OrchestratorMoves<'e> {
                 Forwarding::note_left(&mut AtHand::default(), left, now, id, message);
             }
             let is_here = id.is_some_and(|id| settlement.has_seen(id));
-            let missing = partitions.without(have.of(id));
-            let wanted = come.wants(journal, missing, (id, message), is_here, is_whole);
+            let wanted = come.wants(arrivals, journal, partitions, (id, message), (is_here, is_whole));
             if !wanted.is_empty() {
                 put_noted(&mut out, now, id, message);
                 here.push((wanted, message.clone()));
@@ -225,9 +242,13 @@ impl<'e> OrchestratorMoves<'e> {
         Ok(seal(out))
     }
 
-    /// Ends the wait for pieces. The ids of messages that a broker has still to deliver outlast the move.
-    fn end_awaiting(&mut self, id: u64) {
-        let Some(come) = self.engine.handover.forwarding.come.remove(&id) else { return };
-        self.engine.handover.ahead.add(come.ahead);
+    /// Ends the wait for pieces. Which messages the partitions have outlasts it.
+    fn end_awaiting(&mut self, now: Now, id: u64) {
+        let engine = &mut *self.engine;
+        let come = &mut engine.handover.forwarding.come;
+        if come.remove(&id).is_some() {
+            let open = come.values().fold(Partitions::NONE, |all, come| all.with(come.partitions));
+            engine.handover.arrivals.close(now, &mut engine.state.journal, open);
+        }
     }
 }

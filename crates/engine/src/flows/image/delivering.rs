@@ -4,6 +4,7 @@ use crate::flows::image::leaving::Moving;
 use crate::flows::publish::dispatch::reach;
 use crate::flows::publish::publishing::Publishing;
 use crate::flows::publish::publishing::publishing;
+use crate::ids::Partitions;
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::MessageId;
@@ -23,10 +24,11 @@ impl Moving<'_> {
         id: Option<&MessageId>,
         message: &MessageRef,
     ) -> bool {
-        let mut passed_over = id.and_then(|id| self.handover.ahead.take(id)).unwrap_or_default();
-        passed_over = passed_over.with(self.handover.have.of(id));
+        let arrivals = &mut self.handover.arrivals;
+        let having = id.map_or(Partitions::NONE, |id| arrivals.take_brought(&mut self.state.journal, id));
+        let mut passed_over = having;
         if !self.handover.forwarding.is_empty() {
-            passed_over = passed_over.with(self.attend_forwarding(now, slot, id, message));
+            passed_over = passed_over.with(self.attend_forwarding(now, slot, id, message, having));
         }
         if passed_over.is_empty() {
             return false;

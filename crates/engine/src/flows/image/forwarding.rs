@@ -16,23 +16,24 @@ use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
 impl Moving<'_> {
-    /// Looks at a message of a broker. Returns the partitions whose sessions do not get it now.
+    /// Looks at a message of a broker that the partitions `having` have. Returns the partitions whose sessions do not get it
+    /// now.
     pub(crate) fn attend_forwarding(
         &mut self,
         now: Now,
         slot: RouteSlot,
         id: Option<&MessageId>,
         message: &MessageRef,
+        having: Partitions,
     ) -> Partitions {
         let mut passed_over = self.collect_for_left(now, slot, id, message);
         let (_, route) = self.cache.get(slot);
         let (place, state) = (self.place, &mut *self.state);
-        let have = self.handover.have.of(id);
         let Forwarding { come, at_hand, .. } = &mut self.handover.forwarding;
         let mut full = Vec::new();
         for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != at_hand.former) {
             let concerns = come.kept_back.is_some() && concerns(come.partitions, place, state, route);
-            passed_over = passed_over.with(come.keeps_back(now, &mut state.journal, (id, have), message, concerns));
+            passed_over = passed_over.with(come.keeps_back(now, &mut state.journal, (id, having), message, concerns));
             full.extend(come.kept_back.as_ref().filter(|it| it.noted.len() > KEPT_BACK_MAX_BYTES).map(|_| *number));
         }
         for number in full {
@@ -63,8 +64,8 @@ impl Moving<'_> {
             if !Forwarding::note_left(at_hand, left, now, id, message) {
                 state.counters.drop_message(Reason::MemoryCeiling);
             }
-            if left.is_over && place.shards == 1 {
-                passed_over = passed_over.with(left.partitions);
+            if place.shards == 1 {
+                passed_over = passed_over.with(left.passed_over());
             }
         }
         passed_over

@@ -5,7 +5,7 @@ use tidegate_mqtt::{PublishProperties, RawPublish};
 use crate::flows::image::leaving::moving;
 use crate::flows::publish::publishing::publishing;
 use crate::flows::uplink::uplinking::Uplinking;
-use crate::ids::{ConnectionKey, TenantId, UplinkKey};
+use crate::ids::{ConnectionKey, Partitions, TenantId, UplinkKey};
 use crate::image::begin;
 use crate::image::noted::put_noted;
 use crate::message::{MessageRef, Publication};
@@ -23,16 +23,22 @@ pub(super) struct FromBroker<'m> {
 }
 
 impl FromBroker<'_> {
-    /// Delivers a message to sessions of a dead orchestrator that were taken over after the message had come here.
+    /// Delivers a message that had come before to sessions that have come here since and do not have it: one of the
+    /// connection of a dead orchestrator, or one that a broker sends once more, since an earlier life of this process has
+    /// collected it for another home and not forwarded it.
     pub(super) fn deliver_to_taken_over(&self, uplinking: &mut Uplinking<'_>, now: Now) {
         let adopted = uplinking.uplinks.brokers.all.get_mut(&self.uplink).and_then(|uplink| uplink.adopted.as_mut());
-        let Some(adopted) = adopted.filter(|_| !self.raw.retain) else { return };
+        if self.raw.retain || !(self.raw.dup || adopted.is_some()) || uplinking.handover.arrivals.is_empty() {
+            return;
+        }
         let (Some(id), Some(message)) = (self.id, self.kept(now)) else { return };
-        let partitions = uplinking.handover.wanting(&mut uplinking.state.journal, adopted.transfer, id, &message);
+        let is_here = uplinking.uplinks.settlement.has_seen(id);
+        let partitions =
+            uplinking.handover.wanting(&mut uplinking.state.journal, id, &message, is_here, Partitions::ALL);
         if partitions.is_empty() {
             return;
         }
-        if uplinking.place.shards > 1 {
+        if let Some(adopted) = adopted.filter(|_| uplinking.place.shards > 1) {
             put_first_or_next(&mut adopted.for_shards, now, Some(id), &message);
         }
         moving!(uplinking)
@@ -55,14 +61,23 @@ impl FromBroker<'_> {
         self.raw.packet_id.is_some()
     }
 
-    /// The connection of a dead orchestrator delivers a QoS 2 message that the dead one had taken. Its sessions have it;
-    /// sessions that had left it may not. Says whether the answer waits for their new homes.
+    /// The connection of a dead orchestrator delivers a QoS 2 message whose packet id the dead one had taken, or an earlier
+    /// life of this process. Sessions that had left the dead one may not have it, and after an earlier life none may have
+    /// it: they know it by its id. Says whether the answer waits for their homes.
     pub(super) fn note_repetition(&self, uplinking: &mut Uplinking<'_>, now: Now) -> bool {
         let adopted = uplinking.uplinks.brokers.all.get_mut(&self.uplink).and_then(|uplink| uplink.adopted.as_mut());
         let Some(adopted) = adopted.filter(|_| !self.raw.retain) else { return false };
-        let Some(for_left) = &mut adopted.for_left else { return false };
+        let is_for_members = self.id.is_some() || adopted.is_resumed;
+        if adopted.for_left.is_none() && !is_for_members {
+            return false;
+        }
         let Some(message) = self.kept(now) else { return false };
-        put_first_or_next(for_left, now, self.id, &message);
+        if is_for_members {
+            put_first_or_next(&mut adopted.for_members, now, self.id, &message);
+        }
+        if let Some(for_left) = &mut adopted.for_left {
+            put_first_or_next(for_left, now, self.id, &message);
+        }
         adopted.unanswered.push_back(uplinking.state.connections.next_ticket(self.key));
         true
     }

@@ -12,6 +12,7 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId, UplinkKey};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::adopted::keeper_of;
 use crate::orchestrator::uplink::id::{MessageId, PROPERTY};
 use crate::orchestrator::uplink::receive::version_of;
 use crate::publish::dispatch::Source;
@@ -55,7 +56,7 @@ impl Uplinking<'_> {
         }
         let adopted = self.uplinks.brokers.all.get(&uplink).and_then(|uplink| uplink.adopted.as_ref());
         let ticket = raw.packet_id.map(|_| self.state.connections.next_ticket(key));
-        self.handover.begin_message(now, adopted.map(|adopted| adopted.transfer), ticket);
+        self.handover.begin_message(now, &mut self.state.journal, adopted.map(|adopted| adopted.transfer), ticket);
         let message = FromBroker { key, uplink, raw: &raw, properties: &properties, id: id.as_ref() };
         if let Some(packet_id) = raw.packet_id.filter(|_| raw.qos == QoS::ExactlyOnce)
             && !answering!(self).takes_packet_id(session, packet_id)
@@ -65,7 +66,7 @@ impl Uplinking<'_> {
         }
         self.uplinks.brokers.note_brought(uplink, raw.topic);
         self.note_own(uplink, &raw, id.as_ref());
-        let new = self.note_seen(session, uplink, &raw, &properties, id.as_ref());
+        let new = self.note_seen(uplink, &raw, &properties, id.as_ref());
         let outcome = if new {
             let outcome = self.pass_on_new(now, key, session, (&raw, &properties), id);
             let waits = *outcome.as_ref().unwrap_or(&0);
@@ -105,13 +106,17 @@ impl Uplinking<'_> {
         outcome
     }
 
-    /// Takes a QoS 2 message whose packet id is taken. New homes of partitions that have left may not have it.
+    /// Takes a QoS 2 message whose packet id is taken. Partitions that have left its old home may not have it, here or at
+    /// another member.
     fn take_repetition(&mut self, now: Now, session: SessionKey, packet_id: PacketId, message: &FromBroker<'_>) {
         let key = message.key;
         if self.state.connections.answers_pub_rec(key, packet_id) {
             return;
         }
         message.forward_again(self, now);
+        if self.place.shards == 1 {
+            message.deliver_to_taken_over(self, now);
+        }
         let noted = message.note_repetition(self, now);
         let waits = self.handover.end_message() + u32::from(noted);
         answering!(self).answer_repetition(now, key, session, packet_id, waits);
@@ -150,17 +155,19 @@ impl Uplinking<'_> {
     /// Notes that a message has come; says whether it is new.
     fn note_seen(
         &mut self,
-        session: SessionKey,
         uplink: UplinkKey,
         raw: &RawPublish<'_>,
         properties: &PublishProperties<'_>,
         id: Option<&MessageId>,
     ) -> bool {
-        let from = self.uplinks.brokers.all.get_mut(&uplink);
-        let Some(id) = id else { return from.is_none_or(|uplink| !uplink.last.is_copy(raw, properties)) };
+        let brokers = &mut self.uplinks.brokers;
+        let Some(id) = id else {
+            return brokers.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(raw, properties));
+        };
         let new = self.uplinks.settlement.seen.insert(id);
-        if new && let Some(uplink) = from {
-            uplink.keep_id(self.state, session, raw.qos, id);
+        let keeper = if new { keeper_of(&brokers.all, uplink) } else { uplink };
+        if new && let Some(uplink) = brokers.all.get_mut(&keeper) {
+            uplink.keep_id(self.state, uplink.session, raw.qos, id);
         }
         new
     }

@@ -1,8 +1,9 @@
 //! Connections of dead orchestrators that this one continues.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::Brokers;
+use super::{Brokers, Uplink};
+use crate::ids::UplinkKey;
 use crate::link::envelope::Ticket;
 
 /// Bytes noted for other members and not taken. Beyond it the connection ends, and the broker keeps the messages
@@ -16,6 +17,8 @@ pub(crate) struct Adopted {
     pub(crate) client_id: String,
     /// By which its partitions were taken over.
     pub(crate) transfer: u64,
+    /// Whether an earlier life of this process had taken it over.
+    pub(crate) is_resumed: bool,
     /// Messages that the broker has brought, for the members that have taken over the other partitions.
     pub(crate) for_members: Vec<u8>,
     /// The same for the new homes of partitions that had left the dead one, with messages that the dead one had taken;
@@ -28,9 +31,10 @@ pub(crate) struct Adopted {
 }
 
 impl Adopted {
-    pub(crate) fn new(client_id: String, transfer: u64, forwards: bool) -> Self {
+    pub(crate) fn new(client_id: String, transfer: u64, forwards: bool, is_resumed: bool) -> Self {
         let (for_members, for_shards, unanswered) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { client_id, transfer, for_members, for_left: forwards.then(Vec::new), for_shards, unanswered }
+        let for_left = forwards.then(Vec::new);
+        Self { client_id, transfer, is_resumed, for_members, for_left, for_shards, unanswered }
     }
 
     /// True if so much waits for other members that the broker has to keep its messages.
@@ -45,4 +49,12 @@ impl Brokers {
         let key = self.find(name)?;
         self.all.get_mut(&key).map(|uplink| &mut uplink.adopted)
     }
+}
+
+/// The uplink whose session keeps the ids of messages that this one brings: the ids of the connection of a dead
+/// orchestrator outlast it with the connection of this process to the same broker, which brings them as well.
+pub(crate) fn keeper_of(all: &BTreeMap<UplinkKey, Uplink>, key: UplinkKey) -> UplinkKey {
+    let uplink = all.get(&key).filter(|uplink| uplink.adopted.is_some());
+    let Some((broker, _)) = uplink.and_then(|uplink| uplink.name.rsplit_once('@')) else { return key };
+    all.iter().find(|(_, uplink)| &*uplink.name == broker).map_or(key, |(own, _)| *own)
 }

@@ -160,8 +160,11 @@ const ORIGINS_MAX: usize = 256;
 /// newest counts as new: better twice than never.
 const WINDOW_MIN: u64 = 1 << 18;
 const WINDOW_MAX: u64 = 1 << 24;
-/// Words of 64 numbers that are written for each origin: the messages that a broker may still deliver to another member.
-const WRITTEN_WORDS: u64 = 64;
+/// Words of 64 numbers in each part that is written.
+const PART_WORDS: u64 = 64;
+/// The numbers of an origin that are written, behind its newest: the messages that a broker may still deliver to another
+/// member.
+const WRITTEN: u64 = 1 << 16;
 /// The window is this many times the limit of owed messages: while one message is under way, others enter and are
 /// settled.
 const WINDOW_PER_OWED: u64 = 2;
@@ -214,6 +217,34 @@ impl Seen {
         self.is_near(number) && number <= self.newest && self.bits[word] & bit != 0
     }
 
+    /// The numbers of a word that were seen, one bit each: the first one is 64 times that of the word.
+    fn word(&self, word: u64) -> u64 {
+        let first = word.saturating_mul(64);
+        let Some(behind) = self.newest.checked_sub(first) else { return 0 };
+        let bits = self.bits[(word % self.bits.len() as u64) as usize];
+        // Beyond the newest number are the oldest ones of the window.
+        let above = if behind < 63 { u64::MAX << (behind + 1) } else { 0 };
+        let below = match behind.checked_sub(self.window()) {
+            Some(old) if old >= 63 => u64::MAX,
+            Some(old) => !(u64::MAX << (old + 1)),
+            None => 0,
+        };
+        bits & !above & !below
+    }
+
+    /// The words that are written, the oldest first.
+    fn written(&self) -> std::ops::RangeInclusive<u64> {
+        self.newest.saturating_sub(WRITTEN - 1) / 64..=self.newest / 64
+    }
+
+    /// The numbers that are written, in their order.
+    fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.written().flat_map(|word| {
+            let bits = self.word(word);
+            (0..64).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| word * 64 + bit)
+        })
+    }
+
     fn insert(&mut self, number: u64) -> bool {
         if self.contains(number) {
             return false;
@@ -245,6 +276,38 @@ impl SeenIds {
         Self { window, origins: VecDeque::new() }
     }
 
+    /// As many as are written of each origin.
+    pub(crate) fn as_written() -> Self {
+        Self { window: WRITTEN, origins: VecDeque::new() }
+    }
+
+    /// Notes the messages of other ones.
+    pub(crate) fn add(&mut self, others: &Self) {
+        self.add_where(others, |_| true);
+    }
+
+    /// The messages that are not among others, as far as they are written.
+    pub(crate) fn without(&self, others: &Self) -> Self {
+        let mut left = Self::as_written();
+        left.add_where(self, |id| !others.may_contain(id));
+        left
+    }
+
+    fn add_where(&mut self, others: &Self, is_meant: impl Fn(&MessageId) -> bool) {
+        for seen in &others.origins {
+            let ids = seen.numbers().map(|number| MessageId {
+                origin: seen.origin,
+                number,
+                entered: 0,
+                publisher: 0,
+                retain: false,
+            });
+            for id in ids.filter(|id| is_meant(id)) {
+                self.insert(&id);
+            }
+        }
+    }
+
     /// Notes a message; says whether it is new.
     pub(crate) fn insert(&mut self, id: &MessageId) -> bool {
         if let Some(last) = self.origins.back_mut()
@@ -263,17 +326,30 @@ impl SeenIds {
         new
     }
 
-    /// Appends the latest numbers of each origin.
+    /// Appends the latest numbers of each origin, in parts.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        out.put_u16(self.origins.len() as u16);
+        let at = out.len();
+        out.put_u16(0);
+        let mut parts: u16 = 0;
         for seen in &self.origins {
-            out.put_u64(seen.origin);
-            out.put_u64(seen.newest);
-            for word in 0..WRITTEN_WORDS {
-                let numbers = (0..64).map(|bit| (bit, seen.newest.checked_sub(word * 64 + bit)));
-                let bits = numbers.filter(|(_, number)| number.is_some_and(|number| seen.contains(number)));
-                out.put_u64(bits.fold(0, |bits, (bit, _)| bits | 1 << bit));
+            let (oldest, newest) = seen.written().into_inner();
+            // The last word of each part, the oldest first.
+            let ends = (0..=(newest - oldest) / PART_WORDS).rev().map(|part| newest - part * PART_WORDS);
+            for end in ends {
+                let words = (0..PART_WORDS).map(|word| end.checked_sub(word).map_or(0, |word| seen.word(word)));
+                let words: Vec<u64> = words.map(u64::reverse_bits).collect();
+                if words.iter().any(|word| *word != 0) {
+                    out.put_u64(seen.origin);
+                    out.put_u64(end * 64 + 63);
+                    for word in words {
+                        out.put_u64(word);
+                    }
+                    parts += 1;
+                }
             }
+        }
+        if let Some(count) = out.get_mut(at..at + 2) {
+            count.copy_from_slice(&parts.to_le_bytes());
         }
     }
 
@@ -282,10 +358,10 @@ impl SeenIds {
     /// # Errors
     /// When the bytes are damaged.
     pub(crate) fn read(&mut self, reader: &mut WireReader<'_>) -> Result<(), WireError> {
-        for _ in 0..reader.u16("a number of origins")? {
-            let (origin, newest) = (reader.u64("an origin")?, reader.u64("a number of an origin")?);
+        for _ in 0..reader.u16("a number of parts")? {
+            let (origin, newest) = (reader.u64("an origin")?, reader.u64("the last number of a part")?);
             let mut numbers = Vec::new();
-            for word in 0..WRITTEN_WORDS {
+            for word in 0..PART_WORDS {
                 let bits = reader.u64("numbers of an origin")?;
                 let set = (0..64).filter(|bit| bits >> bit & 1 != 0);
                 numbers.extend(set.filter_map(|bit| newest.checked_sub(word * 64 + bit)));
@@ -295,6 +371,12 @@ impl SeenIds {
             }
         }
         Ok(())
+    }
+
+    /// Whether a message has come back, or is too old to say so.
+    pub(crate) fn may_contain(&self, id: &MessageId) -> bool {
+        let seen = self.origins.iter().rev().find(|seen| seen.origin == id.origin);
+        seen.is_some_and(|seen| seen.contains(id.number) || !seen.is_near(id.number))
     }
 
     /// Whether a message has come back.
@@ -364,6 +446,42 @@ mod tests {
             assert!(!seen.insert(&id(1, 1)), "the last of {window} for {max_owed}");
             assert!(seen.insert(&id(1, window + 1)) && seen.insert(&id(1, 1)), "no more than {window} for {max_owed}");
         }
+    }
+
+    #[test]
+    fn the_latest_numbers_are_written_and_read() {
+        let mut seen = SeenIds::default();
+        let numbers = [1, 63, 64, 4_096, 70_000, 70_001, 131_135, 131_136];
+        for number in numbers {
+            assert!(seen.insert(&id(3, number)) && seen.insert(&id(4, number + 7)));
+        }
+        let mut written = Vec::new();
+        seen.write(&mut written);
+        let mut read = SeenIds::as_written();
+        read.read(&mut WireReader::new(&written)).unwrap();
+        for number in 0..131_200 {
+            let is_written = numbers.contains(&number) && number > 131_136 - WRITTEN;
+            assert_eq!(read.contains(&id(3, number)), is_written, "{number}");
+            assert_eq!(read.contains(&id(4, number + 7)), is_written, "{number}");
+        }
+        assert!(read.may_contain(&id(3, 5)) && !read.may_contain(&id(3, 131_100)) && !read.may_contain(&id(9, 5)));
+    }
+
+    #[test]
+    fn messages_of_others_are_left_out() {
+        let (mut all, mut before) = (SeenIds::default(), SeenIds::default());
+        for number in 1..200 {
+            all.insert(&id(1, number));
+            if number % 3 == 0 {
+                before.insert(&id(1, number));
+            }
+        }
+        all.insert(&id(2, 5));
+        let left = all.without(&before);
+        assert!((1..200).all(|number| left.contains(&id(1, number)) == (number % 3 != 0)));
+        assert!(left.contains(&id(2, 5)));
+        before.add(&left);
+        assert!((1..200).all(|number| before.contains(&id(1, number))));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The brokers of a fleet at the other end of the engine's own connections.
 
-use tidegate_engine::{ListenerId, Preset};
+use tidegate_engine::{Continued, ListenerId, Preset};
 
 use super::Net;
 use super::socket::{Socket, SocketId, Stand};
@@ -21,6 +21,7 @@ impl Net {
         }
         let configured = self.configured.clone();
         self.with_engine(0, |engine, now| {
+            engine.fleet().continue_adopted(now, Continued::All);
             for (name, options) in configured {
                 engine.fleet().set_uplink(now, &name, options).expect("an orchestrator");
             }

@@ -14,6 +14,8 @@ pub(crate) struct Trace {
     tail: VecDeque<String>,
     /// How many lines are kept.
     lines: usize,
+    /// Whether each line is shown at once: several worlds of one run are read together then.
+    is_shown: bool,
 }
 
 impl Trace {
@@ -21,7 +23,8 @@ impl Trace {
     pub(super) fn new(title: String) -> Self {
         let lines = std::env::var("TIDEGATE_TRACE_LINES").ok().and_then(|text| text.parse().ok());
         let lines = lines.unwrap_or(TAIL_LINES);
-        Self { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new(), lines }
+        let is_shown = std::env::var_os("TIDEGATE_TRACE_AT_ONCE").is_some();
+        Self { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new(), lines, is_shown }
     }
 
     pub(crate) fn note(&mut self, line: String) {
@@ -29,6 +32,9 @@ impl Trace {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
         self.steps += 1;
+        if self.is_shown {
+            eprintln!("{}: {line}", self.title);
+        }
         if self.tail.len() == self.lines {
             self.tail.pop_front();
         }

@@ -1,0 +1,241 @@
+//! A member dies and does not come back: others take over its sessions, and its connections to brokers.
+
+use std::sync::Arc;
+
+use tidegate_engine::{
+    Brought, Continued, Engine, OrchestratorMoves, PartitionImage, Partitions, Place, Settings, Settling, Snapshot,
+    UplinkImage,
+};
+
+use super::{BROKERS, MEMBERS, Run, options, partitions_of};
+use crate::harness::*;
+
+/// A connection of a dead member to a broker, which another member works off.
+pub(super) struct Line {
+    name: String,
+    broker: usize,
+    of: usize,
+    at: usize,
+    transfer: u64,
+    /// Readers that had left the dead member and for which it forwarded messages.
+    left: Vec<usize>,
+    held: Vec<usize>,
+    settling: Option<Settling>,
+    /// The messages whose answers have not come, with the readers that still have to get them, and whether they are the
+    /// last ones.
+    piece: Option<(Brought, Vec<usize>, bool)>,
+}
+
+/// What others find in the store of a dead member.
+struct Remains {
+    images: Vec<PartitionImage>,
+    uplinks: Vec<UplinkImage>,
+    had: Vec<u8>,
+}
+
+/// As `images_of` of the crate `node` makes them.
+fn remains_of(world: &World, partitions: Partitions) -> Remains {
+    let (now, pairs) = (world.now(), world.swept());
+    let mut settings: Settings = world.settings();
+    settings.queue.memory_bytes = u64::MAX;
+    let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, now);
+    restore(std::slice::from_mut(&mut engine), now, &pairs).expect("what engines wrote can be taken in");
+    engine.moves().hold_partitions(now, partitions, None);
+    let Ok(Snapshot::Taken(images)) = engine.moves().snapshot_of_dead(now, partitions, u64::MAX) else {
+        panic!("all of it is in memory");
+    };
+    let moves = OrchestratorMoves::of(&mut engine);
+    Remains { images, uplinks: moves.uplink_images(now), had: moves.messages_of(partitions) }
+}
+
+impl Run {
+    /// A member dies, if the others can go on.
+    pub(super) fn die(&mut self, dead: usize) {
+        let heirs: Vec<usize> = self.living().into_iter().filter(|member| *member != dead).collect();
+        if heirs.len() < 2 {
+            return;
+        }
+        self.members[dead].world.note("dies".to_owned());
+        self.crash(dead);
+        self.members[dead].is_dead = true;
+        self.open.retain(|(home, _), _| *home != dead);
+        for heir in heirs.iter().copied() {
+            let steps = self.random.below(30);
+            self.members[heir].world.run_some(steps);
+            self.spread();
+        }
+        let held: Vec<usize> = (0..self.readers.len()).filter(|reader| self.readers[*reader].home == dead).collect();
+        let left = self.streams.extract_if(.., |it| it.from == dead).map(|it| it.reader);
+        let left: Vec<usize> = left.filter(|reader| !held.contains(reader)).collect();
+        let publishers = std::mem::take(&mut self.members[dead].publishers);
+        let its = held.iter().map(|reader| self.partitions(*reader));
+        let its = its.chain(publishers.iter().map(|publisher| partitions_of(&publisher.name)));
+        let remains = remains_of(&self.members[dead].world, its.fold(Partitions::NONE, Partitions::with));
+        let random = &mut self.random;
+        let shares: Vec<(usize, usize)> = held.iter().map(|reader| (random.pick(&heirs), *reader)).collect();
+        for heir in heirs.iter().copied() {
+            let its: Vec<usize> = shares.iter().filter(|(of, _)| *of == heir).map(|(_, reader)| *reader).collect();
+            self.arrive(heir, self.transfers + 1 + heir as u64, &its, &remains.images, &remains.had);
+            self.run(heir);
+            for reader in its {
+                self.serve(heir, reader);
+            }
+        }
+        for mut publisher in publishers {
+            let heir = self.random.pick(&heirs);
+            let (world, partitions) = (self.members[heir].world.clone(), partitions_of(&publisher.name));
+            let images = remains.images.iter().filter(|image| partitions.has(image.partition));
+            let images: Vec<PartitionImage> = images.cloned().collect();
+            world.engine(0, |engine, now| {
+                engine.moves().arrive(now, &images).expect("images as they were given out");
+                engine.moves().release_partitions(now, partitions);
+            });
+            publisher.move_to(&world);
+            self.members[heir].publishers.push(publisher);
+            self.run(heir);
+        }
+        for image in remains.uplinks {
+            let heir = self.random.pick(&heirs);
+            self.take_over(dead, heir, self.transfers + 1 + heir as u64, image, (&held, &left));
+            // Nothing counts as taken over before it is in the store.
+            self.run(heir);
+        }
+        self.transfers += MEMBERS as u64;
+    }
+
+    /// A member connects to a broker as the dead one.
+    fn take_over(
+        &mut self,
+        dead: usize,
+        heir: usize,
+        transfer: u64,
+        mut image: UplinkImage,
+        (held, left): (&[usize], &[usize]),
+    ) {
+        let broker = BROKERS.iter().position(|name| *name == image.broker).expect("a broker");
+        let name = format!("{}@m{dead}", image.broker);
+        let world = self.members[heir].world.clone();
+        let is_its = |(number, connection): &(usize, Broker)| {
+            *number == broker && connection.is_of(&self.members[dead].world) && connection.name() == image.broker
+        };
+        let at = self.connections.iter().position(is_its).expect("the connection of the dead one");
+        self.connections[at].1 = world.take_over_broker(&self.connections[at].1, &name);
+        image.forwards = !left.is_empty();
+        let adopted = world.engine(0, |engine, now| {
+            OrchestratorMoves::of(engine).adopt_uplink(now, &format!("m{dead}"), &image, transfer, options())
+        });
+        assert_eq!(adopted.as_deref(), Ok(name.as_str()));
+        let (held, left) = (held.to_vec(), left.to_vec());
+        self.lines.push(Line { name, broker, of: dead, at: heir, transfer, left, held, settling: None, piece: None });
+    }
+
+    /// The next life of a member continues with the connections of dead ones.
+    pub(super) fn resume_lines(&mut self, member: usize) {
+        let world = self.members[member].world.clone();
+        for at in 0..self.lines.len() {
+            if self.lines[at].at != member {
+                continue;
+            }
+            self.transfers += 1;
+            let transfer = self.transfers;
+            let here: Vec<usize> =
+                self.lines[at].held.iter().copied().filter(|reader| self.readers[*reader].home == member).collect();
+            let partitions = here.iter().map(|reader| self.partitions(*reader));
+            let partitions = partitions.fold(Partitions::NONE, Partitions::with);
+            for reader in here {
+                self.open.entry((member, reader)).or_default().push(transfer);
+            }
+            let line = &mut self.lines[at];
+            (line.transfer, line.settling, line.piece) = (transfer, None, None);
+            let broker = BROKERS[line.broker].to_owned();
+            let image = UplinkImage { broker, image: None, forwards: !line.left.is_empty() };
+            world.engine(0, |engine, now| {
+                OrchestratorMoves::of(engine).resume_awaiting(now, transfer, partitions);
+                let of = format!("m{}", line.of);
+                OrchestratorMoves::of(engine).adopt_uplink(now, &of, &image, transfer, options()).expect("a session");
+            });
+        }
+        world.engine(0, |engine, now| engine.fleet().continue_adopted(now, Continued::None));
+    }
+
+    /// The messages that a broker has brought for a dead member go to its sessions.
+    pub(super) fn work_off(&mut self, at: usize) {
+        let mut line = self.lines.swap_remove(at);
+        if !self.is_worked_off(&mut line) {
+            return self.lines.push(line);
+        }
+        let world = self.members[line.at].world.clone();
+        world.note(format!("{} is worked off", line.name));
+        let removed = world.engine(0, |engine, now| engine.fleet().remove_uplink(now, &line.name, false));
+        if removed.is_err() {
+            return self.lines.push(line);
+        }
+        self.connections.retain(|(_, connection)| connection.name() != line.name);
+        if self.lines.is_empty() {
+            let open: Vec<(usize, usize)> = self.open.keys().copied().collect();
+            for (home, reader) in open {
+                let all = self.open[&(home, reader)].clone();
+                let of_moves = |id: &u64| self.streams.iter().any(|stream| stream.id == *id);
+                for transfer in all.into_iter().filter(|id| !of_moves(id)).collect::<Vec<_>>() {
+                    self.end_transfer(home, reader, transfer);
+                }
+            }
+        }
+    }
+
+    fn is_worked_off(&mut self, line: &mut Line) -> bool {
+        let world = self.members[line.at].world.clone();
+        if line.piece.is_none() {
+            let know = self.living().iter().all(|member| self.members[*member].brokers_know());
+            let mut brought = world.engine(0, |engine, _| OrchestratorMoves::of(engine).take_brought(&line.name));
+            let has_come = |brought: &Brought| brought.for_members.is_some() || brought.for_left.is_some();
+            let mut is_last = false;
+            let settling = line.settling.take();
+            if know && !has_come(&brought) {
+                let name = line.name.clone();
+                let is_new = settling.is_none();
+                let (settling, is_settled) = world.engine(0, |engine, now| {
+                    let mut settling =
+                        settling.unwrap_or_else(|| OrchestratorMoves::of(engine).begin_settling_of(now, &name));
+                    let is_settled = !is_new && engine.fleet().settle(now, &mut settling);
+                    (settling, is_settled)
+                });
+                line.settling = Some(settling);
+                if is_settled {
+                    brought = world.engine(0, |engine, _| OrchestratorMoves::of(engine).take_brought(&line.name));
+                    is_last = !has_come(&brought);
+                }
+            }
+            let readers = line.held.iter().chain(&line.left).copied().collect();
+            line.piece = Some((brought, readers, is_last));
+        }
+        let Some((brought, mut readers, is_last)) = line.piece.take() else { return false };
+        let mut missing = Vec::new();
+        for reader in readers.drain(..) {
+            let messages = if line.left.contains(&reader) { &brought.for_left } else { &brought.for_members };
+            let home = self.readers[reader].home;
+            let Some(messages) = messages.as_ref().filter(|_| home != line.at) else { continue };
+            if !self.give(home, reader, line.transfer, messages) {
+                missing.push(reader);
+            }
+        }
+        if !missing.is_empty() {
+            line.piece = Some((brought, missing, is_last));
+            return false;
+        }
+        for reader in line.held.iter().chain(&line.left).filter(|reader| self.readers[**reader].home == line.at) {
+            let messages = if line.left.contains(reader) { &brought.for_left } else { &brought.for_members };
+            let (messages, partitions) = (messages.as_deref(), self.partitions(*reader));
+            world.engine(0, |engine, now| {
+                let mut moves = OrchestratorMoves::of(engine);
+                messages.map(|messages| moves.deliver_brought(now, partitions, messages).expect("messages"));
+            });
+        }
+        self.run(line.at);
+        world.engine(0, |engine, now| {
+            OrchestratorMoves::of(engine).confirm_brought(now, &line.name, brought.unanswered);
+        });
+        self.run(line.at);
+        is_last && self.living().iter().all(|member| self.members[*member].brokers_know())
+    }
+}
