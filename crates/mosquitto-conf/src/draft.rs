@@ -141,7 +141,12 @@ impl<'a> Draft<'a> {
     }
 
     fn take_key(&mut self, index: usize, line: Line<'a>, key: &'static Key) -> Taken {
-        if key.default.is_some_and(|default| default == line.word()) {
+        let word = match line.word() {
+            "0" if key.default == Some("false") => "false",
+            "1" if key.default == Some("true") => "true",
+            word => word,
+        };
+        if key.default == Some(word) {
             return Taken::CARRIED;
         }
         match key.rule {

@@ -32,7 +32,7 @@ impl<'a> Line<'a> {
         self.tokens().take_while(|word| !word.starts_with('#'))
     }
 
-    /// The words of the value with those of a comment. Only spaces are between words.
+    /// The words of the value, also in a comment. Only spaces are between words.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.value.split(' ').filter(|word| !word.is_empty())
     }
