@@ -490,6 +490,7 @@ mod tests {
             may_move: true,
             may_balance: true,
             factors: None,
+            expected: std::collections::BTreeSet::new(),
         };
         let mut table = decide(&Table::default(), &seen).unwrap_or_default();
         table.lives.insert("a".to_owned(), 1);
