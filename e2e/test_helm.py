@@ -112,6 +112,7 @@ class Rendered(unittest.TestCase):
             "mode=mobile": "bus.address",
             "mode=other": "mode",
             "mode=fleet,fleet.orchestrators.max=2": "bus.address",
+            "mode=fleet,bus.address=nats://n,fleet.orchestrators.min=5,fleet.orchestrators.max=3": "lower min or raise max",
             "mode=hub,hub.pipelines=x": "hub.broker",
             "mode=hub,hub.broker=mqtt://b": "hub.pipelines",
             "mode=hub,hub.broker=http://b": "hub",
@@ -159,6 +160,16 @@ class Rendered(unittest.TestCase):
         self.assertEqual(orchestrators("bus.address=nats://n"), {"min": 2, "max": 4})
         self.assertEqual(orchestrators("bus.address=nats://n,fleet.orchestrators.min=6"), {"min": 6, "max": 6})
         self.assertEqual(orchestrators("bus.address=nats://n,fleet.orchestrators.max=1"), {"min": 1, "max": 1})
+
+    def test_a_changed_fleet_file_starts_the_manager_again(self):
+        def digest(*values):
+            objects = render(*values, mode="fleet")
+            template = objects["Deployment", "sea-tidegate-manager"]["spec"]["template"]
+            return template["metadata"]["annotations"]["tidegate/fleet"]
+
+        self.assertEqual(digest(), digest())
+        changed = [digest(), digest("bus.address=nats://n"), digest("fleet.brokers.max=9")]
+        self.assertEqual(len(set(changed)), 3)
 
     def test_the_monitoring_system_reaches_the_manager_of_the_manifests(self):
         manifests = ROOT / "deploy" / "kubernetes"

@@ -11,7 +11,7 @@
     reason = "a benchmark prints its results and stops at the first surprise"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use tidegate_cluster::{
@@ -106,6 +106,15 @@ impl Cluster {
         }
     }
 
+    /// Decides once. All moves of the table before have arrived.
+    fn step(&mut self) {
+        for it in &self.table.moves {
+            self.followers.get_mut(&it.to).unwrap().arrived(it.id);
+            self.seen.adverts.get_mut(&it.to).unwrap().arrived.insert(it.id);
+        }
+        self.table = decide(&self.table, &self.seen).unwrap_or_else(|| self.table.clone());
+    }
+
     fn report(&mut self, title: &str) {
         let began = Instant::now();
         let before = self.table.clone();
@@ -158,32 +167,37 @@ impl Cluster {
         }
     }
 
-    /// Lets shares follow the clients of members, a look each minute, until nothing changes for ten minutes.
+    /// Lets shares follow the clients of members, a look each 5 s, until nothing changes for ten minutes. The leader
+    /// hears the measures of three looks before, and each table of a course stays for a look.
     fn weigh(&mut self, title: &str) {
-        let pause = Duration::from_secs(60);
-        let settings = WeighingSettings { start: 0.02, stop: 0.005, gain: 1.0, pause, smoothing: 0.1 };
+        let (pause, period) = (Duration::from_secs(60), Duration::from_secs(5));
+        let (oldest, least_count) = (period * 3, Some(100.0));
+        let settings =
+            WeighingSettings { start: 0.02, stop: 0.005, gain: 1.0, pause, oldest, least_count, smoothing: 0.1 };
         let (mut weighing, mut changes, mut moved, mut looks, before) =
             (Weighing::default(), 0, 0, Vec::new(), self.farthest());
-        let (mut minute, mut last) = (0, 0);
-        while minute <= last + 10 {
+        let (mut look, mut last, mut measured) = (0, 0, VecDeque::new());
+        while look <= last + 120 {
             let wanted = self.clients.iter().sum::<u64>() as f64 / self.table.lives.len() as f64;
             let burden = |(name, has): (String, u64)| (name, Burden { has: has as f64, wanted });
-            let burdens = self.clients_of_members().into_iter().map(burden).collect();
+            measured.push_back(self.clients_of_members().into_iter().map(burden).collect::<BTreeMap<_, _>>());
+            measured.drain(..measured.len().saturating_sub(4));
             let began = Instant::now();
-            let next = weighing.look(pause * minute, &settings, &self.table, &self.seen, &burdens);
+            let next = weighing.look(period * look, &settings, &self.table, &self.seen, &measured[0]);
             looks.push(began.elapsed());
-            if let Some(factors) = next {
-                self.seen.factors = Some(factors);
-                let homes = self.table.homes.clone();
-                self.settle();
-                self.seen.factors = None;
-                moved += homes.iter().zip(self.table.homes.iter()).filter(|(old, new)| old != new).count();
-                (changes, last) = (changes + 1, minute);
+            if next.is_some() {
+                (changes, last) = (changes + 1, look);
+                self.seen.factors = next;
             }
-            minute += 1;
+            let homes = self.table.homes.clone();
+            self.step();
+            self.seen.factors = None;
+            moved += homes.iter().zip(self.table.homes.iter()).filter(|(old, new)| old != new).count();
+            look += 1;
         }
+        let minutes = (period * last).as_secs() / 60;
         println!(
-            "{title}: {:.1} % off before, {:.1} % after {changes} changes in {last} minutes, {moved} partitions moved; a \
+            "{title}: {:.1} % off before, {:.1} % after {changes} changes in {minutes} minutes, {moved} partitions moved; a \
              look {:?} (median)",
             100.0 * before,
             100.0 * self.farthest(),

@@ -117,13 +117,12 @@ fn cancel_moves(next: &mut Table, table: &Table, seen: &Seen) {
     next.moves.retain(|it| continues(&it.from, it.id) && continues(&it.to, it.id));
 }
 
-/// Factors stay until others are decided, as long as their nodes are members.
+/// Factors stay until others are decided, as long as their nodes are members, or are expected back.
 fn set_factors(next: &mut Table, seen: &Seen) {
-    if let Some(factors) = &seen.factors {
-        next.factors.clone_from(factors);
-    }
+    next.factors.extend(seen.factors.iter().flatten().map(|(name, factor)| (name.clone(), *factor)));
     let lives = &next.lives;
-    next.factors.retain(|name, _| lives.contains_key(name));
+    let stays = |name: &String| lives.contains_key(name) || seen.expected.contains(name);
+    next.factors.retain(|name, factor| *factor != Factor::NONE && stays(name));
 }
 
 /// The nodes of the table that are there and say something of themselves.

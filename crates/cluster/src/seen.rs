@@ -1,6 +1,6 @@
 //! Observations of the leader.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Advert, Factor};
 
@@ -27,13 +27,15 @@ pub struct Seen {
     /// Whether shares may be made even. Not so for a while after a node has gone: it may come back, and others may be
     /// about to go.
     pub may_balance: bool,
-    /// The factors of the next table; `None` if the present ones stay.
+    /// The factors of members that change with the next table.
     pub factors: Option<BTreeMap<String, Factor>>,
+    /// Nodes that are no members for now, and keep their factors.
+    pub expected: BTreeSet<String>,
 }
 
 impl Seen {
-    /// The weight of a node.
-    pub(crate) fn weight(&self, name: &str) -> u64 {
+    /// The configured weight of a node, from 1 to [`Weight::MAX`](crate::Weight::MAX).
+    pub fn weight(&self, name: &str) -> u64 {
         self.adverts.get(name).map(|advert| advert.weight).unwrap_or_default().counted()
     }
 

@@ -3,19 +3,28 @@
 //! A factor for each member, beside its configured weight, brings its share nearer to the wanted one. Each change of the
 //! factors starts from the partitions that members have, so an error never adds up. Four bounds keep clients where they
 //! are: nothing changes before a member is off by `start`, and changes end when all are within `stop`; each change moves at
-//! most [`PARTITIONS_PER_CHANGE`], and is made only where its moves are worth it; between two changes lies a pause; and
-//! measures are averaged.
+//! most [`PARTITIONS_PER_CHANGE`], and is made only where its moves are worth it; a pause lies between the end of the moves
+//! of one change and the next change; and measures are averaged that were taken while no partition moved. Amounts that
+//! are counts have a fifth bound: deviations that chance alone brings change nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Factor, Seen, Table, balance};
+use crate::{Factor, Homes, Seen, Table, balance};
 
 /// Most partitions that one change of the factors moves: a sixteenth of all.
 pub const PARTITIONS_PER_CHANGE: usize = 64;
 
 /// Least and greatest correction of a share by one change.
 const STEP: (f64, f64) = (0.5, 2.0);
+
+/// Fewest measures of a member from which shares follow, all taken while no partition moved.
+const LEAST_MEASURES: f64 = 4.0;
+
+/// Square roots of a wanted count by which chance puts members off: changes begin beyond the first, and end within the
+/// second. A count that chance decides has the square root of its mean as its standard deviation.
+const CHANCE: (f64, f64) = (2.0, 1.0);
 
 /// A measure of a member. The unit is the same for all members.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,8 +44,13 @@ pub struct WeighingSettings {
     pub stop: f64,
     /// Which part of a deviation one change covers, above 0 and up to 1.
     pub gain: f64,
-    /// Time between two changes.
+    /// Time between the end of the moves of one change and the next change.
     pub pause: Duration,
+    /// How old a measure may be when it arrives: for so long after a move, measures may be from before its end.
+    pub oldest: Duration,
+    /// Amounts are counts, and members that should have fewer than this on the average are as they are by chance. `None`
+    /// for amounts that are no counts.
+    pub least_count: Option<f64>,
     /// How much of a new measure enters the average, above 0 and up to 1.
     pub smoothing: f64,
 }
@@ -46,9 +60,11 @@ pub struct WeighingSettings {
 pub struct Weighing {
     /// A member was off by `start`, and not all are within `stop` since.
     works: bool,
-    /// When the factors changed last, or the leader began.
-    changed: Option<Duration>,
-    /// Averages since the last change, each of so many measures.
+    /// Since when no partition moves and no factor changes, as far as this leader has looked.
+    calm_since: Option<Duration>,
+    /// The homes at the last look.
+    homes: Arc<Homes>,
+    /// Averages while it was calm, each of so many measures.
     averages: BTreeMap<String, (f64, Burden)>,
 }
 
@@ -72,15 +88,18 @@ impl Weighing {
         seen: &Seen,
         burdens: &BTreeMap<String, Burden>,
     ) -> Option<BTreeMap<String, Factor>> {
-        let since = *self.changed.get_or_insert(now);
-        self.average(settings.smoothing, burdens);
-        let is_calm = seen.may_move && seen.may_balance && table.moves.is_empty();
-        if !is_calm || now.saturating_sub(since) < settings.pause {
+        let calm = self.calm_for(now, table, seen);
+        if calm <= settings.oldest {
             return None;
         }
-        let holders = holders(table, seen, &self.averages)?;
-        let limit = if self.works { settings.stop } else { settings.start };
-        self.works = holders.iter().any(|it| is_off(it.burden, limit));
+        self.average(settings.smoothing, burdens);
+        if calm < settings.pause {
+            return None;
+        }
+        let measured = |(count, burden): (f64, Burden)| (count >= LEAST_MEASURES).then_some(burden);
+        let holders = holders(table, seen, |name| measured(*self.averages.get(name)?))?;
+        let limit = settings.limit(self.works, &holders);
+        self.works = holders.iter().any(|it| limit.is_beyond(it.burden));
         if !self.works {
             return None;
         }
@@ -92,9 +111,50 @@ impl Weighing {
             self.works = false;
             return None;
         }
-        self.changed = Some(now);
-        self.averages.clear();
+        self.rest(now);
         Some(factors)
+    }
+
+    /// The factors that come next where weights alone decide, and factors of another configuration are left: each change
+    /// moves as little as one by measures. `None` where the present ones stay. `now` is a monotonic time.
+    pub fn relax(
+        &mut self,
+        now: Duration,
+        pause: Duration,
+        table: &Table,
+        seen: &Seen,
+    ) -> Option<BTreeMap<String, Factor>> {
+        let calm = self.calm_for(now, table, seen);
+        if table.factors.is_empty() || calm < pause {
+            return None;
+        }
+        let holders = holders(table, seen, |_| Some(Burden::default()))?;
+        let weights: u64 = holders.iter().map(|it| it.weight).sum();
+        let all: f64 = holders.iter().map(|it| it.load).sum();
+        let aims: Vec<f64> = holders.iter().map(|it| all * of_weights(it.weight, weights)).collect();
+        let moved = moved(&holders, &aims);
+        self.rest(now);
+        // The last step, and the factors of members that are away: none is left.
+        if moved <= real(PARTITIONS_PER_CHANGE) {
+            return Some(table.factors.keys().map(|name| (name.clone(), Factor::NONE)).collect());
+        }
+        Some(factors(&holders, &limited(&holders, &aims)))
+    }
+
+    /// For how long nothing has moved. Measures from before and during moves tell nothing of the shares that follow.
+    fn calm_for(&mut self, now: Duration, table: &Table, seen: &Seen) -> Duration {
+        let is_calm = seen.may_move && seen.may_balance && table.moves.is_empty() && self.homes == table.homes;
+        if !is_calm {
+            self.homes = table.homes.clone();
+            self.rest(now);
+        }
+        now.saturating_sub(*self.calm_since.get_or_insert(now))
+    }
+
+    /// Begins a pause.
+    fn rest(&mut self, now: Duration) {
+        self.calm_since = Some(now);
+        self.averages.clear();
     }
 
     /// The first measures are averaged evenly, later ones enter by `smoothing`.
@@ -117,16 +177,39 @@ impl Weighing {
     }
 }
 
-fn is_off(burden: Burden, part: f64) -> bool {
-    (burden.has - burden.wanted).abs() > burden.wanted * part
+/// By how much a member may be off.
+struct Limit {
+    /// Of the wanted amount.
+    part: f64,
+    /// Of its square root.
+    chance: f64,
+    /// No member is off: the amounts are too small.
+    is_idle: bool,
 }
 
-/// The members that take partitions; `None` while one of them is not measured, or one leaves.
-fn holders<'a>(table: &'a Table, seen: &Seen, averages: &BTreeMap<String, (f64, Burden)>) -> Option<Vec<Holder<'a>>> {
+impl Limit {
+    fn is_beyond(&self, Burden { has, wanted }: Burden) -> bool {
+        let off = (has - wanted).abs();
+        !self.is_idle && off > wanted * self.part && off > wanted.sqrt() * self.chance
+    }
+}
+
+impl WeighingSettings {
+    /// The limit for members while shares are (`works`) or are not being changed.
+    fn limit(&self, works: bool, holders: &[Holder<'_>]) -> Limit {
+        let (part, chance) = if works { (self.stop, CHANCE.1) } else { (self.start, CHANCE.0) };
+        let Some(least) = self.least_count else { return Limit { part, chance: 0.0, is_idle: false } };
+        let all: f64 = holders.iter().map(|it| it.burden.wanted).sum();
+        Limit { part, chance, is_idle: all < least * real(holders.len()) }
+    }
+}
+
+/// The members that take partitions; `None` while one of them has no measure, or one leaves.
+fn holders<'a>(table: &'a Table, seen: &Seen, measure: impl Fn(&str) -> Option<Burden>) -> Option<Vec<Holder<'a>>> {
     let loads = balance::loads(table);
     let holder = |name: &'a String| {
         let advert = seen.present(name).filter(|advert| !advert.leaving)?;
-        let (_, burden) = *averages.get(name)?;
+        let burden = measure(name)?;
         let load = real(loads.get(name).copied().unwrap_or_default());
         Some(Holder { name, load, weight: advert.weight.counted(), burden })
     };
@@ -159,13 +242,20 @@ fn wanted_shares(holders: &[Holder<'_>], gain: f64) -> Vec<f64> {
     };
     let aims: Vec<f64> = holders.iter().map(aim).collect();
     let sum: f64 = aims.iter().sum();
-    let mut shares: Vec<f64> = aims.iter().map(|aim| aim / sum * all).collect();
-    let moved: f64 = holders.iter().zip(&shares).map(|(it, share)| (share - it.load).max(0.0)).sum();
-    let part = (real(PARTITIONS_PER_CHANGE) / moved.max(1.0)).min(1.0);
-    for (it, share) in holders.iter().zip(&mut shares) {
-        *share = (it.load + (*share - it.load) * part) / all;
-    }
-    shares
+    let aims: Vec<f64> = aims.iter().map(|aim| aim / sum * all).collect();
+    limited(holders, &aims)
+}
+
+/// How many partitions have to move for these numbers.
+fn moved(holders: &[Holder<'_>], aims: &[f64]) -> f64 {
+    holders.iter().zip(aims).map(|(it, aim)| (aim - it.load).max(0.0)).sum()
+}
+
+/// The parts of the partitions that come nearest to these numbers by one change.
+fn limited(holders: &[Holder<'_>], aims: &[f64]) -> Vec<f64> {
+    let all: f64 = holders.iter().map(|it| it.load).sum();
+    let part = (real(PARTITIONS_PER_CHANGE) / moved(holders, aims).max(1.0)).min(1.0);
+    holders.iter().zip(aims).map(|(it, aim)| (it.load + (aim - it.load) * part) / all).collect()
 }
 
 /// The factors that make these shares of the configured weights.

@@ -488,6 +488,7 @@ impl World {
             may_move: true,
             may_balance: true,
             factors: None,
+            expected: BTreeSet::new(),
         }
     }
 

@@ -32,7 +32,9 @@ pub fn ideal_numbers(nodes: u64, scores: &[Option<f64>]) -> Vec<u64> {
 
 /// Adds the remaining nodes to the gateways with the largest remainders, or removes the excess of rounding.
 fn settle(nodes: u64, ideal: &mut [u64], order: &[usize]) {
-    let mut sum: u64 = ideal.iter().sum();
+    // Rounding may have brought each near the greatest number.
+    let nodes = u128::from(nodes);
+    let mut sum: u128 = ideal.iter().map(|ideal| u128::from(*ideal)).sum();
     for place in order.iter().cycle().take_while(|_| !order.is_empty()) {
         match sum.cmp(&nodes) {
             std::cmp::Ordering::Less => {
@@ -103,6 +105,14 @@ mod tests {
         assert_eq!(ideal_numbers(100, &[Some(0.5), Some(0.3), Some(0.2)]), [50, 30, 20]);
         assert_eq!(ideal_numbers(7, &[Some(1.0), Some(2.0), Some(4.0)]), [1, 2, 4]);
         assert_eq!(ideal_numbers(8, &[Some(1.0), Some(2.0), Some(4.0)]), [1, 2, 5]);
+    }
+
+    #[test]
+    fn the_greatest_number_of_nodes_is_dealt_out() {
+        for members in [1, 2, 3, 7] {
+            let ideal = ideal_numbers(u64::MAX, &vec![Some(1.0); members]);
+            assert_eq!(ideal.into_iter().map(u128::from).sum::<u128>(), u128::from(u64::MAX));
+        }
     }
 
     #[test]

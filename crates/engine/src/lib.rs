@@ -145,7 +145,9 @@ pub use ids::{
     ConnectionKey, EARLIER_PARTITIONS, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place,
     PrincipalId, ShardId, TenantId, partition_of,
 };
-pub use image::connection::{CONTINUE, CONTINUED, ConnectionImage, NotContinued, RELAY_FRAME};
+pub use image::connection::{
+    CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX,
+};
 pub use image::forwarding::{Behind, Forwarded};
 pub use image::{Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;

@@ -1,16 +1,51 @@
 //! A bridge of theirs, while it is put together.
 
+use std::collections::BTreeSet;
+
 use tidegate_conversion::{Outcome, Setting, Value};
 
 use crate::lines::Line;
 use crate::taken::Taken;
-use crate::values::truth;
+use crate::values::{leading_number, truth};
 
 /// The default port of an address.
 const DEFAULT_PORT: u16 = 1883;
 
+const EITHER: &str = "a bridge has either certificates or a pre-shared key";
+
 /// The folder of the system's authorities, which are asked where no file is named.
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs";
+
+/// The form of a topic.
+const TOPIC: &str = "topics are PATTERN [out | in | both [QOS [LOCAL [REMOTE]]]]";
+
+/// Why Mosquitto takes no such prefixes for a pattern.
+fn remapping(pattern: &str, prefixes: &[&str]) -> Option<&'static str> {
+    let is_given = |prefix: &&&str| **prefix != "\"\"";
+    if pattern == "\"\"" {
+        let both = prefixes.iter().filter(is_given).count() == 2;
+        return (!both).then_some("an empty pattern needs both prefixes");
+    }
+    for prefix in prefixes.iter().filter(is_given) {
+        if prefix.contains(['+', '#']) {
+            return Some("a prefix has a wildcard");
+        }
+        let whole = format!("{prefix}{pattern}");
+        let levels: Vec<&str> = whole.split('/').collect();
+        let alone = |level: &&str| level.len() == 1 || !level.contains(['+', '#']);
+        let last = levels.iter().rev().skip(1).all(|level| *level != "#");
+        if !last || !levels.iter().all(alone) {
+            return Some("a prefix and the pattern are no topic filter together");
+        }
+    }
+    None
+}
+
+/// Whether an address ends with a port from 1 to 65,535, if with any.
+fn has_fitting_port(address: &str) -> bool {
+    let port = address.rsplit_once(':').map(|(_, port)| leading_number(port).unwrap_or_default());
+    port.is_none_or(|port| (1..=65_535).contains(&port))
+}
 
 /// A bridge.
 #[derive(Clone, Debug)]
@@ -25,6 +60,13 @@ pub(crate) struct Bridge {
     secure: bool,
     /// Why it cannot be had here.
     closed: Option<String>,
+    /// Keys of a pre-shared key that it has.
+    shared_key: BTreeSet<&'static str>,
+    /// Whether it has certificates or authorities.
+    has_certificates: bool,
+    /// The client id here, if a line names it or the one at the other broker.
+    local_id: Option<String>,
+    remote_id: Option<String>,
     settings: Vec<Setting>,
 }
 
@@ -33,18 +75,37 @@ impl Bridge {
     pub(crate) fn new(index: usize, line: &Line<'_>) -> Self {
         // Our names occur in metrics and topics.
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let name: String = line.word().chars().map(|c| if fits(c) { c } else { '-' }).collect();
+        let word = line.tokens().next().unwrap_or_default();
+        let name: String = word.chars().map(|c| if fits(c) { c } else { '-' }).collect();
         let settings = vec![Setting::new("name", Value::Text(name.clone()), index)];
-        Self { opened_by: index, name, topics: Vec::new(), place: None, secure: false, closed: None, settings }
+        Self {
+            opened_by: index,
+            name,
+            topics: Vec::new(),
+            place: None,
+            secure: false,
+            closed: None,
+            shared_key: BTreeSet::new(),
+            has_certificates: false,
+            local_id: None,
+            remote_id: None,
+            settings,
+        }
     }
 
     /// Takes a line that belongs to it.
     pub(crate) fn take(&mut self, index: usize, line: &Line<'_>) -> Taken {
-        let text = line.value.to_owned();
+        let text = line.text().to_owned();
+        if let Some(why) = self.refusal(line) {
+            return Taken::invalid(why);
+        }
         match line.key {
             "address" | "addresses" => self.take_addresses(index, line),
             "topic" => self.take_topic(line),
-            "remote_clientid" | "clientid" => self.set("client_id", Value::Text(text), index),
+            "remote_clientid" | "clientid" => {
+                self.remote_id = Some(text.clone());
+                self.set("client_id", Value::Text(text), index)
+            }
             "remote_username" | "username" => self.set("username", Value::Text(text), index),
             "remote_password" | "password" => Taken::refused(
                 "write it into a file that only the broker's user can read, and name that with `password_file`",
@@ -54,9 +115,14 @@ impl Bridge {
             "bridge_keyfile" => self.set_secure("key", text, index),
             "bridge_insecure" => self.truth("any_host_name", index, line),
             "notifications" => self.truth("notifications", index, line),
-            "keepalive_interval" => self.set("keep_alive", Value::Text(format!("{}s", line.word())), index),
-            "bridge_receive_maximum" => match line.word().parse::<u16>() {
-                Ok(window @ 1..) => self.set("window", Value::Number(window.into()), index),
+            "keepalive_interval" => {
+                // Mosquitto takes 5 seconds for anything less.
+                let seconds = leading_number(line.word()).unwrap_or_default().max(5);
+                self.set("keep_alive", Value::Text(format!("{seconds}s")), index)
+            }
+            "bridge_receive_maximum" => match leading_number(line.word()).and_then(|window| u16::try_from(window).ok())
+            {
+                Some(window @ 1..) => self.set("window", Value::Number(window.into()), index),
                 _ => Taken::invalid(&format!("{:?} is no number", line.word())),
             },
             "bridge_protocol_version" | "start_type" | "notifications_local_only" | "cleansession" => {
@@ -64,6 +130,52 @@ impl Bridge {
             }
             _ => self.take_other(line),
         }
+    }
+
+    /// Why Mosquitto does not start with a line, for keys with words of their own.
+    fn refusal(&mut self, line: &Line<'_>) -> Option<&'static str> {
+        let mut numbers = line.tokens().map(|word| leading_number(word).unwrap_or_default());
+        match line.key {
+            "bridge_cafile" | "bridge_capath" | "bridge_certfile" | "bridge_keyfile" => {
+                self.has_certificates = true;
+                (!self.shared_key.is_empty()).then_some(EITHER)
+            }
+            "bridge_psk" | "bridge_identity" => self.has_certificates.then_some(EITHER),
+            "bridge_reload_type" => {
+                (!["lazy", "immediate"].contains(&line.word())).then_some("it is neither lazy nor immediate")
+            }
+            // A space or a comment behind the version is part of it.
+            "bridge_protocol_version" => {
+                (!["mqttv31", "mqttv311", "mqttv50"].contains(&line.rest)).then_some("no version has this name")
+            }
+            "bridge_tcp_keepalive" => {
+                let three = numbers.by_ref().take(3).filter(|number| *number > 0).count() == 3;
+                (!three).then_some("it needs three numbers above 0")
+            }
+            "restart_timeout" => match (numbers.next(), numbers.next()) {
+                (None, _) => Some("it has no value"),
+                (Some(base), Some(cap)) if cap < base.max(1) => Some("its cap is below its base"),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Why Mosquitto does not start with it, whose lines are all known.
+    pub(crate) fn unfit(&self) -> Option<&'static str> {
+        if self.place.is_none() {
+            return Some("a bridge has no `address`");
+        }
+        if self.topics.is_empty() {
+            return Some("a bridge has no `topic`");
+        }
+        (self.shared_key.len() == 1).then_some("`bridge_psk` and `bridge_identity` belong together")
+    }
+
+    /// The client id here, if it is known: by default it contains the one at the other broker.
+    pub(crate) fn local_id(&self) -> Option<String> {
+        let of_remote = || self.remote_id.as_ref().map(|remote| format!("local.{remote}"));
+        self.local_id.clone().or_else(of_remote)
     }
 
     fn take_choice(&mut self, index: usize, line: &Line<'_>) -> Taken {
@@ -80,7 +192,6 @@ impl Bridge {
             ("start_type", "lazy" | "once") => {
                 Taken::changed("a bridge connects at the start, and again when it was cut")
             }
-            ("start_type", "manual") => self.close("a bridge that starts by hand would start automatically"),
             ("notifications_local_only", "true" | "1") => {
                 self.set("notifications", Value::Truth(false), index);
                 Taken::changed("states are published to both brokers here, or to none: they are published to none")
@@ -100,11 +211,14 @@ impl Bridge {
                 Ok(false) => Taken::CARRIED,
                 Err(reason) => Taken::invalid(&reason),
             },
-            "bridge_capath" if line.value.trim_end_matches('/') == SYSTEM_AUTHORITIES => self.secured_by_system(),
+            "bridge_capath" if line.text().trim_end_matches('/') == SYSTEM_AUTHORITIES => self.secured_by_system(),
             "bridge_capath" => {
                 self.close("the authorities of `bridge_capath` are not read: name one file with `bridge_cafile`")
             }
-            "bridge_psk" | "bridge_identity" => self.close("pre-shared keys are not spoken here"),
+            "bridge_psk" | "bridge_identity" => {
+                self.shared_key.insert(if line.key == "bridge_psk" { "bridge_psk" } else { "bridge_identity" });
+                self.close("pre-shared keys are not spoken here")
+            }
             "bridge_require_ocsp" if truth(line) != Ok(false) => self.close("stapled OCSP answers are not asked for"),
             "bridge_outgoing_retain" if truth(line) != Ok(true) => self.close("RETAIN is carried as it was published"),
             "bridge_alpn" => self.close("no ALPN protocol is offered"),
@@ -113,7 +227,10 @@ impl Bridge {
                 Taken::changed("TLS 1.2 or 1.3 is spoken, as the other broker can")
             }
             "local_username" | "local_password" => Taken::changed("the bridge uses a listener that asks for no name"),
-            "local_clientid" => Taken::changed("here it is `bridge.` and the name of the bridge"),
+            "local_clientid" => {
+                self.local_id = Some(line.text().to_owned());
+                Taken::changed("here it is `bridge.` and the name of the bridge")
+            }
             "round_robin" => Taken::changed("a bridge has one broker here"),
             "bridge_bind_address" => Taken::changed("the system chooses the address that it connects from"),
             _ => Taken::changed("a bridge does that in its own way"),
@@ -126,21 +243,39 @@ impl Bridge {
     }
 
     fn take_topic(&mut self, line: &Line<'_>) -> Taken {
-        let mut words: Vec<&str> = line.value.split_whitespace().collect();
-        // A comment: no field after the pattern begins with the character.
-        if let Some(comment) = words.iter().skip(1).position(|word| word.starts_with('#')) {
-            words.truncate(comment + 1);
+        let mut words: Vec<&str> = line.tokens().collect();
+        // A comment: no field after the direction begins with the character.
+        if let Some(comment) = words.iter().skip(2).position(|word| word.starts_with('#')) {
+            words.truncate(comment + 2);
         }
-        let direction = words.get(1).is_none_or(|word| ["in", "out", "both"].contains(word));
-        let qos = words.get(2).is_none_or(|word| ["0", "1", "2"].contains(word));
-        if words.is_empty() || words.len() > 5 || !direction || !qos {
-            return Taken::invalid("topics are PATTERN [out | in | both [QOS [LOCAL [REMOTE]]]]");
+        // Mosquitto skips further words.
+        words.truncate(5);
+        let direction = words.get(1).map_or_else(|| "out".to_owned(), |word| word.to_ascii_lowercase());
+        let qos = words.get(2).map_or(0, |word| leading_number(word).unwrap_or_default());
+        let Some(pattern) = words.first().filter(|_| (0..=2).contains(&qos)) else {
+            return Taken::invalid(TOPIC);
+        };
+        if !["in", "out", "both"].contains(&direction.as_str()) {
+            return Taken::invalid(TOPIC);
         }
-        self.topics.push(words.join(" "));
+        let prefixes = words.get(3..).unwrap_or_default();
+        if let Some(why) = remapping(pattern, prefixes) {
+            return Taken::invalid(why);
+        }
+        let qos = qos.to_string();
+        let fields = [*pattern, &direction, &qos];
+        let given: Vec<&str> = fields.iter().copied().take(words.len()).chain(prefixes.iter().copied()).collect();
+        self.topics.push(given.join(" "));
         Taken::CARRIED
     }
 
     fn take_addresses(&mut self, index: usize, line: &Line<'_>) -> Taken {
+        if self.place.is_some() {
+            return Taken::invalid("a line before has the address");
+        }
+        if !line.words().all(has_fitting_port) {
+            return Taken::invalid("a port is a number from 1 to 65,535");
+        }
         let mut all = line.words();
         let Some(first) = all.next() else { return Taken::invalid("it names no address") };
         let has_port = first
@@ -183,14 +318,8 @@ impl Bridge {
             return Some(reason.clone());
         }
         let settings = |key: &str| self.settings.iter().any(|setting| setting.key == key);
-        match (&self.place, self.topics.is_empty()) {
-            (None, _) => Some("it has no `address`".to_owned()),
-            (Some(_), true) => Some("it has no `topic`".to_owned()),
-            _ if settings("certificate") != settings("key") => {
-                Some("`bridge_certfile` and `bridge_keyfile` belong together".to_owned())
-            }
-            _ => None,
-        }
+        (settings("certificate") != settings("key"))
+            .then(|| "`bridge_certfile` and `bridge_keyfile` belong together".to_owned())
     }
 
     /// Its settings here, through a listener of this broker.

@@ -1,8 +1,12 @@
 //! The configuration under way, while the lines go in.
 
+use std::collections::BTreeMap;
+
 use tidegate_conversion::{Outcome, Sections, Setting, Value};
 
 use crate::bridge::Bridge;
+use crate::default_listener::{self, PLACE};
+use crate::form::{form, says_nothing};
 use crate::keys::{Key, Part, Rule, key};
 use crate::lines::Line;
 use crate::listener::{DEFAULT_PORT, Listener, Security, port};
@@ -29,14 +33,36 @@ pub(crate) struct Draft<'a> {
     pub(crate) has_listeners: bool,
     /// Whether no line opens a listener: Mosquitto then serves any client of this machine, and no other.
     pub(crate) local_only: bool,
+    /// The last value of `per_listener_settings`.
     pub(crate) per_listener: bool,
+    /// Whether a line before set `per_listener_settings`.
+    was_per_listener: bool,
     persistence: Option<usize>,
     location: Option<(usize, &'a str)>,
     log_level: Option<usize>,
-    /// Whether the last plugin is one that restricts nothing.
-    harmless_plugin: bool,
+    /// Whether a line before names a file of the log.
+    has_log_file: bool,
+    /// What the next lines of each file belong to.
+    files: BTreeMap<usize, Current>,
     once: Once<'a>,
 }
+
+/// The owners of the next lines of a file. Each file begins without them, also an included one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Current {
+    /// The number of the listener; `None` for the default one.
+    listener: Option<usize>,
+    /// The number of the bridge.
+    bridge: Option<usize>,
+    /// Whether the plugin restricts nothing.
+    harmless_plugin: Option<bool>,
+}
+
+/// Why a line is refused.
+const UNKNOWN: &str = "it knows no such key";
+
+/// Why a line has no effect.
+const NOT_OPENED: &str = "it is about a default listener that is not opened";
 
 /// Plugins without access control, by the name of their file.
 const HARMLESS_PLUGINS: &[&str] = &[
@@ -57,23 +83,28 @@ impl<'a> Draft<'a> {
     /// An empty draft that knows all lines.
     pub(crate) fn new(lines: &[Line<'a>]) -> Self {
         let per_listener = lines.iter().rev().find(|line| line.key == "per_listener_settings");
-        let opens = |line: &Line<'_>| ["listener", "port", "mqtt_port", "bind_address"].contains(&line.key);
+        let per_listener = per_listener.is_some_and(|line| truth(line) == Ok(true));
+        let opens = |line: &Line<'_>| line.key == "listener" || PLACE.contains(&line.key);
+        let has_listeners = lines.iter().any(|line| line.key == "listener");
+        let opener = default_listener::opener(lines, per_listener).filter(|_| has_listeners);
         Self {
             taken: Vec::new(),
             broker: Vec::new(),
             everywhere: Vec::new(),
-            default: None,
+            default: opener.map(|index| Listener::new(Some(index), DEFAULT_PORT, None)),
             listeners: Vec::new(),
             bridges: Vec::new(),
             security: Security::default(),
             closed: None,
-            has_listeners: lines.iter().any(|line| line.key == "listener"),
+            has_listeners,
             local_only: !lines.iter().any(opens),
-            per_listener: per_listener.is_some_and(|line| truth(line) == Ok(true)),
+            per_listener,
+            was_per_listener: false,
             persistence: None,
             location: None,
             log_level: None,
-            harmless_plugin: false,
+            has_log_file: false,
+            files: BTreeMap::new(),
             once: Once::default(),
         }
     }
@@ -81,11 +112,12 @@ impl<'a> Draft<'a> {
     /// Takes one line.
     pub(crate) fn take(&mut self, index: usize, line: Line<'a>) {
         let taken = match key(line.key) {
-            Some(key) => match self.once.refusal(&line, self.per_listener) {
-                Some(why) => Taken::invalid(why),
+            Some(key) => match self.refusal(&line) {
+                Some(why) => Taken::invalid(&why),
+                None if says_nothing(&line) => Taken::changed("it says nothing without a value"),
                 None => self.take_key(index, line, key),
             },
-            None => Taken::invalid("it knows no such key"),
+            None => Taken::invalid(UNKNOWN),
         };
         if taken.invalid {
             self.closed.get_or_insert_with(|| format!("Mosquitto does not start with `{}`", line.key));
@@ -99,8 +131,22 @@ impl<'a> Draft<'a> {
         self.taken.push(Taken::refused(reason));
     }
 
+    /// Why Mosquitto does not start with a line, by its form and the lines before it.
+    fn refusal(&mut self, line: &Line<'a>) -> Option<String> {
+        let again = self.once.refusal(line, self.per_listener).map(str::to_owned);
+        if line.rest.contains('\0') {
+            return Some("it has a character of no width, at which lines end for it".to_owned());
+        }
+        again.or_else(|| form(line.key).map_or_else(|| Some(UNKNOWN.to_owned()), |form| form.check(line).err()))
+    }
+
     fn take_key(&mut self, index: usize, line: Line<'a>, key: &'static Key) -> Taken {
-        if key.default.is_some_and(|default| default == line.word()) {
+        let word = match line.word() {
+            "0" if key.default == Some("false") => "false",
+            "1" if key.default == Some("true") => "true",
+            word => word,
+        };
+        if key.default == Some(word) {
             return Taken::CARRIED;
         }
         match key.rule {
@@ -124,29 +170,34 @@ impl<'a> Draft<'a> {
                     draft.broker.push((section, setting));
                 })
             }
-            Rule::EveryListener(ours, translate) => self.translate(translate(&line), index, ours, |draft, setting| {
-                let own = draft.per_listener && line.key == "allow_zero_length_clientid";
-                let settings = match draft.listeners.last_mut() {
-                    Some(listener) if own => &mut listener.settings,
-                    _ => &mut draft.everywhere,
-                };
-                settings.retain(|other| other.key != setting.key);
-                settings.push(setting);
-            }),
-            Rule::Listener(ours, translate) => {
-                let translated = translate(&line);
-                if self.current(index, &line).is_none() {
-                    return Taken::changed("it is about a default listener that is not opened");
-                }
-                self.translate(translated, index, ours, |draft, setting| {
-                    if let Some(listener) = draft.current(index, &line) {
-                        listener.settings.retain(|other| other.key != setting.key);
-                        listener.settings.push(setting);
-                    }
-                })
+            Rule::EveryListener(ours, translate) if self.per_listener && line.key == "allow_zero_length_clientid" => {
+                self.take_setting(index, &line, ours, translate(&line))
             }
+            Rule::EveryListener(ours, translate) => self.translate(translate(&line), index, ours, |draft, setting| {
+                draft.everywhere.retain(|other| other.key != setting.key);
+                draft.everywhere.push(setting);
+            }),
+            Rule::Listener(ours, translate) => self.take_setting(index, &line, ours, translate(&line)),
             Rule::Part(part) => self.take_part(index, line, part),
         }
+    }
+
+    fn take_setting(
+        &mut self,
+        index: usize,
+        line: &Line<'a>,
+        ours: &'static str,
+        translated: Result<Translated, String>,
+    ) -> Taken {
+        if translated.is_ok() && self.current(index, line).is_none() {
+            return Taken::changed(NOT_OPENED);
+        }
+        self.translate(translated, index, ours, |draft, setting| {
+            if let Some(listener) = draft.current(index, line) {
+                listener.settings.retain(|other| other.key != setting.key);
+                listener.settings.push(setting);
+            }
+        })
     }
 
     fn translate(
@@ -170,13 +221,16 @@ impl<'a> Draft<'a> {
             Part::Place if line.key == "listener" => self.open(index, &line),
             Part::Place => self.of_listener(index, &line, |listener| listener.take_place(&line)),
             Part::Tls => self.of_listener(index, &line, |listener| listener.tls.take(index, line)),
+            Part::Mount if self.listeners.is_empty() => Taken::invalid("it stands before the first `listener`"),
+            Part::Mount if line.text().contains(['+', '#']) => Taken::invalid("it has a wildcard"),
             Part::Mount => self.of_listener(index, &line, |listener| {
-                listener.mount = Some(line.value).filter(|prefix| !prefix.is_empty());
+                listener.mount = Some(line.text());
                 Ok(None)
             }),
             Part::Versions => self.of_listener(index, &line, |listener| {
-                let all =
-                    ["3", "4", "5"].iter().all(|version| line.value.split([',', ' ']).any(|word| word == *version));
+                let all = ["3", "4", "5"]
+                    .iter()
+                    .all(|version| line.value.split([',', ' ', '\t']).any(|word| word == *version));
                 if !all {
                     listener.close("it serves some versions of MQTT alone, and all are served here");
                 }
@@ -188,14 +242,14 @@ impl<'a> Draft<'a> {
             },
             Part::Users | Part::Rules => self.files(index, line, part),
             Part::Plugin => self.plugin(index, &line),
-            Part::PerListener => truth(&line).map_or_else(|reason| Taken::invalid(&reason), |_| Taken::CARRIED),
+            Part::PerListener => match truth(&line) {
+                Ok(on) => self.take_per_listener(on),
+                Err(reason) => Taken::invalid(&reason),
+            },
             Part::Included => Taken::CARRIED,
             Part::Bridge => self.bridge(index, &line),
             Part::LogType => self.log_type(index, &line),
-            Part::LogDestination => match line.word() {
-                "stderr" => Taken::CARRIED,
-                _ => Taken::changed("the log goes to standard error; systemd or the container keeps it"),
-            },
+            Part::LogDestination => self.log_destination(&line),
             Part::Persistence => self.persistence(index, &line),
         }
     }
@@ -207,34 +261,40 @@ impl<'a> Draft<'a> {
             Err(reason) => return Taken::invalid(&reason),
         };
         let bind = words.next();
+        if number != 0 && bind.is_some_and(|host| host.contains(|c: char| c.is_whitespace() || "[]".contains(c))) {
+            return Taken::invalid("its address is neither a host name nor an IP address");
+        }
         if number == 0 && bind.is_none() {
             return Taken::invalid("port 0 is for Unix sockets, and no path follows");
         }
+        self.files.entry(line.file).or_default().listener = Some(self.listeners.len());
         self.listeners.push(Listener::new(Some(index), number, bind));
         Taken::CARRIED
     }
 
-    /// The listener that lines belong to: the last one opened, else the default one. Keys that ask for a default
-    /// listener open it, as in Mosquitto also where there are others.
-    pub(crate) fn current(&mut self, index: usize, line: &Line<'a>) -> Option<&mut Listener<'a>> {
-        if !self.listeners.is_empty() {
-            return self.listeners.last_mut();
+    /// Mosquitto stores settings by the value at their lines, and looks for them by the last value.
+    fn take_per_listener(&mut self, on: bool) -> Taken {
+        if self.was_per_listener && !on {
+            let why = "settings that an earlier `per_listener_settings true` gave to listeners are lost in Mosquitto";
+            self.closed.get_or_insert_with(|| format!("`per_listener_settings false`: {why}"));
+            return Taken::refused(why);
         }
-        if self.default.is_none() {
-            let place = ["port", "mqtt_port", "bind_address"].contains(&line.key);
-            if !place && self.has_listeners && Self::per_listener_alone(line) {
-                return None;
-            }
+        self.was_per_listener |= on;
+        Taken::CARRIED
+    }
+
+    /// The listener that a line belongs to: the last one of its file, else the default one. Beside others that one is
+    /// there only if Mosquitto opens it.
+    pub(crate) fn current(&mut self, index: usize, line: &Line<'a>) -> Option<&mut Listener<'a>> {
+        let own = self.files.get(&line.file).and_then(|current| current.listener);
+        if let Some(own) = own.filter(|_| !PLACE.contains(&line.key)) {
+            return self.listeners.get_mut(own);
+        }
+        if self.default.is_none() && !self.has_listeners {
             // Without anything that asks for more it is on loopback alone, see `finish`.
             self.default = Some(Listener::new(Some(index), DEFAULT_PORT, None));
         }
         self.default.as_mut()
-    }
-
-    /// Whether a key applies to the listeners below it, without opening the default one.
-    fn per_listener_alone(line: &Line<'_>) -> bool {
-        ["allow_anonymous", "listener_allow_anonymous", "acl_file", "max_topic_alias", "max_topic_alias_broker"]
-            .contains(&line.key)
     }
 
     fn of_listener(
@@ -244,7 +304,7 @@ impl<'a> Draft<'a> {
         take: impl FnOnce(&mut Listener<'a>) -> Result<Option<&'static str>, String>,
     ) -> Taken {
         let Some(listener) = self.current(index, line) else {
-            return Taken::changed("it is about a default listener that is not opened");
+            return Taken::changed(NOT_OPENED);
         };
         match take(listener) {
             Ok(None) => match &listener.closed {
@@ -267,19 +327,16 @@ impl<'a> Draft<'a> {
     fn anonymous(&mut self, index: usize, line: &Line<'a>, allowed: bool) -> Taken {
         match self.security(index, line) {
             Some(security) => security.anonymous = Some(allowed),
-            None => return Taken::changed("it is about a default listener that is not opened"),
+            None => return Taken::changed(NOT_OPENED),
         }
         Taken::CARRIED
     }
 
     fn files(&mut self, index: usize, line: Line<'a>, part: Part) -> Taken {
-        if line.value.is_empty() {
-            return Taken::invalid("it names no file");
-        }
         match self.security(index, &line) {
-            Some(security) if part == Part::Users => security.users = Some((index, line.value)),
-            Some(security) => security.rules = Some((index, line.value)),
-            None => return Taken::changed("it is about a default listener that is not opened"),
+            Some(security) if part == Part::Users => security.users = Some((index, line.text())),
+            Some(security) => security.rules = Some((index, line.text())),
+            None => return Taken::changed(NOT_OPENED),
         }
         Taken::CARRIED
     }
@@ -289,9 +346,17 @@ impl<'a> Draft<'a> {
         if loads {
             let file = line.words().last().unwrap_or_default();
             let name = file.rsplit('/').next().and_then(|name| name.split('.').next()).unwrap_or_default();
-            self.harmless_plugin = HARMLESS_PLUGINS.contains(&name);
+            self.files.entry(line.file).or_default().harmless_plugin = Some(HARMLESS_PLUGINS.contains(&name));
         }
-        if self.harmless_plugin {
+        let harmless = self.files.get(&line.file).and_then(|current| current.harmless_plugin);
+        if harmless.is_none() && line.key != "plugin_use" {
+            return Taken::invalid("it stands before the first plugin of its file");
+        }
+        let is_option = line.key.starts_with("auth_opt_") || line.key.starts_with("plugin_opt_");
+        if is_option && line.text().is_empty() {
+            return Taken::invalid("it has no value");
+        }
+        if harmless == Some(true) {
             return Taken::changed("the plugin is not loaded; it restricts nothing");
         }
         let reason = format!("it is guarded by a plugin (`{} {}`), and plugins are not loaded", line.key, line.value);
@@ -311,13 +376,32 @@ impl<'a> Draft<'a> {
 
     fn bridge(&mut self, index: usize, line: &Line<'a>) -> Taken {
         if line.key == "connection" {
+            if line.value.is_empty() {
+                return Taken::invalid("it has no name");
+            }
+            self.files.entry(line.file).or_default().bridge = Some(self.bridges.len());
             self.bridges.push(Bridge::new(index, line));
             return Taken::CARRIED;
         }
-        match self.bridges.last_mut() {
+        let own = self.files.get(&line.file).and_then(|current| current.bridge);
+        match own.and_then(|own| self.bridges.get_mut(own)) {
             Some(bridge) => bridge.take(index, line),
-            None => Taken::invalid("it stands before the first `connection`"),
+            None => Taken::invalid("it stands before the first `connection` of its file"),
         }
+    }
+
+    fn log_destination(&mut self, line: &Line<'a>) -> Taken {
+        let mut words = line.tokens();
+        match words.next().unwrap_or_default() {
+            "stderr" => return Taken::CARRIED,
+            "file" if words.next().is_none() => return Taken::invalid("it names no file"),
+            "file" if std::mem::replace(&mut self.has_log_file, true) => {
+                return Taken::invalid("a line before names a file, too");
+            }
+            "file" | "none" | "syslog" | "stdout" | "topic" | "dlt" => {}
+            other => return Taken::invalid(&format!("the destination {other:?} is not known")),
+        }
+        Taken::changed("the log goes to standard error; systemd or the container keeps it")
     }
 
     /// Theirs names the kinds of lines; ours the least important kind.
@@ -340,7 +424,7 @@ impl<'a> Draft<'a> {
 
     fn persistence(&mut self, index: usize, line: &Line<'a>) -> Taken {
         if line.key == "persistence_location" {
-            self.location = Some((index, line.value));
+            self.location = Some((index, line.text()));
         } else {
             match truth(line) {
                 Ok(on) => self.persistence = on.then_some(index),

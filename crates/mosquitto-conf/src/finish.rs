@@ -37,6 +37,8 @@ impl<'a> Draft<'a> {
     /// Puts the result together; the plan lacks the lines, whose outcomes are apart.
     pub(crate) fn finish(mut self) -> (Plan, Vec<Taken>) {
         let mut plan = Plan::default();
+        self.check_bridges();
+        self.check_addresses();
         let mut open = self.open_listeners(&mut plan);
         self.one_file_of_rules(&mut open, &mut plan);
         self.tenants(&mut open, &mut plan);
@@ -59,6 +61,37 @@ impl<'a> Draft<'a> {
         self.keep();
         plan.broker.append(&mut self.broker);
         (plan, self.taken)
+    }
+
+    /// Mosquitto starts with no bridge that lacks something, and with no two of the same client id.
+    fn check_bridges(&mut self) {
+        let mut ids = Vec::new();
+        let mut unfit = Vec::new();
+        for bridge in &self.bridges {
+            let id = bridge.local_id();
+            let again = id.as_ref().is_some_and(|id| ids.contains(id)).then_some("two bridges have one client id here");
+            unfit.extend(bridge.unfit().or(again).map(|why| (bridge.opened_by, why)));
+            ids.extend(id);
+        }
+        for (index, why) in unfit {
+            self.unstartable(index, why);
+        }
+    }
+
+    /// Mosquitto does not start if it cannot open each of its listeners.
+    fn check_addresses(&mut self) {
+        let all: Vec<&Listener<'a>> = self.default.iter().chain(&self.listeners).collect();
+        let clashes =
+            |(place, one): (usize, &&Listener<'a>)| all.iter().skip(place + 1).any(|other| one.clashes(other));
+        let clash = all.iter().enumerate().find(|pair| clashes(*pair)).map(|(_, one)| (one.opened_by, one.address()));
+        if let Some((Some(index), address)) = clash {
+            self.unstartable(index, &format!("another listener is at {address} as well"));
+        }
+    }
+
+    fn unstartable(&mut self, index: usize, why: &str) {
+        self.closed.get_or_insert_with(|| format!("Mosquitto does not start: {why}"));
+        self.refused(index, &format!("Mosquitto does not start with it: {why}"));
     }
 
     fn open_listeners(&mut self, plan: &mut Plan) -> Vec<Open<'a>> {

@@ -5,9 +5,11 @@
 //! open than the original. Every line gets an outcome with its reason. The crate reads no file.
 
 mod bridge;
+mod default_listener;
 mod draft;
 mod dynamic_security;
 mod finish;
+mod form;
 mod keys;
 mod lines;
 mod listener;
@@ -17,6 +19,7 @@ mod tls;
 mod values;
 
 pub use dynamic_security::{DynamicSecurity, SecurityError, dynamic_security};
+pub use form::{Form, form};
 pub use keys::{KEYS, Key, PREFIXES, key, key_page};
 
 use std::io;

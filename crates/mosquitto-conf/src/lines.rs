@@ -15,14 +15,31 @@ pub(crate) struct Line<'a> {
     pub(crate) offset: usize,
     /// Its first word.
     pub(crate) key: &'a str,
-    /// The rest of the line; may be empty.
+    /// The rest of the line without spaces at its ends; may be empty.
     pub(crate) value: &'a str,
+    /// The rest of the line as it stands.
+    pub(crate) rest: &'a str,
+}
+
+/// A character that C's `isspace` knows.
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\u{b}'
 }
 
 impl<'a> Line<'a> {
     /// The words of the value. Mosquitto stops at `#` where it takes words; texts such as paths and names are whole.
     pub(crate) fn words(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.value.split_whitespace().take_while(|word| !word.starts_with('#'))
+        self.tokens().take_while(|word| !word.starts_with('#'))
+    }
+
+    /// The words of the value, also in a comment. Only spaces are between words.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.value.split(' ').filter(|word| !word.is_empty())
+    }
+
+    /// The value of a key that takes a text.
+    pub(crate) fn text(&self) -> &'a str {
+        self.value.trim_matches(is_space)
     }
 
     /// The first word of the value; empty if the value is.
@@ -65,14 +82,14 @@ pub(crate) fn with_included(
     let mut files = Files { files: vec![main.clone()], behind: Vec::new() };
     let mut unread = Vec::new();
     for line in of(&main.text, 0).into_iter().filter(|line| line.key == "include_dir") {
-        match folder(line.value) {
+        match folder(line.rest) {
             Ok(included) => {
                 for file in included {
                     files.files.push(file);
                     files.behind.push(line.number);
                 }
             }
-            Err(error) => unread.push((line.number, format!("cannot read {}: {error}", line.value))),
+            Err(error) => unread.push((line.number, format!("cannot read {}: {error}", line.rest))),
         }
     }
     (files, unread)
@@ -83,13 +100,14 @@ pub(crate) fn of(text: &str, file: usize) -> Vec<Line<'_>> {
     let mut offset = 0;
     let mut lines = Vec::new();
     for (index, raw) in text.split_inclusive('\n').enumerate() {
-        let start = raw.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-        let trimmed = start.trim_end();
-        if !trimmed.is_empty() && !trimmed.starts_with('#') {
-            // A tab is part of the key for Mosquitto, which then does not know it.
-            let (key, value) = trimmed.split_once(' ').unwrap_or((trimmed, ""));
+        // Only spaces are removed before a key: with a tab, a byte order mark or an indented `#` Mosquitto does not
+        // know it.
+        let start = raw.trim_start_matches(' ');
+        let content = start.trim_end_matches(['\r', '\n']);
+        if !content.is_empty() && !raw.starts_with(['#', '\r']) {
+            let (key, rest) = content.split_once(' ').unwrap_or((content, ""));
             let at = offset + raw.len() - start.len();
-            lines.push(Line { file, number: index + 1, offset: at, key, value: value.trim() });
+            lines.push(Line { file, number: index + 1, offset: at, key, value: rest.trim_matches(' '), rest });
         }
         offset += raw.len();
     }

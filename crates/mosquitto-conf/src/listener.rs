@@ -4,6 +4,7 @@ use tidegate_conversion::Setting;
 
 use crate::lines::Line;
 use crate::tls::Tls;
+use crate::values::leading_number;
 
 /// The default port of a listener.
 pub(crate) const DEFAULT_PORT: u16 = 1883;
@@ -14,6 +15,13 @@ pub(crate) enum Protocol {
     #[default]
     Mqtt,
     WebSocket,
+}
+
+/// The value of `socket_domain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Domain {
+    V4,
+    V6,
 }
 
 /// The access settings of the broker, or of a listener.
@@ -34,8 +42,10 @@ pub(crate) struct Listener<'a> {
     pub(crate) opened_by: Option<usize>,
     pub(crate) port: u16,
     pub(crate) bind: Option<&'a str>,
-    /// Only IPv4, as `socket_domain` says.
-    pub(crate) only_ipv4: bool,
+    /// The value of `socket_domain`.
+    pub(crate) domain: Option<Domain>,
+    /// The value of `bind_interface`.
+    pub(crate) interface: Option<&'a str>,
     pub(crate) protocol: Protocol,
     pub(crate) tls: Tls<'a>,
     pub(crate) mount: Option<&'a str>,
@@ -52,7 +62,8 @@ impl<'a> Listener<'a> {
             opened_by,
             port,
             bind,
-            only_ipv4: false,
+            domain: None,
+            interface: None,
             protocol: Protocol::Mqtt,
             tls: Tls::default(),
             mount: None,
@@ -73,17 +84,24 @@ impl<'a> Listener<'a> {
     ///
     /// When Mosquitto does not start with it.
     pub(crate) fn take_place(&mut self, line: &Line<'a>) -> Result<Option<&'static str>, String> {
+        if line.key == "bind_interface" {
+            self.interface = Some(line.text());
+        }
         match line.key {
             "port" | "mqtt_port" => self.port = port(line.word())?,
-            "bind_address" => self.bind = Some(line.word()).filter(|host| !host.is_empty()),
-            "bind_interface" if line.word() == "lo" => self.bind = Some("127.0.0.1"),
+            "bind_address" => self.bind = Some(line.text()),
+            "bind_interface" if line.text() == "lo" => self.bind = Some("127.0.0.1"),
             "bind_interface" => {
-                self.close(format!("it is bound to the interface {}, whose address is not known here", line.word()));
+                self.close(format!("it is bound to the interface {}, whose address is not known here", line.text()));
             }
             "socket_domain" => match line.word() {
-                "ipv4" => self.only_ipv4 = true,
-                "ipv6" if self.bind.is_none() => self.close("it is for IPv6 alone, and [::] serves IPv4 as well"),
-                "ipv6" => {}
+                "ipv4" => self.domain = Some(Domain::V4),
+                "ipv6" => {
+                    self.domain = Some(Domain::V6);
+                    if self.bind.is_none() {
+                        self.close("it is for IPv6 alone, and [::] serves IPv4 as well");
+                    }
+                }
                 other => return Err(format!("{other:?} is neither ipv4 nor ipv6")),
             },
             _ => match line.word() {
@@ -105,7 +123,7 @@ impl<'a> Listener<'a> {
         let host = match self.bind {
             Some(host) if host.contains(':') => format!("[{}]", host.trim_matches(['[', ']'])),
             Some(host) => host.to_owned(),
-            None if self.only_ipv4 => "0.0.0.0".to_owned(),
+            None if self.domain == Some(Domain::V4) => "0.0.0.0".to_owned(),
             None => "[::]".to_owned(),
         };
         let (scheme, path) = match (self.protocol, self.tls.is_on()) {
@@ -115,6 +133,24 @@ impl<'a> Listener<'a> {
             (Protocol::WebSocket, true) => ("wss://", "/*"),
         };
         format!("{scheme}{host}:{}{path}", self.port)
+    }
+
+    /// Whether both need one address: Mosquitto opens the second of them not.
+    pub(crate) fn clashes(&self, other: &Self) -> bool {
+        let overlap = |one: &str| other.hosts().iter().any(|host| overlaps(one, host));
+        let apart = self.interface.is_some() && other.interface.is_some() && self.interface != other.interface;
+        !apart && self.port != 0 && self.port == other.port && self.hosts().iter().any(|host| overlap(host))
+    }
+
+    /// The addresses that it opens; names of other machines as they stand.
+    fn hosts(&self) -> Vec<String> {
+        let hosts = match self.bind {
+            None => vec!["0.0.0.0", "::"],
+            Some("localhost") => vec!["127.0.0.1"],
+            Some(host) => vec![host],
+        };
+        let fits = |host: &&str| self.domain.is_none_or(|domain| host.contains(':') == (domain == Domain::V6));
+        hosts.into_iter().filter(fits).map(str::to_owned).collect()
     }
 
     fn unix(&self) -> Option<&'a str> {
@@ -139,7 +175,14 @@ impl<'a> Listener<'a> {
     }
 }
 
+/// Whether one socket at each of two hosts is one too many.
+fn overlaps(one: &str, other: &str) -> bool {
+    let any = if one.contains(':') { "::" } else { "0.0.0.0" };
+    one == other || (one.contains(':') == other.contains(':') && [one, other].contains(&any))
+}
+
 /// A port of theirs.
 pub(crate) fn port(word: &str) -> Result<u16, String> {
-    word.parse::<u16>().map_err(|_| format!("{word:?} is no port"))
+    let number = leading_number(word).and_then(|number| u16::try_from(number).ok());
+    number.ok_or_else(|| format!("{word:?} is no port"))
 }

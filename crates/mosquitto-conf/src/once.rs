@@ -1,6 +1,6 @@
 //! Lines with which Mosquitto does not start because of an earlier line.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lines::Line;
 use crate::values::truth;
@@ -54,7 +54,8 @@ const OF_BRIDGE: &[&str] = &[
 /// Keys of access that each listener has once under `per_listener_settings`, else the broker.
 const OF_ACCESS: &[&str] = &["acl_file", "auto_id_prefix", "password_file", "psk_file"];
 /// Other keys of access.
-const ACCESS: &[&str] = &["allow_anonymous", "allow_zero_length_clientid", "auth_plugin", "plugin"];
+const ACCESS: &[&str] =
+    &["allow_anonymous", "allow_zero_length_clientid", "auth_plugin", "check_retain_source", "plugin"];
 
 /// The owner of a key, by the number of listeners or bridges that were begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +70,8 @@ enum Owner {
 pub(crate) struct Once<'a> {
     listeners: usize,
     bridges: usize,
+    /// The last listener and the last bridge of each file; 0 before the first.
+    last: BTreeMap<usize, (usize, usize)>,
     has_access: bool,
     seen: BTreeSet<(Owner, &'a str)>,
 }
@@ -86,20 +89,23 @@ impl<'a> Once<'a> {
         if key == "per_listener_settings" && self.has_access && truth(line) == Ok(true) {
             return Some("it has to be before other settings of access");
         }
+        let (listener, bridge) = self.last.entry(line.file).or_default();
         let owner = match key {
             "listener" => {
                 self.listeners += 1;
+                *listener = self.listeners;
                 return None;
             }
             "connection" => {
                 self.bridges += 1;
-                let is_new = self.seen.insert((Owner::Bridge(0), line.value));
+                *bridge = self.bridges;
+                let is_new = self.seen.insert((Owner::Bridge(0), line.tokens().next().unwrap_or_default()));
                 return (!is_new).then_some("a bridge before has this name");
             }
-            key if OF_ACCESS.contains(&key) && per_listener => Owner::Listener(self.listeners),
+            key if OF_ACCESS.contains(&key) && per_listener => Owner::Listener(*listener),
             key if OF_ACCESS.contains(&key) || OF_BROKER.contains(&key) => Owner::Broker,
-            key if OF_LISTENER.contains(&key) => Owner::Listener(self.listeners),
-            key if OF_BRIDGE.contains(&key) => Owner::Bridge(self.bridges),
+            key if OF_LISTENER.contains(&key) => Owner::Listener(*listener),
+            key if OF_BRIDGE.contains(&key) => Owner::Bridge(*bridge),
             _ => return None,
         };
         (!self.seen.insert((owner, key))).then_some("a line before sets it, too")

@@ -18,8 +18,15 @@ pub(crate) struct Tls<'a> {
     newest: Place<'a>,
     required: Place<'a>,
     identity: Place<'a>,
+    /// Whether it is for pre-shared keys.
+    has_hint: bool,
     /// A setting without a counterpart, without which the listener would be more open.
     pub(crate) beyond: Option<&'static str>,
+}
+
+/// Whether a text begins with the 40 digits of a SHA-1.
+fn is_hash(text: &str) -> bool {
+    text.bytes().take(40).filter(u8::is_ascii_hexdigit).count() == 40
 }
 
 impl<'a> Tls<'a> {
@@ -30,6 +37,9 @@ impl<'a> Tls<'a> {
     /// When Mosquitto does not start with it.
     pub(crate) fn take(&mut self, index: usize, line: Line<'a>) -> Result<Option<&'static str>, Invalid> {
         let here = Some((index, line));
+        if self.has_hint && ["cafile", "certfile"].contains(&line.key) {
+            return Err("either certificates or pre-shared keys".to_owned());
+        }
         match line.key {
             "certfile" => self.certificate = here,
             "keyfile" => self.key = here,
@@ -47,15 +57,16 @@ impl<'a> Tls<'a> {
                 "tlsv1.1" | "tlsv1" => return Ok(Some("TLS 1.2 is the least that is spoken here")),
                 other => return Err(format!("{other:?} is no version of TLS")),
             },
-            "psk_hint" => self.beyond = Some("pre-shared keys are not spoken here"),
+            "psk_hint" => {
+                self.has_hint = true;
+                self.beyond = Some("pre-shared keys are not spoken here");
+            }
+            "tls_engine_kpass_sha1" if !is_hash(line.text()) => return Err("it is no SHA-1 in hexadecimal".to_owned()),
             "tls_engine" => self.beyond = Some("keys of an OpenSSL engine cannot be used here"),
             "tls_keyform" if line.word() == "engine" => {
                 self.beyond = Some("keys of an OpenSSL engine cannot be used here");
             }
             _ => {}
-        }
-        if ["require_certificate", "use_identity_as_username", "use_subject_as_username"].contains(&line.key) {
-            truth(&line)?;
         }
         Ok(None)
     }
@@ -100,7 +111,8 @@ impl<'a> Tls<'a> {
         if !self.is_on() {
             return Vec::new();
         }
-        let own = |key, place: Place<'_>| place.map(|(at, line)| Setting::new(key, Value::Text(line.value.into()), at));
+        let own =
+            |key, place: Place<'_>| place.map(|(at, line)| Setting::new(key, Value::Text(line.text().into()), at));
         let word =
             |key, value: &str, place: Place<'_>| place.map(|(at, _)| Setting::new(key, Value::Text(value.into()), at));
         let server =

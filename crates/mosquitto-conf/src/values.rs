@@ -32,10 +32,19 @@ pub(crate) fn boolean(line: &Line<'_>) -> Result<Translated, Invalid> {
     Ok(exactly(Value::Truth(truth(line)?)))
 }
 
-/// A number as Mosquitto reads it: `atoi` of the first word. A word without a number is an error here.
+/// The number that a word begins with, as C's `atoi` reads it; `None` without a digit.
+pub(crate) fn leading_number(word: &str) -> Option<i64> {
+    let word = word.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\u{b}');
+    let digits = word.strip_prefix(['-', '+']).unwrap_or(word);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let signed = word.get(..word.len() - digits.len() + end)?;
+    (end > 0).then(|| signed.parse().unwrap_or(if signed.starts_with('-') { i64::MIN } else { i64::MAX }))
+}
+
+/// A number as Mosquitto reads it: the beginning of the first word. A word without a number is an error here.
 fn number(line: &Line<'_>) -> Result<i64, Invalid> {
     let word = line.word();
-    word.parse::<i64>().map_err(|_| format!("{word:?} is no number"))
+    leading_number(word).ok_or_else(|| format!("{word:?} is no number"))
 }
 
 /// A number within our range, or the nearest.
@@ -94,9 +103,6 @@ fn size(line: &Line<'_>, none: Option<u64>, least: u64, most: u64) -> Result<Tra
 }
 
 pub(crate) fn packet_size(line: &Line<'_>) -> Result<Translated, Invalid> {
-    if (1..20).contains(&number(line)?) {
-        return Err("Mosquitto takes no limit below 20 bytes".to_owned());
-    }
     size(line, Some(268_435_455), 20, 268_435_455)
 }
 
@@ -142,7 +148,9 @@ pub(crate) fn expiration(line: &Line<'_>) -> Result<Translated, Invalid> {
         "y" => 24 * 365,
         _ => return Err(refusal()),
     };
-    let number: u32 = number.parse().map_err(|_| refusal())?;
+    // Mosquitto takes no time of 0 either.
+    let number = leading_number(number).and_then(|number| u32::try_from(number).ok());
+    let number = number.filter(|number| *number > 0).ok_or_else(refusal)?;
     let (hours, changed) = within(u64::from(number) * hours, 0, 1_193_046);
     Ok(Translated { value: Value::Text(format!("{hours}h")), changed })
 }

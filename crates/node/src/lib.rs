@@ -30,6 +30,7 @@ pub mod files;
 mod flight;
 mod handle;
 mod identities;
+mod left_out;
 mod limits;
 mod listener;
 mod memory;
@@ -78,6 +79,7 @@ pub use flight::{
 pub use handle::clients::NodeClients;
 pub use handle::{NoAnswer, NodeHandle};
 pub use identities::{Door, EnterError, Give, Identities, IdentitySettings};
+pub use left_out::LeftOut;
 pub use listener::BindError;
 pub use listener::preset::Presets;
 pub use memory::program_pages::release_program_pages;

@@ -12,6 +12,7 @@ use tidegate_engine::{
 };
 
 use crate::handle::{NoAnswer, NodeHandle};
+use crate::left_out::LeftOut;
 use crate::shard::facets::PeerCalls;
 use crate::shard::inbox::{Admin, ToShard};
 use pieces::PieceOrder;
@@ -75,7 +76,7 @@ pub(crate) enum MoveOrder {
     },
     BeginToLeave {
         partitions: Partitions,
-        but_v5: bool,
+        left_out: LeftOut,
         done: Sender<()>,
     },
     Leave {
@@ -147,12 +148,12 @@ impl NodeHandle {
 
 impl NodeMoves<'_> {
     /// The clients of these partitions are to leave, as far as they can: their nodes keep the sockets and continue at the
-    /// new home. With `but_v5` MQTT 5 clients are not, since they are to be sent to the new home.
+    /// new home.
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub fn begin_to_leave(&self, partitions: Partitions, but_v5: bool) -> Result<(), NoAnswer> {
-        self.on_all(|done| MoveOrder::BeginToLeave { partitions, but_v5, done }).map(drop)
+    pub fn begin_to_leave(&self, partitions: Partitions, left_out: LeftOut) -> Result<(), NoAnswer> {
+        self.on_all(|done| MoveOrder::BeginToLeave { partitions, left_out, done }).map(drop)
     }
 
     /// Lets clients leave that have nothing under way; returns how many have. It is called again until there are none, or
@@ -341,8 +342,8 @@ impl PeerCalls<'_> {
                 self.shard.engine.moves().release_partitions(self.shard.now, partitions);
                 let _ = done.send(());
             }
-            MoveOrder::BeginToLeave { partitions, but_v5, done } => {
-                self.begin_to_leave(partitions, but_v5);
+            MoveOrder::BeginToLeave { partitions, left_out, done } => {
+                self.begin_to_leave(partitions, left_out);
                 let _ = done.send(());
             }
             MoveOrder::Leave { answer } => drop(answer.send(self.let_clients_leave())),

@@ -101,7 +101,7 @@ impl Control {
         shared: Arc<Shared>,
         events: Sender<Event>,
         work: Sender<Work>,
-        policy: Option<WeightPolicy>,
+        policy: WeightPolicy,
     ) -> Self {
         let own = Advert {
             incarnation: setup.incarnation,

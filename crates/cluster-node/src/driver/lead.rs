@@ -1,6 +1,6 @@
 //! The node that leads: it has the one partition of the cluster's group, and the log of tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ pub(super) struct Outlook<'a> {
 
 impl Leader {
     /// A node that does not lead yet. The policy decides the sizes of shares when it does.
-    pub(super) fn new(policy: Option<WeightPolicy>) -> Self {
+    pub(super) fn new(policy: WeightPolicy) -> Self {
         Self {
             chosen: false,
             claim: None,
@@ -176,7 +176,8 @@ impl Leader {
         self.images |= !outlook.table.moves.is_empty();
         let since = now.saturating_duration_since(*self.began.get_or_insert(now));
         seen.may_balance = self.settling.look(since, outlook.settle, outlook.table, &seen);
-        seen.factors = self.weights.next(&logs.bus, since, outlook.table, &seen);
+        seen.expected = self.weights.expected(now, outlook.table);
+        seen.factors = self.weights.next(&logs.bus, outlook.name, since, outlook.table, &seen);
         let Some(next) = self.next(outlook, &seen, now) else { return };
         tracing::debug!(epoch = next.epoch, nodes = next.lives.len(), moves = next.moves.len(), "the next table");
         let append = Append::new(next.to_bytes()).with_key(KEY).by(epoch);
@@ -240,6 +241,7 @@ impl Leader {
             may_bury: now.saturating_duration_since(outlook.member_since) >= outlook.lease,
             may_balance: false,
             factors: None,
+            expected: BTreeSet::new(),
             may_move: self.rest_until.is_none_or(|until| now >= until),
         }
     }

@@ -51,6 +51,11 @@ impl Load {
         self.cpu.max(f64::from(lag) / FULL_LAG_MS).clamp(0.0, 1.0)
     }
 
+    /// With parts from 0 to 1, whatever the message says.
+    pub(super) fn within_bounds(self) -> Self {
+        Self { cpu: self.cpu.clamp(0.0, 1.0), memory: self.memory.clamp(0.0, 1.0), ..self }
+    }
+
     /// As rankings of points of access see it.
     pub(super) fn view(&self) -> GatewayView {
         GatewayView {

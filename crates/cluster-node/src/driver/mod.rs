@@ -228,7 +228,7 @@ impl Joining {
             Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator, address_prefix, weight };
         shared.want_share(config.cluster.share == Share::AtOnce);
         let policy = WeightPolicy::of(&config.cluster, &config.context)?;
-        let (bus, is_measured) = (logs.bus.clone(), policy.is_some());
+        let (bus, is_measured) = (logs.bus.clone(), policy.measures());
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work, policy);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(NodeError::Thread)?;

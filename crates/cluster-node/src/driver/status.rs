@@ -225,6 +225,11 @@ impl Shared {
         self.ends.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the process ends.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
     pub(super) fn node(&self) -> &NodeHandle {
         &self.node
     }
@@ -490,6 +495,7 @@ mod tests {
             may_move: true,
             may_balance: true,
             factors: None,
+            expected: std::collections::BTreeSet::new(),
         };
         let mut table = decide(&Table::default(), &seen).unwrap_or_default();
         table.lives.insert("a".to_owned(), 1);

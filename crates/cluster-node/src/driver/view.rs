@@ -124,6 +124,7 @@ mod tests {
             may_move: true,
             may_balance: true,
             factors: None,
+            expected: std::collections::BTreeSet::new(),
         };
         (decide(&Table::default(), &seen).unwrap_or_default(), adverts)
     }

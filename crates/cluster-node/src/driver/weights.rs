@@ -1,12 +1,12 @@
 //! The sizes of shares by measures: the leader hears the loads of all members, and decides on the factors of
 //! their weights.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{Bus, Subscription};
-use tidegate_cluster::{Burden, Factor, Seen, Table, Weighing, WeighingSettings};
+use tidegate_cluster::{Burden, Factor, PARTITIONS, Seen, Table, Weighing, WeighingSettings};
 use tidegate_config::sections::cluster::{Balance, Cluster};
 use tidegate_config::sections::context::{Context, RankingName};
 use tidegate_context::ranking::Ranking;
@@ -22,6 +22,12 @@ const AT_ONCE: usize = 4_096;
 const BUSY: f64 = 0.3;
 /// How much of a new measure enters the average.
 const SMOOTHING: f64 = 0.1;
+/// Members with fewer clients on the average have as many as they have by chance: no share follows them.
+const LEAST_CLIENTS: f64 = 100.0;
+/// For how long a node that is no member any more keeps its factor: it may be started again.
+const EXPECTED: Duration = Duration::from_secs(600);
+/// Most nodes that keep their factors while they are no members.
+const MOST_EXPECTED: usize = PARTITIONS as usize;
 
 /// A measured amount.
 pub(super) enum Scale {
@@ -33,54 +39,72 @@ pub(super) enum Scale {
 
 /// What decides the sizes of shares.
 pub(super) struct WeightPolicy {
-    scale: Scale,
+    /// `None` where the weights alone decide.
+    scale: Option<Scale>,
     settings: WeighingSettings,
 }
 
 impl WeightPolicy {
-    /// The policy of a configuration; `None` where the weights alone decide.
+    /// The policy of a configuration.
     ///
     /// # Errors
     /// When the ranking cannot be used.
-    pub(super) fn of(cluster: &Cluster, context: &Context) -> Result<Option<Self>, tidegate_config::context::WrongKey> {
+    pub(super) fn of(cluster: &Cluster, context: &Context) -> Result<Self, tidegate_config::context::WrongKey> {
         // Busyness and free resources waver, and respond to each move: half of a deviation at once.
-        let wavering =
-            WeighingSettings { start: 0.15, stop: 0.05, gain: 0.5, pause: cluster.balance_pause, smoothing: SMOOTHING };
+        let wavering = WeighingSettings {
+            start: 0.15,
+            stop: 0.05,
+            gain: 0.5,
+            pause: cluster.balance_pause,
+            oldest: OLDEST,
+            least_count: None,
+            smoothing: SMOOTHING,
+        };
         Ok(match cluster.balance {
-            Balance::Weight => None,
-            Balance::Load => Some(Self { scale: Scale::Load, settings: wavering }),
+            Balance::Weight => Self { scale: None, settings: wavering },
+            Balance::Load => Self { scale: Some(Scale::Load), settings: wavering },
             Balance::Ranking => {
-                let scale = Scale::Clients(tidegate_config::context::ranking(context)?);
+                let scale = Some(Scale::Clients(tidegate_config::context::ranking_of_nodes(context)?));
+                let counted = WeighingSettings { least_count: Some(LEAST_CLIENTS), ..wavering };
                 // Ideal numbers by clients alone are exact.
-                let exact = WeighingSettings { start: 0.02, stop: 0.005, gain: 1.0, ..wavering };
+                let exact = WeighingSettings { start: 0.02, stop: 0.005, gain: 1.0, ..counted };
                 let is_exact = context.ranking == RankingName::Connections;
-                Some(Self { scale, settings: if is_exact { exact } else { wavering } })
+                Self { scale, settings: if is_exact { exact } else { counted } }
             }
         })
     }
 
-    /// The amounts that nodes have and should have.
-    fn burdens(&self, loads: &[&Load]) -> BTreeMap<String, Burden> {
+    /// Whether nodes have to be measured.
+    pub(super) fn measures(&self) -> bool {
+        self.scale.is_some()
+    }
+
+    /// The amounts that nodes have and should have, for their configured weights.
+    fn burdens(&self, loads: &[&Load], weight: impl Fn(&str) -> u64) -> BTreeMap<String, Burden> {
+        let weights: Vec<f64> = loads.iter().map(|load| number(weight(&load.node))).collect();
         let burdens = match &self.scale {
-            Scale::Load => by_load(loads),
-            Scale::Clients(ranking) => by_clients(&**ranking, loads),
+            None => Vec::new(),
+            Some(Scale::Load) => by_load(loads, &weights),
+            Some(Scale::Clients(ranking)) => by_clients(&**ranking, loads, &weights),
         };
         loads.iter().map(|load| load.node.clone()).zip(burdens).collect()
     }
 }
 
-/// All nodes should be equally busy, if one of them is busy at all.
-fn by_load(loads: &[&Load]) -> Vec<Burden> {
+/// Nodes should be as busy as their weights say, equally for the same weights, if one of them is busy at all.
+fn by_load(loads: &[&Load], weights: &[f64]) -> Vec<Burden> {
     let busy: Vec<f64> = loads.iter().map(|load| load.busy()).collect();
-    let mean = busy.iter().sum::<f64>() / busy.iter().map(|_| 1.0).sum::<f64>();
+    let (sum, all) = (busy.iter().sum::<f64>(), weights.iter().sum::<f64>());
     let is_busy = busy.iter().any(|it| *it >= BUSY);
-    busy.into_iter().map(|has| Burden { has, wanted: if is_busy { mean } else { has } }).collect()
+    let burden = |(has, weight)| Burden { has, wanted: if is_busy { sum * weight / all } else { has } };
+    busy.into_iter().zip(weights).map(burden).collect()
 }
 
-/// Each node should have its ideal number of clients (CTX-41).
-fn by_clients(ranking: &dyn Ranking, loads: &[&Load]) -> Vec<Burden> {
-    let all = loads.iter().map(|load| load.clients).sum();
+/// Each node should have its ideal number of clients (CTX-41), multiplied by its weight.
+fn by_clients(ranking: &dyn Ranking, loads: &[&Load], weights: &[f64]) -> Vec<Burden> {
+    let all = loads.iter().fold(0_u64, |all, load| all.saturating_add(load.clients));
     let shares = ideal_shares(ranking, all, loads.iter().map(|load| Some(load.view())).collect());
+    let shares: Vec<_> = shares.iter().zip(weights).map(|(share, weight)| share.map(|it| it * weight)).collect();
     let ideal = ideal_numbers(all, &shares);
     let burden = |(load, ideal): (&&Load, u64)| Burden { has: number(load.clients), wanted: number(ideal) };
     loads.iter().zip(ideal).map(burden).collect()
@@ -101,27 +125,35 @@ pub(super) struct Heard {
 
 /// The leader's part.
 pub(super) struct Weights {
-    policy: Option<WeightPolicy>,
+    policy: WeightPolicy,
     weighing: Weighing,
-    listens: Option<Subscription>,
+    /// The subscription to loads, and since when there is one.
+    listens: Option<(Subscription, Instant)>,
+    /// The bus has refused the last subscription.
+    is_refused: bool,
     heard: BTreeMap<String, Heard>,
     looked: Option<Instant>,
-    /// When this node began to listen.
-    began: Option<Instant>,
+    /// Since when this leader knows the present life of each member.
+    known: BTreeMap<String, (u64, Instant)>,
+    /// Since when nodes with factors are no members.
+    away: BTreeMap<String, Instant>,
     /// Members that are not measured. While there is one, no factor changes.
     unmeasured: Vec<String>,
 }
 
 impl Weights {
-    pub(super) fn new(policy: Option<WeightPolicy>) -> Self {
-        let (weighing, heard, unmeasured) = Default::default();
-        Self { policy, weighing, listens: None, heard, looked: None, began: None, unmeasured }
+    pub(super) fn new(policy: WeightPolicy) -> Self {
+        let (weighing, listens, is_refused, heard) = Default::default();
+        let (looked, known, away, unmeasured) = Default::default();
+        Self { policy, weighing, listens, is_refused, heard, looked, known, away, unmeasured }
     }
 
     /// This node leads no more.
     pub(super) fn resign(&mut self) {
-        (self.weighing, self.listens, self.looked, self.began) = Default::default();
+        (self.weighing, self.listens, self.is_refused, self.looked) = Default::default();
         self.heard.clear();
+        self.known.clear();
+        self.away.clear();
         self.unmeasured.clear();
     }
 
@@ -135,36 +167,53 @@ impl Weights {
         &self.unmeasured
     }
 
-    /// The factors of the next table; `None` if the present ones stay. `since` is a monotonic time.
+    /// The nodes that keep their factors although they are no members, or are about to be none: for [`EXPECTED`] after
+    /// they have gone, as far as this leader knows.
+    pub(super) fn expected(&mut self, now: Instant, table: &Table) -> BTreeSet<String> {
+        self.away.retain(|name, _| table.factors.contains_key(name) && !table.lives.contains_key(name));
+        let mut expected = BTreeSet::new();
+        for name in table.factors.keys() {
+            if table.lives.contains_key(name) {
+                expected.insert(name.clone());
+            } else if self.away.contains_key(name) || self.away.len() < MOST_EXPECTED {
+                let since = *self.away.entry(name.clone()).or_insert(now);
+                if now.saturating_duration_since(since) < EXPECTED {
+                    expected.insert(name.clone());
+                }
+            }
+        }
+        expected
+    }
+
+    /// The factors that change with the next table; `None` if the present ones stay. `name` is this node's, `since` a
+    /// monotonic time.
     pub(super) fn next(
         &mut self,
         bus: &Bus,
+        name: &str,
         since: Duration,
         table: &Table,
         seen: &Seen,
     ) -> Option<BTreeMap<String, Factor>> {
-        let Some(_) = self.policy else {
-            // Factors of a former configuration.
-            return (!table.factors.is_empty()).then(BTreeMap::new);
-        };
-        self.listen(bus);
+        self.hear(table);
         let now = Instant::now();
         if self.looked.is_some_and(|at| now.saturating_duration_since(at) < LOAD_PERIOD) {
             return None;
         }
         self.looked = Some(now);
+        if !self.policy.measures() {
+            return self.weighing.relax(since, self.policy.settings.pause, table, seen);
+        }
+        self.listen(bus, name, now, table);
         self.look(now, since, table, seen)
     }
 
     fn look(&mut self, now: Instant, since: Duration, table: &Table, seen: &Seen) -> Option<BTreeMap<String, Factor>> {
-        let policy = self.policy.as_ref()?;
         let is_current = |name: &String, heard: &Heard| {
             table.lives.get(name) == Some(&heard.load.life) && now.saturating_duration_since(heard.at) <= OLDEST
         };
         self.heard.retain(|name, heard| is_current(name, heard));
-        let has_listened = now.saturating_duration_since(*self.began.get_or_insert(now)) > OLDEST;
-        let unmeasured = table.lives.keys().filter(|name| has_listened && !self.heard.contains_key(*name));
-        let unmeasured: Vec<String> = unmeasured.cloned().collect();
+        let unmeasured = self.without_measure(now, table);
         if !unmeasured.is_empty() && unmeasured != self.unmeasured {
             tracing::warn!(
                 nodes = ?unmeasured,
@@ -173,9 +222,9 @@ impl Weights {
         }
         self.unmeasured = unmeasured;
         let loads: Vec<&Load> = self.heard.values().map(|heard| &heard.load).collect();
-        let burdens = policy.burdens(&loads);
+        let burdens = self.policy.burdens(&loads, |name| seen.weight(name));
         let worked = self.weighing.works();
-        let next = self.weighing.look(since, &policy.settings, table, seen, &burdens);
+        let next = self.weighing.look(since, &self.policy.settings, table, seen, &burdens);
         if next.is_some() && !worked {
             tracing::info!("shares of the partitions change, since members are off the loads that they should have");
         }
@@ -187,20 +236,58 @@ impl Weights {
         next
     }
 
-    /// Hears the members.
-    fn listen(&mut self, bus: &Bus) {
+    /// The members that this leader has known for long enough to have heard them, and has not heard.
+    fn without_measure(&mut self, now: Instant, table: &Table) -> Vec<String> {
+        self.known.retain(|name, (life, _)| table.lives.get(name) == Some(life));
+        for (name, life) in &table.lives {
+            self.known.entry(name.clone()).or_insert((*life, now));
+        }
+        let is_late = |since: Instant| now.saturating_duration_since(since) > OLDEST;
+        let late = self.known.iter().filter(|(name, (_, since))| is_late(*since) && !self.heard.contains_key(*name));
+        late.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Subscribes to the loads of members, again where this node does not hear its own.
+    fn listen(&mut self, bus: &Bus, name: &str, now: Instant, table: &Table) {
+        let is_old = |since: Instant| now.saturating_duration_since(since) > OLDEST;
+        let is_deaf = table.lives.contains_key(name) && !self.heard.contains_key(name);
+        if is_deaf && self.listens.as_ref().is_some_and(|(_, since)| is_old(*since)) {
+            tracing::debug!("this node does not hear its own load; it subscribes to loads again");
+            self.listens = None;
+        }
+        if self.listens.is_some() {
+            return;
+        }
+        let Ok(subject) = subject() else { return };
         // The leader looks often enough: no message has to wake it.
-        let listen = || bus.subscribe(subject().ok()?.into(), Arc::new(|| {})).ok();
-        self.listens = self.listens.take().or_else(listen);
+        match bus.subscribe(subject.into(), Arc::new(|| {})) {
+            Ok(subscription) => (self.listens, self.is_refused) = (Some((subscription, now)), false),
+            Err(error) if !self.is_refused => {
+                self.is_refused = true;
+                tracing::warn!(%error, "cannot subscribe to the loads of nodes, so shares do not follow them; retrying");
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Hears the members.
+    fn hear(&mut self, table: &Table) {
         let at = Instant::now();
-        for message in self.listens.iter().flat_map(|listens| listens.take(AT_ONCE)) {
+        let messages: Vec<_> = self.listens.iter().flat_map(|(listens, _)| listens.take(AT_ONCE)).collect();
+        for message in messages {
             match serde_json::from_slice::<Load>(&message.payload) {
-                Ok(load) => {
-                    let burden = Burden::default();
-                    self.heard.insert(load.node.clone(), Heard { at, load, burden });
-                }
+                Ok(load) => self.take(load, at, table),
                 Err(error) => tracing::debug!(%error, "a load of a node was skipped"),
             }
+        }
+    }
+
+    /// Takes note of a load. Loads of nodes and lives that are not in the table are dropped: any process on the bus can
+    /// send them.
+    fn take(&mut self, load: Load, at: Instant, table: &Table) {
+        if table.lives.get(&load.node) == Some(&load.life) {
+            let (load, burden) = (load.within_bounds(), Burden::default());
+            self.heard.insert(load.node.clone(), Heard { at, load, burden });
         }
     }
 }
@@ -223,14 +310,70 @@ mod tests {
     #[test]
     fn members_should_be_equally_busy_if_one_is_busy() {
         let [busy, calm, idle] = [0.6, 0.2, 0.1].map(|cpu| load("a", cpu, 0, 0));
-        assert_eq!(has_and_wanted(&by_load(&[&busy, &calm, &idle])), [[600, 300], [200, 300], [100, 300]]);
-        assert_eq!(has_and_wanted(&by_load(&[&calm, &idle])), [[200, 200], [100, 100]]);
+        let equal = [100.0; 3];
+        assert_eq!(has_and_wanted(&by_load(&[&busy, &calm, &idle], &equal)), [[600, 300], [200, 300], [100, 300]]);
+        assert_eq!(has_and_wanted(&by_load(&[&calm, &idle], &equal)), [[200, 200], [100, 100]]);
+    }
+
+    #[test]
+    fn a_weight_multiplies_the_ideal_share_of_a_member() {
+        let loads = [load("a", 0.6, 300, 0), load("b", 0.3, 600, 0)];
+        let loads = [&loads[0], &loads[1]];
+        assert_eq!(has_and_wanted(&by_load(&loads, &[100.0, 200.0])), [[600, 300], [300, 600]]);
+        assert_eq!(
+            has_and_wanted(&by_clients(&ConnectionsInverse, &loads, &[200.0, 100.0])),
+            [[300_000, 600_000], [600_000, 300_000]]
+        );
+    }
+
+    #[test]
+    fn forged_loads_are_dropped_or_bounded() {
+        let (table, seen) = pair();
+        let mut weights = Weights::new(policy(Balance::Ranking, RankingName::Connections));
+        let now = Instant::now();
+        weights.take(load("stranger", 0.0, 0, 0), now, &table);
+        weights.take(Load { life: 9, ..load("a", 0.0, 0, 0) }, now, &table);
+        assert!(weights.heard.is_empty());
+        for name in ["a", "b"] {
+            weights.take(Load { memory: -3.0, ..load(name, 1e300, u64::MAX, u64::MAX) }, now, &table);
+        }
+        assert_eq!(weights.look(now, Duration::ZERO, &table, &seen), None);
+        let load = &weights.heard["a"].load;
+        assert_eq!(has_and_wanted(&[Burden { has: load.cpu, wanted: load.memory }]), [[1_000, 0]]);
+    }
+
+    #[test]
+    fn a_node_that_is_away_keeps_its_factor_for_a_while() {
+        let ((mut table, mut seen), now) = (pair(), Instant::now());
+        let mut weights = Weights::new(policy(Balance::Load, RankingName::Connections));
+        table.factors.insert("a".to_owned(), Factor(500));
+        seen.members.remove("a");
+        seen.expected = weights.expected(now, &table);
+        let table = decide(&table, &seen).unwrap();
+        assert!(!table.lives.contains_key("a") && table.factors.contains_key("a"));
+        seen.expected = weights.expected(now, &table);
+        assert!(decide(&table, &seen).is_none_or(|next| next.factors.contains_key("a")));
+        seen.expected = weights.expected(now + EXPECTED, &table);
+        assert!(!decide(&table, &seen).unwrap().factors.contains_key("a"));
+    }
+
+    #[test]
+    fn a_member_that_has_just_joined_is_not_reported() {
+        let ((mut table, seen), now) = (pair(), Instant::now());
+        let mut weights = Weights::new(policy(Balance::Load, RankingName::Connections));
+        let late = now + OLDEST + Duration::from_secs(1);
+        assert_eq!(weights.look(now, Duration::ZERO, &table, &seen), None);
+        table.lives.insert("c".to_owned(), 1);
+        assert_eq!(weights.look(late, Duration::ZERO, &table, &seen), None);
+        assert_eq!(weights.unmeasured(), ["a", "b"]);
+        assert_eq!(weights.look(late + OLDEST + Duration::from_secs(1), Duration::ZERO, &table, &seen), None);
+        assert_eq!(weights.unmeasured(), ["a", "b", "c"]);
     }
 
     #[test]
     fn members_should_have_their_ideal_numbers_of_clients() {
         let loads = [load("a", 0.0, 9_000, 100), load("b", 0.0, 0, 200)];
-        let burdens = by_clients(&ConnectionsInverse, &[&loads[0], &loads[1]]);
+        let burdens = by_clients(&ConnectionsInverse, &[&loads[0], &loads[1]], &[100.0; 2]);
         // Where both have the score of their numbers: n * (1 + n) is as the capacity.
         assert_eq!(has_and_wanted(&burdens), [[9_000_000, 3_728_000], [0, 5_272_000]]);
     }
@@ -247,7 +390,7 @@ mod tests {
 
     /// Runs changes for so many minutes with these loads for a number of partitions; returns the shares of `a`.
     fn shares(policy: WeightPolicy, minutes: u64, loads: impl Fn(f64) -> [Load; 2]) -> Vec<usize> {
-        let ((mut table, mut seen), mut weights) = (pair(), Weights::new(Some(policy)));
+        let ((mut table, mut seen), mut weights) = (pair(), Weights::new(policy));
         let mut shares = Vec::new();
         for look in 0..minutes * 12 {
             let now = Instant::now();
@@ -272,7 +415,7 @@ mod tests {
     fn policy(balance: Balance, ranking: RankingName) -> WeightPolicy {
         let mut config = tidegate_config::Config::default();
         (config.cluster.balance, config.context.ranking) = (balance, ranking);
-        WeightPolicy::of(&config.cluster, &config.context).unwrap().unwrap()
+        WeightPolicy::of(&config.cluster, &config.context).unwrap()
     }
 
     #[test]
@@ -295,14 +438,13 @@ mod tests {
         let shares = shares(policy(Balance::Ranking, RankingName::Resources), 60, of);
         assert!(shares.is_sorted_by(|one, next| one > next) && shares.len() < 12, "{shares:?}");
         let [a, b] = of(f64::from(u16::try_from(*shares.last().unwrap()).unwrap()) / 1_024.0);
-        let burdens = by_clients(&WeightedResources::default(), &[&a, &b]);
+        let burdens = by_clients(&WeightedResources::default(), &[&a, &b], &[100.0; 2]);
         assert!((burdens[0].has - burdens[0].wanted).abs() <= burdens[0].wanted * 0.15, "{burdens:?}");
     }
 
     #[test]
     fn measures_of_former_lives_and_old_ones_count_for_nothing() {
-        let ((table, seen), mut weights) =
-            (pair(), Weights::new(Some(policy(Balance::Load, RankingName::Connections))));
+        let ((table, seen), mut weights) = (pair(), Weights::new(policy(Balance::Load, RankingName::Connections)));
         let now = Instant::now();
         let late = now + OLDEST + Duration::from_secs(1);
         let heard = |life| Heard { at: now, load: Load { life, ..load("a", 0.9, 0, 0) }, burden: Burden::default() };

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_cluster::{Home, Step};
 use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
-use tidegate_node::{NodeHandle, NodeName};
+use tidegate_node::{LeftOut, NodeHandle, NodeName};
 
 use super::control::Event;
 use super::error::NodeError;
@@ -384,12 +384,17 @@ impl Worker {
 
     fn put_in_force(&mut self, work: &TableWork) -> Result<(), tidegate_node::NoAnswer> {
         // Before the table, so that the clients of leaving partitions get a reason of their own.
-        for step in &work.steps {
-            if let Step::Send { partitions, to, .. } = step {
-                let reference = work.told.reference_of(to);
-                let_clients_leave(&self.node, set_of(partitions), reference.is_some())?;
-                self.node.moves().hold_partitions(set_of(partitions), reference)?;
-            }
+        let sends = work.steps.iter().filter_map(|step| match step {
+            Step::Send { partitions, to, .. } => Some((set_of(partitions), work.told.reference_of(to))),
+            _ => None,
+        });
+        let sends: Vec<_> = sends.collect();
+        let local = self.shared.is_ending();
+        let left_out = |reference: Option<&str>| LeftOut { v5: reference.is_some(), local };
+        let leaving: Vec<_> = sends.iter().map(|(moved, reference)| (*moved, left_out(*reference))).collect();
+        let_clients_leave(&self.node, &leaving)?;
+        for (partitions, reference) in sends {
+            self.node.moves().hold_partitions(partitions, reference)?;
         }
         self.node.set_cluster(Arc::new(work.told.view.clone()))?;
         let lease = self.shared.lease_of(work.life);

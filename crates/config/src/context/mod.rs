@@ -9,7 +9,7 @@ use tidegate_context::ContextTopics;
 
 pub use check::check;
 pub use groups::{GroupsError, read_definitions};
-pub use points::{WrongKey, points, ranking};
+pub use points::{WrongKey, points, ranking, ranking_of_nodes};
 
 use crate::Config;
 

@@ -39,6 +39,43 @@ pub fn ranking(context: &Context) -> Result<Box<dyn Ranking>, WrongKey> {
     Ok(ranking)
 }
 
+/// What scores the nodes of a cluster. Nodes have no statistics of pings: by default these resources do not count.
+///
+/// # Errors
+/// As for [`ranking`], and when weights or the expression name statistics of pings; the key is named with the remedy.
+pub fn ranking_of_nodes(context: &Context) -> Result<Box<dyn Ranking>, WrongKey> {
+    let refuse = |key, remedy| {
+        let what = format!(
+            "nodes of a cluster have no statistics of pings, so cluster.balance = \"ranking\" cannot use them; {remedy}"
+        );
+        Err(WrongKey::new(key, &what))
+    };
+    let checked = ranking(context)?;
+    match context.ranking {
+        RankingName::Resources if context.weights == Context::default().weights => {
+            let weights = ResourceWeights { ping_rate: 0.0, latency: 0.0, ..ResourceWeights::default() };
+            let ranking = WeightedResources::new(weights).map_err(|error| WrongKey::new("weights", &error))?;
+            Ok(Box::new(ranking))
+        }
+        RankingName::Resources => {
+            let weights = ResourceWeights::of(context.weights.0.iter().map(String::as_str));
+            let weights = weights.map_err(|error| WrongKey::new("weights", &error))?;
+            let uses_pings = weights.ping_rate > 0.0 || weights.latency > 0.0;
+            if uses_pings { refuse("weights", "remove `ping_rate` and `latency`") } else { Ok(checked) }
+        }
+        RankingName::Expression => {
+            let score = context.score.as_deref().unwrap_or_default();
+            let uses_pings = ["ping_rate", "latency_ms"].iter().any(|name| score.contains(name));
+            if uses_pings {
+                refuse("score", "remove `gateway.ping_rate` and `gateway.latency_ms`")
+            } else {
+                Ok(checked)
+            }
+        }
+        RankingName::Connections => Ok(checked),
+    }
+}
+
 /// What the manager of points of access works with.
 ///
 /// # Errors
@@ -77,6 +114,27 @@ pub fn points(context: &Context) -> Result<Points, WrongKey> {
 mod tests {
     use super::*;
     use crate::Config;
+    use tidegate_context::ranking::GatewayView;
+
+    #[test]
+    fn rankings_of_nodes_use_no_statistics_of_pings() {
+        let mut config = Config::default();
+        let context = &mut config.context;
+        let refusal = |context: &Context| ranking_of_nodes(context).err().map(|error| error.to_string());
+        context.ranking = RankingName::Resources;
+        let busy = GatewayView { cpu: 1.0, memory: 1.0, loop_lag_ms: 100, queue_bytes: 1 << 40, ..Default::default() };
+        assert!(ranking_of_nodes(context).unwrap().score(&busy) < 1e-9, "missing statistics give no score");
+        context.weights.0 = vec!["cpu: 1".to_owned()];
+        assert_eq!(refusal(context), None);
+        context.weights.0.push("latency: 1".to_owned());
+        let refused = refusal(context).unwrap();
+        assert!(refused.contains("context.weights: nodes") && refused.contains("remove `ping_rate`"), "{refused}");
+        context.ranking = RankingName::Expression;
+        context.score = Some("1.0 - gateway.ping_rate".to_owned());
+        assert!(refusal(context).unwrap().contains("context.score: nodes"));
+        context.score = Some("1.0 - gateway.cpu".to_owned());
+        assert_eq!(refusal(context), None);
+    }
 
     #[test]
     fn mistakes_are_told_with_the_key() {

@@ -176,13 +176,14 @@ section! {
         /// lost, or wait in its data directory.
         leave_timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
         /// The size of this node's share of the partitions in relation to the shares of other nodes. With 200 it gets
-        /// twice the partitions, and so the clients, of a node with 100.
+        /// twice the partitions, and so the clients, of a node with 100; with another `balance` than `"weight"`, twice the
+        /// load or the ideal number of clients.
         weight: u16 = 100, in Kind::Integer(Range::of(1, 1_000));
         /// What decides the sizes of shares; see [cluster](cluster.md#shares-by-load). Give all nodes the same: that of the
         /// leader counts, and it needs the measures of all.
         balance: Balance = Balance::Weight, in Kind::OneOf(<Balance as Words>::WORDS);
-        /// With `balance` other than `"weight"`: time between two changes of shares. A change moves at most a
-        /// sixteenth of the partitions.
+        /// With `balance` other than `"weight"`: time between the end of a change of shares and the next change. A change
+        /// moves at most a sixteenth of the partitions.
         balance_pause: Duration = Duration::from_secs(60), in Kind::Duration(Range::of(SECOND, HOUR));
         /// When this node takes a share of the partitions. The manager of a fleet asks an orchestrator to take one when it
         /// serves all brokers.

@@ -9,7 +9,7 @@ use std::num::NonZeroU16;
 use tidegate_mqtt::{PacketId, Version};
 
 /// The layout of the bytes.
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
 
 /// The first byte of a frame between two nodes on the connection of a relayed client. No MQTT packet begins with it.
 pub const RELAY_FRAME: u8 = 0;
@@ -18,8 +18,17 @@ pub const RELAY_FRAME: u8 = 0;
 /// bytes that the shell can prove.
 pub const CONTINUE: u8 = 1;
 
+/// Longest frame, bytes: topic aliases are most of it. A connection that needs a longer one does not leave.
+pub const RELAY_FRAME_MAX: usize = 1024 * 1024;
+
+/// Room in a frame beside the image: its head, the partition, lengths and the proof, bytes.
+pub(crate) const RELAY_FRAME_ROOM: usize = 256;
+
 /// The frame with which the new home says that it has the connection.
 pub const CONTINUED: [u8; 3] = [RELAY_FRAME, 1, 2];
+
+/// The last bytes for the home of a relayed client whose edge stops, between two packets of the client.
+pub const EDGE_STOPS: [u8; 3] = [RELAY_FRAME, 1, 6];
 
 /// The image of a connection that has left its home.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +37,8 @@ pub struct ConnectionImage {
     pub tenant: TenantId,
     /// The client id.
     pub client_id: Box<str>,
+    /// The user whose connections include this one, proven or not. The shell sets it.
+    pub counted_user: Option<Box<str>>,
     /// Until when its session expects it, milliseconds since the Unix epoch. A session that its client has taken up since
     /// expects another time, or none.
     pub(crate) expected_until: u64,
@@ -71,6 +82,7 @@ impl ConnectionImage {
         out.put_u8(LAYOUT);
         out.put_u16(self.tenant.0);
         out.put_bytes(self.client_id.as_bytes());
+        out.put_bytes(self.counted_user.as_deref().unwrap_or_default().as_bytes());
         out.put_u64(self.expected_until);
         out.put_u32(self.expiry_seconds);
         out.put_u16(self.receive_maximum);
@@ -110,6 +122,7 @@ impl ConnectionImage {
         let mut image = Self {
             tenant: TenantId(reader.u16("a tenant")?),
             client_id: reader.text("a client id")?.into(),
+            counted_user: Some(reader.text("a user")?).filter(|user| !user.is_empty()).map(Into::into),
             expected_until: reader.u64("until when a client is expected")?,
             expiry_seconds: reader.u32("a session expiry")?,
             receive_maximum: reader.u16("a receive maximum")?,
@@ -170,6 +183,7 @@ mod tests {
         ConnectionImage {
             tenant: TenantId(7),
             client_id: "a client".into(),
+            counted_user: Some("a user".into()),
             expected_until: 1_700_000_000_000,
             expiry_seconds: 0,
             receive_maximum: 20,

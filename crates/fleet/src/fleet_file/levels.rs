@@ -111,6 +111,18 @@ fn read_host(section: &mut LevelSection, keys: &mut Keys<'_>) {
     }
 }
 
+/// Levels whose ranges overlap have one address for each process of both.
+pub(super) fn check_hosts(brokers: &LevelSection, orchestrators: &LevelSection, keys: &mut Keys<'_>) {
+    let most = brokers.settings.most.saturating_add(orchestrators.settings.most);
+    let limit = brokers.place.hosts.limit_with(&orchestrators.place.hosts);
+    if let Some(limit) = limit.filter(|limit| *limit < most) {
+        let problem = format!(
+            "`host` overlaps that of brokers, and both together have {limit} addresses for at most {most} members"
+        );
+        keys.refuse("orchestrators", &problem, "write ranges that do not overlap, or widen them");
+    }
+}
+
 /// `template = "a"`, or `templates = { a = 2, b = 1 }`.
 fn weights(keys: &mut Keys<'_>) -> Option<Vec<(String, u32)>> {
     if let Some(template) = keys.text("template") {

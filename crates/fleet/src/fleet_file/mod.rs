@@ -209,6 +209,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
     let orchestrators = keys.table("orchestrators", |keys| levels::read(Level::Orchestrator, &sla, &templates, keys));
     let mut brokers = brokers.unwrap_or_else(|| levels::LevelSection::of(Level::Broker, &sla));
     let mut orchestrators = orchestrators.unwrap_or_else(|| levels::LevelSection::of(Level::Orchestrator, &sla));
+    levels::check_hosts(&brokers, &orchestrators, keys);
     let kubernetes = kubernetes::read(keys);
     let of_level = |name: &str| templates.get(name).is_some_and(|template| template.level == Level::Orchestrator);
     let attached = |name: &str| orchestrators.attached.iter().any(|attached| attached.name.as_str() == name);

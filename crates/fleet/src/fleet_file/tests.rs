@@ -170,6 +170,19 @@ fn mistakes_are_reported_with_place_and_remedy() {
 }
 
 #[test]
+fn overlapping_ranges_have_an_address_for_each_process() {
+    let text = |last: &str| {
+        format!(
+            "[fleet]\nname = \"demo\"\n[sla]\nbrokers = {{ min = 1, max = 3 }}\norchestrators = {{ min = 1, max = 2 }}\n\
+             [brokers]\nhost = \"127.0.0.2-127.0.0.4\"\n[orchestrators]\nhost = \"127.0.0.3-{last}\"\n"
+        )
+    };
+    let refused = read_text(&text("127.0.0.5")).unwrap_err().to_string();
+    assert!(refused.contains("4 addresses for at most 5 members") && refused.contains("widen"), "{refused}");
+    read_text(&text("127.0.0.6")).unwrap();
+}
+
+#[test]
 fn levels_may_be_measured_by_different_signals() {
     let file = read_text(&format!(
         "{LEAST}[policy.signals]\nwaiting = \"2s\"\n[orchestrators.signals]\ncpu = false\nloop_lag = \"50ms\"\n"

@@ -144,6 +144,16 @@ pub enum ProviderError {
     /// Each address has its process.
     #[error("no free address of {0}; widen `host` in the fleet file")]
     NoHosts(String),
+    /// The processes of a level have the same ports, and one of these is taken on each address that is left.
+    #[error(
+        "port {port} of {host} is taken, and the other processes of the level have this port; end the program that listens there, or widen `host` in the fleet file"
+    )]
+    PortTaken {
+        /// The last address that was tried.
+        host: String,
+        /// The port.
+        port: u16,
+    },
     /// All ports are taken.
     #[error("no {wanted} free ports from {from} to {to}; widen `ports` in the fleet file")]
     NoPorts {

@@ -245,18 +245,23 @@ impl AdmissionCalls<'_> {
 
     /// A client continues here that another node has let in: bans hold here, and its user counts its connections.
     pub(crate) fn count_continued(&mut self, key: ConnectionKey, image: &ConnectionImage) -> Result<(), Reason> {
-        let user = self.shard.engine.questions().user_of(image);
+        let user = image.counted_user.clone();
         let (now, address) = (self.shard.now, self.address_of(key));
         let admission = &self.shard.shared.admission;
         admission.check_client(now, image.tenant, &image.client_id, user.as_deref(), address)?;
         let Some(user) = user else { return Ok(()) };
         let client_id: Box<str> = image.client_id.clone();
-        let applicant = Applicant { tenant: image.tenant, client_id, user: Some(user.into()) };
+        let applicant = Applicant { tenant: image.tenant, client_id, user: Some(user) };
         self.shard.gate.pending.insert(key, applicant);
         let counted = self.count_user(key);
         // It is no new connection of its client.
         self.shard.gate.pending.remove(&key);
         counted
+    }
+
+    /// The user whose connections include this one.
+    pub(crate) fn counted_user(&self, key: ConnectionKey) -> Option<Box<str>> {
+        self.shard.gate.counted.get(&key)?.user.clone()
     }
 
     /// A connection has ended: its slot of the user is released.

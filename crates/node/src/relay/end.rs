@@ -146,6 +146,25 @@ impl End {
     }
 }
 
+impl End {
+    /// Ends the output, and drops the input. Returns whether there is more to do at once.
+    pub(super) fn finish_and_discard(&mut self, buffer: &mut [u8]) -> bool {
+        self.finish(buffer);
+        if self.readable && !self.ended {
+            match self.transport.read(buffer) {
+                Ok(Input::Bytes { full, .. }) => self.readable = full || self.peer_closed,
+                Ok(Input::Blocked | Input::Introduced) => {
+                    self.readable = false;
+                    self.ended |= self.peer_closed;
+                }
+                Ok(Input::Last { .. } | Input::Closed) => self.ended = true,
+                Err(_) => self.fail(),
+            }
+        }
+        self.readable && !self.ended
+    }
+}
+
 /// Moves bytes from one end to the other: one read, if the other has no pending output. Returns whether there is more
 /// to do at once. `sift` appends the bytes read to the output, and says whether they were the last ones.
 pub(super) fn carry(

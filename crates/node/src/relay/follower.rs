@@ -58,6 +58,14 @@ impl Follower {
         self.of_frame
     }
 
+    /// Follows bytes.
+    pub(super) fn follow(&mut self, bytes: &[u8]) {
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            at += self.step(rest);
+        }
+    }
+
     /// Follows one byte, or the available part of a body; returns the number of bytes.
     pub(super) fn step(&mut self, bytes: &[u8]) -> usize {
         let Some(&byte) = bytes.first() else { return 0 };
@@ -103,26 +111,19 @@ mod tests {
         (bytes, [8, 10, 313])
     }
 
-    fn follow(follower: &mut Follower, bytes: &[u8]) {
-        let mut at = 0;
-        while at < bytes.len() {
-            at += follower.step(&bytes[at..]);
-        }
-    }
-
     #[test]
     fn ends_of_packets_are_found_however_the_stream_is_cut() {
         let (bytes, ends) = stream();
         for cut in 0..bytes.len() {
             let mut follower = Follower::default();
-            follow(&mut follower, &bytes[..cut]);
+            follower.follow(&bytes[..cut]);
             assert_eq!(follower.is_between_packets(), ends.contains(&cut), "{cut}");
-            follow(&mut follower, &bytes[cut..]);
+            follower.follow(&bytes[cut..]);
             assert!(follower.is_between_packets(), "{cut}");
         }
         let mut one_by_one = Follower::default();
         let between = (1..=bytes.len()).filter(|at| {
-            follow(&mut one_by_one, &bytes[at - 1..*at]);
+            one_by_one.follow(&bytes[at - 1..*at]);
             one_by_one.is_between_packets()
         });
         assert_eq!(between.collect::<Vec<_>>(), ends);
@@ -134,7 +135,7 @@ mod tests {
             [&[0x20, 3, 0, 0x87, 0][..], &[0xf0, 2, 0x18, 0], &[0x20, 2, 0, 0, 0x30, 0xff, 0xff, 0xff, 0xff, 0, 0]]
         {
             let mut follower = Follower::default();
-            follow(&mut follower, bytes);
+            follower.follow(bytes);
             assert!(!follower.is_between_packets(), "{bytes:02x?}");
         }
     }

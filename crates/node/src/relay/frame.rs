@@ -14,9 +14,6 @@ const LEFT: u8 = 4;
 /// The new home does not expect the connection.
 pub(super) const REFUSED: [u8; 3] = [RELAY_FRAME, 1, 5];
 
-/// Longest frame, bytes: the topic aliases of a client are most of it.
-pub(super) const FRAME_MAX: usize = 1024 * 1024;
-
 /// A frame of a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RelayFrame {

@@ -14,6 +14,8 @@ pub(super) enum Goodbye {
     Possible { max_packet: u32 },
     /// By these bytes, as soon as a packet ends.
     Due { last: Vec<u8> },
+    /// It was said.
+    Said,
 }
 
 impl Goodbye {
@@ -38,6 +40,11 @@ impl Goodbye {
         matches!(self, Self::Possible { .. })
     }
 
+    /// Whether the client was asked to use another server.
+    pub(super) fn was_said(&self) -> bool {
+        matches!(self, Self::Said)
+    }
+
     /// Requests the goodbye at the next end of a packet; returns whether that is possible.
     pub(super) fn begin(&mut self, reference: Option<&str>) -> bool {
         let Self::Possible { max_packet } = self else { return false };
@@ -55,11 +62,19 @@ impl Goodbye {
         true
     }
 
+    /// The goodbye of a node that stops, if there can be one.
+    pub(super) fn take_last(&mut self) -> Option<Vec<u8>> {
+        if self.is_possible() {
+            self.begin(None);
+        }
+        self.take_due()
+    }
+
     /// The goodbye, if it was requested. It is sent once.
     pub(super) fn take_due(&mut self) -> Option<Vec<u8>> {
         let Self::Due { last } = self else { return None };
         let last = std::mem::take(last);
-        *self = Self::Never;
+        *self = Self::Said;
         Some(last)
     }
 }

@@ -12,6 +12,7 @@ mod header;
 mod moving;
 mod pair;
 mod place;
+mod search;
 mod sieve;
 mod slots;
 
@@ -27,12 +28,15 @@ use slots::Stage;
 pub(crate) use slots::{RelayKey, Relays};
 
 use self::end::End;
+use self::follower::Follower;
 use self::goodbye::Goodbye;
 use self::moving::Departed;
 pub(crate) use self::pair::ClientOrigin;
 pub(crate) use self::pair::Pair;
 use self::pair::{MoveStage, Pumped};
+pub(crate) use self::search::Search;
 use self::sieve::Sieve;
+use crate::admission::Seat;
 #[cfg(feature = "quic")]
 use crate::quic::News;
 use crate::quic::Owner;
@@ -57,6 +61,15 @@ pub(crate) enum Relay {
     Open(Box<Pair>),
     /// The client's home moves; the client's end waits for the new one.
     Moving(Box<Departed>),
+    /// This node stops, and the client has no home: its last bytes leave.
+    Farewell(Box<HomelessClient>),
+}
+
+/// The client's end of a relay without a home.
+#[derive(Debug)]
+pub(crate) struct HomelessClient {
+    client: End,
+    seat: Seat,
 }
 
 impl RelayCalls<'_> {
@@ -112,6 +125,10 @@ impl RelayCalls<'_> {
         match self.shard.relays.get(key) {
             Some(Relay::Connecting { .. }) => self.finish_connecting(key),
             Some(Relay::Moving(_)) => self.take_moving_readiness(key, side, event),
+            Some(Relay::Farewell(last)) => {
+                last.client.note(event);
+                self.end_farewell(key);
+            }
             Some(Relay::Open(pair)) => {
                 let end = &mut pair.ends[usize::from(side != CLIENT)];
                 end.note(event);
@@ -131,6 +148,10 @@ impl RelayCalls<'_> {
                 self.pump_relay(key);
             }
             Some(Relay::Moving(departed)) => departed.client.note_news(news),
+            Some(Relay::Farewell(last)) => {
+                last.client.note_news(news);
+                self.end_farewell(key);
+            }
             Some(Relay::Connecting { .. }) | None => {}
         }
     }
@@ -164,6 +185,8 @@ impl RelayCalls<'_> {
             return;
         };
         let goodbye = Goodbye::of(&bytes);
+        let mut of_client = Follower::default();
+        of_client.follow(&bytes);
         let mut output = Output::default();
         output.append(&header::of(transport.peer(), tenant, self.shard.shared.cluster_secret.as_ref()));
         output.append(&bytes);
@@ -174,7 +197,7 @@ impl RelayCalls<'_> {
         let _ = home.set_nodelay(true);
         let ends = [End::of(transport), End::with_output(Transport::Tcp(home), output)];
         let (stage, sieve) = (MoveStage::Open, Sieve::default());
-        let mut pair = Box::new(Pair { ends, seat, ending: false, goodbye, sieve, stage, origin });
+        let mut pair = Box::new(Pair { ends, seat, ending: false, goodbye, sieve, sent: of_client, stage, origin });
         if moved.is_err() {
             pair.ends[CLIENT].fail();
         }
@@ -202,7 +225,7 @@ impl RelayCalls<'_> {
             self.shard.datagrams().touch_quic(id);
         }
         let more = match pumped {
-            Pumped::Left { parcel, until } => return self.begin_moving(key, parcel, until),
+            Pumped::Left { parcel, search } => return self.begin_moving(key, parcel, search),
             Pumped::Refused => return self.end_relay(key),
             Pumped::Bytes { .. } if is_over => return self.end_relay(key),
             Pumped::Bytes { more } => more,
@@ -220,6 +243,7 @@ impl RelayCalls<'_> {
         for _ in 0..self.shard.relays.ring.len() {
             let Some(key) = self.shard.relays.ring.pop_front() else { break };
             self.pump_relay(key);
+            self.end_farewell(key);
         }
         while let Some((key, stage)) = self.shard.relays.pop_due(self.shard.heard.until()) {
             match stage {
@@ -242,6 +266,7 @@ impl RelayCalls<'_> {
                 (client, seat)
             }
             Some(Relay::Moving(departed)) => (departed.client, departed.seat),
+            Some(Relay::Farewell(last)) => (last.client, last.seat),
             Some(Relay::Connecting { .. }) | None => return,
         };
         self.shard.counters.relays_ended += 1;
@@ -273,11 +298,20 @@ impl RelayCalls<'_> {
 
     /// Ends all relays, since the node stops. MQTT 5 clients get a DISCONNECT, if no packet is under way.
     pub(crate) fn end_relays(&mut self) {
+        let now = self.shard.now.monotonic;
         for key in self.shard.relays.all() {
-            if let Some(Relay::Open(pair)) = self.shard.relays.get(key) {
-                pair.say_goodbye(&mut self.shard.buffer);
+            match self.shard.relays.get(key) {
+                Some(Relay::Open(pair)) => {
+                    pair.begin_to_stop();
+                    self.shard.relays.set_deadline(now, key, Stage::Ending);
+                    self.pump_relay(key);
+                }
+                Some(Relay::Moving(_)) => {
+                    self.shard.relays.set_deadline(now, key, Stage::Ending);
+                    self.begin_farewell(key);
+                }
+                Some(Relay::Farewell(_) | Relay::Connecting { .. }) | None => {}
             }
-            self.end_relay(key);
         }
     }
 }

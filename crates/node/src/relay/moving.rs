@@ -9,12 +9,14 @@ use std::net::SocketAddr;
 use tidegate_engine::{Home, ListenerId, Millis, NotContinued, Output, Reason};
 
 use super::end::End;
+use super::follower::Follower;
 use super::frame::{Parcel, REFUSED, image_of};
 use super::goodbye::Goodbye;
 use super::pair::{ClientOrigin, MoveStage, Pair};
+use super::search::{MOVE_PATIENCE_MS, RETRY_MS, Search};
 use super::sieve::Sieve;
 use super::slots::Stage;
-use super::{CLIENT, HOME, Relay, RelayKey, header, is_connected};
+use super::{CLIENT, HOME, HomelessClient, Relay, RelayKey, header, is_connected};
 use crate::admission::Seat;
 use crate::observer::Peer;
 use crate::quic::Owner;
@@ -23,8 +25,8 @@ use crate::shard::inbox::{Adoption, ToShard};
 use crate::transport::Transport;
 use tidegate_engine::ConnectionKey;
 
-/// How long a client whose home moves waits for the new one, milliseconds: as long as its session waits there.
-const MOVE_PATIENCE_MS: u64 = 10_000;
+/// How long a new home may take to accept a connection, milliseconds.
+const ATTEMPT_MS: u64 = 1_000;
 
 /// The client's end of a relay whose home moves.
 #[derive(Debug)]
@@ -34,20 +36,46 @@ pub(crate) struct Departed {
     goodbye: Goodbye,
     origin: ClientOrigin,
     parcel: Parcel,
+    search: Search,
+    /// When it looks for its new home.
+    next_at: Millis,
+    attempt: Option<HomeAttempt>,
+}
+
+/// The new home that is being connected to.
+#[derive(Debug)]
+struct HomeAttempt {
+    home: TcpStream,
+    at: SocketAddr,
+    /// When it has failed.
     until: Millis,
-    /// The new home that is being connected to.
-    attempt: Option<(TcpStream, SocketAddr)>,
+}
+
+impl Departed {
+    /// Another table has come: its new home is looked for at this time.
+    pub(super) fn look_at(&mut self, at: Millis) {
+        self.next_at = at;
+    }
+
+    /// The new home was not reached.
+    fn fail_attempt(&mut self, now: Millis) {
+        self.attempt = None;
+        self.search = self.search.failed();
+        self.next_at = self.search.next_at(now);
+    }
 }
 
 impl RelayCalls<'_> {
     /// A relayed connection has left its home.
-    pub(super) fn begin_moving(&mut self, key: RelayKey, parcel: Parcel, until: Option<Millis>) {
+    pub(super) fn begin_moving(&mut self, key: RelayKey, parcel: Parcel, search: Option<Search>) {
         let Some(Relay::Open(pair)) = self.shard.relays.remove_for_now(key) else { return };
         let Pair { ends: [client, _], seat, goodbye, origin, .. } = *pair;
-        let until = until.unwrap_or_else(|| self.shard.now.monotonic.plus(MOVE_PATIENCE_MS));
-        let departed = Departed { client, seat, goodbye, origin, parcel, until, attempt: None };
+        let now = self.shard.now.monotonic;
+        let search = search.map_or_else(|| Search::from(now), Search::failed);
+        let next_at = search.next_at(now);
+        let departed = Departed { client, seat, goodbye, origin, parcel, search, next_at, attempt: None };
         self.shard.relays.put(key, Relay::Moving(Box::new(departed)));
-        self.shard.relays.await_home(key, self.shard.now.monotonic);
+        self.shard.relays.await_home(key, next_at);
     }
 
     /// The connection of a client that was at home here has left; its socket stays.
@@ -56,16 +84,18 @@ impl RelayCalls<'_> {
         mut transport: Transport,
         is_registered: bool,
         (seat, origin): (Seat, ClientOrigin),
-        (parcel, until): (Parcel, Option<Millis>),
+        (parcel, search): (Parcel, Option<Search>),
     ) {
         let registry = self.shard.poll.registry();
         let freed = if is_registered { transport.deregister(registry) } else { Ok(()) };
         let goodbye = image_of(&parcel.proven, self.shard.shared.cluster_secret.as_ref())
             .map_or(Goodbye::Never, |image| Goodbye::for_version(image.version(), image.max_packet()));
-        let until = until.unwrap_or_else(|| self.shard.now.monotonic.plus(MOVE_PATIENCE_MS));
+        let now = self.shard.now.monotonic;
+        let search = search.map_or_else(|| Search::from(now), Search::failed);
+        let next_at = search.next_at(now);
         let quic = transport.quic().map(|quic| quic.id());
         let client = End::of(transport);
-        let departed = Departed { client, seat, goodbye, origin, parcel, until, attempt: None };
+        let departed = Departed { client, seat, goodbye, origin, parcel, search, next_at, attempt: None };
         let key = self.shard.relays.insert(Relay::Moving(Box::new(departed)));
         self.shard.counters.relayed += 1;
         if let Some(id) = quic {
@@ -78,7 +108,7 @@ impl RelayCalls<'_> {
                 departed.client.fail();
             }
         }
-        self.shard.relays.await_home(key, self.shard.now.monotonic);
+        self.shard.relays.await_home(key, next_at);
     }
 
     /// Handles readiness of an end of a relay whose home moves.
@@ -90,13 +120,13 @@ impl RelayCalls<'_> {
             departed.client.show_blocked(self.shard.poll.registry(), key.token(CLIENT));
             return;
         }
-        let Some((home, at)) = &departed.attempt else { return };
-        let at = *at;
-        match is_connected(home) {
+        let Some(attempt) = &departed.attempt else { return };
+        let at = attempt.at;
+        match is_connected(&attempt.home) {
             Ok(false) => {}
             Ok(true) => self.bring(key),
             Err(error) => {
-                departed.attempt = None;
+                departed.fail_attempt(self.shard.now.monotonic);
                 tracing::debug!(%at, %error, "cannot reach the new home of a client; it is tried again");
             }
         }
@@ -107,21 +137,36 @@ impl RelayCalls<'_> {
         let now = self.shard.now.monotonic;
         for key in self.shard.relays.take_moving(now) {
             let Some(Relay::Moving(departed)) = self.shard.relays.get(key) else { continue };
-            if departed.until <= now {
+            if departed.search.until <= now {
                 self.give_up_move(key);
                 continue;
             }
-            let is_tried = departed.attempt.is_some();
-            if is_tried || !self.go_home(key) {
-                self.shard.relays.wait_on(key, now);
+            let home = self.shard.engine.questions().home_to_continue_at(departed.parcel.partition);
+            let at = place_of(home).and_then(|place| self.shard.relay_to.get(usize::from(place)).copied().flatten());
+            if departed.attempt.as_ref().is_some_and(|attempt| at != Some(attempt.at)) {
+                // The table names another home.
+                departed.attempt = None;
+            } else if departed.attempt.as_ref().is_some_and(|attempt| attempt.until <= now) {
+                departed.fail_attempt(now);
+            }
+            if departed.next_at <= now && departed.attempt.is_none() {
+                departed.next_at = now.plus(RETRY_MS);
+                if self.go_home(key, home, at) {
+                    continue;
+                }
+            }
+            if let Some(Relay::Moving(departed)) = self.shard.relays.get(key) {
+                let next_at = departed.attempt.as_ref().map_or(departed.next_at, |attempt| attempt.until);
+                let next_at = next_at.min(departed.search.until);
+                self.shard.relays.await_home(key, next_at);
             }
         }
     }
 
     /// Goes to the new home if there is one by now; says whether the client is at home here.
-    fn go_home(&mut self, key: RelayKey) -> bool {
+    fn go_home(&mut self, key: RelayKey, home: Home, at: Option<SocketAddr>) -> bool {
         let Some(Relay::Moving(departed)) = self.shard.relays.get(key) else { return false };
-        match self.shard.engine.questions().home_to_continue_at(departed.parcel.partition) {
+        match home {
             Home::Nowhere => {}
             Home::Here => {
                 departed.client.flush(&mut self.shard.buffer);
@@ -130,14 +175,14 @@ impl RelayCalls<'_> {
                     return true;
                 }
             }
-            Home::At(place) => {
-                let at = self.shard.relay_to.get(usize::from(place)).copied().flatten();
+            Home::At(_) => {
+                let until = self.shard.now.monotonic.plus(ATTEMPT_MS);
                 let home = at.and_then(|at| Some((TcpStream::connect(at).ok()?, at)));
                 departed.attempt = home.and_then(|(mut home, at)| {
                     let interest = Interest::READABLE | Interest::WRITABLE;
                     let token = key.token(HOME);
                     mio::event::Source::register(&mut home, self.shard.poll.registry(), token, interest).ok()?;
-                    Some((home, at))
+                    Some(HomeAttempt { home, at, until })
                 });
             }
         }
@@ -147,16 +192,18 @@ impl RelayCalls<'_> {
     /// The new home is reached: it is sent the image of the connection.
     fn bring(&mut self, key: RelayKey) {
         let Some(Relay::Moving(departed)) = self.shard.relays.remove_for_now(key) else { return };
-        let Departed { mut client, seat, goodbye, origin, parcel, until, attempt } = *departed;
-        let Some((home, _)) = attempt else { return };
+        let Departed { mut client, seat, goodbye, origin, parcel, search, attempt, .. } = *departed;
+        let Some(HomeAttempt { home, .. }) = attempt else { return };
         let secret = self.shard.shared.cluster_secret.as_ref();
         let mut output = Output::default();
         output.append(&header::of(client.transport_mut().peer(), origin.tenant, secret));
         output.append(&parcel.to_home());
         let _ = home.set_nodelay(true);
         let ends = [client, End::with_output(Transport::Tcp(home), output)];
-        let (stage, sieve) = (MoveStage::Continuing { parcel, until }, Sieve::of_accepted());
-        let pair = Pair { ends, seat, ending: false, goodbye, sieve, stage, origin };
+        let mut sent = Follower::default();
+        sent.follow(&parcel.tail);
+        let (stage, sieve) = (MoveStage::Continuing { parcel, search }, Sieve::of_accepted());
+        let pair = Pair { ends, seat, ending: false, goodbye, sieve, sent, stage, origin };
         self.shard.relays.put(key, Relay::Open(Box::new(pair)));
         self.shard.relays.set_deadline(self.shard.now.monotonic, key, Stage::Continuing);
         self.pump_relay(key);
@@ -165,16 +212,16 @@ impl RelayCalls<'_> {
     /// The new home does not answer: the image is brought again, until time is up.
     pub(super) fn bring_again(&mut self, key: RelayKey) {
         if let Some(Relay::Open(pair)) = self.shard.relays.get(key)
-            && let Some((parcel, until)) = pair.take_parcel()
+            && let Some((parcel, search)) = pair.take_parcel()
         {
-            self.begin_moving(key, parcel, Some(until));
+            self.begin_moving(key, parcel, Some(search));
         }
     }
 
     /// The client is at home here: its connection goes to the shard of its home.
     fn come_home(&mut self, key: RelayKey) {
         let Some(Relay::Moving(departed)) = self.shard.relays.remove(key) else { return };
-        let Departed { client, seat, origin, parcel, until, .. } = *departed;
+        let Departed { client, seat, origin, parcel, search, .. } = *departed;
         self.shard.counters.relays_ended += 1;
         let mut transport = client.into_transport();
         // A socket that cannot be taken from the poller is not read elsewhere either: its client connects again.
@@ -186,11 +233,35 @@ impl RelayCalls<'_> {
             self.shard.datagrams().redirect_quic(quic, home);
         }
         let peer = transport.peer();
-        let continued = Some((parcel, until, origin));
+        let continued = Some((parcel, search, origin));
         let listener = origin.listener;
         let adoption = Adoption { transport, listener, seat, peer, bytes: Vec::new(), admitted: None, continued };
         if let Some(inbox) = self.shard.inboxes.get(usize::from(home.0)) {
             inbox.send(ToShard::Adopt(Box::new(adoption)));
+        }
+    }
+
+    /// This node stops before the client has a home: it is asked to use another server.
+    pub(super) fn begin_farewell(&mut self, key: RelayKey) {
+        let Some(Relay::Moving(departed)) = self.shard.relays.remove_for_now(key) else { return };
+        let Departed { mut client, seat, mut goodbye, .. } = *departed;
+        // Its old home has sent whole packets.
+        if let Some(last) = goodbye.take_last() {
+            client.append(&last);
+        }
+        self.shard.relays.put(key, Relay::Farewell(Box::new(HomelessClient { client, seat })));
+        self.end_farewell(key);
+    }
+
+    /// Writes the last bytes of a client without a home, until it has closed its side.
+    pub(super) fn end_farewell(&mut self, key: RelayKey) {
+        let Some(Relay::Farewell(last)) = self.shard.relays.get(key) else { return };
+        let more = last.client.finish_and_discard(&mut self.shard.buffer);
+        last.client.show_blocked(self.shard.poll.registry(), key.token(CLIENT));
+        if last.client.is_over() {
+            self.end_relay(key);
+        } else if more {
+            self.shard.relays.ring.push_back(key);
         }
     }
 
@@ -204,12 +275,16 @@ impl RelayCalls<'_> {
     }
 }
 
+fn place_of(home: Home) -> Option<u16> {
+    if let Home::At(place) = home { Some(place) } else { None }
+}
+
 impl SocketCalls<'_> {
     /// Takes in the connection of a client that is at home here again or from now on.
     pub(crate) fn adopt_continued(
         &mut self,
         (transport, listener, seat, peer): (Transport, ListenerId, Seat, Peer),
-        (parcel, until, origin): (Parcel, Millis, ClientOrigin),
+        (parcel, search, origin): (Parcel, Search, ClientOrigin),
     ) {
         let Some(image) = image_of(&parcel.proven, self.shard.shared.cluster_secret.as_ref()) else {
             return self.drop_transport(seat);
@@ -225,7 +300,7 @@ impl SocketCalls<'_> {
             Err(NotContinued::NotHere) => {
                 self.shard.engine.release_connection(key);
                 let Some((_, transport, seat)) = self.shard.table.remove(key) else { return };
-                self.shard.relaying().keep_departed(transport, false, (seat, origin), (parcel, Some(until)));
+                self.shard.relaying().keep_departed(transport, false, (seat, origin), (parcel, Some(search)));
             }
             Err(NotContinued::NotExpected) => self.lose(key),
         }
@@ -253,6 +328,10 @@ impl SocketCalls<'_> {
         image: &tidegate_engine::ConnectionImage,
         tell: bool,
     ) -> Result<(), NotContinued> {
+        if self.shard.shared.asks_outside {
+            // Its credential may hold no longer.
+            return Err(NotContinued::NotExpected);
+        }
         self.shard.admission().count_continued(key, image).map_err(|_| NotContinued::NotExpected)?;
         let continued = self.shard.engine.homes().continue_connection(self.shard.now, key, image, tell);
         match continued {

@@ -1,10 +1,12 @@
 //! Both ends of a relay.
 
-use tidegate_engine::{ListenerId, Millis, Output};
+use tidegate_engine::{EDGE_STOPS, ListenerId, Output};
 
 use super::end::{self, End};
+use super::follower::Follower;
 use super::frame::{Parcel, RelayFrame};
 use super::goodbye::Goodbye;
+use super::search::Search;
 use super::sieve::Sieve;
 use super::{CLIENT, HOME};
 use crate::admission::Seat;
@@ -22,6 +24,8 @@ pub(crate) struct Pair {
     pub(super) goodbye: Goodbye,
     /// Separates packets and frames of the home.
     pub(super) sieve: Sieve,
+    /// Follows the packets of the client, which the home gets.
+    pub(super) sent: Follower,
     pub(super) stage: MoveStage,
     pub(super) origin: ClientOrigin,
 }
@@ -42,8 +46,10 @@ pub(super) enum MoveStage {
     Open,
     /// The old home gets no more bytes of the client.
     Leaving,
-    /// The new home was sent the image of the connection, and has not answered. It is tried again until this time.
-    Continuing { parcel: Parcel, until: Millis },
+    /// The new home was sent the image of the connection, and has not answered.
+    Continuing { parcel: Parcel, search: Search },
+    /// This node stops: last bytes leave, and further input is dropped.
+    Stopping,
 }
 
 /// The result of moving bytes.
@@ -51,8 +57,8 @@ pub(super) enum MoveStage {
 pub(super) enum Pumped {
     /// The relay continues. Is there more to do at once?
     Bytes { more: bool },
-    /// The connection has left its home, which is no more. A time is given where it has left before.
-    Left { parcel: Parcel, until: Option<Millis> },
+    /// The connection has left its home, which is no more. A search is given where it has left before.
+    Left { parcel: Parcel, search: Option<Search> },
     /// The new home does not expect the connection.
     Refused,
 }
@@ -70,7 +76,9 @@ impl Pair {
         let mut more = false;
         match self.stage {
             MoveStage::Open => {
+                let sent = &mut self.sent;
                 more |= end::carry(client, home, buffer, |bytes, out: &mut Output| {
+                    sent.follow(bytes);
                     out.append(bytes);
                     false
                 });
@@ -80,6 +88,7 @@ impl Pair {
             }
             MoveStage::Leaving => home.finish(buffer),
             MoveStage::Continuing { .. } => home.flush(buffer),
+            MoveStage::Stopping => return Pumped::Bytes { more: self.pump_last(buffer) },
         }
         let (sieve, goodbye) = (&mut self.sieve, &mut self.goodbye);
         more |= end::carry(home, client, buffer, |bytes, out| sieve.sift(bytes, out, goodbye));
@@ -89,7 +98,7 @@ impl Pair {
                     self.stage = MoveStage::Leaving;
                     self.ends[HOME].finish(buffer);
                 }
-                RelayFrame::Left(parcel) => return Pumped::Left { parcel, until: None },
+                RelayFrame::Left(parcel) => return Pumped::Left { parcel, search: None },
                 RelayFrame::Continued => {
                     self.stage = MoveStage::Open;
                     more = true;
@@ -100,17 +109,21 @@ impl Pair {
         if !self.ends[HOME].has_ended() {
             return Pumped::Bytes { more };
         }
-        if let Some((parcel, until)) = self.take_parcel() {
-            return Pumped::Left { parcel, until: Some(until) };
+        if self.goodbye.was_said() {
+            // The client was asked to use another server, and continues nowhere.
+            self.stage = MoveStage::Open;
+        }
+        if let Some((parcel, search)) = self.take_parcel() {
+            return Pumped::Left { parcel, search: Some(search) };
         }
         self.ends[CLIENT].finish(buffer);
         Pumped::Bytes { more }
     }
 
     /// The image that a new home was sent and has not answered.
-    pub(super) fn take_parcel(&mut self) -> Option<(Parcel, Millis)> {
+    pub(super) fn take_parcel(&mut self) -> Option<(Parcel, Search)> {
         match std::mem::replace(&mut self.stage, MoveStage::Open) {
-            MoveStage::Continuing { parcel, until } => Some((parcel, until)),
+            MoveStage::Continuing { parcel, search } => Some((parcel, search)),
             stage => {
                 self.stage = stage;
                 None
@@ -118,17 +131,28 @@ impl Pair {
         }
     }
 
-    /// Asks the client to use another server, if it takes that at once. It is not said where: a stopping node knows no
-    /// better than the client.
-    pub(super) fn say_goodbye(&mut self, buffer: &mut [u8]) {
-        let [client, _] = &mut self.ends;
+    /// This node stops. Its clients are asked to use another server, and their homes learn that they are not lost, each
+    /// if no packet is under way. It is not said where: a stopping node knows no better than the client.
+    pub(super) fn begin_to_stop(&mut self) {
+        let [client, home] = &mut self.ends;
+        let is_heard = matches!(self.stage, MoveStage::Open | MoveStage::Continuing { .. }) && !client.has_ended();
+        if is_heard && self.sent.is_at_beginning() {
+            home.append(&EDGE_STOPS);
+        }
         if self.sieve.is_between_packets()
-            && self.goodbye.begin(None)
-            && let Some(last) = self.goodbye.take_due()
+            && let Some(last) = self.goodbye.take_last()
         {
             client.append(&last);
-            client.finish(buffer);
         }
+        self.stage = MoveStage::Stopping;
+        self.ending = true;
+    }
+
+    /// Writes the last bytes of both ends. Their input is dropped: a socket that is closed with unread input loses output.
+    fn pump_last(&mut self, buffer: &mut [u8]) -> bool {
+        let [client, home] = &mut self.ends;
+        let more = client.finish_and_discard(buffer);
+        home.finish_and_discard(buffer) || more
     }
 
     pub(super) fn client_transport(&mut self) -> &mut Transport {
@@ -145,6 +169,7 @@ impl Pair {
             MoveStage::Open => self.ends.iter().any(End::has_ended),
             MoveStage::Leaving => self.ends[HOME].has_ended(),
             MoveStage::Continuing { .. } => false,
+            MoveStage::Stopping => true,
         }
     }
 

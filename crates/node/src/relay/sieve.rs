@@ -1,9 +1,9 @@
 //! The bytes of a home: packets for the client, and frames for the relay between them.
 
-use tidegate_engine::Output;
+use tidegate_engine::{Output, RELAY_FRAME_MAX};
 
 use super::follower::Follower;
-use super::frame::{FRAME_MAX, RelayFrame};
+use super::frame::RelayFrame;
 use super::goodbye::Goodbye;
 
 /// Separates the frames of a home from its packets. Packets are neither kept nor changed.
@@ -50,7 +50,7 @@ impl Sieve {
                 out.append(bytes.get(from..at).unwrap_or_default());
                 self.partial.extend_from_slice(bytes.get(at..at + length).unwrap_or_default());
                 from = at + length;
-                if self.partial.len() > FRAME_MAX || self.follower.is_at_beginning() && self.end_frame() {
+                if self.partial.len() > RELAY_FRAME_MAX || self.follower.is_at_beginning() && self.end_frame() {
                     return true;
                 }
             }

@@ -1,6 +1,6 @@
 //! The relays of a shard, and the tokens of their sockets.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use mio::Token;
 use tidegate_engine::Millis;
@@ -16,7 +16,7 @@ use crate::transport::Transport;
 const FIRST_INDEX: u32 = 1 << 31;
 
 /// A relay. The generation keeps an event for an ended one from reaching its successor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RelayKey {
     slot: u32,
     generation: u32,
@@ -60,9 +60,6 @@ struct Slot {
     relay: Option<Relay>,
 }
 
-/// How often a relay looks for the new home of its client, milliseconds.
-const RETRY_MS: u64 = 50;
-
 /// The relays of a shard.
 #[derive(Debug)]
 pub(crate) struct Relays {
@@ -75,8 +72,8 @@ pub(crate) struct Relays {
     /// Homes that cannot be reached, for the log.
     pub unreachable: Shortage,
     /// Relays that wait for the new homes of their clients.
-    moving: Vec<RelayKey>,
-    /// When these look for them again; never if there are none.
+    moving: BTreeSet<RelayKey>,
+    /// When the first of these looks for it again; never if there are none.
     retry_at: Millis,
 }
 
@@ -88,7 +85,7 @@ impl Default for Relays {
             ring: VecDeque::new(),
             deadlines: VecDeque::new(),
             unreachable: Shortage::default(),
-            moving: Vec::new(),
+            moving: BTreeSet::new(),
             retry_at: Millis::NEVER,
         }
     }
@@ -122,6 +119,7 @@ impl Relays {
         match self.get(key)? {
             Relay::Open(pair) => Some(pair.client_transport()),
             Relay::Moving(departed) => Some(departed.client.transport_mut()),
+            Relay::Farewell(last) => Some(last.client.transport_mut()),
             Relay::Connecting { .. } => None,
         }
     }
@@ -163,37 +161,40 @@ impl Relays {
 
     /// Relays with a client's end.
     pub(crate) fn all(&self) -> Vec<RelayKey> {
-        let has_client = |slot: &Slot| matches!(slot.relay, Some(Relay::Open(_) | Relay::Moving(_)));
+        let has_client =
+            |slot: &Slot| matches!(slot.relay, Some(Relay::Open(_) | Relay::Moving(_) | Relay::Farewell(_)));
         let all = self.slots.iter().zip(0..).filter(|(slot, _)| has_client(slot));
         all.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).collect()
     }
 
-    /// A relay waits for the new home of its client.
-    pub(super) fn await_home(&mut self, key: RelayKey, now: Millis) {
-        self.moving.push(key);
-        self.retry_at = now;
+    /// Whether no client has its socket in a relay.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+
+    /// A relay waits for the new home of its client, and looks for it at this time.
+    pub(super) fn await_home(&mut self, key: RelayKey, at: Millis) {
+        self.moving.insert(key);
+        self.retry_at = self.retry_at.min(at);
     }
 
     /// Another table has come: relays that wait for homes look at it.
     pub(super) fn retry_now(&mut self, now: Millis) {
-        if !self.moving.is_empty() {
-            self.retry_at = now;
+        for key in self.moving.clone() {
+            if let Some(Relay::Moving(departed)) = self.get(key) {
+                departed.look_at(now);
+                self.retry_at = now;
+            }
         }
     }
 
     /// The relays that wait for new homes, if it is time to look for these.
-    pub(super) fn take_moving(&mut self, now: Millis) -> Vec<RelayKey> {
+    pub(super) fn take_moving(&mut self, now: Millis) -> BTreeSet<RelayKey> {
         if self.retry_at > now {
-            return Vec::new();
+            return BTreeSet::new();
         }
         self.retry_at = Millis::NEVER;
         std::mem::take(&mut self.moving)
-    }
-
-    /// A relay continues to wait.
-    pub(super) fn wait_on(&mut self, key: RelayKey, now: Millis) {
-        self.moving.push(key);
-        self.retry_at = self.retry_at.min(now.plus(RETRY_MS));
     }
 
     /// Relays that are open, not about to end, and wanted, so many at most.
@@ -234,6 +235,7 @@ impl Relays {
                 Stage::Ending => pair.ending,
                 Stage::Continuing => pair.awaits_answer(),
             },
+            Some(Relay::Farewell(_)) => deadline.stage == Stage::Ending,
             Some(Relay::Moving(_)) | None => false,
         }
     }
@@ -243,7 +245,6 @@ impl Relays {
         self.free.shrink_to_fit();
         self.ring.shrink_to_fit();
         self.deadlines.shrink_to_fit();
-        self.moving.shrink_to_fit();
     }
 }
 
@@ -255,6 +256,7 @@ mod tests {
     use tidegate_engine::{ConnectionKey, ListenerId};
 
     use super::super::end::End;
+    use super::super::follower::Follower;
     use super::super::goodbye::Goodbye;
     use super::super::{ClientOrigin, MoveStage, Sieve};
     use super::*;
@@ -275,6 +277,7 @@ mod tests {
             ending: true,
             goodbye: Goodbye::Never,
             sieve: Sieve::default(),
+            sent: Follower::default(),
             stage: MoveStage::Open,
             origin: ClientOrigin { listener: ListenerId(0), tenant: None },
         };

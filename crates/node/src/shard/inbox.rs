@@ -21,7 +21,7 @@ use crate::moves::MoveOrder;
 use crate::observer::Peer;
 use crate::quic::{QuicBatch, QuicNotice};
 use crate::relay::frame::Parcel;
-use crate::relay::{ClientOrigin, NodeHomes};
+use crate::relay::{ClientOrigin, NodeHomes, Search};
 use crate::report::ShardReport;
 use crate::service::ServiceOrder;
 use crate::shard::wake::Gate;
@@ -71,7 +71,7 @@ pub(crate) struct Adoption {
     /// The verdict about the client, if there is one.
     pub admitted: Option<Admitted>,
     /// Its image, where it continues here, until when that may take, and how it has come to this node.
-    pub continued: Option<(Parcel, Millis, ClientOrigin)>,
+    pub continued: Option<(Parcel, Search, ClientOrigin)>,
 }
 
 /// A request of the control plane.

@@ -5,6 +5,7 @@
 
 use tidegate_engine::{ConnectionKey, Partitions};
 
+use crate::left_out::LeftOut;
 use crate::proxy_protocol::RelayedConnection;
 use crate::relay::ClientOrigin;
 use crate::relay::frame::{LEAVE, Parcel};
@@ -13,10 +14,18 @@ use crate::shard::table::Flags;
 
 impl PeerCalls<'_> {
     /// The clients of partitions that can leave are to do so.
-    pub(crate) fn begin_to_leave(&mut self, partitions: Partitions, but_v5: bool) {
-        if self.shard.shared.cluster_secret.is_some() {
-            self.shard.leaving = self.shard.engine.moves().begin_to_leave(partitions, but_v5);
+    pub(crate) fn begin_to_leave(&mut self, partitions: Partitions, left_out: LeftOut) {
+        // Only a CONNECT shows the new home that the client's credential still holds.
+        if self.shard.shared.cluster_secret.is_some() && !self.shard.shared.asks_outside {
+            let mut leaving = self.shard.engine.moves().begin_to_leave(partitions, left_out.v5);
+            leaving.retain(|key| !left_out.local || self.is_relayed(*key));
+            self.shard.leaving.extend(leaving);
         }
+    }
+
+    fn is_relayed(&mut self, key: ConnectionKey) -> bool {
+        let transport = self.shard.table.get(key).map(|(_, transport)| transport.relayed());
+        transport.is_some_and(|relayed| relayed != RelayedConnection::Not)
     }
 
     /// Lets clients leave that have nothing under way. Says how many have yet to do so: it is called again until there are
@@ -52,7 +61,8 @@ impl PeerCalls<'_> {
         if !is_read || flags.has(Flags::BLOCKED) || transport.is_waiting() || transport.is_handshaking() {
             return false;
         }
-        let Some(left) = self.shard.engine.moves().leave(self.shard.now, key) else { return false };
+        let Some(mut left) = self.shard.engine.moves().leave(self.shard.now, key) else { return false };
+        left.image.counted_user = self.shard.admission().counted_user(key);
         let Some(secret) = &self.shard.shared.cluster_secret else { return true };
         let parcel = Parcel::of(left, secret);
         if relayed {

@@ -482,6 +482,7 @@ impl Shard {
         self.peering().tell_settled_with_nodes();
         if self.table.len() == 0
             && let Stage::Draining(drained) = &self.stage
+            && self.relays.is_empty()
         {
             let _ = drained.send(self.place.shard);
             self.stage = Stage::Drained;

@@ -112,7 +112,8 @@ impl Proxied {
             Ok(Progress::Partial) => Ok(Input::Blocked),
             Ok(Progress::Complete(header)) => {
                 self.inner.take(room.get_mut(..header.length).unwrap_or_default())?;
-                let relayed = (header.length > 0).then_some(header.continues);
+                // Only nodes of the cluster know the secret, and only their listener has it.
+                let relayed = (self.secret.is_some() && header.length > 0).then_some(header.continues);
                 self.state = State::Known(Known { source: header.source, tenant: header.tenant, relayed });
                 Ok(Input::Introduced)
             }

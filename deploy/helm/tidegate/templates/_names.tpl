@@ -199,9 +199,13 @@ affinity:
 {{/* How many orchestrators a fleet has, as YAML: several where a bus lets them share sessions, so that one may be lost. */}}
 {{- define "tidegate.orchestrators" -}}
 {{- $usual := ternary (dict "min" 2 "max" 4) (dict "min" 1 "max" 1) (eq (include "tidegate.isMember" .) "true") -}}
-{{- $least := .Values.fleet.orchestrators.min | default $usual.min -}}
-{{- $most := .Values.fleet.orchestrators.max | default (max $usual.max $least) -}}
-{{- dict "min" (min $least $most) "max" $most | toYaml -}}
+{{- $given := .Values.fleet.orchestrators -}}
+{{- $most := $given.max | default (max $usual.max ($given.min | default $usual.min)) -}}
+{{- $least := $given.min | default (min $usual.min $most) -}}
+{{- if gt (int $least) (int $most) -}}
+{{- fail (printf "fleet.orchestrators.min=%d is above fleet.orchestrators.max=%d; lower min or raise max" (int $least) (int $most)) -}}
+{{- end -}}
+{{- dict "min" $least "max" $most | toYaml -}}
 {{- end -}}
 
 {{/* A variable with the address of the bus: dict "root" . "variable" NAME. */}}

@@ -13,7 +13,7 @@ use crate::driver::parcel::Parcel;
 use crate::driver::parts::{self, Kind};
 use crate::driver::pause;
 use crate::driver::status::Shared;
-use tidegate_node::{NoAnswer, NodeHandle, OrchestratorMoves};
+use tidegate_node::{LeftOut, NoAnswer, NodeHandle, OrchestratorMoves};
 
 /// How long queues may take that are read from the store.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -209,11 +209,13 @@ impl Worker {
     }
 }
 
-/// Lets the clients of leaving partitions leave with their connections. The hold disconnects MQTT 5 clients that are sent
-/// to the new home (`but_v5`), and clients that are not ready in time.
-pub(super) fn let_clients_leave(node: &NodeHandle, partitions: Partitions, but_v5: bool) -> Result<(), NoAnswer> {
+/// Lets the clients of leaving partitions leave with their connections, all within one time. The hold disconnects
+/// clients that are left out or not ready in time.
+pub(super) fn let_clients_leave(node: &NodeHandle, leaving: &[(Partitions, LeftOut)]) -> Result<(), NoAnswer> {
     let (moves, began) = (node.moves(), Instant::now());
-    moves.begin_to_leave(partitions, but_v5)?;
+    for (partitions, left_out) in leaving {
+        moves.begin_to_leave(*partitions, *left_out)?;
+    }
     while moves.let_clients_leave()? > 0 && began.elapsed() < LEAVE_TIMEOUT {
         pause(LEAVE_PAUSE);
     }

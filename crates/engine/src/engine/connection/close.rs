@@ -10,7 +10,7 @@ use crate::flows::cluster::ending::ending;
 use crate::flows::publish::answering::answering;
 use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::UPLINK_LISTENER;
-use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, TenantId};
+use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::Session;
 use crate::telling::reason::Reason;
@@ -64,7 +64,9 @@ impl ControlCalls<'_> {
     /// Ends the connection of a client by name; says whether there was one.
     pub fn disconnect_client(&mut self, now: Now, tenant: TenantId, client_id: &str, reason: Reason) -> bool {
         let session = self.engine.state.sessions.find_session(tenant, client_id);
-        let Some(key) = session.and_then(|session| self.engine.state.sessions.get(session.0)?.connection) else {
+        let Some(session) = session else { return false };
+        let Some(key) = self.engine.state.sessions.get(session.0).and_then(|session| session.connection) else {
+            self.forget_moving(session);
             return false;
         };
         self.engine.close_connection(now, key, reason, None);
@@ -80,12 +82,26 @@ impl ControlCalls<'_> {
             name.is_some_and(|name| is_meant(session.tenant, name))
         };
         let sessions = self.engine.state.sessions.iter().filter(|(_, session)| name_is_meant(session));
-        let meant: Vec<ConnectionKey> = sessions.filter_map(|(_, session)| session.connection).collect();
-        for key in &meant {
-            self.engine.close_connection(now, *key, reason, None);
+        let meant: Vec<_> = sessions.map(|(key, session)| (SessionKey(key), session.connection)).collect();
+        let mut ended = 0;
+        for (session, connection) in meant {
+            match connection {
+                Some(key) => self.engine.close_connection(now, key, reason, None),
+                None => self.forget_moving(session),
+            }
+            ended += u64::from(connection.is_some());
         }
         self.engine.after_frame(now);
-        meant.len() as u64
+        ended
+    }
+}
+
+impl ControlCalls<'_> {
+    /// A connection that is on its way to this home does not continue here. It is not known whether there is one.
+    fn forget_moving(&mut self, key: SessionKey) {
+        if let Some(rare) = self.engine.state.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) {
+            rare.sent_on_until = None;
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use crate::flows::connection::connecting::connecting;
 use crate::flows::publish::publishing::publishing;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::{ConnectionKey, PartitionId, SessionKey};
-use crate::image::connection::{CONTINUE, CONTINUED, ConnectionImage, NotContinued, RELAY_FRAME};
+use crate::image::connection::{
+    CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX,
+};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::session::InFlight;
@@ -23,9 +25,6 @@ use tidegate_mqtt::{Connect, ConnectProperties, varint};
 /// How far the times may differ at which two nodes expect a connection, milliseconds: their clocks are read in turns.
 const EXPECTED_WITHIN_MS: u64 = 50;
 
-/// Longest frame with the image of a connection, bytes: topic aliases are most of it.
-const FRAME_MAX: usize = 1024 * 1024;
-
 /// Whether another node brings a connection that is to continue here.
 pub(crate) fn begins_continuation(settings: &Settings, connection: &Connection, bytes: &[u8]) -> bool {
     connection.phase == Phase::AwaitConnect
@@ -33,7 +32,28 @@ pub(crate) fn begins_continuation(settings: &Settings, connection: &Connection, 
         && settings.listener(connection.listener).is_some_and(|listener| listener.relayed)
 }
 
+/// Whether these bytes are the frame of an edge that stops, or begin it.
+pub(crate) fn is_end_of_edge(settings: &Settings, connection: &Connection, bytes: &[u8]) -> bool {
+    connection.phase == Phase::Open
+        && EDGE_STOPS.starts_with(bytes)
+        && settings.listener(connection.listener).is_some_and(|listener| listener.relayed)
+}
+
 impl HomeCalls<'_> {
+    /// The edge of a client stops. The client is not lost: it has time to connect by another edge before its will is
+    /// published.
+    #[cold]
+    pub(crate) fn end_of_edge(&mut self, now: Now, key: ConnectionKey) {
+        let session = self.engine.state.connections.session_of(key);
+        self.engine.waiting().take_parked(now, key);
+        self.engine.handover.exporting = true;
+        self.engine.end_connection(now, key, Reason::UseAnotherServer, None);
+        self.engine.handover.exporting = false;
+        if let Some(session) = session {
+            self.engine.moves().schedule_will_of_moved(now, session);
+        }
+    }
+
     /// Takes the frame with the image of a connection: the shell is asked for its proof.
     pub(crate) fn take_continuation(&mut self, key: ConnectionKey, bytes: &[u8]) -> Result<(Flow, usize), Refused> {
         let malformed = || Refused::new(Reason::MalformedPacket, "no image of a connection");
@@ -42,7 +62,7 @@ impl HomeCalls<'_> {
             Ok(None) => return Ok((Flow::Hold, 0)),
             Err(_) => return Err(malformed()),
         };
-        if length > FRAME_MAX {
+        if length > RELAY_FRAME_MAX {
             return Err(malformed());
         }
         let Some(body) = bytes.get(behind..behind + length) else { return Ok((Flow::Hold, 0)) };

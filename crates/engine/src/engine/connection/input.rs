@@ -3,7 +3,7 @@
 use crate::connection::input::Flow;
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
-use crate::engine::connection::continuing::begins_continuation;
+use crate::engine::connection::continuing::{begins_continuation, is_end_of_edge};
 use crate::engine::facets::{HomeCalls, ShardQuestions, WaitingCalls};
 use crate::event::Event;
 use crate::flows::connection::connecting::connecting;
@@ -11,7 +11,7 @@ use crate::flows::connection::parking::parking;
 use crate::flows::session::acknowledge::acknowledging;
 use crate::ids::UPLINK_LISTENER;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
-use crate::image::connection::RELAY_FRAME;
+use crate::image::connection::{EDGE_STOPS, RELAY_FRAME};
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::publish::pipeline::Progress;
@@ -181,6 +181,13 @@ impl Engine {
                 }
                 Err(_) if begins_continuation(&self.state.settings, connection, rest) => {
                     self.homes().take_continuation(key, rest)
+                }
+                Err(_) if is_end_of_edge(&self.state.settings, connection, rest) => {
+                    if rest.len() < EDGE_STOPS.len() {
+                        return taken;
+                    }
+                    self.homes().end_of_edge(now, key);
+                    return bytes.len();
                 }
                 Err(error) => Err(Refused { reason: Reason::of_code(error.reason_code()), detail: error.to_string() }),
             };

@@ -8,7 +8,7 @@ use crate::flows::image::export::due_of_moved;
 use crate::flows::image::imaging::imaging;
 use crate::flows::image::leaving::moving;
 use crate::flows::image::moving::{Beside, Held};
-use crate::ids::{PartitionId, Partitions, TenantId};
+use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
 use crate::image::Owed;
 use crate::image::moving::{PartitionImage, Snapshot};
 use crate::journal::keys::Key;
@@ -50,16 +50,22 @@ impl MoveCalls<'_> {
             return;
         }
         self.engine.state.journal.now = now;
-        let state = &mut self.engine.state;
-        for key in state.sessions.by_partition(self.engine.place.own(released)).all().copied().collect::<Vec<_>>() {
-            let Some(session) = state.sessions.get_mut(key.0).filter(|it| it.connection.is_none()) else { continue };
-            let expiry = session.expiry_seconds;
-            let Some(rare) = session.rare.as_mut().filter(|rare| rare.will_due.is_none()) else { continue };
-            let Some(due) = rare.will.as_ref().map(|will| due_of_moved(now, will, expiry)) else { continue };
-            rare.will_due = Some(due);
-            state.timers.set(due, Timer::Will(key));
-            state.sessions.store_session(&mut state.journal, key);
+        let sessions = self.engine.state.sessions.by_partition(self.engine.place.own(released));
+        for key in sessions.all().copied().collect::<Vec<_>>() {
+            self.schedule_will_of_moved(now, key);
         }
+    }
+
+    /// Gives the will of a client a time whose connection has ended by no fault of its own, unless it has one.
+    pub(crate) fn schedule_will_of_moved(&mut self, now: Now, key: SessionKey) {
+        let state = &mut self.engine.state;
+        let Some(session) = state.sessions.get_mut(key.0).filter(|it| it.connection.is_none()) else { return };
+        let expiry = session.expiry_seconds;
+        let Some(rare) = session.rare.as_mut().filter(|rare| rare.will_due.is_none()) else { return };
+        let Some(due) = rare.will.as_ref().map(|will| due_of_moved(now, will, expiry)) else { return };
+        rare.will_due = Some(due);
+        state.timers.set(due, Timer::Will(key));
+        state.sessions.store_session(&mut state.journal, key);
     }
 
     /// Takes images of the held partitions of this shard. Later messages are collected by

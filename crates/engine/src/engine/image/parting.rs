@@ -5,7 +5,7 @@ use crate::connection::reserving::Reserving;
 use crate::connection::{Connection, Extra, Phase};
 use crate::engine::facets::MoveCalls;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, Partitions, SessionKey, UPLINK_LISTENER};
-use crate::image::connection::ConnectionImage;
+use crate::image::connection::{ConnectionImage, RELAY_FRAME_MAX, RELAY_FRAME_ROOM};
 use crate::now::{Millis, Now};
 use crate::session::Session;
 use crate::session::packet_ids::State;
@@ -32,11 +32,13 @@ impl MoveCalls<'_> {
     /// and no connection continues here until then. Brokers, pipelines and publishers within the process cannot; MQTT 5
     /// clients are left out with `but_v5`.
     pub fn begin_to_leave(&mut self, partitions: Partitions, but_v5: bool) -> Vec<ConnectionKey> {
-        self.engine.handover.parting = partitions;
+        self.engine.handover.parting = self.engine.handover.parting.with(partitions);
         let sessions = self.engine.state.sessions.by_partition(self.engine.place.own(partitions));
         let of = |key: &SessionKey| self.engine.state.sessions.get(key.0)?.connection;
         let all = sessions.all().filter_map(of);
-        let wanted = |connection: &Connection| may_leave(connection) && !(but_v5 && connection.version.is_v5());
+        let wanted = |connection: &Connection| {
+            may_leave(connection) && !is_never_at_rest(connection) && !(but_v5 && connection.version.is_v5())
+        };
         all.filter(|key| self.engine.state.connections.get(*key).is_some_and(wanted)).collect()
     }
 
@@ -51,6 +53,9 @@ impl MoveCalls<'_> {
             return None;
         }
         let mut left = self.image_of_connection(key, session)?;
+        if left.image.to_bytes().len() + left.tail.len() + RELAY_FRAME_ROOM > RELAY_FRAME_MAX {
+            return None;
+        }
         if let Some(session) = self.engine.state.sessions.get_mut(session.0) {
             session.expiry_seconds = session.expiry_seconds.max(MOVED_KEEP_SECONDS);
             // They go with the connection: a client that connects again is not sent them.
@@ -95,6 +100,7 @@ impl MoveCalls<'_> {
         let image = ConnectionImage {
             tenant: session.tenant,
             client_id: session.client_id.clone(),
+            counted_user: None,
             expected_until: 0,
             expiry_seconds: session.expiry_seconds,
             receive_maximum: session.receive_maximum,
@@ -124,6 +130,13 @@ fn may_leave(connection: &Connection) -> bool {
         && ![UPLINK_LISTENER, PRINCIPAL_LISTENER].contains(&connection.listener)
         && !connection.is_of_hub
         && !connection.leaving
+}
+
+/// Whether waiting for a connection is of no use.
+fn is_never_at_rest(connection: &Connection) -> bool {
+    let is_enhanced = |extra: &Extra| extra.enhanced.is_some() || extra.packet_left.is_some();
+    connection.extra.as_deref().is_some_and(is_enhanced)
+        || connection.tail.as_ref().is_some_and(|tail| tail.len() > TAIL_MAX)
 }
 
 fn is_extra_at_rest(extra: &Extra) -> bool {

@@ -9,7 +9,6 @@ use crate::flows::connection::parking::parking;
 use crate::flows::publish::answering::answering;
 use crate::ids::UPLINK_LISTENER;
 use crate::ids::{ConnectionKey, PartitionId, Partitions, TenantId, partition_of};
-use crate::image::connection::ConnectionImage;
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::{Home, Homes, HomesInForce};
 use crate::telling::reason::Reason;
@@ -63,13 +62,6 @@ impl ShardQuestions<'_> {
             return Home::Nowhere;
         }
         self.engine.homes.home_of(&self.engine.state, partition)
-    }
-
-    /// The proven user name of the session of a connection that is to continue here.
-    pub fn user_of(&self, image: &ConnectionImage) -> Option<String> {
-        let key = self.engine.state.sessions.find_session(image.tenant, &image.client_id)?;
-        let identity = self.engine.state.sessions.get(key.0)?.identity.as_ref()?;
-        identity.user_name.as_deref().map(str::to_owned)
     }
 
     /// The partitions of this shard that are served here now.

@@ -143,3 +143,17 @@ fn a_session_whose_connection_does_not_continue_ends_in_time() {
 fn topics(client: &Client) -> Vec<String> {
     client.messages().into_iter().map(|got| got.topic).collect()
 }
+
+#[test]
+fn a_client_that_was_ended_on_its_way_is_not_continued() {
+    let here = World::new(1);
+    let client = here.connect(v5("a").lasting());
+    here.run();
+    let left = client.leave().unwrap();
+    let there = elsewhere(&here, 1, millis(30));
+    move_all(&here, &there);
+    there.engine(0, |engine, now| {
+        engine.control().disconnect_client(now, T, "a", tidegate_engine::Reason::AdministrativeAction)
+    });
+    assert_eq!(client.continue_at(&there, left).map(drop), Err(NotContinued::NotExpected));
+}

@@ -1,5 +1,7 @@
 //! Wills of clients whose partition moves.
 
+use tidegate_engine::{EDGE_STOPS, ListenerSettings};
+
 use super::*;
 
 #[test]
@@ -98,4 +100,32 @@ fn a_session_that_ends_with_its_connection_ends_as_ever() {
         import(&there, partition, &image);
         assert_eq!(there.gauges().sessions_disconnected, 0);
     }
+}
+
+#[test]
+fn a_client_whose_edge_stops_has_time_before_its_will() {
+    let world = World::with(1, |settings| {
+        settings.listeners.push(ListenerSettings {
+            name: "relay".into(),
+            relayed: true,
+            ..ListenerSettings::default()
+        });
+    });
+    let watcher = world.connect(v5("watcher"));
+    watcher.subscribe("w/#", AtLeastOnce);
+    let connecting = |name: &str| v5(name).lasting().will(message(&format!("w/{name}"), "w").qos1()).through(1);
+    for name in ["gone", "back"] {
+        let client = world.connect(connecting(name));
+        client.send_bytes(&EDGE_STOPS[..1]);
+        client.send_bytes(&EDGE_STOPS[1..]);
+        client.expect_closed();
+    }
+    let lost = world.connect(connecting("lost"));
+    lost.lose();
+    assert_eq!(topics(&watcher), ["w/lost"], "it is gone itself");
+    world.connect(connecting("back"));
+    world.advance(seconds(9));
+    watcher.expect_nothing();
+    world.advance(seconds(2));
+    assert_eq!(topics(&watcher), ["w/gone"]);
 }

@@ -98,6 +98,21 @@ impl Claims {
         Ok(())
     }
 
+    /// The addresses at which a resource has claimed a port.
+    pub(super) fn hosts_of(&self, port: u16, own: &Path) -> Vec<&str> {
+        let hosts = self.claimed.get(&port).into_iter().flatten();
+        hosts.filter(|host| holder(&self.path(host, port)).is_some_and(|it| it == own)).map(String::as_str).collect()
+    }
+
+    /// Releases ports on one host.
+    pub(super) fn give_back_at(&self, host: &str, ports: impl IntoIterator<Item = u16>, own: &Path) {
+        for path in ports.into_iter().map(|port| self.path(host, port)) {
+            if holder(&path).is_some_and(|holder| holder == own) {
+                let _ = remove(&path);
+            }
+        }
+    }
+
     /// Releases ports, on all hosts.
     pub(super) fn give_back(&self, ports: impl IntoIterator<Item = u16>, own: &Path) {
         let hosts = |port: u16| self.claimed.get(&port).into_iter().flatten().map(move |host| self.path(host, port));

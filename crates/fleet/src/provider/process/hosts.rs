@@ -38,9 +38,29 @@ impl Hosts {
         }
     }
 
+    /// Whether an address is one of these.
+    pub(super) fn contains(&self, host: &str) -> bool {
+        match self {
+            Self::Shared(only) => only == host,
+            Self::Own { first, last } => host.parse().is_ok_and(|host: Ipv4Addr| (*first..=*last).contains(&host)),
+        }
+    }
+
     /// Whether two processes may have one address.
     pub(super) fn are_shared(&self) -> bool {
         matches!(self, Self::Shared(_))
+    }
+
+    /// For how many processes of two levels there are addresses together; `None` where the levels share none, or need
+    /// none of their own.
+    pub fn limit_with(&self, other: &Self) -> Option<u32> {
+        match (self, other) {
+            (Self::Own { first, last }, Self::Own { first: from, last: to }) => {
+                let meets = first <= to && from <= last;
+                meets.then(|| u32::from(*last.max(to)) - u32::from(*first.min(from)) + 1)
+            }
+            _ => None,
+        }
     }
 
     /// For how many processes there are addresses; `None` for any number.
@@ -83,6 +103,11 @@ mod tests {
         let own: Hosts = "127.0.0.254-127.0.1.1".parse().unwrap();
         assert_eq!((own.limit(), own.to_string()), (Some(4), "127.0.0.254-127.0.1.1".to_owned()));
         assert_eq!(own.all(), ["127.0.0.254", "127.0.0.255", "127.0.1.0", "127.0.1.1"]);
+        let with = |text: &str| own.limit_with(&text.parse().unwrap());
+        assert_eq!(
+            (with("127.0.1.0-127.0.1.3"), with("127.0.1.2-127.0.1.3"), with("127.0.1.1")),
+            (Some(6), None, None)
+        );
         for host in ["127.0.0.1", "::1", "edge-1.example"] {
             assert_eq!(host.parse(), Ok(Hosts::Shared(host.to_owned())));
         }

@@ -90,7 +90,7 @@ impl Settings {
         self.places.get(&level).cloned().unwrap_or_default()
     }
 
-    /// The address of a process. Earlier versions wrote none into its record.
+    /// The address that a process listens on, whatever the fleet file says since it was started.
     fn host(&self, record: &Record) -> String {
         let first = || self.place(record.wanted.level).hosts.all().into_iter().next();
         record.host.clone().or_else(first).unwrap_or_default()
@@ -144,7 +144,7 @@ impl Processes {
         let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);
         let answered = records.iter().filter(|(_, record)| lives(record)).map(|(name, _)| name.clone()).collect();
         let (children, samples, stopping, hanging) = Default::default();
-        let processes = Self { settings, cgroups, records, children, samples, answered, stopping, hanging };
+        let mut processes = Self { settings, cgroups, records, children, samples, answered, stopping, hanging };
         processes.claim_known()?;
         Ok(processes)
     }
@@ -167,7 +167,7 @@ impl Processes {
         let names = self.template_of(&wanted.template)?.ports.clone();
         let directory = self.directory(&wanted.name);
         // Held until the record is written: a claim without one is no longer good.
-        let (host, chosen, _claims) = self.claim_place(wanted.level, &directory, names.len())?;
+        let (host, chosen, _claims) = self.claim_place(wanted.level, &directory, &names)?;
         fs::create_dir_all(&directory).map_err(|source| io("make", &directory, source))?;
         let (cgroup, note) = self.limit(wanted);
         let record = Record {
@@ -210,6 +210,7 @@ impl Processes {
 
     fn spawn(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
         let directory = self.directory(name);
+        self.follow_hosts(name)?;
         self.add_ports(name)?;
         // The cgroup may be gone after a restart of the machine, or may no longer be allowed.
         let limit = self.records.get(name).map(|record| self.limit(&record.wanted));
@@ -258,7 +259,7 @@ impl Processes {
             address: template.map(|template| fill(&template.address)).unwrap_or_default(),
             admin: template.and_then(|template| template.admin.as_ref().map(fill)),
             pid: record.process.as_ref().map(|process| process.pid),
-            note: missing.unwrap_or_else(|| record.note.clone()),
+            note: missing.or_else(|| self.moves_later(record)).unwrap_or_else(|| record.note.clone()),
         }
     }
 

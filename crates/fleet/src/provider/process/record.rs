@@ -20,7 +20,7 @@ const MAX_RECORD: u64 = 64 * 1024;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) wanted: Allocation,
-    /// The address that it listens on.
+    /// The address that it listens on. Earlier versions wrote none.
     #[serde(default)]
     pub(super) host: Option<String>,
     pub(super) ports: BTreeMap<String, u16>,

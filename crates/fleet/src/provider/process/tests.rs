@@ -357,6 +357,76 @@ fn processes_with_their_own_addresses_have_the_same_ports() {
     }
 }
 
+/// Ends a process, and starts it again.
+fn start_again(processes: &mut Processes, name: &str) -> String {
+    assert!((0..1_000_000).any(|_| {
+        thread::yield_now();
+        processes.stop(&name.parse().unwrap()).unwrap() == Release::Gone
+    }));
+    processes.allocate(&wanted(name)).unwrap().address
+}
+
+#[test]
+fn a_process_starts_again_at_the_host_of_a_changed_file() {
+    let folder = Folder::new();
+    let ports = 40_020..=40_029;
+    let mut before = silent(&folder, &ports);
+    assert_eq!(before.allocate(&wanted("broker-1")).unwrap().address, "mqtt://127.0.0.9:40020");
+    let (mut settings, child) = (before.settings.clone(), before.children.remove(&"broker-1".parse().unwrap()));
+    drop(before);
+    let place = Place { hosts: "127.0.0.8".parse().unwrap(), ports };
+    settings.places.insert(Level::Broker, place);
+    let mut later = Processes::open(settings).unwrap();
+    later.children.extend(child.map(|child| ("broker-1".parse().unwrap(), child)));
+    // It listens there until it ends, and is not ended for the change.
+    let observed = later.observe(Look::Everything).unwrap().remove(0);
+    assert_eq!((observed.resource.address.as_str(), observed.condition), ("mqtt://127.0.0.9:40020", Condition::Online));
+    assert!(observed.resource.note.contains("127.0.0.9") && observed.resource.note.contains("127.0.0.8"));
+    assert_eq!(start_again(&mut later, "broker-1"), "mqtt://127.0.0.8:40020");
+    assert_eq!(later.list().unwrap()[0].note.find("127.0.0"), None);
+    assert!(release(&mut later, &"broker-1".parse().unwrap()));
+}
+
+#[test]
+fn a_record_without_a_host_stays_where_it_listens() {
+    let folder = Folder::new();
+    let ports = 40_030..=40_039;
+    let mut before = silent(&folder, &ports);
+    let address = before.allocate(&wanted("broker-1")).unwrap().address;
+    let mut record = before.records[&"broker-1".parse().unwrap()].clone();
+    record.host = None;
+    record.write(&folder.0.join("broker-1")).unwrap();
+    let (mut settings, child) = (before.settings.clone(), before.children.remove(&"broker-1".parse().unwrap()));
+    drop(before);
+    settings.places.insert(Level::Broker, Place { hosts: "127.0.0.14-127.0.0.15".parse().unwrap(), ports });
+    let mut later = Processes::open(settings).unwrap();
+    later.children.extend(child.map(|child| ("broker-1".parse().unwrap(), child)));
+    assert_eq!(later.list().unwrap()[0].address, address, "a new range does not end a healthy process");
+    assert_eq!(later.allocate(&wanted("broker-2")).unwrap().address, "mqtt://127.0.0.14:40030");
+    assert_eq!(start_again(&mut later, "broker-1"), "mqtt://127.0.0.15:40030");
+    for name in ["broker-1", "broker-2"] {
+        assert!(release(&mut later, &name.parse().unwrap()));
+    }
+}
+
+#[test]
+fn an_address_with_a_taken_port_is_passed_over() {
+    let folder = Folder::new();
+    let mut processes = silent(&folder, &(40_040..=40_049));
+    let place = Place { hosts: "127.0.0.16-127.0.0.18".parse().unwrap(), ports: 40_040..=40_049 };
+    processes.settings.places.insert(Level::Broker, place);
+    processes.allocate(&wanted("broker-1")).unwrap();
+    let other = std::net::TcpListener::bind("127.0.0.17:40040").unwrap();
+    assert_eq!(processes.allocate(&wanted("broker-2")).unwrap().address, "mqtt://127.0.0.18:40040");
+    let refused = processes.allocate(&wanted("broker-3")).unwrap_err().to_string();
+    assert!(refused.contains("port 40040 of 127.0.0.17"), "{refused}");
+    drop(other);
+    assert_eq!(processes.allocate(&wanted("broker-3")).unwrap().address, "mqtt://127.0.0.17:40040");
+    for name in ["broker-1", "broker-2", "broker-3"] {
+        assert!(release(&mut processes, &name.parse().unwrap()));
+    }
+}
+
 #[test]
 fn claims_of_ports_end_with_the_records_that_they_name() {
     use super::claims::Claims;

@@ -1,20 +1,27 @@
 //! The home of clients moves from node to node, and their sockets stay where they are.
 
 use tidegate_engine::{PartitionId, Partitions, Reason, TenantId, partition_of};
+use tidegate_node::LeftOut;
 
 use super::clients::{id_at, relay_clients};
 use super::world::*;
 use crate::wire::*;
 
 /// Moves the partitions of `from` to another node, as the nodes of a cluster do it.
-fn move_all(world: &mut World, id: u64, (from, to): (&str, &str)) {
+fn move_all(world: &mut World, id: u64, way: (&str, &str)) {
+    move_all_while(world, id, way, || {});
+}
+
+/// The same with something that happens when the clients have left and have no home.
+fn move_all_while(world: &mut World, id: u64, (from, to): (&str, &str), meanwhile: impl FnOnce()) {
     let moved: Vec<u16> = (0..tidegate_engine::PARTITIONS).filter(|it| world.home_of(*it) == from).collect();
     let partitions: Partitions = moved.iter().map(|it| PartitionId(*it)).collect();
     let old = world.nodes[from].handle();
-    old.moves().begin_to_leave(partitions, false).unwrap();
+    old.moves().begin_to_leave(partitions, LeftOut::default()).unwrap();
     while old.moves().let_clients_leave().unwrap() > 0 {
         std::thread::yield_now();
     }
+    meanwhile();
     old.moves().hold_partitions(partitions, None).unwrap();
     let images = old.moves().snapshot_for_node(partitions, u64::MAX, id).unwrap().expect("no queue is in a store");
     let new = world.nodes[to].handle();
@@ -97,9 +104,13 @@ fn a_client_that_ends_while_its_home_moves_is_lost_there() {
     client.send(&connect_with_will(&id, "gone", "will"));
     client.expect(&CONNACK);
     assert_eq!(partition_of(TenantId::DEFAULT, &id).0 % 3, 0);
-    client.socket().finish();
-    move_all(&mut world, 1, ("a", "b"));
+    move_all_while(&mut world, 1, ("a", "b"), || client.socket().finish());
     assert_eq!(receive_message(&mut watcher).payload, "will");
+    let lost = |node: &str| {
+        let report = world.nodes[node].handle().report().unwrap();
+        report.counters.disconnects[Reason::ConnectionLost.number()]
+    };
+    assert_eq!((lost("a"), lost("b")), (0, 1));
 }
 
 #[test]

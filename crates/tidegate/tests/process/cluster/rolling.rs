@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use super::{A, B, C, Cluster, connect};
+use super::{A, B, C, Cluster, connect, until};
+use crate::broker::PATIENCE;
 
 /// A client that stays connected as long as it may.
 struct Client {
@@ -64,4 +65,43 @@ fn a_rolling_restart_cuts_only_sockets_of_the_stopped_node() {
     for id in &keeps {
         cluster.expect_owed(B, id, 6);
     }
+}
+
+/// CONNECT of a lasting session with a will of QoS 1 without a delay.
+fn connect_lasting_with_will(port: u16, id: &str) -> Option<TcpStream> {
+    let text = |text: &str| [&[0, text.len() as u8][..], text.as_bytes()].concat();
+    let payload = [&[id.len() as u8][..], id.as_bytes(), &[0], &text("wills/x"), &text("gone")].concat();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let properties = [5, 0x11, 0, 0, 1, 0];
+    let body = [&b"\0\x04MQTT\x05"[..], &[0x0c, 0, 0], &properties, &[0], &payload].concat();
+    stream.write_all(&[&[0x10, body.len() as u8][..], &body].concat()).ok()?;
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).ok()?;
+    stream.read_exact(&mut vec![0; usize::from(head[1]) - 2]).ok()?;
+    ((head[0], head[3]) == (0x20, 0)).then_some(stream)
+}
+
+#[test]
+fn a_planned_stop_publishes_no_wills_of_lasting_sessions() {
+    let mut cluster = Cluster::durable_with(3, "10s", &["cluster.settle=1h"]);
+    cluster.client(A, &["sub", "-i", "mourner", "-c", "-q", "1", "-t", "wills/#", "-E"]);
+    // At home at the node that stops, and relayed by it.
+    let ids: Vec<String> = [B, C].iter().map(|home| cluster.id_at(*home, "mourned")).collect();
+    let mut clients: Vec<TcpStream> =
+        ids.iter().filter_map(|id| connect_lasting_with_will(cluster.port(B), id)).collect();
+    assert_eq!(clients.len(), 2);
+    let node = cluster.nodes[B].take().unwrap();
+    node.signal("TERM");
+    for client in &mut clients {
+        let mut goodbye = Vec::new();
+        client.read_to_end(&mut goodbye).unwrap();
+        assert!(matches!(goodbye[..], [0xe0, _, 0x9c, ..]), "{goodbye:02x?}");
+    }
+    let back = |id: &String| until("service", || connect_lasting_with_will(cluster.port(A), id));
+    let _back: Vec<TcpStream> = ids.iter().map(back).collect();
+    assert_eq!(node.wait().code, Some(0));
+    cluster.client(A, &["pub", "-q", "1", "-t", "wills/y", "-m", "last"]);
+    let wills = cluster.client(A, &["sub", "-i", "mourner", "-c", "-q", "1", "-t", "wills/#", "-C", "1", "-W", "120"]);
+    assert_eq!(wills, "last\n");
 }
