@@ -173,8 +173,10 @@ fn a_returning_member_gives_out_the_newest_value() {
             let change = message(topic, value).retain();
             here.publish(if is_replaced { change.qos1() } else { change });
         };
-        changed.iter().for_each(|topic| change(topic, "new"));
-        removed.iter().for_each(|topic| change(topic, ""));
+        for (changed, removed) in changed.iter().zip(&removed) {
+            change(changed, "new");
+            change(removed, "");
+        }
         if is_replaced {
             world.begin_node(1);
         } else {
