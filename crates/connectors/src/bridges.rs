@@ -75,6 +75,11 @@ impl Bridges {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True if there are bridges and another member may get or give them.
+    pub fn may_move(&self) -> bool {
+        self.placement.may_change() && !self.all.is_empty()
+    }
+
     /// Starts each bridge that has come to this process, and stops each that has gone. Waits for none of them.
     pub fn follow(&self) {
         if !self.placement.may_change() {

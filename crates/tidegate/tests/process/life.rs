@@ -21,6 +21,19 @@ fn one_line_says_ready_and_names_the_ports() {
 }
 
 #[test]
+fn a_broker_alone_has_no_thread_that_polls() {
+    let broker = Broker::start(&["--shards", "1"]);
+    let threads = std::fs::read_dir(format!("/proc/{}/task", broker.id())).unwrap();
+    let name = |thread: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(thread.unwrap().path().join("comm")).unwrap().trim().to_owned()
+    };
+    let mut names: Vec<_> = threads.map(name).collect();
+    names.sort();
+    // Each of these sleeps until it gets something, or for a minute (`meter`).
+    assert_eq!(names, ["console", "log", "meter", "shard-0", "tidegate"]);
+}
+
+#[test]
 fn every_signal_that_stops_ends_with_exit_code_0() {
     for signal in ["TERM", "INT"] {
         let broker = Broker::start(&[]);
