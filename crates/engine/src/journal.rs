@@ -22,6 +22,9 @@ pub struct JournalBatch {
     /// value (u32) | value` puts a value, `2 | length of the key (u16) | key` deletes one. Empty when the batch only
     /// marks its place in the order.
     pub operations: Vec<u8>,
+    /// Whether an output or something else waits for its commit. A batch for which nothing waits, such as the deletion
+    /// of an acknowledged message, may be committed with a later one.
+    pub is_awaited: bool,
 }
 
 const PUT: u8 = 1;
@@ -228,10 +231,10 @@ impl Journal {
         }
         let sequence = self.sequence;
         self.sequence += 1;
-        self.awaited = false;
+        let is_awaited = std::mem::take(&mut self.awaited);
         let room = self.operations.len().min(SPARE_BYTES);
         let operations = std::mem::replace(&mut self.operations, Vec::with_capacity(room));
-        Some(JournalBatch { sequence, operations })
+        Some(JournalBatch { sequence, operations, is_awaited })
     }
 
     /// The next connection whose output waited for a batch up to this one.

@@ -126,6 +126,12 @@ impl Store {
         Ok(running)
     }
 
+    /// What the writing thread would get.
+    #[cfg(test)]
+    pub(crate) fn into_parts(self) -> (Arc<Shared>, JournalWriter) {
+        (self.shared, self.writer)
+    }
+
     /// Drives the store by hand and without threads, so that a run can be repeated.
     pub fn stepped(self, commits: Box<dyn Commits>) -> Stepped {
         let loader = Loader::new(Arc::clone(&self.shared));
@@ -214,7 +220,21 @@ impl Writer {
     /// # Errors
     /// When the payload is malformed, has too many operations, or the store has been stopped.
     pub fn submit(&self, sequence: u64, payload: Vec<u8>) -> Result<(), SubmitError> {
-        let batch = make_batch(&self.shared, self.number, sequence, payload)?;
+        self.hand_in(sequence, payload, true)
+    }
+
+    /// The same for a batch for whose commit nothing waits. It is committed with the next batch of [`Self::submit`] by
+    /// any writer, after [`UNAWAITED_WAIT`](crate::UNAWAITED_WAIT) at the latest. So it usually costs no sync of its own.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn submit_unawaited(&self, sequence: u64, payload: Vec<u8>) -> Result<(), SubmitError> {
+        self.hand_in(sequence, payload, false)
+    }
+
+    fn hand_in(&self, sequence: u64, payload: Vec<u8>, is_awaited: bool) -> Result<(), SubmitError> {
+        let mut batch = make_batch(&self.shared, self.number, sequence, payload)?;
+        batch.is_awaited = is_awaited;
         let weight = batch.weight();
         self.sender.send(Message::Batch(batch)).map_err(|_| {
             self.shared.status.pending_bytes.fetch_sub(weight, Relaxed);
@@ -229,7 +249,7 @@ fn make_batch(shared: &Shared, writer: u16, sequence: u64, payload: Vec<u8>) -> 
     }
     // A malformed payload must not reach the journal: the store could never be opened again.
     let operations = operation::count(&payload)?;
-    let batch = Batch { writer, sequence, operations, payload };
+    let batch = Batch { writer, sequence, operations, payload, is_awaited: true };
     shared.status.pending_bytes.fetch_add(batch.weight(), Relaxed);
     Ok(batch)
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use tidegate_engine::ShardId;
 
-use super::thread::{LinksSender, ToLinks};
+use super::work::{LinksSender, ToLinks};
 use super::{ClusterStatus, ClusterView};
 use crate::handle::{NoAnswer, NodeHandle, wait};
 

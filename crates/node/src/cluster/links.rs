@@ -1,4 +1,4 @@
-//! What the thread of the links does in a turn.
+//! A turn of the links.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -17,8 +17,8 @@ use super::session::{Farewell, Phase, Session, after};
 use super::settings::{Carried, LinkLimits};
 use super::slots::{SessionId, Slots};
 use super::table::{LinkTable, MAX_STRANGERS};
-use super::thread::{LISTENER, ToLinks, WAKER};
 use super::wire::{Frame, NONCE_BYTES};
+use super::work::{LISTENER, ToLinks, WAKER};
 use super::{ClusterSettings, ClusterView, PeerNode};
 use crate::clock::Clock;
 use crate::listener::Shortage;
@@ -32,7 +32,7 @@ const READ_BYTES: usize = 256 * 1024;
 /// Reads from one session in a turn, so that the others are served, too.
 const READS_PER_TURN: usize = 4;
 
-/// All that the thread has.
+/// The sessions with all other nodes.
 pub(super) struct Links {
     pub(super) poll: Poll,
     pub(super) now: Now,
@@ -61,7 +61,6 @@ pub(super) struct Links {
     pub(super) questions: Questions,
     /// Who waits until all goodbyes are said.
     leaving: Option<Sender<()>>,
-    ended: bool,
 }
 
 impl Links {
@@ -99,23 +98,27 @@ impl Links {
             strangers: Shortage::default(),
             questions: Questions::default(),
             leaving: None,
-            ended: false,
         }
     }
 
-    /// Whether it was told to end.
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
-    }
-
-    /// Whether nothing is left to do until something happens. Once this is so, whoever puts something before the thread
-    /// wakes it.
-    pub(super) fn may_sleep(&mut self) -> bool {
+    /// Whether nothing is left to do until something happens.
+    pub(super) fn is_idle(&self) -> bool {
         let works =
             |session: &Session| session.readable && session.phase.takes_input() || self.table.may_hand_over(session);
         let waits = self.knocking || !self.table.notices.is_empty() || !self.table.ended.is_empty();
-        let idle = !waits && !self.table.sessions.values().any(works);
-        idle && self.inbox.may_sleep()
+        !waits && !self.table.sessions.values().any(works)
+    }
+
+    /// Whether nothing is left to do until something happens. Once this is so, the next sender of a message wakes the
+    /// poller.
+    pub(super) fn may_sleep(&mut self) -> bool {
+        self.is_idle() && self.inbox.may_sleep()
+    }
+
+    /// Whether messages may wait. Later ones are found by the next call.
+    pub(super) fn has_mail(&mut self) -> bool {
+        self.inbox.awake();
+        self.inbox.has_more()
     }
 
     /// When something is due next.
@@ -136,8 +139,7 @@ impl Links {
                 LISTENER => self.knocking = true,
                 Token(session) => {
                     let Some(session) = self.table.sessions.get_mut(&(session as SessionId)) else { continue };
-                    session.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
-                    session.writable |= event.is_writable() || event.is_error();
+                    session.note(event);
                 }
             }
         }
@@ -171,7 +173,7 @@ impl Links {
     }
 
     /// Writes what there is, as far as sockets and carrying nodes take it.
-    fn write_out(&mut self) {
+    pub(super) fn write_out(&mut self) {
         for (id, loss) in self.table.hand_over(self.now.monotonic) {
             self.lose_session(id, &loss);
         }
@@ -211,7 +213,6 @@ impl Links {
                     session.write(links.now.monotonic)
                 });
             }
-            ToLinks::Exit => self.ended = true,
         }
     }
 

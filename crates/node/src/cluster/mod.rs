@@ -1,8 +1,8 @@
 //! Links between the nodes of a cluster: one TCP session with each other node, over which the shards of both talk.
 //!
 //! To an engine, a shard of another node is a shard like any other ([`Roster`](tidegate_engine::Roster)). Here its
-//! batches cross: `shard.rs` is a shard's side, `outbox.rs` what waits, `thread.rs` and `links.rs` the one thread that
-//! has all sockets, `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one
+//! batches cross: `shard.rs` is a shard's side, `outbox.rs` the batches that wait, `links.rs` the sessions and
+//! their sockets, `work.rs` the thread or shard that works them, `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one
 //! comes or goes, and `wire` what is sent. Who is in the cluster and who is home to what is decided elsewhere and comes
 //! as a [`ClusterView`]. `carrying.rs` has sessions whose bytes a third node carries. `questions.rs` carries what administration asks of other nodes. `docs/cluster.md` has the limits.
 
@@ -30,9 +30,9 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
-mod thread;
 mod view;
 pub mod wire;
+mod work;
 
 pub(crate) use handle::LinksHandle;
 pub use name::{MAX_NODE_NAME, NodeName, NodeNameError};
@@ -43,5 +43,5 @@ pub use secret::{MIN_SECRET_BYTES, Secret, SecretTooShort};
 pub use settings::{Carried, ClusterSettings, LinkLimits};
 pub(crate) use shard::{ClusterShard, PeerNews, RosterOrder};
 pub use status::{ClusterStatus, LinkCounters, LinkState, PeerStatus};
-pub(crate) use thread::{LinksSender, LinksThread};
 pub use view::{ClusterView, PeerNode};
+pub(crate) use work::{LinksSender, LinksThread, SharedLinks};

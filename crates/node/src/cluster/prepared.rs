@@ -7,10 +7,10 @@ use mio::net::TcpListener;
 use mio::{Interest, Poll, Waker};
 
 use super::links::Links;
-use super::thread::{LISTENER, LinksSender, LinksThread, ToLinks, WAKER};
+use super::work::{LISTENER, LinksSender, LinksThread, ToLinks, WAKER};
 use super::{ClusterSettings, LinksHandle};
 use crate::clock::Clock;
-use crate::shard::inbox::{Inbox, InboxSender, inbox};
+use crate::shard::inbox::{Inbox, InboxSender, ToShard, inbox};
 
 /// Other nodes cannot be waited for.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ impl PreparedLinks {
         self.sender.clone()
     }
 
-    /// Starts the thread. `alarm` is kept by it and dropped when it ends.
+    /// Starts the thread. `alarm` is kept by it and dropped when it ends. The only shard of a node works the links.
     pub(crate) fn start<A: Send + 'static>(
         self,
         clock: Clock,
@@ -68,6 +68,11 @@ impl PreparedLinks {
         alarm: A,
     ) -> io::Result<LinksThread> {
         let Self { settings, listener, poll, sender, inbox, .. } = self;
-        LinksThread::start(sender, alarm, move || Links::new(poll, inbox, listener, settings, clock, shards))
+        let only = if let [only] = &shards[..] { Some(only.clone()) } else { None };
+        let thread = LinksThread::start(sender, alarm, Links::new(poll, inbox, listener, settings, clock, shards))?;
+        if let Some(only) = only {
+            only.send(ToShard::WorkLinks(thread.shared()));
+        }
+        Ok(thread)
     }
 }

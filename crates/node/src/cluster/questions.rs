@@ -12,8 +12,8 @@ use super::links::Links;
 use super::loss::Loss;
 use super::session::{Open, Phase, Session};
 use super::slots::SessionId;
-use super::thread::{LinksSender, ToLinks};
 use super::wire::Frame;
+use super::work::{LinksSender, ToLinks};
 use crate::handle::NodeHandle;
 
 /// Longest question, and longest answer, bytes. It is a small part of what may wait for a node.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use rustls::Connection;
@@ -111,6 +112,8 @@ pub(super) struct Session {
     carried_output: CarriedOutput,
     /// The poller says that there is something to read, and not everything was.
     pub readable: bool,
+    /// The other side has closed the connection, or it has failed: read on until that is all there is.
+    peer_closed: bool,
     /// The socket takes something.
     pub writable: bool,
     /// What has not been added to the numbers of its node.
@@ -138,6 +141,7 @@ impl Session {
             written: 0,
             carried_output: CarriedOutput::default(),
             readable: false,
+            peer_closed: false,
             writable,
             counters: LinkCounters::default(),
         }
@@ -157,9 +161,17 @@ impl Session {
             written: 0,
             carried_output: CarriedOutput::default(),
             readable: false,
+            peer_closed: false,
             writable: false,
             counters: LinkCounters::default(),
         }
+    }
+
+    /// Takes an event of the poller.
+    pub(super) fn note(&mut self, event: &Event) {
+        self.peer_closed |= event.is_read_closed() || event.is_error();
+        self.readable |= event.is_readable() || self.peer_closed;
+        self.writable |= event.is_writable() || event.is_error();
     }
 
     /// Has the poller report what happens to its connection.
@@ -202,7 +214,7 @@ impl Session {
         (direct.output, direct.written) = (Vec::new(), 0);
         (self.stream, self.tls) = (direct.stream.take(), direct.tls.take());
         self.address = direct.address;
-        (self.readable, self.writable) = (true, true);
+        (self.readable, self.writable, self.peer_closed) = (true, true, direct.peer_closed);
         self.counters.add(&std::mem::take(&mut direct.counters));
     }
 
@@ -302,6 +314,8 @@ impl Session {
                 Ok(0) => return Err(Loss::Closed),
                 Ok(length) => {
                     self.counters.bytes_in += length as u64;
+                    // A read that leaves room has emptied the socket; the poller reports what comes later.
+                    self.readable = length == buffer.len() || self.peer_closed;
                     return Ok(Some(length));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

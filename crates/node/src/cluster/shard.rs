@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tidegate_engine::{Batch, Durability, Roster, ShardId, WireError};
+use mio::Token;
+use tidegate_engine::{Batch, Durability, Millis, Now, Roster, ShardId, WireError};
 
 use super::outbox::Outbox;
-use super::thread::{LinksSender, ToLinks};
+use super::work::{AttachedLinks, LinksSender, SharedLinks, ToLinks};
 use crate::flight::{FlightEvent, FlightKind};
+use crate::shard::LINKS;
 use crate::shard::facets::PeerCalls;
 
 /// Where batches for one shard of another node go.
@@ -57,7 +59,9 @@ pub(crate) struct ClusterShard {
     /// Whether batches wait for commits at all, where there is a store.
     commits: bool,
     held: VecDeque<Held>,
-    /// Something was put before the thread of the links that it has not been woken for.
+    /// The links, where this shard works them in its turns.
+    attached: Option<AttachedLinks>,
+    /// An outbox was filled since the links were worked or woken last.
     unannounced: bool,
     /// The roster of which it is still to be told that everybody knows what is wanted here.
     settling: Option<u64>,
@@ -71,6 +75,7 @@ impl ClusterShard {
             seats: Arc::new([]),
             commits: durability == Durability::Commit,
             held: VecDeque::new(),
+            attached: None,
             unannounced: false,
             settling: None,
         }
@@ -88,10 +93,13 @@ impl ClusterShard {
         }
     }
 
-    /// Wakes the thread of the links once for all that was put before it.
-    fn announce(&mut self) {
+    /// Writes all that was put into outboxes, or wakes the thread of the links once for it.
+    fn announce(&mut self, now: Now) {
         if std::mem::take(&mut self.unannounced) {
-            self.links.wake();
+            match &self.attached {
+                Some(attached) => attached.write(now),
+                None => self.links.wake(),
+            }
         }
     }
 }
@@ -124,7 +132,7 @@ impl PeerCalls<'_> {
         }
     }
 
-    /// All batches of the journal up to this one are committed.
+    /// All batches of the journal up to this one are committed. The released batches leave at the end of the turn.
     pub(crate) fn release_to_nodes(&mut self, committed: u64) {
         let Some(cluster) = &mut self.shard.cluster else { return };
         while cluster.held.front().is_some_and(|held| held.until <= committed)
@@ -132,13 +140,44 @@ impl PeerCalls<'_> {
         {
             cluster.push(&seats, seat, &batch);
         }
-        cluster.announce();
     }
 
-    /// Wakes the thread of the links for what was put before it.
+    /// Works the links in this shard's turns from now on.
+    pub(crate) fn attach_links(&mut self, links: Arc<SharedLinks>) {
+        let Some(cluster) = &mut self.shard.cluster else { return };
+        match AttachedLinks::attach(links, &cluster.links, self.shard.poll.registry(), LINKS) {
+            Ok(attached) => cluster.attached = Some(attached),
+            Err(error) => tracing::warn!(%error, "the links to other nodes stay with their own thread"),
+        }
+    }
+
+    /// The poller reports an event; returns whether it is one of the links.
+    pub(crate) fn take_links_readiness(&mut self, token: Token) -> bool {
+        if token == LINKS
+            && let Some(attached) = self.shard.cluster.as_mut().and_then(|cluster| cluster.attached.as_mut())
+        {
+            attached.note_event();
+        }
+        token == LINKS
+    }
+
+    /// Takes the batches of other nodes into the inbox, where this shard works the links.
+    pub(crate) fn work_links(&mut self) {
+        if let Some(attached) = self.shard.cluster.as_mut().and_then(|cluster| cluster.attached.as_mut()) {
+            attached.begin_turn(self.shard.now.monotonic);
+        }
+    }
+
+    /// When the links need this shard, which would sleep: 0 for at once.
+    pub(crate) fn rest_links(&mut self) -> Millis {
+        let attached = self.shard.cluster.as_mut().and_then(|cluster| cluster.attached.as_mut());
+        attached.map_or(Millis::NEVER, AttachedLinks::rest)
+    }
+
+    /// Has the filled outboxes written.
     pub(crate) fn announce_to_nodes(&mut self) {
         if let Some(cluster) = &mut self.shard.cluster {
-            cluster.announce();
+            cluster.announce(self.shard.now);
         }
     }
 

@@ -13,8 +13,8 @@ use super::links::Links;
 use super::loss::Loss;
 use super::session::{Phase, Session};
 use super::slots::SessionId;
-use super::thread::WAKER;
 use super::wire::{Frame, MAX_FRAME_BYTES, Part, Portion, put_frame, split_frame};
+use super::work::{LinksSender, WAKER};
 use super::{ClusterSettings, ClusterView, NodeName, PeerNode, Secret};
 use crate::clock::Clock;
 use crate::shard::inbox::inbox;
@@ -25,6 +25,17 @@ fn name(name: &str) -> NodeName {
 
 fn who(node: &str) -> Acquaintance {
     Acquaintance { name: name(node), incarnation: 1, shards: 1, shift: 0, skew: 0, continues: 0 }
+}
+
+/// The links of the node `a`, without other nodes.
+pub(super) fn links() -> (Links, LinksSender) {
+    let poll = Poll::new().unwrap();
+    let (sender, inbox) = inbox(Waker::new(poll.registry(), WAKER).unwrap());
+    let any = "127.0.0.1:0".parse().unwrap();
+    let secret = Secret::new(b"a secret of the tests").unwrap();
+    let settings = ClusterSettings::new(name("a"), 1, any, secret);
+    let listener = TcpListener::bind(any).unwrap();
+    (Links::new(poll, inbox, listener, settings, Clock::start(), Vec::new()), sender)
 }
 
 /// The node `a` of a cluster with `b` and `c`. Connections to them are taken by the system, and nothing answers.
@@ -38,13 +49,7 @@ impl World {
     fn new() -> Self {
         let others = Listener::bind("127.0.0.1:0").unwrap();
         let address = others.local_addr().unwrap();
-        let poll = Poll::new().unwrap();
-        let (_, inbox) = inbox(Waker::new(poll.registry(), WAKER).unwrap());
-        let any = "127.0.0.1:0".parse().unwrap();
-        let secret = Secret::new(b"a secret of the tests").unwrap();
-        let settings = ClusterSettings::new(name("a"), 1, any, secret);
-        let listener = TcpListener::bind(any).unwrap();
-        let mut links = Links::new(poll, inbox, listener, settings, Clock::start(), Vec::new());
+        let (mut links, _) = links();
         let peers = ["b", "c"].map(|node| PeerNode { name: name(node), incarnation: 1, address });
         links.set_view(Arc::new(ClusterView { peers: peers.to_vec(), ..ClusterView::alone() }));
         Self { links, address, _others: others }

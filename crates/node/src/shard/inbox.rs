@@ -13,7 +13,7 @@ use tidegate_engine::{
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
-use crate::cluster::{PeerNews, RosterOrder};
+use crate::cluster::{PeerNews, RosterOrder, SharedLinks};
 use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::identities::{Admitted, Door};
@@ -51,6 +51,8 @@ pub(crate) enum ToShard {
     QuicNotice(Box<QuicNotice>),
     /// A broker of the fleet was dialed.
     Dialed(DialAttempt, Dialed),
+    /// The links to other nodes, for the shard to work.
+    WorkLinks(Arc<SharedLinks>),
     /// A request of the control plane.
     Admin(Admin),
 }

@@ -45,6 +45,9 @@ use crate::uplink::Dialer;
 /// The token of a shard's waker.
 pub(crate) const WAKER: Token = Token(RESERVED_INDEX as usize);
 
+/// The token of the poller of the links to other nodes, where the shard works them.
+pub(crate) const LINKS: Token = Token(u32::MAX as usize);
+
 /// The token of a shard's listener.
 pub(crate) fn listener_token(position: usize) -> Token {
     Token(RESERVED_INDEX as usize + 1 + position)
@@ -293,7 +296,11 @@ impl Shard {
             || self.accepting().wants_to_accept()
             || self.quic.is_busy(self.serving)
             || deadline <= self.now.monotonic;
-        if busy || !self.inbox.may_sleep() {
+        if busy {
+            return Some(Duration::ZERO);
+        }
+        let deadline = deadline.min(self.peering().rest_links());
+        if deadline <= self.now.monotonic || !self.inbox.may_sleep() {
             return Some(Duration::ZERO);
         }
         time_until(deadline, self.now.monotonic)

@@ -43,6 +43,7 @@ impl Shard {
         self.datagrams().receive_datagrams();
         self.take_events();
         self.accepting().accept_connections();
+        self.peering().work_links();
         self.orders().take_inbox();
         self.note_taken();
         self.run_timers();
@@ -80,7 +81,9 @@ impl Shard {
     fn take_readiness(&mut self, event: &Readiness) {
         let token = event.token();
         let Some(key) = self.table.key_of(token) else {
-            if self.relaying().take_relay_readiness(token, event) || self.datagrams().take_quic_readiness(token, event)
+            if self.peering().take_links_readiness(token)
+                || self.relaying().take_relay_readiness(token, event)
+                || self.datagrams().take_quic_readiness(token, event)
             {
                 return;
             }
@@ -137,6 +140,7 @@ impl OrderCalls<'_> {
                 Some(ToShard::Committed(sequence)) => self.shard.peering().take_committed(sequence),
                 Some(ToShard::QuicBatch(batch)) => self.shard.datagrams().take_quic_batch(*batch),
                 Some(ToShard::QuicNotice(notice)) => self.shard.datagrams().take_quic_notice(*notice),
+                Some(ToShard::WorkLinks(links)) => self.shard.peering().attach_links(links),
                 Some(ToShard::Dialed(attempt, dialed)) => self.take_dialed(attempt, dialed),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
