@@ -10,13 +10,13 @@ use tidegate_engine::{Home, ListenerId, Millis, NotContinued, Output, Reason};
 
 use super::end::End;
 use super::follower::Follower;
-use super::frame::{Parcel, REFUSED, image_of};
+use super::frame::{Parcel, image_of, refused};
 use super::goodbye::Goodbye;
 use super::pair::{ClientOrigin, MoveStage, Pair};
 use super::search::{MOVE_PATIENCE_MS, RETRY_MS, Search};
 use super::sieve::Sieve;
 use super::slots::Stage;
-use super::{CLIENT, HOME, HomelessClient, Relay, RelayKey, header, is_connected};
+use super::{CLIENT, HOME, Relay, RelayKey, header, is_connected};
 use crate::admission::Seat;
 use crate::observer::Peer;
 use crate::quic::Owner;
@@ -24,6 +24,9 @@ use crate::shard::facets::{RelayCalls, SocketCalls};
 use crate::shard::inbox::{Adoption, ToShard};
 use crate::transport::Transport;
 use tidegate_engine::ConnectionKey;
+
+/// Why the connection of a client from another node is refused.
+pub(super) const DISMISSED: &str = "this node does not accept the credential or the terms of a connection from another node";
 
 /// How long a new home may take to accept a connection, milliseconds.
 const ATTEMPT_MS: u64 = 1_000;
@@ -33,7 +36,7 @@ const ATTEMPT_MS: u64 = 1_000;
 pub(crate) struct Departed {
     pub(super) client: End,
     pub(super) seat: Seat,
-    goodbye: Goodbye,
+    pub(super) goodbye: Goodbye,
     origin: ClientOrigin,
     parcel: Parcel,
     search: Search,
@@ -241,30 +244,6 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// This node stops before the client has a home: it is asked to use another server.
-    pub(super) fn begin_farewell(&mut self, key: RelayKey) {
-        let Some(Relay::Moving(departed)) = self.shard.relays.remove_for_now(key) else { return };
-        let Departed { mut client, seat, mut goodbye, .. } = *departed;
-        // Its old home has sent whole packets.
-        if let Some(last) = goodbye.take_last() {
-            client.append(&last);
-        }
-        self.shard.relays.put(key, Relay::Farewell(Box::new(HomelessClient { client, seat })));
-        self.end_farewell(key);
-    }
-
-    /// Writes the last bytes of a client without a home, until it has closed its side.
-    pub(super) fn end_farewell(&mut self, key: RelayKey) {
-        let Some(Relay::Farewell(last)) = self.shard.relays.get(key) else { return };
-        let more = last.client.finish_and_discard(&mut self.shard.buffer);
-        last.client.show_blocked(self.shard.poll.registry(), key.token(CLIENT));
-        if last.client.is_over() {
-            self.end_relay(key);
-        } else if more {
-            self.shard.relays.ring.push_back(key);
-        }
-    }
-
     /// No home has taken the client in time.
     fn give_up_move(&mut self, key: RelayKey) {
         self.shard.counters.relays_failed += 1;
@@ -303,6 +282,7 @@ impl SocketCalls<'_> {
                 self.shard.relaying().keep_departed(transport, false, (seat, origin), (parcel, Some(search)));
             }
             Err(NotContinued::NotExpected) => self.lose(key),
+            Err(NotContinued::Refused(reason)) => self.dismiss_client(key, &image, reason),
         }
     }
 
@@ -315,9 +295,13 @@ impl SocketCalls<'_> {
             // The other node tries again.
             Err(NotContinued::NotHere) => self.lose(key),
             Err(NotContinued::NotExpected) => {
-                self.shard.engine.outputs().append_frame(key, &REFUSED);
+                self.shard.engine.outputs().append_frame(key, &refused(None));
                 let detail = "its session does not expect this connection";
                 self.shard.engine.handle_transport_failed(self.shard.now, key, Reason::NotServedHere, detail);
+            }
+            Err(NotContinued::Refused(reason)) => {
+                self.shard.engine.outputs().append_frame(key, &refused(Some(reason.code_of_disconnect())));
+                self.shard.engine.handle_transport_failed(self.shard.now, key, reason, DISMISSED);
             }
         }
     }
@@ -328,17 +312,21 @@ impl SocketCalls<'_> {
         image: &tidegate_engine::ConnectionImage,
         tell: bool,
     ) -> Result<(), NotContinued> {
-        if self.shard.shared.asks_outside {
-            // Its credential may hold no longer.
-            return Err(NotContinued::NotExpected);
-        }
-        self.shard.admission().count_continued(key, image).map_err(|_| NotContinued::NotExpected)?;
+        self.check_credential(key, image).inspect_err(|error| self.note_not_continued(*error))?;
         let continued = self.shard.engine.homes().continue_connection(self.shard.now, key, image, tell);
         match continued {
             Ok(()) => self.shard.counters.continued += 1,
-            Err(_) => self.shard.admission().uncount_user(key),
+            Err(error) => {
+                self.shard.admission().uncount_user(key);
+                self.note_not_continued(error);
+            }
         }
         continued
+    }
+
+    /// Counts a connection that is not continued here, unless it is tried again.
+    fn note_not_continued(&mut self, error: NotContinued) {
+        self.shard.counters.not_continued += u64::from(error != NotContinued::NotHere);
     }
 
     /// A connection whose transport is dropped is counted no more.

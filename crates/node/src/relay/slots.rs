@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use mio::Token;
 use tidegate_engine::Millis;
 
-use super::{CLIENT, HOME, PATIENCE_MS, Pair, Relay};
+use super::goodbye::Goodbye;
+use super::{CLIENT, HOME, PATIENCE_MS, Relay};
 use crate::listener::Shortage;
 use crate::shard::table::RESERVED_INDEX;
 #[cfg(feature = "quic")]
@@ -197,9 +198,14 @@ impl Relays {
         std::mem::take(&mut self.moving)
     }
 
-    /// Relays that are open, not about to end, and wanted, so many at most.
-    pub(crate) fn staying(&self, limit: usize, wanted: impl Fn(&Pair) -> bool) -> Vec<RelayKey> {
-        let stays = |slot: &Slot| matches!(&slot.relay, Some(Relay::Open(pair)) if !pair.ending && wanted(pair));
+    /// Relays that are open and not about to end, or wait for the new home of their client, and that are wanted, so many
+    /// at most.
+    pub(super) fn staying(&self, limit: usize, wanted: impl Fn(&Goodbye) -> bool) -> Vec<RelayKey> {
+        let stays = |slot: &Slot| match &slot.relay {
+            Some(Relay::Open(pair)) => !pair.ending && wanted(&pair.goodbye),
+            Some(Relay::Moving(departed)) => wanted(&departed.goodbye),
+            Some(Relay::Connecting { .. } | Relay::Farewell(_)) | None => false,
+        };
         let staying = self.slots.iter().zip(0..).filter(|(slot, _)| stays(slot));
         staying.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
     }
@@ -257,8 +263,7 @@ mod tests {
 
     use super::super::end::End;
     use super::super::follower::Follower;
-    use super::super::goodbye::Goodbye;
-    use super::super::{ClientOrigin, MoveStage, Sieve};
+    use super::super::{ClientOrigin, MoveStage, Pair, Sieve};
     use super::*;
     use crate::admission::Seat;
 

@@ -169,7 +169,7 @@ impl Engine {
                 Some(listener) => listener.max_packet_size,
                 None => self.uplinks.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
             };
-            let result = match split_frame(rest, max) {
+            let result = match split_frame(rest, max).or_else(|error| connection.split_promised(rest, error)) {
                 Ok(None) if connection.phase == Phase::AwaitConnect => match check_first_byte(rest) {
                     Ok(()) => return taken,
                     Err(refused) => Err(refused),
