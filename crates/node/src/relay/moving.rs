@@ -60,6 +60,15 @@ impl Departed {
         self.next_at = at;
     }
 
+    /// Ends an attempt whose time is over, or whose address is that of the home no more.
+    fn end_late_attempt(&mut self, now: Millis, home: Option<SocketAddr>) {
+        match &self.attempt {
+            Some(attempt) if home != Some(attempt.at) => self.attempt = None,
+            Some(attempt) if attempt.until <= now => self.fail_attempt(now),
+            Some(_) | None => {}
+        }
+    }
+
     /// The new home was not reached.
     fn fail_attempt(&mut self, now: Millis) {
         self.attempt = None;
@@ -146,12 +155,7 @@ impl RelayCalls<'_> {
             }
             let home = self.shard.engine.questions().home_to_continue_at(departed.parcel.partition);
             let at = place_of(home).and_then(|place| self.shard.relay_to.get(usize::from(place)).copied().flatten());
-            if departed.attempt.as_ref().is_some_and(|attempt| at != Some(attempt.at)) {
-                // The table names another home.
-                departed.attempt = None;
-            } else if departed.attempt.as_ref().is_some_and(|attempt| attempt.until <= now) {
-                departed.fail_attempt(now);
-            }
+            departed.end_late_attempt(now, at);
             if departed.next_at <= now && departed.attempt.is_none() {
                 departed.next_at = now.plus(RETRY_MS);
                 if self.go_home(key, home, at) {
@@ -333,5 +337,41 @@ impl SocketCalls<'_> {
     fn drop_transport(&mut self, seat: Seat) {
         self.shard.admission().free_seat(seat);
         self.shard.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use tidegate_engine::PartitionId;
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_ends_in_time_or_when_the_home_is_another() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let dial = || TcpStream::connect(at).unwrap();
+        let attempt = || Some(HomeAttempt { home: dial(), at, until: Millis(ATTEMPT_MS) });
+        let mut departed = Departed {
+            client: End::of(Transport::Tcp(dial())),
+            seat: Seat::NONE,
+            goodbye: Goodbye::Never,
+            origin: ClientOrigin { listener: ListenerId(0), tenant: None },
+            parcel: Parcel { partition: PartitionId(1), proven: Vec::new(), tail: Vec::new() },
+            search: Search::from(Millis(0)),
+            next_at: Millis(0),
+            attempt: attempt(),
+        };
+        departed.end_late_attempt(Millis(ATTEMPT_MS - 1), Some(at));
+        assert!(departed.attempt.is_some());
+        departed.end_late_attempt(Millis(ATTEMPT_MS), Some(at));
+        assert!(departed.attempt.is_none());
+        assert_eq!(departed.next_at, Millis(ATTEMPT_MS + RETRY_MS), "it is tried again later");
+        departed.attempt = attempt();
+        departed.end_late_attempt(Millis(0), None);
+        assert!(departed.attempt.is_none());
+        assert_eq!(departed.next_at, Millis(ATTEMPT_MS + RETRY_MS), "that is no failure");
     }
 }

@@ -259,10 +259,12 @@ mod tests {
     use std::net::TcpListener;
 
     use mio::net::TcpStream;
-    use tidegate_engine::{ConnectionKey, ListenerId};
+    use tidegate_engine::{ConnectionKey, ListenerId, PartitionId};
 
     use super::super::end::End;
     use super::super::follower::Follower;
+    use super::super::frame::Parcel;
+    use super::super::search::Search;
     use super::super::{ClientOrigin, MoveStage, Pair, Sieve};
     use super::*;
     use crate::admission::Seat;
@@ -291,6 +293,33 @@ mod tests {
         assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), None, "it had reached its home in time");
         assert_eq!(relays.next_deadline(), Millis(2 * PATIENCE_MS - 1));
         assert_eq!(relays.pop_due(Millis(2 * PATIENCE_MS - 1)), Some((key, Stage::Ending)));
+    }
+
+    #[test]
+    fn a_new_home_has_its_full_time_for_its_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let end = || End::of(Transport::Tcp(TcpStream::connect(at).unwrap()));
+        let parcel = Parcel { partition: PartitionId(1), proven: Vec::new(), tail: Vec::new() };
+        let pair = Pair {
+            ends: [end(), end()],
+            seat: Seat::NONE,
+            ending: false,
+            goodbye: Goodbye::Never,
+            sieve: Sieve::default(),
+            sent: Follower::default(),
+            stage: MoveStage::Continuing { parcel, search: Search::from(Millis(0)) },
+            origin: ClientOrigin { listener: ListenerId(0), tenant: None },
+        };
+        let mut relays = Relays::default();
+        let key = relays.insert(Relay::Open(Box::new(pair)));
+        relays.set_deadline(Millis(0), key, Stage::Continuing);
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS - 1)), None);
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), Some((key, Stage::Continuing)));
+        relays.set_deadline(Millis(0), key, Stage::Continuing);
+        let Some(Relay::Open(pair)) = relays.get(key) else { panic!("no relay") };
+        assert!(pair.take_parcel().is_some(), "the image is brought again");
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), None, "an answer ends the deadline");
     }
 
     #[test]
