@@ -12,6 +12,11 @@ pub(crate) const SHOWN_MAX: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateStays;
 
+/// A ban ends a connection as an operator does: 0x8A is for CONNACK only ([MQTT-3.14.2-1]).
+fn refusal_of(reason: Reason) -> NotContinued {
+    NotContinued::Refused(if reason == Reason::Banned { Reason::AdministrativeAction } else { reason })
+}
+
 impl SocketCalls<'_> {
     /// The certificate that a client has shown, here or to an earlier home.
     ///
@@ -45,7 +50,11 @@ impl SocketCalls<'_> {
         let identity = self.shard.engine.homes().identity_of(self.shard.now, image)?;
         let identity = identity.as_deref();
         let shown_to = match &image.shown {
-            Some(shown) => Some(self.listener_that_accepts(shown).ok_or(NotContinued::Refused(Reason::NotAuthorized))?),
+            Some(shown) => Some(self.listener_that_accepts(shown).ok_or_else(|| {
+                let (client_id, listener) = (&*image.client_id, &*shown.listener);
+                tracing::warn!(client_id, listener, "client of another node refused: its certificate is not accepted");
+                NotContinued::Refused(Reason::NotAuthorized)
+            })?),
             None => None,
         };
         if identity.and_then(|identity| identity.expires_at).is_some_and(|ends| ends <= self.shard.now.unix) {
@@ -55,7 +64,7 @@ impl SocketCalls<'_> {
             self.ask_for_continued(key, image, identity, shown_to)?;
         }
         let user = identity.and_then(|identity| identity.user_name.as_deref());
-        self.shard.admission().count_continued(key, image, user).map_err(NotContinued::Refused)?;
+        self.shard.admission().count_continued(key, image, user).map_err(refusal_of)?;
         if let Some(shown) = &image.shown {
             self.shard.gate.keep_shown(key, shown.clone());
         }

@@ -1,6 +1,6 @@
 //! Clients of relays are dismissed: the node stops, a drain sends them away, or their new home refuses them.
 
-use tidegate_engine::{ConnectionImage, ConnectionKey, Evicted, LogEvent, Reason};
+use tidegate_engine::{ConnectionImage, ConnectionKey, Evicted, Reason};
 use tidegate_mqtt::ReasonCode;
 
 use super::end::End;
@@ -10,9 +10,10 @@ use super::pair::Pair;
 use super::slots::Stage;
 use super::{CLIENT, HomelessClient, Relay, RelayKey};
 use crate::admission::Seat;
-use crate::quic::Owner;
 use crate::shard::facets::{RelayCalls, SocketCalls};
-use crate::transport::Transport;
+
+/// Why the connection of a client from another node is refused.
+const REFUSED: &str = "the proof of its client has ended, it is banned, or its terms cannot be kept here";
 
 impl RelayCalls<'_> {
     /// Ends at most `limit` relays, and asks MQTT 5 clients to use another server; returns their number.
@@ -23,7 +24,11 @@ impl RelayCalls<'_> {
         for key in &keys {
             let now = self.shard.now.monotonic;
             match self.shard.relays.get(*key) {
-                Some(Relay::Open(pair)) if pair.goodbye.begin(reference.as_deref()) => {
+                Some(Relay::Open(pair)) => {
+                    if !pair.goodbye.begin(reference.as_deref()) {
+                        self.end_relay(*key);
+                        continue;
+                    }
                     pair.ending = true;
                     self.shard.relays.set_deadline(now, *key, Stage::Ending);
                     self.pump_relay(*key);
@@ -33,7 +38,7 @@ impl RelayCalls<'_> {
                     self.shard.relays.set_deadline(now, *key, Stage::Ending);
                     self.begin_farewell(*key);
                 }
-                _ => self.end_relay(*key),
+                Some(Relay::Connecting { .. } | Relay::Farewell(_)) | None => {}
             }
         }
         keys.len()
@@ -77,38 +82,23 @@ impl RelayCalls<'_> {
         self.shard.relays.put(key, Relay::Farewell(Box::new(HomelessClient { client, seat })));
         self.end_farewell(key);
     }
-
-    /// Says goodbye to a client with its socket here that has no home.
-    fn dismiss_transport(&mut self, mut transport: Transport, seat: Seat, last: Option<Vec<u8>>) {
-        let quic = transport.quic().map(|quic| quic.id());
-        let client = HomelessClient { client: End::of(transport), seat };
-        let key = self.shard.relays.insert(Relay::Farewell(Box::new(client)));
-        self.shard.counters.relayed += 1;
-        if let Some(id) = quic {
-            self.shard.datagrams().own_quic(id, Owner::Relay(key));
-        }
-        if let Some(Relay::Farewell(client)) = self.shard.relays.get(key) {
-            let registered = client.client.transport_mut().register(self.shard.poll.registry(), key.token(CLIENT));
-            if registered.is_err() {
-                client.client.fail();
-            }
-            if let Some(last) = last {
-                client.client.append(&last);
-            }
-        }
-        self.shard.relays.set_deadline(self.shard.now.monotonic, key, Stage::Ending);
-        self.end_farewell(key);
-    }
 }
 
 impl SocketCalls<'_> {
     /// The client of a connection that has come home to this node is not accepted here.
     pub(super) fn dismiss_client(&mut self, key: ConnectionKey, image: &ConnectionImage, reason: Reason) {
-        let event = LogEvent::Refused { key, reason, detail: super::moving::DISMISSED.to_owned() };
-        self.shard.admission().record(&event);
-        self.shard.engine.release_connection(key);
-        let Some((_, transport, seat)) = self.shard.table.remove(key) else { return };
-        let last = Goodbye::for_version(image.version(), image.max_packet()).take_refusal(reason.code_of_disconnect());
-        self.shard.relaying().dismiss_transport(transport, seat, last);
+        let mut goodbye = Goodbye::for_version(image.version(), image.max_packet());
+        if let Some(last) = goodbye.take_refusal(reason.code_of_disconnect()) {
+            self.shard.engine.outputs().append_frame(key, &last);
+        }
+        self.refuse_continued(key, reason);
+        self.register(key);
+    }
+
+    /// Ends a connection from another node, behind its last bytes.
+    pub(super) fn refuse_continued(&mut self, key: ConnectionKey, reason: Reason) {
+        // The cause of a credential that is not accepted was logged.
+        let detail = if reason == Reason::NotAuthorized { "" } else { REFUSED };
+        self.shard.engine.handle_transport_failed(self.shard.now, key, reason, detail);
     }
 }

@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use mio::event::Event as Readiness;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
-use tidegate_engine::{ConnectionKey, Evicted, Homes, Output, Reason};
+use tidegate_engine::{ConnectionKey, Homes, Output, Reason};
 
 pub use place::NodeHomes;
 use slots::Stage;

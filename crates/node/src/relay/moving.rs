@@ -25,9 +25,6 @@ use crate::shard::inbox::{Adoption, ToShard};
 use crate::transport::Transport;
 use tidegate_engine::ConnectionKey;
 
-/// Why the connection of a client from another node is refused.
-pub(super) const DISMISSED: &str = "this node does not accept the credential or the terms of a connection from another node";
-
 /// How long a new home may take to accept a connection, milliseconds.
 const ATTEMPT_MS: u64 = 1_000;
 
@@ -305,7 +302,7 @@ impl SocketCalls<'_> {
             }
             Err(NotContinued::Refused(reason)) => {
                 self.shard.engine.outputs().append_frame(key, &refused(Some(reason.code_of_disconnect())));
-                self.shard.engine.handle_transport_failed(self.shard.now, key, reason, DISMISSED);
+                self.refuse_continued(key, reason);
             }
         }
     }
