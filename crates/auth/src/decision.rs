@@ -33,7 +33,7 @@ pub struct Identity {
     pub rules: Option<AclClaims>,
     /// When the connection must end, in milliseconds since 1970 (UTC).
     pub expires_at: Option<u64>,
-    /// What the provider has accepted. Only the chain sets it.
+    /// The mark of the accepted credential. Only the chain sets it.
     pub mark: Option<Mark>,
 }
 

@@ -1,4 +1,4 @@
-//! Marks: by them a provider recognises what it has accepted, also in another process.
+//! Marks: a provider recognises accepted credentials by them, also in another process.
 
 use ring::digest::{SHA256, digest};
 

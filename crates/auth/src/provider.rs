@@ -37,8 +37,8 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// The mark of what it has accepted this identity for; `None` if it would no longer accept it. A provider that keeps
-    /// no data of its clients has one mark for all.
+    /// The mark of the credential that has proven this identity; `None` if the provider would no longer accept it. A
+    /// provider that keeps no data of its clients has one mark for all.
     fn mark(&self, identity: &Identity) -> Option<Mark>;
 
     /// Its users, each with a digest of its stored data, to be compared at a reload.

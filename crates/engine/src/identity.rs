@@ -18,12 +18,12 @@ pub struct Identity {
     pub grants: Option<Vec<Grant>>,
     /// When the proof ends, in milliseconds since the Unix epoch, and with it the connection.
     pub expires_at: Option<u64>,
-    /// What has proven it, where that was a provider of authentication. It belongs to the connection.
+    /// Its proof, if a provider of authentication has accepted one. It belongs to the connection.
     pub proof: Option<Proof>,
 }
 
-/// What a provider of authentication has accepted: by this another node finds out whether it would accept it, too. It
-/// holds no secret.
+/// A credential that a provider of authentication has accepted, without its secret: another node decides by this whether
+/// it would accept the credential, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// The name of the provider.

@@ -219,7 +219,7 @@ impl Sys {
     }
 }
 
-/// What has happened to a client.
+/// An event of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientNews {
     /// Its CONNECT was accepted.

@@ -212,8 +212,8 @@ impl Chain {
     }
 
     /// Whether the provider that has accepted an identity, here or in another process, would still accept it on a
-    /// listener. No file is read and no server asked: what a server had accepted holds while the settings of its provider
-    /// are the same. The end of a proof is for the caller to check.
+    /// listener. No file is read and no server asked: a client that a server had accepted stays accepted while the settings
+    /// of its provider are the same. The end of a proof is for the caller to check.
     pub fn still_accepts(&self, listener: &str, identity: &Identity) -> bool {
         self.shared.set().still_accepts(listener, identity)
     }

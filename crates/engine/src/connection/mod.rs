@@ -18,7 +18,7 @@ use tidegate_mqtt::{PacketId, QoS, ReasonCode, Version};
 use crate::connection::alias::{InboundAliases, OutboundAliases};
 use crate::connection::output::Output;
 use crate::connection::reserving::Reserving;
-use crate::connection::terms::Terms;
+use crate::connection::terms::PromisedTerms;
 use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::limits::rate::Rate;
 use crate::now::Millis;
@@ -115,7 +115,7 @@ pub(crate) struct Extra {
     /// When what the client has proven ends, or never.
     pub proof_ends: Option<Millis>,
     /// The terms of its CONNACK, where these are wider than its listener's.
-    pub promised: Option<Box<Terms>>,
+    pub promised: Option<Box<PromisedTerms>>,
     /// Facts known before CONNECT arrives.
     pub preset: Option<Box<Preset>>,
     /// The last thing that the rules allowed this publisher.
@@ -203,7 +203,7 @@ impl Extra {
             && self.withheld_until == Millis::NEVER
             && self.enhanced.is_none()
             && self.proof_ends.is_none()
-            && self.promised.is_none()
+            && !self.promised.is_some()
             && self.preset.is_none()
             && self.allowed.is_none()
             && self.packet_left.is_none()

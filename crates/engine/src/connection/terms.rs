@@ -7,7 +7,7 @@ use tidegate_mqtt::{Frame, FrameError, QoS, split_frame};
 
 /// The limits that a client may use since its CONNACK, whatever listener its connection has come to since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct PromisedTerms {
     /// Largest packet of the client, bytes.
     pub max_packet_size: u32,
     /// Unacknowledged messages of QoS 1 and 2 of the client.
@@ -22,7 +22,7 @@ pub(crate) struct Terms {
     pub shared_available: bool,
 }
 
-impl Terms {
+impl PromisedTerms {
     /// The terms of a new connection of this listener.
     pub(crate) fn of(settings: &Settings, listener: &ListenerSettings) -> Self {
         Self {
@@ -77,13 +77,17 @@ impl Terms {
 impl Connection {
     /// The terms of a connection that has come from another node, where these are wider than its listener's.
     #[cold]
-    pub(crate) fn promised(&self) -> Option<&Terms> {
+    pub(crate) fn promised(&self) -> Option<&PromisedTerms> {
         self.extra.as_ref()?.promised.as_deref()
     }
 
     /// Splits a packet off that is larger than the listener takes, if the client was promised that size.
     #[cold]
-    pub(crate) fn split_promised<'a>(&self, bytes: &'a [u8], error: FrameError) -> Result<Option<Frame<'a>>, FrameError> {
+    pub(crate) fn split_promised<'a>(
+        &self,
+        bytes: &'a [u8],
+        error: FrameError,
+    ) -> Result<Option<Frame<'a>>, FrameError> {
         match self.promised() {
             Some(terms) if matches!(error, FrameError::TooLarge { .. }) => split_frame(bytes, terms.max_packet_size),
             _ => Err(error),

@@ -2,7 +2,7 @@
 //! partition; bytes that the client has sent and that begin a packet move beside the image.
 
 use crate::connection::alias::InboundAliases;
-use crate::connection::terms::Terms;
+use crate::connection::terms::PromisedTerms;
 use crate::identity::Proof;
 use crate::ids::{PartitionId, TenantId, partition_of};
 use crate::session::packet_ids::State;
@@ -46,12 +46,12 @@ pub struct ConnectionImage {
     pub shown: Option<ShownCertificate>,
     /// When the proof of the client's identity ends, milliseconds since the Unix epoch.
     pub(crate) proof_ends: Option<u64>,
-    /// What has proven the client's identity.
+    /// The proof of the client's identity.
     pub(crate) proof: Option<Proof>,
     /// The method of enhanced authentication.
     pub(crate) method: Option<Box<str>>,
     /// The terms of its CONNACK.
-    pub(crate) terms: Terms,
+    pub(crate) terms: PromisedTerms,
     /// Until when its session expects it, milliseconds since the Unix epoch. A session that its client has taken up since
     /// expects another time, or none.
     pub(crate) expected_until: u64,
@@ -188,7 +188,7 @@ impl ConnectionImage {
             proof_ends: read_part(&mut reader, |reader| reader.u64("the end of a proof"))?,
             proof: read_part(&mut reader, Proof::read)?,
             method: read_part(&mut reader, |reader| Ok(reader.text("a method of authentication")?.into()))?,
-            terms: Terms::read(&mut reader)?,
+            terms: PromisedTerms::read(&mut reader)?,
             expected_until: reader.u64("until when a client is expected")?,
             expiry_seconds: reader.u32("a session expiry")?,
             receive_maximum: reader.u16("a receive maximum")?,
@@ -239,7 +239,7 @@ pub enum NotContinued {
     NotHere,
     /// The session does not expect this connection: it has ended, or its client has connected again.
     NotExpected,
-    /// The client is told why it cannot stay: its credential is not accepted here, or its terms cannot be kept.
+    /// The client cannot stay: its credential is not accepted here, or its terms cannot be kept. It learns the reason.
     Refused(Reason),
 }
 
@@ -257,7 +257,7 @@ mod tests {
             proof_ends: Some(1_700_000_009_000),
             proof: Some(Proof { provider: "users".into(), mark: [3; Proof::MARK_BYTES] }),
             method: Some("SCRAM-SHA-256".into()),
-            terms: Terms::of(&Settings::default(), &ListenerSettings::default()),
+            terms: PromisedTerms::of(&Settings::default(), &ListenerSettings::default()),
             expected_until: 1_700_000_000_000,
             expiry_seconds: 0,
             receive_maximum: 20,

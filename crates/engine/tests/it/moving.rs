@@ -9,8 +9,8 @@ use tidegate_mqtt::{Packet, PacketId, PacketType, ReasonCode, SubscriptionOption
 use crate::harness::*;
 
 mod continuing;
-mod proven;
 mod deadlines;
+mod proven;
 mod refused;
 mod retained;
 mod twins;

@@ -44,7 +44,7 @@ impl RelayCalls<'_> {
         keys.len()
     }
 
-    /// The new home does not continue the connection of a client. An MQTT 5 client is told why, if the home says so.
+    /// The new home does not continue the connection of a client. An MQTT 5 client gets the reason, if the home gives one.
     pub(super) fn dismiss_refused(&mut self, key: RelayKey, code: Option<ReasonCode>) {
         let Some(Relay::Open(pair)) = self.shard.relays.remove_for_now(key) else { return };
         let Pair { ends: [client, _], seat, mut goodbye, .. } = *pair;

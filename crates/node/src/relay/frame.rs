@@ -90,7 +90,8 @@ impl RelayFrame {
             return Some(Self::Continued);
         }
         if let [RELAY_FRAME, 2, REFUSING, code] = bytes {
-            let code = ReasonCode::from_byte(*code).filter(|code| code.is_error() && code.allowed_in(PacketType::Disconnect));
+            let code =
+                ReasonCode::from_byte(*code).filter(|code| code.is_error() && code.allowed_in(PacketType::Disconnect));
             return Some(Self::Refused(code));
         }
         let (length, behind) = varint::decode(bytes.get(1..)?).ok().flatten()?;

@@ -3,7 +3,7 @@
 use crate::connection::alias::OutboundAliases;
 use crate::connection::connect::grant::Granted;
 use crate::connection::input::Flow;
-use crate::connection::terms::Terms;
+use crate::connection::terms::PromisedTerms;
 use crate::connection::{Connection, EnhancedState, Phase};
 use crate::engine::facets::HomeCalls;
 use crate::event::{Event, LogEvent};
@@ -145,10 +145,14 @@ impl HomeCalls<'_> {
     }
 
     /// The terms of a connection, where its listener here has narrower ones.
-    fn terms_beyond_listener(&self, key: ConnectionKey, terms: Terms) -> Result<Option<Terms>, NotContinued> {
+    fn terms_beyond_listener(
+        &self,
+        key: ConnectionKey,
+        terms: PromisedTerms,
+    ) -> Result<Option<PromisedTerms>, NotContinued> {
         let state = &self.engine.state;
         let listener = state.connections.get(key).and_then(|it| state.settings.listener(it.listener));
-        let here = Terms::of(&state.settings, listener.ok_or(NotContinued::NotExpected)?);
+        let here = PromisedTerms::of(&state.settings, listener.ok_or(NotContinued::NotExpected)?);
         if !terms.can_be_kept(here) {
             return Err(NotContinued::Refused(Reason::UseAnotherServer));
         }

@@ -2,7 +2,7 @@
 //! the image of the connection to the new home.
 
 use crate::connection::reserving::Reserving;
-use crate::connection::terms::Terms;
+use crate::connection::terms::PromisedTerms;
 use crate::connection::{Connection, Extra, Phase};
 use crate::engine::facets::MoveCalls;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, Partitions, SessionKey, UPLINK_LISTENER};
@@ -101,7 +101,7 @@ impl MoveCalls<'_> {
         let identity = session.identity.as_deref();
         let promised = connection.promised().copied();
         let settings = &self.engine.state.settings;
-        let terms = promised.or_else(|| Some(Terms::of(settings, settings.listener(connection.listener)?)))?;
+        let terms = promised.or_else(|| Some(PromisedTerms::of(settings, settings.listener(connection.listener)?)))?;
         let enhanced = extra.and_then(|extra| extra.enhanced.as_ref());
         let image = ConnectionImage {
             tenant: session.tenant,

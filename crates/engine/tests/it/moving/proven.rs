@@ -17,7 +17,7 @@ fn moved(here: &World, client: &Client, change: impl FnOnce(&mut Settings)) -> (
     (there, client)
 }
 
-/// Narrower terms than those of a default listener.
+/// Narrower terms than a default listener has.
 fn narrow(settings: &mut Settings) {
     let listener = &mut settings.listeners[0];
     (listener.receive_maximum, listener.topic_alias_maximum) = (1, 1);
@@ -67,6 +67,7 @@ fn a_connection_whose_terms_cannot_be_kept_is_refused() {
 }
 
 /// Ann may use her own topics only.
+#[derive(Debug)]
 struct OwnTopics;
 
 impl Access for OwnTopics {

@@ -20,7 +20,7 @@ use crate::pki::{COMMON, Directory, Issued, client_config};
 use crate::quic_client::{QuicOptions, QuicSocket};
 use crate::wire::*;
 
-/// What a proxy says of a client.
+/// The header of a proxy for a client.
 const PROXIED: &[u8] = b"PROXY TCP4 192.0.2.7 198.51.100.1 4711 1883\r\n";
 
 /// Positions of listeners.
