@@ -203,7 +203,7 @@ impl Extra {
             && self.withheld_until == Millis::NEVER
             && self.enhanced.is_none()
             && self.proof_ends.is_none()
-            && !self.promised.is_some()
+            && self.promised.is_none()
             && self.preset.is_none()
             && self.allowed.is_none()
             && self.packet_left.is_none()

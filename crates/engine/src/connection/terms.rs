@@ -81,6 +81,12 @@ impl Connection {
         self.extra.as_ref()?.promised.as_deref()
     }
 
+    /// Whether its terms are wider than its listener's, and have this QoS.
+    #[cold]
+    pub(crate) fn was_promised(&self, qos: QoS) -> bool {
+        self.promised().is_some_and(|terms| qos <= terms.maximum_qos)
+    }
+
     /// Splits a packet off that is larger than the listener takes, if the client was promised that size.
     #[cold]
     pub(crate) fn split_promised<'a>(

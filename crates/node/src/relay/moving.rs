@@ -364,11 +364,11 @@ mod tests {
         departed.end_late_attempt(Millis(ATTEMPT_MS - 1), Some(at));
         assert!(departed.attempt.is_some());
         departed.end_late_attempt(Millis(ATTEMPT_MS), Some(at));
-        assert!(!departed.attempt.is_some());
+        assert_eq!(departed.attempt.as_ref().map(|attempt| attempt.at), None);
         assert_eq!(departed.next_at, Millis(ATTEMPT_MS + RETRY_MS), "it is tried again later");
         departed.attempt = attempt();
         departed.end_late_attempt(Millis(0), None);
-        assert!(!departed.attempt.is_some());
+        assert_eq!(departed.attempt.as_ref().map(|attempt| attempt.at), None);
         assert_eq!(departed.next_at, Millis(ATTEMPT_MS + RETRY_MS), "that is no failure");
     }
 }

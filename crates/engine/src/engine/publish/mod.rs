@@ -39,7 +39,7 @@ impl PublishPipeline<'_> {
             return Ok(Progress::Taken);
         };
         let (tenant, payer) = (connection.tenant, connection.payer);
-        if raw.qos > listener.maximum_qos && !connection.promised().is_some_and(|terms| raw.qos <= terms.maximum_qos) {
+        if raw.qos > listener.maximum_qos && !connection.was_promised(raw.qos) {
             return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
         }
         if raw.retain && !self.engine.settings.retained.available {
