@@ -86,7 +86,7 @@ pub use memory::program_pages::release_program_pages;
 pub use memory::share_allocator_arena;
 pub use moves::{Arrived, MoveError, NodeMoves};
 pub use node::{Node, StartError, Stopped};
-pub use observer::{Answer, Observer, Occasion, Peer, TracingObserver};
+pub use observer::{Answer, ContinuedClient, Observer, Occasion, Peer, TracingObserver};
 pub use orchestrator_moves::OrchestratorMoves;
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};

@@ -179,6 +179,7 @@ impl Node {
             max_connections,
             connections,
             tls,
+            listener_names: engine.listeners.iter().map(|listener| listener.name.as_str().into()).collect(),
             observer: settings.observer,
             asks_outside,
             presets: settings.presets,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use tidegate_engine::{AuthRequest, ConnectionKey, ListenerId, LogEvent, Reason, ShardId, Verdict};
+use tidegate_engine::{AuthRequest, ConnectionKey, Identity, ListenerId, LogEvent, Reason, ShardId, TenantId, Verdict};
 
 use crate::shard::inbox::{InboxSender, ToShard};
 use crate::tls::ConnectionFacts;
@@ -42,6 +42,21 @@ pub struct Occasion<'a> {
     pub event: &'a LogEvent,
 }
 
+/// A client whose connection has come from another node of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct ContinuedClient<'a> {
+    /// The listener of its connection here.
+    pub listener: ListenerId,
+    /// The listener that accepts the certificate of the client, if the client has shown one.
+    pub shown_to: Option<ListenerId>,
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// Its client id.
+    pub client_id: &'a str,
+    /// Its identity by the node that has accepted its CONNECT, if that node has asked for one.
+    pub identity: Option<&'a Identity>,
+}
+
 /// Called on the threads of shards: an implementation must be quick and must not block.
 pub trait Observer: Send + Sync + 'static {
     /// Whether [`Observer::log`] would do anything with an event, asked before details are looked up.
@@ -65,6 +80,17 @@ pub trait Observer: Send + Sync + 'static {
     fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {
         drop(data);
         answer.give(Verdict::Refuse(Reason::NotAuthorized));
+    }
+
+    /// Whether the credential of a client that another node of the cluster has accepted is accepted here, too. Only called
+    /// when the engine's settings ask for external authentication; refuses unless overridden. That a certificate is
+    /// accepted and a proof has not ended was checked before.
+    ///
+    /// # Errors
+    /// With the reason for the client.
+    fn accept_continued(&self, client: &ContinuedClient<'_>) -> Result<(), Reason> {
+        let _ = client;
+        Err(Reason::NotAuthorized)
     }
 
     /// A shard's thread has panicked. Its clients are stuck and its share of the sessions is lost, so the process must

@@ -76,8 +76,12 @@ pub struct ShellCounters {
     pub relays_ended: u64,
     /// Clients refused because their home could not be reached.
     pub relays_failed: u64,
+    /// Connections that have left this home for another.
+    pub moved: u64,
     /// Connections that have left another home and continue here.
     pub continued: u64,
+    /// Connections that have left another home and were refused here.
+    pub not_continued: u64,
     /// Connections closed because of their header of the PROXY protocol, or for want of one.
     pub proxy_refused: u64,
     /// TLS handshakes completed, those by a ticket included.
@@ -138,7 +142,9 @@ impl ShellCounters {
         self.relayed += other.relayed;
         self.relays_ended += other.relays_ended;
         self.relays_failed += other.relays_failed;
+        self.moved += other.moved;
         self.continued += other.continued;
+        self.not_continued += other.not_continued;
         self.proxy_refused += other.proxy_refused;
         self.tls_handshakes += other.tls_handshakes;
         self.tls_resumed += other.tls_resumed;

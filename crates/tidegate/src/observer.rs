@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_engine::{AuthRequest, LogEvent, Reason, Verdict};
-use tidegate_node::{Answer, ConnectionFacts, Identities, Observer, Occasion, TracingObserver};
+use tidegate_node::{Answer, ConnectionFacts, ContinuedClient, Identities, Observer, Occasion, TracingObserver};
 
 use tidegate_connectors::hub::Door;
 use tidegate_identity::authentication::passing;
@@ -68,6 +68,14 @@ impl Observer for BrokerObserver {
             }
             answer.give(verdict);
         });
+    }
+
+    fn accept_continued(&self, client: &ContinuedClient<'_>) -> Result<(), Reason> {
+        match (&self.authentication, &self.identities) {
+            (Some(authentication), None) => authentication.accept_continued(client),
+            // A user's own connections to brokers need the password.
+            (_, Some(_)) | (None, _) => Err(Reason::NotAuthorized),
+        }
     }
 
     fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {

@@ -8,6 +8,7 @@ pub(crate) mod output;
 pub(crate) mod reserving;
 pub(crate) mod suspension;
 pub(crate) mod table;
+pub(crate) mod terms;
 pub(crate) mod to_write;
 
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ use tidegate_mqtt::{PacketId, QoS, ReasonCode, Version};
 use crate::connection::alias::{InboundAliases, OutboundAliases};
 use crate::connection::output::Output;
 use crate::connection::reserving::Reserving;
+use crate::connection::terms::PromisedTerms;
 use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::limits::rate::Rate;
 use crate::now::Millis;
@@ -112,6 +114,8 @@ pub(crate) struct Extra {
     pub enhanced: Option<Box<EnhancedState>>,
     /// When what the client has proven ends, or never.
     pub proof_ends: Option<Millis>,
+    /// The terms of its CONNACK, where these are wider than its listener's.
+    pub promised: Option<Box<PromisedTerms>>,
     /// Facts known before CONNECT arrives.
     pub preset: Option<Box<Preset>>,
     /// The last thing that the rules allowed this publisher.
@@ -166,6 +170,7 @@ impl Default for Extra {
             pending_connect: None,
             enhanced: None,
             proof_ends: None,
+            promised: None,
             preset: None,
             allowed: None,
             rate: None,
@@ -198,6 +203,7 @@ impl Extra {
             && self.withheld_until == Millis::NEVER
             && self.enhanced.is_none()
             && self.proof_ends.is_none()
+            && self.promised.is_none()
             && self.preset.is_none()
             && self.allowed.is_none()
             && self.packet_left.is_none()

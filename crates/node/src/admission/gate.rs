@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use tidegate_engine::{
-    Accepted, AuthRequest, ConnectionImage, ConnectionKey, ListenerId, LogEvent, Reason, TenantId, Verdict,
+    Accepted, AuthRequest, ConnectionImage, ConnectionKey, ListenerId, LogEvent, Reason, ShownCertificate, TenantId,
+    Verdict,
 };
 
 use super::{Ban, BanTarget, Seat, TooLong};
@@ -34,6 +35,8 @@ pub(crate) struct Gate {
     counted: HashMap<ConnectionKey, Applicant>,
     /// The newest connection of each client that is counted.
     newest: HashMap<(TenantId, Box<str>), ConnectionKey>,
+    /// The certificates of clients whose connections have come from other nodes.
+    shown: HashMap<ConnectionKey, ShownCertificate>,
 }
 
 impl Gate {
@@ -42,8 +45,19 @@ impl Gate {
         self.pending.remove(&key);
     }
 
+    /// Keeps the certificate that a client has shown to another node.
+    pub(crate) fn keep_shown(&mut self, key: ConnectionKey, shown: ShownCertificate) {
+        self.shown.insert(key, shown);
+    }
+
+    /// The certificate that a client has shown to another node.
+    pub(crate) fn shown(&self, key: ConnectionKey) -> Option<&ShownCertificate> {
+        self.shown.get(&key)
+    }
+
     /// Gives memory back after a peak.
     pub(crate) fn shrink(&mut self) {
+        self.shown.shrink_to_fit();
         self.pending.shrink_to_fit();
         self.counted.shrink_to_fit();
         self.newest.shrink_to_fit();
@@ -244,8 +258,13 @@ impl AdmissionCalls<'_> {
     }
 
     /// A client continues here that another node has let in: bans hold here, and its user counts its connections.
-    pub(crate) fn count_continued(&mut self, key: ConnectionKey, image: &ConnectionImage) -> Result<(), Reason> {
-        let user = image.counted_user.clone();
+    pub(crate) fn count_continued(
+        &mut self,
+        key: ConnectionKey,
+        image: &ConnectionImage,
+        proven: Option<&str>,
+    ) -> Result<(), Reason> {
+        let user: Option<Box<str>> = proven.map(Box::from).or_else(|| image.counted_user.clone());
         let (now, address) = (self.shard.now, self.address_of(key));
         let admission = &self.shard.shared.admission;
         admission.check_client(now, image.tenant, &image.client_id, user.as_deref(), address)?;
@@ -266,6 +285,7 @@ impl AdmissionCalls<'_> {
 
     /// A connection has ended: its slot of the user is released.
     pub(crate) fn uncount_user(&mut self, key: ConnectionKey) {
+        self.shard.gate.shown.remove(&key);
         let Some(applicant) = self.shard.gate.counted.remove(&key) else { return };
         if let Some(user) = &applicant.user {
             self.shard.shared.admission.release_user(applicant.tenant, user);

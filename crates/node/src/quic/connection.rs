@@ -247,6 +247,13 @@ impl Quic {
         }
     }
 
+    /// The certificates that the client has shown, DER.
+    pub(crate) fn client_chain(&self) -> Vec<Box<[u8]>> {
+        let shown = self.connection.crypto_session().peer_identity();
+        let chain = shown.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
+        chain.iter().flat_map(|chain| chain.iter()).map(|certificate| certificate.as_ref().into()).collect()
+    }
+
     /// The result of the handshake, and the client's identity by the listener's rule.
     pub(crate) fn facts(&self, settings: &TlsSettings) -> Option<TlsFacts> {
         let session = self.connection.crypto_session();

@@ -4,6 +4,8 @@
 //! is empty, so that a slow reader slows down the sender. A PROXY protocol header informs the home of the client's
 //! address. All work happens on the shard's poll.
 
+pub(crate) mod credential;
+mod dismissing;
 mod end;
 mod follower;
 pub(crate) mod frame;
@@ -21,7 +23,7 @@ use std::net::SocketAddr;
 use mio::event::Event as Readiness;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
-use tidegate_engine::{ConnectionKey, Evicted, Homes, Output, Reason};
+use tidegate_engine::{ConnectionKey, Homes, Output, Reason};
 
 pub use place::NodeHomes;
 use slots::Stage;
@@ -226,7 +228,7 @@ impl RelayCalls<'_> {
         }
         let more = match pumped {
             Pumped::Left { parcel, search } => return self.begin_moving(key, parcel, search),
-            Pumped::Refused => return self.end_relay(key),
+            Pumped::Refused(code) => return self.dismiss_refused(key, code),
             Pumped::Bytes { .. } if is_over => return self.end_relay(key),
             Pumped::Bytes { more } => more,
         };
@@ -276,24 +278,6 @@ impl RelayCalls<'_> {
         self.shard.admission().free_seat(seat);
         self.shard.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         self.shard.shortage.relieve();
-    }
-
-    /// Ends at most `limit` relays, and asks MQTT 5 clients to use another server; returns their number.
-    pub(crate) fn send_relayed_away(&mut self, limit: usize, clients: Evicted) -> usize {
-        let reference = self.shard.engine.questions().drain_reference().map(str::to_owned);
-        let keys = self.shard.relays.staying(limit, |pair| clients == Evicted::Everyone || pair.goodbye.is_possible());
-        for key in &keys {
-            if let Some(Relay::Open(pair)) = self.shard.relays.get(*key)
-                && pair.goodbye.begin(reference.as_deref())
-            {
-                pair.ending = true;
-                self.shard.relays.set_deadline(self.shard.now.monotonic, *key, Stage::Ending);
-                self.pump_relay(*key);
-            } else {
-                self.end_relay(*key);
-            }
-        }
-        keys.len()
     }
 
     /// Ends all relays, since the node stops. MQTT 5 clients get a DISCONNECT, if no packet is under way.

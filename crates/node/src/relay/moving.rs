@@ -10,13 +10,13 @@ use tidegate_engine::{Home, ListenerId, Millis, NotContinued, Output, Reason};
 
 use super::end::End;
 use super::follower::Follower;
-use super::frame::{Parcel, REFUSED, image_of};
+use super::frame::{Parcel, image_of, refused};
 use super::goodbye::Goodbye;
 use super::pair::{ClientOrigin, MoveStage, Pair};
 use super::search::{MOVE_PATIENCE_MS, RETRY_MS, Search};
 use super::sieve::Sieve;
 use super::slots::Stage;
-use super::{CLIENT, HOME, HomelessClient, Relay, RelayKey, header, is_connected};
+use super::{CLIENT, HOME, Relay, RelayKey, header, is_connected};
 use crate::admission::Seat;
 use crate::observer::Peer;
 use crate::quic::Owner;
@@ -33,7 +33,7 @@ const ATTEMPT_MS: u64 = 1_000;
 pub(crate) struct Departed {
     pub(super) client: End,
     pub(super) seat: Seat,
-    goodbye: Goodbye,
+    pub(super) goodbye: Goodbye,
     origin: ClientOrigin,
     parcel: Parcel,
     search: Search,
@@ -55,6 +55,15 @@ impl Departed {
     /// Another table has come: its new home is looked for at this time.
     pub(super) fn look_at(&mut self, at: Millis) {
         self.next_at = at;
+    }
+
+    /// Ends an attempt whose time is over, or whose address is that of the home no more.
+    fn end_late_attempt(&mut self, now: Millis, home: Option<SocketAddr>) {
+        match &self.attempt {
+            Some(attempt) if home != Some(attempt.at) => self.attempt = None,
+            Some(attempt) if attempt.until <= now => self.fail_attempt(now),
+            Some(_) | None => {}
+        }
     }
 
     /// The new home was not reached.
@@ -143,12 +152,7 @@ impl RelayCalls<'_> {
             }
             let home = self.shard.engine.questions().home_to_continue_at(departed.parcel.partition);
             let at = place_of(home).and_then(|place| self.shard.relay_to.get(usize::from(place)).copied().flatten());
-            if departed.attempt.as_ref().is_some_and(|attempt| at != Some(attempt.at)) {
-                // The table names another home.
-                departed.attempt = None;
-            } else if departed.attempt.as_ref().is_some_and(|attempt| attempt.until <= now) {
-                departed.fail_attempt(now);
-            }
+            departed.end_late_attempt(now, at);
             if departed.next_at <= now && departed.attempt.is_none() {
                 departed.next_at = now.plus(RETRY_MS);
                 if self.go_home(key, home, at) {
@@ -241,30 +245,6 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// This node stops before the client has a home: it is asked to use another server.
-    pub(super) fn begin_farewell(&mut self, key: RelayKey) {
-        let Some(Relay::Moving(departed)) = self.shard.relays.remove_for_now(key) else { return };
-        let Departed { mut client, seat, mut goodbye, .. } = *departed;
-        // Its old home has sent whole packets.
-        if let Some(last) = goodbye.take_last() {
-            client.append(&last);
-        }
-        self.shard.relays.put(key, Relay::Farewell(Box::new(HomelessClient { client, seat })));
-        self.end_farewell(key);
-    }
-
-    /// Writes the last bytes of a client without a home, until it has closed its side.
-    pub(super) fn end_farewell(&mut self, key: RelayKey) {
-        let Some(Relay::Farewell(last)) = self.shard.relays.get(key) else { return };
-        let more = last.client.finish_and_discard(&mut self.shard.buffer);
-        last.client.show_blocked(self.shard.poll.registry(), key.token(CLIENT));
-        if last.client.is_over() {
-            self.end_relay(key);
-        } else if more {
-            self.shard.relays.ring.push_back(key);
-        }
-    }
-
     /// No home has taken the client in time.
     fn give_up_move(&mut self, key: RelayKey) {
         self.shard.counters.relays_failed += 1;
@@ -303,6 +283,7 @@ impl SocketCalls<'_> {
                 self.shard.relaying().keep_departed(transport, false, (seat, origin), (parcel, Some(search)));
             }
             Err(NotContinued::NotExpected) => self.lose(key),
+            Err(NotContinued::Refused(reason)) => self.dismiss_client(key, &image, reason),
         }
     }
 
@@ -315,9 +296,13 @@ impl SocketCalls<'_> {
             // The other node tries again.
             Err(NotContinued::NotHere) => self.lose(key),
             Err(NotContinued::NotExpected) => {
-                self.shard.engine.outputs().append_frame(key, &REFUSED);
+                self.shard.engine.outputs().append_frame(key, &refused(None));
                 let detail = "its session does not expect this connection";
                 self.shard.engine.handle_transport_failed(self.shard.now, key, Reason::NotServedHere, detail);
+            }
+            Err(NotContinued::Refused(reason)) => {
+                self.shard.engine.outputs().append_frame(key, &refused(Some(reason.code_of_disconnect())));
+                self.refuse_continued(key, reason);
             }
         }
     }
@@ -328,22 +313,62 @@ impl SocketCalls<'_> {
         image: &tidegate_engine::ConnectionImage,
         tell: bool,
     ) -> Result<(), NotContinued> {
-        if self.shard.shared.asks_outside {
-            // Its credential may hold no longer.
-            return Err(NotContinued::NotExpected);
-        }
-        self.shard.admission().count_continued(key, image).map_err(|_| NotContinued::NotExpected)?;
+        self.check_credential(key, image).inspect_err(|error| self.note_not_continued(*error))?;
         let continued = self.shard.engine.homes().continue_connection(self.shard.now, key, image, tell);
         match continued {
             Ok(()) => self.shard.counters.continued += 1,
-            Err(_) => self.shard.admission().uncount_user(key),
+            Err(error) => {
+                self.shard.admission().uncount_user(key);
+                self.note_not_continued(error);
+            }
         }
         continued
+    }
+
+    /// Counts a connection that is not continued here, unless it is tried again.
+    fn note_not_continued(&mut self, error: NotContinued) {
+        self.shard.counters.not_continued += u64::from(error != NotContinued::NotHere);
     }
 
     /// A connection whose transport is dropped is counted no more.
     fn drop_transport(&mut self, seat: Seat) {
         self.shard.admission().free_seat(seat);
         self.shard.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use tidegate_engine::PartitionId;
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_ends_in_time_or_when_the_home_is_another() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let dial = || TcpStream::connect(at).unwrap();
+        let attempt = || Some(HomeAttempt { home: dial(), at, until: Millis(ATTEMPT_MS) });
+        let mut departed = Departed {
+            client: End::of(Transport::Tcp(dial())),
+            seat: Seat::NONE,
+            goodbye: Goodbye::Never,
+            origin: ClientOrigin { listener: ListenerId(0), tenant: None },
+            parcel: Parcel { partition: PartitionId(1), proven: Vec::new(), tail: Vec::new() },
+            search: Search::from(Millis(0)),
+            next_at: Millis(0),
+            attempt: attempt(),
+        };
+        departed.end_late_attempt(Millis(ATTEMPT_MS - 1), Some(at));
+        assert!(departed.attempt.is_some());
+        departed.end_late_attempt(Millis(ATTEMPT_MS), Some(at));
+        assert_eq!(departed.attempt.as_ref().map(|attempt| attempt.at), None);
+        assert_eq!(departed.next_at, Millis(ATTEMPT_MS + RETRY_MS), "it is tried again later");
+        departed.attempt = attempt();
+        departed.end_late_attempt(Millis(0), None);
+        assert_eq!(departed.attempt.as_ref().map(|attempt| attempt.at), None);
+        assert_eq!(departed.next_at, Millis(ATTEMPT_MS + RETRY_MS), "that is no failure");
     }
 }

@@ -1,6 +1,7 @@
 //! Both ends of a relay.
 
 use tidegate_engine::{EDGE_STOPS, ListenerId, Output};
+use tidegate_mqtt::ReasonCode;
 
 use super::end::{self, End};
 use super::follower::Follower;
@@ -59,8 +60,8 @@ pub(super) enum Pumped {
     Bytes { more: bool },
     /// The connection has left its home, which is no more. A search is given where it has left before.
     Left { parcel: Parcel, search: Option<Search> },
-    /// The new home does not expect the connection.
-    Refused,
+    /// The new home does not continue the connection; the client may get a DISCONNECT with this code.
+    Refused(Option<ReasonCode>),
 }
 
 impl Pair {
@@ -103,7 +104,7 @@ impl Pair {
                     self.stage = MoveStage::Open;
                     more = true;
                 }
-                RelayFrame::Refused => return Pumped::Refused,
+                RelayFrame::Refused(code) => return Pumped::Refused(code),
             }
         }
         if !self.ends[HOME].has_ended() {

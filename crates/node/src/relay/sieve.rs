@@ -100,6 +100,18 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_beyond_the_limit_ends_the_stream() {
+        let (mut sieve, mut out) = (Sieve::default(), Output::default());
+        // A frame of 2 MiB begins.
+        assert!(!sieve.sift(&[0, 0x80, 0x80, 0x80, 0x01], &mut out, &mut Goodbye::Never));
+        let part = [7; 64 * 1024];
+        let parts = (1..).find(|_| sieve.sift(&part, &mut out, &mut Goodbye::Never)).unwrap();
+        assert!(parts * part.len() <= RELAY_FRAME_MAX + part.len(), "{parts} parts");
+        assert!(out.is_empty());
+        assert_eq!(sieve.take_frame(), None);
+    }
+
+    #[test]
     fn an_unknown_frame_ends_the_stream() {
         let (mut sieve, mut out) = (Sieve::default(), Output::default());
         assert!(sieve.sift(&[0, 1, 99, 0x20], &mut out, &mut Goodbye::Never));

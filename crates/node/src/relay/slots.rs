@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use mio::Token;
 use tidegate_engine::Millis;
 
-use super::{CLIENT, HOME, PATIENCE_MS, Pair, Relay};
+use super::goodbye::Goodbye;
+use super::{CLIENT, HOME, PATIENCE_MS, Relay};
 use crate::listener::Shortage;
 use crate::shard::table::RESERVED_INDEX;
 #[cfg(feature = "quic")]
@@ -197,9 +198,14 @@ impl Relays {
         std::mem::take(&mut self.moving)
     }
 
-    /// Relays that are open, not about to end, and wanted, so many at most.
-    pub(crate) fn staying(&self, limit: usize, wanted: impl Fn(&Pair) -> bool) -> Vec<RelayKey> {
-        let stays = |slot: &Slot| matches!(&slot.relay, Some(Relay::Open(pair)) if !pair.ending && wanted(pair));
+    /// Relays that are open and not about to end, or wait for the new home of their client, and that are wanted, so many
+    /// at most.
+    pub(super) fn staying(&self, limit: usize, wanted: impl Fn(&Goodbye) -> bool) -> Vec<RelayKey> {
+        let stays = |slot: &Slot| match &slot.relay {
+            Some(Relay::Open(pair)) => !pair.ending && wanted(&pair.goodbye),
+            Some(Relay::Moving(departed)) => wanted(&departed.goodbye),
+            Some(Relay::Connecting { .. } | Relay::Farewell(_)) | None => false,
+        };
         let staying = self.slots.iter().zip(0..).filter(|(slot, _)| stays(slot));
         staying.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
     }
@@ -253,12 +259,13 @@ mod tests {
     use std::net::TcpListener;
 
     use mio::net::TcpStream;
-    use tidegate_engine::{ConnectionKey, ListenerId};
+    use tidegate_engine::{ConnectionKey, ListenerId, PartitionId};
 
     use super::super::end::End;
     use super::super::follower::Follower;
-    use super::super::goodbye::Goodbye;
-    use super::super::{ClientOrigin, MoveStage, Sieve};
+    use super::super::frame::Parcel;
+    use super::super::search::Search;
+    use super::super::{ClientOrigin, MoveStage, Pair, Sieve};
     use super::*;
     use crate::admission::Seat;
 
@@ -286,6 +293,33 @@ mod tests {
         assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), None, "it had reached its home in time");
         assert_eq!(relays.next_deadline(), Millis(2 * PATIENCE_MS - 1));
         assert_eq!(relays.pop_due(Millis(2 * PATIENCE_MS - 1)), Some((key, Stage::Ending)));
+    }
+
+    #[test]
+    fn a_new_home_has_its_full_time_for_its_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let end = || End::of(Transport::Tcp(TcpStream::connect(at).unwrap()));
+        let parcel = Parcel { partition: PartitionId(1), proven: Vec::new(), tail: Vec::new() };
+        let pair = Pair {
+            ends: [end(), end()],
+            seat: Seat::NONE,
+            ending: false,
+            goodbye: Goodbye::Never,
+            sieve: Sieve::default(),
+            sent: Follower::default(),
+            stage: MoveStage::Continuing { parcel, search: Search::from(Millis(0)) },
+            origin: ClientOrigin { listener: ListenerId(0), tenant: None },
+        };
+        let mut relays = Relays::default();
+        let key = relays.insert(Relay::Open(Box::new(pair)));
+        relays.set_deadline(Millis(0), key, Stage::Continuing);
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS - 1)), None);
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), Some((key, Stage::Continuing)));
+        relays.set_deadline(Millis(0), key, Stage::Continuing);
+        let Some(Relay::Open(pair)) = relays.get(key) else { panic!("no relay") };
+        assert!(pair.take_parcel().is_some(), "the image is brought again");
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), None, "an answer ends the deadline");
     }
 
     #[test]

@@ -15,8 +15,7 @@ use crate::shard::table::Flags;
 impl PeerCalls<'_> {
     /// The clients of partitions that can leave are to do so.
     pub(crate) fn begin_to_leave(&mut self, partitions: Partitions, left_out: LeftOut) {
-        // Only a CONNECT shows the new home that the client's credential still holds.
-        if self.shard.shared.cluster_secret.is_some() && !self.shard.shared.asks_outside {
+        if self.shard.shared.cluster_secret.is_some() {
             let mut leaving = self.shard.engine.moves().begin_to_leave(partitions, left_out.v5);
             leaving.retain(|key| !left_out.local || self.is_relayed(*key));
             self.shard.leaving.extend(leaving);
@@ -61,8 +60,11 @@ impl PeerCalls<'_> {
         if !is_read || flags.has(Flags::BLOCKED) || transport.is_waiting() || transport.is_handshaking() {
             return false;
         }
+        let Ok(shown) = self.shard.sockets().shown_certificate(key) else { return true };
         let Some(mut left) = self.shard.engine.moves().leave(self.shard.now, key) else { return false };
         left.image.counted_user = self.shard.admission().counted_user(key);
+        left.image.shown = shown;
+        self.shard.counters.moved += 1;
         let Some(secret) = &self.shard.shared.cluster_secret else { return true };
         let parcel = Parcel::of(left, secret);
         if relayed {

@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     pub connections: Arc<AtomicU32>,
     /// The TLS listeners.
     pub tls: Arc<TlsListeners>,
+    /// The names of all listeners, by their numbers.
+    pub listener_names: Box<[Box<str>]>,
     pub observer: Arc<dyn Observer>,
     /// Whether the observer decides about clients; otherwise everybody who is not banned comes in.
     pub asks_outside: bool,

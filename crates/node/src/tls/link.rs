@@ -53,7 +53,7 @@ impl LinkTls {
             minimum_version: TlsVersion::Tls13,
             ..TlsSettings::new(certificate, key)
         };
-        let (server, _) = build(&settings, ALPN)?;
+        let server = build(&settings, ALPN)?.config;
         let provider = Arc::new(default_provider());
         let mut roots = RootCertStore::empty();
         for (certificate, number) in files::certificates(ca)?.into_iter().zip(1..) {

@@ -375,6 +375,12 @@ impl Tls {
         Ok(Sent { bytes: plain.len(), blocked: !rest.is_empty() })
     }
 
+    /// The certificates that the client has shown, DER.
+    pub(super) fn client_chain(&self) -> Vec<Box<[u8]>> {
+        let chain = self.session.peer_certificates().unwrap_or_default();
+        chain.iter().map(|certificate| certificate.as_ref().into()).collect()
+    }
+
     /// The result of the handshake, and the client's identity by the listener's rule.
     pub(super) fn facts(&self, settings: &TlsSettings) -> Option<TlsFacts> {
         let version = match self.session.protocol_version()? {

@@ -32,7 +32,7 @@ impl Engine {
     /// The transport of a connection has failed in a way that has a reason of its own, such as a certificate that is
     /// missing. Where there is a client already, its connection is lost as any other.
     pub fn handle_transport_failed(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: &str) {
-        let heard = self.state.connections.get(key).is_some_and(|connection| connection.phase != Phase::AwaitConnect);
+        let heard = self.state.connections.session_of(key).is_some();
         if heard {
             return self.handle_transport_closed(now, key);
         }

@@ -13,6 +13,7 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::settings::Authentication;
+use crate::sys::ClientNews;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::{Connect, Frame};
 
@@ -175,7 +176,7 @@ impl EntryCalls<'_> {
             // What the wait for a verdict needed is over.
             connection.settle();
         }
-        let event = self.engine.sys.client_event(now, &mut self.engine.state, session, None);
+        let event = self.engine.sys.client_event(now, &mut self.engine.state, session, ClientNews::Connected);
         publishing!(self.engine).publish_client_event(now, event);
         if resumed.is_some() {
             self.engine.control().ask_for_rights_again(now, session);

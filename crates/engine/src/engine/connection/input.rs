@@ -169,7 +169,7 @@ impl Engine {
                 Some(listener) => listener.max_packet_size,
                 None => self.uplinks.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
             };
-            let result = match split_frame(rest, max) {
+            let result = match split_frame(rest, max).or_else(|error| connection.split_promised(rest, error)) {
                 Ok(None) if connection.phase == Phase::AwaitConnect => match check_first_byte(rest) {
                     Ok(()) => return taken,
                     Err(refused) => Err(refused),
@@ -345,7 +345,7 @@ impl WaitingCalls<'_> {
 
     /// A publisher has waited as long as it may. Queues that still block it drop its messages until they have room.
     pub(crate) fn give_up_parking(&mut self, now: Now, key: ConnectionKey) {
-        if self.end_withheld(now, key) || self.goes_on_waiting(now, key) {
+        if self.end_withheld(now, key) || self.keeps_waiting(now, key) {
             return;
         }
         if parking!(self.engine).waits_for_turn_alone(now, key) {

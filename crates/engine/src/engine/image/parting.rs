@@ -2,6 +2,7 @@
 //! the image of the connection to the new home.
 
 use crate::connection::reserving::Reserving;
+use crate::connection::terms::PromisedTerms;
 use crate::connection::{Connection, Extra, Phase};
 use crate::engine::facets::MoveCalls;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, Partitions, SessionKey, UPLINK_LISTENER};
@@ -97,10 +98,20 @@ impl MoveCalls<'_> {
         let session = self.engine.state.sessions.get(session.0)?;
         let extra = connection.extra.as_deref();
         let aliases_in = extra.into_iter().flat_map(|extra| extra.aliases_in.iter());
+        let identity = session.identity.as_deref();
+        let promised = connection.promised().copied();
+        let settings = &self.engine.state.settings;
+        let terms = promised.or_else(|| Some(PromisedTerms::of(settings, settings.listener(connection.listener)?)))?;
+        let enhanced = extra.and_then(|extra| extra.enhanced.as_ref());
         let image = ConnectionImage {
             tenant: session.tenant,
             client_id: session.client_id.clone(),
             counted_user: None,
+            shown: None,
+            proof_ends: identity.and_then(|identity| identity.expires_at),
+            proof: identity.and_then(|identity| identity.proof.clone()),
+            method: enhanced.map(|enhanced| enhanced.method.clone()),
+            terms,
             expected_until: 0,
             expiry_seconds: session.expiry_seconds,
             receive_maximum: session.receive_maximum,
@@ -134,8 +145,7 @@ fn may_leave(connection: &Connection) -> bool {
 
 /// Whether waiting for a connection is of no use.
 fn is_never_at_rest(connection: &Connection) -> bool {
-    let is_enhanced = |extra: &Extra| extra.enhanced.is_some() || extra.packet_left.is_some();
-    connection.extra.as_deref().is_some_and(is_enhanced)
+    connection.extra.as_deref().is_some_and(|extra| extra.packet_left.is_some())
         || connection.tail.as_ref().is_some_and(|tail| tail.len() > TAIL_MAX)
 }
 
@@ -144,7 +154,7 @@ fn is_extra_at_rest(extra: &Extra) -> bool {
         && extra.parked.is_none()
         && extra.reserving == Reserving::Not
         && extra.withheld_until == Millis::NEVER
-        && extra.enhanced.is_none()
+        && extra.enhanced.as_ref().is_none_or(|enhanced| !enhanced.running)
         && extra.packet_left.is_none()
         && !extra.suspended
 }

@@ -103,6 +103,9 @@ impl PublishPipeline<'_> {
         };
         let max =
             self.engine.state.settings.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
+        // A connection that has come from another node keeps its terms.
+        let max =
+            if alias.get() > max { connection.promised().map_or(max, |terms| terms.topic_alias_maximum) } else { max };
         if alias.get() > max {
             return Err(Refused::new(
                 Reason::InvalidTopicAlias,

@@ -14,6 +14,7 @@ use crate::session::ended::EndedSession;
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
+use crate::sys::ClientNews;
 use crate::telling::fate::Fate;
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
@@ -34,7 +35,7 @@ impl SessionEnding<'_> {
         let expiry = session.expiry_seconds;
         // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
         // nothing may follow ([MQTT-3.14.4-1]).
-        let event = self.sys.client_event(now, self.state, key, Some(reason));
+        let event = self.sys.client_event(now, self.state, key, ClientNews::Ended(reason));
         publishing!(self).publish_client_event(now, event);
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         if let Some(flow) = session.flow.as_mut() {

@@ -116,7 +116,7 @@ impl Net {
                 self.by_key[shard].insert(key, id);
             }
             Err(NotContinued::NotHere) => self.engines[shard].release_connection(key),
-            Err(NotContinued::NotExpected) => {
+            Err(NotContinued::NotExpected | NotContinued::Refused(_)) => {
                 // No engine counts its end.
                 self.broken += 1;
                 (socket.stand, socket.closed) = (Stand::Gone, Some(Reason::NotServedHere));

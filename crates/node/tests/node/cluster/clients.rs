@@ -11,7 +11,8 @@ use crate::wire::{CONNACK, Client, connect_lasting};
 /// Relays clients to the node that works their partition.
 pub(super) fn relay_clients(world: &World) {
     let names: Vec<String> = world.nodes.keys().cloned().collect();
-    let relays: Vec<_> = world.nodes.values().map(|node| node.local_addresses()[1].socket()).collect();
+    let own = world.nodes.iter().map(|(name, node)| (name, node.local_addresses()[1].socket()));
+    let relays: Vec<_> = own.map(|(name, own)| world.relays.get(name).copied().or(own)).collect();
     for (node, running) in &world.nodes {
         let mut homes = [Home::Here; PARTITIONS as usize];
         for (partition, home) in (0..PARTITIONS).zip(&mut homes) {

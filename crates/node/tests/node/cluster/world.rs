@@ -38,6 +38,8 @@ pub(super) struct World {
     /// Other addresses than their own under which nodes are introduced to others: `(to, of)`.
     pub(super) detours: BTreeMap<(String, String), SocketAddr>,
     pub(super) limits: LinkLimits,
+    /// Other addresses than their own under which nodes take relayed clients.
+    pub(super) relays: BTreeMap<String, SocketAddr>,
     /// Credit of each link between two shards, bytes.
     link_bytes: u64,
     epoch: u64,
@@ -65,6 +67,7 @@ impl World {
             nodes: BTreeMap::new(),
             incarnations: BTreeMap::new(),
             detours: BTreeMap::new(),
+            relays: BTreeMap::new(),
             limits,
             link_bytes,
             epoch: 0,

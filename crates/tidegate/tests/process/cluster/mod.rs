@@ -3,6 +3,7 @@
 mod administration;
 mod applications;
 mod core;
+mod credentials;
 mod directory;
 mod failover;
 mod failures;
@@ -70,7 +71,7 @@ struct Cluster {
     lease: &'static str,
     /// Where nodes keep what they have, if they do.
     data: Option<Folder>,
-    /// Other settings of each of them, and flags that begin with `--`.
+    /// Other settings of each of them, and flags that begin with `--`; {node} is the name of the node.
     settings: Vec<String>,
 }
 
@@ -139,7 +140,9 @@ impl Cluster {
         if let Some(directory) = &directory {
             arguments.extend(["--data", directory, "--set", "mirror.max_bytes=256MiB"]);
         }
-        for setting in &self.settings {
+        let settings: Vec<String> =
+            self.settings.iter().map(|setting| setting.replace("{node}", NAMES[which])).collect();
+        for setting in &settings {
             arguments.extend((!setting.starts_with("--")).then_some("--set"));
             arguments.push(setting);
         }
