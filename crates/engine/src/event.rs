@@ -296,7 +296,7 @@ pub enum LogEvent {
         /// Who published it, if that is a client of this shard that is known still.
         publisher: Option<String>,
         /// Events about the client since the last one that were not told.
-        untold: u64,
+        omitted: u64,
     },
     /// A client was denied an action, and stays connected.
     Denied {
@@ -311,7 +311,7 @@ pub enum LogEvent {
         /// Whose queue had no room, if that was the reason and it is a client of this shard.
         held_up_by: Option<String>,
         /// Events about the client since the last one that were not told.
-        untold: u64,
+        omitted: u64,
     },
     /// A publisher has to wait.
     Delayed {
@@ -322,7 +322,7 @@ pub enum LogEvent {
         /// What for.
         delay: Delay,
         /// Events about the client since the last one that were not told.
-        untold: u64,
+        omitted: u64,
     },
 }
 

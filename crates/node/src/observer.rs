@@ -171,16 +171,16 @@ impl Observer for TracingObserver {
                     "queue full"
                 );
             }
-            LogEvent::Dropped { client_id, topic, reason, publisher, untold } => {
+            LogEvent::Dropped { client_id, topic, reason, publisher, omitted } => {
                 let reason = reason.label();
-                tracing::debug!(shard, client_id, topic, reason, publisher, untold, "message dropped");
+                tracing::debug!(shard, client_id, topic, reason, publisher, omitted, "message dropped");
             }
-            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold } => {
+            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, omitted } => {
                 let (attempt, reason) = (attempt.text(), reason.label());
-                tracing::info!(shard, client_id, attempt, topic, reason, held_up_by, untold, "denied");
+                tracing::info!(shard, client_id, attempt, topic, reason, held_up_by, omitted, "denied");
             }
-            LogEvent::Delayed { client_id, delay, untold, .. } => {
-                tracing::debug!(shard, %peer, client_id, %delay, untold, "publisher delayed");
+            LogEvent::Delayed { client_id, delay, omitted, .. } => {
+                tracing::debug!(shard, %peer, client_id, %delay, omitted, "publisher delayed");
             }
         }
     }

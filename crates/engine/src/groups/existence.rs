@@ -45,6 +45,6 @@ impl Groups {
         roster: &Roster,
         partition: PartitionId,
     ) -> bool {
-        !peers.awaits_somebody(roster, self, &state.transfers) && self.dealers.is_told_all(roster, partition)
+        !peers.awaits_absent_home(roster, self, &state.transfers) && self.dealers.knows_members(roster, partition)
     }
 }

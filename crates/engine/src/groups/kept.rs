@@ -325,7 +325,7 @@ impl Groups {
         publication: &mut Publication<'_>,
     ) {
         let leave = self.members(key).next().is_some();
-        let told = self.partition_of(key).is_some_and(|it| self.dealers.is_told_all(&links.group_roster, it));
+        let told = self.partition_of(key).is_some_and(|it| self.dealers.knows_members(&links.group_roster, it));
         let awaits = leave || !told || links.group_roster.misses_any() || self.dealers.miss_any();
         let name = self.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {

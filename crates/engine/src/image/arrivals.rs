@@ -182,8 +182,8 @@ impl Arrivals {
         }
     }
 
-    /// Partitions have come. `seen` are the messages that brokers have delivered here, `had` those that the partitions
-    /// have, as [`Arrivals::write`] has written them.
+    /// Adds partitions that have arrived. `seen` are the messages that brokers have delivered here, `had` the messages
+    /// of the partitions, as written by [`Arrivals::write`].
     ///
     /// # Errors
     /// When the bytes are damaged.

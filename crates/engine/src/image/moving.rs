@@ -14,7 +14,7 @@ pub struct PartitionImage {
     pub partition: PartitionId,
     /// Its content, for [`MoveCalls::arrive`](crate::MoveCalls::arrive).
     pub image: Vec<u8>,
-    /// What it owes.
+    /// Counts of its sessions and messages.
     pub owed: Owed,
 }
 
@@ -28,7 +28,7 @@ pub enum Snapshot {
 }
 
 impl Place {
-    /// Those that are at home on this shard.
+    /// The partitions whose home is this shard.
     pub(crate) fn own(self, partitions: Partitions) -> Partitions {
         partitions.filtered(|partition| self.owns(partition))
     }

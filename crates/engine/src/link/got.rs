@@ -24,7 +24,7 @@ pub(crate) struct Got {
 
 impl Got {
     /// No partition.
-    pub(crate) const NOBODY: Self = Self { sessions: Partitions::NONE, groups: Partitions::NONE };
+    pub(crate) const EMPTY: Self = Self { sessions: Partitions::NONE, groups: Partitions::NONE };
 
     /// These and those.
     #[must_use]
@@ -44,8 +44,8 @@ impl Got {
         Self { sessions: self.sessions.among(partitions), groups: self.groups.among(partitions) }
     }
 
-    pub(crate) fn is_nobody(self) -> bool {
-        self == Self::NOBODY
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::EMPTY
     }
 
     pub(crate) fn write(self, out: &mut Vec<u8>) {

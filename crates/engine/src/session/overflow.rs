@@ -43,7 +43,7 @@ impl Session {
     /// Logs what holds the queue up: once per time that it fills.
     pub(crate) fn tell_queue_full(&mut self, events: &mut VecDeque<Event>, now: Millis, reason: Reason) {
         let flow = self.flow_mut();
-        if std::mem::replace(&mut flow.full_told, true) {
+        if std::mem::replace(&mut flow.full_logged, true) {
             return;
         }
         let client_id = self.client_id.to_string();

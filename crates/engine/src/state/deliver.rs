@@ -13,7 +13,7 @@ use crate::session::terms::awaited;
 use crate::session::{Delivery, Flow, InFlight, Membership, Session, SubscriptionIds};
 use crate::settings::{OverflowPolicy, Settings};
 use crate::state::{ShardState, open_output};
-use crate::telling::fate::Fate;
+use crate::telling::outcome::DeliveryOutcome;
 use crate::telling::reason::Reason;
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, QoS};
@@ -148,8 +148,14 @@ impl ShardState {
             }
         }
         let away = self.sessions.get(to.0).is_some_and(|session| session.connection.is_none());
-        if away && (!is_of_transfer || !self.sessions.is_told_elsewhere(&self.transfers, to)) {
-            self.reports().tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
+        if away && (!is_of_transfer || !self.sessions.old_home_answers(&self.transfers, to)) {
+            self.reports().report_outcome(
+                to,
+                publication.topic,
+                publication.properties,
+                publication.qos,
+                DeliveryOutcome::Stored,
+            );
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {
             self.sessions.note_expiry(&mut self.timers, to, publication.expires_at);
@@ -280,7 +286,13 @@ impl ShardState {
         self.counters.count_sent(qos, publication.payload.len());
         self.meters.of(payer).messages_out += 1;
         if qos == QoS::AtMostOnce {
-            self.reports().tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
+            self.reports().report_outcome(
+                to,
+                publication.topic,
+                publication.properties,
+                qos,
+                DeliveryOutcome::Delivered,
+            );
         }
     }
 
@@ -304,7 +316,7 @@ impl ShardState {
                         self.blockers.remove(&to.0);
                     }
                     flow.block_given_up = false;
-                    flow.full_told = false;
+                    flow.full_logged = false;
                 }
                 flow.queue.is_empty()
             }

@@ -8,7 +8,7 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::roster::Shards;
 use crate::state::Reporting;
-use crate::telling::fate::Fate;
+use crate::telling::outcome::DeliveryOutcome;
 use crate::timers::Timer;
 use std::collections::BTreeMap;
 
@@ -45,8 +45,8 @@ impl Reporting<'_> {
     }
 
     /// A node's part in a message has come to something.
-    pub(super) fn note_fate(&mut self, number: u64, node: &str, fate: Fate) {
-        if self.tallies.note(number, node, fate) {
+    pub(super) fn note_outcome(&mut self, number: u64, node: &str, outcome: DeliveryOutcome) {
+        if self.tallies.note(number, node, outcome) {
             self.tell_counts_later(self.now);
         }
     }

@@ -292,7 +292,7 @@ impl Transfers {
     }
 
     /// Whether another shard reports the outcomes of messages to the sessions of a partition.
-    fn is_told_elsewhere(&self, partition: PartitionId) -> bool {
+    fn old_home_answers(&self, partition: PartitionId) -> bool {
         self.coming.get(&partition).is_some_and(|coming| coming.stage < Stage::Served)
     }
 
@@ -369,12 +369,12 @@ impl Sessions {
     /// Whether the old home of a session answers for messages to it: the session is about to come from another node, and its move may
     /// still be called off.
     #[inline]
-    pub(crate) fn is_told_elsewhere(&self, transfers: &Transfers, key: SessionKey) -> bool {
+    pub(crate) fn old_home_answers(&self, transfers: &Transfers, key: SessionKey) -> bool {
         if transfers.coming.is_empty() {
             return false;
         }
         let partition = self.get(key.0).map(|session| partition_of(session.tenant, &session.client_id));
-        partition.is_some_and(|partition| transfers.is_told_elsewhere(partition))
+        partition.is_some_and(|partition| transfers.old_home_answers(partition))
     }
 
     /// Whether the image of a session was given out.

@@ -345,7 +345,7 @@ impl WaitingCalls<'_> {
 
     /// A publisher has waited as long as it may. Queues that still block it drop its messages until they have room.
     pub(crate) fn give_up_parking(&mut self, now: Now, key: ConnectionKey) {
-        if self.end_withheld(now, key) || self.goes_on_waiting(now, key) {
+        if self.end_withheld(now, key) || self.still_waits(now, key) {
             return;
         }
         if parking!(self.engine).waits_for_turn_alone(now, key) {

@@ -74,8 +74,8 @@ impl FleetCalls<'_> {
             adopted: None,
             counters: UplinkCounters::default(),
             last_error: String::new(),
-            told_away: false,
-            told_serving: false,
+            away_logged: false,
+            serving_logged: false,
             ends: false,
         };
         self.engine.uplinks.brokers.by_session.insert(session.0, key);
@@ -96,7 +96,7 @@ impl FleetCalls<'_> {
             return;
         }
         why.clone_into(&mut uplink.last_error);
-        if !std::mem::replace(&mut uplink.told_away, true) {
+        if !std::mem::replace(&mut uplink.away_logged, true) {
             let (broker, detail) = (uplink.name.to_string(), why.to_owned());
             self.engine.state.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         }

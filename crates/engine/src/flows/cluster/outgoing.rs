@@ -69,10 +69,10 @@ impl SessionEnding<'_> {
         }
         // Messages of clients have this way, too: none of them comes in before that.
         self.outgoing.has_met_nodes |= !self.links.roster.lacks_nodes()
-            && !self.peers.awaits_somebody(&self.links.roster, self.groups, &self.state.transfers);
+            && !self.peers.awaits_absent_home(&self.links.roster, self.groups, &self.state.transfers);
         self.outgoing.has_met_nodes
-            && !(self.peers.misses_somebody(&self.links.roster, &self.state.transfers)
-                && self.peers.would_miss_somebody(
+            && !(self.peers.may_lack_receiver(&self.links.roster, &self.state.transfers)
+                && self.peers.lacks_receiver(
                     self.state,
                     &self.links.roster,
                     self.cache.get(slot),
@@ -137,7 +137,7 @@ impl Publishing<'_> {
             &mut self.state.journal,
             exchange.name,
         );
-        self.links.exchange = Some(self.state.exchanges.word(exchange.name, Got::NOBODY));
+        self.links.exchange = Some(self.state.exchanges.word(exchange.name, Got::EMPTY));
         let waits = self.route_owed(now, slot, publication, source);
         self.links.exchange = None;
         (exchange, waits)
@@ -257,7 +257,7 @@ impl Outgoing {
         }
     }
 
-    /// Goes on with the messages of a partition that has come.
+    /// Continues the outgoing messages of a partition that has arrived.
     pub(crate) fn adopt_outgoing(&mut self, state: &mut ShardState, all: Vec<OutgoingMessage>) {
         for it in all {
             let number = self.new_outgoing_number(state);

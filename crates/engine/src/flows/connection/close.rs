@@ -14,7 +14,7 @@ use crate::session::ended::EndedSession;
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
-use crate::telling::fate::Fate;
+use crate::telling::outcome::DeliveryOutcome;
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use std::collections::VecDeque;
@@ -214,8 +214,16 @@ impl Dealing<'_> {
         self.state.reports().discard(reason, &delivery.message);
         let message = &delivery.message;
         if self.state.has_addresses && !message.properties().is_empty() {
-            let (topic, properties, fate) = (message.topic(), message.properties(), Fate::Dropped(reason));
-            self.state.reports().tell_fate_named(message.tenant, client_id, topic, properties, message.qos, fate);
+            let (topic, properties, outcome) =
+                (message.topic(), message.properties(), DeliveryOutcome::Dropped(reason));
+            self.state.reports().report_outcome_named(
+                message.tenant,
+                client_id,
+                topic,
+                properties,
+                message.qos,
+                outcome,
+            );
         }
         self.state.reports().tell_given_up(reason, client_id, delivery.message.topic());
     }

@@ -44,7 +44,7 @@ impl Publishing<'_> {
         (deliver, retain): (u64, u64),
         name: Option<ExchangeName>,
     ) {
-        let known = name.map_or(Got::NOBODY, |name| {
+        let known = name.map_or(Got::EMPTY, |name| {
             self.state.exchanges.mark_left(
                 self.links.place,
                 &mut self.state.journal,

@@ -83,7 +83,7 @@ impl Dealing<'_> {
         let receiver = self.groups.receiver_at(key, place);
         self.hand(now, key, place, publication, source, id);
         let Some((_, session)) = receiver.filter(|(shard, _)| *shard == self.links.place.shard) else { return };
-        if self.state.sessions.is_told_elsewhere(&self.state.transfers, SessionKey(session)) {
+        if self.state.sessions.old_home_answers(&self.state.transfers, SessionKey(session)) {
             return;
         }
         let owner = self.state.sessions.get(session).map(|session| partition_of(session.tenant, &session.client_id));

@@ -120,7 +120,7 @@ impl Subscribing<'_> {
                 continue;
             }
             let seat = Seat { client, member, full: false };
-            waits.add_told(self.take_seat(now, self.links.place.shard, group, key.0, seat, Some(ticket)));
+            waits.add_notified(self.take_seat(now, self.links.place.shard, group, key.0, seat, Some(ticket)));
             waits.confirmations +=
                 u32::from(self.groups.joins_late(&self.links.group_roster, table, partition, ticket));
             dealing!(self).deal_waiting_of(now, group);
@@ -260,7 +260,7 @@ impl Dealing<'_> {
         let (names, at): ((&str, &str), _) = ((&name.0, &name.1), (shard, client));
         if shard == self.links.place.shard {
             let to = SessionKey(session);
-            let comes = self.state.sessions.is_told_elsewhere(&self.state.transfers, to);
+            let comes = self.state.sessions.old_home_answers(&self.state.transfers, to);
             if self.state.exchanges.marks.has_deal(publication.qos, again) {
                 self.groups.kept.forget_deal(self.state, again);
             } else if comes && again != 0 || self.keeps_own_deals() && (comes || self.state.sessions.is_fleeting(to)) {
@@ -290,7 +290,8 @@ impl Dealing<'_> {
         self.state.counters.shard_messages_out += 1;
     }
 
-    /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
+    /// True if messages dealt to members of this node itself are kept as well, since another node may have to succeed
+    /// this one.
     fn keeps_own_deals(&self) -> bool {
         self.state.journal.is_on() && !self.links.group_roster.has_no_peers()
     }

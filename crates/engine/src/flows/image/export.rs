@@ -124,8 +124,8 @@ fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>) {
     }
 }
 
-/// Writes the packet ids of QoS 2 messages that the client has sent: those that it has not released, and those that were
-/// refused after others had got them.
+/// Writes the packet ids of QoS 2 messages that the client has sent and not released, and of those that were refused
+/// after other receivers had got them.
 fn put_received(
     out: &mut Vec<u8>,
     flow: Option<&Flow>,

@@ -103,9 +103,9 @@ impl Subscribing<'_> {
         }
         if done.first_local {
             self.note_sys_interest(now, request.tenant, filter, true);
-            waits.add_told(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
+            waits.add_notified(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
         } else {
-            waits.add_told(0);
+            waits.add_notified(0);
         }
         Ok(())
     }

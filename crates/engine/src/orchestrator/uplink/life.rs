@@ -50,7 +50,7 @@ impl Brokers {
     /// Tells the log that a broker serves, if it has heard last that it is away.
     pub(super) fn tell_serving(&mut self, state: &mut ShardState, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
-        if std::mem::take(&mut uplink.told_away) || !std::mem::replace(&mut uplink.told_serving, true) {
+        if std::mem::take(&mut uplink.away_logged) || !std::mem::replace(&mut uplink.serving_logged, true) {
             let broker = uplink.name.to_string();
             state.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
         }

@@ -225,9 +225,9 @@ pub(crate) struct Uplink {
     pub(crate) counters: UplinkCounters,
     pub(crate) last_error: String,
     /// True if the log has reported that the broker is away.
-    pub(crate) told_away: bool,
+    pub(crate) away_logged: bool,
     /// True if the log has ever reported that it serves.
-    pub(crate) told_serving: bool,
+    pub(crate) serving_logged: bool,
     /// Whether its connection ends because it was asked to.
     pub(crate) ends: bool,
 }

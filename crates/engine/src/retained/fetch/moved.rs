@@ -102,7 +102,7 @@ impl Fetches {
         transfers.forget_returned(roster);
         for partition in unsettled.without(transfers.unsettled(roster)).iter() {
             let (before, home) = (old.home_of(partition), roster.home_of(partition));
-            if before != home && !old.stands_in(partition) {
+            if before != home && !old.is_substitute_for(partition) {
                 transfers.note_moved(partition, before);
                 self.follow(partition, before, home);
             }
@@ -114,7 +114,7 @@ impl Fetches {
 
 impl Transfers {
     /// Whether a value is not taken from the shard that has told it: its home tells it, or has.
-    pub(crate) fn is_value_told_elsewhere(
+    pub(crate) fn is_value_of_other_shard(
         &self,
         roster: &Roster,
         fetch: &Fetch,
