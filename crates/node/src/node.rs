@@ -350,7 +350,7 @@ impl Node {
     }
 }
 
-/// The shared parts of a node: its own, or those of the node that it is within.
+/// The shared parts of a node: its own, or the parts of the node around it.
 struct Ground {
     family: Family,
     listening: Listening,

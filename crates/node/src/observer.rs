@@ -54,8 +54,8 @@ pub trait Observer: Send + Sync + 'static {
     fn log(&self, occasion: &Occasion<'_>);
 
     /// Decides about a client, at once or later. Only called when the engine's settings ask for external
-    /// authentication; refuses unless overridden. `facts` are those of the connection itself. A request without an
-    /// answer ends with the connect timeout.
+    /// authentication; refuses unless overridden. `facts` describe the connection itself. A request without an answer
+    /// ends with the connect timeout.
     fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
         drop((request, facts));
         answer.give(Verdict::Refuse(Reason::NotAuthorized));

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn long_turns_are_and_it_passes_by_itself() {
+    fn long_turns_are_a_lag_that_ends() {
         let (mut lag, mut now) = (LoopLag::new(Millis(0)), Millis(0));
         assert_eq!(turns(&mut lag, &mut now, 1500, 1, 1000), None, "one is not enough");
         let TooLong { until, still } = turns(&mut lag, &mut now, 1500, 30, 1000).unwrap();

@@ -72,7 +72,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The slot of a connection among those of its address; released with [`Admission::release`] when it ends.
+/// The slot of a connection in the count of its address; released with [`Admission::release`] when the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seat(u32);
 
@@ -389,7 +389,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Whether [`BanChange::Put`] told of the end of a ban.
+    /// True if [`BanChange::Put`] reported the end of a ban.
     pub fn is_end_of_ban(key: &[u8], value: &[u8]) -> bool {
         bans::decode_end(key, value).is_some()
     }

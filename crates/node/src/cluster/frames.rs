@@ -1,4 +1,4 @@
-//! What comes over a session: first who it is, then batches and signs of life.
+//! Frames of a session: first each side introduces itself, then batches and signs of life follow.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Links {
                 self.shards.get(usize::from(to)).ok_or(Loss::Shard)?.send(ToShard::Batch(batch));
             }
             Frame::Ping { sent } => {
-                // What was under way for a shorter time says more about the clocks.
+                // For a shorter time in transit, the difference of the clocks is larger than the time.
                 open.shift = open.shift.min(shift(self.clock.micros(), sent));
                 session.put(&Frame::Pong { of: sent });
             }

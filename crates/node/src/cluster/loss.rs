@@ -68,7 +68,7 @@ pub(super) enum Loss {
     Random,
 }
 
-/// What TLS says, in words for those who set it up.
+/// The message of TLS, in words for operators.
 fn tls_text(error: &rustls::Error) -> String {
     use rustls::{AlertDescription as Alert, Error};
     match error {
@@ -98,7 +98,7 @@ impl Loss {
         matches!(self, Self::Io(_) | Self::Slow(_) | Self::Closed | Self::Silent(_) | Self::Stalled(_))
     }
 
-    /// What the other side is told before the connection closes, where a handshake is under way.
+    /// The refusal to send to the other side before the connection closes, if a handshake is in progress.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Handshake(error) => error.refusal(),
@@ -109,7 +109,7 @@ impl Loss {
         }
     }
 
-    /// Whether it is only about the order in which nodes hear of each other, and passes by itself.
+    /// True if the cause is only the order in which nodes learn of each other, so that it ends without intervention.
     pub(super) fn may_pass(&self) -> bool {
         matches!(
             self,

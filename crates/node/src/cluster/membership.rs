@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidegate_engine::ShardId;
 
-use super::handshake::Acquaintance;
+use super::handshake::PeerInfo;
 use super::links::Links;
 use super::loss::Loss;
 use super::outbox::Outbox;
@@ -29,7 +29,7 @@ impl Links {
         self.view = view;
         let view = Arc::clone(&self.view);
         let wanted: BTreeMap<&NodeName, _> =
-            view.peers.iter().filter(|peer| peer.name != self.oneself.name).map(|peer| (&peer.name, peer)).collect();
+            view.peers.iter().filter(|peer| peer.name != self.local.name).map(|peer| (&peer.name, peer)).collect();
         let gone: Vec<NodeName> = self
             .table
             .peers
@@ -70,7 +70,7 @@ impl Links {
     }
 
     /// A node has proven who it is: its earlier session is over.
-    pub(super) fn meet(&mut self, id: SessionId, who: &Acquaintance) -> Result<(), Loss> {
+    pub(super) fn meet(&mut self, id: SessionId, who: &PeerInfo) -> Result<(), Loss> {
         // The view may have changed since it said hello.
         let known = self.table.peers.get(&who.name).filter(|peer| peer.node.incarnation == who.incarnation);
         let earlier = known.ok_or(Loss::NotInView)?.session;
@@ -88,7 +88,7 @@ impl Links {
     /// Gives the shards of a node numbers and lets it in, or waits until there are some.
     pub(super) fn take_seats(&mut self, id: SessionId, session: &mut Session) -> Result<(), Loss> {
         let Phase::Seating(who) = &session.phase else { return Ok(()) };
-        let seats = match self.slots.take(id, who.shards, self.rosters.heard()) {
+        let seats = match self.slots.take(id, who.shards, self.rosters.received()) {
             Ok(seats) => seats,
             Err(NoSlots::Yet) => return Ok(()),
             Err(NoSlots::Left) => return Err(Loss::Numbers(who.shards)),
@@ -161,11 +161,9 @@ impl Links {
         for (shard, inbox) in (0..).map(ShardId).zip(&self.shards) {
             let place = self.place(shard);
             let roster = match &self.carried {
-                Carried::All => roster(place, &self.view, &self.oneself.name, &seats),
-                Carried::Below(prefix) => {
-                    roster(place, &self.view, &self.oneself.name, &seats).with_topics_below(prefix)
-                }
-                Carried::Values => roster(place, &self.view, &self.oneself.name, &seats).with_values_only(),
+                Carried::All => roster(place, &self.view, &self.local.name, &seats),
+                Carried::Below(prefix) => roster(place, &self.view, &self.local.name, &seats).with_topics_below(prefix),
+                Carried::Values => roster(place, &self.view, &self.local.name, &seats).with_values_only(),
             };
             let order = RosterOrder { roster, seats: Arc::clone(&of_all), number };
             inbox.send(ToShard::Admin(Admin::Roster(Box::new(order))));
@@ -298,8 +296,8 @@ impl Links {
             peers.push(status);
         }
         ClusterStatus {
-            name: Some(self.oneself.name.clone()),
-            incarnation: self.oneself.incarnation,
+            name: Some(self.local.name.clone()),
+            incarnation: self.local.incarnation,
             epoch: self.view.epoch,
             peers,
             total,

@@ -1,10 +1,11 @@
 //! Links between the nodes of a cluster: one TCP session with each other node, over which the shards of both talk.
 //!
-//! To an engine, a shard of another node is a shard like any other ([`Roster`](tidegate_engine::Roster)). Here its
-//! batches cross: `shard.rs` is a shard's side, `outbox.rs` what waits, `thread.rs` and `links.rs` the one thread that
-//! has all sockets, `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one
-//! comes or goes, and `wire` what is sent. Who is in the cluster and who is home to what is decided elsewhere and comes
-//! as a [`ClusterView`]. `carrying.rs` has sessions whose bytes a third node carries. `questions.rs` carries what administration asks of other nodes. `docs/cluster.md` has the limits.
+//! To an engine, a shard of another node is a shard like any other ([`Roster`](tidegate_engine::Roster)). This module
+//! carries the batches: `shard.rs` is a shard's side, `outbox.rs` the queue of a session, `thread.rs` and `links.rs`
+//! the one thread that has all sockets, `handshake.rs` the mutual proof of two nodes, `membership.rs` the arrival and
+//! departure of nodes, and `wire` the frames. The members of the cluster and the homes of partitions are decided
+//! elsewhere and come as a [`ClusterView`]. `carrying.rs` has sessions whose bytes a third node carries. `questions.rs`
+//! carries requests of administration to other nodes. `docs/cluster.md` has the limits.
 
 mod carrying;
 mod frames;

@@ -1,4 +1,4 @@
-//! What is known of another node of the view, with a session or without.
+//! The state of another node of the view, with a session or without.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -93,7 +93,7 @@ impl Peer {
         tell
     }
 
-    /// How it is; what only its session knows is added by whoever knows that.
+    /// Its status; the caller adds the fields that only a session knows.
     pub(super) fn status(&self) -> PeerStatus {
         PeerStatus {
             name: self.node.name.clone(),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_a_limit_and_begin_anew_after_a_session() {
+    fn waits_double_up_to_a_limit_and_reset_after_a_session() {
         let limits = LinkLimits {
             retry_first: Duration::from_millis(100),
             retry_longest: Duration::from_millis(350),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_when_it_is_new_and_now_and_then() {
+    fn a_new_failure_is_logged_at_once_and_later_rarely() {
         let mut peer = peer();
         assert!(peer.note_failure(Millis(1000), "refused".into()));
         assert!(!peer.note_failure(Millis(2000), "refused".into()));

@@ -16,7 +16,7 @@ use super::thread::{LinksSender, ToLinks};
 use super::wire::Frame;
 use crate::handle::NodeHandle;
 
-/// Longest question, and longest answer, bytes. It is a small part of what may wait for a node.
+/// Longest question, and longest answer, bytes. It is a small part of the limit of a node's send queue.
 pub const MAX_QUESTION_BYTES: usize = 4 * 1024 * 1024;
 /// Questions and answers may take one of so many parts of the bytes that may wait for a node
 /// ([`LinkLimits::outbox_bytes`](super::LinkLimits)). The bodies of its questions that are being answered
@@ -72,8 +72,8 @@ pub struct PeerQuestion {
 }
 
 impl PeerQuestion {
-    /// Answers it. An answer that is longer than [`MAX_QUESTION_BYTES`] or empty is not sent; the asking node is told
-    /// that there is none.
+    /// Answers it. An answer that is longer than [`MAX_QUESTION_BYTES`] or empty is not sent; the asking node is
+    /// notified that it gets none.
     pub fn answer(mut self, body: Vec<u8>) {
         self.send(body);
     }
@@ -85,7 +85,7 @@ impl PeerQuestion {
     }
 }
 
-/// A question that is dropped has no answer: the asking node is told, and the place of the question is free.
+/// A question that is dropped has no answer: the asking node is notified, and the place of the question is free.
 impl Drop for PeerQuestion {
     fn drop(&mut self) {
         if !self.is_answered {
@@ -94,7 +94,7 @@ impl Drop for PeerQuestion {
     }
 }
 
-/// What is asked of other nodes, and who answers them.
+/// The open questions to other nodes, and the receiver of their questions.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     last: u64,
@@ -129,7 +129,7 @@ impl Questions {
         });
     }
 
-    /// An answer has come; an empty one is none.
+    /// An answer has come; empty means that the node has no answer.
     pub(super) fn take_answer(&mut self, session: SessionId, number: u64, body: &[u8]) {
         if self.asked.get(&number).is_none_or(|asked| asked.session != session) {
             return;
@@ -158,7 +158,7 @@ fn has_room(open: &Open, body: &[u8]) -> bool {
 }
 
 impl Links {
-    /// Events go to this listener from now on, first those of the sessions that there are.
+    /// Sends events to this listener from now on, beginning with the existing sessions.
     pub(super) fn listen_to_peers(&mut self, listener: Sender<PeerEvent>, links: LinksSender) {
         self.questions.listener = Some((listener, links));
         for session in self.table.sessions.values() {

@@ -1,4 +1,4 @@
-//! The roster that a shard is given, from who has a session and who is home to what.
+//! The roster of a shard, computed from the nodes with a session and the homes of partitions.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_is_worked_by_the_shard_that_its_node_would_choose() {
+    fn the_home_node_and_others_seat_a_partition_alike() {
         let name = |name| NodeName::new(name).unwrap();
         let place = Place { shard: ShardId(1), shards: 2 };
         let mut view = ClusterView { moves_begun: 9, open_moves: vec![8], ..ClusterView::alone() };

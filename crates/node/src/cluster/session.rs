@@ -10,7 +10,7 @@ use mio::{Interest, Registry, Token};
 use rustls::Connection;
 use tidegate_engine::{Millis, ShardId};
 
-use super::handshake::{Acquaintance, Handshake};
+use super::handshake::{Handshake, PeerInfo};
 use super::indirect::{CarriedOutput, Indirect};
 use super::loss::Loss;
 use super::outbox::Outbox;
@@ -20,14 +20,14 @@ use super::view::PeerNode;
 use super::wire::{Frame, Portion, put_frame};
 use crate::tls::binding;
 
-/// What is known of a node with which there is a session.
+/// The state of an open session with a node.
 #[derive(Debug)]
 pub(super) struct Open {
-    pub who: Acquaintance,
+    pub who: PeerInfo,
     /// The numbers of its shards here.
     pub seats: Vec<ShardId>,
     pub outbox: Arc<Outbox>,
-    /// What has to be added to its monotonic clock, milliseconds.
+    /// Difference to add to its monotonic clock, milliseconds.
     pub shift: i64,
     /// The roster in which it is for the first time.
     pub roster: u64,
@@ -38,9 +38,9 @@ pub(super) struct Open {
     /// When it took something last, or nothing waited.
     pub progress: Millis,
     pub rtt_us: Option<u64>,
-    /// It knows what is wanted here.
+    /// True if it knows the interest of this node.
     pub knows: bool,
-    /// It says that what it wants is known here.
+    /// True if it has confirmed that this node knows its interest.
     pub is_known: bool,
     /// Bytes of its questions that are being answered.
     pub answering_bytes: u64,
@@ -76,9 +76,9 @@ pub(super) enum Phase {
     /// Each finds out who the other one is.
     Shaking(Box<Handshake>),
     /// It is known, and waits for numbers that are being given free.
-    Seating(Acquaintance),
+    Seating(PeerInfo),
     /// It is known, and an indirect session is to go on over this connection.
-    Merging(Acquaintance),
+    Merging(PeerInfo),
     /// Its shards and ours talk.
     Open(Box<Open>),
 }
@@ -113,7 +113,7 @@ pub(super) struct Session {
     pub readable: bool,
     /// The socket takes something.
     pub writable: bool,
-    /// What has not been added to the numbers of its node.
+    /// Counts not yet added to the counters of its node.
     pub counters: LinkCounters,
 }
 
@@ -223,7 +223,7 @@ impl Session {
         }
     }
 
-    /// What is to be sent next.
+    /// The next bytes to send.
     pub(super) fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
@@ -238,7 +238,7 @@ impl Session {
         self.output.len() - self.written
     }
 
-    /// Puts a frame behind what is being written.
+    /// Appends a frame to the output.
     pub(super) fn put(&mut self, frame: &Frame<'_>) {
         let before = self.output.len();
         put_frame(frame, &mut self.output);
@@ -342,7 +342,7 @@ impl Session {
         }
     }
 
-    /// Encrypts what there is, as far as the socket takes what is encrypted.
+    /// Encrypts the output, as far as the socket takes the result.
     fn write_tls(&mut self, now: Millis) -> Result<(), Loss> {
         while self.writable {
             let (Some(tls), Some(stream)) = (&mut self.tls, &mut self.stream) else { return Ok(()) };
@@ -417,7 +417,7 @@ impl Session {
         }
     }
 
-    /// Takes what waits once everything before is written; says whether there is anything to write.
+    /// Takes the send queue once all earlier bytes are written; returns true if there are bytes to write.
     pub(super) fn refill(&mut self, now: Millis) -> Result<bool, Loss> {
         if self.written < self.output.len() {
             return Ok(true);

@@ -1,8 +1,8 @@
 //! The thread of the links: one event loop for the sessions with all other nodes.
 //!
 //! Shards never touch a session's socket. They put batches into its [`Outbox`](super::outbox::Outbox) and wake this
-//! thread, which writes what has gathered meanwhile at once; what comes is decoded here and put before the shard that
-//! it is for. Rosters go the same way, so that their place among the batches is right by itself.
+//! thread, which writes the gathered batches at once; it decodes the input and puts it into the inbox of the receiving
+//! shard. Rosters go the same way, so that their place among the batches is right.
 
 use std::io;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub(crate) enum ToLinks {
     Ask { node: NodeName, body: Vec<u8>, answer: Sender<Result<Vec<u8>, AskError>> },
     /// Answer a question.
     Answer { session: SessionId, number: u64, asked_bytes: u64, body: Vec<u8> },
-    /// A shard has a roster, and has handed the others what it had to say before.
-    Heard { shard: ShardId, number: u64 },
-    /// The nodes of a roster know what is wanted on a shard.
+    /// A shard has a roster, and has handed the others all earlier records.
+    HasRoster { shard: ShardId, number: u64 },
+    /// The nodes of a roster know the interest of a shard.
     Settled { shard: ShardId, number: u64 },
     /// Another node's shard has sent what cannot be read.
     Broken { slot: ShardId, error: WireError },
@@ -44,7 +44,7 @@ pub(crate) enum ToLinks {
     Exit,
 }
 
-/// Puts something before the thread of the links, or wakes it for what is in an outbox.
+/// Puts an order into the inbox of the links' thread, or wakes it to empty an outbox.
 pub(crate) type LinksSender = InboxSender<ToLinks>;
 
 /// Readiness events taken from the poller at once.

@@ -25,8 +25,8 @@ pub struct ClusterView {
     /// Who works each partition: the retained messages and shared groups in it; `None` for the node itself. As long as
     /// there is no session with the node that does, the node itself takes its place.
     pub homes: [Option<NodeName>; PARTITIONS as usize],
-    /// Partitions whose nodes keep what they owe where others find it: while one of these nodes is away, messages that
-    /// it wanted are sent back.
+    /// Partitions whose nodes store their messages where a successor finds them: while one of these nodes is away,
+    /// messages for it are sent back.
     pub kept: Partitions,
     /// Partitions of a dead node that their new home, maybe this one, is still fetching.
     pub restoring: Partitions,
@@ -34,7 +34,7 @@ pub struct ClusterView {
     pub moves_begun: u64,
     /// Moves that have begun and are not decided.
     pub open_moves: Vec<u64>,
-    /// The number of the view, for whoever looks at [`ClusterStatus`](super::ClusterStatus).
+    /// The number of the view, shown in [`ClusterStatus`](super::ClusterStatus).
     pub epoch: u64,
 }
 

@@ -274,8 +274,8 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
     whole
 }
 
-/// Starts a store that reports commits to the inboxes of shards. The writer after those of the shards belongs to the
-/// bans.
+/// Starts a store that reports commits to the inboxes of shards. The last writer, behind the shards' writers, belongs
+/// to the bans.
 pub(crate) fn start(store: Store, inboxes: Vec<InboxSender>, bans: &Arc<StoredBans>) -> Result<Running, DurableError> {
     let of_bans = inboxes.len() as u16;
     let committed = Arc::clone(bans);

@@ -258,8 +258,8 @@ impl Identities {
         self.settings.max
     }
 
-    /// Applies the limits of other settings, those of one user's node, on all nodes of users, and on later ones. The
-    /// call does not wait: an ending node has no clients for whom they matter.
+    /// Applies the limits of other settings, which are for one user's node, on all nodes of users, and on later ones.
+    /// The call does not wait: an ending node has no clients, so it needs no limits.
     pub(crate) fn set_limits(&self, settings: Settings) {
         let settings = Arc::new(settings);
         let mut state = self.state();

@@ -104,7 +104,7 @@ impl QuicEndpoint {
         registry.register(&mut SourceFd(&fd), token, Interest::READABLE)
     }
 
-    /// Receives once and processes the datagrams; answers those that need no connection. Returns their number.
+    /// Receives once and processes the datagrams; answers the datagrams that need no connection. Returns their number.
     pub(super) fn receive(&mut self, room: &mut ReceiveRoom, arrived: &mut Vec<Arrived>) -> io::Result<usize> {
         let mut buffers = room.bytes.chunks_mut(RECEIVE_BUFFER_BYTES).map(IoSliceMut::new);
         let mut buffers: [IoSliceMut<'_>; RECEIVE_BATCH] =

@@ -21,7 +21,7 @@ pub(crate) enum Owner {
     Relay(RelayKey),
 }
 
-/// The tokens of UDP sockets follow those of listeners.
+/// The tokens of UDP sockets follow the tokens of listeners.
 const FIRST_TOKEN: usize = RESERVED_INDEX as usize + 512;
 
 /// The token of a UDP socket.

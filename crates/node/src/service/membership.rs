@@ -44,8 +44,8 @@ impl NodeInsiders<'_> {
         Ok(made.into_iter().next().unwrap_or(MembershipOutcome::NoSuchNode))
     }
 
-    /// The same for many nodes, up to [`MAX_MEMBERSHIP_CHANGES`] at once; what came of each stands at its place. Those
-    /// of one node are made in their order.
+    /// The same for many nodes, up to [`MAX_MEMBERSHIP_CHANGES`] at once; the outcomes are in the order of the changes.
+    /// Changes of one node are made in their order.
     ///
     /// # Errors
     /// When there are too many, or a shard does not answer.

@@ -62,7 +62,7 @@ pub(crate) struct Adoption {
     pub transport: Transport,
     /// The listener that it came through.
     pub listener: ListenerId,
-    /// Its slot among those of its address.
+    /// Its slot in the count of its address.
     pub seat: Seat,
     /// Its origin, as known when it was accepted.
     pub peer: Peer,

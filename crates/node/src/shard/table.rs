@@ -19,7 +19,7 @@ pub(crate) struct Slot {
     generation: u32,
     /// The listener that it came through.
     pub listener: ListenerId,
-    /// Its slot among those of its address.
+    /// Its slot in the count of its address.
     seat: Seat,
     /// Its origin, for when its socket no longer knows it.
     origin: Origin,

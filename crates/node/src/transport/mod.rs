@@ -246,7 +246,7 @@ impl Transport {
         self.session().is_some_and(Tls::is_resumed)
     }
 
-    /// The facts about the connection. `settings` are those of its TLS listener.
+    /// The facts about the connection. `settings` belong to its TLS listener.
     pub(crate) fn facts(&self, settings: Option<&TlsSettings>) -> ConnectionFacts {
         let peer = match self.peer() {
             Peer::Address(address) => Some(address),

@@ -1,6 +1,6 @@
-//! Bans of operators that all nodes of a cluster share: of two changes of one ban the later one holds, on every node,
-//! in whichever order they arrive. An end is remembered for a while, so that a node that was away and still has the ban
-//! ends it, too.
+//! Bans of operators that all nodes of a cluster share: of two changes of one ban the later one holds on every node, in
+//! any order of arrival. An end is remembered for a while, so that a node that was away and still has the ban ends it,
+//! too.
 
 use tidegate_engine::Now;
 

@@ -41,8 +41,8 @@ impl Bans {
         self.on_change = Some(hook);
     }
 
-    /// Adds a ban or replaces the one of the same target. An automatic ban never weakens an existing one. When the list
-    /// is full, the automatic ban that ends first is dropped; if there is none, the new ban is refused.
+    /// Adds a ban or replaces the ban of the same target. An automatic ban never weakens an existing one. When the list
+    /// is full, the automatic ban that ends first is dropped; if the list has no automatic ban, the new ban is refused.
     pub(crate) fn add(&mut self, now: Now, ban: Ban) -> Result<(), BanError> {
         if ban.reason.len() > MAX_BAN_TEXT || ban.target.name().len() > MAX_BAN_TEXT {
             return Err(BanError::TooLong);

@@ -8,10 +8,10 @@ pub enum FrameError {
     Length {
         /// What the frame says.
         length: usize,
-        /// What is possible.
+        /// The maximum.
         limit: usize,
     },
-    /// A kind that nobody knows.
+    /// An unknown kind.
     #[error("a frame of the unknown kind {0}")]
     Kind(u8),
     /// A body that is not one of its kind.
