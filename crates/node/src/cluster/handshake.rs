@@ -70,7 +70,7 @@ pub(super) enum HandshakeError {
     NotMeant { name: NodeName, meant: NodeName },
     #[error("{0} connected, although the node with the smaller name must connect: this one")]
     OutOfTurn(NodeName),
-    #[error("{name} has {shards} shards, and there are {left} numbers for those of others; use fewer shards or nodes")]
+    #[error("{name} has {shards} shards, and {left} numbers are left for shards of other nodes; use fewer shards or nodes")]
     Shards { name: NodeName, shards: u16, left: u16 },
     #[error("it sent a message that is not part of the handshake")]
     OutOfPlace,

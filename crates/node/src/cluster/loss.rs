@@ -62,7 +62,7 @@ pub(super) enum Loss {
     Shard,
     #[error("it sent a message that is not part of a session")]
     OutOfPlace,
-    #[error("there are no numbers left for its {0} shards; a process has 64 for those of all nodes")]
+    #[error("there are no numbers left for its {0} shards; a process has 64 for the shards of all nodes")]
     Numbers(u16),
     #[error("the system gives no random numbers")]
     Random,
