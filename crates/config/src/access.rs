@@ -21,13 +21,13 @@ impl AccessRules {
     }
 }
 
-/// Whether what is said about rights can be meant.
+/// Checks the settings of rights.
 pub fn check(config: &Config, findings: &mut Findings) {
     let access = &config.access;
     // Where brokers are shown who a client is, it is they who say.
     let asked_here = config.has_users() && !config.orchestrator.passes_clients_through();
     if asked_here && !access.has_rules() && access.default == DefaultAccess::Auto {
-        let text = "there are users, and nothing says what they may do";
+        let text = "there are users, and no rule sets their rights";
         let hint = "name rules in [access] with `rules_file` or `acl_file`, or write `default = \"allow\"` there if everybody \
                     who comes in may do everything; with `default = \"deny\"` only what tokens grant is allowed";
         findings.push(Problem::new(text).hint(hint), config.origins.source_of("access", "default").clone());

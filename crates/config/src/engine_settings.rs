@@ -233,7 +233,7 @@ fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettin
     }
 }
 
-/// A shard's part of what the whole broker has; 0, which is no limit, stays 0.
+/// A shard's part of the broker's whole number; 0, no limit, stays 0.
 fn share(whole: u64, shards: u16) -> u64 {
     whole.div_ceil(u64::from(shards.max(1)))
 }

@@ -1,5 +1,5 @@
-//! What a key is. Each is declared once, in [`sections`](super::sections): reading, checking, showing, explaining and
-//! the reference page all work from that declaration.
+//! A key of the configuration. Each is declared once, in [`sections`](super::sections): reading, checking, showing,
+//! explaining and the reference page all work from that declaration.
 
 use super::value::{Kind, Problem, Raw};
 
@@ -10,7 +10,7 @@ pub struct Key {
     pub name: &'static str,
     /// Its effect, in sentences, one paragraph.
     pub doc: &'static str,
-    /// What it takes.
+    /// The kind of its values.
     pub kind: Kind,
     /// Its default as TOML.
     pub default: fn() -> String,
@@ -34,7 +34,7 @@ impl Key {
 pub struct SectionKeys {
     /// Its name in brackets.
     pub name: &'static str,
-    /// What it is about.
+    /// Its purpose.
     pub doc: &'static str,
     /// Whether it is written `[[name]]` and may stand several times.
     pub repeated: bool,

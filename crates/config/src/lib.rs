@@ -68,7 +68,7 @@ use value::{Problem, Raw};
 /// Listeners that a broker may have.
 const MAX_LISTENERS: usize = 64;
 
-/// What a configuration is made from.
+/// The sources of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     /// The file, if one was named.

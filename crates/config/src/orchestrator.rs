@@ -135,7 +135,7 @@ impl Orchestrator {
     /// The brokers that the configuration names.
     ///
     /// # Errors
-    /// When an address is none.
+    /// If an address is invalid.
     pub fn fleet_brokers(&self) -> Result<Vec<BrokerAddress>, BrokerAddressError> {
         self.brokers.0.iter().map(|text| BrokerAddress::parse(text)).collect()
     }
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_its_password() {
+    fn an_invalid_address_is_refused_without_its_password() {
         for (text, part) in [
             ("wss://host:1", "mqtt:// or mqtts://"),
             ("mqtt://host", "no address"),

@@ -112,8 +112,8 @@ section! {
         max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(20, MAX_PACKET));
         /// Connections at once; beyond it new ones are closed at once. Divided evenly between the shards.
         max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("no limit, and 256 where HTTP or CoAP is spoken"));
-        /// QoS 1 and 2 messages that a client may have under way to the broker without an answer; MQTT 5 clients are
-        /// told.
+        /// QoS 1 and 2 messages that a client may have in flight to the broker without an answer; MQTT 5 clients
+        /// receive it in the CONNACK.
         receive_maximum: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));
         /// Whether more than that is tolerated and counted, as old firmware needs it, instead of answered with
         /// DISCONNECT 0x93.
@@ -197,10 +197,10 @@ section! {
         memory_ceiling: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, 16 * TIB).or_zero("half of the memory of the machine or the container"));
         /// Messages under way from one shard to another, above which their publishers wait.
         shard_link_bytes: Bytes = Bytes(8 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
-        /// Messages of a shard's shared groups that are dealt to other nodes of the cluster and kept until those answer
-        /// for them, and those that wait since all members of their group are at a node that is dead. Beyond it a
-        /// message is dealt without being kept, and one that would have to wait is refused at QoS 1 (0x97) and dropped
-        /// at QoS 2 (`no_group_member`).
+        /// Bytes of two kinds of messages of a shard's shared groups: messages dealt to other nodes of the cluster,
+        /// kept until these have confirmed them, and messages that wait since all members of their group are at a dead
+        /// node. Beyond it a message is dealt without being kept, and one that would have to wait is refused at QoS 1
+        /// (0x97) and dropped at QoS 2 (`no_group_member`).
         kept_deal_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// Waiting PUBLISH packets per connection, above which its socket is no longer read.
         parked_bytes: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
@@ -324,8 +324,8 @@ words! {
 section! {
     /// The log, which goes to standard error.
     "log" => Log, LOG {
-        /// The level of the log; each level includes those before it. Up to `info` a line that comes again and again is
-        /// told [100 times a minute](operations.md#lines-without-end) at most, from `debug` on each time.
+        /// The level of the log; each level includes the levels before it. Up to `info` a repeated line is logged [100
+        /// times a minute](operations.md#lines-without-end) at most, from `debug` on each time.
         level: LogLevel = LogLevel::Info, in Kind::OneOf(<LogLevel as super::value::Words>::WORDS), flag "--log";
         /// How a line is written.
         format: LogFormat = LogFormat::Text, in Kind::OneOf(<LogFormat as super::value::Words>::WORDS), flag "--log-format";

@@ -11,7 +11,7 @@ use super::source::Source;
 /// Which keys are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Those that somebody set.
+    /// Only the keys that are set.
     Set,
     /// All of them.
     Effective,

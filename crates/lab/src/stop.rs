@@ -30,7 +30,7 @@ impl Stop {
         self.shared.asked.load(Ordering::SeqCst)
     }
 
-    /// The bare flag, for what only looks.
+    /// The bare flag, for readers only.
     pub fn flag(&self) -> &AtomicBool {
         &self.shared.asked
     }

@@ -27,7 +27,7 @@ pub fn has_shared_bus(config: &Config) -> bool {
 pub fn topics(config: &Config) -> Option<ContextTopics> {
     let context = &config.context;
     let topics = || ContextTopics::new(&config.addresses.prefix, &context.topics.0, &context.property_topics.0);
-    // What is no pattern was refused with the configuration.
+    // The configuration was refused if a pattern is invalid.
     if context.enabled { topics().ok() } else { None }
 }
 

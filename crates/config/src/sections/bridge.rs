@@ -53,8 +53,8 @@ section! {
         /// Silence after which the other broker is asked whether it lives; one and a half times as long, and it takes
         /// the bridge for lost.
         keep_alive: Duration = Duration::from_secs(60), in Kind::Seconds(Range::of(5 * SECOND, 65_535 * SECOND));
-        /// A file (PEM) of the authorities that the other broker's certificate comes from (`mqtts://`); without it
-        /// those that the system trusts. The certificate has to be for the host that `broker` names.
+        /// A file (PEM) of the authorities of the other broker's certificate (`mqtts://`); without it the system's
+        /// authorities. The certificate has to be for the host that `broker` names.
         ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// A file (PEM) with the certificate that the other broker is shown, and those between it and the root; needs
         /// `key`.

@@ -20,8 +20,7 @@ section! {
         replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));
         /// Whether NATS has to be spoken to over TLS.
         tls: bool = false, in Kind::Boolean;
-        /// A file (PEM) of authorities that the certificates of the servers come from, beside those that the system
-        /// trusts.
+        /// A file (PEM) of authorities for the certificates of the servers, in addition to the system's authorities.
         bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// Whether something is kept only when this machine's disk has it, too, and not the bus alone. Without it the
         /// working copy is fetched after power loss.

@@ -37,8 +37,8 @@ section! {
         durability: StoreDurability = StoreDurability::Commit, in Kind::OneOf(<StoreDurability as crate::value::Words>::WORDS);
         /// With `relaxed`, the longest time until something is on the disk.
         window: Duration = Duration::from_secs(1), in Kind::Duration(Range::of(10, 60 * SECOND));
-        /// Bytes of all files above which new messages and sessions are refused, while clients can still fetch what
-        /// they are owed.
+        /// Bytes of all files above which new messages and sessions are refused, while clients can still fetch their
+        /// queued messages.
         max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(64 * MIB, 1024 * TIB).or_zero("as much as the disk has"));
         /// Free space of the disk below which the same happens.
         min_free: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));

@@ -58,9 +58,9 @@ section! {
 }
 
 section! {
-    /// Messages that were dropped are published once more, to a topic of their own: `TOPIC/REASON`, with the names of
-    /// [reasons](reasons.md). The user properties `dead-letter-topic` and `dead-letter-reason` say what they were. What
-    /// is dropped of these is only counted.
+    /// Dropped messages are published once more, to a topic of their own: `TOPIC/REASON`, with the names of
+    /// [reasons](reasons.md). The user properties `dead-letter-topic` and `dead-letter-reason` have the original topic
+    /// and the reason. A dead letter that is dropped itself is only counted.
     "dead_letter" => DeadLetters, DEAD_LETTER {
         /// The topic; empty publishes nothing. One that begins with `$` is not matched by `#`.
         topic: String = String::new(), in Kind::Text { max_len: 1024 };
@@ -89,5 +89,5 @@ pub const DEAD_LETTER_REASONS: &[&str] = &[
     "subscriber_packet_limit",
 ];
 
-/// Reasons at which a message is at hand as well, and of which there may be as many as there are messages.
+/// Further reasons with a known message; these may be as frequent as messages.
 pub const DEAD_LETTER_REASONS_IF_NAMED: &[&str] = &["queue_replaced", "offline_qos0"];

@@ -231,7 +231,7 @@ fn an_image_of_another_version_or_home_is_refused() {
 }
 
 #[test]
-fn a_session_that_lives_here_or_comes_twice_refuses_the_whole_image() {
+fn a_present_or_repeated_session_refuses_the_image() {
     let mut alone = engine();
     let peer = Peer::connect(&mut alone, "subscriber", None);
     alone.handle_transport_closed(NOW, peer.key);

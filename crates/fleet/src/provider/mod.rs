@@ -1,8 +1,8 @@
 //! Providers of resources.
 //!
-//! A [`Provider`] is the interface to a cloud: seven operations, each of which may be repeated without harm, because
-//! the manager may die between a request and its answer. A cloud's API is one file with one implementation of this
-//! trait; [`process`] spawns processes on this machine, and `kubernetes` (behind the feature of that name) scales
+//! A [`Provider`] is the interface to a cloud: seven operations. Each may be repeated without harm, because the manager
+//! may die between a request and its answer. A cloud's API is one file with one implementation of this trait;
+//! [`process`] spawns processes on this machine, and `kubernetes` (behind the feature of that name) scales
 //! StatefulSets.
 //!
 //! | operation | effect |
@@ -186,7 +186,7 @@ pub enum ProviderError {
     #[error("`{0}` is not the manager's to release: it is attached in the fleet file; remove it there")]
     Attached(ResourceName),
     /// Too much was set aside already.
-    #[error("{} holds the stored state of {most} given-up orchestrators; look at it, and remove what is no longer needed", .path.display())]
+    #[error("{} holds the stored state of {most} given-up orchestrators; look at it, and remove the unneeded ones", .path.display())]
     TooManySetAside {
         /// Where it is.
         path: PathBuf,

@@ -60,7 +60,7 @@ pub enum TraceError {
         line: usize,
         /// Whose field it is.
         column: &'static str,
-        /// What is written there.
+        /// The text in its place.
         text: String,
     },
     /// A rate below 0 or beyond what can be worked with.
@@ -68,7 +68,7 @@ pub enum TraceError {
     Rate {
         /// Counted from 1.
         line: usize,
-        /// What is written there.
+        /// The number in its place.
         rate: f64,
     },
     /// A time beyond what can be worked with.
@@ -76,7 +76,7 @@ pub enum TraceError {
     Time {
         /// Counted from 1.
         line: usize,
-        /// What is written there.
+        /// The number in its place.
         time_s: f64,
     },
     /// A time before the one above it.
@@ -84,7 +84,7 @@ pub enum TraceError {
     Unsorted {
         /// Counted from 1.
         line: usize,
-        /// What is written there.
+        /// The number in its place.
         time_s: f64,
         /// The time of the row above.
         before: f64,
@@ -119,11 +119,11 @@ impl Trace {
     }
 
     /// Reads `time_s,rate` rows. The first line may name the columns, in any order and among others; empty lines and
-    /// those that begin with `#` are passed over. Of several rows of the same time the last one holds: that is how to
-    /// write an edge.
+    /// lines that begin with `#` are skipped. Of several rows of the same time the last one holds: so a step can be
+    /// written.
     ///
     /// # Errors
-    /// At the first line that makes no sense, with what to do about it.
+    /// At the first invalid line, with the remedy.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = (1..).zip(text.lines().map(str::trim));
@@ -199,7 +199,7 @@ impl Iterator for Seconds<'_> {
 
     fn next(&mut self) -> Option<f64> {
         let end = self.trace.end_s;
-        // A last second that is a rounding error long is none.
+        // A last second as short as a rounding error does not count.
         if end - self.now < 1e-6 {
             return None;
         }

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_by_itself_ends_all() {
+    fn the_end_of_one_gateway_ends_all() {
         let gateways = gateways("exit 3");
         let stop = Stop::default();
         let mut never = Once { directory: PathBuf::from("/nowhere"), killed: true, stop: stop.clone() };

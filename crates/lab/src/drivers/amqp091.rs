@@ -166,7 +166,7 @@ impl Amqp091 {
         let mut arguments = (CAPABILITIES.len() as u32).to_be_bytes().to_vec();
         arguments.extend_from_slice(CAPABILITIES);
         let (mechanism, login): (&[u8], &[u8]) =
-            if wants_nobody(bytes) { (b"ANONYMOUS", b"") } else { (b"PLAIN", &self.login) };
+            if wants_anonymous(bytes) { (b"ANONYMOUS", b"") } else { (b"PLAIN", &self.login) };
         short(mechanism, &mut arguments);
         arguments.extend_from_slice(&(login.len() as u32).to_be_bytes());
         arguments.extend_from_slice(login);
@@ -239,7 +239,7 @@ impl Amqp091 {
 }
 
 /// Whether the broker lets in those without a name only, as START says.
-fn wants_nobody(bytes: &mut Bytes<'_>) -> bool {
+fn wants_anonymous(bytes: &mut Bytes<'_>) -> bool {
     let mut mechanisms = || {
         bytes.take(2)?;
         let properties = bytes.u32()?;

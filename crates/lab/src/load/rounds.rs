@@ -15,13 +15,13 @@ const STEPS: usize = 100;
 pub struct Rounds {
     /// Nodes that messages were offered to or by.
     pub nodes: u64,
-    /// Those of them of which every message offered came back.
+    /// Nodes with all their offered messages returned.
     pub complete: u64,
     /// Messages that were offered.
     pub offered: u64,
     /// Messages that came back, each counted once.
     pub returned: u64,
-    /// The mean round trip of each node of which any came back.
+    /// The mean round trip of each node with returned messages.
     pub means: Histogram,
     /// Messages by their place in the order of their node: the first of all nodes, the second of all, and so on,
     /// several places together where there are many.
@@ -91,7 +91,7 @@ impl RoundBooks {
         self.order[place].take(ns);
     }
 
-    /// What came of it; told are the streams and how many messages each was to send.
+    /// The results; `offered` are the streams and the number of messages of each.
     pub(super) fn conclude(&self, offered: impl Iterator<Item = (u32, u32)>) -> Rounds {
         let mut rounds = Rounds::default();
         for (stream, offered) in offered.filter(|(_, offered)| *offered > 0) {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_complete_or_not_and_the_order_is_told_in_steps() {
+    fn nodes_are_complete_or_not_and_the_order_is_reported_in_steps() {
         let mut books = RoundBooks::default();
         for sequence in 0..250 {
             books.record(1, sequence, 1_000);

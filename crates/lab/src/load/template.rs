@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_placeholder_is_told() {
+    fn invalid_placeholders_are_reported() {
         for wrong in ["{clint}", "{client%0}", "{client%x}", "{client", "{group%2}"] {
             assert!(Template::new(wrong).is_err(), "{wrong}");
         }

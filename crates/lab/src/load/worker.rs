@@ -1,4 +1,4 @@
-//! One of several processes that carry out a plan together: it is told by lines of JSON what to do, and answers so.
+//! One of several processes that carry out a plan together: its orders and answers are lines of JSON.
 
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -47,8 +47,8 @@ pub(super) enum Said {
     Failed(String),
 }
 
-/// Carries out a part of a plan, as told on `input`, and tells on `output` what came of it. A process that ends its
-/// command line in this is a worker.
+/// Carries out a part of a plan, read from `input`, and writes the outcome to `output`. A process whose command line
+/// ends in this is a worker.
 ///
 /// # Errors
 /// When the other end sends invalid lines, or has closed.
@@ -91,7 +91,7 @@ enum Asked {
     Sent,
 }
 
-/// A worker's connection to those that it works with.
+/// A worker's connection to the coordinator.
 struct Piped<'a, W: Write> {
     worker: u32,
     output: &'a mut W,

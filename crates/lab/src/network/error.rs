@@ -25,7 +25,7 @@ pub enum NetworkError {
     Command {
         /// The command.
         command: String,
-        /// What it said.
+        /// Its output.
         message: String,
     },
     /// The process in the namespace ended, or said something else than was agreed on.
@@ -34,7 +34,7 @@ pub enum NetworkError {
     /// The system refused.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         what: &'static str,
         /// What the system said.
         source: io::Error,

@@ -13,7 +13,7 @@ use crate::peer::{find, is_root};
 
 /// The command of this program that holds a namespace: `tidegate lab link`.
 const HOLD: &str = "link";
-/// The first of the addresses that RFC 2544 keeps for measuring (198.18.0.0/15), of which a link takes four.
+/// The first of the addresses that RFC 2544 keeps for measuring (198.18.0.0/15); a link takes four of them.
 const FIRST: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 /// How many links these are enough for.
 const LINKS: u32 = 1 << 15;
@@ -87,7 +87,7 @@ impl Link {
         self.inner.to_string()
     }
 
-    /// What a process enters to be there.
+    /// The file by which a process enters it.
     pub fn namespace(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/ns/net", self.holder.id()))
     }

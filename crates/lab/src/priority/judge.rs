@@ -29,7 +29,7 @@ pub(super) fn as_published(came: &[Came]) -> bool {
     came.is_sorted_by_key(|message| message.number)
 }
 
-/// The order of those that waited, in a few words.
+/// The order of the messages that waited, in a few words.
 pub(super) fn order(came: &[Came], under_way: usize) -> String {
     let out_of_turn = out_of_turn(came, under_way);
     if as_published(came) {

@@ -8,7 +8,7 @@ use crate::stop::Stop;
 
 /// Payloads of the tests: the study had three categories, and its text does not say which.
 const SIZES: [(&str, usize); 3] = [("64 B", 64), ("16 KiB", 16 << 10), ("512 KiB", 512 << 10)];
-/// What is published, in this order.
+/// The published messages, in this order.
 const PUBLISHED: [&[u8]; 3] = [&[0, 2, 1], &[0, 2], &[1, 0]];
 /// How often it is published while the subscriber sleeps.
 const ROUNDS: usize = 8;
@@ -27,7 +27,7 @@ pub(super) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String>
         rows: Vec::new(),
         notes: vec![
             format!(
-                "After waiting: what is published is published {ROUNDS} times while the subscriber sleeps for {} s; the messages that were under way \
+                "After waiting: the messages are published {ROUNDS} times while the subscriber sleeps for {} s; the messages that were under way \
                  before are left out",
                 asked.sleep.as_secs_f64()
             ),
@@ -93,7 +93,7 @@ fn strict(asked: &Asked, stop: &Stop, mut number: usize) -> Result<Found, String
             .to_vec(),
         rows,
         notes: vec![
-            "All messages wait in the broker before the subscriber takes the first one; those that were under way before are left out".to_owned(),
+            "All messages wait in the broker before the subscriber takes the first one; messages in flight before are left out".to_owned(),
             "Without priorities is the base: first in, first out".to_owned(),
         ],
     })

@@ -25,7 +25,7 @@ pub struct VersionScore {
     pub held: usize,
     /// Statements for which a case failed.
     pub broken: usize,
-    /// Statements that were not tried, since the broker does not offer what they are about.
+    /// Number of statements that were not tried, since the broker lacks their feature.
     pub skipped: usize,
 }
 

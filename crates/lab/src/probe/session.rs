@@ -1,4 +1,4 @@
-//! A client that blocks: it does one thing at a time, says what it received, and waits no longer than it was told to.
+//! A client that blocks: it does one thing at a time, returns the received packets, and waits no longer than its limit.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -189,7 +189,7 @@ impl Session {
         }
     }
 
-    /// The next packet; what has to be acknowledged is.
+    /// The next packet; it is acknowledged if it must be.
     fn next(&mut self, limit: Duration) -> std::result::Result<Got, Ended> {
         let (version, mut out) = (self.version, Vec::new());
         let mut alias = None;

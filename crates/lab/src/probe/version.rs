@@ -15,8 +15,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Longest text that is taken as a version.
 const LONGEST: usize = 100;
 
-/// What a broker says of itself over MQTT; nothing where it does not, or where it is spoken to in another way than over
-/// TCP.
+/// A broker's own version over MQTT; empty if it reports none, or is not reached over TCP.
 pub(crate) fn version_of(target: &Target) -> Option<String> {
     if target.transport != Transport::Tcp {
         return None;

@@ -1,4 +1,4 @@
-//! How the numbers were made: the machine, the brokers and their configuration, the load, what is missing.
+//! How the numbers were made: the machine, the brokers and their configuration, the load, the missing runs.
 
 use super::markup::{escape, put};
 use super::number::shown;

@@ -15,7 +15,7 @@ use crate::stop::Stop;
 /// The command of this program that is a worker: `tidegate lab work`.
 const WORK: &str = "work";
 
-/// What came of it.
+/// The outcome of a carried plan.
 #[derive(Debug)]
 pub(super) struct Carried {
     pub(super) load: LoadOutcome,
@@ -34,7 +34,7 @@ pub(super) enum Carrier {
 }
 
 impl Carrier {
-    /// What carries a plan over a protocol; MQTT, when there is none.
+    /// The carrier of a plan over a protocol; MQTT by default.
     ///
     /// # Errors
     /// In words, when the protocol cannot carry this.
@@ -52,7 +52,7 @@ impl Carrier {
         }
     }
 
-    /// What it is called in results.
+    /// Its name in results.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Exchange(exchange) if exchange.tls => format!("{} over TLS", exchange.protocol.name()),
@@ -72,7 +72,7 @@ impl Carrier {
     /// Carries it out; in several processes of `executable` when the plan asks for that.
     ///
     /// # Errors
-    /// When the plan cannot be carried out, or the system refuses what a run needs.
+    /// If the plan cannot be carried out, or the system refuses a resource of the run.
     pub(super) fn run(
         &self,
         executable: &Path,

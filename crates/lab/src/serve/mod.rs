@@ -37,7 +37,7 @@ impl Server {
     /// Listens, to serve a directory of runs, or one whose subdirectories are such.
     ///
     /// # Errors
-    /// When the directory is none, or the address cannot be listened on.
+    /// If the directory does not exist, or the address cannot be listened on.
     pub fn bind(directory: &Path, address: SocketAddr) -> io::Result<Self> {
         let directory = directory.canonicalize()?;
         if !directory.is_dir() {

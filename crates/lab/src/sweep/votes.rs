@@ -7,9 +7,9 @@ use super::Kept;
 /// How many repetitions of a rate held, and how many did not. One in which the generator was at its limit says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Votes {
-    /// Those that held.
+    /// Runs that held.
     pub held: u32,
-    /// Those that did not.
+    /// Runs that did not.
     pub broke: u32,
     /// Why one did not hold or said nothing; the last one.
     pub why: String,

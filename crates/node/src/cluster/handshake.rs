@@ -70,7 +70,9 @@ pub(super) enum HandshakeError {
     NotMeant { name: NodeName, meant: NodeName },
     #[error("{0} connected, although the node with the smaller name must connect: this one")]
     OutOfTurn(NodeName),
-    #[error("{name} has {shards} shards, and {left} numbers are left for shards of other nodes; use fewer shards or nodes")]
+    #[error(
+        "{name} has {shards} shards, and {left} numbers are left for shards of other nodes; use fewer shards or nodes"
+    )]
     Shards { name: NodeName, shards: u16, left: u16 },
     #[error("it sent a message that is not part of the handshake")]
     OutOfPlace,
@@ -227,8 +229,8 @@ impl Handshake {
         if hello.shards == 0 || hello.shards > local.most_shards {
             return Err(HandshakeError::Shards { name, shards: hello.shards, left: local.most_shards });
         }
-        let shift = shift(moment.monotonic, hello.monotonic);
-        let skew = hello.unix.cast_signed().saturating_sub(moment.unix.cast_signed());
+        let shift = shift(freshness.monotonic, hello.monotonic);
+        let skew = hello.unix.cast_signed().saturating_sub(freshness.unix.cast_signed());
         let continues = if self.dialed.is_some() { self.continues } else { hello.continues };
         Ok(PeerInfo { name, incarnation: known, shards: hello.shards, shift, skew, continues })
     }
@@ -266,13 +268,13 @@ pub(super) fn shift(received: u64, sent: u64) -> i64 {
 fn hello(local: &LocalNode, to: &NodeName, continues: u64, freshness: Freshness) -> Vec<u8> {
     let mut bytes = Vec::new();
     let hello = Hello {
-        nonce: moment.nonce,
+        nonce: freshness.nonce,
         name: local.name.clone(),
         to: to.clone(),
         incarnation: local.incarnation,
         shards: local.shards,
-        monotonic: moment.monotonic,
-        unix: moment.unix,
+        monotonic: freshness.monotonic,
+        unix: freshness.unix,
         continues,
     };
     put_frame(&Frame::Hello(hello), &mut bytes);

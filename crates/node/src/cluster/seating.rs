@@ -11,7 +11,7 @@ use super::{ClusterView, NodeName};
 pub(super) fn roster(
     place: Place,
     view: &ClusterView,
-    oneself: &NodeName,
+    local: &NodeName,
     seats: &BTreeMap<NodeName, Vec<ShardId>>,
 ) -> Roster {
     let mut roster = Roster::alone(place).with_moves(view.moves_begun, &view.open_moves);
@@ -25,7 +25,7 @@ pub(super) fn roster(
         if view.restoring.has(partition) {
             roster = roster.with_absent(partition);
         }
-        let Some(home) = home.as_ref().filter(|home| *home != oneself) else { continue };
+        let Some(home) = home.as_ref().filter(|home| *home != local) else { continue };
         // As long as there is no session with a home, the node itself takes its place.
         let Some(seats) = seats.get(home) else {
             roster = roster.with_stand_in(partition);

@@ -47,7 +47,7 @@ fn users_without_rights_in_the_settings_prevent_the_start() {
     let ended = check(&auth);
     assert_eq!(ended.code, Some(1));
     assert!(
-        ended.err.contains("nothing says what they may do") && ended.err.contains("default = \"allow\""),
+        ended.err.contains("no rule sets their rights") && ended.err.contains("default = \"allow\""),
         "{}",
         ended.err
     );

@@ -17,7 +17,7 @@ pub(crate) struct Args {
     folders: Folders,
 }
 
-/// What is to be done with them.
+/// The action on them.
 #[derive(Clone, Debug, Subcommand)]
 enum What {
     /// Install one from the registry that has it

@@ -1,4 +1,4 @@
-//! `tidegate lab probe`: what a broker really does.
+//! `tidegate lab probe`: the measured abilities of a broker.
 
 use std::fmt::Write as _;
 

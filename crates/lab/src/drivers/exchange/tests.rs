@@ -34,7 +34,7 @@ fn exchanged(pace: Pace) -> LoadOutcome {
 }
 
 #[test]
-fn every_message_reaches_every_subscriber_at_the_pace_of_either_loop() {
+fn both_loops_reach_every_subscriber_with_every_message() {
     let open = Pace::Open { rate: Rate::Total(20_000.0), arrival: Arrival::Uniform };
     for outcome in [exchanged(Pace::Closed { window: 7 }), exchanged(open)] {
         let counts = outcome.counts;

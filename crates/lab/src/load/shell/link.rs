@@ -20,7 +20,7 @@ pub(super) struct LinkSettings {
 }
 
 impl LinkSettings {
-    /// Those of a plan.
+    /// The links of a plan.
     ///
     /// # Errors
     /// When the certificates cannot be used.

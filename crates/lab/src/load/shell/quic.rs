@@ -75,7 +75,7 @@ pub(super) struct Quic {
     /// There once the handshake is over.
     stream: Option<StreamId>,
     /// Whether the core has been told that MQTT may begin.
-    is_told: bool,
+    is_reported: bool,
     lost: Option<ConnectionError>,
     is_blocked: bool,
     /// A datagram that the socket has not taken.
@@ -108,7 +108,7 @@ impl Quic {
             socket: UdpSocket::from_std(socket),
             remote,
             stream: None,
-            is_told: false,
+            is_reported: false,
             lost: None,
             is_blocked: false,
             unsent: None,
@@ -145,7 +145,7 @@ impl Quic {
 
     /// Whether MQTT may begin; true once.
     pub(super) fn has_opened(&mut self) -> bool {
-        self.is_connected() && !std::mem::replace(&mut self.is_told, true)
+        self.is_connected() && !std::mem::replace(&mut self.is_reported, true)
     }
 
     /// When time alone makes something due.

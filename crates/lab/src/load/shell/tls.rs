@@ -19,8 +19,8 @@ pub(super) struct Tls {
     must_agree: Option<&'static [u8]>,
 }
 
-/// What all connections to a broker have in common. Sessions are not resumed: each client is to cost what a new one
-/// does.
+/// The common settings of all connections to a broker. Sessions are not resumed: each client must cost as much as a new
+/// one.
 ///
 /// # Errors
 /// When the certificates cannot be used.
@@ -59,7 +59,7 @@ fn roots(target: &Target) -> Result<RootCertStore, LoadError> {
 /// The name that the broker's certificate is for.
 ///
 /// # Errors
-/// When it is none.
+/// If the name is invalid.
 pub(super) fn server_name(target: &Target) -> Result<ServerName<'static>, LoadError> {
     let name = target.server_name.as_ref().unwrap_or(&target.host).clone();
     ServerName::try_from(name).map_err(|error| certificates(target, &error.to_string()))

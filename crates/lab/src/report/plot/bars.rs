@@ -14,7 +14,7 @@ const RIGHT: f64 = 460.0;
 /// One bar.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::report) struct Bar {
-    /// What stands before it.
+    /// The text before it.
     pub(in crate::report) label: String,
     /// Its colour.
     pub(in crate::report) series: usize,
