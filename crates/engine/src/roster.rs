@@ -1,8 +1,8 @@
 //! The shards that an engine exchanges records with: the others of its process, and the shards of the other nodes of
 //! its cluster.
 //!
-//! A shard of another node has a number above those of the process's own shards. The shell of each process gives these
-//! numbers, and never the same one to two lives of a node at once: so a number identifies one life of one shard.
+//! A shard of another node has a number above the numbers of the process's own shards. The shell of each process gives
+//! these numbers, and never the same one to two lives of a node at once: so a number identifies one life of one shard.
 
 use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
 use crate::topics::is_own_topic;
@@ -97,7 +97,7 @@ impl Roster {
         self
     }
 
-    /// Sets the moves that have begun: all with ids up to `begun`; those that are not `open` are decided. Without this
+    /// Sets the moves that have begun: all with ids up to `begun`; the ones outside `open` are decided. Without this
     /// call no move is under way.
     #[must_use]
     pub fn with_moves(mut self, begun: u64, open: &[u64]) -> Self {

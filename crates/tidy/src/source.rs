@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_declared_as_a_test_is_no_source_and_an_undeclared_one_is_an_orphan() {
+    fn declared_tests_are_no_source_and_others_are_orphans() {
         let tree = Tree::of(&[
             ("crates/x/src/lib.rs", "mod a;\n#[cfg(test)]\nmod tests;\n"),
             ("crates/x/src/a.rs", "mod b;\n"),

@@ -27,8 +27,7 @@ impl Config {
         !self.auths.is_empty() || self.orchestrator.passes_clients_through()
     }
 
-    /// The settings of each user's engine, of which there may be `max`. The limits of the whole process are divided by
-    /// that.
+    /// The settings of each user's engine. The limits of the whole process are divided by `max`, the number of users.
     pub fn identity_engine(&self, max: u16) -> engine::Settings {
         engine::Settings {
             // Connections are counted for each listener of the whole process.

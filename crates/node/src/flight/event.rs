@@ -52,7 +52,7 @@ impl FlightKind {
         }
     }
 
-    /// True if it concerns messages, of which there may be very many; false if it concerns the life of a connection.
+    /// True if it concerns messages, which may be very many; false if it concerns the life of a connection.
     pub(crate) fn is_of_messages(self) -> bool {
         matches!(self, Self::Dropped | Self::Denied | Self::Delayed | Self::QueueFull)
     }

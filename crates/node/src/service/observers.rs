@@ -1,5 +1,5 @@
 //! Observers: services that must have each message of some topics before its publisher is acknowledged. The unconfirmed
-//! messages of a service are bounded by its window, of which each shard has an equal part.
+//! messages of a service are bounded by its window; each shard has an equal part of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

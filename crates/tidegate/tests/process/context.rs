@@ -124,7 +124,7 @@ fn nodes_get_the_address_of_a_listener_for_nodes() {
 }
 
 /// Of two gateways with one name the manager knows only the newer, and nodes are redirected to one: this has to be
-/// reported. Whichever starts first, one of them learns of the other.
+/// reported. One of them, by the order of their starts, learns of the other.
 #[test]
 fn of_two_gateways_with_one_name_one_says_so() {
     let nats = Nats::start();

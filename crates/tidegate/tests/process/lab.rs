@@ -164,7 +164,7 @@ fn an_interrupted_soak_shows_its_measurements() {
     assert!(why.starts_with("stopped after ") && why.contains(" of 1h"), "{why}");
     assert!(fs::read_to_string(folder.file("out/report.html")).unwrap().contains("stopped after"));
     let kept = fs::read_dir(folder.file("out/runs")).unwrap().count();
-    assert_eq!(kept, 0, "the same command begins anew");
+    assert_eq!(kept, 0, "the same command starts again");
 }
 
 #[test]

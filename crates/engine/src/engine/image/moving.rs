@@ -84,7 +84,7 @@ impl MoveCalls<'_> {
     }
 
     /// The same for a dead node, whose complete store this engine has loaded. Groups may have left that node before:
-    /// the messages that it still kept for them and those that it had dealt to them go along with the first image.
+    /// the messages that it kept for them and had dealt to them go along with the first image.
     ///
     /// # Errors
     /// When they hold more than `max_bytes`.
@@ -144,7 +144,7 @@ impl MoveCalls<'_> {
     }
 
     /// Forgets the sessions of partitions that have moved elsewhere; returns the counts of their messages here.
-    /// Retained messages stay: every orchestrator has those of the topics that its clients subscribe to.
+    /// Retained messages stay: every orchestrator has the retained messages of its clients' subscriptions.
     pub fn forget_partitions(&mut self, now: Now, partitions: Partitions) -> Owed {
         self.engine.state.journal.now = now;
         let aside = moving!(self.engine).abandon_transfers(partitions);

@@ -124,7 +124,7 @@ fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>) {
     }
 }
 
-/// Writes the packet ids of QoS 2 messages that the client has sent and not released, and of those that were refused
+/// Writes the packet ids of QoS 2 messages that the client has sent and not released, and of messages that were refused
 /// after other receivers had got them.
 fn put_received(
     out: &mut Vec<u8>,
