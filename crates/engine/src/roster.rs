@@ -168,12 +168,12 @@ impl Roster {
         self.lacks_nodes
     }
 
-    /// Whether it is known how a move has ended.
+    /// Whether the end of a move is known.
     pub(crate) fn has_decided(&self, id: u64) -> bool {
         id <= self.moves_begun && !self.open_moves.contains(&id)
     }
 
-    /// Whether this process works a partition only as long as its home cannot be reached.
+    /// Whether this process serves a partition only while its home cannot be reached.
     pub(crate) fn is_substitute_for(&self, partition: PartitionId) -> bool {
         self.substituted.has(partition)
     }
@@ -322,7 +322,7 @@ impl Shards {
         self.0 |= Self::of(shard).0;
     }
 
-    /// These without those.
+    /// The shards that are in the first set only.
     pub(crate) fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }

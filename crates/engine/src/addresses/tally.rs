@@ -59,7 +59,7 @@ pub(crate) struct Tallies {
 }
 
 impl Tallies {
-    /// A node's part in a message has come to something; says whether it is counted.
+    /// The outcome of a node's part in a message is known; returns whether it is counted.
     pub(crate) fn note(&mut self, number: u64, node: &str, outcome: DeliveryOutcome) -> bool {
         let part = self.parts.get_mut(&number);
         if let Some(part) = part.filter(|part| !part.others.contains(node)) {

@@ -42,7 +42,7 @@ pub(crate) struct Exchanges {
     of_process: Partitions,
     /// Partitions that have been taken in and are not served yet.
     arrived: Partitions,
-    /// The name of the message that comes next.
+    /// The name of the next message.
     coming: Option<Box<ExchangeWord>>,
     pub marks: Marks,
 }
@@ -68,12 +68,12 @@ impl Exchanges {
         self.of_process = Partitions::that(|it| served(it) && roster.is_own(roster.home_of(it)));
     }
 
-    /// The sessions of these partitions are here, though others are not told so yet.
+    /// The sessions of these partitions are here, before others are notified.
     pub(crate) fn note_arrived(&mut self, partitions: Partitions) {
         self.arrived = self.arrived.with(partitions);
     }
 
-    /// They are not here any more.
+    /// The sessions of these partitions are not here any more.
     pub(crate) fn note_left(&mut self, partitions: Partitions) {
         self.arrived = self.arrived.without(partitions);
     }

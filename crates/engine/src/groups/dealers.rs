@@ -50,16 +50,16 @@ pub(crate) struct Dealers {
 pub(crate) struct Other {
     /// Partitions for which we notified this shard that it does not deal the messages published here.
     notified_elsewhere: Partitions,
-    /// Partitions whose home it is for this shard, as far as we notified it.
+    /// Partitions whose home is this shard, as far as it was notified.
     pub(crate) notified_seats: Partitions,
     pub(crate) notified_round: u32,
     /// Whether it still waits for the notice that all members of this shard have their seats.
     pub(crate) telling: bool,
     /// Its messages are dealt elsewhere.
     pub(crate) elsewhere: Partitions,
-    /// It takes this shard for their home.
+    /// Partitions that it considers to be at home here.
     pub(crate) claims: Partitions,
-    /// And has given its members all their seats here.
+    /// Partitions for which its members have all their seats here.
     pub(crate) seated: Partitions,
     pub(crate) round: u32,
     /// And has received the notice that this shard is ready.
@@ -177,7 +177,7 @@ impl Dealers {
         }
     }
 
-    /// A table has come. `taken` are partitions whose homes are known again.
+    /// A table is in force. `taken` are partitions whose homes are known again.
     fn follow(&mut self, old: &Roster, new: &Roster, taken: Partitions) {
         for partition in PartitionId::all() {
             let (dealer, home) = (self.dealer_of(partition), new.home_of(partition));
@@ -254,8 +254,7 @@ impl Groups {
         }
     }
 
-    /// A message of this name is dealt here to groups of these partitions: notifies their next
-    /// homes.
+    /// Notifies the next homes that a message of this name is dealt here to groups of these partitions.
     pub(crate) fn tell_next_homes(
         &mut self,
         state: &mut ShardState,

@@ -28,7 +28,7 @@ pub use owed::Owed;
 /// Length of the seal, which is in front of the content of an image.
 pub(crate) const SEAL_LEN: usize = 1 + 8;
 
-/// A number that tells bytes from damaged ones.
+/// A number that reveals damaged bytes.
 fn checksum(bytes: &[u8]) -> u64 {
     hash_bytes(u64::from(IMAGE_VERSION), bytes)
 }

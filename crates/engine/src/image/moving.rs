@@ -18,7 +18,7 @@ pub struct PartitionImage {
     pub owed: Owed,
 }
 
-/// What an attempt to take images came to.
+/// The outcome of an attempt to take images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Snapshot {
     /// Parts of queues are being read from the store; try again shortly.

@@ -1,4 +1,4 @@
-//! Reading a session, without taking it in yet.
+//! Reads a session without importing it.
 
 use crate::identity::Identity;
 use crate::ids::{ListenerId, TenantId};

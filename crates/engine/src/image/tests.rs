@@ -141,7 +141,7 @@ fn export(engine: &mut Engine, partition: PartitionId) -> Vec<u8> {
     image
 }
 
-/// Whether the engine holds nothing at all.
+/// Whether the engine is empty.
 fn is_untouched(engine: &Engine) -> bool {
     let nothing = engine.questions().gauges() == Gauges::default() && engine.next_deadline() == Millis::NEVER;
     nothing && (0..PARTITIONS).all(|partition| engine.questions().owed(PartitionId(partition)) == Owed::default())

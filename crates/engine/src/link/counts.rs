@@ -9,7 +9,7 @@ use crate::wire::{WireError, WireReader, WireWrite};
 pub(crate) struct Counts {
     pub members: u32,
     pub delivered: u32,
-    /// Were away when it came.
+    /// Number of receivers that were away when it came.
     pub stored: u32,
     pub expired: u32,
     pub dropped: u32,

@@ -80,7 +80,7 @@ pub(crate) struct Link {
     expected: u64,
     /// Bytes handed over and not yet worked off by the other side.
     under_way: u64,
-    /// Bytes of the other's batches worked off here and not yet told.
+    /// Bytes of the other's batches that were processed here and not reported yet.
     owed_credit: u64,
     /// Publishers that wait until less is under way, each once.
     waiting: BTreeSet<ConnectionKey>,
@@ -175,7 +175,7 @@ impl Links {
         self.noted.push(Noted { shard, ticket, before, mark });
     }
 
-    /// Whether confirmations of interest wait for nothing but the rest to be taken.
+    /// Whether confirmations of interest wait only for the rest of a batch to be taken.
     #[inline]
     pub(crate) fn has_noted(&self) -> bool {
         self.noted.iter().any(|noted| self.marks.are_back(noted.mark, noted.shard))
@@ -186,7 +186,7 @@ impl Links {
         self.marks.take_back(shard, number);
     }
 
-    /// An awaited answer of a shard has come. Returns the ticket of who waits for it.
+    /// A shard has sent an awaited answer. Returns the waiter's ticket.
     #[inline]
     pub(crate) fn answered(&mut self, shard: ShardId, ticket: Ticket, interest: bool) -> Ticket {
         if self.peers.has(shard)
@@ -267,7 +267,7 @@ impl Links {
         }
     }
 
-    /// Appends a record for `shard` that promises nothing.
+    /// Appends a record for `shard` without a promise.
     pub(crate) fn send_now(&mut self, shard: ShardId, mut record: Record<'_>) {
         let entered_at = record.envelope().map(|envelope| envelope.entered_at);
         if self.peers.has(shard)
@@ -278,8 +278,8 @@ impl Links {
         self.append(shard, entered_at, |head, bytes, shared| record.write(head, bytes, shared));
     }
 
-    /// Appends an application message for `shard`: what [`Record::Publish`] says, without building one. `promises` says
-    /// whether this shard must not forget that it has sent it.
+    /// Appends an application message for `shard`: the bytes of [`Record::Publish`], without building one. `promises`
+    /// is true if this shard must remember having sent it.
     #[inline]
     pub(crate) fn send_publish(
         &mut self,

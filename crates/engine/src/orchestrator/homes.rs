@@ -70,7 +70,7 @@ impl HomesInForce {
         }
     }
 
-    /// Whether there is no table: all is served here.
+    /// Whether there is no table, so that every partition is served here.
     pub(crate) fn are_everywhere(&self) -> bool {
         self.table.is_none()
     }

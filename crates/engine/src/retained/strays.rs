@@ -23,10 +23,10 @@ use crate::wire::WireWrite;
 use std::collections::{BTreeMap, VecDeque};
 use tidegate_mqtt::QoS;
 
-/// Tickets with this connection index belong to values on their way to their home.
+/// Tickets with this connection index belong to values in transit to their home.
 pub(crate) const STRAY_INDEX: u32 = u32::MAX - 6;
 
-/// Values on their way to their homes at the same time.
+/// Maximum number of values in transit to their homes at the same time.
 const UNDER_WAY_MAX: usize = 256;
 
 /// A topic.
@@ -48,7 +48,7 @@ pub(crate) struct Strays {
 }
 
 impl Strays {
-    /// Whether there may be some.
+    /// Whether no value is kept for another home.
     fn are_none(&self) -> bool {
         self.partitions.is_empty()
     }
@@ -73,7 +73,7 @@ impl RetainedStore {
         value.map(|value| Removed::version_of(value.publisher, now.unix)).or_else(|| self.removed.get(tenant, topic))
     }
 
-    /// Whether something that is as new is here of a topic, or was removed here.
+    /// Whether this shard has a value or removal of a topic that is as new.
     pub(crate) fn has_as_new(&self, now: Now, tenant: TenantId, topic: &str, stored: u64) -> bool {
         let version = Removed::version_of(stored, now.unix);
         self.version_here(now, tenant, topic).is_some_and(|here| here >= version)
@@ -142,7 +142,7 @@ impl RetainedStore {
         }
         let partition = partition_of(publication.tenant, publication.topic);
         if roster.home_of(partition) != place.shard || roster.lacks_home(partition) {
-            // Who has sent it knows more than this node, which passes it on when it knows that, too.
+            // The sender knows more than this node, which passes the value on when it knows that, too.
             self.strays.note(partition);
         }
         if !state.transfers.are_none() {

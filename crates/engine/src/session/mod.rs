@@ -61,7 +61,7 @@ pub(crate) struct Session {
     pub rights_epoch: u16,
     /// Whether it is a mobile node's.
     pub standing: Standing,
-    /// Under which number it is stored, if it is.
+    /// The number under which it is stored, if it is.
     pub stored: Option<StoredSession>,
     /// Who the client is, where that was asked.
     pub identity: Option<Arc<Identity>>,
@@ -121,11 +121,11 @@ pub(crate) struct Flow {
     pub full_logged: bool,
     /// How many at the back of `inflight` are still to be sent again after the session was resumed.
     pub to_resend: usize,
-    /// Whether nothing is sent while anything is in flight, QoS 0 neither.
+    /// Whether no message is sent while one is in flight, QoS 0 included.
     pub one_at_a_time: bool,
-    /// Since when nothing in flight was acknowledged; tells the owner who stopped.
+    /// Time since which no message in flight was acknowledged.
     pub waiting_since: Millis,
-    /// The last number given to something that is stored.
+    /// The last number given to a stored entry.
     pub next_number: u64,
     /// The messages behind the queue, which are in the store alone.
     pub tail: Option<Box<Tail>>,
@@ -197,7 +197,7 @@ impl Flow {
         self.keeps_qos0 |= self.has_sent_raised();
     }
 
-    /// Whether nothing at all is owed or remembered.
+    /// Whether no message is queued, in flight or remembered.
     pub(crate) fn is_idle(&self) -> bool {
         self.inflight.is_empty()
             && self.queue.is_empty()
@@ -218,7 +218,7 @@ pub(crate) struct BlockedPublisher {
 
 const _: () = assert!(size_of::<Delivery>() <= DELIVERY_BYTES, "the cost of a message covers its place in a queue");
 
-/// A message as it is owed to one session.
+/// A message in the queue of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
     pub message: MessageRef,
@@ -231,7 +231,7 @@ pub(crate) struct Delivery {
     pub ids: SubscriptionIds,
     /// Set when it was dealt by a shared group: it goes back there if it stays unfinished.
     pub group: Option<Rc<Membership>>,
-    /// Under which number it is stored; 0 if it is not.
+    /// The number under which it is stored; 0 if it is not.
     pub number: u64,
 }
 
@@ -408,7 +408,7 @@ impl Session {
         self.expiry_seconds > 0 || self.standing.is_node()
     }
 
-    /// Whether it is that of an uplink, which a broker and not a client is behind.
+    /// Whether the session belongs to a broker link and not to a client.
     #[inline]
     pub(crate) fn is_uplink(&self) -> bool {
         self.listener == UPLINK_LISTENER
@@ -444,7 +444,7 @@ impl Session {
         }
     }
 
-    /// Frees what an idle session does not need.
+    /// Frees the unused memory of an idle session.
     pub(crate) fn settle(&mut self) {
         if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) && !self.is_uplink() {
             self.flow = None;

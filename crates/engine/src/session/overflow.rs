@@ -13,7 +13,7 @@ use crate::session::{BlockedPublisher, Delivery, Session};
 use crate::telling::reason::Reason;
 use std::collections::VecDeque;
 
-/// A message that comes to a queue.
+/// A message that arrives at a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arriving<'a> {
     pub to: SessionKey,

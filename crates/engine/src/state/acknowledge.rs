@@ -38,7 +38,7 @@ impl ShardState {
         }
         let news = entry.state != State::AwaitPubComp;
         entry.state = State::AwaitPubComp;
-        // The remaining packets need no message any more. A broker's message is kept until it has come back.
+        // The remaining packets need no message any more. A broker's message is kept until it has returned.
         let dropped = if of_uplink { None } else { entry.item.delivery.take() };
         let kept = dropped.as_ref().map_or(0, Delivery::cost);
         if let Some(stored) = stored.filter(|_| news && entry.item.numbers.entry != 0) {
@@ -79,7 +79,7 @@ impl ShardState {
         self.refill(now, layouts, to);
     }
 
-    /// Sends the next message in flight again, if any is left and window and output have room; says whether it did.
+    /// Sends the next message in flight again, if any is left and window and output have room; returns whether it did.
     pub(crate) fn resend_next(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) -> bool {
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
         let window = usize::from(session.receive_maximum);

@@ -124,7 +124,7 @@ impl ShardState {
         self.enqueue(now, publication, to, terms, qos);
     }
 
-    /// Puts a message into a session's queue, or does what the policy for a full queue says.
+    /// Puts a message into a session's queue, or applies the policy for a full queue.
     pub(crate) fn enqueue(
         &mut self,
         now: Millis,
@@ -296,7 +296,7 @@ impl ShardState {
         }
     }
 
-    /// Lets those go on who waited for a queue that has room again.
+    /// Resumes the publishers that wait for a queue that has space again.
     pub(crate) fn after_refill(&mut self, to: SessionKey) {
         let default = self.overflow.default_bounds();
         let Some(session) = self.sessions.get_mut(to.0) else { return };
@@ -309,7 +309,7 @@ impl ShardState {
                 if bounds.has_room_again(waiting, waiting_bytes) {
                     flow.full_at = None;
                     if std::mem::take(&mut flow.gave_back) {
-                        self.roomy.push(to);
+                        self.has_capacity.push(to);
                     }
                     if !flow.blocking.is_empty() {
                         self.to_unpark.append(&mut flow.blocking);
@@ -325,7 +325,7 @@ impl ShardState {
             flow.end_waiting(&mut self.timers, to);
         }
         if empty && fetching {
-            self.hungry.push(to);
+            self.needs_fetch.push(to);
         }
         session.read_ahead(self.memory.queue_share(), &self.journal, &mut self.events);
     }
@@ -366,7 +366,7 @@ fn goes_at_once(session: &Session, qos: QoS, room: Room, max_bytes: u64) -> bool
     if flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none() {
         return window && !flow.waits_alone() && room.output <= room.high_water;
     }
-    // Messages that wait for output are sent when half of it is gone.
+    // Messages that wait for output are sent when half of it is written.
     qos == QoS::AtMostOnce
         && room.output <= room.high_water / 2
         && !flow.queue.has_windowless()

@@ -44,7 +44,7 @@ impl Reporting<'_> {
         self.tell_dropped(reason, to, publication.topic, None);
     }
 
-    /// The same for the message that has just come.
+    /// The same for the message that is arriving.
     #[cold]
     pub(crate) fn discard_arriving(&mut self, reason: Reason, arriving: &Arriving<'_>) {
         let message = &arriving.delivery.message;
@@ -76,7 +76,7 @@ impl Reporting<'_> {
         self.events.push_back(Event::Log(LogEvent::Dropped { client_id, topic, reason, publisher: None, omitted }));
     }
 
-    /// Tells that a client was not allowed something.
+    /// Reports that a client was denied an action.
     #[cold]
     pub(crate) fn tell_denied(&mut self, attempt: Attempt, by: SessionKey, topic: &str, reason: Reason) {
         let Some(session) = self.sessions.get(by.0) else { return };

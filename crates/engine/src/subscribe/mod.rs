@@ -1,4 +1,4 @@
-//! Subscriptions of sessions, and telling the other shards what this one is interested in.
+//! Subscriptions of sessions, and announcements of this shard's interest to the others.
 
 pub(crate) mod refusals;
 pub(crate) mod steps;

@@ -25,7 +25,7 @@ const CLIENTS: usize = 1024;
 struct Tally {
     second: u64,
     told: u32,
-    /// Events since the last one told.
+    /// Events omitted since the last reported one.
     omitted: u64,
 }
 

@@ -52,7 +52,7 @@ impl LoopLag {
         Self { mean_us: 0, ended: now, claim: (0, now), over: false }
     }
 
-    /// Notes a turn. Says whether turns take too long: from when the mean is above `mark_ms` until it is a quarter
+    /// Notes a turn. Returns whether turns take too long: from when the mean is above `mark_ms` until it is a quarter
     /// below, so that a shard at its mark does not go to and fro.
     pub(crate) fn note(&mut self, began: Millis, ended: Millis, mark_ms: u64) -> Option<TooLong> {
         let turn = ended.since(began).min(HOUR_MS);

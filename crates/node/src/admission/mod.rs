@@ -333,7 +333,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Ends a ban; says whether there was one.
+    /// Ends a ban; returns whether there was one.
     ///
     /// # Errors
     /// When it is one of the configuration.
@@ -341,7 +341,7 @@ impl Admission {
         self.with_bans(|bans| bans.remove(now, target))
     }
 
-    /// Takes in a change of a ban that all nodes of a cluster share, unless a later one is known. Says whether it
+    /// Takes in a change of a ban that all nodes of a cluster share, unless a later one is known. Returns whether it
     /// changed anything.
     ///
     /// # Errors

@@ -81,7 +81,7 @@ impl Peer {
         self.retry_at = after(now, self.wait);
     }
 
-    /// Notes why there is no session; says whether the log should hear of it: when it is something new, and now and
+    /// Notes why there is no session; returns whether the log should hear of it: when it is something new, and now and
     /// then.
     pub(super) fn note_failure(&mut self, now: Millis, why: String) -> bool {
         let known = self.last_failure.as_ref() == Some(&why);

@@ -114,7 +114,7 @@ impl Questions {
         self.tell(PeerEvent::Linked(name.clone()));
     }
 
-    /// Says whether the process around the node listens.
+    /// Returns whether the process around the node listens.
     fn tell(&self, event: PeerEvent) -> bool {
         self.listener.as_ref().is_some_and(|(listener, _)| listener.send(event).is_ok())
     }

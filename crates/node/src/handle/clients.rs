@@ -82,7 +82,7 @@ impl NodeClients<'_> {
         Ok(ended.unwrap_or_default())
     }
 
-    /// Ends a ban; says whether there was one, once the store knows.
+    /// Ends a ban; returns whether there was one, once the store knows.
     ///
     /// # Errors
     /// When it is one of the configuration. With [`BanError::NotKept`] it has ended, but not in the store.

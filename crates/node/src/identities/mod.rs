@@ -275,7 +275,7 @@ impl Identities {
         self.state().access = access.cloned();
     }
 
-    /// Stops the nodes of all users, within `limit` each and all at once; says whether all that was to be written was.
+    /// Stops the nodes of all users, within `limit` each and all at once; returns whether all that was to be written was.
     pub(crate) fn stop(&self, limit: Duration) -> bool {
         let users = {
             let mut state = self.state();

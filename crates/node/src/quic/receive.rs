@@ -269,7 +269,7 @@ impl QuicCalls<'_> {
         }
     }
 
-    /// A client that has moved to another address is counted there. Says whether it may stay.
+    /// A client that has moved to another address is counted there. Returns whether it may stay.
     fn follow_client(&mut self, key: ConnectionKey, news: News) -> bool {
         let Some(before) = news.moved_from else { return true };
         let Some((_, transport)) = self.shard.table.get(key) else { return false };

@@ -61,7 +61,7 @@ impl SocketCalls<'_> {
     }
 
     /// Closes the connection of this shard that has been silent for longest since it was accepted, so that another one
-    /// fits. Says whether there was one.
+    /// fits. Returns whether there was one.
     pub(crate) fn make_room(&mut self) -> bool {
         while let Some(key) = self.shard.strangers.pop_front() {
             if !self.shard.engine.control().close_unheard(key, Reason::TooManyConnections) {
@@ -341,7 +341,7 @@ impl SocketCalls<'_> {
         self.shard.engine.outputs().stand_in_line(key);
     }
 
-    /// Writes the output of a connection once. Says whether there is more that its socket would take, for a later turn.
+    /// Writes the output of a connection once. Returns whether there is more that its socket would take, for a later turn.
     #[must_use]
     pub(crate) fn write_connection(&mut self, key: ConnectionKey) -> bool {
         let Some((flags, transport)) = self.shard.table.get(key) else { return false };

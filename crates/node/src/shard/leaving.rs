@@ -37,7 +37,7 @@ impl PeerCalls<'_> {
         self.shard.leaving.len()
     }
 
-    /// Says whether nothing is to be waited for.
+    /// Returns whether nothing is to be waited for.
     fn let_leave(&mut self, key: ConnectionKey) -> bool {
         let Some((flags, transport)) = self.shard.table.get(key) else { return true };
         if flags.has(Flags::CLOSING | Flags::BROKEN) {

@@ -40,7 +40,7 @@ pub(crate) struct Mark {
 /// The marks of the messages of one life of a shard.
 #[derive(Debug, Default)]
 struct OfOrigin {
-    /// When it was heard of last, in words.
+    /// When its last exchange word came, counted in words.
     heard: u64,
     by_number: BTreeMap<u64, Mark>,
 }
@@ -169,7 +169,7 @@ impl Marks {
         mark.map_or(0, |mark| mark.stored)
     }
 
-    /// It is forgotten, and may come again.
+    /// Gives up a dealt message: it is forgotten, and may come again.
     pub(crate) fn give_up_deal(&mut self, id: u64) -> u64 {
         self.deals.retain(|other| *other != id);
         self.forget_deal(id)

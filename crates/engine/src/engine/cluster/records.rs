@@ -37,7 +37,7 @@ use crate::wire::{WireError, WireReader};
 use std::collections::BTreeSet;
 use tidegate_mqtt::QoS;
 
-/// A message that passed more places than this is not passed on: something goes round in a circle.
+/// A message that passed more places than this is not passed on: it goes round in a circle.
 const HOPS_MAX: u8 = 32;
 
 impl ClusterCalls<'_> {

@@ -18,7 +18,7 @@ use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader};
 
 impl MoveCalls<'_> {
-    /// Takes a partition in that another place has moved out. All of it or, on an error, nothing.
+    /// Imports a partition from another place: all of it or, on an error, nothing.
     ///
     /// If this shard has a retained message of the same topic, the newer one stays; without versions, the one here
     /// stays. The limits of retained messages hold: messages beyond them are dropped and counted. The limits of

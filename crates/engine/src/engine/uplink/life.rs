@@ -103,7 +103,7 @@ impl FleetCalls<'_> {
         self.engine.uplinks.brokers.rest(now, &mut self.engine.state, key, false);
     }
 
-    /// The transport of a connection to a broker has failed in a way that says nothing about MQTT, such as TLS.
+    /// The transport of a connection to a broker has failed for a reason outside MQTT, such as TLS.
     pub fn fail_uplink_transport(&mut self, now: Now, connection: ConnectionKey, why: &str) {
         let uplink = self.engine.uplinks.brokers.of_connection(connection);
         if let Some(uplink) = uplink.and_then(|uplink| self.engine.uplinks.brokers.all.get_mut(&uplink)) {

@@ -12,7 +12,8 @@ use crate::link::got::Got;
 use tidegate_mqtt::QoS;
 
 impl Deciding<'_> {
-    /// A message that another shard names comes now. Returns who has got it already; from now on all who are here have.
+    /// The next message is the one that another shard names. Returns the partitions that have it already; from now on
+    /// all partitions here have it.
     #[cold]
     pub(crate) fn mark_coming(&mut self, from: ShardId, word: &ExchangeWord) -> Got {
         let mut covered = word.covered;
@@ -84,7 +85,7 @@ impl Exchanges {
         }
     }
 
-    /// Partitions have left, or never came in the end: what their sessions have got is known where they are.
+    /// Partitions have left, or did not arrive: their marks are at their home.
     pub(crate) fn leave_marks(&mut self, place: Place, journal: &mut Journal, partitions: Partitions) {
         let own = 1 << place.shard.0;
         for (name, mark) in self.marks.leave(partitions) {

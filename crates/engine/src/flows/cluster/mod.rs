@@ -110,7 +110,7 @@ impl Peers {
         transfers.tell_of_transfers(links, peer);
     }
 
-    /// Whether clients of nodes that are gone may be at others soon, or be there without this shard knowing of it.
+    /// Whether clients of absent nodes may be at others soon, or already are without this shard's knowledge.
     pub(crate) fn awaits_absent_home(&self, roster: &Roster, groups: &Groups, transfers: &Transfers) -> bool {
         let unheard = roster.peers().without(self.heard);
         roster.misses_any() || groups.dealers.miss_any() || unheard != Shards::default() || transfers.has_undecided()

@@ -62,7 +62,7 @@ impl SessionEnding<'_> {
         }
     }
 
-    /// Whether a message would reach all that it is for.
+    /// Whether a message would reach all its receivers.
     fn may_leave(&mut self, it: &OutgoingMessage, slot: RouteSlot) -> bool {
         if self.homes.home_of(self.state, it.partition()) != Home::Here || self.recovery.replay.is_some() {
             return false;
@@ -81,7 +81,7 @@ impl SessionEnding<'_> {
                 ))
     }
 
-    /// Sends a message, if it may leave. Says whether it has left.
+    /// Sends a message, if it may leave. Returns whether it has left.
     fn try_outgoing(&mut self, now: Now, number: u64) -> bool {
         let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
         if it.message.is_expired(now.monotonic) {
@@ -226,7 +226,7 @@ impl Outgoing {
         }
     }
 
-    /// Takes in what the store holds.
+    /// Adds the outgoing messages of the store.
     pub(crate) fn restore_outgoing(
         &mut self,
         now: Now,

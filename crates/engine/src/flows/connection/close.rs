@@ -32,8 +32,8 @@ impl SessionEnding<'_> {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         session.connection = None;
         let expiry = session.expiry_seconds;
-        // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
-        // nothing may follow ([MQTT-3.14.4-1]).
+        // No more packets leave over the connection. The client itself may watch departures, and no packet may follow a
+        // DISCONNECT ([MQTT-3.14.4-1]).
         let event = self.sys.client_event(now, self.state, key, Some(reason));
         publishing!(self).publish_client_event(now, event);
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
@@ -152,7 +152,7 @@ impl Dealing<'_> {
             // exception: the message id prevents a second delivery.
             let sent_once = entry.state != State::AwaitPubAck && !of_uplink;
             if entry.state == State::AwaitPubComp && !of_uplink {
-                // The receiver has said that it has the message.
+                // The receiver has acknowledged the message.
                 continue;
             }
             match entry.item.delivery {

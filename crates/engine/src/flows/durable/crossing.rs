@@ -91,7 +91,7 @@ impl Publishing<'_> {
 }
 
 impl Dealing<'_> {
-    /// Says whether this shard was to deal it.
+    /// Returns whether this shard was to deal it.
     pub(crate) fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
         let tenant = left.message.tenant;
         if !left.crossed.is_empty() || !self.links.place.owns(group_partition(tenant, share, filter)) {

@@ -129,7 +129,7 @@ impl Subscribing<'_> {
 }
 
 impl Subscribing<'_> {
-    /// Makes a session that came from elsewhere a member again, for now one that is away.
+    /// Makes a session from another home a member again, at first as an absent one.
     pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let client = hash_name(session.tenant, &session.client_id);
@@ -230,7 +230,7 @@ impl Dealing<'_> {
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_away));
         let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
         match place {
-            // It was taken before their limits were known.
+            // It was accepted before the limits were known.
             None if too_large => self.state.reports().discard_publication(Reason::FleetPacketLimit, publication),
             Some(place) => self.hand(now, key, place, publication, source, 0),
             None => self.groups.keep_for_who_comes(now, self.state, self.links, key, publication),
@@ -296,7 +296,7 @@ impl Dealing<'_> {
         self.state.journal.is_on() && !self.links.group_roster.has_no_peers()
     }
 
-    /// Delivers a dealt message to a session of this shard; says whether it is a member. `promised` is the shard that hears
+    /// Delivers a dealt message to a session of this shard; returns whether it is a member. `promised` is the shard that hears
     /// when the delivery ends, and the id under which that shard keeps the message.
     pub(crate) fn deliver_dealt(
         &mut self,

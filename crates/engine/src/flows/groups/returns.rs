@@ -100,7 +100,7 @@ impl Dealing<'_> {
         self.deal_again(now, group, publication, source, (from, not_to));
     }
 
-    /// Deals a message that came back.
+    /// Deals a returned message.
     pub(crate) fn deal_again(
         &mut self,
         now: Now,
@@ -113,8 +113,8 @@ impl Dealing<'_> {
             Some(key) if source.hops <= RETURNS_MAX => {
                 self.deal_to(now, key, publication, source, Some(not_to));
             }
-            // All have left for homes that do not have them any more: the move was called off, and their node has yet
-            // to hear of it.
+            // All members have left for homes that lack them: the move was called off, and their node does not know
+            // yet.
             Some(_) if publication.qos != QoS::AtMostOnce && !self.links.group_roster.has_no_peers() => {
                 self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
             }

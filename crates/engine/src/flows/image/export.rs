@@ -79,7 +79,7 @@ impl Moving<'_> {
         }
         self.state.memory.held -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
         if let Some(flow) = &session.flow {
-            // There is no queue here any more whose room they could wait for.
+            // Their queue is not here any more, so they cannot wait for it.
             self.state.to_unpark.extend(&flow.blocking);
             flow.queue.iter().for_each(|delivery| self.state.memory.forget_queued(delivery.cost()));
         }

@@ -24,7 +24,7 @@ pub(crate) struct Held<'a> {
 pub(crate) struct Beside {
     /// Partitions whose marks of delivered messages go along: each name once for all of them.
     pub marks: Partitions,
-    /// Partitions that get no image, and of whose groups everything known goes along.
+    /// Partitions without an image whose groups' state goes along completely.
     pub others: Partitions,
 }
 

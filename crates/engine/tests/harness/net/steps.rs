@@ -64,7 +64,7 @@ impl Net {
         }
     }
 
-    /// Lets one thing happen; says whether there was one.
+    /// Lets one thing happen; returns whether there was one.
     pub(crate) fn run_one(&mut self) -> bool {
         let Some(step) = self.next_step() else { return false };
         self.take(step);

@@ -46,7 +46,7 @@ impl BanEnds {
         self.by_target.insert(target, end);
     }
 
-    /// Says whether there was one.
+    /// Returns whether there was one.
     pub(super) fn remove(&mut self, target: &BanTarget) -> Option<BanEnd> {
         let end = self.by_target.remove(target)?;
         self.by_age.remove(&(end, target.clone()));

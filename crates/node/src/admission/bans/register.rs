@@ -35,7 +35,7 @@ impl Bans {
         self.last_change(target).map_or(now.unix, |(last, _)| now.unix.max(last + 1))
     }
 
-    /// Takes a change in, unless a later one is known. Says whether it changed anything.
+    /// Takes a change in, unless a later one is known. Returns whether it changed anything.
     pub(crate) fn apply(&mut self, now: Now, record: BanRecord) -> Result<bool, BanError> {
         self.expire(now);
         let BanRecord { target, changed, ban } = record;

@@ -125,7 +125,7 @@ impl Bans {
         true
     }
 
-    /// Ends a ban; says whether there was one.
+    /// Ends a ban; returns whether there was one.
     pub(crate) fn remove(&mut self, now: Now, target: &BanTarget) -> Result<bool, BanError> {
         self.expire(now);
         if self.by_target.get(target).is_some_and(|ban| ban.origin == BanOrigin::Configuration) {

@@ -1,4 +1,4 @@
-//! In a cluster: a message that would not reach subscribers whose node has gone.
+//! In a cluster: a message that would miss subscribers at an absent node.
 
 use crate::flows::publish::deciding::Deciding;
 use crate::publish::inbound::Inbound;
