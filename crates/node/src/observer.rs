@@ -15,7 +15,7 @@ pub enum Peer {
     Address(SocketAddr),
     /// A process of this machine.
     Unix,
-    /// The socket no longer knows.
+    /// The socket is closed.
     Gone,
 }
 
@@ -44,7 +44,7 @@ pub struct Occasion<'a> {
 
 /// Called on the threads of shards: an implementation must be quick and must not block.
 pub trait Observer: Send + Sync + 'static {
-    /// Whether [`Observer::log`] would do anything with an event, asked before details are looked up.
+    /// Whether [`Observer::log`] would use an event, asked before details are looked up.
     fn wants(&self, event: &LogEvent) -> bool {
         let _ = event;
         true

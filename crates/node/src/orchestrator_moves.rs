@@ -151,7 +151,7 @@ impl<'n> OrchestratorMoves<'n> {
         Ok(partitions)
     }
 
-    /// Delivers the messages that were kept back for a transfer. `behind` says whether pieces still come.
+    /// Delivers the messages that were kept back for a transfer. `behind` is the state of later pieces.
     ///
     /// # Errors
     /// When a shard does not answer.

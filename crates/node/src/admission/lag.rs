@@ -37,7 +37,7 @@ pub(crate) struct LoopLag {
     over: bool,
 }
 
-/// A shard whose turns take too long.
+/// A shard with too long turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong {
     /// Until when they will, if the shard is idle from now on.

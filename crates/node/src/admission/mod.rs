@@ -159,7 +159,7 @@ impl Admission {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    /// Whether connections are counted by their address, so that it matters whether an address is really the client's.
+    /// Whether connections are counted by their address, which then has to be the client's real one.
     #[cfg(feature = "quic")]
     pub(crate) fn counts_addresses(&self) -> bool {
         let settings = self.settings();
@@ -221,7 +221,7 @@ impl Admission {
         }
     }
 
-    /// Whether a client may come in as far as bans go. Asked before it is authenticated.
+    /// Whether the bans admit a client. Called before it is authenticated.
     ///
     /// # Errors
     /// With [`Reason::Banned`].

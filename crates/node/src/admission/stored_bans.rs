@@ -69,7 +69,7 @@ struct State {
     writer: Option<Writer>,
     /// Changes that wait for the batch under way: a new value, or the end.
     waiting: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// Bytes of those.
+    /// Bytes of the waiting clients.
     waiting_bytes: usize,
     /// Number of the last change.
     changes: u64,

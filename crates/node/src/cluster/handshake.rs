@@ -95,7 +95,7 @@ impl HandshakeError {
     }
 }
 
-/// How far it has come.
+/// The next step of a handshake.
 #[derive(Debug)]
 enum Step {
     /// A hello is expected.
@@ -139,12 +139,12 @@ impl Handshake {
         Self { dialed: Some(peer), continues, ours, binding: Vec::new(), step: Step::Hello }
     }
 
-    /// Begins as the one who was connected to.
+    /// Begins as the listener.
     pub(super) fn listen() -> Self {
         Self { dialed: None, continues: 0, ours: Vec::new(), binding: Vec::new(), step: Step::Hello }
     }
 
-    /// Says what only both ends of the connection know.
+    /// Sets the value that only both ends of the connection know.
     pub(super) fn bound_to(&mut self, binding: Vec<u8>) -> &mut Self {
         self.binding = binding;
         self
@@ -317,7 +317,7 @@ mod tests {
         (outcome, out)
     }
 
-    /// What each side of a whole handshake comes to.
+    /// The outcome of a whole handshake on each side.
     fn shake(dialer: &LocalNode, meant: PeerNode, listener: &LocalNode, known: &ClusterView) -> [Outcome; 2] {
         let mut to_listener = Vec::new();
         let empty = view(&[]);

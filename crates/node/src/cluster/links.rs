@@ -59,7 +59,7 @@ pub(super) struct Links {
     pub(super) refused: u64,
     pub(super) strangers: Shortage,
     pub(super) questions: Questions,
-    /// Who waits until all goodbyes are said.
+    /// The caller that waits until all goodbyes are sent.
     leaving: Option<Sender<()>>,
     ended: bool,
 }
@@ -118,7 +118,7 @@ impl Links {
         idle && self.inbox.may_sleep()
     }
 
-    /// When something is due next.
+    /// Time of the next work.
     pub(super) fn deadline(&self) -> Millis {
         let (peer, stall) = (self.limits.peer_timeout, self.limits.stall_timeout);
         let sessions = self.table.sessions.values().map(|session| session.due(peer, stall));
@@ -147,7 +147,7 @@ impl Links {
         }
         self.with_sessions(Self::serve);
         self.dial_due();
-        // Behind all reading: who has said something in time is not silent because this thread was late.
+        // After all reading: a node whose frames arrived in time is not silent because this thread was late.
         self.with_sessions(Self::look_after);
         self.end_goodbyes();
         self.write_out();
@@ -207,7 +207,7 @@ impl Links {
                     if let Phase::Open(open) = &mut session.phase {
                         open.farewell = Farewell::Due;
                     }
-                    // What shards have put before it goes out first.
+                    // The inbox of the shards goes out first.
                     session.write(links.now.monotonic)
                 });
             }
@@ -303,7 +303,7 @@ impl Links {
         self.table.peers.values().filter(move |peer| !leaves && self.table.is_to_dial(own, peer))
     }
 
-    /// Connects to those whose turn it is to be connected to.
+    /// Connects to the nodes that are due.
     fn dial_due(&mut self) {
         let due = self.to_dial().filter(|peer| peer.retry_at <= self.now.monotonic);
         let due: Vec<PeerNode> = due.map(|peer| peer.node.clone()).collect();
@@ -351,7 +351,7 @@ impl Links {
         }
     }
 
-    /// The clocks, and something made up.
+    /// The clocks, and a nonce.
     pub(super) fn freshness(&self) -> Result<Freshness, Loss> {
         let mut nonce = [0; NONCE_BYTES];
         self.random.fill(&mut nonce).map_err(|_| Loss::Random)?;

@@ -93,7 +93,7 @@ impl Loss {
         matches!(self, Self::Goodbye | Self::Left | Self::NotInView)
     }
 
-    /// Whether another way to the node may work: nothing, or no answer, came from its address.
+    /// Whether another way to the node may work: its address is silent or does not answer.
     pub(super) fn is_of_the_way(&self) -> bool {
         matches!(self, Self::Io(_) | Self::Slow(_) | Self::Closed | Self::Silent(_) | Self::Stalled(_))
     }

@@ -1,4 +1,4 @@
-//! Nodes come and go: views, sessions that begin and end, and the rosters that shards get for it.
+//! Changes of membership: views, begin and end of sessions, and the resulting rosters of shards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,9 +69,9 @@ impl Links {
         }
     }
 
-    /// A node has proven who it is: its earlier session is over.
+    /// A node has proven its identity: its earlier session is over.
     pub(super) fn meet(&mut self, id: SessionId, who: &PeerInfo) -> Result<(), Loss> {
-        // The view may have changed since it said hello.
+        // The view may have changed since its hello.
         let known = self.table.peers.get(&who.name).filter(|peer| peer.node.incarnation == who.incarnation);
         let earlier = known.ok_or(Loss::NotInView)?.session;
         if earlier != Some(id) {
@@ -266,7 +266,7 @@ impl Links {
         }
     }
 
-    /// Has the first shard remember what happened.
+    /// Records an event on the first shard.
     pub(super) fn tell(&self, kind: FlightKind, session: &Session, detail: &str) {
         if let Some(inbox) = self.shards.first() {
             let news = PeerNews { kind, address: session.address.ip(), detail: detail.to_owned() };

@@ -16,7 +16,7 @@ pub(crate) struct Outbox {
     inner: Mutex<Inner>,
     /// Bytes here and in the buffer that is being written.
     waiting: AtomicU64,
-    /// Bytes of [`Self::waiting`] beyond which nothing is taken any more; a single batch may be larger.
+    /// Bytes of [`Self::waiting`] beyond which it is closed; a single batch may be larger.
     limit: u64,
 }
 
@@ -104,12 +104,12 @@ impl Outbox {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Bytes beyond which nothing more may wait.
+    /// Maximum number of waiting bytes.
     pub(super) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Takes nothing any more: the session is over.
+    /// Accepts no further bytes: the session is over.
     pub(super) fn close(&self) {
         *self.inner() = Inner { closed: true, ..Inner::default() };
     }

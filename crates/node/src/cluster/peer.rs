@@ -37,7 +37,7 @@ pub(super) struct Peer {
     pub retry_at: Millis,
     wait: Duration,
     last_failure: Option<String>,
-    /// When the log heard of that.
+    /// Time of the last log line about it.
     logged: Millis,
 }
 
@@ -81,8 +81,7 @@ impl Peer {
         self.retry_at = after(now, self.wait);
     }
 
-    /// Notes why there is no session; returns whether the log should hear of it: when it is something new, and now and
-    /// then.
+    /// Notes why there is no session; returns whether to log it: if it is new, and then rarely.
     pub(super) fn note_failure(&mut self, now: Millis, why: String) -> bool {
         let known = self.last_failure.as_ref() == Some(&why);
         let tell = !known || self.logged == Millis(0) || now.since(self.logged) >= REPEAT_FAILURE_MS;

@@ -24,7 +24,7 @@ pub const MAX_QUESTION_BYTES: usize = 4 * 1024 * 1024;
 const QUESTION_SHARE: u64 = 4;
 /// Questions of this node that wait for their answers; a further one takes the place of the oldest.
 const MAX_ASKED: usize = 256;
-/// Questions of one other node that are being answered; a further one is answered with nothing.
+/// Maximum number of questions of one other node in progress; a further one gets an empty answer.
 const MAX_ANSWERING: usize = 16;
 
 /// Why a question has no answer.
@@ -44,7 +44,7 @@ pub enum AskError {
     Busy,
 }
 
-/// The answer to a question, when it comes.
+/// The receiver of the answer to a question.
 pub type PeerAnswer = Receiver<Result<Vec<u8>, AskError>>;
 
 /// Something that concerns the process around a node.
@@ -119,7 +119,7 @@ impl Questions {
         self.listener.as_ref().is_some_and(|(listener, _)| listener.send(event).is_ok())
     }
 
-    /// A session is over: nothing of it is answered any more.
+    /// A session is over: its questions get no answer any more.
     pub(super) fn end_session(&mut self, session: SessionId) {
         self.asked.retain(|_, asked| {
             if asked.session == session {

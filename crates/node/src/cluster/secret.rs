@@ -62,7 +62,7 @@ impl Secret {
         self.prove(RELAY, [&client, &tenant])
     }
 
-    /// Whether a header says nothing of a tenant that a node of the cluster has not said.
+    /// Whether a header names only tenants that a node of the cluster has named.
     pub(crate) fn proves(&self, header: &Header) -> bool {
         let Some(tenant) = header.tenant else { return true };
         let (client, tenant) = said_of_relayed(header.source, tenant);

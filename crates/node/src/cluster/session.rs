@@ -31,11 +31,11 @@ pub(super) struct Open {
     pub shift: i64,
     /// The roster in which it is for the first time.
     pub roster: u64,
-    /// When something came last.
+    /// Time of the last input.
     pub heard: Millis,
     /// When it is asked for a sign of life next.
     pub next_ping: Millis,
-    /// When it took something last, or nothing waited.
+    /// Time of its last reading, or since which no bytes wait.
     pub progress: Millis,
     pub rtt_us: Option<u64>,
     /// True if it knows the interest of this node.
@@ -44,7 +44,7 @@ pub(super) struct Open {
     pub is_known: bool,
     /// Bytes of its questions that are being answered.
     pub answering_bytes: u64,
-    /// Questions of it that are being answered.
+    /// Number of its questions in progress.
     pub answering: usize,
     /// Whether this node leaves.
     pub farewell: Farewell,
@@ -73,7 +73,7 @@ impl Open {
 pub(super) enum Phase {
     /// The other side has not accepted the connection yet.
     Connecting(PeerNode),
-    /// Each finds out who the other one is.
+    /// Both sides prove their identity.
     Shaking(Box<Handshake>),
     /// It is known, and waits for numbers that are being given free.
     Seating(PeerInfo),
@@ -84,7 +84,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether input is taken: else it waits.
+    /// Whether input is processed; otherwise it waits.
     pub(super) fn takes_input(&self) -> bool {
         !matches!(self, Self::Seating(_) | Self::Merging(_))
     }
@@ -109,9 +109,9 @@ pub(super) struct Session {
     written: usize,
     /// Carried parts of other sessions in its output.
     carried_output: CarriedOutput,
-    /// The poller says that there is something to read, and not everything was.
+    /// The poller has reported input, and it is not read completely.
     pub readable: bool,
-    /// The socket takes something.
+    /// The socket accepts output.
     pub writable: bool,
     /// Counts not yet added to the counters of its node.
     pub counters: LinkCounters,
@@ -162,7 +162,7 @@ impl Session {
         }
     }
 
-    /// Has the poller report what happens to its connection.
+    /// Has the poller report the events of its connection.
     pub(super) fn register(&mut self, registry: &Registry, id: SessionId) -> io::Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let (token, interest) = (Token(id as usize), Interest::READABLE | Interest::WRITABLE);
@@ -268,12 +268,12 @@ impl Session {
         }
     }
 
-    /// What only both ends of this connection know; nothing where it is not encrypted.
+    /// A value that only both ends of this connection know; empty without encryption.
     pub(super) fn binding(&self) -> Result<Vec<u8>, Loss> {
         Ok(self.tls.as_deref().map(binding).transpose()?.unwrap_or_default())
     }
 
-    /// Reads once; `None` when nothing is there.
+    /// Reads once; `None` without input.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Loss> {
         if let Some(indirect) = &mut self.indirect {
             let length = indirect.read(buffer);
@@ -440,7 +440,7 @@ impl Session {
         !waits && !self.waits()
     }
 
-    /// Why it is over, if it is, when all that had arrived by `heard` was reported.
+    /// The reason of its end, if it is over, when all input up to `heard` was reported.
     pub(super) fn overdue(&self, heard: Millis, peer_timeout: Duration, stall_timeout: Duration) -> Option<Loss> {
         let Phase::Open(open) = &self.phase else { return None };
         if let Some(over) = open.outbox.overflown() {

@@ -16,7 +16,7 @@ pub struct ClusterSettings {
     pub incarnation: u64,
     /// Where it takes connections of other nodes. Port 0 lets the system choose one.
     pub listen: SocketAddr,
-    /// What all nodes of the cluster know.
+    /// The common secret of all nodes of the cluster.
     pub secret: Secret,
     /// The messages that the nodes exchange over their links.
     pub carried: Carried,
@@ -48,7 +48,7 @@ pub enum Carried {
 /// Bounds of the links to other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkLimits {
-    /// A peer from which nothing comes for so long loses its session; each asks the other four times as often.
+    /// A peer that is silent for this time loses its session; each sends a sign of life four times as often.
     pub peer_timeout: Duration,
     /// A peer that reads none of its pending frames for this time loses its session.
     pub stall_timeout: Duration,

@@ -31,7 +31,7 @@ pub(crate) struct RosterOrder {
     pub number: u64,
 }
 
-/// A node came or went, for the flight recorder.
+/// Arrival or departure of a node, for the flight recorder.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerNews {
     pub kind: FlightKind,
@@ -164,8 +164,8 @@ impl PeerCalls<'_> {
         links.send(ToLinks::Broken { slot: from, error });
     }
 
-    /// Puts a roster in force. It comes by the inbox, behind the last batch of who leaves and before the first of who
-    /// comes.
+    /// Puts a roster in force. It comes by the inbox, after the last batch of leaving nodes and before the first of
+    /// arriving ones.
     pub(crate) fn set_roster(&mut self, order: RosterOrder) {
         // The batches gathered for leaving shards go to their present addresses.
         self.shard.send_batches();
@@ -193,7 +193,7 @@ impl PeerCalls<'_> {
         }
     }
 
-    /// Remembers that a node came or went.
+    /// Records the arrival or departure of a node.
     pub(crate) fn record_peer_news(&mut self, news: &PeerNews) {
         let event = FlightEvent::new(self.shard.now.unix, self.shard.place.shard, news.kind);
         self.shard.flight.record(self.shard.now, event.address(Some(news.address)).detail(&news.detail));

@@ -7,9 +7,9 @@ use super::NodeName;
 /// How far things are with another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// There is no session: one is tried from time to time, or the other one is waited for.
+    /// Without a session: this node tries one from time to time, or waits for the other.
     Dialing,
-    /// There is a session, and each tells the other what its clients want.
+    /// With a session: both sides announce the interest of their clients.
     Linked,
     /// Each side has confirmed that the other knows the interest of its clients: no message misses a receiver.
     Settled,
@@ -54,7 +54,7 @@ pub struct LinkCounters {
 }
 
 impl LinkCounters {
-    /// Adds others to these.
+    /// Adds the counters of another.
     pub fn add(&mut self, other: &Self) {
         self.bytes_out += other.bytes_out;
         self.bytes_in += other.bytes_in;
@@ -75,11 +75,11 @@ impl LinkCounters {
 pub struct PeerStatus {
     /// Its name.
     pub name: NodeName,
-    /// Which life of it is meant.
+    /// The meant life of the node.
     pub incarnation: u64,
     /// Where it takes connections of other nodes.
     pub address: SocketAddr,
-    /// How far things are with it.
+    /// The state of the session with it.
     pub state: LinkState,
     /// The node that carries the link, where there is no direct connection.
     pub through: Option<NodeName>,

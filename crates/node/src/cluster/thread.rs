@@ -36,7 +36,7 @@ pub(crate) enum ToLinks {
     HasRoster { shard: ShardId, number: u64 },
     /// The nodes of a roster know the interest of a shard.
     Settled { shard: ShardId, number: u64 },
-    /// Another node's shard has sent what cannot be read.
+    /// Another node's shard has sent an unreadable record.
     Broken { slot: ShardId, error: WireError },
     /// Say goodbye to all behind all that waits, and report when they have read it.
     Goodbye(Sender<()>),
@@ -88,7 +88,7 @@ impl Drop for LinksThread {
     fn drop(&mut self) {
         self.sender.send(ToLinks::Exit);
         if let Some(thread) = self.thread.take() {
-            // A panic of it was reported when it happened.
+            // Its panic was reported at once.
             let _ = thread.join();
         }
     }
@@ -103,7 +103,7 @@ fn run(mut links: Links) {
         match links.poll.poll(&mut events, timeout) {
             Ok(()) if events.iter().count() < EVENTS => links.heard = asked,
             Ok(()) => {}
-            // A signal, such as the one that ends a stop of the process, is no event of ours.
+            // A signal, such as the one that ends a stop of the process, is not an event.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => tracing::error!(%error, "polling the links failed"),
         }

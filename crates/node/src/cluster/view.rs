@@ -11,7 +11,7 @@ use super::NodeName;
 pub struct PeerNode {
     /// Its name.
     pub name: NodeName,
-    /// Which life of it this is.
+    /// The life of the node.
     pub incarnation: u64,
     /// Where it takes connections of other nodes.
     pub address: SocketAddr,
@@ -39,7 +39,7 @@ pub struct ClusterView {
 }
 
 impl ClusterView {
-    /// That of a node that knows of no other.
+    /// The view of a node that knows no other.
     pub fn alone() -> Self {
         Self {
             peers: Vec::new(),

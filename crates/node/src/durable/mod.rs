@@ -55,7 +55,7 @@ pub(crate) enum RestorePortion {
 
 /// An answer of a shard to the thread that reads the store.
 pub(crate) enum ShardAnswer {
-    /// The numbers of sessions whose queues it needs again.
+    /// The numbers of sessions whose queues are to be read again.
     NeedsAgain(Vec<u64>),
     /// It has restored its part.
     Restored(Restored),
@@ -158,7 +158,7 @@ impl Restorer {
             self.send(shard, RestorePortion::FirstEnds)?;
         }
         self.hand_out_again(store)?;
-        // This tells the shards that no more parts follow.
+        // The shards learn by this that no more parts follow.
         self.pairs.clear();
         let mut sum = Restored::default();
         for shard in 0..shards {

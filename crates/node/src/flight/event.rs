@@ -10,7 +10,7 @@ use crate::admission::Network;
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlightKind {
-    /// A client came in.
+    /// A client was admitted.
     Connected,
     /// A connection was refused, at accept or with its CONNECT, or broke off before it.
     Refused,

@@ -40,8 +40,8 @@ impl NodeClients<'_> {
         Ok(story)
     }
 
-    /// The clients that delay most messages, the worst first, `limit` at most: connected ones that have acknowledged
-    /// nothing for long although messages wait for it, and those whose queue is full.
+    /// The clients that delay most messages, the worst first, `limit` at most: connected clients that have acknowledged
+    /// nothing for long although messages wait, and clients with a full queue.
     ///
     /// # Errors
     /// When a shard does not answer.

@@ -147,7 +147,7 @@ impl QuicEndpoint {
         self.certificates = certificates;
     }
 
-    /// Whether so many handshakes are under way that clients have to prove their address first.
+    /// Whether so many handshakes are in progress that clients have to prove their address first.
     pub(super) fn is_busy(&self) -> bool {
         let most = self.tls.settings().max_handshakes;
         most != 0 && self.tls.handshakes_under_way() >= most.div_ceil(PROOF_SHARE)

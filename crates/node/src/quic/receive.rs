@@ -29,7 +29,7 @@ struct Gathered {
 }
 
 impl QuicCalls<'_> {
-    /// A connection that lives here, and who has it.
+    /// A connection on this shard, and its owner.
     pub(super) fn quic(&mut self, id: QuicId) -> Option<(&mut Quic, Owner)> {
         let owner = *self.shard.quic.owners.get(&id)?;
         let transport = match owner {

@@ -63,7 +63,7 @@ pub struct Pong {
 pub(crate) enum ServiceOrder {
     /// Publish this; where it is for one node of a cluster to say, if this is the one.
     Publish { message: Box<InnerPublication>, at_home: bool },
-    /// Say who is connected, and how long the round trips of their transports take if that is wanted.
+    /// Report the connected clients, with the round trips of their transports if wanted.
     Links { rtt: bool, answer: Sender<Vec<ClientLink>> },
     /// Tell pongs here from now on.
     Pongs(SyncSender<Pong>, ServiceWake),
@@ -71,7 +71,7 @@ pub(crate) enum ServiceOrder {
     Ping { pings: Vec<Ping>, expires_at: Millis, answer: Sender<Vec<Option<Instant>>> },
     /// A new round of pings begins: acknowledgements of older ones are not reported any more.
     ForgetPings,
-    /// Publish this, which has come from a bus, and tell its number when it is taken.
+    /// Publish this message of a bus, and report its number when it is accepted.
     PublishFromBus(Box<InnerPublication>, u64),
     /// Take a connection in that another part of the process has made.
     Enter(Box<Inside>),
@@ -119,7 +119,7 @@ pub(crate) struct Services {
 pub struct Pongs(Receiver<Pong>);
 
 impl Pongs {
-    /// Takes a pong that has come.
+    /// Takes the next pong.
     pub fn take(&self) -> Option<Pong> {
         self.0.try_recv().ok()
     }

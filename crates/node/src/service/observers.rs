@@ -36,7 +36,7 @@ impl Observation {
         &self.message
     }
 
-    /// The service has it: its publisher may be acknowledged.
+    /// The service has stored it: its publisher may be acknowledged.
     pub fn confirm(mut self) {
         self.tell(ObserverAnswer::Taken);
     }

@@ -53,7 +53,7 @@ pub(crate) struct NodePrincipals {
 struct Waiting {
     answered: Answered,
     unanswered: Arc<AtomicUsize>,
-    /// The principal is gone, and with its last answer it is forgotten.
+    /// The principal is gone; it is removed with its last answer.
     gone: bool,
 }
 
@@ -72,7 +72,7 @@ impl NodeInsiders<'_> {
 }
 
 impl NodePrincipal {
-    /// Publishes a message; `answered` hears of its number.
+    /// Publishes a message; `answered` receives its number.
     ///
     /// # Errors
     /// [`Reason::PublisherHeld`] when as many messages as may be are not answered: `answered` does not hear of this one.

@@ -17,7 +17,7 @@ use crate::shard::inbox::{Admin, ToShard};
 /// many reports may wait.
 const WINDOW: ObserverWindow = ObserverWindow { messages: 32_768, bytes: 32 * 1024 * 1024 };
 
-/// What shards tell the service.
+/// The events of shards for the service.
 pub(crate) enum RecordNews {
     Message(Box<Observation>),
     Taken { number: u64, taken: bool },
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Reports {
 }
 
 impl Reports {
-    /// The next one that has come.
+    /// The next observation.
     pub fn take(&self) -> Option<Observation> {
         self.0.try_recv().ok().map(|report| *report)
     }
@@ -76,7 +76,7 @@ pub enum RecordEvent {
 }
 
 impl Records {
-    /// The next thing that has come.
+    /// The next event.
     pub fn take(&self) -> Option<RecordEvent> {
         Some(match self.news.try_recv().ok()? {
             RecordNews::Message(record) => RecordEvent::Message(record),
@@ -84,7 +84,7 @@ impl Records {
         })
     }
 
-    /// Publishes a message; [`RecordEvent::Taken`] tells that it was taken. Messages of one topic keep their order.
+    /// Publishes a message; [`RecordEvent::Taken`] reports its acceptance. Messages of one topic keep their order.
     pub fn publish(&self, message: InnerPublication, number: u64) {
         let shard = self.node.home(message.tenant, &message.topic);
         let order = ServiceOrder::PublishFromBus(Box::new(message), number);
@@ -93,15 +93,15 @@ impl Records {
 }
 
 impl NodeInsiders<'_> {
-    /// Has what clients publish for applications told from now on, where the settings say that there is a bus for it.
-    /// Until then, and when this is dropped, it is refused.
+    /// Delivers clients' messages for applications from now on, if the settings have a bus for them. Before, and after
+    /// this is dropped, they are refused.
     pub fn records(&self, wake: &ServiceWake) -> Records {
         let (sender, news) = channel();
         let sink = TakenSink { news: sender.clone(), wake: Arc::clone(wake) };
         self.node.tell_all(|| Admin::Service(ServiceOrder::TellTaken(Box::new(sink.clone()))));
         let wake = Arc::clone(wake);
         let deliver: Deliver = Arc::new(move |message| {
-            // If the receiver is gone, the message comes back and is refused when it is dropped.
+            // Without a receiver, the message returns and is refused when it is dropped.
             let _ = sender.send(RecordNews::Message(message));
             wake();
         });

@@ -50,7 +50,7 @@ impl SocketCalls<'_> {
         self.shard.shared.connections.load(Ordering::Relaxed) >= self.shard.shared.max_connections
     }
 
-    /// Remembers a connection that has sent no CONNECT yet.
+    /// Notes a connection that has not sent a CONNECT.
     fn note_stranger(&mut self, key: ConnectionKey) {
         // Connections at the front that are clients by now, or closed, are removed. Behind a silent one the others stay
         // until its CONNECT timeout.
@@ -319,7 +319,7 @@ impl SocketCalls<'_> {
         ConnectionFacts { peer, ..known.unwrap_or_default() }
     }
 
-    /// The socket is of no use any more.
+    /// The socket is useless.
     pub(crate) fn lose(&mut self, key: ConnectionKey) {
         let Some((flags, _)) = self.shard.table.get(key) else { return };
         flags.set(Flags::BROKEN);

@@ -81,7 +81,7 @@ impl LinkTls {
         server.alpn_protocols = vec![ALPN.to_vec()];
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_protocol_versions(&[&version::TLS13]).map_err(setup)?.dangerous();
-        let client = builder.with_custom_certificate_verifier(Arc::new(Anybody(provider))).with_no_client_auth();
+        let client = builder.with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))).with_no_client_auth();
         Ok(Self::new(Arc::new(server), client))
     }
 
@@ -92,12 +92,12 @@ impl LinkTls {
         Self { server, client: Arc::new(client) }
     }
 
-    /// The side of who was connected to.
+    /// The listener's side.
     pub(crate) fn listen(&self) -> Result<Connection, rustls::Error> {
         Ok(ServerConnection::new(Arc::clone(&self.server))?.into())
     }
 
-    /// The side of who has connected.
+    /// The dialer's side.
     pub(crate) fn dial(&self, address: std::net::IpAddr) -> Result<Connection, rustls::Error> {
         Ok(ClientConnection::new(Arc::clone(&self.client), ServerName::IpAddress(address.into()))?.into())
     }
@@ -153,11 +153,11 @@ impl ServerCertVerifier for OfAuthority {
     }
 }
 
-/// Takes any certificate whose key the other side has.
+/// Accepts any certificate whose key the other side has.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -41,14 +41,14 @@ pub struct BrokerSettings {
     pub at: HostPort,
     /// How TLS is spoken to it; `None` for plain TCP.
     pub tls: Option<UplinkTls>,
-    /// How it is spoken to.
+    /// The options of its connection.
     pub options: UplinkOptions,
 }
 
 /// How a fleet is, as one orchestrator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetReport {
-    /// Its brokers, in the order in which they came.
+    /// Its brokers, in their order of arrival.
     pub brokers: Vec<BrokerReport>,
     /// Filters that the clients of this process want.
     pub filters: u64,

@@ -153,7 +153,7 @@ impl Bans {
         }
     }
 
-    /// Makes the bans of the configuration these. They count towards the limit and are never refused for it.
+    /// Replaces the bans of the configuration. They count towards the limit and are never refused for it.
     pub(crate) fn configure(&mut self, now: Now, targets: Vec<BanTarget>) {
         let old: Vec<BanTarget> = self
             .by_target

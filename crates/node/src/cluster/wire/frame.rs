@@ -43,7 +43,7 @@ pub enum Frame<'a> {
     Batch {
         /// The shard that wrote it.
         from: u16,
-        /// The shard that it is for.
+        /// The receiving shard.
         to: u16,
         /// As [`Batch::write_to`](tidegate_engine::Batch::write_to) makes it.
         batch: &'a [u8],
@@ -55,10 +55,10 @@ pub enum Frame<'a> {
     },
     /// Answers a [`Frame::Ping`].
     Pong {
-        /// What the ping said.
+        /// The number of the ping.
         of: u64,
     },
-    /// The listener knows what all clients of the speaker want.
+    /// The listener knows the interest of all clients of the sender.
     Settled,
     /// Something that the process around the listener answers.
     Question {

@@ -107,7 +107,7 @@ pub enum Refusal {
     Unknown,
     /// The speaker is in its view in another life.
     Incarnation,
-    /// It is not the one that was meant.
+    /// Another node was meant.
     NotMeant,
     /// It is not the speaker who has to connect: the smaller name does.
     OutOfTurn,
