@@ -22,7 +22,7 @@ pub fn lease_on(bus: &Address, lease: Lease) -> Duration {
     }
 }
 
-/// TLS, and what this process shows of itself.
+/// TLS, and the credentials of this process.
 pub struct BusAccess<'a> {
     tls: bool,
     authorities: Option<&'a String>,

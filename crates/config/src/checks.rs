@@ -15,7 +15,7 @@ use crate::hub::is_hub_listener;
 use crate::orchestrator::RELAY_LISTENER;
 use crate::orchestrator::same_place;
 
-/// Checks a configuration whose single keys are right.
+/// Checks the keys of a valid configuration together.
 pub(crate) fn run(config: &Config, findings: &mut Findings) {
     let Config { listeners, admin, store, orchestrator, origins, .. } = config;
     if config.listeners.len() > MAX_LISTENERS {

@@ -132,7 +132,7 @@ impl Store {
         (or_share(self.merge_memory.0), or_share(self.pending_memory.0))
     }
 
-    /// What outlives the process: nothing where there is no directory for it.
+    /// The durability of the engine's state: none without a directory.
     pub fn engine_durability(&self) -> engine::Durability {
         match self.durability {
             _ if self.directory.is_none() => engine::Durability::Memory,

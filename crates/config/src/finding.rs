@@ -23,7 +23,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Nothing yet, about this file.
+    /// An empty list of findings about this file.
     pub fn about(file: Option<FileText>) -> Self {
         Self { list: Vec::new(), file }
     }

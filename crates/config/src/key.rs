@@ -14,8 +14,8 @@ pub struct Key {
     pub kind: Kind,
     /// Its default as TOML.
     pub default: fn() -> String,
-    /// Whether its value may hold a user name, a password or a token, such as an address may: then it is shown without
-    /// those, wherever it is shown.
+    /// Whether its value may hold a user name, a password or a token, as an address may: then it is shown without these
+    /// everywhere.
     pub credentials: bool,
     /// The flags of `tidegate run` that set it; with `--set` any key can be set.
     pub flags: &'static [&'static str],

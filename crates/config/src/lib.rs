@@ -177,7 +177,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether clients say who they are, so that rules can tell them apart.
+    /// Whether clients have identities that rules can distinguish.
     pub fn has_users(&self) -> bool {
         !self.auths.is_empty()
             || self.listeners.iter().any(|listener| listener.identity_as == tidegate_node::IdentityRole::Username)

@@ -276,7 +276,7 @@ fn kept_name(directory: &Path) -> Result<String, OrchestratorError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = new_name();
             fs::create_dir_all(directory).map_err(wrong)?;
-            // Brokers keep sessions under this name, so it is on the disk before it is used.
+            // Brokers keep sessions under this name, so it is written to the disk before its use.
             tidegate_mirror::kept_file::replace(directory, NAME_FILE, name.as_bytes(), None).map_err(wrong)?;
             Ok(name)
         }

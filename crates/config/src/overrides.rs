@@ -17,13 +17,13 @@ const FLEET_RESOURCE: &str = "TIDEGATE_FLEET_RESOURCE";
 pub struct Override {
     /// The key.
     pub path: KeyPath,
-    /// The value as it is written.
+    /// The value as written.
     pub value: String,
     /// The flag or the variable.
     pub source: Source,
 }
 
-/// What the command line says.
+/// The flags of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// Addresses to listen on instead of the configured ones, each with its flag as it was given.

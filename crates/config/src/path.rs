@@ -82,7 +82,7 @@ pub fn known_section(name: &str) -> Result<&'static SectionKeys, Problem> {
     })
 }
 
-/// Keys that earlier versions had, and what to write in their place.
+/// Keys of earlier versions, and their replacements.
 const FORMER: [(&str, &str, &str); 5] = [
     ("orchestrator", "peers", MEMBERS),
     ("orchestrator", "relay", "orchestrators are members of a cluster: set cluster.relay"),
@@ -115,7 +115,7 @@ pub fn known_key(section: &SectionKeys, name: &str) -> Result<&'static Key, Prob
     })
 }
 
-/// A name that stands where a section is expected.
+/// A key where a section is expected.
 pub fn unknown_key_anywhere(name: &str) -> Problem {
     match holder(name) {
         Some((section, _)) => Problem::new(format!("key `{name}` stands outside its section"))

@@ -67,8 +67,8 @@ section! {
         address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port", flag "--quic";
         /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
         name: String = String::new(), in Kind::Name { empty: true };
-        /// Whether clients come in without saying who they are although others than this machine reach the
-        /// listener. Without it the broker refuses to start with such an address.
+        /// Whether clients are admitted without authentication although other machines reach the listener. Without it
+        /// the broker refuses to start with such an address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
         /// The server's certificates (PEM), each followed by those between it and the root. A client gets the first
         /// that has the name that it asks for (SNI), or the first of all. The files are read again when they change and
@@ -86,7 +86,7 @@ section! {
         crl: Paths = Paths::default(), in Kind::Paths;
         /// Whether clients are accepted when such a list is older than its own next update.
         crl_outdated: OutdatedLists = OutdatedLists::Accept, in Kind::OneOf(<OutdatedLists as super::value::Words>::WORDS);
-        /// Which part of a client's certificate says who it is.
+        /// The part of a client's certificate with its identity.
         identity_from: IdentityField = IdentityField::CommonName, in Kind::OneOf(<IdentityField as super::value::Words>::WORDS);
         /// What that part is taken for.
         identity_as: IdentityRole = IdentityRole::None, in Kind::OneOf(<IdentityRole as super::value::Words>::WORDS);
@@ -144,7 +144,7 @@ section! {
         keep_alive_maximum: Duration = Duration::ZERO, in Kind::Seconds(Range::of(SECOND, 65_535 * SECOND).or_zero("none imposed"));
         /// Whether MQTT 3 clients that ask for a longer one or for none are refused (return code 2) instead.
         keep_alive_refuse: bool = false, in Kind::Boolean;
-        /// Whether a payload whose publisher calls it UTF-8 text is checked to be that.
+        /// Whether payloads with the UTF-8 indicator are checked.
         check_payload_format: bool = false, in Kind::Boolean;
         /// Whether a client may leave its client id empty and be given one.
         allow_empty_client_id: bool = true, in Kind::Boolean;
@@ -293,7 +293,7 @@ section! {
         /// every program on this machine, and no program where others reach the address. Health needs no token, and metrics
         /// only where others than this machine reach the address.
         token_file: Option<String> = None, in Kind::Text { max_len: 4096 };
-        /// Whether anybody who reaches the address may read metrics although others than this machine do.
+        /// Whether metrics may be read without a password although other machines reach the address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
         /// Connections at once. Beyond it a new one takes the place of the one that was waited for longest.
         max_connections: u16 = 64, in Kind::Integer(Range::of(1, 10_000));
@@ -337,8 +337,8 @@ section! {
     "shutdown" => Shutdown, SHUTDOWN {
         /// Time within which waiting output must be written; then connections are closed all the same.
         grace: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(0, HOUR));
-        /// Whether the wills of connected clients are published, since they lose their connection without a DISCONNECT
-        /// of their own.
+        /// Whether the wills of connected clients are published at a stop, since they lose their connection without a
+        /// DISCONNECT of their own.
         publish_wills: bool = true, in Kind::Boolean;
     }
 }

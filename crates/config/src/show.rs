@@ -17,7 +17,7 @@ pub enum Which {
     Effective,
 }
 
-/// The configuration as TOML; behind each value stands where it comes from.
+/// The configuration as TOML, with the source of each value behind it.
 pub fn show(config: &Config, which: Which) -> String {
     let mut out = String::new();
     for keys in SECTIONS {

@@ -349,7 +349,7 @@ fn every_default_is_allowed_and_every_key_has_its_words() {
 fn engine_defaults_are_ours() {
     let mut ours = from_file("").unwrap().engine_settings(1);
     let theirs = tidegate_engine::Settings::default();
-    // The engine cannot know what the machine has.
+    // The engine cannot know the machine's memory.
     assert_ne!((ours.limits.memory_ceiling, ours.retained.max_bytes), (0, 0));
     (ours.limits.memory_ceiling, ours.retained.max_bytes) = (0, 0);
     let mut listener = ours.listeners[0].clone();

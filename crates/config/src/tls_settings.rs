@@ -1,4 +1,4 @@
-//! The keys of a listener that are about TLS: their words, their rules together, and the node's settings.
+//! The TLS keys of a listener: their words, their common checks, and the node's settings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ pub fn of_listeners(listeners: &[Listener]) -> BTreeMap<usize, TlsSettings> {
     listeners.map(|(position, listener)| (position, settings(listener))).collect()
 }
 
-/// The networks of the proxies of those listeners that speak the PROXY protocol, by their position.
+/// The networks of the proxies of listeners with the PROXY protocol, by their position.
 pub fn proxies(listeners: &[Listener]) -> BTreeMap<usize, Vec<Network>> {
     let listeners = listeners.iter().enumerate().filter(|(_, listener)| listener.proxy_protocol);
     listeners.map(|(position, listener)| (position, listener.proxy_networks.0.clone())).collect()

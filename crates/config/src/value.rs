@@ -122,7 +122,7 @@ impl Range {
         Self { min, max, zero: None }
     }
 
-    /// The same numbers and 0, which means something else.
+    /// The same numbers and 0, with this meaning.
     #[must_use]
     pub const fn or_zero(self, meaning: &'static str) -> Self {
         Self { zero: Some(meaning), ..self }
@@ -314,7 +314,7 @@ impl Value for Duration {
     }
 }
 
-/// How long something may live.
+/// A lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// Without end.

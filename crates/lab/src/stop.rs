@@ -18,7 +18,7 @@ struct Shared {
 }
 
 impl Stop {
-    /// Asks everybody to stop.
+    /// Asks all parts to stop.
     pub fn ask(&self) {
         let _guard = self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.asked.store(true, Ordering::SeqCst);
@@ -35,7 +35,7 @@ impl Stop {
         &self.shared.asked
     }
 
-    /// Waits so long, or until it is asked for; true when it is.
+    /// Waits for this time, or until the stop is requested; returns true in that case.
     pub fn wait(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut guard = self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner);

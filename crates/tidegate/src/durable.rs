@@ -22,7 +22,7 @@ impl tidegate_store::Sweep for EngineSweep {
     }
 }
 
-/// What outlives the process, if anything does.
+/// The store of this process, if it has one.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) store: Option<Store>,

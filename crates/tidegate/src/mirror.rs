@@ -26,7 +26,7 @@ const MAX_STALL: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(crate) struct Mirrored {
     disk: Arc<MirrorDisk>,
-    /// Why nothing can be kept any more, once that is so: mostly another process has them.
+    /// The reason why the store has failed, once it has: mostly another process has the files.
     lost: Arc<OnceLock<Lost>>,
     /// True if the directory had them before: then their last owner has ended.
     was_here: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Mirrored {
 
 /// Where the files go.
 struct Target {
-    /// The key that says so.
+    /// The key that is set.
     key: &'static str,
     bus: String,
     name: String,
@@ -175,7 +175,7 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Ends it, now that the store has stopped. Says why nothing could be kept any more, if that was so.
+    /// Ends it after the stop of the store. Returns the reason if the store had failed.
     pub(crate) fn end(self) -> Option<Lost> {
         let _ = self.stopped.send(());
         let _ = self.watch.join();

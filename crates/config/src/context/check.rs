@@ -1,4 +1,4 @@
-//! What can be said of the section before anything runs.
+//! Checks of the section before the start.
 
 use tidegate_bus::Address;
 use tidegate_context::ContextTopics;

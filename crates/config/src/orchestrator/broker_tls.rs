@@ -1,4 +1,4 @@
-//! TLS towards brokers, as the configuration says.
+//! TLS to brokers by the configuration.
 
 use std::path::PathBuf;
 

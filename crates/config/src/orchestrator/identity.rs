@@ -32,13 +32,13 @@ impl Config {
         engine::Settings {
             // Connections are counted for each listener of the whole process.
             listeners: self.engine_settings(1).listeners,
-            // Who comes here was asked.
+            // These clients were authenticated.
             authentication: engine::Authentication::Open,
             ..self.engine_settings(max)
         }
     }
 
-    /// The users whose own credentials brokers are shown, where they are, for a node of these settings.
+    /// The users whose own credentials brokers get, if configured, for a node of these settings.
     pub fn identities(&self, node: &NodeSettings) -> Option<Arc<Identities>> {
         if !self.orchestrator.passes_clients_through() {
             return None;

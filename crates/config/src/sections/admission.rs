@@ -94,7 +94,7 @@ section! {
 }
 
 section! {
-    /// The flight recorder: what `tidegate why` tells. See why.md.
+    /// The flight recorder: the events for `tidegate why`. See why.md.
     "flight" => Flight, FLIGHT {
         /// Events that each shard remembers; the oldest makes room.
         entries: u32 = 1024, in Kind::Integer(Range::of(16, 1_000_000).or_zero("nothing is remembered"));

@@ -1,4 +1,4 @@
-//! Who comes in: the providers that are asked, and how they do their work.
+//! Authentication: the providers, and their resources.
 
 use std::time::Duration;
 
@@ -181,8 +181,7 @@ section! {
 }
 
 section! {
-    /// How the providers of `[[auth]]` do their work: on threads of their own, within bounds, and with a memory for who
-    /// was let in.
+    /// The resources of the providers of `[[auth]]`: threads of their own, bounds, and a cache of decisions.
     "authentication" => Authentication, AUTHENTICATION {
         /// Threads that ask providers; most of the time they wait for other servers. A change needs a restart.
         threads: u16 = 8, in Kind::Integer(Range::of(1, 256));

@@ -14,7 +14,7 @@ const MAX_TEXT: usize = 4096;
 /// Which version of MQTT the other broker is spoken to with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BridgeProtocol {
-    /// The best that it knows.
+    /// The best one of the node.
     Auto,
     /// MQTT 5.0.
     V5,
@@ -76,8 +76,8 @@ section! {
         window: u16 = 100, in Kind::Integer(Range::of(1, 65_535));
         /// Time that both brokers keep messages for the bridge while it is away.
         session_expiry: Duration = Duration::from_secs(7 * 24 * 3600), in Kind::Seconds(Range::of(SECOND, 365 * DAY));
-        /// Whether `$SYS/broker/connection/NAME/state` says here, retained, whether the other broker is reached: `1` or
-        /// `0`.
+        /// Whether `$SYS/broker/connection/NAME/state` is published here, retained: `1` while the other broker is
+        /// reached, else `0`.
         notifications: bool = true, in Kind::Boolean;
     }
 }

@@ -73,7 +73,7 @@ words! {
 /// Who delivers records of applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryName {
-    /// As the cluster says.
+    /// As in the cluster.
     Auto,
     /// One of all.
     Shared,
@@ -189,9 +189,9 @@ section! {
         /// ascending; an interval ends with its rate, and begins where the one before it ends. A factor is 0.1 to 10; 1
         /// keeps the window, as does a rate above the last one.
         ping_factors: Texts = Texts(ReconfigSettings::default().factors.iter().map(ToString::to_string).collect()), in Kind::Texts;
-        /// The shortest window that comes of it.
+        /// Minimum of the window.
         ping_window_min: Duration = Duration::from_millis(200), in Kind::Duration(Range::of(10, HOUR));
-        /// The longest window that comes of it.
+        /// Maximum of the window.
         ping_window_max: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(SECOND, HOUR));
     }
 }

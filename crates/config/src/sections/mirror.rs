@@ -22,7 +22,7 @@ section! {
         tls: bool = false, in Kind::Boolean;
         /// A file (PEM) of authorities for the certificates of the servers, in addition to the system's authorities.
         bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
-        /// Whether something is kept only when this machine's disk has it, too, and not the bus alone. Without it the
+        /// Whether state counts as stored only when this machine's disk has it in addition to the bus. Without it the
         /// working copy is fetched after power loss.
         local_sync: bool = true, in Kind::Boolean;
         /// Bytes that the files may take on the bus, which JetStream reserves, and an eighth more. Above it the store

@@ -99,7 +99,7 @@ section! {
         probe_timeout: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 600 * SECOND));
         /// Time after which other brokers get the unsettled messages of a lost one.
         reassign_after: Duration = Duration::from_secs(2), in Kind::Duration(Range::of(0, DAY));
-        /// Time within which an acknowledged message has to come back where it is subscribed to; then it is sent again.
+        /// Time within which an acknowledged message has to return if it is subscribed to; then it is sent again.
         return_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, DAY));
         /// Messages accepted and not settled by the brokers, above which publishers wait or are refused (0x97).
         max_owed_messages: u32 = 100_000, in Kind::Integer(Range::of(1, 100_000_000));

@@ -83,7 +83,7 @@ pub struct Report {
     /// change moves only as many as needed for an even distribution. The share that a change moves is `|n - m| /
     /// max(n, m)`.
     pub handovers_per_client_hour: f64,
-    /// Observations of the brokers by where their load was.
+    /// Observations of the brokers by their load.
     pub observations: Observations,
     /// Brokers that served at the end.
     pub brokers_at_the_end: u32,

@@ -1,4 +1,4 @@
-//! How many messages come at what time.
+//! The number of messages over time.
 
 use std::fmt::Write;
 
@@ -31,10 +31,10 @@ pub struct Trace {
 /// A trace that makes no sense.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TraceError {
-    /// There is nothing.
+    /// It is empty.
     #[error("the trace is empty: it needs the columns `time_s,rate` and two rows or more")]
     Empty,
-    /// There is a single row, which says nothing of how long it holds.
+    /// It has a single row, without a duration.
     #[error("the trace has one row: add a second one, a rate holds until the next row")]
     OneRow,
     /// The first line names columns, but not the ones that are needed.
@@ -42,7 +42,7 @@ pub enum TraceError {
     NoColumn {
         /// Counted from 1.
         line: usize,
-        /// The one that is missing.
+        /// The missing column.
         column: &'static str,
     },
     /// A line has too few columns.
@@ -50,7 +50,7 @@ pub enum TraceError {
     Missing {
         /// Counted from 1.
         line: usize,
-        /// The one that is missing.
+        /// The missing column.
         column: &'static str,
     },
     /// A field is not a number that can be worked with.
@@ -58,7 +58,7 @@ pub enum TraceError {
     NotANumber {
         /// Counted from 1.
         line: usize,
-        /// Whose field it is.
+        /// The column of the field.
         column: &'static str,
         /// The text in its place.
         text: String,
@@ -71,7 +71,7 @@ pub enum TraceError {
         /// The number in its place.
         rate: f64,
     },
-    /// A time beyond what can be worked with.
+    /// A time beyond the maximum.
     #[error("line {line}: a time of {time_s} is beyond {TIME_MAX_S:e} seconds: write seconds")]
     Time {
         /// Counted from 1.
@@ -94,7 +94,7 @@ pub enum TraceError {
         "the trace lasts {days:.0} days, and 400 are the most: cut it into parts, or check that its times are in seconds"
     )]
     TooLong {
-        /// How long it is.
+        /// Its length.
         days: f64,
     },
     /// There are too many rows.

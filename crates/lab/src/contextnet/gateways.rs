@@ -90,7 +90,7 @@ pub enum GatewaysError {
 pub trait Requests {
     /// Whether the second gateway is to be killed, since the last time it was asked.
     fn kill(&mut self) -> bool;
-    /// Whether it is to be started again, since the last time it was asked.
+    /// Whether it is to be started again, since the last call.
     fn start(&mut self) -> bool;
 }
 

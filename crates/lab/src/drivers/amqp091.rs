@@ -159,7 +159,7 @@ impl Amqp091 {
         Ok(())
     }
 
-    /// Says who is there, by the first way that is let in and known here.
+    /// Authenticates by the first mechanism that both sides know.
     fn on_start(&mut self, bytes: &mut Bytes<'_>, out: &mut Vec<u8>) {
         let mut start = Bytes(bytes.0);
         self.product = product(&mut start).unwrap_or_default();
@@ -238,7 +238,7 @@ impl Amqp091 {
     }
 }
 
-/// Whether the broker lets in those without a name only, as START says.
+/// Whether the broker's START offers only anonymous access.
 fn wants_anonymous(bytes: &mut Bytes<'_>) -> bool {
     let mut mechanisms = || {
         bytes.take(2)?;

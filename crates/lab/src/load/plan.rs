@@ -31,7 +31,7 @@ pub struct LoadPlan {
     pub protocol: Protocol,
     /// The clients. They connect in this order, so subscribers usually precede publishers.
     pub groups: Vec<ClientGroup>,
-    /// How fast clients come.
+    /// The rate of arriving clients.
     #[serde(default)]
     pub ramp: Ramp,
     /// When publishing begins.

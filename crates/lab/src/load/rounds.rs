@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
 
-/// Steps that an outcome tells of at most.
+/// Maximum number of steps in an outcome.
 const STEPS: usize = 100;
 
 /// Round trips of a group's publishers, by node and by order. A node is a stream: one topic of one publisher, so that
@@ -19,7 +19,7 @@ pub struct Rounds {
     pub complete: u64,
     /// Messages that were offered.
     pub offered: u64,
-    /// Messages that came back, each counted once.
+    /// Returned messages, each counted once.
     pub returned: u64,
     /// The mean round trip of each node with returned messages.
     pub means: Histogram,
@@ -33,7 +33,7 @@ pub struct Rounds {
 pub struct Step {
     /// The first place, from 0.
     pub first: u32,
-    /// Messages that came back.
+    /// Returned messages.
     pub returned: u64,
     /// The sum of their round trips in nanoseconds.
     pub sum_ns: u64,
@@ -73,7 +73,7 @@ impl Step {
     }
 }
 
-/// Round trips while they come in.
+/// Round trips while they arrive.
 #[derive(Debug, Default)]
 pub(super) struct RoundBooks {
     nodes: HashMap<u32, Step>,
@@ -81,7 +81,7 @@ pub(super) struct RoundBooks {
 }
 
 impl RoundBooks {
-    /// A message has come back.
+    /// Records a returned message.
     pub(super) fn record(&mut self, stream: u32, sequence: u32, ns: u64) {
         self.nodes.entry(stream).or_default().take(ns);
         let place = sequence as usize;

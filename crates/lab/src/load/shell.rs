@@ -58,7 +58,7 @@ pub(crate) struct Shell<'a> {
     waiter: Waiter,
     connections: Vec<Option<Link>>,
     open: usize,
-    /// The nodes of the broker; the core knows which client goes where.
+    /// The nodes of the broker; the core assigns clients to them.
     addresses: Vec<SocketAddr>,
     links: LinkSettings,
     deadlines: Deadlines,
@@ -160,7 +160,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// When there is something to do next.
+    /// Time of the next work.
     fn next_ns(&self, now_ns: u64) -> u64 {
         if self.core.is_eager() || !self.unread.is_empty() {
             return now_ns;

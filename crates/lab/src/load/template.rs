@@ -26,7 +26,7 @@ enum Change {
 }
 
 impl Template {
-    /// Reads a template. `{group}` and `{run}` are left as text; who knows them replaces them.
+    /// Reads a template. `{group}` and `{run}` are left as text; the caller replaces them.
     ///
     /// # Errors
     /// For a placeholder that is unknown or not closed.

@@ -1,4 +1,4 @@
-//! What the double has put in comes out, exactly.
+//! The counts of the lab equal the counts of the double.
 
 use proptest::prelude::*;
 

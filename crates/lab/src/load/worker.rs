@@ -15,7 +15,7 @@ use super::shell::{Clock, Coordinator, Shell};
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) plan: LoadPlan,
-    /// Which of the plan's processes it is, from 0.
+    /// Its number among the plan's processes, from 0.
     pub(super) worker: u32,
     /// The run's zero on the monotonic clock.
     pub(super) zero_ns: u64,
@@ -148,7 +148,7 @@ impl<W: Write> Coordinator for Piped<'_, W> {
     }
 
     fn second(&mut self, second: &Second) {
-        // When the listener has gone, the next question fails.
+        // Without the listener, the next question fails.
         let _ = self.say(&Said::Second(*second));
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Asked {
 pub(super) struct Answer {
     /// The lab's end.
     pub(super) device: String,
-    /// Whether the kernel carries packets, and the lab has to tell it how for its own end.
+    /// Whether the kernel carries packets, and the lab has to set up its own end.
     pub(super) by_kernel: bool,
 }
 
@@ -58,7 +58,7 @@ pub fn hold(mut input: impl BufRead, mut output: impl Write) -> Result<(), Netwo
     let by_kernel = make(&asked, &device, &mut run)?;
     let answer = serde_json::to_string(&Answer { device, by_kernel }).map_err(wrong)?;
     writeln!(output, "{answer}").and_then(|()| output.flush()).map_err(NetworkError::io("answer"))?;
-    // Nothing more is said; this ends when the lab does, however that comes.
+    // No further message follows; this ends with the lab.
     io::copy(&mut input, &mut io::sink()).map_err(NetworkError::io("wait for the lab"))?;
     kill_all_here();
     if by_kernel { run(&format!("ip link del {INNER}")) } else { Ok(()) }

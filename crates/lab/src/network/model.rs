@@ -25,7 +25,7 @@ pub struct Network {
     /// How many packets in a hundred are lost, each by a chance of its own.
     #[serde(default)]
     pub loss: f64,
-    /// How much goes over it in a second.
+    /// Its rate.
     #[serde(default)]
     pub rate: Option<BitRate>,
     /// How many connections wait to be accepted at most (`net.core.somaxconn`), whatever the broker asks for.

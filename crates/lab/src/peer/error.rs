@@ -105,7 +105,7 @@ pub enum PeerError {
         what: &'static str,
         /// Its file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Stopped on request.

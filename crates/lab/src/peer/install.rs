@@ -1,4 +1,4 @@
-//! Installing a peer from the registry that has it.
+//! Installing a peer from its registry.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -64,8 +64,7 @@ fn is_let_in(address: SocketAddr, client: u32) -> Result<(), String> {
             if answer.reason_code == ReasonCode::ServerUnavailable {
                 return Err("it reports that it does not serve yet".to_owned());
             }
-            // It has said what we wanted to know, and another refusal, too, comes from a broker that is ready; whether
-            // it hears the farewell does not matter.
+            // The answer is complete, and another refusal also shows a ready broker; the farewell need not arrive.
             let _ = stream.write_all(&[0xE0, 0x00]);
             return Ok(());
         }

@@ -20,7 +20,7 @@ use crate::stop::Stop;
 const CLUSTER_CLIENTS: u32 = 16;
 /// Between two looks at whether it is ready or has ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// How much of a log goes into an error.
+/// Number of lines of a log in an error.
 const TAIL_LINES: usize = 15;
 
 /// A broker that this program has started. It is killed when this value goes, with all that it has spawned.
@@ -125,7 +125,7 @@ impl Running {
         self.template.addresses_nodes
     }
 
-    /// Asks a peer that is several gateways for something.
+    /// Sends a request to a peer that consists of several gateways.
     ///
     /// # Errors
     /// When it is a single broker, which such a signal would end.

@@ -88,13 +88,13 @@ pub struct Site {
     pub host: String,
     /// Files whose writers join a cgroup: its limits.
     pub cgroups: Vec<PathBuf>,
-    /// Open files of each of its processes; as many as are allowed when nothing is said.
+    /// Maximum number of open files of each of its processes; the system's limit by default.
     pub descriptors: Option<u32>,
     /// The file of the network namespace that it runs in; `None` is the namespace of this program.
     pub namespace: Option<PathBuf>,
 }
 
-/// Everything known of a process before it is there.
+/// The complete description of a process before its start.
 pub(super) struct Plan<'a> {
     pub(super) template: &'a Template,
     pub(super) directory: &'a Path,
@@ -103,7 +103,7 @@ pub(super) struct Plan<'a> {
     pub(super) site: &'a Site,
 }
 
-/// A process and who it runs as.
+/// A process and its user.
 pub(super) struct Spawned {
     pub(super) child: Child,
     /// The program.

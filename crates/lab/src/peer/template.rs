@@ -92,7 +92,7 @@ pub struct Template {
     pub(super) install: Option<Install>,
 }
 
-/// When it is ready.
+/// Its readiness.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ready {
@@ -102,7 +102,7 @@ pub(super) struct Ready {
     /// The readiness of further nodes, which is needed too.
     #[serde(default)]
     pub(super) also: Vec<String>,
-    /// After this it is given up.
+    /// Time after which it is given up.
     pub(super) limit: Span,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Ready {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StopHow {
-    /// After the signal TERM; then it is killed.
+    /// Time after the signal TERM until it is killed.
     pub(super) limit: Span,
 }
 
@@ -135,7 +135,7 @@ pub(super) struct Version {
     pub(super) after: String,
 }
 
-/// How it is installed.
+/// Its installation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Install {
@@ -228,7 +228,7 @@ impl Catalogue {
         Ok(Self { templates })
     }
 
-    /// Those in the binary, and the files `*.toml` of a directory, which replace those with their name.
+    /// The templates in the binary, and the files `*.toml` of a directory, which replace the ones with their name.
     ///
     /// # Errors
     /// When a file cannot be read.

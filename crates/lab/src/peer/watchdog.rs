@@ -19,7 +19,7 @@ const LOOKS: u32 = 5;
 /// Between two of them.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The lab's end of it.
+/// The lab's end of a watchdog.
 #[derive(Debug)]
 pub struct Watchdog {
     child: Child,

@@ -213,7 +213,7 @@ impl<'a> Channels<'a> {
     }
 }
 
-/// Receives until all have come, or nothing comes any more.
+/// Receives until all messages have arrived, or none arrives any more.
 fn listen(session: &mut Session, sender: &Sender<(Instant, Came)>, received: &AtomicUsize, expected: usize) {
     const LOOK: Duration = Duration::from_millis(100);
     let mut last = Instant::now();

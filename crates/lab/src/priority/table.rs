@@ -10,7 +10,7 @@ use crate::stop::Stop;
 const SIZES: [(&str, usize); 3] = [("64 B", 64), ("16 KiB", 16 << 10), ("512 KiB", 512 << 10)];
 /// The published messages, in this order.
 const PUBLISHED: [&[u8]; 3] = [&[0, 2, 1], &[0, 2], &[1, 0]];
-/// How often it is published while the subscriber sleeps.
+/// Number of publications while the subscriber sleeps.
 const ROUNDS: usize = 8;
 /// What the strict test publishes: each order of three, so that no place in a row belongs to a priority.
 const STRICT: &[u8] = &[0, 1, 2, 0, 2, 1, 1, 0, 2, 1, 2, 0, 2, 0, 1, 2, 1, 0];
@@ -77,7 +77,7 @@ pub(super) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String>
     Ok(vec![strict(asked, stop, number)?, study])
 }
 
-/// Whether no message comes while one of a higher priority waits, on one connection out.
+/// Whether no message arrives while one of a higher priority waits, on one connection.
 fn strict(asked: &Asked, stop: &Stop, mut number: usize) -> Result<Found, String> {
     let mut rows = Vec::new();
     for says_priority in [true, false] {

@@ -66,11 +66,11 @@ pub enum Answer {
 pub enum How {
     /// It was tried.
     Tried,
-    /// The broker says so in CONNACK.
+    /// The broker's CONNACK claims it.
     Said,
 }
 
-/// Why nothing could be found out.
+/// The reason why a probe failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// An invalid address.
@@ -137,7 +137,7 @@ impl Answer {
         if yes { Self::Yes } else { Self::No }
     }
 
-    /// Yes or no, or that something came between.
+    /// Yes or no, or the error.
     fn from_result(result: Result<bool, String>) -> Self {
         match result {
             Ok(yes) => Self::from_bool(yes),

@@ -15,7 +15,7 @@ use crate::load::plan::Target;
 /// How long an answer is waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A message as it came.
+/// A received message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) topic: String,
@@ -49,7 +49,7 @@ pub(crate) struct Session {
     stream: TcpStream,
     version: Version,
     received: Vec<u8>,
-    /// Messages that came while something else was waited for.
+    /// Messages received while another packet was awaited.
     waiting: Vec<Message>,
     packet_id: PacketId,
     /// Names behind the aliases that the broker gave.
@@ -164,10 +164,10 @@ impl Session {
         self.wait_for(PATIENCE, |got| *got == Got::Pong).map(drop)
     }
 
-    /// Says farewell.
+    /// Sends a DISCONNECT.
     pub(crate) fn leave(mut self) {
         let mut out = Vec::new();
-        // Whether it is heard does not matter any more.
+        // It need not arrive any more.
         let _ = Disconnect::new(ReasonCode::Success).encode(self.version, &mut out);
         let _ = self.write(&out);
     }

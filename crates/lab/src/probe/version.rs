@@ -1,4 +1,4 @@
-//! The version of a broker, as it says itself.
+//! The version that a broker reports.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::load::plan::{Target, Transport};
 
 /// Where many brokers say which version they are, as a retained message.
 const TOPIC: &str = "$SYS/broker/version";
-/// How long it is waited for.
+/// Time to wait for it.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Longest text that is taken as a version.
 const LONGEST: usize = 100;

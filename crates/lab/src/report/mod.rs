@@ -1,4 +1,4 @@
-//! Reports: one HTML file that needs nothing else, for people who decide and for people who check.
+//! Reports: one HTML file without other files, for readers who decide and for readers who check.
 
 mod charts;
 mod criteria;

@@ -11,15 +11,15 @@ use crate::sample::Sampled;
 pub enum Measure {
     /// Deliveries in a second, or acknowledged messages if there are no subscribers.
     Throughput,
-    /// The share of the deliveries due that came.
+    /// The share of the due deliveries that arrived.
     Delivered,
-    /// Deliveries due that never came.
+    /// Due deliveries that never arrived.
     Lost,
     /// Deliveries due that never came, for each five minutes of measuring (LAV-07).
     LostInFiveMinutes,
     /// The share of due messages that were late, lost, or never sent.
     DeadlineMisses,
-    /// Deliveries that came again.
+    /// Deliveries that arrived again.
     Duplicates,
     /// Deliveries out of order.
     Reordered,
@@ -65,8 +65,8 @@ pub enum Measure {
     ReadyAfter,
     /// The longest time without a delivery while publishers published.
     Silence,
-    /// The share of the round trips offered that came back: the delivery rate TE of study CTX. A message that could not
-    /// be sent has not come back; one that came back late has, and one that came twice counts once.
+    /// The share of the offered round trips that returned: the delivery rate TE of study CTX. A message that could not
+    /// be sent has not returned; a late one has, and a duplicate counts once.
     Returned,
     /// The share of the nodes whose round trips all came back.
     NodesComplete,

@@ -36,7 +36,7 @@ pub struct Results {
     pub scenario: Scenario,
     /// How it was asked.
     pub settings: Settings,
-    /// On what machine.
+    /// The machine.
     pub environment: Environment,
     /// The brokers, by name.
     pub peers: BTreeMap<String, PeerInfo>,
@@ -95,7 +95,7 @@ pub struct Run {
     pub ready_after_s: Option<f64>,
     /// The load's zero on the run's time axis, seconds.
     pub load_zero_s: f64,
-    /// What carried the load, such as `mqtt` or `nats`.
+    /// The protocol of the load, such as `mqtt` or `nats`.
     #[serde(default)]
     pub spoken: String,
     /// The plan of the generator.
@@ -111,7 +111,7 @@ pub struct Run {
     pub generator: Sampled,
     /// What happened, on the run's time axis.
     pub events: Vec<Happened>,
-    /// What the broker was allowed, and by what.
+    /// The limits of the broker, and their means.
     pub limits: AppliedLimits,
     /// What groups of clients were allowed that have limits of their own.
     #[serde(default)]
@@ -119,7 +119,7 @@ pub struct Run {
     /// The network that was made for the broker; `None` when it had that of the machine.
     #[serde(default)]
     pub network: Option<AppliedNetwork>,
-    /// Why the run says nothing of the broker; `None` when it does.
+    /// The reason why the run says nothing about the broker; `None` if it does.
     pub invalid: Option<String>,
     /// Whether the broker ended before the run did.
     #[serde(default)]
@@ -188,7 +188,7 @@ pub struct NotMeasured {
     pub case: String,
     /// Which repetition, from 1.
     pub repetition: u32,
-    /// Why, and what to do.
+    /// The reason and the remedy.
     pub why: String,
     /// Whether its broker ended, or was killed by the limits of the case.
     #[serde(default)]

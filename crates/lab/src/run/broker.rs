@@ -109,7 +109,7 @@ impl Broker {
     }
 }
 
-/// Whether a broker speaks what the case needs, which is found out before it is started.
+/// Whether a broker has the protocol of the case, checked before it is started.
 fn speaks(order: &Order, task: &Task<'_>, template: &Template, key: &str, v5: bool) -> Result<(), ExecuteError> {
     let scheme = template.scheme_of(key).unwrap_or("mqtt");
     let address = format!("{scheme}://localhost");

@@ -106,7 +106,7 @@ fn worker(executable: &Path, plan: &LoadPlan, number: u32, limited: &[Vec<PathBu
     command
 }
 
-/// A test in place of a load: nothing is counted, and something is found.
+/// Runs a test in place of a load: it counts nothing, and has findings.
 fn checked(check: Check, asked: &Asked, stop: &Stop) -> Result<Carried, LoadError> {
     let zero = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let found = check.run(asked, stop).map_err(LoadError::Check)?;

@@ -76,7 +76,7 @@ impl ExecuteError {
     }
 }
 
-/// Makes a run, and tells of its broker.
+/// Makes a run, and describes its broker.
 pub(super) fn execute(
     order: &Order,
     task: &Task<'_>,

@@ -19,7 +19,7 @@ pub enum KeptError {
         what: &'static str,
         /// Its file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file that was not written by this version of the lab.
@@ -30,7 +30,7 @@ pub enum KeptError {
         /// Why.
         source: serde_json::Error,
     },
-    /// The directory has runs of something else.
+    /// The directory has runs of another scenario.
     #[error("{} has runs of {there}, not of {asked}; name another directory by --out, or delete this one", directory.display())]
     Other {
         /// The directory.

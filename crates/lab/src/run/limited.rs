@@ -14,7 +14,7 @@ pub(super) struct LimitedGroup {
     pub(super) cgroup: Limited,
 }
 
-/// The broker's, when it is limited by one.
+/// The broker's cgroup, if it has limits.
 pub(super) fn broker(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteError> {
     if task.case.limits == Limits::default() {
         return Ok(None);

@@ -70,7 +70,7 @@ pub(super) fn carrier_of(
     Ok((plan, carrier))
 }
 
-/// The load of a task, as long as its order says.
+/// The load of a task, with the length of its order.
 pub(super) fn load_of(order: &Order, task: &Task<'_>, address: &str) -> Result<LoadPlan, ScenarioError> {
     let mut plan = plan_of(&order.scenario, task.case, address, task.seed, order.time_scale)?;
     if let Some(duration) = order.duration {

@@ -39,7 +39,7 @@ pub enum Said {
     Event(String),
     /// A run ended: a line about it.
     Done(String),
-    /// Something that one has to know.
+    /// A note for the user.
     Note(String),
 }
 
@@ -124,7 +124,7 @@ fn line(said: &Said) -> Option<String> {
     }
 }
 
-/// How much there is to do; nothing where that is a single run, which says so itself.
+/// The amount of work; `None` for a single run, which reports it itself.
 fn begins(runs: usize, kept: usize, about: Duration) -> Option<String> {
     let there = if kept > 0 { format!("{kept} of {runs} runs are there already") } else { format!("{runs} runs") };
     let seconds = about.as_millis().div_ceil(1000);

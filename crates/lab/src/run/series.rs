@@ -23,7 +23,7 @@ pub struct Order {
     pub peers: Vec<Peer>,
     /// Only cases whose name contains this.
     pub only: Option<String>,
-    /// Only so many cases, the first ones of those.
+    /// Maximum number of cases.
     pub cases: Option<u32>,
     /// The board that this machine represents, by limits.
     pub board: Option<Board>,
@@ -33,9 +33,9 @@ pub struct Order {
     pub time_scale: f64,
     /// Runs of each case and broker.
     pub repeat: u32,
-    /// How long publishers publish, whatever the scenario says; nothing means as long as it says.
+    /// Duration of publishing; by default the scenario's.
     pub duration: Option<Duration>,
-    /// Whether a run that was stopped before its end is shown as far as it came: after hours that is worth something.
+    /// Whether a stopped run is shown with its results so far, which is useful after hours.
     pub keep_stopped: bool,
     /// The base of ratios; by default Tidegate, or the first by name.
     pub base: Option<String>,
@@ -45,13 +45,13 @@ pub struct Order {
     pub processes: u32,
     /// Addresses that clients connect from in turn, where the scenario names none.
     pub sources: Vec<std::net::IpAddr>,
-    /// Where brokers are installed and keep their files.
+    /// The directories of brokers' programs and files.
     pub place: Place,
     /// Where brokers listen.
     pub host: String,
     /// Ports that brokers may get.
     pub ports: Ports,
-    /// The commit of this program, when it is known.
+    /// The commit of this program, if it is known.
     pub commit: Option<String>,
 }
 

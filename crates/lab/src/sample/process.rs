@@ -1,4 +1,4 @@
-//! One process, as `/proc` tells of it.
+//! One process, as `/proc` describes it.
 
 use std::fs;
 use std::io::Read as _;
@@ -12,7 +12,7 @@ fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// What `/proc/PID/stat` says.
+/// The content of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Stat {
     pub(super) parent: u32,
@@ -23,10 +23,10 @@ pub(super) struct Stat {
     pub(super) rss: u64,
 }
 
-/// What `/proc/PID/status` says beyond that.
+/// The further content of `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
-    /// Anonymous memory, bytes: what the process has allocated itself.
+    /// Anonymous memory, bytes: allocated by the process itself.
     pub(super) anonymous: u64,
     /// Context switches because it waited, of the main thread.
     pub(super) voluntary: u64,

@@ -92,7 +92,7 @@ impl Sampler {
         let stop = Stop::default();
         let seen = stop.clone();
         let thread = std::thread::Builder::new().name("sampler".to_owned()).spawn(move || {
-            // It shares a core with the load, whose messages come first. Where that may not be said, it is as it was.
+            // It shares a core with the load, whose messages come first. If the priority may not be set, it stays.
             let _ = rustix::process::nice(YIELDS);
             let first = Instant::now();
             let mut broker = Accounts::default();
@@ -116,7 +116,7 @@ impl Sampler {
         Ok(Self { stop, thread })
     }
 
-    /// Ends it: what the broker used, and what the generator used.
+    /// Ends it; returns the use by the broker, and by the generator.
     pub fn finish(self) -> (Sampled, Sampled) {
         self.stop.ask();
         self.thread.join().unwrap_or_default()

@@ -43,7 +43,7 @@ pub struct Scenario {
     /// The limits of the broker; the text `none` removes a value, also in `network`.
     #[serde(default)]
     pub limits: toml::Table,
-    /// The case that the others are compared with: the report says which of them fall short of it, and by what.
+    /// The base of comparisons: the report names the cases that fall short of it, with the measure.
     #[serde(default)]
     pub base: Option<String>,
     /// The network between the broker and the load; the broker then has a network namespace of its own. See
@@ -59,7 +59,7 @@ pub struct Scenario {
     /// What happens to the broker, at times after publishing has begun.
     #[serde(default)]
     pub events: Vec<Event>,
-    /// Published figures that stand beside ours.
+    /// Published figures beside ours.
     #[serde(default)]
     pub references: Vec<Reference>,
     /// Which measures the report's summary shows first; see [`Measure`](crate::results::Measure).
@@ -87,7 +87,7 @@ pub enum Action {
     Start,
     /// `kill -9` of the second of several gateways.
     KillGateway,
-    /// Start that one again.
+    /// Start the killed one again.
     StartGateway,
 }
 
@@ -95,7 +95,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
-    /// Who, and where in their text.
+    /// The publication, and the place in it.
     pub source: String,
     /// The statement's id, such as `LAV-12`.
     pub id: String,

@@ -5,7 +5,7 @@ use crate::load::plan::{Disturbance, Pace, Ramp, Role};
 
 /// Runs as short as this only try whether everything works; they wait less for missing messages.
 const TRY: f64 = 0.01;
-/// How long it is waited for then, in milliseconds.
+/// Time to wait for them, milliseconds.
 const TRY_DRAIN_MS: u64 = 2000;
 
 /// The plan with all its times multiplied by a factor. Rates of messages stay, and so do the times that belong to a

@@ -51,7 +51,7 @@ pub(super) fn answer(mut stream: TcpStream, respond: impl FnOnce(&Request) -> Re
         response.body.len()
     );
     let is_head = request.is_some_and(|request| request.method == "HEAD");
-    // Who has gone meanwhile wants no answer.
+    // A client that has left needs no answer.
     let _ = stream
         .write_all(head.as_bytes())
         .and_then(|()| if is_head { Ok(()) } else { stream.write_all(&response.body) });

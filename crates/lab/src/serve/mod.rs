@@ -16,7 +16,7 @@ use http::{Request, Response};
 
 /// Requests that are answered at a time; further ones are refused.
 const AT_A_TIME: usize = 16;
-/// How often it is looked whether to stop.
+/// Interval of checks for a stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A file of a directory of runs, with its type.
@@ -34,7 +34,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, to serve a directory of runs, or one whose subdirectories are such.
+    /// Listens, to serve a directory of runs, or one with such subdirectories.
     ///
     /// # Errors
     /// If the directory does not exist, or the address cannot be listened on.
@@ -56,7 +56,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until it is to stop.
+    /// Serves until the stop.
     ///
     /// # Errors
     /// When the system takes the listener away.

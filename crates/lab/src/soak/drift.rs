@@ -9,7 +9,7 @@ use crate::results::statistics::median;
 const WINDOWS: usize = 40;
 /// The share of a series at its begin that is left out: caches fill, heaps find their size.
 const SETTLING: f64 = 0.1;
-/// Points below which nothing can be said.
+/// Minimum number of points of a judgement.
 const LEAST_POINTS: usize = 8;
 /// The chance that noise alone shows such a trend is below one in a thousand beyond this many standard deviations.
 const SIGNIFICANT: f64 = 3.29;

@@ -1,4 +1,4 @@
-//! Hours under load: what of a broker changes with time although nothing of the load does.
+//! Hours under load: changes of a broker over time under a constant load.
 
 mod drift;
 
@@ -63,7 +63,7 @@ fn quantities(run: &Run) -> Vec<Quantity> {
         // A second that is not whole says less than the others.
         let seconds = run.load.series.iter().filter(|second| {
             let at = f64::from(second.second);
-            // Nor does one in which nothing came say how long it took.
+            // A run without a delivery has no latency either.
             at >= from && at + 1.0 <= to && (second.received > 0 || !grows_worse)
         });
         let (at_s, values) = seconds.map(|second| (f64::from(second.second), value(second))).unzip();

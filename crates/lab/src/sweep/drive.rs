@@ -30,7 +30,7 @@ pub enum SweepError {
     /// The scenario cannot be asked for again.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// There is nothing to raise.
+    /// The scenario has no such value to raise.
     #[error("`{scenario}` has no value `{over}` to raise; name one of {} by --over", known.join(", "))]
     NoValue {
         /// The scenario.

@@ -189,7 +189,7 @@ fn stop_services((http, coap): (HttpListeners, CoapListeners), placed: &(Bridges
     placed.1.stop(grace);
 }
 
-/// Has bridges and pipelines run where their partitions are.
+/// Runs bridges and pipelines where their partitions are.
 fn follow(placed: &Arc<(Bridges, Pipelines)>) -> Result<Follower, StartError> {
     let placed = Arc::clone(placed);
     let look = move || {

@@ -121,7 +121,7 @@ enum LabCommand {
     /// Find the cheapest configuration that keeps a service level
     #[command(after_help = SIZE)]
     Size(Box<size::SizeArgs>),
-    /// Keep a load up for hours, and tell what drifts
+    /// Keep a load up for hours, and report drifts
     #[command(after_help = SOAK)]
     Soak(Box<soak::SoakArgs>),
     /// Tell whether runs differ, by a statistical test
@@ -142,7 +142,7 @@ enum LabCommand {
     /// End the brokers of a lab that was killed
     #[command(hide = true)]
     Watch(watch::Args),
-    /// A worker of the load generator: told on the standard input what to do
+    /// A worker of the load generator, with orders on the standard input
     #[command(hide = true)]
     Work,
 }
@@ -165,7 +165,7 @@ fn main() -> ExitCode {
     run(&cli.command).into()
 }
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 fn run(command: &LabCommand) -> Exit {
     match command {
         LabCommand::Link => link::run(),

@@ -20,7 +20,7 @@ pub(crate) struct Args {
 /// The action on them.
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Install one from the registry that has it
+    /// Install one from its registry
     Install {
         /// Its name
         #[arg(required = true)]

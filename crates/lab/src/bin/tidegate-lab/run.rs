@@ -91,7 +91,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
-/// Why nothing is run.
+/// The reason why nothing is run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Wrong {
     #[error(transparent)]

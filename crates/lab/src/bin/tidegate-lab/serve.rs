@@ -12,7 +12,7 @@ use tidegate_terminal::{Exit, complain, report};
 /// The flags of `tidegate lab serve`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// A directory of runs, or one that has some
+    /// A directory of runs, or one with such subdirectories
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 

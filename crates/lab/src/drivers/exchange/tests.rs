@@ -88,7 +88,7 @@ fn a_run_that_was_over_before_anything_counted_is_not_valid() {
     assert!(outcome.generator.invalid.is_some_and(|why| why.starts_with("nothing was sent in the ")));
 }
 
-/// A server that says this to everybody who comes, and closes.
+/// A server that sends this to every client, and closes.
 fn says(answer: &'static [u8], clients: usize) -> (u16, std::thread::JoinHandle<()>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -46,7 +46,7 @@ impl Connection {
 
     /// A connection within TLS.
     pub(crate) fn within(stream: TcpStream, layers: &LayerSettings) -> Self {
-        // No layer here makes anything by chance.
+        // No layer here uses random numbers.
         Self::layered(stream, Some(layers.begin(0)))
     }
 
@@ -160,7 +160,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes what the layers have to say.
+    /// Writes the layers' own output.
     pub(crate) fn flush_own(&mut self) -> io::Result<()> {
         match &mut self.layers {
             Some(layers) if self.is_connected => layers.write(&mut self.stream),
@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// Writes something last, and that it is the last.
+    /// Writes the last bytes, and ends the output.
     pub(crate) fn say_last(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Some(layers) = &mut self.layers {
             layers.seal(bytes)?;

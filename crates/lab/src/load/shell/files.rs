@@ -15,7 +15,7 @@ const OTHERS: u64 = 50;
 pub(super) fn enough(clients: u64) -> Result<(), LoadError> {
     let limits = getrlimit(Resource::Nofile);
     if limits.current != limits.maximum {
-        // What may not be raised stays as it is, and is judged as it is.
+        // A limit that may not be raised stays, and is judged as it is.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
     }
     let needed = clients.saturating_add(OTHERS);

@@ -15,7 +15,7 @@ use crate::load::plan::Target;
 /// TLS between MQTT and TCP.
 pub(super) struct Tls {
     session: ClientConnection,
-    /// What the broker has to agree to before anything is said (ALPN), until it is known whether it does.
+    /// The protocol that the broker has to agree to first (ALPN), until its answer is known.
     must_agree: Option<&'static [u8]>,
 }
 

@@ -31,7 +31,7 @@ impl Waiter {
     /// The token of the timer. Its events need no answer.
     pub(crate) const TIMER: Token = Token(usize::MAX);
 
-    /// A poll with nothing but its timer.
+    /// A poll with only its timer.
     ///
     /// # Errors
     /// When the system has none.

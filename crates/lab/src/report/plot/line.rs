@@ -91,7 +91,7 @@ pub(super) fn horizontal(y: &Axis, out: &mut String) {
 
 fn draw(curve: &Curve, x: &Axis, y: &Axis, out: &mut String) {
     let points = thinned(&curve.points);
-    // A line through one point is nothing that one could see.
+    // A line through one point is invisible.
     if let [(at, value)] = points.as_slice() {
         let (class, at, value) = (colour(curve.series), x.place(*at), y.place(*value));
         put!(out, "<circle class=\"f{class}\" cx=\"{at:.1}\" cy=\"{value:.1}\" r=\"3\"/>");

@@ -142,7 +142,7 @@ impl Doing {
         rows
     }
 
-    /// How the load has gone, second by second.
+    /// The load, second by second.
     fn curve(&self, width: usize, is_unicode: bool) -> Option<String> {
         let most = self.curve.iter().copied().max().filter(|most| *most > 0 && self.curve.len() > 1)?;
         let end = format!(" {}/s at most", shown(float(most)));

@@ -123,7 +123,7 @@ fn dial(to: &Server) -> Quic {
     Quic::dial(&settings, to.socket.local_addr().unwrap(), None).unwrap()
 }
 
-/// Lets both take turns until something has come to pass.
+/// Runs both in turns until `is_done`.
 fn until(server: &mut Server, client: &mut Quic, mut is_done: impl FnMut(&mut Quic, &Server) -> bool) {
     let begin = Instant::now();
     while !is_done(client, server) {
