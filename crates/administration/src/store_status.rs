@@ -70,9 +70,7 @@ fn hindrance(store: &Status) -> Option<String> {
                 "the disk was filled and a part of store.reserve is in use: free some space, or lower store.reserve"
                     .to_owned()
             } else if max > 0 && used > max {
-                format!(
-                    "more than store.max_bytes ({max}) are in use: raise that, or let clients fetch what waits for them"
-                )
+                format!("more than store.max_bytes ({max}) are in use: raise that, or let clients fetch their messages")
             } else {
                 "free some space, or look at store.max_bytes, store.min_free and store.pending_memory".to_owned()
             };

@@ -1,4 +1,4 @@
-//! Bridges to other brokers: what the configuration says of them, and those that run.
+//! Bridges to other brokers: their settings, and the running bridges.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

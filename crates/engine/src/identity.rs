@@ -120,7 +120,7 @@ impl Identity {
         }
     }
 
-    /// Reads what [`Identity::write`] wrote.
+    /// Reads the output of [`Identity::write`].
     pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         let user_name = read_optional(reader, "a user name")?;
         let certificate = read_optional(reader, "a certificate's name")?;

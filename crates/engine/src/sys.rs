@@ -1,4 +1,4 @@
-//! `$SYS`: what the broker tells of itself, in the dialect of Mosquitto, while someone listens.
+//! `$SYS`: the broker's statistics, in the dialect of Mosquitto, while a client subscribes to them.
 //!
 //! The first shard gathers the numbers of all shards each round and publishes them. Nothing runs without a subscription
 //! below `$SYS`.
@@ -56,7 +56,7 @@ pub(crate) struct SysNumber {
     read: fn(&Counters, &Gauges) -> u64,
 }
 
-/// A number that is published as it is.
+/// A number that is published unchanged.
 const fn plain(topics: &'static [&'static str], read: fn(&Counters, &Gauges) -> u64) -> SysNumber {
     SysNumber { topics, load: None, read }
 }

@@ -32,7 +32,7 @@ pub enum MirrorError {
     },
     /// The log has less than it had confirmed.
     #[error(
-        "{log} has lost a part of what it had confirmed: the working copy has seen position {seen}, and the log ends at {end}; bring the \
+        "{log} has lost confirmed records: the working copy has seen position {seen}, and the log ends at {end}; bring the \
          servers' data back. If that cannot be done, remove the log on the servers: the node then fills it from its directory"
     )]
     Behind {

@@ -154,7 +154,7 @@ pub(crate) fn decode(record: &[u8]) -> Result<(Origin, Body<'_>), String> {
         RENAME => Body::Rename { from: rest.text()?, to: rest.text()? },
         UNLINK => Body::Unlink { name: rest.text()? },
         INDEX => Body::Index(rest.files()?),
-        kind => return Err(format!("it is of kind {kind}, which is none")),
+        kind => return Err(format!("its kind, {kind}, is unknown")),
     };
     if rest.0.is_empty() { Ok((origin, body)) } else { Err("it is too long".to_owned()) }
 }

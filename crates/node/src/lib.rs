@@ -1,4 +1,4 @@
-//! The data plane's shell: threads, sockets and clocks around engines that know none of these.
+//! The data plane's shell: threads, sockets and clocks around engines, which have none.
 //!
 //! A [`Node`] runs some threads, *shards*, each with its own engine and event loop. A shard reads its sockets into one
 //! buffer, hands the bytes to its engine, and writes each connection's output once per turn. A client belongs to the

@@ -99,7 +99,7 @@ pub struct Stopped {
     pub drained: bool,
     /// Shards whose thread had panicked.
     pub failed: Vec<ShardId>,
-    /// The usage of each tenant up to the end; nothing where a shard did not answer any more.
+    /// The usage of each tenant up to the end; empty if a shard did not answer any more.
     pub usage: BTreeMap<TenantId, Usage>,
 }
 
@@ -351,7 +351,7 @@ impl Node {
     }
 }
 
-/// The shared parts of a node: its own, or those of the node that it is within.
+/// The shared parts of a node: its own, or the parts of the node around it.
 struct Ground {
     family: Family,
     listening: Listening,
@@ -468,7 +468,7 @@ fn start_shard(mut seed: ShardSeed) -> Result<JoinHandle<()>, StartError> {
     builder.spawn(body).map_err(|source| StartError::Thread { shard, source })
 }
 
-/// Reports a panic when it is dropped by one.
+/// Reports a panic if it is dropped by one.
 struct Alarm {
     shard: ShardId,
     observer: Arc<dyn Observer>,

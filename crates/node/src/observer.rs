@@ -15,7 +15,7 @@ pub enum Peer {
     Address(SocketAddr),
     /// A process of this machine.
     Unix,
-    /// The socket no longer knows.
+    /// The socket is closed.
     Gone,
 }
 
@@ -59,7 +59,7 @@ pub struct ContinuedClient<'a> {
 
 /// Called on the threads of shards: an implementation must be quick and must not block.
 pub trait Observer: Send + Sync + 'static {
-    /// Whether [`Observer::log`] would do anything with an event, asked before details are looked up.
+    /// Whether [`Observer::log`] would use an event, asked before details are looked up.
     fn wants(&self, event: &LogEvent) -> bool {
         let _ = event;
         true
@@ -69,8 +69,8 @@ pub trait Observer: Send + Sync + 'static {
     fn log(&self, occasion: &Occasion<'_>);
 
     /// Decides about a client, at once or later. Only called when the engine's settings ask for external
-    /// authentication; refuses unless overridden. `facts` are those of the connection itself. A request without an
-    /// answer ends with the connect timeout.
+    /// authentication; refuses unless overridden. `facts` describe the connection itself. A request without an answer
+    /// ends with the connect timeout.
     fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
         drop((request, facts));
         answer.give(Verdict::Refuse(Reason::NotAuthorized));
@@ -197,16 +197,16 @@ impl Observer for TracingObserver {
                     "queue full"
                 );
             }
-            LogEvent::Dropped { client_id, topic, reason, publisher, untold } => {
+            LogEvent::Dropped { client_id, topic, reason, publisher, omitted } => {
                 let reason = reason.label();
-                tracing::debug!(shard, client_id, topic, reason, publisher, untold, "message dropped");
+                tracing::debug!(shard, client_id, topic, reason, publisher, omitted, "message dropped");
             }
-            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold } => {
+            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, omitted } => {
                 let (attempt, reason) = (attempt.text(), reason.label());
-                tracing::info!(shard, client_id, attempt, topic, reason, held_up_by, untold, "denied");
+                tracing::info!(shard, client_id, attempt, topic, reason, held_up_by, omitted, "denied");
             }
-            LogEvent::Delayed { client_id, delay, untold, .. } => {
-                tracing::debug!(shard, %peer, client_id, %delay, untold, "publisher delayed");
+            LogEvent::Delayed { client_id, delay, omitted, .. } => {
+                tracing::debug!(shard, %peer, client_id, %delay, omitted, "publisher delayed");
             }
         }
     }

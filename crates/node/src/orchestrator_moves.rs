@@ -41,7 +41,7 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.moves().snapshot(partitions, max_bytes, Collecting::InPieces(transfer))
     }
 
-    /// The same where orchestrators exchange messages on topics of addresses: those that arrive later are collected for
+    /// The same for orchestrators that exchange messages on topics of addresses: later messages are collected for
     /// [`NodeMoves::take_transfer_rest`](crate::NodeMoves::take_transfer_rest).
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl<'n> OrchestratorMoves<'n> {
         Ok(partitions)
     }
 
-    /// Delivers the messages that were kept back for a transfer. `behind` says whether pieces still come.
+    /// Delivers the messages that were kept back for a transfer. `behind` is the state of later pieces.
     ///
     /// # Errors
     /// When a shard does not answer.

@@ -84,7 +84,7 @@ pub struct ShellCounters {
     pub not_continued: u64,
     /// Connections closed because of their header of the PROXY protocol, or for want of one.
     pub proxy_refused: u64,
-    /// TLS handshakes completed, those by a ticket included.
+    /// Completed TLS handshakes, resumed ones included.
     pub tls_handshakes: u64,
     /// TLS handshakes completed by the ticket of an earlier one.
     pub tls_resumed: u64,
@@ -96,7 +96,7 @@ pub struct ShellCounters {
     pub websocket_refused: u64,
     /// WebSocket connections closed because the client broke that protocol.
     pub websocket_violations: u64,
-    /// QUIC connections begun, those whose handshake failed included.
+    /// Begun QUIC connections, failed handshakes included.
     pub quic_begun: u64,
     /// QUIC handshakes that failed, and connections in which the client broke the protocol.
     pub quic_failed: u64,

@@ -83,7 +83,7 @@ pub struct Store {
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
 impl Store {
-    /// Visits all live entries in ascending order of their keys, except for those that the sweep refuses. Every block
+    /// Visits all live entries in ascending order of their keys, except the entries that the sweep refuses. Every block
     /// and frame is checked on the way.
     ///
     /// # Errors

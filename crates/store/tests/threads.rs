@@ -84,7 +84,7 @@ fn what_several_writers_commit_is_loaded_and_found_again() {
 }
 
 #[test]
-fn a_load_comes_in_pages_and_sees_what_was_committed_before() {
+fn a_load_comes_in_pages_and_sees_earlier_commits() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
     let (running, commits) = start(&disk, settings());
     let (writer, reader) = (running.writer(0), running.reader());

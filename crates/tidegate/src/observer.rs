@@ -1,4 +1,4 @@
-//! What the node tells this process, and asks it: events for the log, and who comes in.
+//! The node's calls to this process: events for the log, and the authentication of clients.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tidegate_connectors::hub::Door;
 use tidegate_identity::authentication::passing;
 use tidegate_identity::authentication::{Authentication, Visitors, is_logged};
 
-/// Logs events, and decides who comes in.
+/// Logs events, and authenticates clients.
 pub(crate) struct BrokerObserver {
-    /// Who comes in; nothing where everybody does.
+    /// Authentication; `None` if every client is admitted.
     authentication: Option<Arc<Authentication>>,
     /// The users whose own credentials brokers are shown, where they are.
     identities: Option<Arc<Identities>>,
-    /// Where pipelines come in, where there are some.
+    /// The entry of pipelines, if there are some.
     door: Option<Door>,
     /// Clients over HTTP.
     visitors: Visitors,

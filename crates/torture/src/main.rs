@@ -1,4 +1,5 @@
-//! Proves or refutes, from outside, that a broker keeps what it has acknowledged. See docs/durability-tests.md.
+//! Proves or refutes, from outside, that a broker keeps the messages that it has acknowledged. See
+//! docs/durability-tests.md.
 //!
 //! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `mortal`, `session`, `wire`, `ledger`
 //!   (the debts).

@@ -34,7 +34,7 @@ const USUAL_GROUP: &str = "tidegate";
 /// The folder of archives in the data directory.
 const ARCHIVES: &str = "hub";
 
-/// How pipelines get to their broker.
+/// The connection of pipelines to their broker.
 #[derive(Clone, Debug)]
 pub struct Way {
     /// The address of the broker.
@@ -47,7 +47,7 @@ pub struct Way {
     pub password: Option<Vec<u8>>,
     /// Whether several processes share the work, by a shared subscription of the pipeline's name.
     pub shared: bool,
-    /// Whether the broker says who published a message: at the door of its own process.
+    /// Whether the broker names the publisher of a message: only within its own process.
     pub origins: bool,
     /// Stands before the name of the pipeline in the client id of each session.
     pub prefix: String,

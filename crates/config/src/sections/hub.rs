@@ -271,7 +271,7 @@ pub enum Keep {
     Disk,
     /// In memory.
     Memory,
-    /// On disk, and behind their delivery for this long.
+    /// On disk, and for this time after their delivery.
     For(Duration),
 }
 
@@ -301,7 +301,7 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true };
         /// The source, by name; empty is the topics of the broker.
         source: Option<String> = None, in Kind::Name { empty: true };
-        /// The tenant whose topics it takes, and to whose topics it publishes; empty is the default one.
+        /// The tenant of its topics, also of the topics to which it publishes; empty is the default one.
         tenant: Option<String> = None, in Kind::Name { empty: true };
         /// Topic filters; when empty, `sql` names them behind FROM. Messages of a `source` with another topic are passed
         /// over.

@@ -28,7 +28,7 @@ use crate::subscribe::steps::PacketLeft;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
-/// Where a connection stands.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing but CONNECT is taken.
@@ -37,9 +37,9 @@ pub(crate) enum Phase {
     AwaitConnAck,
     /// CONNECT came and waits for its verdict; bytes behind it are kept up to a limit.
     Authenticating,
-    /// CONNECT came, and the shell is about to reach the client's home elsewhere; nothing is read meanwhile.
+    /// CONNECT came, and the shell connects to the client's home elsewhere; the socket is not read meanwhile.
     AwaitHome,
-    /// The client was asked something and answers with AUTH.
+    /// The client has a challenge to answer with AUTH.
     AwaitAuth,
     /// CONNACK was sent.
     Open,
@@ -110,9 +110,9 @@ pub(crate) struct Extra {
     pub reserving: Reserving,
     /// Until when the acknowledgement of that message is withheld at most, or never.
     pub withheld_until: Millis,
-    /// Enhanced authentication, where the client asked for it.
+    /// The state of enhanced authentication, if the client asked for it.
     pub enhanced: Option<Box<EnhancedState>>,
-    /// When what the client has proven ends, or never.
+    /// Time at which the client's proof ends, or never.
     pub proof_ends: Option<Millis>,
     /// The terms of its CONNACK, where these are wider than its listener's.
     pub promised: Option<Box<PromisedTerms>>,
@@ -122,7 +122,7 @@ pub(crate) struct Extra {
     pub allowed: Option<Allowed>,
     /// A SUBSCRIBE or UNSUBSCRIBE that continues in the next turn.
     pub packet_left: Option<Box<PacketLeft>>,
-    /// Whether it waits until it is known who serves the client.
+    /// Whether it waits for the decision about the node of its client.
     pub suspended: bool,
 }
 
@@ -214,7 +214,7 @@ impl Extra {
 /// A publisher that has to wait, and the packets behind.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    /// Whole packets in order, whose turn comes when it may go on.
+    /// Whole packets in order, processed when the connection resumes.
     pub bytes: Vec<u8>,
     /// How many queues or links it waits for.
     pub waits: u32,
@@ -241,7 +241,7 @@ pub(crate) struct PendingAck {
     pub waits: u32,
     pub packet_id: PacketId,
     pub answer: Answer,
-    /// Whether it promises something that was written into a journal.
+    /// Whether it promises an effect that was written into a journal.
     pub promises: bool,
 }
 
@@ -270,7 +270,7 @@ pub(crate) struct SubAckAnswer {
     pub refusals: Refusals,
 }
 
-/// What an UNSUBACK says.
+/// The content of an UNSUBACK.
 #[derive(Debug, Default)]
 pub(crate) struct UnsubAckAnswer {
     pub codes: Vec<ReasonCode>,
@@ -345,7 +345,7 @@ impl AckQueue {
         }
     }
 
-    /// A SUBACK that lacks something.
+    /// A SUBACK that is incomplete.
     pub(crate) fn sub_ack_mut(&mut self, sequence: u32) -> Option<&mut SubAckAnswer> {
         match &mut self.pending.get_mut(sequence.wrapping_sub(self.base) as usize)?.answer {
             Answer::SubAck(answer) => Some(answer),
@@ -367,7 +367,7 @@ impl AckQueue {
         }
     }
 
-    /// The next answer that lacks nothing, in order.
+    /// The next complete answer, in order.
     pub(crate) fn pop_ready(&mut self) -> Option<PendingAck> {
         if self.pending.front()?.waits > 0 {
             return None;
@@ -431,12 +431,12 @@ impl Connection {
 
     /// Whether PUBLISH packets of this connection have to wait.
     #[inline]
-    /// Whether it waits until it is known who serves the client.
+    /// Whether it waits for the decision about the node of its client.
     pub(crate) fn is_suspended(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.suspended)
     }
 
-    /// Whether it waits for others.
+    /// Whether it waits for other clients or shards.
     pub(crate) fn is_parked(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.parked.is_some())
     }

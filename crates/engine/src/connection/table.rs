@@ -66,7 +66,7 @@ impl Connections {
 }
 
 impl Connections {
-    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
+    /// Whether a client wants reason strings ([MQTT-3.1.2-29]).
     pub(crate) fn wants_reasons(&self, key: ConnectionKey) -> bool {
         let connection = self.get(key);
         connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)

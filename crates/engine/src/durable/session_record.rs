@@ -141,7 +141,7 @@ impl SessionRecord {
     }
 }
 
-/// Reads the version of a session's value; says whether it is a mobile node's.
+/// Reads the version of a session's value; returns whether the session is a mobile node's.
 fn read_version(reader: &mut WireReader<'_>) -> Result<bool, WireError> {
     match reader.u8("a version")? {
         RECORD_VERSION => Ok(false),
@@ -159,8 +159,8 @@ pub(super) fn client_of(value: &[u8]) -> Result<(TenantId, &str), WireError> {
 }
 
 impl Sessions {
-    /// Stores a session as it is now, if it is one that lasts and anything is stored at all; one that does not last any
-    /// more is forgotten by the store.
+    /// Stores a session as it is now, if it outlives its connection and there is a store; a session that does not
+    /// outlive it any more is deleted from the store.
     pub(crate) fn store_session(&mut self, journal: &mut Journal, key: SessionKey) {
         if !journal.is_on() {
             return;

@@ -109,7 +109,7 @@ impl<M: Retainable> Retained<M> {
         self.expired.shrink_to_fit();
     }
 
-    /// Number of messages, including expired ones that [`Retained::expire`] has not come to yet.
+    /// Number of messages, including expired ones that [`Retained::expire`] has not removed yet.
     pub(crate) fn len(&self) -> u64 {
         self.count
     }
@@ -316,7 +316,7 @@ impl<M: Retainable> Retained<M> {
         }
     }
 
-    /// Counts a message of a new topic for its tenant, if that may have one more or there is no `quota`; says whether
+    /// Counts a message of a new topic for its tenant, if that may have one more or there is no `quota`; returns whether
     /// it has.
     fn count_new(&self, tenant: TenantId, quota: bool) -> bool {
         match &self.ledger {

@@ -62,10 +62,9 @@ fn is_let_in(address: SocketAddr, client: u32) -> Result<(), String> {
             let answer =
                 ConnAck::decode(Version::V311, frame.first_byte, frame.body).map_err(|error| error.to_string())?;
             if answer.reason_code == ReasonCode::ServerUnavailable {
-                return Err("it says that it serves nobody yet".to_owned());
+                return Err("it reports that it does not serve yet".to_owned());
             }
-            // It has said what we wanted to know, and another refusal, too, comes from a broker that is ready; whether
-            // it hears the farewell does not matter.
+            // The answer is complete, and another refusal also shows a ready broker; the farewell need not arrive.
             let _ = stream.write_all(&[0xE0, 0x00]);
             return Ok(());
         }
@@ -95,7 +94,7 @@ mod tests {
             let mut byte = [0; 1];
             stream.read_exact(&mut byte).unwrap();
             stream.write_all(bytes).unwrap();
-            // Read until the client is done, so that what it sends does not reset the connection.
+            // Read until the client is done, so that its input does not reset the connection.
             let mut rest = Vec::new();
             let _ = stream.shutdown(std::net::Shutdown::Write);
             let _ = stream.read_to_end(&mut rest);
@@ -110,7 +109,7 @@ mod tests {
         assert_eq!(answer_with(b"\x20\x02\x00\x00"), Ok(()));
         assert_eq!(answer_with(b"\x20\x02\x00\x05"), Ok(()), "a refusal comes from a broker that is ready");
         assert!(
-            answer_with(b"\x20\x02\x00\x03").unwrap_err().contains("nobody yet"),
+            answer_with(b"\x20\x02\x00\x03").unwrap_err().contains("not serve yet"),
             "a node that is no member of its cluster"
         );
         assert!(answer_with(b"\xd0\x00").is_err());

@@ -1,9 +1,8 @@
-//! Who goes first where messages wait, and how many may wait: tests whose answer is an order or a count, which no load
-//! tells.
+//! The order and number of waiting messages: tests whose result is an order or a count, which a load does not show.
 //!
-//! A test publishes at QoS 1 while its subscriber does not acknowledge, so that everything the publisher has an
-//! acknowledgement for waits in the broker, but for the few messages that may be under way. What comes when the
-//! subscriber goes on is in the order of the broker's queue.
+//! A test publishes at QoS 1 while its subscriber does not acknowledge. So all acknowledged messages wait in the
+//! broker, except the few that may be in flight. When the subscriber resumes, they arrive in the order of the broker's
+//! queue.
 
 mod channels;
 mod judge;
@@ -18,7 +17,7 @@ use crate::load::plan::{Protocol, Target};
 use crate::results::Found;
 use crate::stop::Stop;
 
-/// What is tested.
+/// The subject of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
@@ -26,18 +25,18 @@ pub enum Check {
     Priority,
     /// How many messages wait for a client, and whether each topic has a queue of its own (MID-68).
     Queue,
-    /// The survey's criteria (MID-02 to MID-36): what a probe finds.
+    /// The survey's criteria (MID-02 to MID-36): the results of a probe.
     Criteria,
 }
 
-/// How it is tested.
+/// The parameters of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The broker's name.
     pub peer: String,
     /// The broker.
     pub target: Target,
-    /// Whether it is spoken to by MQTT over TCP; only [`Check::Criteria`] can do without.
+    /// Whether it needs MQTT over TCP; only [`Check::Criteria`] does not.
     pub by_mqtt: bool,
     /// The version of MQTT; only 5.0 can say a message's priority, and how many messages may be under way.
     pub protocol: Protocol,
@@ -46,7 +45,7 @@ pub struct Asked {
 }
 
 impl Check {
-    /// Tests a broker; what was found, as tables.
+    /// Tests a broker; returns the results as tables.
     ///
     /// # Errors
     /// In words, when the broker does not do what every test needs.

@@ -9,17 +9,17 @@ use crate::sample::Sampled;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Deliveries in a second, or messages acknowledged where nobody subscribes.
+    /// Deliveries in a second, or acknowledged messages if there are no subscribers.
     Throughput,
-    /// The share of the deliveries due that came.
+    /// The share of the due deliveries that arrived.
     Delivered,
-    /// Deliveries due that never came.
+    /// Due deliveries that never arrived.
     Lost,
     /// Deliveries due that never came, for each five minutes of measuring (LAV-07).
     LostInFiveMinutes,
-    /// The share of what was due that came late, never, or was never sent.
+    /// The share of due messages that were late, lost, or never sent.
     DeadlineMisses,
-    /// Deliveries that came again.
+    /// Deliveries that arrived again.
     Duplicates,
     /// Deliveries out of order.
     Reordered,
@@ -37,7 +37,7 @@ pub enum Measure {
     LatencyMin,
     /// From the scheduled time to the acknowledgement: 99 % do not exceed it.
     AcknowledgedP99,
-    /// CPU time of the broker for a delivery (or for a message sent where nobody subscribes).
+    /// CPU time of the broker for a delivery (or for a sent message if there are no subscribers).
     CpuPerDelivery,
     /// CPU time of the broker in a second of measuring, in cores.
     CpuMean,
@@ -65,10 +65,10 @@ pub enum Measure {
     ReadyAfter,
     /// The longest time without a delivery while publishers published.
     Silence,
-    /// The share of the round trips offered that came back: the delivery rate TE of study CTX. A message that could not
-    /// be sent has not come back; one that came back late has, and one that came twice counts once.
+    /// The share of the offered round trips that returned: the delivery rate TE of study CTX. A message that could not
+    /// be sent has not returned; a late one has, and a duplicate counts once.
     Returned,
-    /// The share of the nodes of which every round trip came back.
+    /// The share of the nodes whose round trips all came back.
     NodesComplete,
     /// The standard deviation of the latency.
     LatencyDeviation,
@@ -125,7 +125,7 @@ impl Measure {
         Self::Imbalance,
     ];
 
-    /// What it is called, and its unit.
+    /// Its name, and its unit.
     pub const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::Throughput => ("Throughput", "messages/s"),
@@ -259,7 +259,7 @@ impl Measure {
     }
 }
 
-/// Round trips offered and returned, nodes, and those of them that have all back.
+/// Round trips offered and returned, nodes, and nodes with all of them returned.
 fn rounds(run: &Run) -> Option<(u64, u64, u64, u64)> {
     let groups = run.load.groups.iter().filter_map(|group| group.rounds.as_ref());
     groups.fold(None, |sum, rounds| {
@@ -299,8 +299,7 @@ fn cpu_while_measured(run: &Run) -> Option<f64> {
     cpu_between(&run.broker, time(run.load.measured_from_ns), time(end))
 }
 
-/// CPU seconds between two times; unknown where nobody has looked since the first, as in a run that was over before
-/// that.
+/// CPU seconds between two times; unknown without a later sample, as in a run that was over before.
 fn cpu_between(sampled: &Sampled, from: f64, to: f64) -> Option<f64> {
     sampled.at_s.last().filter(|looked| **looked > from)?;
     Some(cpu_at(sampled, to)? - cpu_at(sampled, from)?)
@@ -350,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_nothing_is_none() {
+    fn a_share_of_nothing_is_absent() {
         assert_eq!(share(0, 0), None);
         assert_eq!(share(1, 4), Some(25.0));
     }

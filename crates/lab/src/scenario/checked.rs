@@ -13,7 +13,7 @@ impl Scenario {
     /// Finds the first thing in the file's text that would stop a run, or be passed over in silence.
     ///
     /// # Errors
-    /// In words, with the line where it can be told.
+    /// Text for people, with the line if it is known.
     pub(super) fn checked(&self, text: &str) -> Result<(), String> {
         self.names_are_used(text)?;
         let cases = self.cases().map_err(|error| error.to_string())?;

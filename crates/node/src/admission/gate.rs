@@ -341,20 +341,20 @@ impl AdmissionCalls<'_> {
                 let event = self.flown(FlightKind::QueueFull).client(client_id).reason(*reason);
                 event.detail(&held_up_by(*connected, *unacknowledged, *oldest_packet_id, *waiting_ms))
             }
-            LogEvent::Dropped { client_id, topic, reason, publisher, untold } => {
+            LogEvent::Dropped { client_id, topic, reason, publisher, omitted } => {
                 let event = self.flown(FlightKind::Dropped).client(client_id).topic(topic).reason(*reason);
                 let publisher = publisher.as_ref().map(|publisher| format!("published by {publisher}"));
-                event.detail(&publisher.unwrap_or_default()).after(*untold)
+                event.detail(&publisher.unwrap_or_default()).after(*omitted)
             }
-            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold } => {
+            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, omitted } => {
                 let event = self.flown(FlightKind::Denied).client(client_id).topic(topic).reason(*reason);
                 let whose =
                     held_up_by.as_ref().map_or_else(String::new, |whose| format!("; the queue of {whose} is full"));
-                event.detail(&format!("it wanted {}{whose}", attempt.text())).after(*untold)
+                event.detail(&format!("it wanted {}{whose}", attempt.text())).after(*omitted)
             }
-            LogEvent::Delayed { client_id, delay, untold, .. } => {
+            LogEvent::Delayed { client_id, delay, omitted, .. } => {
                 let event = self.flown(FlightKind::Delayed).client(client_id);
-                event.detail(&format!("it may not publish: {delay}")).after(*untold)
+                event.detail(&format!("it may not publish: {delay}")).after(*omitted)
             }
         };
         self.shard.flight.record(self.shard.now, note);

@@ -20,7 +20,7 @@ use crate::shard::inbox::{Inbox, InboxSender, ToShard, inbox};
 pub struct LinkBindError {
     /// Where it was tried.
     pub address: SocketAddr,
-    /// What the system said.
+    /// The error of the system.
     pub source: io::Error,
 }
 

@@ -1,4 +1,5 @@
-//! A shard's half of the links: its batches go out, those of other nodes come in, and rosters come by the same way.
+//! A shard's half of the links: it sends its batches and receives the batches of other nodes and the rosters, both in
+//! one order.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -32,7 +33,7 @@ pub(crate) struct RosterOrder {
     pub number: u64,
 }
 
-/// A node came or went, for the flight recorder.
+/// Arrival or departure of a node, for the flight recorder.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerNews {
     pub kind: FlightKind,
@@ -50,7 +51,7 @@ struct Held {
     batch: Batch,
 }
 
-/// What a shard knows of the other nodes.
+/// A shard's state about the other nodes.
 #[derive(Debug)]
 pub(crate) struct ClusterShard {
     links: LinksSender,
@@ -63,7 +64,7 @@ pub(crate) struct ClusterShard {
     attached: Option<AttachedLinks>,
     /// An outbox was filled since the links were worked or woken last.
     unannounced: bool,
-    /// The roster of which it is still to be told that everybody knows what is wanted here.
+    /// The roster for which this shard has yet to report that all nodes know its interest.
     settling: Option<u64>,
 }
 
@@ -105,14 +106,14 @@ impl ClusterShard {
 }
 
 impl PeerCalls<'_> {
-    /// Hands over what was gathered for shards of other nodes. `submitted` is the last batch of the journal that was
-    /// given to the store in this turn.
+    /// Hands over the batches for shards of other nodes. `submitted` is the last batch of the journal that was given to
+    /// the store in this turn.
     ///
-    /// What promises something must not leave before the commit that holds it. The engine keeps answers back by itself;
-    /// a batch that may carry what this node must remember having sent says so. It does not say whose promise that is:
-    /// another shard of this node may have written it. So such a batch waits as long as anything is uncommitted, and
-    /// then for a batch of this shard's journal that stands behind all of that in the store's one order. What comes
-    /// behind it for the same shard keeps its place. All else leaves at once.
+    /// A batch that promises an effect must not leave before the commit of that effect. The engine itself keeps answers
+    /// back, and marks a batch that may carry such a promise. The mark does not say which shard wrote the effect. So a
+    /// marked batch waits while any write is uncommitted, and then for a batch of this shard's journal that comes after
+    /// these writes in the store's one order. Later batches for the same shard keep their place. All others leave at
+    /// once.
     pub(crate) fn send_to_nodes(&mut self, submitted: Option<u64>) {
         let Some(cluster) = &mut self.shard.cluster else { return };
         let seats = Arc::clone(&cluster.seats);
@@ -202,26 +203,26 @@ impl PeerCalls<'_> {
         links.send(ToLinks::Broken { slot: from, error });
     }
 
-    /// Puts a roster in force. It comes by the inbox, behind the last batch of who leaves and before the first of who
-    /// comes.
+    /// Puts a roster in force. It comes by the inbox, after the last batch of leaving nodes and before the first of
+    /// arriving ones.
     pub(crate) fn set_roster(&mut self, order: RosterOrder) {
-        // All that was gathered for those who leave goes to where they were.
+        // The batches gathered for leaving shards go to their present addresses.
         self.shard.send_batches();
         self.shard.engine.cluster().set_roster(self.shard.now, order.roster.clone());
         let Some(cluster) = &mut self.shard.cluster else { return };
         cluster.roster = order.roster;
         cluster.seats = order.seats;
         cluster.settling = Some(order.number);
-        // What the new roster has caused goes to the other shards before they hear that this one has it: a number is
-        // not given to anybody else as long as one of them may still speak of whoever had it.
+        // The records that the new roster has caused go to the other shards before the notice that this one has it: a
+        // number is not reused as long as a shard may still send records about its former owner.
         self.shard.take_events();
         self.shard.send_batches();
         if let Some(cluster) = &self.shard.cluster {
-            cluster.links.send(ToLinks::Heard { shard: self.shard.place.shard, number: order.number });
+            cluster.links.send(ToLinks::HasRoster { shard: self.shard.place.shard, number: order.number });
         }
     }
 
-    /// Tells when the other nodes know what is wanted here.
+    /// Reports when the other nodes know the interest of this shard.
     pub(crate) fn tell_settled_with_nodes(&mut self) {
         let settled = self.shard.engine.questions().is_known_to_nodes();
         if let Some(cluster) = self.shard.cluster.as_mut().filter(|_| settled)
@@ -231,7 +232,7 @@ impl PeerCalls<'_> {
         }
     }
 
-    /// Remembers that a node came or went.
+    /// Records the arrival or departure of a node.
     pub(crate) fn record_peer_news(&mut self, news: &PeerNews) {
         let event = FlightEvent::new(self.shard.now.unix, self.shard.place.shard, news.kind);
         self.shard.flight.record(self.shard.now, event.address(Some(news.address)).detail(&news.detail));

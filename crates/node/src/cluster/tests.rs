@@ -7,7 +7,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Poll, Waker};
 use tidegate_engine::{Millis, ShardId};
 
-use super::handshake::Acquaintance;
+use super::handshake::PeerInfo;
 use super::indirect::Indirect;
 use super::links::Links;
 use super::loss::Loss;
@@ -23,8 +23,8 @@ fn name(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-fn who(node: &str) -> Acquaintance {
-    Acquaintance { name: name(node), incarnation: 1, shards: 1, shift: 0, skew: 0, continues: 0 }
+fn who(node: &str) -> PeerInfo {
+    PeerInfo { name: name(node), incarnation: 1, shards: 1, shift: 0, skew: 0, continues: 0 }
 }
 
 /// The links of the node `a`, without other nodes.

@@ -55,7 +55,7 @@ pub(crate) enum RestorePortion {
 
 /// An answer of a shard to the thread that reads the store.
 pub(crate) enum ShardAnswer {
-    /// The numbers of sessions whose queues it needs again.
+    /// The numbers of sessions whose queues are to be read again.
     NeedsAgain(Vec<u64>),
     /// It has restored its part.
     Restored(Restored),
@@ -158,7 +158,7 @@ impl Restorer {
             self.send(shard, RestorePortion::FirstEnds)?;
         }
         self.hand_out_again(store)?;
-        // This tells the shards that no more parts follow.
+        // The shards learn by this that no more parts follow.
         self.pairs.clear();
         let mut sum = Restored::default();
         for shard in 0..shards {
@@ -274,8 +274,8 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
     whole
 }
 
-/// Starts a store that reports commits to the inboxes of shards. The writer after those of the shards belongs to the
-/// bans.
+/// Starts a store that reports commits to the inboxes of shards. The last writer, behind the shards' writers, belongs
+/// to the bans.
 pub(crate) fn start(store: Store, inboxes: Vec<InboxSender>, bans: &Arc<StoredBans>) -> Result<Running, DurableError> {
     let of_bans = inboxes.len() as u16;
     let committed = Arc::clone(bans);

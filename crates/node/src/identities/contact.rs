@@ -33,7 +33,7 @@ impl Contact {
 }
 
 impl Contacts {
-    /// Waits until these brokers are there, or are known not to be, at most so long.
+    /// Waits until these brokers are connected, or are known to be absent, at most for `limit`.
     pub(super) fn wait(self, mut brokers: BTreeSet<String>, limit: Duration) {
         let until = Instant::now() + limit;
         while !brokers.is_empty() {

@@ -44,7 +44,7 @@ const FIRST_CONTACT: Duration = Duration::from_secs(2);
 /// The settings of the nodes of users.
 #[derive(Debug)]
 pub struct IdentitySettings {
-    /// Users at once, those whose last session has just ended included; further ones are refused.
+    /// Maximum number of users, with the ones whose last session has just ended; further ones are refused.
     pub max: u16,
     /// How long the node of a user stays behind the user's last session, at least.
     pub linger: Duration,
@@ -91,7 +91,7 @@ struct State {
 }
 
 enum Entry {
-    /// Its node is being started; these wait for it.
+    /// Its node is being started; these clients wait for it.
     Starting(Vec<Give>),
     Running(Box<Running>),
 }
@@ -101,7 +101,7 @@ struct Running {
     inbox: InboxSender,
     pass: Arc<Pass>,
     password: Option<Zeroizing<Vec<u8>>>,
-    /// Since when it is unused.
+    /// Time since which it is unused.
     unused: Option<Instant>,
 }
 
@@ -258,8 +258,8 @@ impl Identities {
         self.settings.max
     }
 
-    /// Applies the limits of other settings, those of one user's node, on all nodes of users, and on later ones. The
-    /// call does not wait: an ending node has no clients for whom they matter.
+    /// Applies the limits of other settings, which are for one user's node, on all nodes of users, and on later ones.
+    /// The call does not wait: an ending node has no clients, so it needs no limits.
     pub(crate) fn set_limits(&self, settings: Settings) {
         let settings = Arc::new(settings);
         let mut state = self.state();
@@ -275,7 +275,7 @@ impl Identities {
         self.state().access = access.cloned();
     }
 
-    /// Stops the nodes of all users, within `limit` each and all at once; says whether all that was to be written was.
+    /// Stops the nodes of all users, within `limit` each and all at once; returns whether all that was to be written was.
     pub(crate) fn stop(&self, limit: Duration) -> bool {
         let users = {
             let mut state = self.state();

@@ -67,7 +67,8 @@ impl TrimPolicy {
         }
     }
 
-    /// When memory should be returned; [`Millis::NEVER`] when there is none to return, so that no turn begins for it.
+    /// Time at which memory should be returned; [`Millis::NEVER`] without memory to return, so that no turn begins for
+    /// it.
     pub(crate) fn deadline(&self) -> Millis {
         let at = |due: Due| due.last.plus(TRIM_QUIET_MS).min(due.since.plus(TRIM_LATEST_MS));
         self.due.map_or(Millis::NEVER, at)

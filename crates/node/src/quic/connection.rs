@@ -168,7 +168,7 @@ impl Quic {
                     self.take_stream();
                 }
                 Event::Stream(StreamEvent::Writable { .. }) => news.writable = true,
-                // Who takes no output any more is not served.
+                // A client that accepts no output any more is not served.
                 Event::Stream(StreamEvent::Stopped { .. }) => self.end(None),
                 Event::ConnectionLost { reason } => self.end(Some(reason)),
                 // There are no other streams and no datagrams; that the end has arrived is known by the client's close.

@@ -21,7 +21,7 @@ pub(crate) enum Owner {
     Relay(RelayKey),
 }
 
-/// The tokens of UDP sockets follow those of listeners.
+/// The tokens of UDP sockets follow the tokens of listeners.
 const FIRST_TOKEN: usize = RESERVED_INDEX as usize + 512;
 
 /// The token of a UDP socket.
@@ -42,7 +42,7 @@ pub(crate) struct QuicState {
     pub(super) endpoints: Vec<QuicEndpoint>,
     /// Who has each connection that lives here.
     pub(super) owners: HashMap<QuicId, Owner>,
-    /// When their timers are worked off.
+    /// The times of their timers.
     timers: BTreeSet<(Millis, QuicId)>,
     /// Connections that may have packets to send.
     pub(super) touched: Vec<QuicId>,

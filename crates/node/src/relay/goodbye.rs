@@ -12,9 +12,9 @@ pub(super) enum Goodbye {
     Never,
     /// By a DISCONNECT of at most so many bytes.
     Possible { max_packet: u32 },
-    /// By these bytes, as soon as a packet ends.
+    /// It is sent with these bytes after the present packet.
     Due { last: Vec<u8> },
-    /// It was said.
+    /// It was sent.
     Said,
 }
 

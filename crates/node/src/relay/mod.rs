@@ -57,13 +57,13 @@ pub(crate) const HOME: usize = 1;
 /// A client and its home.
 #[derive(Debug)]
 pub(crate) enum Relay {
-    /// The home is being connected to; the client's connection is still the engine's.
+    /// The connection to the home is in progress; the client's connection is still the engine's.
     Connecting { client: ConnectionKey, home: TcpStream, at: SocketAddr },
-    /// Bytes go to and fro.
+    /// Bytes are carried both ways.
     Open(Box<Pair>),
     /// The client's home moves; the client's end waits for the new one.
     Moving(Box<Departed>),
-    /// This node stops, and the client has no home: its last bytes leave.
+    /// This node stops, and the client has no home: its last bytes are written.
     Farewell(Box<HomelessClient>),
 }
 
@@ -121,7 +121,7 @@ impl RelayCalls<'_> {
         self.shard.engine.homes().fail_relay(self.shard.now, client, "cannot reach the orchestrator of the client");
     }
 
-    /// Handles readiness of one end of a relay; returns whether the token is one.
+    /// Handles readiness of one end of a relay; returns true if the token belongs to a relay.
     pub(crate) fn take_relay_readiness(&mut self, token: Token, event: &Readiness) -> bool {
         let Some((key, side)) = self.shard.relays.key_of(token) else { return RelayKey::is_relay(token) };
         match self.shard.relays.get(key) {
@@ -158,7 +158,7 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// The home has accepted the connection, or not.
+    /// The connection to the home was established or has failed.
     fn finish_connecting(&mut self, key: RelayKey) {
         let Some(Relay::Connecting { client, home, at }) = self.shard.relays.get(key) else { return };
         let (client, at) = (*client, *at);
@@ -172,7 +172,7 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// The home is there: the client's connection leaves the engine.
+    /// The home is connected: the client's connection leaves the engine.
     fn open_relay(&mut self, key: RelayKey, client: ConnectionKey) {
         let Some(Relay::Connecting { home, .. }) = self.shard.relays.remove_for_now(key) else { return };
         let tenant = self.shard.accepting().tenant_to_relay(client);
@@ -312,5 +312,5 @@ fn is_connected(home: &TcpStream) -> std::io::Result<bool> {
     }
 }
 
-/// Why the transport of a client ends whose home has ended the connection.
+/// The reason of a client's end if its home has ended the connection.
 const HOME_ENDED: Reason = Reason::NormalDisconnect;

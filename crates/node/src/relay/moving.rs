@@ -1,6 +1,6 @@
 //! A relayed client whose home moves keeps its socket: its node takes the image of the connection from the old home to
-//! the new one, and brings bytes to and fro again when the new home has the connection. A client that was at home here
-//! becomes a relayed one in the same way.
+//! the new one, and carries bytes again when the new home has the connection. A client whose home was here becomes a
+//! relayed one in the same way.
 
 use mio::Interest;
 use mio::event::Event as Readiness;
@@ -37,22 +37,22 @@ pub(crate) struct Departed {
     origin: ClientOrigin,
     parcel: Parcel,
     search: Search,
-    /// When it looks for its new home.
+    /// Time of the next search for its new home.
     next_at: Millis,
     attempt: Option<HomeAttempt>,
 }
 
-/// The new home that is being connected to.
+/// A connection to the new home in progress.
 #[derive(Debug)]
 struct HomeAttempt {
     home: TcpStream,
     at: SocketAddr,
-    /// When it has failed.
+    /// Time at which it has failed.
     until: Millis,
 }
 
 impl Departed {
-    /// Another table has come: its new home is looked for at this time.
+    /// Another table is in force: sets the time of the next search for the new home.
     pub(super) fn look_at(&mut self, at: Millis) {
         self.next_at = at;
     }
@@ -87,7 +87,7 @@ impl RelayCalls<'_> {
         self.shard.relays.await_home(key, next_at);
     }
 
-    /// The connection of a client that was at home here has left; its socket stays.
+    /// The connection of a client whose home was here has left; its socket stays.
     pub(crate) fn keep_departed(
         &mut self,
         mut transport: Transport,
@@ -167,7 +167,7 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// Goes to the new home if there is one by now; says whether the client is at home here.
+    /// Connects to the new home if the table names one; returns true if that is this node.
     fn go_home(&mut self, key: RelayKey, home: Home, at: Option<SocketAddr>) -> bool {
         let Some(Relay::Moving(departed)) = self.shard.relays.get(key) else { return false };
         match home {
@@ -193,7 +193,7 @@ impl RelayCalls<'_> {
         false
     }
 
-    /// The new home is reached: it is sent the image of the connection.
+    /// The new home is connected: it gets the image of the connection.
     fn bring(&mut self, key: RelayKey) {
         let Some(Relay::Moving(departed)) = self.shard.relays.remove_for_now(key) else { return };
         let Departed { mut client, seat, goodbye, origin, parcel, search, attempt, .. } = *departed;
@@ -222,7 +222,7 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// The client is at home here: its connection goes to the shard of its home.
+    /// The client's home is here: its connection goes to the shard of its home.
     fn come_home(&mut self, key: RelayKey) {
         let Some(Relay::Moving(departed)) = self.shard.relays.remove(key) else { return };
         let Departed { client, seat, origin, parcel, search, .. } = *departed;
@@ -260,7 +260,7 @@ fn place_of(home: Home) -> Option<u16> {
 }
 
 impl SocketCalls<'_> {
-    /// Takes in the connection of a client that is at home here again or from now on.
+    /// Takes a relayed connection of a client whose home is now here.
     pub(crate) fn adopt_continued(
         &mut self,
         (transport, listener, seat, peer): (Transport, ListenerId, Seat, Peer),

@@ -66,15 +66,15 @@ struct Slot {
 pub(crate) struct Relays {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Those with more to do in the next turn.
+    /// Relays with more to do in the next turn.
     pub ring: VecDeque<RelayKey>,
-    /// In the order of their times: each is as far away as all others when it is set.
+    /// In the order of their times: each is set the same time ahead.
     deadlines: VecDeque<Deadline>,
     /// Homes that cannot be reached, for the log.
     pub unreachable: Shortage,
     /// Relays that wait for the new homes of their clients.
     moving: BTreeSet<RelayKey>,
-    /// When the first of these looks for it again; never if there are none.
+    /// Time of the first of their searches; never without such relays.
     retry_at: Millis,
 }
 
@@ -132,12 +132,12 @@ impl Relays {
         }
     }
 
-    /// Takes a relay out whose place is used again, or given [free](Self::free).
+    /// Takes a relay out; its place is used again, or [freed](Self::free).
     pub(crate) fn remove_for_now(&mut self, key: RelayKey) -> Option<Relay> {
         self.slot(key)?.relay.take()
     }
 
-    /// Gives a place free.
+    /// Frees a place.
     pub(crate) fn free(&mut self, key: RelayKey) {
         if let Some(slot) = self.slot(key) {
             slot.generation = slot.generation.wrapping_add(1);
@@ -168,18 +168,18 @@ impl Relays {
         all.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).collect()
     }
 
-    /// Whether no client has its socket in a relay.
+    /// True if no client has its socket in a relay.
     pub(crate) fn is_empty(&self) -> bool {
         self.all().is_empty()
     }
 
-    /// A relay waits for the new home of its client, and looks for it at this time.
+    /// A relay waits for the new home of its client until its next search, at this time.
     pub(super) fn await_home(&mut self, key: RelayKey, at: Millis) {
         self.moving.insert(key);
         self.retry_at = self.retry_at.min(at);
     }
 
-    /// Another table has come: relays that wait for homes look at it.
+    /// Another table is in force: relays that wait for homes search at once.
     pub(super) fn retry_now(&mut self, now: Millis) {
         for key in self.moving.clone() {
             if let Some(Relay::Moving(departed)) = self.get(key) {
@@ -189,7 +189,7 @@ impl Relays {
         }
     }
 
-    /// The relays that wait for new homes, if it is time to look for these.
+    /// The relays that wait for new homes, if a search is due.
     pub(super) fn take_moving(&mut self, now: Millis) -> BTreeSet<RelayKey> {
         if self.retry_at > now {
             return BTreeSet::new();
@@ -210,12 +210,12 @@ impl Relays {
         staying.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
     }
 
-    /// Gives a relay until [`PATIENCE_MS`] from now for a stage.
+    /// Sets the deadline of a stage of a relay to [`PATIENCE_MS`] from now.
     pub(crate) fn set_deadline(&mut self, now: Millis, relay: RelayKey, stage: Stage) {
         self.deadlines.push_back(Deadline { at: now.plus(PATIENCE_MS), relay, stage });
     }
 
-    /// When the next deadline comes.
+    /// Time of the next deadline.
     pub(crate) fn next_deadline(&self) -> Millis {
         self.deadlines.front().map_or(Millis::NEVER, |deadline| deadline.at).min(self.retry_at)
     }

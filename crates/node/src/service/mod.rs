@@ -28,7 +28,7 @@ use crate::shard::Shard;
 use crate::shard::facets::OrderCalls;
 use crate::shard::inbox::{Admin, ToShard};
 
-/// Pongs that wait for whoever pings; further ones are dropped, and their nodes count as silent in that round.
+/// Pongs that wait for the pinging service; further ones are dropped, and their nodes count as silent in that round.
 const WAITING_PONGS: usize = 65_536;
 
 /// Is called when there is something to take. It only hands the news over.
@@ -63,15 +63,15 @@ pub struct Pong {
 pub(crate) enum ServiceOrder {
     /// Publish this; where it is for one node of a cluster to say, if this is the one.
     Publish { message: Box<InnerPublication>, at_home: bool },
-    /// Say who is connected, and how long the round trips of their transports take if that is wanted.
+    /// Report the connected clients, with the round trips of their transports if wanted.
     Links { rtt: bool, answer: Sender<Vec<ClientLink>> },
     /// Tell pongs here from now on.
     Pongs(SyncSender<Pong>, ServiceWake),
     /// Ping these clients, and say when each was sent its ping.
     Ping { pings: Vec<Ping>, expires_at: Millis, answer: Sender<Vec<Option<Instant>>> },
-    /// A new round of pings begins: acknowledgements of older ones are told no more.
+    /// A new round of pings begins: acknowledgements of older ones are not reported any more.
     ForgetPings,
-    /// Publish this, which has come from a bus, and tell its number when it is taken.
+    /// Publish this message of a bus, and report its number when it is accepted.
     PublishFromBus(Box<InnerPublication>, u64),
     /// Take a connection in that another part of the process has made.
     Enter(Box<Inside>),
@@ -81,9 +81,9 @@ pub(crate) enum ServiceOrder {
     RemovePrincipal { number: u64 },
     /// Publish as a principal.
     PublishAs { principal: u64, message: Box<InnerPublication>, number: u64 },
-    /// Say what is retained under a topic, if the principal may know.
+    /// Read the retained message of a topic, if the principal may read it.
     ReadRetained { principal: Box<Principal>, topic: String, answer: Sender<Result<Option<RetainedValue>, Reason>> },
-    /// Tell here what has become of messages from a bus from now on.
+    /// Report the outcomes of messages from a bus here from now on.
     TellTaken(Box<TakenSink>),
     /// Begin to observe.
     Observe { number: u64, observer: Box<Observer>, sink: ObserverSink, answer: Sender<Result<(), ObserverError>> },
@@ -91,7 +91,7 @@ pub(crate) enum ServiceOrder {
     AttachObserver { observer: ObserverId, window: ObserverWindow, sink: ObserverSink },
     /// Observe no more.
     EndObserver { number: u64 },
-    /// What has become of a message at an observer.
+    /// The outcome of a message at an observer.
     Observed { ticket: ObservedTicket, answer: ObserverAnswer },
     /// Send a client elsewhere, and answer whether there was one.
     SendElsewhere { tenant: TenantId, client_id: String, reference: String, answer: Sender<bool> },
@@ -103,7 +103,7 @@ impl fmt::Debug for ServiceOrder {
     }
 }
 
-/// What services are told by a shard.
+/// The receivers of a shard's reports to services.
 #[derive(Default)]
 pub(crate) struct Services {
     pongs: Option<(SyncSender<Pong>, ServiceWake)>,
@@ -119,7 +119,7 @@ pub(crate) struct Services {
 pub struct Pongs(Receiver<Pong>);
 
 impl Pongs {
-    /// Takes a pong that has come.
+    /// Takes the next pong.
     pub fn take(&self) -> Option<Pong> {
         self.0.try_recv().ok()
     }
@@ -147,13 +147,14 @@ impl NodeInsiders<'_> {
         self.node.tell(shard, ToShard::Admin(Admin::Service(order)));
     }
 
-    /// Publishes a message of the broker's own. It is on its way; a topic that is none is logged and dropped.
+    /// Publishes a message of the broker itself. The call does not wait for it; a message with an invalid topic is
+    /// logged and dropped.
     pub fn publish_inner(&self, message: InnerPublication) {
         self.order_publish(message, false);
     }
 
-    /// The same for what every node of a cluster would say alike: the one that is the home of the topic's retained
-    /// message does.
+    /// The same for a message that every node of a cluster would publish: only the home of the topic's retained message
+    /// publishes it.
     pub fn publish_at_home(&self, message: InnerPublication) {
         self.order_publish(message, true);
     }
@@ -173,14 +174,14 @@ impl NodeInsiders<'_> {
         Ok(all.into_iter().flatten().collect())
     }
 
-    /// Tells pongs from now on; whoever asked before is told no more. Up to 65,536 wait.
+    /// Reports pongs from now on; an earlier caller gets no more. Up to 65,536 wait.
     pub fn pongs(&self, wake: &ServiceWake) -> Pongs {
         let (sender, pongs) = sync_channel(WAITING_PONGS);
         self.node.tell_all(|| Admin::Service(ServiceOrder::Pongs(sender.clone(), Arc::clone(wake))));
         Pongs(pongs)
     }
 
-    /// Begins a new round of pings: acknowledgements of earlier ones are told no more.
+    /// Begins a new round of pings: acknowledgements of earlier ones are not reported any more.
     pub fn forget_pings(&self) {
         self.node.tell_all(|| Admin::Service(ServiceOrder::ForgetPings));
     }
@@ -216,8 +217,8 @@ impl NodeInsiders<'_> {
         Ok(sent)
     }
 
-    /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told so (0x9C), others
-    /// are dropped. Says whether there was one.
+    /// Ends the connection of a client and redirects it to `reference`: an MQTT 5 client gets a DISCONNECT with it
+    /// (0x9C), others are dropped. Returns true if there was a connection.
     ///
     /// # Errors
     /// When its shard does not answer.
@@ -234,7 +235,7 @@ impl OrderCalls<'_> {
     pub(crate) fn take_service_order(&mut self, order: ServiceOrder) {
         let Shard { engine, services, serving, now, .. } = &mut *self.shard;
         let now = *now;
-        // Whoever asked may have given up waiting: answers that nobody takes are dropped.
+        // The caller may have given up waiting: its answer is dropped.
         match order {
             ServiceOrder::Publish { message, at_home } => {
                 if at_home && !engine.questions().is_home_of_topic(message.tenant, &message.topic) {

@@ -1,5 +1,5 @@
-//! Observers: services that must have each message of some topics before its publisher is acknowledged. What a service
-//! has not confirmed is bounded by its window, of which each shard has an equal part.
+//! Observers: services that must have each message of some topics before its publisher is acknowledged. The unconfirmed
+//! messages of a service are bounded by its window; each shard has an equal part of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Observation {
     message: ObservedMessage,
     shard: ShardId,
     node: NodeHandle,
-    is_told: bool,
+    is_answered: bool,
 }
 
 impl Observation {
@@ -36,7 +36,7 @@ impl Observation {
         &self.message
     }
 
-    /// The service has it: its publisher may be acknowledged.
+    /// The service has stored it: its publisher may be acknowledged.
     pub fn confirm(mut self) {
         self.tell(ObserverAnswer::Taken);
     }
@@ -54,7 +54,7 @@ impl Observation {
     }
 
     fn tell(&mut self, answer: ObserverAnswer) {
-        self.is_told = true;
+        self.is_answered = true;
         let order = ServiceOrder::Observed { ticket: self.message.ticket, answer };
         self.node.tell(self.shard, ToShard::Admin(Admin::Service(order)));
     }
@@ -62,7 +62,7 @@ impl Observation {
 
 impl Drop for Observation {
     fn drop(&mut self) {
-        if !self.is_told {
+        if !self.is_answered {
             self.tell(ObserverAnswer::Later);
         }
     }
@@ -93,7 +93,7 @@ pub enum ObserveError {
     NoAnswer(#[from] NoAnswer),
 }
 
-/// An observer at all shards of a node. Dropped, it ends, and what it has not confirmed is refused.
+/// An observer at all shards of a node. Dropping it ends it, and its unconfirmed messages are refused.
 pub struct NodeObserver {
     node: NodeHandle,
     number: u64,
@@ -140,7 +140,8 @@ impl NodeInsiders<'_> {
         Ok(guard)
     }
 
-    /// Has the messages of an observer of the settings delivered from now on; an earlier service is told no more.
+    /// Delivers the messages of an observer of the settings to this service from now on; an earlier service receives no
+    /// more.
     pub(crate) fn attach_observer(&self, observer: ObserverId, window: ObserverWindow, deliver: &Deliver) {
         let window = part_of(window, self.node.shards());
         let sink = ObserverSink { deliver: Arc::clone(deliver), node: self.node.clone() };
@@ -193,6 +194,6 @@ impl NodeObservers {
             return engine.insiders().confirm_observed(now, message.ticket, ObserverAnswer::Later);
         };
         let node = sink.node.clone();
-        (sink.deliver)(Box::new(Observation { message, shard, node, is_told: false }));
+        (sink.deliver)(Box::new(Observation { message, shard, node, is_answered: false }));
     }
 }

@@ -1,6 +1,6 @@
 //! Principals: services and users of other protocols, which publish and read without an MQTT session.
 //!
-//! A principal lives on one shard, the home of its name, so that what it publishes keeps its order.
+//! A principal lives on one shard, the home of its name, so that its messages keep their order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::service::ServiceOrder;
 use crate::service::inside::Inlet;
 use crate::shard::inbox::{Admin, ToShard};
 
-/// What has become of a message: the code that a PUBACK would have, or why it was refused.
+/// The outcome of a message: the code that a PUBACK would have, or the reason of the refusal.
 pub type PublishOutcome = Result<ReasonCode, Reason>;
 
 /// Is called on a shard's thread with the number of a message and its outcome. It only hands them over.
@@ -24,7 +24,7 @@ pub type Answered = Arc<dyn Fn(u64, PublishOutcome) + Send + Sync>;
 /// Numbers of all principals of the process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A principal at this node. Dropped, it is forgotten; what was not answered is answered first.
+/// A principal at this node. Dropping it removes it; unanswered messages are answered first.
 pub struct NodePrincipal {
     node: NodeHandle,
     shard: ShardId,
@@ -40,12 +40,12 @@ impl std::fmt::Debug for NodePrincipal {
     }
 }
 
-/// What a shard knows of its principals.
+/// A shard's state about its principals.
 #[derive(Default)]
 pub(crate) struct NodePrincipals {
     by_number: BTreeMap<u64, PrincipalId>,
     waiting: BTreeMap<PrincipalId, Waiting>,
-    /// Publishes what comes from a bus.
+    /// Publishes the messages from a bus.
     bus: Option<PrincipalId>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct NodePrincipals {
 struct Waiting {
     answered: Answered,
     unanswered: Arc<AtomicUsize>,
-    /// The principal is gone, and with its last answer it is forgotten.
+    /// The principal is gone; it is removed with its last answer.
     gone: bool,
 }
 
@@ -72,7 +72,7 @@ impl NodeInsiders<'_> {
 }
 
 impl NodePrincipal {
-    /// Publishes a message; `answered` hears of its number.
+    /// Publishes a message; `answered` receives its number.
     ///
     /// # Errors
     /// [`Reason::PublisherHeld`] when as many messages as may be are not answered: `answered` does not hear of this one.
@@ -138,7 +138,7 @@ impl NodePrincipals {
         }
     }
 
-    /// Publishes what comes from a bus.
+    /// Publishes a message from a bus.
     pub(crate) fn publish_from_bus(
         &mut self,
         (engine, now): (&mut Engine, Now),

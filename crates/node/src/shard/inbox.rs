@@ -33,7 +33,7 @@ use crate::uplink::{Dialed, FleetOrder};
 pub(crate) enum ToShard {
     /// Messages and changes of interest from another engine. Their bytes are bounded by the sender's link limit.
     Batch(Batch),
-    /// A connection whose client has its home here.
+    /// A connection of a client whose home is here.
     Adopt(Box<Adoption>),
     /// The answer to a request for authentication.
     Verdict { key: ConnectionKey, verdict: Verdict },
@@ -62,9 +62,9 @@ pub(crate) enum ToShard {
 pub(crate) struct Adoption {
     /// The socket, not registered with a poller, and the state of its transport.
     pub transport: Transport,
-    /// The listener that it came through.
+    /// The listener of the connection.
     pub listener: ListenerId,
-    /// Its slot among those of its address.
+    /// Its slot in the count of its address.
     pub seat: Seat,
     /// Its origin, as known when it was accepted.
     pub peer: Peer,
@@ -118,7 +118,7 @@ pub(crate) enum Admin {
     Served(Sender<Partitions>),
     /// Put a roster of the cluster's shards in force.
     Roster(Box<RosterOrder>),
-    /// Remember that another node came or went.
+    /// Record the arrival or departure of another node.
     PeerNews(Box<PeerNews>),
     /// An order about the fleet, for the shard with the broker links.
     Fleet(FleetOrder),

@@ -1,4 +1,4 @@
-//! Clients whose partition moves away stay connected: their connections leave this node between two packets.
+//! Clients of a leaving partition stay connected: their connections leave this node between two packets.
 //!
 //! A client with its socket here is not read until then; bytes that it sends wait in its socket. The node of a relayed
 //! client is asked to send no more and to end its side, so that all that it has sent is read here.
@@ -27,8 +27,8 @@ impl PeerCalls<'_> {
         transport.is_some_and(|relayed| relayed != RelayedConnection::Not)
     }
 
-    /// Lets clients leave that have nothing under way. Says how many have yet to do so: it is called again until there are
-    /// none, or time is up.
+    /// Lets clients at rest leave. Returns the number of the remaining ones: it is called again until there are none,
+    /// or time is up.
     pub(crate) fn let_clients_leave(&mut self) -> usize {
         let mut leaving = std::mem::take(&mut self.shard.leaving);
         leaving.retain(|key| !self.let_leave(*key));
@@ -36,7 +36,7 @@ impl PeerCalls<'_> {
         self.shard.leaving.len()
     }
 
-    /// Says whether nothing is to be waited for.
+    /// Returns whether the connection needs no more waiting.
     fn let_leave(&mut self, key: ConnectionKey) -> bool {
         let Some((flags, transport)) = self.shard.table.get(key) else { return true };
         if flags.has(Flags::CLOSING | Flags::BROKEN) {

@@ -17,9 +17,9 @@ pub(crate) const RESERVED_INDEX: u32 = u32::MAX - 1024;
 pub(crate) struct Slot {
     transport: Option<Transport>,
     generation: u32,
-    /// The listener that it came through.
+    /// The listener of the connection.
     pub listener: ListenerId,
-    /// Its slot among those of its address.
+    /// Its slot in the count of its address.
     seat: Seat,
     /// Its origin, for when its socket no longer knows it.
     origin: Origin,

@@ -178,7 +178,7 @@ impl OrderCalls<'_> {
             Admin::Why { subject, answer } => {
                 let mut known = flight.answer(&subject);
                 if let FlightSubject::Client(client_id) = &subject {
-                    known.suppressed += engine.questions().untold(client_id);
+                    known.suppressed += engine.questions().omitted(client_id);
                 }
                 let _ = answer.send(known);
             }

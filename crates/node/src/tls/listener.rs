@@ -68,7 +68,7 @@ impl Current {
 pub struct RevocationLists {
     /// Lists that are in use.
     pub lists: u64,
-    /// Of these, lists that are older than their own next update.
+    /// Number of lists that are older than their own next update.
     pub outdated: u64,
     /// When the first of them is outdated or has been, seconds since 1970; 0 without any.
     pub next_update: u64,

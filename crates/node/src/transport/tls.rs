@@ -70,7 +70,7 @@ pub(crate) struct Tls {
     session: UnbufferedServerConnection,
     /// Received, and not yet a whole record or message.
     held: Vec<u8>,
-    /// Encrypted, and not yet taken by the socket.
+    /// Encrypted, and not yet accepted by the socket.
     waiting: Vec<u8>,
     /// The name that the client asked for.
     server_name: Option<Box<str>>,

@@ -41,14 +41,14 @@ pub struct BrokerSettings {
     pub at: HostPort,
     /// How TLS is spoken to it; `None` for plain TCP.
     pub tls: Option<UplinkTls>,
-    /// How it is spoken to.
+    /// The options of its connection.
     pub options: UplinkOptions,
 }
 
 /// How a fleet is, as one orchestrator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetReport {
-    /// Its brokers, in the order in which they came.
+    /// Its brokers, in their order of arrival.
     pub brokers: Vec<BrokerReport>,
     /// Filters that the clients of this process want.
     pub filters: u64,
@@ -118,7 +118,7 @@ pub(crate) enum FleetOrder {
     /// Send clients elsewhere from now on, or no more.
     Redirect { begin: bool, reference: Option<String>, done: Sender<()> },
     /// End the connections of so many clients and say how many there were.
-    Evict { clients: usize, whom: Evicted, answer: Sender<usize> },
+    Evict { clients: usize, which: Evicted, answer: Sender<usize> },
     /// Say how the fleet is.
     Report(Sender<(Vec<UplinkReport>, u64, bool)>),
 }
@@ -255,8 +255,8 @@ impl NodeFleet<'_> {
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub fn evict(&self, clients: usize, whom: Evicted) -> Result<usize, NoAnswer> {
-        let ended = self.node.ask_all(|answer| Admin::Fleet(FleetOrder::Evict { clients, whom, answer }))?;
+    pub fn evict(&self, clients: usize, which: Evicted) -> Result<usize, NoAnswer> {
+        let ended = self.node.ask_all(|answer| Admin::Fleet(FleetOrder::Evict { clients, which, answer }))?;
         Ok(ended.into_iter().sum())
     }
 
@@ -318,9 +318,9 @@ impl OrderCalls<'_> {
                 }
                 let _ = done.send(());
             }
-            FleetOrder::Evict { clients, whom, answer } => {
-                let served = self.shard.engine.control().evict(now, clients, whom);
-                let relayed = self.shard.relaying().send_relayed_away(clients.saturating_sub(served), whom);
+            FleetOrder::Evict { clients, which, answer } => {
+                let served = self.shard.engine.control().evict(now, clients, which);
+                let relayed = self.shard.relaying().send_relayed_away(clients.saturating_sub(served), which);
                 let _ = answer.send(served + relayed);
             }
             FleetOrder::Report(answer) => {

@@ -179,7 +179,7 @@ impl JournalWriter {
         }
         let holds = self.active.as_ref().is_some_and(|active| active.position > FIRST_FRAME);
         if holds && let Err(error) = self.begin_segment() {
-            // Nobody waits for it, so the store is not called full or failing for that.
+            // No caller waits for it, so it does not make the store full or failing.
             tracing::warn!(%error, "cannot create a journal file, which the merge needs");
             return Step::Retry;
         }

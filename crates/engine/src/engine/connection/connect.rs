@@ -89,7 +89,7 @@ impl EntryCalls<'_> {
         match (verdict, Connect::decode(*first_byte, body)) {
             (Verdict::Accept(accepted), Ok(connect)) => {
                 self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
-                // It arrived before anyone could pay for it.
+                // It arrived before its memory could be charged to a client.
                 let payer = self.engine.state.connections.payer_of(key);
                 self.engine.state.meters.count_input(Some(payer), packet_len(body.len()));
             }
@@ -186,7 +186,7 @@ impl EntryCalls<'_> {
     }
 }
 
-/// The length of a packet whose body is so long.
+/// The length of a packet with a body of this length.
 fn packet_len(body: usize) -> usize {
     1 + tidegate_mqtt::varint::len(u32::try_from(body).unwrap_or(u32::MAX)) + body
 }

@@ -26,17 +26,18 @@ use crate::telling::refused::Refused;
 use std::sync::Arc;
 use tidegate_mqtt::{Connect, ConnectProperties, varint};
 
-/// How far the times may differ at which two nodes expect a connection, milliseconds: their clocks are read in turns.
+/// Maximum difference of the times at which two nodes expect a connection, milliseconds: they read their clocks in
+/// turns.
 const EXPECTED_WITHIN_MS: u64 = 50;
 
-/// Whether another node brings a connection that is to continue here.
+/// True if these bytes begin the frame by which another node brings a connection to continue here.
 pub(crate) fn begins_continuation(settings: &Settings, connection: &Connection, bytes: &[u8]) -> bool {
     connection.phase == Phase::AwaitConnect
         && bytes.first() == Some(&RELAY_FRAME)
         && settings.listener(connection.listener).is_some_and(|listener| listener.relayed)
 }
 
-/// Whether these bytes are the frame of an edge that stops, or begin it.
+/// True if these bytes are the frame of an edge that stops, or its beginning.
 pub(crate) fn is_end_of_edge(settings: &Settings, connection: &Connection, bytes: &[u8]) -> bool {
     connection.phase == Phase::Open
         && EDGE_STOPS.starts_with(bytes)
@@ -44,8 +45,7 @@ pub(crate) fn is_end_of_edge(settings: &Settings, connection: &Connection, bytes
 }
 
 impl HomeCalls<'_> {
-    /// The edge of a client stops. The client is not lost: it has time to connect by another edge before its will is
-    /// published.
+    /// The edge of a client stops: the client has time to connect by another edge before its will is published.
     #[cold]
     pub(crate) fn end_of_edge(&mut self, now: Now, key: ConnectionKey) {
         let session = self.engine.state.connections.session_of(key);
@@ -58,7 +58,7 @@ impl HomeCalls<'_> {
         }
     }
 
-    /// Takes the frame with the image of a connection: the shell is asked for its proof.
+    /// Takes the frame with the image of a connection, and asks the shell for its proof.
     pub(crate) fn take_continuation(&mut self, key: ConnectionKey, bytes: &[u8]) -> Result<(Flow, usize), Refused> {
         let malformed = || Refused::new(Reason::MalformedPacket, "no image of a connection");
         let (length, behind) = match varint::decode(bytes.get(1..).unwrap_or_default()) {
@@ -226,7 +226,7 @@ impl HomeCalls<'_> {
         self.engine.state.refill(now.monotonic, &mut self.engine.layouts, session);
     }
 
-    /// State that no CONNECT contains: topic aliases, and messages in flight that are not sent again.
+    /// Restores state that a CONNECT does not contain: topic aliases, and messages in flight that are not sent again.
     fn restore_connection(&mut self, now: Now, key: ConnectionKey, session: SessionKey, image: &ConnectionImage) {
         if let Some(connection) = self.engine.state.connections.get_mut(key) {
             if !image.aliases_in.is_empty() {
@@ -255,7 +255,7 @@ impl HomeCalls<'_> {
     }
 }
 
-/// The CONNECT that would ask for such a connection.
+/// The CONNECT of a client with such a connection.
 fn connect_of(image: &ConnectionImage) -> Connect<'_> {
     Connect {
         version: image.version,

@@ -22,8 +22,8 @@ use crate::telling::refused::Refused;
 use crate::timers::Timer;
 use tidegate_mqtt::{Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame};
 
-/// Whether a connection begins like a CONNECT packet. The first byte tells: what begins otherwise (another protocol on
-/// this port, as a rule) is not waited for.
+/// Whether a connection begins like a CONNECT packet. The first byte decides: other input (usually another protocol on
+/// this port) is not waited for.
 fn check_first_byte(bytes: &[u8]) -> Result<(), Refused> {
     let Some(&first) = bytes.first() else { return Ok(()) };
     let reason = match PacketType::from_first_byte(first) {

@@ -75,7 +75,7 @@ impl WaitingCalls<'_> {
         let mut rest = &kept[..];
         while let Ok(Some(frame)) = split_frame(rest, u32::MAX) {
             if frame.packet_type() == PacketType::Disconnect {
-                // One that is malformed says nothing, and the client is gone in any case.
+                // A malformed packet has no effect, and the client is gone in any case.
                 let _ = self.engine.handle_disconnect(now, key, version, &frame);
                 return;
             }

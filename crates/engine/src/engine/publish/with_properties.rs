@@ -142,7 +142,7 @@ impl PublishPipeline<'_> {
     }
 }
 
-/// A payload that is said to be UTF-8 text has to be, where the listener asks for it.
+/// A payload with the UTF-8 indicator must be UTF-8, if the listener checks it.
 fn check_payload(raw: &RawPublish<'_>) -> Result<(), Refused> {
     if std::str::from_utf8(raw.payload).is_ok() {
         return Ok(());

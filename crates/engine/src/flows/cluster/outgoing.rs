@@ -62,17 +62,17 @@ impl SessionEnding<'_> {
         }
     }
 
-    /// Whether a message would reach all that it is for.
+    /// Whether a message would reach all its receivers.
     fn may_leave(&mut self, it: &OutgoingMessage, slot: RouteSlot) -> bool {
         if self.homes.home_of(self.state, it.partition()) != Home::Here || self.recovery.replay.is_some() {
             return false;
         }
         // Messages of clients have this way, too: none of them comes in before that.
         self.outgoing.has_met_nodes |= !self.links.roster.lacks_nodes()
-            && !self.peers.awaits_somebody(&self.links.roster, self.groups, &self.state.transfers);
+            && !self.peers.awaits_absent_home(&self.links.roster, self.groups, &self.state.transfers);
         self.outgoing.has_met_nodes
-            && !(self.peers.misses_somebody(&self.links.roster, &self.state.transfers)
-                && self.peers.would_miss_somebody(
+            && !(self.peers.may_lack_receiver(&self.links.roster, &self.state.transfers)
+                && self.peers.lacks_receiver(
                     self.state,
                     &self.links.roster,
                     self.cache.get(slot),
@@ -81,7 +81,7 @@ impl SessionEnding<'_> {
                 ))
     }
 
-    /// Sends a message, if it may leave. Says whether it has left.
+    /// Sends a message, if it may leave. Returns whether it has left.
     fn try_outgoing(&mut self, now: Now, number: u64) -> bool {
         let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
         if it.message.is_expired(now.monotonic) {
@@ -137,7 +137,7 @@ impl Publishing<'_> {
             &mut self.state.journal,
             exchange.name,
         );
-        self.links.exchange = Some(self.state.exchanges.word(exchange.name, Got::NOBODY));
+        self.links.exchange = Some(self.state.exchanges.word(exchange.name, Got::EMPTY));
         let waits = self.route_owed(now, slot, publication, source);
         self.links.exchange = None;
         (exchange, waits)
@@ -226,7 +226,7 @@ impl Outgoing {
         }
     }
 
-    /// Takes in what the store holds.
+    /// Adds the outgoing messages of the store.
     pub(crate) fn restore_outgoing(
         &mut self,
         now: Now,
@@ -257,7 +257,7 @@ impl Outgoing {
         }
     }
 
-    /// Goes on with the messages of a partition that has come.
+    /// Continues the outgoing messages of a partition that has arrived.
     pub(crate) fn adopt_outgoing(&mut self, state: &mut ShardState, all: Vec<OutgoingMessage>) {
         for it in all {
             let number = self.new_outgoing_number(state);

@@ -153,7 +153,7 @@ impl Dealing<'_> {
             // exception: the message id prevents a second delivery.
             let sent_once = entry.state != State::AwaitPubAck && !of_uplink;
             if entry.state == State::AwaitPubComp && !of_uplink {
-                // The receiver has said that it has the message.
+                // The receiver has acknowledged the message.
                 continue;
             }
             match entry.item.delivery {
@@ -215,8 +215,16 @@ impl Dealing<'_> {
         self.state.reports().discard(reason, &delivery.message);
         let message = &delivery.message;
         if self.state.has_addresses && !message.properties().is_empty() {
-            let (topic, properties, fate) = (message.topic(), message.properties(), Fate::Dropped(reason));
-            self.state.reports().tell_fate_named(message.tenant, client_id, topic, properties, message.qos, fate);
+            let (topic, properties, outcome) =
+                (message.topic(), message.properties(), DeliveryOutcome::Dropped(reason));
+            self.state.reports().report_outcome_named(
+                message.tenant,
+                client_id,
+                topic,
+                properties,
+                message.qos,
+                outcome,
+            );
         }
         self.state.reports().tell_given_up(reason, client_id, delivery.message.topic());
     }

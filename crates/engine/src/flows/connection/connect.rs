@@ -95,7 +95,7 @@ impl Connecting<'_> {
         self.state.events.push_back(Event::Authenticate { key, request });
     }
 
-    /// Whether the client is a mobile node: through such a listener, and under a name by which others know it.
+    /// Whether the client is a mobile node: its listener admits nodes, and its name is known to others.
     pub(crate) fn standing_of(&self, key: ConnectionKey, connect: &Connect<'_>) -> Standing {
         let listener =
             self.state.connections.get(key).and_then(|connection| self.state.settings.listener(connection.listener));

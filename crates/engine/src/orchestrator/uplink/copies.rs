@@ -30,8 +30,8 @@ pub(crate) const RECEIVE_MAXIMUM: u16 = KEPT_IDS / 4;
 pub(super) const UNACKNOWLEDGED_MAX: usize = u16::MAX as usize;
 
 impl UplinkCounters {
-    /// One more message has come from a broker that has so many unacknowledged, where it is above QoS 0. Beyond
-    /// [`RECEIVE_MAXIMUM`] it is counted, beyond [`UNACKNOWLEDGED_MAX`] refused.
+    /// Counts a message above QoS 0 from a broker with this number of unacknowledged ones. Beyond [`RECEIVE_MAXIMUM`]
+    /// it is counted as excess, beyond [`UNACKNOWLEDGED_MAX`] refused.
     pub(crate) fn note_received(&mut self, unacknowledged: Option<usize>) -> Result<(), Refused> {
         let unacknowledged = unacknowledged.unwrap_or(0);
         if unacknowledged >= UNACKNOWLEDGED_MAX {
@@ -60,7 +60,7 @@ pub(crate) fn subscription_identifier(filter: &str) -> u32 {
 #[derive(Debug, Default)]
 pub(crate) struct LastMessage {
     hash: u64,
-    /// Subscriptions whose copies have come.
+    /// Subscriptions whose copies have arrived.
     subscriptions: Vec<u32>,
 }
 

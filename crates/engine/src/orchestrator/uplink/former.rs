@@ -31,7 +31,7 @@ pub enum Continued {
     /// This process continues none.
     #[default]
     None,
-    /// This process does not know yet which ones it continues.
+    /// This process does not know yet which connections it continues.
     All,
     /// The connections with these names in the fleet.
     Named(BTreeSet<String>),

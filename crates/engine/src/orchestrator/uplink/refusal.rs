@@ -12,11 +12,11 @@ use tidegate_mqtt::{PacketId, ReasonCode, SubAck};
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) filter: Box<str>,
-    /// Brokers that know of it.
+    /// Brokers that have the request.
     pub(super) asked: u32,
     /// Brokers that have refused it.
     pub(super) refused: u32,
-    /// What the last one has said.
+    /// The code of the last answer.
     pub(crate) code: ReasonCode,
 }
 

@@ -50,7 +50,7 @@ impl Net {
             preset: Preset::default(),
             upstream: left.tail.iter().copied().chain(upstream).collect(),
             hung_up: false,
-            end_told: false,
+            end_reported: false,
             paused: false,
             window: usize::MAX,
             dirty: false,

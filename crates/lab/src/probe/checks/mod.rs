@@ -27,7 +27,7 @@ type Result<T> = std::result::Result<T, String>;
 pub(super) fn all(target: &Target) -> Result<Vec<Finding>> {
     let (mut findings, spoken, why) = versions::ask(target);
     let Some(best) = spoken.iter().copied().max_by_key(|version| order(*version)) else { return Err(why) };
-    // Groups wait more than they work, so they wait together; what is large comes alone, since it holds up others.
+    // Groups mostly wait, so they wait together; large messages come alone, since they delay others.
     let mut groups: Vec<fn(&Target, Version) -> Vec<Finding>> = vec![delivery::ask, subscriptions::ask, sessions::ask];
     if best.is_v5() {
         groups.extend([said::ask as fn(&Target, Version) -> Vec<Finding>, properties::ask]);

@@ -35,7 +35,7 @@ pub(super) fn ask(target: &Target, version: Version) -> Vec<Finding> {
         session.leave();
         Ok(came.is_some())
     });
-    // Who refuses such a topic has no delayed messages.
+    // A broker that refuses such a topic has no delayed messages.
     let came = Answer::from_bool(came.unwrap_or(false));
     findings.push(Finding::tried(GROUP, "delayed", "Delayed messages ($delayed/SECONDS/TOPIC)", came));
     findings

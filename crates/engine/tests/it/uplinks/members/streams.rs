@@ -174,7 +174,7 @@ impl Run {
         }
     }
 
-    /// Says whether it was the last one.
+    /// Returns whether it was the last one.
     fn forward_piece(&mut self, it: &mut Stream) -> bool {
         let (from, home, partitions) =
             (self.members[it.from].world.clone(), self.readers[it.reader].home, self.partitions(it.reader));
@@ -221,7 +221,7 @@ impl Run {
         is_over
     }
 
-    /// Messages for a session come to its home, by the transfer that has brought it. Says whether the answer comes.
+    /// Messages for a session come to its home, by the transfer that has brought it. Returns whether the answer comes.
     pub(super) fn give(&mut self, home: usize, reader: usize, stream: u64, messages: &[u8]) -> bool {
         let (world, partitions) = (self.members[home].world.clone(), self.partitions(reader));
         let open = self.open.entry((home, reader)).or_default();
