@@ -211,3 +211,19 @@ fn a_forwarded_message_is_whole_and_has_its_key() {
         assert_eq!(Message::from_bytes(&record.body()).as_ref(), Some(&*message));
     }
 }
+
+#[test]
+fn payloads_are_sent_in_the_format_of_encode() {
+    let message = message("t", &json!({ "a": 1 }));
+    let body = |settings: &StepSettings| Steps::new(settings).unwrap().run(&message, 0).map(|it| it.unwrap().body());
+    let packed = StepSettings { encode: Some(Format::MessagePack), ..StepSettings::default() };
+    assert_eq!(body(&packed).unwrap(), b"\x81\xa1a\x01");
+    let row =
+        StepSettings { set: vec!["b = payload.a".into()], sql: Some("SELECT topic FROM 't'".into()), ..packed.clone() };
+    assert_eq!(Format::MessagePack.decode(&body(&row).unwrap()).unwrap(), json!({ "topic": "t", "b": 1 }));
+    let same = StepSettings { encode: Some(Format::Json), ..StepSettings::default() };
+    assert_eq!(body(&same).unwrap(), message.payload);
+    let wrong = StepSettings { format: Format::Cbor, ..packed };
+    let error = body(&wrong).unwrap_err();
+    assert!(error.starts_with("encode: the payload is not CBOR"), "{error}");
+}
