@@ -15,7 +15,7 @@ contender decodes JSON and passes some fields on. There are three measurements:
 - loss: the process that writes to the sink is killed with SIGKILL under load and started again. Lost are messages that were
   acknowledged to the publisher and that the sink does not have when nothing has come for 15 s.
 
-PostgreSQL and nats-server run with their defaults; their CPU does not count. A contender whose program is not there is left out.
+A batch of Tidegate is what has come while the one before was written (`batch_time = "0ms"`). PostgreSQL and nats-server run with their defaults; their CPU does not count. A contender whose program is not there is left out.
 Uses nothing but Python and `psql`. `docs/performance.md` keeps results.
 """
 
@@ -54,6 +54,7 @@ PIPELINE = """
 name = "measured"
 {sink}
 batch_messages = 1000
+batch_time = "0ms"
 [[pipeline]]
 name = "measured"
 window = 4000

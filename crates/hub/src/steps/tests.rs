@@ -156,6 +156,13 @@ fn a_bad_expression_is_refused_with_its_place() {
 }
 
 #[test]
+fn a_statement_that_breaks_off_is_wrong_at_its_end() {
+    let error = Sql::new("SELECT payload.a AS ä\nFROM 't' WHERE payload.a > ").unwrap_err();
+    assert_eq!(error.at, Some(At { line: 2, column: 26, len: 1 }), "{error}");
+    assert!(error.message.ends_with("found: the end"), "{error}");
+}
+
+#[test]
 fn a_payload_not_of_its_format_fails_where_fields_are_read() {
     let bad = Arc::new(Message { payload: b"{".to_vec(), ..Message::clone(&message("t", &json!(0))) });
     let run = |sql: &str| {
