@@ -70,7 +70,7 @@ pub(crate) struct Connection {
     pub keep_alive: u16,
     pub listener: ListenerId,
     pub tenant: TenantId,
-    /// Who pays for it, from the acceptance of its CONNECT on; [`Payer::NOBODY`] before that, and for connections of the
+    /// Its payer, from the acceptance of its CONNECT on; [`Payer::NONE`] before that, and for connections of the
     /// broker itself.
     pub payer: Payer,
     pub version: Version,
@@ -408,7 +408,7 @@ impl Connection {
             aliases_out: false,
             blocked: false,
             leaving: false,
-            payer: Payer::NOBODY,
+            payer: Payer::NONE,
             is_of_hub: false,
         }
     }

@@ -32,13 +32,13 @@ impl DerefMut for Connections {
 }
 
 impl Connections {
-    /// Who pays for a connection.
+    /// The payer of a connection.
     #[inline]
     pub(crate) fn payer_of(&self, key: ConnectionKey) -> Payer {
-        self.get(key).map_or(Payer::NOBODY, |connection| connection.payer)
+        self.get(key).map_or(Payer::NONE, |connection| connection.payer)
     }
 
-    /// Notes that whole packets have arrived, and returns who pays for them. Only whole packets show that a
+    /// Notes that whole packets have arrived, and returns their payer. Only whole packets show that a
     /// client is alive ([MQTT-3.1.2-22]): a part of one may be all that ever comes.
     #[inline]
     pub(crate) fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) -> Option<Payer> {

@@ -90,7 +90,7 @@ impl<'e> ShardQuestions<'e> {
     }
 
     /// The usage of each user on this shard, by tenant and user name. The name is empty for clients without one, and for
-    /// users beyond [`MAX_METERED_USERS`](crate::MAX_METERED_USERS). Retained messages are nobody's. Empty unless
+    /// users beyond [`MAX_METERED_USERS`](crate::MAX_METERED_USERS). Retained messages do not count. Empty unless
     /// [`Settings::usage_by_user`](crate::Settings::usage_by_user). Looks at every session.
     pub fn usage_by_user(&self, now: Now) -> Vec<(TenantId, Box<str>, Usage)> {
         if !self.engine.settings.usage_by_user {

@@ -41,8 +41,8 @@ pub const MAX_METERED_USERS: usize = 10_000;
 pub(crate) struct Payer(u32);
 
 impl Payer {
-    /// Nobody: uplinks to brokers, pipelines of the hub, and clients that are not accepted.
-    pub(crate) const NOBODY: Self = Self(u32::MAX);
+    /// No payer: uplinks to brokers, pipelines of the hub, and clients that are not accepted.
+    pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
 /// The counters of one payer, and since when its connection time is counted up.
@@ -68,7 +68,7 @@ pub(crate) struct Meters {
     payers: BTreeMap<TenantId, BTreeMap<Box<str>, Payer>>,
     /// Payers with a user name.
     users: usize,
-    nobody: Meter,
+    unpaid: Meter,
 }
 
 impl Meters {
@@ -82,14 +82,14 @@ impl Meters {
     fn meter(&mut self, payer: Payer) -> &mut Meter {
         match self.of.get_mut(payer.0 as usize) {
             Some(meter) => meter,
-            None => &mut self.nobody,
+            None => &mut self.unpaid,
         }
     }
 
     /// The payer of a client. Without a user name, that is the tenant's payer for all such clients.
     pub(crate) fn payer(&mut self, tenant: TenantId, user: Option<&str>) -> Payer {
         if tenant == TenantId::UPLINK {
-            return Payer::NOBODY;
+            return Payer::NONE;
         }
         let of_tenant = self.payers.entry(tenant).or_default();
         let user = user.unwrap_or_default();

@@ -121,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_format_reads_what_it_has_written() {
+    fn each_format_reads_its_own_output() {
         let value = json!({"a": [1, -2, 2.5, null, true], "b": {"c": "text"}, "large": u64::MAX});
         for format in [Format::Json, Format::Cbor, Format::MessagePack] {
             assert_eq!(format.decode(&format.encode(&value).unwrap()).unwrap(), value, "{format:?}");

@@ -178,7 +178,7 @@ mod tests {
     use crate::message::Message;
     use crate::record::Content;
 
-    /// Bytes of a message, of which 16 fill the partition.
+    /// Bytes of a message: 16 fill the partition.
     const LARGE: usize = 64 << 10;
 
     fn sink() -> LogSink {

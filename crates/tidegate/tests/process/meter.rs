@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use tidegate_bus::{Bus, LogName, LogSpec, Place, Position, Settings};
 
@@ -125,7 +126,7 @@ fn usage_by_user_survives_kill_9_and_counts_once() {
         list.iter().map(of).collect::<BTreeMap<_, _>>()
     };
     let sums =
-        |alice, bob, nobody| [(String::new(), nobody), ("alice".to_owned(), alice), ("bob".to_owned(), bob)].into();
+        |alice, bob, unnamed| [(String::new(), unnamed), ("alice".to_owned(), alice), ("bob".to_owned(), bob)].into();
     let broker = start();
     publish_as(&broker, 0, 2, &["-u", "alice", "-P", "secret"]);
     publish_as(&broker, 0, 3, &["-u", "bob", "-P", "secret"]);
@@ -155,7 +156,16 @@ fn usage_by_user_has_to_be_configured() {
 fn wait_for_records(nats: &Nats, messages: u64) -> BTreeMap<String, u64> {
     let bus = Bus::open(&nats.address().parse().unwrap(), Settings::default(), Arc::new(|_| {})).unwrap();
     let log = LogName::new("usage").unwrap();
-    bus.know(LogSpec::shared(log.clone(), 1).latest_of_key());
+    // The broker makes it with the same limits.
+    let spec = LogSpec {
+        max_records: 1_000_000,
+        max_bytes: 256 << 20,
+        keep_for: Some(Duration::from_secs(62 * 24 * 3600)),
+        ..LogSpec::shared(log.clone(), 1).latest_of_key()
+    };
+    let (tell, made) = channel();
+    bus.create(spec, Box::new(move |outcome| _ = tell.send(outcome))).unwrap();
+    made.recv_timeout(PATIENCE).unwrap().unwrap();
     let (wake, woken) = channel();
     let mut reader = bus.read(&Place::new(log, 0), Position::START, Arc::new(move || _ = wake.send(()))).unwrap();
     let mut records = BTreeMap::new();

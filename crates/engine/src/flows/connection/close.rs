@@ -32,7 +32,7 @@ impl SessionEnding<'_> {
     pub(crate) fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason, sent_on: bool) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let payer =
-            session.connection.take().map_or(Payer::NOBODY, |connection| self.state.connections.payer_of(connection));
+            session.connection.take().map_or(Payer::NONE, |connection| self.state.connections.payer_of(connection));
         let expiry = session.expiry_seconds;
         // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
         // nothing may follow ([MQTT-3.14.4-1]).
