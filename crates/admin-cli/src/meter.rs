@@ -145,8 +145,11 @@ fn usage_json(usage: &TenantUsage) -> Value {
 
 /// The header, and a row for each tenant or user.
 fn rows(tenants: &[TenantUsage], by: By) -> Vec<Vec<String>> {
-    let header = [
-        "tenant",
+    let mut header = vec!["tenant"];
+    if by == By::User {
+        header.push("user");
+    }
+    header.extend([
         "messages_in",
         "messages_out",
         "bytes_in",
@@ -156,11 +159,8 @@ fn rows(tenants: &[TenantUsage], by: By) -> Vec<Vec<String>> {
         "session_minutes",
         "retained_byte_seconds",
         "stored_byte_seconds",
-    ];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    if by == By::User {
-        rows[0].insert(1, "user".to_owned());
-    }
+    ]);
+    let mut rows = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for usage in tenants {
         let mut row = vec![usage.tenant.clone()];
         if by == By::User {
