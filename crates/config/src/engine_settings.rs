@@ -76,6 +76,7 @@ impl Config {
             tenant_ledger: None,
             uplinks: self.orchestrator.uplink_settings(),
             tenant_quotas: BTreeMap::new(),
+            usage_by_user: self.hub.usage_by_user,
         }
     }
 

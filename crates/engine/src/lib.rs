@@ -152,7 +152,7 @@ pub use image::connection::{
 pub use image::forwarding::{Behind, Forwarded};
 pub use image::{Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;
-pub use limits::usage::Usage;
+pub use limits::usage::{MAX_METERED_USERS, Usage};
 pub use link::Batch;
 pub use now::{Millis, Now};
 pub use observers::{Observer, ObserverAnswer, ObserverError, ObserverPolicy, ObserverWindow};

@@ -65,6 +65,8 @@ pub struct Settings {
     pub addresses: Option<AddressSettings>,
     /// Quotas of tenants, used without a `tenant_ledger`. A tenant without an entry has only the limits of the broker.
     pub tenant_quotas: BTreeMap<TenantId, TenantQuota>,
+    /// Whether the usage of each user is counted beside that of its tenant.
+    pub usage_by_user: bool,
 }
 
 /// Knows which tenant a user belongs to. Asked on a shard's thread, before anyone has proven anything: answers come at
@@ -472,6 +474,7 @@ impl Default for Settings {
             uplinks: None,
             addresses: None,
             tenant_quotas: BTreeMap::new(),
+            usage_by_user: false,
             tenant_ledger: None,
         }
     }

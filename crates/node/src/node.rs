@@ -101,6 +101,8 @@ pub struct Stopped {
     pub failed: Vec<ShardId>,
     /// The usage of each tenant up to the end; empty if a shard did not answer any more.
     pub usage: BTreeMap<TenantId, Usage>,
+    /// The usage of each user, where users are metered.
+    pub users: BTreeMap<(TenantId, Box<str>), Usage>,
 }
 
 /// A running broker: its shards and their listeners. Dropping it closes everything without a goodbye; use
@@ -301,9 +303,9 @@ impl Node {
             let left = time_until(deadline, self.clock.now().monotonic).unwrap_or_default();
             links.say_goodbye(left.min(GOODBYE_LIMIT));
         }
-        let usage = self.handle.report().map(|report| report.usage).unwrap_or_default();
+        let (usage, users) = self.handle.report().map(|report| (report.usage, report.users)).unwrap_or_default();
         let failed = self.end();
-        Stopped { drained, failed, usage }
+        Stopped { drained, failed, usage, users }
     }
 
     /// Stops as [`Self::stop`] does where another process has taken this one's place: the wills of its clients are that

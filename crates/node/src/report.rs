@@ -178,6 +178,8 @@ pub struct ShardReport {
     pub gauges: Gauges,
     /// The usage of each tenant on it.
     pub usage: Vec<(TenantId, Usage)>,
+    /// The usage of each user on it, where users are metered.
+    pub users: Vec<(TenantId, Box<str>, Usage)>,
     /// Clients that read slowly, do not acknowledge, or whose queue is full.
     pub slow_sessions: u64,
     /// The counters of its shell.
@@ -197,6 +199,8 @@ pub struct NodeReport {
     pub gauges: Gauges,
     /// Sum over the engines, by tenant.
     pub usage: BTreeMap<TenantId, Usage>,
+    /// Sum over the engines, by tenant and user name, where users are metered.
+    pub users: BTreeMap<(TenantId, Box<str>), Usage>,
     /// Sum over the engines: clients that read slowly, do not acknowledge, or whose queue is full.
     pub slow_sessions: u64,
     /// Sum over the shells.
@@ -215,11 +219,14 @@ impl NodeReport {
     /// Adds the counters of a node that has ended.
     pub(crate) fn add_counted(&mut self, other: &Self) {
         self.counters.add(&other.counters);
+        // Sessions and messages of an ended node do not exist any more.
+        let (connections, sessions, retained_bytes, stored_bytes) = (0, 0, 0, 0);
+        let counted = |usage: &Usage| Usage { connections, sessions, retained_bytes, stored_bytes, ..*usage };
         for (tenant, usage) in &other.usage {
-            // Sessions and messages of an ended node do not exist any more.
-            let (connections, sessions, retained_bytes, stored_bytes) = (0, 0, 0, 0);
-            let counted = Usage { connections, sessions, retained_bytes, stored_bytes, ..*usage };
-            self.usage.entry(*tenant).or_default().add(&counted);
+            self.usage.entry(*tenant).or_default().add(&counted(usage));
+        }
+        for (user, usage) in &other.users {
+            self.users.entry(user.clone()).or_default().add(&counted(usage));
         }
         self.shell.add(&other.shell);
         self.flight.recorded += other.flight.recorded;
@@ -232,6 +239,9 @@ impl NodeReport {
         self.gauges.add(&report.gauges);
         for (tenant, usage) in &report.usage {
             self.usage.entry(*tenant).or_default().add(usage);
+        }
+        for (tenant, user, usage) in &report.users {
+            self.users.entry((*tenant, user.clone())).or_default().add(usage);
         }
         self.slow_sessions += report.slow_sessions;
         self.shell.add(&report.shell);

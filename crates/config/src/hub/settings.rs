@@ -101,6 +101,7 @@ impl Pipeline {
     pub fn step_settings(&self) -> StepSettings {
         StepSettings {
             format: self.format,
+            encode: self.encode.format(),
             filter: self.filter.clone(),
             sql: self.sql.clone(),
             set: self.set.0.clone(),
@@ -169,7 +170,7 @@ impl Config {
                 name: pipeline.name.clone(),
                 from: filters_of(pipeline)?,
                 source: topics(pipeline),
-                steps: StepSettings { forwards: true, ..pipeline.step_settings() },
+                steps: StepSettings { forwards: true, encode: None, ..pipeline.step_settings() },
                 to: vec![SinkSettings {
                     name: "bus".to_owned(),
                     kind: SinkKind::Log(plan.log_of(pipeline, bus)),

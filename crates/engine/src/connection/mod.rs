@@ -21,6 +21,7 @@ use crate::connection::reserving::Reserving;
 use crate::connection::terms::PromisedTerms;
 use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::limits::rate::Rate;
+use crate::limits::usage::Payer;
 use crate::now::Millis;
 use crate::session::refused::Digest;
 use crate::subscribe::refusals::Refusals;
@@ -71,9 +72,9 @@ pub(crate) struct Connection {
     pub keep_alive: u16,
     pub listener: ListenerId,
     pub tenant: TenantId,
-    /// The tenant that pays for it, from the acceptance of its CONNECT on; [`TenantId::UPLINK`] before that, and
-    /// for connections of the broker itself.
-    pub payer: TenantId,
+    /// Its payer, from the acceptance of its CONNECT on; [`Payer::NONE`] before that, and for connections of the
+    /// broker itself.
+    pub payer: Payer,
     pub version: Version,
     pub phase: Phase,
     /// Whether it is among the connections with output that are written first.
@@ -413,7 +414,7 @@ impl Connection {
             aliases_out: false,
             blocked: false,
             leaving: false,
-            payer: TenantId::UPLINK,
+            payer: Payer::NONE,
             is_of_hub: false,
         }
     }

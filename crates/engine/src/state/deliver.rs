@@ -2,8 +2,9 @@
 
 use crate::connection::Connection;
 use crate::connection::alias::Outbound;
-use crate::ids::{SessionKey, TenantId};
+use crate::ids::SessionKey;
 use crate::journal::Numbers;
+use crate::limits::usage::Payer;
 use crate::message::Publication;
 use crate::now::Millis;
 use crate::publish::layouts::{Layouts, Shape};
@@ -282,7 +283,7 @@ impl ShardState {
 
     /// Counts a message that was sent. At QoS 0 no acknowledgement follows.
     #[inline]
-    fn note_sent(&mut self, to: SessionKey, payer: TenantId, publication: &Publication<'_>, qos: QoS) {
+    fn note_sent(&mut self, to: SessionKey, payer: Payer, publication: &Publication<'_>, qos: QoS) {
         self.counters.count_sent(qos, publication.payload.len());
         self.meters.of(payer).messages_out += 1;
         if qos == QoS::AtMostOnce {

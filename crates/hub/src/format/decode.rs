@@ -56,6 +56,28 @@ impl Format {
         }
     }
 
+    /// Writes a value as a payload.
+    ///
+    /// # Errors
+    /// In words, when it has no form in this format.
+    pub fn encode(self, value: &Value) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Json => Ok(value.to_string().into_bytes()),
+            Self::Cbor => {
+                let mut out = Vec::new();
+                ciborium::into_writer(value, &mut out).map_err(|error| format!("it has no form in CBOR: {error}"))?;
+                Ok(out)
+            }
+            Self::MessagePack => {
+                rmp_serde::to_vec(value).map_err(|error| format!("it has no form in MessagePack: {error}"))
+            }
+            Self::Raw => match value {
+                Value::String(text) => Ok(text.clone().into_bytes()),
+                other => Ok(other.to_string().into_bytes()),
+            },
+        }
+    }
+
     /// A payload as a value, whatever is in it.
     pub fn shown(self, payload: &[u8]) -> Value {
         self.decode(payload).unwrap_or_else(|_| raw(payload))
@@ -97,6 +119,16 @@ fn raw(payload: &[u8]) -> Value {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    #[test]
+    fn each_format_reads_its_own_output() {
+        let value = json!({"a": [1, -2, 2.5, null, true], "b": {"c": "text"}, "large": u64::MAX});
+        for format in [Format::Json, Format::Cbor, Format::MessagePack] {
+            assert_eq!(format.decode(&format.encode(&value).unwrap()).unwrap(), value, "{format:?}");
+        }
+        assert_eq!(Format::MessagePack.encode(&json!({"a": 1})).unwrap(), b"\x81\xa1a\x01");
+        assert_eq!(Format::Raw.encode(&json!("text")).unwrap(), b"text");
+    }
 
     use super::*;
 

@@ -242,6 +242,7 @@ impl OrderCalls<'_> {
             counters: self.shard.engine.questions().counters().clone(),
             gauges: self.shard.engine.questions().gauges(),
             usage: self.shard.engine.questions().usage(self.shard.now),
+            users: self.shard.engine.questions().usage_by_user(self.shard.now),
             slow_sessions: self.shard.engine.questions().count_slow_sessions(self.shard.now),
             shell: self.shard.counters,
             flight: self.shard.flight.counters(),

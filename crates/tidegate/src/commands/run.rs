@@ -341,7 +341,7 @@ fn stop(
     let grace = if leaves_wills { config.shutdown.grace.min(GOODBYES) } else { config.shutdown.grace };
     let closing = mirrored.map(|mirrored| mirrored.stop_within(grace)).transpose()?;
     let stopped = if leaves_wills { node.stop_replaced(grace) } else { node.stop(grace) };
-    metering.finish(&stopped.usage);
+    metering.finish(&stopped.usage, &stopped.users);
     if let Some(console) = console {
         console.running.stop();
     }

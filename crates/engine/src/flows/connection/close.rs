@@ -9,6 +9,7 @@ use crate::flows::publish::publishing::publishing;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::SessionKey;
 use crate::journal::keys::Key;
+use crate::limits::usage::Payer;
 use crate::now::{Millis, Now};
 use crate::session::ended::EndedSession;
 use crate::session::packet_ids::State;
@@ -31,7 +32,8 @@ impl SessionEnding<'_> {
     /// kept for a while.
     pub(crate) fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason, sent_on: bool) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
-        session.connection = None;
+        let payer =
+            session.connection.take().map_or(Payer::NONE, |connection| self.state.connections.payer_of(connection));
         let expiry = session.expiry_seconds;
         // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
         // nothing may follow ([MQTT-3.14.4-1]).
@@ -42,7 +44,7 @@ impl SessionEnding<'_> {
             self.state.to_unpark.append(&mut flow.blocking);
             flow.to_resend = 0;
         }
-        let (tenant, payer) = (session.tenant, session.payer(self.settings));
+        let tenant = session.tenant;
         self.state.tenants.release(tenant, Holding::Connections, 1);
         self.state.sessions_connected -= 1;
         self.state.meters.disconnect(payer, now.monotonic);
