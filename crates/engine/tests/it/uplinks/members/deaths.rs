@@ -92,6 +92,7 @@ impl Run {
             });
             publisher.move_to(&world);
             self.members[heir].publishers.push(publisher);
+            self.tell_homes();
             self.run(heir);
         }
         for image in remains.uplinks {
