@@ -19,7 +19,7 @@ use crate::harness::*;
 const SEEDS: u64 = 200;
 /// Things that happen in one run.
 const ACTIONS: usize = 90;
-const MEMBERS: usize = 3;
+const MEMBERS: usize = 4;
 const BROKERS: [&str; 2] = ["a", "b"];
 const READERS: usize = 4;
 
