@@ -280,19 +280,35 @@ impl<'n> OrchestratorMoves<'n> {
     /// the dead orchestrator arrived ([`OrchestratorMoves::arrive`]). [`OrchestratorMoves::settle_broker`] says when all
     /// messages are delivered, and [`NodeFleet::remove_broker`](crate::NodeFleet::remove_broker) ends the connection.
     ///
+    /// The session of a broker that is not in the fleet is kept for a later call without an image, as
+    /// [`OrchestratorMoves::continue_adopted`] says.
+    ///
     /// # Errors
-    /// When the broker is unknown here, or the image cannot be read.
+    /// When the broker is not in the fleet, or the image cannot be read.
     pub fn adopt_broker(&self, of: &str, uplink: UplinkImage, transfer: u64) -> Result<String, AdoptError> {
-        let unknown = || UplinkError::Unknown(uplink.broker.clone());
-        let place = self.node.dialer().place(&uplink.broker).ok_or_else(unknown)?;
+        let place = self.node.dialer().place(&uplink.broker);
         let known = self.node.brokers().list().into_iter().find(|known| known.broker.name == uplink.broker);
-        let options = known.ok_or_else(unknown)?.broker.options;
+        let Some((place, known)) = place.zip(known) else {
+            let broker = uplink.broker.clone();
+            self.keep_session(of, uplink)?;
+            return Err(UplinkError::Unknown(broker).into());
+        };
+        let options = known.broker.options;
         self.node.dialer().know(&format!("{}@{of}", uplink.broker), place);
         let (answer, answers) = channel();
         let (of, uplink) = (of.to_owned(), Box::new(uplink));
         let order = FleetOrder::Adopt { of, uplink, transfer, options, answer };
         self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
         crate::handle::wait(UPLINK_SHARD, &answers).map_err(|_| UplinkError::NoFleet)?
+    }
+
+    /// Keeps the session of a dead orchestrator at a broker that is not in the fleet. Returns when it is in the store.
+    fn keep_session(&self, of: &str, uplink: UplinkImage) -> Result<(), AdoptError> {
+        let (answer, answers) = channel();
+        let order = FleetOrder::Keep { of: of.to_owned(), uplink: Box::new(uplink), answer };
+        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+        let kept = crate::handle::wait(UPLINK_SHARD, &answers).map_err(|_| UplinkError::NoFleet)?;
+        Ok(kept.map(drop)?)
     }
 
     /// Checks whether all messages have arrived that a broker sent before the first call, which has no `settling`. Returns

@@ -8,7 +8,7 @@ mod tls;
 use std::sync::mpsc::{Sender, channel};
 
 use tidegate_engine::{
-    AdoptError, Brought, Continued, DialAttempt, Evicted, ListenerId, OrchestratorMoves, Settling, ShardId,
+    AdoptError, Brought, Continued, DialAttempt, Evicted, ImageError, ListenerId, OrchestratorMoves, Settling, ShardId,
     UplinkError, UplinkImage, UplinkOptions, UplinkReport,
 };
 
@@ -103,6 +103,8 @@ pub(crate) enum FleetOrder {
         options: UplinkOptions,
         answer: Sender<Result<String, AdoptError>>,
     },
+    /// Keep the session of a dead orchestrator at a broker that is not in the fleet.
+    Keep { of: String, uplink: Box<UplinkImage>, answer: Sender<Result<String, ImageError>> },
     /// Say whether all messages have arrived that a broker sent before the first such order.
     Settle { name: String, settling: Option<Settling>, answer: Sender<Option<Settling>> },
     /// Give out the messages that the connection of a dead orchestrator has delivered.
@@ -286,6 +288,10 @@ impl OrderCalls<'_> {
                     OrchestratorMoves::of(&mut self.shard.engine).adopt_uplink(now, &of, &uplink, transfer, options);
                 // The connection is remembered only when its session is in the store.
                 self.shard.peering().answer_committed(answer, adopted);
+            }
+            FleetOrder::Keep { of, uplink, answer } => {
+                let kept = OrchestratorMoves::of(&mut self.shard.engine).keep_uplink(now, &of, &uplink);
+                self.shard.peering().answer_committed(answer, kept);
             }
             FleetOrder::Settle { name, settling, answer } => {
                 let mut settling = settling

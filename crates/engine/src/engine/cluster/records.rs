@@ -4,6 +4,7 @@ use crate::cluster::WELCOME_INDEX;
 use crate::durable::RESTORING_INDEX;
 use crate::engine::facets::ClusterCalls;
 use crate::event::Delay;
+use crate::flows::cluster::ending::ending;
 use crate::flows::cluster::peering::Peering;
 use crate::flows::cluster::peering::peering;
 use crate::flows::connection::parking::parking;
@@ -124,7 +125,10 @@ impl ClusterCalls<'_> {
                 );
             }
             Record::Replayed => self.engine.recovery.handle_replayed(self.engine.place, &mut self.engine.state),
-            Record::Fleet(FleetWord::Room { gate }) => uplinking!(self.engine).set_gate(Gate::from_number(gate)),
+            Record::Fleet(FleetWord::Room { gate }) => {
+                uplinking!(self.engine).set_gate(Gate::from_number(gate));
+                ending!(self.engine).publish_held(now);
+            }
             Record::Fleet(FleetWord::Denied { topic }) => self.engine.uplinks.quarantine.add(topic, now.monotonic),
             Record::Fleet(FleetWord::Limit { packet, payload }) => {
                 self.engine.uplinks.set_largest(LenLimit { packet, payload });

@@ -50,6 +50,7 @@ impl HomeCalls<'_> {
         if std::mem::take(&mut self.engine.homes.ended) {
             self.engine.state.journal.now = now;
             self.engine.waiting().end_suspension(now);
+            ending!(self.engine).publish_held(now);
             self.engine.after_frame(now);
         }
     }

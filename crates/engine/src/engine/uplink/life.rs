@@ -2,6 +2,7 @@
 
 use crate::engine::facets::FleetCalls;
 use crate::event::{Event, LogEvent};
+use crate::flows::cluster::ending::ending;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::ConnectionKey;
@@ -31,6 +32,7 @@ impl FleetCalls<'_> {
                 uplink.options = options;
             }
             uplinking!(self.engine).end_drain(now, key);
+            ending!(self.engine).publish_held(now);
             self.engine.after_frame(now);
             return Ok(());
         }
@@ -84,6 +86,7 @@ impl FleetCalls<'_> {
         dealing!(self.engine).keep_order(now);
         self.run_uplink_timer(now, key);
         uplinking!(self.engine).check_gate(now);
+        ending!(self.engine).publish_held(now);
         self.engine.after_frame(now);
         Ok(())
     }

@@ -262,6 +262,12 @@ impl Nodes {
     }
 }
 
+/// A table by which nothing is served.
+pub(super) fn served_nowhere() -> Homes {
+    let (homes, lease_until) = ([Home::Nowhere; PARTITIONS as usize], Millis::NEVER);
+    Homes { homes, references: Vec::new(), redirect: false, lease_until, patience_ms: 0 }
+}
+
 /// The place of two of at most eight nodes.
 fn place_of_pair(one: usize, other: usize) -> usize {
     one.min(other) * 8 + one.max(other)
@@ -298,10 +304,7 @@ impl Net {
             self.engines[engine] = Engine::new(Arc::clone(&self.settings), place, 1000 + self.trace.steps, self.now);
             super::events::open_windows(&mut self.engines[engine], self.now);
             // A node serves nothing before it has a table.
-            let homes = [Home::Nowhere; PARTITIONS as usize];
-            let lease_until = Millis::NEVER;
-            let nothing = Homes { homes, references: Vec::new(), redirect: false, lease_until, patience_ms: 0 };
-            self.engines[engine].homes().set_homes(self.now, Some(nothing));
+            self.engines[engine].homes().set_homes(self.now, Some(served_nowhere()));
             self.by_key[engine] = BTreeMap::new();
             self.inboxes[engine] = VecDeque::new();
             self.shipping[engine] = None;
