@@ -38,6 +38,7 @@ fn numbers(store: &Status) -> StoreNumbers {
         sync_nanoseconds: store.sync_nanoseconds(),
         sync_histogram: store.sync_histogram(),
         loads: store.loads(),
+        index_bytes: store.index_bytes(),
         merges: store.merges(),
         merge_failures: store.failed_merges(),
         slowed_groups: store.slowed_groups(),

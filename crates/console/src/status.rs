@@ -217,6 +217,8 @@ pub struct StoreNumbers {
     pub sync_histogram: [u64; SYNC_BOUNDS_MICROSECONDS.len() + 1],
     /// Parts of queues that were read back.
     pub loads: u64,
+    /// Memory of the index of the journal that these use, bytes.
+    pub index_bytes: u64,
     /// Merges of the journal into the table.
     pub merges: u64,
     /// Merges that failed and are tried again.

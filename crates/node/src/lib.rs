@@ -83,6 +83,7 @@ pub use left_out::LeftOut;
 pub use listener::BindError;
 pub use listener::preset::Presets;
 pub use memory::program_pages::release_program_pages;
+pub use memory::room::TooLittleMemory;
 pub use memory::share_allocator_arena;
 pub use moves::{Arrived, MoveError, NodeMoves};
 pub use node::{Node, StartError, Stopped};

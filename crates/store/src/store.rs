@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::catalog::Shared;
 use crate::commits::Commits;
@@ -367,6 +368,16 @@ impl Stepped {
     /// When a part cannot be read.
     pub fn load(&mut self, from: &[u8], to: &[u8], max_bytes: usize) -> Result<Loaded, ReadError> {
         self.loader.load(from, to, max_bytes)
+    }
+
+    /// Gives back the memory of loads that a merge has made superfluous, as the loading thread does in time.
+    pub fn forget_merged(&mut self) {
+        self.loader.forget_merged();
+    }
+
+    /// True if a merge was asked for since this was last called.
+    pub fn wants_merge(&self) -> bool {
+        self.shared.work.take(Some(Duration::ZERO)).merge
     }
 
     /// As [`Store::for_each`].

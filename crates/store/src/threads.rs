@@ -22,7 +22,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub const UNAWAITED_WAIT: Duration = Duration::from_millis(50);
 /// How often the free space of a full disk is measured.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
-/// How often the free space is measured while nothing is written: other programs may fill the disk.
+/// How often the free space is measured while nothing is written, since other programs may fill the disk, and the index of
+/// loads is looked at while nothing is loaded.
 const IDLE_PAUSE: Duration = Duration::from_secs(5);
 /// Pause before a failed merge is tried again; it doubles up to the longest.
 const FIRST_MERGE_PAUSE: Duration = Duration::from_secs(1);
@@ -258,7 +259,20 @@ fn finish(shared: &Shared, writer: &mut JournalWriter, commits: &mut dyn Commits
 
 /// The loading thread.
 pub(crate) fn load(mut loader: Loader, requests: &Receiver<Request>) {
-    while let Ok(Request::Load(load)) = requests.recv() {
+    loop {
+        let received = if loader.is_empty() {
+            requests.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            requests.recv_timeout(IDLE_PAUSE)
+        };
+        let load = match received {
+            Ok(Request::Load(load)) => load,
+            Ok(Request::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                loader.forget_merged();
+                continue;
+            }
+        };
         let answer = loader.load(&load.from, &load.to, load.max_bytes);
         if let Err(error) = &answer {
             tracing::error!(%error, "cannot load a part of the store");

@@ -159,10 +159,7 @@ impl RetainedStore {
         }
         self.removed.note_seen(Removed::version_of(version, now.unix));
         self.strays.note(partition_of(tenant, &topic));
-        if let Err(reason) = self.values.take_back(tenant, &topic, message, now.monotonic) {
-            state.counters.drop_message(reason);
-            state.journal.delete(Key::Retained(tenant, &topic));
-        }
+        self.values.take_back(tenant, &topic, message);
     }
 
     fn restore_removed(&mut self, now: Now, state: &mut ShardState, tenant: TenantId, topic: &str, version: u64) {

@@ -17,6 +17,7 @@ use crate::admission::stored_bans::{self, StoredBans};
 use crate::admission::{Admission, RecordError};
 use crate::limits::{RESTORE_CHUNK_BYTES, RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS, UNCOMMITTED_BYTES};
 use crate::memory::return_free_pages;
+use crate::memory::room::{Room, TooLittleMemory};
 use crate::shard::facets::StoreCalls;
 use crate::shard::inbox::{InboxSender, ToShard};
 
@@ -35,6 +36,9 @@ pub enum DurableError {
     /// A ban cannot be read.
     #[error("{0}; `tidegate store export` shows it")]
     Ban(#[from] RecordError),
+    /// It does not fit into the memory that the process may have.
+    #[error("cannot load the store: {0}")]
+    Memory(#[from] TooLittleMemory),
     /// A shard ended while it was taking it in.
     #[error("{0} ended while it loaded the store")]
     ShardEnded(ShardId),
@@ -94,6 +98,7 @@ pub(crate) struct QueueRead {
 pub(crate) struct Restorer {
     admission: Arc<Admission>,
     now: Now,
+    room: Room,
     route: RestoreRoute,
     pairs: Vec<SyncSender<RestorePortion>>,
     chunks: Vec<Chunk>,
@@ -113,8 +118,11 @@ pub(crate) fn restorer(shards: u16, admission: Arc<Admission>, now: Now) -> (Res
         seeds.push_back(RestoreSeed { pairs, answers: answers.clone(), settled: settled.clone() });
     }
     let chunks = (0..shards).map(|_| Chunk::default()).collect();
-    let route = RestoreRoute::new(shards);
-    (Restorer { admission, now, route, pairs: senders, chunks, answers: all_answers, settled: all_settled }, seeds)
+    let (room, route) = (Room::of_process(), RestoreRoute::new(shards));
+    (
+        Restorer { admission, now, room, route, pairs: senders, chunks, answers: all_answers, settled: all_settled },
+        seeds,
+    )
 }
 
 /// A portion of a store for a shard. Its bytes are bounded, so that a start needs little memory beside the restored
@@ -227,6 +235,7 @@ impl Restorer {
     }
 
     fn flush(&mut self, shard: usize, portion: fn(Vec<Pair>) -> RestorePortion) -> Result<(), DurableError> {
+        self.room.check()?;
         let Some(chunk) = self.chunks.get_mut(shard) else { return Ok(()) };
         let chunk = std::mem::take(chunk);
         self.send(shard, portion(chunk.pairs))

@@ -291,11 +291,18 @@ impl Shard {
         }
         self.datagrams().run_quic_timers();
         self.sockets().close_overdue();
-        let held = Held { bytes: self.engine.questions().held_bytes(), connections: self.table.len() };
+        let held =
+            Held { bytes: self.engine.questions().held_bytes() + self.index_bytes(), connections: self.table.len() };
         self.trim_policy.note(self.now.monotonic, held);
         if self.trim_policy.is_due(self.now.monotonic, held) {
             self.give_memory_back();
         }
+    }
+
+    /// Memory of the store's index of its journal, which the first shard counts.
+    fn index_bytes(&self) -> u64 {
+        let journal = self.journal.as_ref().filter(|_| self.place.shard == ShardId(0));
+        journal.map_or(0, |journal| journal.status.index_bytes())
     }
 
     fn give_memory_back(&mut self) {

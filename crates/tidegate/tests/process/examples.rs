@@ -53,6 +53,7 @@ fn works(example: &str, programs: &[&str]) {
     let status = fleet.sized(brokers, 1);
     assert_eq!(status["fleet"], format!("{example}-demo"));
     Fleet::carries_messages(&status);
+    Fleet::grants_filters(&status, 100);
     fleet.signal("TERM");
     assert_eq!(fleet.wait(), Some(0));
 }

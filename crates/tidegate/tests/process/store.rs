@@ -382,6 +382,51 @@ fn a_full_store_accepts_messages_after_queued_ones_are_taken() {
     assert_eq!(publish(&mut publisher), 0);
 }
 
+/// A broker that may have so many KiB of address space.
+fn limited(kib: u32, data: &str) -> std::process::Command {
+    let mut command = std::process::Command::new("sh");
+    let script = format!("ulimit -v {kib}; exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_tidegate")]).stdin(Stdio::null());
+    command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--shards", "1", "--data", data]);
+    command
+}
+
+#[test]
+fn a_store_beyond_the_memory_of_the_process_stays_whole() {
+    const VALUES: u32 = 200;
+    let folder = Folder::new();
+    let data = folder.file("data");
+    let broker = Broker::start(&["--data", &data]);
+    let mut publisher = connect(&broker, "p");
+    for number in 0..VALUES {
+        // 1,000,007 bytes follow: a topic of 4 bytes, the packet id 1, no properties, 999,998 bytes of payload.
+        let mut packet = vec![0x33, 0xc7, 0x84, 0x3d, 0, 4];
+        packet.extend_from_slice(format!("r{number:03}").as_bytes());
+        packet.extend_from_slice(&[0, 1, 0]);
+        packet.resize(4 + 1_000_007, 7);
+        publisher.write_all(&packet).unwrap();
+        let (first, body) = read_packet(&mut publisher);
+        assert_eq!((first, body.get(2).copied().unwrap_or(0) & 0x80), (0x40, 0));
+    }
+    broker.signal("KILL");
+    broker.wait();
+    let kept = |broker: &Broker| {
+        let metrics = broker.get("/metrics").1;
+        let line = metrics.lines().find_map(|line| line.strip_prefix("mqtt_retained_messages "));
+        line.and_then(|count| count.parse().ok())
+    };
+    // Three quarters of 240,000 KiB are less than the values take.
+    let ended: Ended = limited(240_000, &data).output().unwrap().into();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
+    assert!(ended.err.contains("`ulimit -v`") && ended.err.contains("tidegate store stats"), "{}", ended.err);
+    // Here `retained.max_bytes` is an eighth of the limit, less than the values take: it refuses new values alone.
+    let broker = Broker::spawn(limited(1_000_000, &data));
+    assert_eq!(kept(&broker), Some(VALUES));
+    drop(broker);
+    let broker = Broker::start(&["--data", &data, "--set", "retained.max_messages=1"]);
+    assert_eq!(kept(&broker), Some(VALUES));
+}
+
 #[test]
 fn a_directory_and_files_that_others_may_write_are_warned_of() {
     let folder = Folder::new();
