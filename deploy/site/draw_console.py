@@ -88,6 +88,7 @@ def main():
         port, admin = ready.split("mqtt://127.0.0.1:")[1].split()[0], ready.split("admin=")[1].split()[0]
         for client, filter in [("dashboard", "city/#"), ("truck-1", "city/truck-1/#"), ("archive", "city/+/position")]:
             subscriber = subprocess.Popen([program, "sub", "-p", port, "-V", "5", "-i", client, "-t", filter, "-q", "1"], stdout=subprocess.DEVNULL)
+            undo.callback(subscriber.wait)
             undo.callback(subscriber.terminate)
         feeder = threading.Thread(target=feed, args=(program, port, end))
         feeder.start()
