@@ -351,9 +351,13 @@ class Contender:
         (folder / "hub.toml").write_text(pipeline, encoding="utf-8")
         (folder / "telegraf.conf").write_text(TELEGRAF.format(port=self.port) + sink.telegraf(), encoding="utf-8")
         (folder / "benthos.yaml").write_text(BENTHOS.format(port=self.port) + sink.benthos(), encoding="utf-8")
-        self.start_broker()
-        if name != "in the broker":
-            self.start_collector()
+        try:
+            self.start_broker()
+            if name != "in the broker":
+                self.start_collector()
+        except BaseException:
+            self.stop()
+            raise
 
     def start_broker(self):
         command = [self.programs["tidegate"], "-c", self.folder / "broker.toml", "--listen", f"127.0.0.1:{self.port}"]
