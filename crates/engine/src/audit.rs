@@ -158,6 +158,9 @@ impl Audit<'_> {
             found.holds(known, || format!("{}: a subscription is not in the index", name()));
         }
         let Some(rare) = &session.rare else { return };
+        found.holds(session.stored.is_none() || rare.stored_will.is_none(), || {
+            format!("{}: its will is stored with it and by itself", name())
+        });
         let away = session.connection.is_none();
         found.holds(!away || rare.fetches_expected == 0, || format!("{} expects fetches while it is away", name()));
         let ends = match session.standing {

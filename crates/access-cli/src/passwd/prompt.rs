@@ -32,7 +32,7 @@ pub(super) fn read_line(from: &mut impl BufRead) -> io::Result<Secret> {
     let mut line = Vec::with_capacity(MAX_PASSWORD_LEN + 3);
     let mut from = io::Read::take(from, MAX_PASSWORD_LEN as u64 + 2);
     if from.read_until(b'\n', &mut line)? == 0 {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "nothing was said"));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "standard input ends before it"));
     }
     for end in [b'\n', b'\r'] {
         if line.last() == Some(&end) {

@@ -171,12 +171,18 @@ impl Sessions {
         if !session.lasts() && !reads {
             if let Some(stored) = session.stored.take() {
                 journal.delete(Key::Session(stored));
+                // Its will was stored with it.
+                self.store_will(journal, key);
             }
             return;
         }
         let stored = *session.stored.get_or_insert_with(|| journal.new_session());
         let now = journal.now;
         journal.put(Key::Session(stored), |out| SessionRecord::write_session(out, now, session));
+        // Its will is stored with it from now on.
+        if let Some(stored) = session.rare.as_mut().and_then(|rare| rare.stored_will.take()) {
+            journal.delete(Key::Will(stored));
+        }
     }
 
     /// Stores a subscription under the filter that its client gave.
