@@ -16,7 +16,7 @@ use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
 use crate::sys::ClientNews;
-use crate::telling::fate::Fate;
+use crate::telling::outcome::DeliveryOutcome;
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use std::collections::VecDeque;
