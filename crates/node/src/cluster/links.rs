@@ -105,7 +105,7 @@ impl Links {
     pub(super) fn is_idle(&self) -> bool {
         let works =
             |session: &Session| session.readable && session.phase.takes_input() || self.table.may_hand_over(session);
-        let waits = self.knocking || !self.table.notices.is_empty() || !self.table.ended.is_empty();
+        let waits = self.may_accept || !self.table.notices.is_empty() || !self.table.ended.is_empty();
         !waits && !self.table.sessions.values().any(works)
     }
 

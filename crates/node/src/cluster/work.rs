@@ -43,11 +43,11 @@ pub(crate) enum ToLinks {
     Ask { node: NodeName, body: Vec<u8>, answer: Sender<Result<Vec<u8>, AskError>> },
     /// Answer a question.
     Answer { session: SessionId, number: u64, asked_bytes: u64, body: Vec<u8> },
-    /// A shard has a roster, and has handed the others what it had to say before.
-    Heard { shard: ShardId, number: u64 },
-    /// The nodes of a roster know what is wanted on a shard.
+    /// A shard has a roster, and has handed the others all earlier records.
+    HasRoster { shard: ShardId, number: u64 },
+    /// The nodes of a roster know the interest of a shard.
     Settled { shard: ShardId, number: u64 },
-    /// Another node's shard has sent what cannot be read.
+    /// Another node's shard has sent an unreadable record.
     Broken { slot: ShardId, error: WireError },
     /// Say goodbye to all behind all that waits, and report when they have read it.
     Goodbye(Sender<()>),
