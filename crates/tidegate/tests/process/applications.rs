@@ -9,22 +9,11 @@ use tidegate_bus::{Address, Append, Bus, LogName, Place, Position, Reader, Recor
 use tidegate_context::messages::{GroupAdvertisement, Payload};
 use tidegate_context::{RecordLimits, Topic, partition_of};
 
-use crate::broker::{Broker, Folder, PATIENCE};
+use crate::broker::{Broker, Folder, PATIENCE, until};
 use crate::context::{GROUPS, Node, gateway, retained};
 use crate::nats::Nats;
 
 const PARTITIONS: u32 = 4;
-
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        crate::broker::pause(5);
-    }
-}
 
 /// An application on the bus.
 pub(crate) struct Application(Bus);

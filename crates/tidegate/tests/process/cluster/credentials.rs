@@ -45,7 +45,7 @@ fn clients_stay_by_the_users_and_rules_of_their_new_homes() {
         let text = format!("[[auth]]\nfile = '{users}'\n[access]\nrules_file = '{rules}'\n");
         folder.write(&format!("{node}.toml"), &text);
     }
-    let config = format!("--config={}", folder.file("{node}.toml"));
+    let config = format!("--config={}", folder.file("{name}.toml"));
     let data = Some(Folder::new());
     let settings = ["cluster.settle=1h", &config];
     let mut cluster = Cluster::of(3, "10s", data, Box::new(Nats::start()), &settings);

@@ -23,12 +23,11 @@ mod wiped;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Instant;
 
 use serde_json::Value;
 use tidegate_engine::{TenantId, partition_of};
 
-use crate::broker::{Broker, Folder, PATIENCE, pause, run};
+use crate::broker::{Broker, Folder, PATIENCE, run, until};
 use crate::nats::Nats;
 
 /// The servers of a bus, at an address that they keep.
@@ -71,7 +70,7 @@ struct Cluster {
     lease: &'static str,
     /// The data directory of the nodes, if they have stores.
     data: Option<Folder>,
-    /// Other settings of each of them, and flags that begin with `--`; {node} is the name of the node.
+    /// Other settings of each of them, and flags that begin with `--`; `{name}` is the name of the node.
     settings: Vec<String>,
 }
 
@@ -79,18 +78,6 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const A: usize = 0;
 const B: usize = 1;
 const C: usize = 2;
-
-/// Asks until an answer is right.
-fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "it did not come: {what}");
-        pause(20);
-    }
-}
 
 impl Cluster {
     /// So many nodes, which have come to even shares.
@@ -141,7 +128,7 @@ impl Cluster {
             arguments.extend(["--data", directory, "--set", "mirror.max_bytes=256MiB"]);
         }
         let settings: Vec<String> =
-            self.settings.iter().map(|setting| setting.replace("{node}", NAMES[which])).collect();
+            self.settings.iter().map(|setting| setting.replace("{name}", NAMES[which])).collect();
         for setting in &settings {
             arguments.extend((!setting.starts_with("--")).then_some("--set"));
             arguments.push(setting);

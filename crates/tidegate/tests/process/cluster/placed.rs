@@ -62,6 +62,8 @@ fn one_node_runs_a_bridge_and_a_pipeline_until_it_dies() {
             let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
             let mut got: Vec<u64> = records.map(|it| it["n"].to_string().trim_matches('"').parse().unwrap()).collect();
             got.sort_unstable();
+            // A node that is killed may not have stored that the last messages were taken: they come once more.
+            got.dedup();
             let got: Vec<String> = got.iter().map(u64::to_string).collect();
             (got.len() >= expected.len()).then(|| assert_eq!(got, expected))
         });

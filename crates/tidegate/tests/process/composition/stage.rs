@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
-use std::time::Instant;
 
 use tidegate_context::Topic;
 
@@ -11,7 +10,7 @@ use super::features::Feature;
 use super::fleet::{self, Named};
 use super::member::{Member, ask_to_share};
 use crate::applications::Application;
-use crate::broker::{Broker, Ended, Folder, PATIENCE, command, pause, run};
+use crate::broker::{Broker, Ended, Folder, command, run, until};
 use crate::context::GROUPS;
 
 /// The user of the default tenant, and that of `acme`.
@@ -442,18 +441,6 @@ fn rules(secret: bool) -> String {
     let denied = "[[rule]]\nallow = false\nactions = ['publish']\ntopics = ['secret/#']\n";
     let all = "[[rule]]\nallow = true\nactions = ['publish', 'subscribe', 'receive']\ntopics = ['#']\n";
     [if secret { denied } else { "" }, all].concat()
-}
-
-/// Asks until there is an answer.
-fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "it did not come: {what}");
-        pause(20);
-    }
 }
 
 fn done(ended: &Ended) -> String {
