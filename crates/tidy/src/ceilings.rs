@@ -28,10 +28,10 @@ const fn ceiling(of: &'static str, count: usize) -> Ceiling {
 pub const METHODS: &[Ceiling] = &[];
 
 /// Crates whose top-level modules import each other in circles.
-pub const CIRCLES: &[Ceiling] = &[ceiling("conformance", 6), ceiling("lab", 7), ceiling("node", 18)];
+pub const CIRCLES: &[Ceiling] = &[ceiling("node", 18)];
 
 /// Crates whose files are counted one by one.
-pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 4), ceiling("node", 27)];
+pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 0), ceiling("node", 27)];
 
 /// Crates whose modules have an order.
 pub const ARROWS: &[Arrows] = &[Arrows {

@@ -10,25 +10,12 @@ mod judge;
 mod queue;
 mod table;
 
+pub(crate) use queue::limits;
+pub(crate) use table::priority;
+
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::load::plan::{Protocol, Target};
-use crate::results::Found;
-use crate::stop::Stop;
-
-/// What is tested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Check {
-    /// Whether messages of a higher priority go first (MID-64..67).
-    Priority,
-    /// How many messages wait for a client, and whether each topic has a queue of its own (MID-68).
-    Queue,
-    /// The survey's criteria (MID-02 to MID-36): what a probe finds.
-    Criteria,
-}
 
 /// How it is tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,24 +24,10 @@ pub struct Asked {
     pub peer: String,
     /// The broker.
     pub target: Target,
-    /// Whether it is spoken to by MQTT over TCP; only [`Check::Criteria`] can do without.
+    /// Whether it is spoken to by MQTT over TCP; only [`Check::Criteria`](crate::scenario::Check::Criteria) can do without.
     pub by_mqtt: bool,
     /// The version of MQTT; only 5.0 can say a message's priority, and how many messages may be under way.
     pub protocol: Protocol,
     /// How long the subscriber sleeps while messages are published.
     pub sleep: Duration,
-}
-
-impl Check {
-    /// Tests a broker; what was found, as tables.
-    ///
-    /// # Errors
-    /// In words, when the broker does not do what every test needs.
-    pub fn run(self, asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String> {
-        match self {
-            Self::Priority => table::priority(asked, stop),
-            Self::Queue => queue::limits(asked, stop),
-            Self::Criteria => crate::criteria::found(asked),
-        }
-    }
 }

@@ -22,7 +22,7 @@ struct Filled {
 }
 
 /// Fills the queue of a client that does not acknowledge, by one topic and by three.
-pub(super) fn limits(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String> {
+pub(crate) fn limits(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String> {
     let (one, several) = (fill(asked, stop, 0)?, fill(asked, stop, 1)?);
     let conclusion = match (one.kept, several.kept) {
         (a, b) if a >= MOST as usize && b >= MOST as usize => format!("No limit was met within {MOST} messages"),

@@ -17,7 +17,7 @@ const STRICT: &[u8] = &[0, 1, 2, 0, 2, 1, 1, 0, 2, 1, 2, 0, 2, 0, 1, 2, 1, 0];
 const STRICT_ROUNDS: usize = 20;
 
 /// Both tables.
-pub(super) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String> {
+pub(crate) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String> {
     let mut number = 0;
     let mut study = Found {
         title: "In which order messages come (MID-66)".to_owned(),

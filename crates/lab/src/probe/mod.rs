@@ -10,9 +10,9 @@ pub use conformance::{Conformance, FailedCase, VersionScore};
 use serde::Serialize;
 pub(crate) use version::version_of;
 
+use crate::endpoint::{EndpointError, target_of};
 use crate::load::plan::{Target, Transport};
 use crate::peer::without_credentials;
-use crate::run::target_of;
 
 /// The name and version of the output of `--json`.
 pub const SCHEMA: &str = "tidegate-lab/probe/1";
@@ -74,8 +74,8 @@ pub enum How {
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The address is none.
-    #[error("{0}")]
-    Address(String),
+    #[error(transparent)]
+    Address(#[from] EndpointError),
     /// Only MQTT over TCP is probed.
     #[error("`{0}` is not MQTT over TCP; give its address as mqtt://HOST:PORT")]
     Transport(String),
@@ -94,7 +94,7 @@ pub enum ProbeError {
 /// # Errors
 /// When no version of MQTT is answered.
 pub fn probe(address: &str) -> Result<Probed, ProbeError> {
-    let target: Target = target_of(address).map_err(ProbeError::Address)?;
+    let target: Target = target_of(address)?;
     if target.transport != Transport::Tcp {
         return Err(ProbeError::Transport(without_credentials(address)));
     }
@@ -115,7 +115,7 @@ pub(crate) fn findings(target: &Target) -> Result<Vec<Finding>, String> {
 /// As [`probe`]; and when the suite does not reach the broker.
 pub fn probe_with_conformance(address: &str) -> Result<Probed, ProbeError> {
     let mut probed = probe(address)?;
-    let target: Target = target_of(address).map_err(ProbeError::Address)?;
+    let target: Target = target_of(address)?;
     let found =
         conformance::check(&target).map_err(|why| ProbeError::Silent { address: without_credentials(address), why })?;
     probed.conformance = Some(found);

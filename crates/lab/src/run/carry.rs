@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::criteria;
 use crate::drivers::{self, ExchangePlan, Protocol};
 use crate::load::plan::Transport;
 use crate::load::{self, LoadError, LoadOutcome, LoadPlan, Progress};
 use crate::peer::within;
-use crate::priority::{Asked, Check};
+use crate::priority::{self, Asked};
 use crate::results::Found;
+use crate::scenario::Check;
 use crate::stop::Stop;
 
 /// The command of this program that is a worker: `tidegate lab work`.
@@ -109,7 +111,12 @@ fn worker(executable: &Path, plan: &LoadPlan, number: u32, limited: &[Vec<PathBu
 /// A test in place of a load: nothing is counted, and something is found.
 fn checked(check: Check, asked: &Asked, stop: &Stop) -> Result<Carried, LoadError> {
     let zero = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let found = check.run(asked, stop).map_err(LoadError::Check)?;
+    let found = match check {
+        Check::Priority => priority::priority(asked, stop),
+        Check::Queue => priority::limits(asked, stop),
+        Check::Criteria => criteria::found(asked),
+    };
+    let found = found.map_err(LoadError::Check)?;
     let zero_unix_ns = u64::try_from(zero.as_nanos()).unwrap_or(u64::MAX);
     Ok(Carried { load: LoadOutcome { zero_unix_ns, ..LoadOutcome::default() }, found })
 }

@@ -10,6 +10,7 @@ use super::limited;
 use super::plan::{carrier_of, load_of};
 use super::progress::{Report, Said};
 use super::series::Order;
+use crate::endpoint::EndpointError;
 use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
 use crate::network::{Link, NetworkError};
 use crate::peer::{Peer, PeerError, Ports, Site, without_credentials};
@@ -54,6 +55,8 @@ pub(super) enum ExecuteError {
     NotOurs(String),
     #[error("{peer} does not speak {protocol}")]
     Protocol { peer: String, protocol: String },
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     #[error("{0}")]
     Carrier(String),
     #[error("the system gives no thread: {0}")]
