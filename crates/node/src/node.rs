@@ -1,5 +1,7 @@
 //! Starting and stopping: from settings to running shards, and back.
 
+mod listening;
+
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -16,20 +18,21 @@ use tidegate_store::{Running, Status, Store};
 use crate::address::{ListenAddress, LocalAddress};
 use crate::admission::Admission;
 use crate::clock::{Clock, time_until};
-use crate::cluster::{LinkBindError, LinksThread, PreparedLinks};
-use crate::durable::{self, DurableError, ShardJournal, restorer};
+use crate::cluster::{FromLinks, LinkBindError, LinksThread, PreparedLinks, ShardDoor};
+use crate::durable::{self, Commits, DurableError, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::{Fleet, NodeHandle};
-use crate::identities::Family;
+use crate::inbox::inbox;
+use crate::inner::Family;
 use crate::listener::BindError;
-use crate::listener::listening::{Listening, listen, spread, spread_quic};
 use crate::observer::Observer;
+use crate::orders::{Admin, ShardInbox, ShardSender, ToShard};
 use crate::quic::MAX_ENDPOINTS;
 use crate::settings::NodeSettings;
-use crate::shard::inbox::{Admin, Inbox, InboxSender, ToShard, inbox};
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
 use crate::uplink::Dialer;
+use listening::{Listening, listen, spread, spread_quic};
 
 /// Why a node did not start. All started parts were stopped.
 #[derive(Debug, thiserror::Error)]
@@ -218,10 +221,14 @@ impl Node {
         }
         if let Some(links) = links {
             let alarm = Alarm { shard: ShardId(0), observer };
-            node.links = Some(links.start(clock, senders, alarm).map_err(StartError::LinksThread)?);
+            node.links = Some(
+                links
+                    .start(clock, senders.into_iter().map(door_of).collect(), alarm)
+                    .map_err(StartError::LinksThread)?,
+            );
         }
         if let Some(identities) = identities {
-            identities.begin(family)?;
+            identities.0.begin(family).map_err(StartError::TlsThread)?;
         }
         Ok(node)
     }
@@ -247,8 +254,9 @@ impl Node {
     }
 
     /// Lets clients in, now that all that the store holds is taken in.
-    fn serve_from(&mut self, store: Store, inboxes: &[InboxSender]) -> Result<(), StartError> {
-        let running = durable::start(store, inboxes.to_vec(), self.handle.stored_bans())?;
+    fn serve_from(&mut self, store: Store, inboxes: &[ShardSender]) -> Result<(), StartError> {
+        let running =
+            durable::start(store, inboxes.iter().cloned().map(commits_of).collect(), self.handle.stored_bans())?;
         for (shard, inbox) in (0..).zip(inboxes) {
             let journal =
                 ShardJournal { writer: running.writer(shard), reader: running.reader(), status: running.status() };
@@ -393,10 +401,10 @@ impl Drop for Node {
 }
 
 /// The event loop of a shard.
-type EventLoop = (Poll, Inbox);
+type EventLoop = (Poll, ShardInbox);
 
 /// A poller with an inbox for each shard, and the sending sides of all inboxes.
-fn event_loops(shards: u16) -> Result<(Vec<EventLoop>, Vec<InboxSender>), StartError> {
+fn event_loops(shards: u16) -> Result<(Vec<EventLoop>, Vec<ShardSender>), StartError> {
     let make = |shard| {
         let refused = |source| StartError::Poll { shard, source };
         let poll = Poll::new().map_err(refused)?;
@@ -405,6 +413,22 @@ fn event_loops(shards: u16) -> Result<(Vec<EventLoop>, Vec<InboxSender>), StartE
     };
     let pairs: Vec<_> = (0..shards).map(ShardId).map(make).collect::<Result<_, StartError>>()?;
     Ok(pairs.into_iter().unzip())
+}
+
+/// The way of the links to a shard.
+fn door_of(inbox: ShardSender) -> ShardDoor {
+    ShardDoor::new(move |message| {
+        inbox.send(match message {
+            FromLinks::Batch(batch) => ToShard::Batch(batch),
+            FromLinks::Roster(order) => ToShard::Admin(Admin::Roster(order)),
+            FromLinks::News(news) => ToShard::Admin(Admin::PeerNews(news)),
+        });
+    })
+}
+
+/// The way of the store's commits to a shard.
+fn commits_of(inbox: ShardSender) -> Commits {
+    Box::new(move |sequence| inbox.send(ToShard::Committed(sequence)))
 }
 
 fn check(settings: &NodeSettings) -> Result<(), StartError> {

@@ -29,7 +29,7 @@ pub struct Function {
     pub lines: usize,
 }
 
-/// A function that works on a type: a method of an `impl` without a trait, or a free function whose first parameter
+/// A function that works on a type: a method of an `impl`, of a trait or not, or a free function whose first parameter
 /// borrows the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Method {
@@ -167,6 +167,31 @@ impl Source {
             }
             if depth == 0 {
                 return Some(number);
+            }
+            before = &token.text;
+        }
+        None
+    }
+
+    /// The last parameter in the angle brackets at a position, as its tokens, and how many parameters there are.
+    pub fn last_parameter(&self, position: usize) -> Option<(usize, &[Token])> {
+        if !self.reads(position, &["<"]) {
+            return None;
+        }
+        let (mut depth, mut number, mut before, mut start) = (0_usize, 1, "", position + 1);
+        for (place, token) in self.tokens.iter().enumerate().skip(position) {
+            match token.text.as_str() {
+                "<" | "(" | "[" | "{" => depth += 1,
+                ">" if before == "-" => {}
+                ">" | ")" | "]" | "}" => depth = depth.saturating_sub(1),
+                "," if depth == 1 => {
+                    number += 1;
+                    start = place + 1;
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                return Some((number, &self.tokens[start..place]));
             }
             before = &token.text;
         }
@@ -375,7 +400,7 @@ impl Reader {
             syn::Item::Struct(item) => self.types.push(item.ident.to_string()),
             syn::Item::Enum(item) => self.types.push(item.ident.to_string()),
             syn::Item::Union(item) => self.types.push(item.ident.to_string()),
-            syn::Item::Impl(block) if block.trait_.is_none() => {
+            syn::Item::Impl(block) => {
                 for item in &block.items {
                     if let syn::ImplItem::Fn(function) = item
                         && !function.attrs.iter().any(is_test_attribute)

@@ -13,7 +13,8 @@
 //! made up for the connection is in both proofs, so none can be used again.
 
 use super::wire::{Frame, FrameError, Hello, NONCE_BYTES, Refusal, put_frame};
-use super::{ClusterView, NodeName, PeerNode, Secret};
+use super::{ClusterView, NodeName, PeerNode};
+use crate::secret::Secret;
 
 /// What this node says of itself.
 #[derive(Clone, Debug)]

@@ -8,9 +8,10 @@ use mio::{Interest, Poll, Waker};
 
 use super::links::Links;
 use super::thread::{LISTENER, LinksSender, LinksThread, ToLinks, WAKER};
+use super::to_shards::ShardDoor;
 use super::{ClusterSettings, LinksHandle};
 use crate::clock::Clock;
-use crate::shard::inbox::{Inbox, InboxSender, inbox};
+use crate::inbox::{Inbox, inbox};
 
 /// Other nodes cannot be waited for.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +65,7 @@ impl PreparedLinks {
     pub(crate) fn start<A: Send + 'static>(
         self,
         clock: Clock,
-        shards: Vec<InboxSender>,
+        shards: Vec<ShardDoor>,
         alarm: A,
     ) -> io::Result<LinksThread> {
         let Self { settings, listener, poll, sender, inbox, .. } = self;

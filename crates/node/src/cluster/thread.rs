@@ -17,7 +17,7 @@ use super::links::Links;
 use super::slots::SessionId;
 use super::{AskError, ClusterStatus, ClusterView, NodeName, PeerEvent};
 use crate::clock::time_until;
-use crate::shard::inbox::InboxSender;
+use crate::inbox::InboxSender;
 
 /// Something put before the thread of the links.
 #[derive(Debug)]

@@ -16,18 +16,18 @@ use crate::transport::Transport;
 /// Both ends of a relay that is open.
 #[derive(Debug)]
 pub(crate) struct Pair {
-    pub(super) ends: [End; 2],
-    pub(super) seat: Seat,
+    pub(crate) ends: [End; 2],
+    pub(crate) seat: Seat,
     /// Whether its last bytes have to leave by a deadline already.
-    pub(super) ending: bool,
+    pub(crate) ending: bool,
     /// How the client can be asked to use another server.
-    pub(super) goodbye: Goodbye,
+    pub(crate) goodbye: Goodbye,
     /// Separates packets and frames of the home.
-    pub(super) sieve: Sieve,
+    pub(crate) sieve: Sieve,
     /// Follows the packets of the client, which the home gets.
-    pub(super) sent: Follower,
-    pub(super) stage: MoveStage,
-    pub(super) origin: ClientOrigin,
+    pub(crate) sent: Follower,
+    pub(crate) stage: MoveStage,
+    pub(crate) origin: ClientOrigin,
 }
 
 /// How a client has come to this node.
@@ -41,7 +41,7 @@ pub(crate) struct ClientOrigin {
 
 /// How far a relay has come with a move of its client's home.
 #[derive(Debug)]
-pub(super) enum MoveStage {
+pub(crate) enum MoveStage {
     /// The home stays.
     Open,
     /// The old home gets no more bytes of the client.
@@ -54,7 +54,7 @@ pub(super) enum MoveStage {
 
 /// The result of moving bytes.
 #[derive(Debug)]
-pub(super) enum Pumped {
+pub(crate) enum Pumped {
     /// The relay continues. Is there more to do at once?
     Bytes { more: bool },
     /// The connection has left its home, which is no more. A search is given where it has left before.
@@ -65,7 +65,7 @@ pub(super) enum Pumped {
 
 impl Pair {
     /// Moves bytes, at most one read for each direction.
-    pub(super) fn pump(&mut self, buffer: &mut [u8]) -> Pumped {
+    pub(crate) fn pump(&mut self, buffer: &mut [u8]) -> Pumped {
         let [client, home] = &mut self.ends;
         if self.sieve.is_between_packets()
             && let Some(last) = self.goodbye.take_due()
@@ -121,7 +121,7 @@ impl Pair {
     }
 
     /// The image that a new home was sent and has not answered.
-    pub(super) fn take_parcel(&mut self) -> Option<(Parcel, Search)> {
+    pub(crate) fn take_parcel(&mut self) -> Option<(Parcel, Search)> {
         match std::mem::replace(&mut self.stage, MoveStage::Open) {
             MoveStage::Continuing { parcel, search } => Some((parcel, search)),
             stage => {
@@ -133,7 +133,7 @@ impl Pair {
 
     /// This node stops. Its clients are asked to use another server, and their homes learn that they are not lost, each
     /// if no packet is under way. It is not said where: a stopping node knows no better than the client.
-    pub(super) fn begin_to_stop(&mut self) {
+    pub(crate) fn begin_to_stop(&mut self) {
         let [client, home] = &mut self.ends;
         let is_heard = matches!(self.stage, MoveStage::Open | MoveStage::Continuing { .. }) && !client.has_ended();
         if is_heard && self.sent.is_at_beginning() {
@@ -155,16 +155,16 @@ impl Pair {
         home.finish_and_discard(buffer) || more
     }
 
-    pub(super) fn client_transport(&mut self) -> &mut Transport {
+    pub(crate) fn client_transport(&mut self) -> &mut Transport {
         self.ends[CLIENT].transport_mut()
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.ends.iter().all(End::is_over)
     }
 
     /// Whether an end has ended. A relay whose home moves continues.
-    pub(super) fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         match self.stage {
             MoveStage::Open => self.ends.iter().any(End::has_ended),
             MoveStage::Leaving => self.ends[HOME].has_ended(),
@@ -174,7 +174,7 @@ impl Pair {
     }
 
     /// Whether the new home has yet to answer.
-    pub(super) fn awaits_answer(&self) -> bool {
+    pub(crate) fn awaits_answer(&self) -> bool {
         matches!(self.stage, MoveStage::Continuing { .. })
     }
 }

@@ -3,10 +3,10 @@
 use tidegate_engine::Millis;
 
 /// How long a client whose home moves waits for the new one, milliseconds: as long as its session waits there.
-pub(super) const MOVE_PATIENCE_MS: u64 = 10_000;
+pub(crate) const MOVE_PATIENCE_MS: u64 = 10_000;
 /// How often a relay looks for the new home of its client, milliseconds. After a failure it waits so long, and twice as
 /// long after each further one.
-pub(super) const RETRY_MS: u64 = 50;
+pub(crate) const RETRY_MS: u64 = 50;
 /// How often this time doubles at most.
 const MAX_DOUBLINGS: u32 = 4;
 
@@ -14,23 +14,23 @@ const MAX_DOUBLINGS: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
     /// When it ends without success.
-    pub(super) until: Millis,
+    pub(crate) until: Millis,
     /// Homes that could not be reached, or have closed without an answer.
     failed: u32,
 }
 
 impl Search {
-    pub(super) fn from(now: Millis) -> Self {
+    pub(crate) fn from(now: Millis) -> Self {
         Self { until: now.plus(MOVE_PATIENCE_MS), failed: 0 }
     }
 
     /// After one more failure.
-    pub(super) fn failed(self) -> Self {
+    pub(crate) fn failed(self) -> Self {
         Self { failed: self.failed + 1, ..self }
     }
 
     /// When a home is looked for: at once, and after failures later each time.
-    pub(super) fn next_at(self, now: Millis) -> Millis {
+    pub(crate) fn next_at(self, now: Millis) -> Millis {
         match self.failed.checked_sub(1) {
             None => now,
             Some(doublings) => now.plus(RETRY_MS << doublings.min(MAX_DOUBLINGS)),

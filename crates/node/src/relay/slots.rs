@@ -6,8 +6,8 @@ use mio::Token;
 use tidegate_engine::Millis;
 
 use super::{CLIENT, HOME, PATIENCE_MS, Pair, Relay};
-use crate::listener::Shortage;
-use crate::shard::table::RESERVED_INDEX;
+use crate::shortage::Shortage;
+use crate::tokens::RESERVED_INDEX;
 #[cfg(feature = "quic")]
 use crate::transport::Transport;
 
@@ -173,13 +173,13 @@ impl Relays {
     }
 
     /// A relay waits for the new home of its client, and looks for it at this time.
-    pub(super) fn await_home(&mut self, key: RelayKey, at: Millis) {
+    pub(crate) fn await_home(&mut self, key: RelayKey, at: Millis) {
         self.moving.insert(key);
         self.retry_at = self.retry_at.min(at);
     }
 
     /// Another table has come: relays that wait for homes look at it.
-    pub(super) fn retry_now(&mut self, now: Millis) {
+    pub(crate) fn retry_now(&mut self, now: Millis) {
         for key in self.moving.clone() {
             if let Some(Relay::Moving(departed)) = self.get(key) {
                 departed.look_at(now);
@@ -189,7 +189,7 @@ impl Relays {
     }
 
     /// The relays that wait for new homes, if it is time to look for these.
-    pub(super) fn take_moving(&mut self, now: Millis) -> BTreeSet<RelayKey> {
+    pub(crate) fn take_moving(&mut self, now: Millis) -> BTreeSet<RelayKey> {
         if self.retry_at > now {
             return BTreeSet::new();
         }
@@ -255,10 +255,12 @@ mod tests {
     use mio::net::TcpStream;
     use tidegate_engine::{ConnectionKey, ListenerId};
 
+    use super::super::ClientOrigin;
     use super::super::end::End;
     use super::super::follower::Follower;
     use super::super::goodbye::Goodbye;
-    use super::super::{ClientOrigin, MoveStage, Sieve};
+    use super::super::pair::MoveStage;
+    use super::super::sieve::Sieve;
     use super::*;
     use crate::admission::Seat;
 

@@ -20,9 +20,9 @@ use crate::limits::{
 use crate::memory::program_pages::release_program_pages;
 use crate::memory::{self, Held, return_free_pages};
 use crate::observer::{Answer, Occasion};
+use crate::orders::{Admin, ToShard};
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
-use crate::shard::inbox::{Admin, ToShard};
 use crate::shard::table::Flags;
 use crate::shard::{Shard, Stage, WAKER, listener_position};
 

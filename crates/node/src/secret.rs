@@ -7,8 +7,10 @@ use std::sync::Arc;
 use ring::hmac;
 use zeroize::Zeroizing;
 
-use super::wire::PROOF_BYTES;
 use crate::proxy_protocol::{Header, RelayedTenant, TenantProof};
+
+/// Length of a proof, bytes.
+pub const PROOF_BYTES: usize = 32;
 
 /// Fewest bytes of a secret. Whoever listens to a handshake can try secrets at leisure, so it must not be one that can
 /// be guessed.
@@ -40,14 +42,14 @@ impl Secret {
     }
 
     /// The proof of whoever speaks for `side` that it knows the secret: about all that both have said (HMAC-SHA-256).
-    pub(super) fn prove(&self, side: &[u8], said: [&[u8]; 2]) -> [u8; PROOF_BYTES] {
+    pub(crate) fn prove(&self, side: &[u8], said: [&[u8]; 2]) -> [u8; PROOF_BYTES] {
         let mut proof = [0; PROOF_BYTES];
         proof.copy_from_slice(hmac::sign(&self.key(), &statement(side, said)).as_ref());
         proof
     }
 
     /// Whether a proof is one of whoever speaks for `side`; takes as long for a wrong one as for a right one.
-    pub(super) fn is_proof(&self, proof: &[u8], side: &[u8], said: [&[u8]; 2]) -> bool {
+    pub(crate) fn is_proof(&self, proof: &[u8], side: &[u8], said: [&[u8]; 2]) -> bool {
         hmac::verify(&self.key(), &statement(side, said), proof).is_ok()
     }
 }

@@ -1,42 +1,13 @@
 //! A shard's half of the links: its batches go out, those of other nodes come in, and rosters come by the same way.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use tidegate_engine::{Batch, Durability, Roster, ShardId, WireError};
 
-use super::outbox::Outbox;
-use super::thread::{LinksSender, ToLinks};
-use crate::flight::{FlightEvent, FlightKind};
+use crate::cluster::{LinksSender, PeerNews, PeerSeat, RosterOrder, ToLinks};
+use crate::flight::FlightEvent;
 use crate::shard::facets::PeerCalls;
-
-/// Where batches for one shard of another node go.
-#[derive(Clone, Debug)]
-pub(crate) struct PeerSeat {
-    /// The number that it has here.
-    pub slot: ShardId,
-    /// The number that it has there.
-    pub number: u16,
-    pub outbox: Arc<Outbox>,
-}
-
-/// Who there is from now on.
-#[derive(Clone, Debug)]
-pub(crate) struct RosterOrder {
-    pub roster: Roster,
-    pub seats: Arc<[PeerSeat]>,
-    /// Grows with each roster.
-    pub number: u64,
-}
-
-/// A node came or went, for the flight recorder.
-#[derive(Clone, Debug)]
-pub(crate) struct PeerNews {
-    pub kind: FlightKind,
-    pub address: IpAddr,
-    pub detail: String,
-}
 
 /// A batch that has to wait for a commit.
 #[derive(Debug)]

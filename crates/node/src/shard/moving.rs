@@ -6,64 +6,29 @@ use mio::Interest;
 use mio::event::Event as Readiness;
 use mio::net::TcpStream;
 use std::net::SocketAddr;
-use tidegate_engine::{Home, ListenerId, Millis, NotContinued, Output, Reason};
+use tidegate_engine::{Home, ListenerId, NotContinued, Output, Reason};
 
-use super::end::End;
-use super::follower::Follower;
-use super::frame::{Parcel, REFUSED, image_of};
-use super::goodbye::Goodbye;
-use super::pair::{ClientOrigin, MoveStage, Pair};
-use super::search::{MOVE_PATIENCE_MS, RETRY_MS, Search};
-use super::sieve::Sieve;
-use super::slots::Stage;
-use super::{CLIENT, HOME, HomelessClient, Relay, RelayKey, header, is_connected};
+use super::relaying::is_connected;
 use crate::admission::Seat;
-use crate::observer::Peer;
-use crate::quic::Owner;
+use crate::orders::{Adoption, ToShard};
+use crate::peer::Peer;
+use crate::relay::departed::{Departed, HomeAttempt};
+use crate::relay::end::End;
+use crate::relay::follower::Follower;
+use crate::relay::frame::{Parcel, REFUSED, image_of};
+use crate::relay::goodbye::Goodbye;
+use crate::relay::pair::MoveStage;
+use crate::relay::search::{MOVE_PATIENCE_MS, RETRY_MS};
+use crate::relay::sieve::Sieve;
+use crate::relay::slots::Stage;
+use crate::relay::{CLIENT, ClientOrigin, HOME, HomelessClient, Pair, Relay, RelayKey, Search, header};
+use crate::shard::datagrams::Owner;
 use crate::shard::facets::{RelayCalls, SocketCalls};
-use crate::shard::inbox::{Adoption, ToShard};
 use crate::transport::Transport;
 use tidegate_engine::ConnectionKey;
 
 /// How long a new home may take to accept a connection, milliseconds.
 const ATTEMPT_MS: u64 = 1_000;
-
-/// The client's end of a relay whose home moves.
-#[derive(Debug)]
-pub(crate) struct Departed {
-    pub(super) client: End,
-    pub(super) seat: Seat,
-    goodbye: Goodbye,
-    origin: ClientOrigin,
-    parcel: Parcel,
-    search: Search,
-    /// When it looks for its new home.
-    next_at: Millis,
-    attempt: Option<HomeAttempt>,
-}
-
-/// The new home that is being connected to.
-#[derive(Debug)]
-struct HomeAttempt {
-    home: TcpStream,
-    at: SocketAddr,
-    /// When it has failed.
-    until: Millis,
-}
-
-impl Departed {
-    /// Another table has come: its new home is looked for at this time.
-    pub(super) fn look_at(&mut self, at: Millis) {
-        self.next_at = at;
-    }
-
-    /// The new home was not reached.
-    fn fail_attempt(&mut self, now: Millis) {
-        self.attempt = None;
-        self.search = self.search.failed();
-        self.next_at = self.search.next_at(now);
-    }
-}
 
 impl RelayCalls<'_> {
     /// A relayed connection has left its home.
