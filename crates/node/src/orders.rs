@@ -56,7 +56,6 @@ pub(crate) enum ToShard {
     #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "there are no QUIC connections without the feature"))]
     QuicBatch(Box<QuicBatch>),
     /// Events of a QUIC connection for the shard of its socket.
-    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "there are no QUIC connections without the feature"))]
     QuicNotice(Box<QuicNotice>),
     /// A broker of the fleet was dialed.
     Dialed(DialAttempt, Dialed),

@@ -28,13 +28,46 @@ const fn ceiling(of: &'static str, count: usize) -> Ceiling {
 pub const METHODS: &[Ceiling] = &[];
 
 /// Crates whose top-level modules import each other in circles.
-pub const CIRCLES: &[Ceiling] = &[ceiling("node", 18)];
+pub const CIRCLES: &[Ceiling] = &[];
 
 /// Results with a text as their error, by crate.
-pub const TEXT_ERRORS: &[Ceiling] = &[];
+pub const TEXT_ERRORS: &[Ceiling] = &[
+    ceiling("admin", 2),
+    ceiling("admin-cli", 6),
+    ceiling("bus", 3),
+    ceiling("config-cli", 1),
+    ceiling("context", 3),
+    ceiling("fleet", 23),
+    ceiling("fleet-cli", 39),
+    ceiling("foreign-conf", 19),
+    ceiling("http", 12),
+    ceiling("hub", 72),
+    ceiling("lab", 50),
+    ceiling("mirror", 10),
+    ceiling("mosquitto-conf", 5),
+    ceiling("mqtt-cli", 16),
+    ceiling("node", 4),
+    ceiling("store", 1),
+    ceiling("tidegate", 10),
+    ceiling("tidy", 5),
+];
 
 /// Crates whose files import each other in circles.
-pub const FILE_CIRCLES: &[Ceiling] = &[ceiling("engine", 0), ceiling("node", 27)];
+pub const FILE_CIRCLES: &[Ceiling] = &[
+    ceiling("auth", 2),
+    ceiling("cluster-node", 15),
+    ceiling("coap", 4),
+    ceiling("config", 2),
+    ceiling("console", 2),
+    ceiling("fleet", 8),
+    ceiling("fleet-cli", 2),
+    ceiling("foreign-conf", 5),
+    ceiling("hub", 4),
+    ceiling("lab", 5),
+    ceiling("mqtt-cli", 2),
+    ceiling("node", 3),
+    ceiling("store", 2),
+];
 
 /// Crates whose modules have an order.
 pub const ARROWS: &[Arrows] = &[Arrows {

@@ -60,7 +60,6 @@ pub(crate) enum Ended {
     Proxy(ProxyError),
     /// The QUIC connection failed.
     #[error(transparent)]
-    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "there are no QUIC connections without the feature"))]
     Quic(QuicFailure),
 }
 
