@@ -25,7 +25,8 @@ const fn ceiling(of: &'static str, count: usize) -> Ceiling {
 }
 
 /// Types with more than 40 functions.
-pub const METHODS: &[Ceiling] = &[];
+pub const METHODS: &[Ceiling] =
+    &[ceiling("administration::BrokerStatus", 65), ceiling("engine::Sessions", 41), ceiling("fleet::Processes", 43)];
 
 /// Crates whose top-level modules import each other in circles.
 pub const CIRCLES: &[Ceiling] = &[];
