@@ -44,7 +44,6 @@ pub const TEXT_ERRORS: &[Ceiling] = &[
     ceiling("http", 12),
     ceiling("hub", 72),
     ceiling("lab", 50),
-    ceiling("mirror", 10),
     ceiling("mosquitto-conf", 5),
     ceiling("mqtt-cli", 16),
     ceiling("node", 4),
