@@ -10,6 +10,7 @@ use tidegate_context::partition_of;
 
 use super::{Sink, SinkError};
 use crate::log::{LogSettings, Names, states, wait};
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 pub(super) struct LogSink {
@@ -25,7 +26,7 @@ impl LogSink {
     ///
     /// # Errors
     /// In words, when the name of the pipeline cannot be one on the bus.
-    pub(super) fn new(settings: &LogSettings) -> Result<Self, String> {
+    pub(super) fn new(settings: &LogSettings) -> Result<Self, OpenError> {
         Ok(Self { names: settings.names()?, settings: settings.clone(), bus: None, epochs: Vec::new() })
     }
 

@@ -5,11 +5,14 @@
 
 mod cel;
 mod compile;
+mod environment;
+mod error;
 mod functions;
 mod node;
 mod sql;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +22,8 @@ use sqlparser::tokenizer::Span;
 use tidegate_client::TopicFilterBuf;
 
 use self::cel::Cel;
-use self::node::Environment;
+use self::environment::Environment;
+pub use self::error::ComputeError;
 use self::sql::Sql;
 use crate::format::{Format, Wanted};
 use crate::message::{FieldName, Message};
@@ -187,8 +191,8 @@ impl Steps {
     /// The record of a message; nothing when a step drops it. `now` is in Unix milliseconds.
     ///
     /// # Errors
-    /// In words, when the message cannot be computed with.
-    pub fn run(&self, message: &Arc<Message>, now: u64) -> Result<Option<Record>, String> {
+    /// When the message cannot be computed with.
+    pub fn run(&self, message: &Arc<Message>, now: u64) -> Result<Option<Record>, ComputeError> {
         if self.forwards {
             return Ok(Some(self.logged(message, now)));
         }
@@ -212,7 +216,7 @@ impl Steps {
         message: &Arc<Message>,
         now: u64,
         shown: &mut dyn FnMut(&'static str, Value),
-    ) -> Result<Option<Record>, String> {
+    ) -> Result<Option<Record>, ComputeError> {
         self.compute(message, now, Some(shown))
     }
 
@@ -221,7 +225,7 @@ impl Steps {
         message: &Arc<Message>,
         now: u64,
         mut shown: Option<Shown<'_>>,
-    ) -> Result<Option<Record>, String> {
+    ) -> Result<Option<Record>, ComputeError> {
         let environment = Environment::new(message, self.format, &self.wanted, now);
         if let Some(filter) = &self.filter {
             let passes = filter.truth(&environment, None).map_err(at("filter"))?;
@@ -257,7 +261,7 @@ impl Steps {
             let Some(cel) = cel else { return Ok(None) };
             let text = cel.text(&environment, row.as_ref()).map_err(at(step))?;
             show(&mut shown, step, || Value::String(text.clone()));
-            Ok::<_, String>(Some(text))
+            Ok::<_, ComputeError>(Some(text))
         };
         let (computed_topic, computed_key) = (text(&self.topic, "topic")?, text(&self.key, "key")?);
         let content = if changed { Content::Row(fields) } else { Content::Whole(WholeMessage::new(self.format)) };
@@ -277,8 +281,8 @@ fn show(shown: &mut Option<Shown<'_>>, step: &'static str, value: impl FnOnce() 
 }
 
 /// Names the step in an error.
-fn at(step: &'static str) -> impl Fn(String) -> String {
-    move |error| format!("{step}: {error}")
+fn at(step: &'static str) -> impl Fn(ComputeError) -> ComputeError {
+    move |error| ComputeError::Step { step, error: Box::new(error) }
 }
 
 fn object(fields: &[(FieldName, Value)]) -> Value {

@@ -31,7 +31,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "admin", ours: &[], tests: &[], others: None },
     Layer { name: "client", ours: &["mqtt"], tests: &[], others: None },
     Layer { name: "bridge", ours: &["client"], tests: &[], others: None },
-    Layer { name: "hub", ours: &["client", "context", "bus"], tests: &[], others: None },
+    Layer { name: "hub", ours: &["random", "client", "context", "bus"], tests: &[], others: None },
     Layer { name: "http", ours: &["client", "units"], tests: &[], others: None },
     Layer { name: "coap", ours: &["client"], tests: &[], others: None },
     Layer {

@@ -15,6 +15,7 @@ use self::wire::{Arguments, CHANNEL, FRAME_OVERHEAD, Method, Publication};
 use super::place::Ids;
 use super::socket::{ServiceUrl, Socket, share_of};
 use super::{Sink, SinkError, tls};
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 /// Usual ports, without and with TLS.
@@ -89,8 +90,8 @@ enum Frame {
 }
 
 impl AmqpSink {
-    pub(super) fn new(settings: &AmqpSettings, ids: Ids) -> Result<Self, String> {
-        let url = settings.check().map_err(|(_, why)| why)?;
+    pub(super) fn new(settings: &AmqpSettings, ids: Ids) -> Result<Self, OpenError> {
+        let url = settings.check()?;
         let tls = if url.secure { Some(tls::client(settings.ca_file.as_deref())?) } else { None };
         Ok(Self { settings: settings.clone(), url, tls, ids, open: None, accepted: HashSet::new() })
     }
@@ -385,7 +386,7 @@ mod tests {
     use crate::message::Message;
     use crate::record::Content;
 
-    fn sink(settings: AmqpSettings) -> Result<AmqpSink, String> {
+    fn sink(settings: AmqpSettings) -> Result<AmqpSink, OpenError> {
         let url = if settings.url.is_empty() { "amqp://h".to_owned() } else { settings.url };
         AmqpSink::new(&AmqpSettings { url, ..settings }, Ids::default())
     }

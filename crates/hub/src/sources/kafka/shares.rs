@@ -2,10 +2,10 @@
 //! the pipeline share them.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::super::ReplayAnswer;
 use super::super::progress::Progress;
 
 /// Acknowledges a record.
@@ -36,9 +36,6 @@ struct PartitionShare {
     /// Why it cannot be read, and when it is tried again.
     trouble: Option<(String, Instant)>,
 }
-
-/// The answer to an operator.
-pub(super) type ReplayAnswer = Sender<Result<(), String>>;
 
 #[derive(Debug, Default)]
 struct SharesState {
