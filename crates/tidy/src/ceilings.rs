@@ -43,7 +43,7 @@ pub const TEXT_ERRORS: &[Ceiling] = &[
     ceiling("foreign-conf", 19),
     ceiling("http", 12),
     ceiling("hub", 10),
-    ceiling("lab", 50),
+    ceiling("lab", 15),
     ceiling("mosquitto-conf", 5),
     ceiling("mqtt-cli", 16),
     ceiling("node", 4),

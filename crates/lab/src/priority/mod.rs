@@ -16,6 +16,18 @@ pub(crate) use table::priority;
 use std::time::Duration;
 
 use crate::load::plan::{Protocol, Target};
+use crate::probe::SessionError;
+
+/// Why a test has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The broker does not do what every test needs.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The run is stopped.
+    #[error("stopped")]
+    Stopped,
+}
 
 /// How it is tested.
 #[derive(Clone, Debug, PartialEq, Eq)]

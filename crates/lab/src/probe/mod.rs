@@ -8,6 +8,7 @@ mod version;
 
 pub use conformance::{Conformance, FailedCase, VersionScore};
 use serde::Serialize;
+pub use session::SessionError;
 pub(crate) use version::version_of;
 
 use crate::endpoint::{EndpointError, target_of};
@@ -85,7 +86,15 @@ pub enum ProbeError {
         /// The address.
         address: String,
         /// The last reason.
-        why: String,
+        why: SessionError,
+    },
+    /// The conformance suite does not reach it.
+    #[error("no version of MQTT is answered at {address}: {why}")]
+    Conformance {
+        /// The address.
+        address: String,
+        /// The reason.
+        why: tidegate_conformance::Unreachable,
     },
 }
 
@@ -104,7 +113,7 @@ pub fn probe(address: &str) -> Result<Probed, ProbeError> {
 }
 
 /// The findings alone, of a target that is MQTT over TCP.
-pub(crate) fn findings(target: &Target) -> Result<Vec<Finding>, String> {
+pub(crate) fn findings(target: &Target) -> Result<Vec<Finding>, SessionError> {
     checks::all(target)
 }
 
@@ -116,8 +125,8 @@ pub(crate) fn findings(target: &Target) -> Result<Vec<Finding>, String> {
 pub fn probe_with_conformance(address: &str) -> Result<Probed, ProbeError> {
     let mut probed = probe(address)?;
     let target: Target = target_of(address)?;
-    let found =
-        conformance::check(&target).map_err(|why| ProbeError::Silent { address: without_credentials(address), why })?;
+    let found = conformance::check(&target)
+        .map_err(|why| ProbeError::Conformance { address: without_credentials(address), why })?;
     probed.conformance = Some(found);
     Ok(probed)
 }
@@ -138,10 +147,10 @@ impl Answer {
     }
 
     /// Yes or no, or that something came between.
-    fn from_result(result: Result<bool, String>) -> Self {
+    fn from_result(result: Result<bool, SessionError>) -> Self {
         match result {
             Ok(yes) => Self::from_bool(yes),
-            Err(why) => Self::Unknown(why),
+            Err(why) => Self::Unknown(why.to_string()),
         }
     }
 }

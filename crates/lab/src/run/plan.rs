@@ -66,7 +66,7 @@ pub(super) fn carrier_of(
             plan.sources.clone_from(&order.sources);
         }
     }
-    let carrier = Carrier::of(&plan, protocol).map_err(ExecuteError::Carrier)?;
+    let carrier = Carrier::of(&plan, protocol)?;
     Ok((plan, carrier))
 }
 
@@ -99,7 +99,7 @@ fn check_of(
 ) -> Result<(LoadPlan, Carrier), ExecuteError> {
     let by_mqtt = target.transport == Transport::Tcp && protocol.is_none();
     if !by_mqtt && check != Check::Criteria {
-        return Err(ExecuteError::Carrier("this test speaks MQTT over TCP only".to_owned()));
+        return Err(ExecuteError::OnlyTcp);
     }
     let mut plan = LoadPlan::new(target.clone(), 0);
     if task.case.load.get("protocol").and_then(Value::as_str) == Some("5") {
