@@ -1,11 +1,12 @@
 """Restarts the nodes of a cluster in turn under load, and counts what clients notice.
 
-    bench/rolling.py TIDEGATE [--clients 30] [--rate 10] [--qos 0] [--nodes 3]
+    bench/rolling.py TIDEGATE [--clients 30] [--rate 10] [--qos 0] [--nodes 3] [--brokers 0]
 
 Each client has a lasting session of MQTT 3.1.1, subscribes to a topic of its own, and publishes numbered messages to the
 topic of the next client. A client that loses its connection connects to a random node at once, and again every 20 ms.
 The bus is a NATS server. RATE is in messages per second and client. Nodes are restarted until each is ready again, with
-PAUSE seconds between them; SETTLE is their cluster.settle, so that shares are evened out under load.
+PAUSE seconds between them; SETTLE is their cluster.settle, so that shares are evened out under load. With BROKERS the nodes
+are orchestrators of one shard in front of so many brokers, which are not restarted.
 """
 
 import argparse
@@ -142,6 +143,7 @@ class World:
         self.admin = [free_port() for _ in range(arguments.nodes)]
         self.nodes = [None] * arguments.nodes
         self.clients, self.nats = [], None
+        self.brokers, self.broker_ports = [], [free_port() for _ in range(arguments.brokers)]
 
     def start_bus(self):
         conf = os.path.join(self.folder, "bus.conf")
@@ -149,10 +151,20 @@ class World:
             out.write(f'listen: 127.0.0.1:{self.bus}\njetstream {{ store_dir: "{self.folder}/js"\n max_file_store: 30GB }}\n')
         self.nats = subprocess.Popen(["nats-server", "-c", conf], stderr=subprocess.DEVNULL)
 
+    def start_brokers(self):
+        for at, port in enumerate(self.broker_ports):
+            log = open(os.path.join(self.folder, f"broker-{at}.log"), "a")
+            command = [self.arguments.tidegate, "-l", f"127.0.0.1:{port}", "--admin", "off"]
+            command += ["--data", f"{self.folder}/broker-{at}"]
+            self.brokers.append(subprocess.Popen(command, stdout=log, stderr=log))
+
     def start(self, at):
         log = open(os.path.join(self.folder, f"{at}.log"), "a")
+        kind = ["orchestrator", "--shards", "1"] if self.broker_ports else []
+        for number, port in enumerate(self.broker_ports):
+            kind += ["--broker", f"broker-{number}=mqtt://127.0.0.1:{port}"]
         self.nodes[at] = subprocess.Popen(
-            [self.arguments.tidegate, "-l", f"127.0.0.1:{self.ports[at]}", "--node", "abcdefgh"[at]]
+            [self.arguments.tidegate, *kind, "-l", f"127.0.0.1:{self.ports[at]}", "--node", "abcdefgh"[at]]
             + ["--bus", f"nats://127.0.0.1:{self.bus}", "--data", f"{self.folder}/{at}"]
             + ["--admin", f"127.0.0.1:{self.admin[at]}", "--set", f"cluster.settle={self.arguments.settle}s"]
             + ["--set", "cluster.lease=10s"],
@@ -185,6 +197,7 @@ class World:
 
     async def run(self):
         self.start_bus()
+        self.start_brokers()
         for at in range(self.arguments.nodes):
             self.start(at)
         for at in range(self.arguments.nodes):
@@ -236,7 +249,7 @@ def main():
     random.seed(1)
     parser = argparse.ArgumentParser()
     parser.add_argument("tidegate")
-    for name, usual in [("clients", 30), ("nodes", 3), ("qos", 0), ("settle", 8)]:
+    for name, usual in [("clients", 30), ("nodes", 3), ("qos", 0), ("settle", 8), ("brokers", 0)]:
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--rate", type=float, default=10)
     parser.add_argument("--pause", type=float, default=2)
@@ -244,7 +257,7 @@ def main():
     try:
         asyncio.run(world.run())
     finally:
-        for process in [process for process in [*world.nodes, world.nats] if process]:
+        for process in [process for process in [*world.nodes, *world.brokers, world.nats] if process]:
             process.kill()
             process.wait()
 

@@ -63,16 +63,23 @@ class PipelineCase(unittest.TestCase):
                 return
             self.assertLess(time.monotonic(), deadline, status)
 
-    def kill_again_and_again(self, rounds=4, seed=7):
+    def kill_again_and_again(self, rounds=4, seed=7, server=None):
         """Publishes numbers while the broker is killed, and returns the numbers that were acknowledged, after all have
-        left the last broker."""
+        left the last broker. `server` is that of a sink: in every second round it is killed before the broker."""
         chance, acknowledged, number = random.Random(seed), set(), 0
-        for _ in range(rounds):
+        for place in range(rounds):
             broker, books = self.broker(), Books(number)
             books.start(broker.port)
             # It dies with some messages acknowledged and others under way.
-            books.wait(chance.randrange(50, 400))
+            count = chance.randrange(50, 400)
+            books.wait(count)
+            strikes = server and place % 2
+            if strikes:
+                server.stop()
+                books.wait(count + 50)
             broker.kill()
+            if strikes:
+                server.start()
             number = books.stop()
             acknowledged |= books.acknowledged
         broker = self.broker()

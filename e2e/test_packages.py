@@ -134,6 +134,12 @@ class Packages(unittest.TestCase):
             self.assertIn(f"{line}\n", said)
         self.assertIn('.TH TIDEGATE-STORE-BACKUP 1 "" "Tidegate', said)
 
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "needs systemd")
+    def test_the_service_has_few_rights(self):
+        # Tenths of the points that systemd gives from 0 (nothing is allowed) to 10; the largest part of these is the network.
+        done = run("systemd-analyze", "security", "--offline=true", "--threshold=20", ROOT / "deploy/systemd/tidegate.service")
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_a_manual_page_shows_the_help_text_as_it_stands(self):
         sys.path.insert(0, str(ROOT / "deploy/package"))
         from tidegate_packages import manual

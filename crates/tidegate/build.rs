@@ -1,8 +1,7 @@
 //! Tells the program which commit it is built from, so that a report of the lab can say it.
 //!
-//! `TIDEGATE_COMMIT` says it where there is no repository, or to say something else. Without it, only builds with
-//! optimisations ask `git`: they are the ones that are measured, and a build for tests need not be made anew after each
-//! commit.
+//! `TIDEGATE_COMMIT` names the commit where there is no repository, or overrides it. Without it, only builds with
+//! optimisations ask `git`: only these are measured, and a build for tests need not be repeated after each commit.
 
 use std::path::Path;
 use std::process::Command;

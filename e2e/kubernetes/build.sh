@@ -2,7 +2,7 @@
 # Builds what a control plane without machines needs, from Go modules, with versions pinned: etcd, kube-apiserver,
 # kube-controller-manager (its StatefulSet controller makes and deletes the pods) and kwok (nodes and kubelets that only pretend).
 # usage: build.sh [DIRECTORY]   (default: ~/.cache/tidegate-kubernetes)   needs: go, and Go's module proxy
-# With API_ONLY=1 it builds etcd and kube-apiserver alone, which is all that chart.sh needs.
+# With API_ONLY=1 it builds etcd and kube-apiserver alone, which is all that chart.sh needs beside the definitions of kinds.
 # The first run compiles for about 20 minutes on two cores and needs 4 GB; later runs see that everything is there.
 set -euo pipefail
 
@@ -10,6 +10,9 @@ KUBERNETES=v1.36.3
 STAGING=v0.36.3 # the libraries of the same release: k8s.io/api and its siblings
 ETCD=v3.6.8
 KWOK=v0.8.0
+KEDA=v2.21.0
+PROMETHEUS_OPERATOR=v0.85.0
+CERT_MANAGER=v1.21.2
 HOME_DIRECTORY=${1:-$HOME/.cache/tidegate-kubernetes}
 BIN=$HOME_DIRECTORY/bin
 mkdir -p "$BIN"
@@ -61,6 +64,25 @@ kwok() {
   done > "$HOME_DIRECTORY/stages.yaml"
 }
 
+# The definitions of the kinds of other projects that the chart has objects of; they are files of Go modules.
+definitions() {
+  local place=$HOME_DIRECTORY/definitions
+  mkdir -p "$place"
+  definition "github.com/kedacore/keda/v2@$KEDA" config/crd/bases/keda.sh_scaledobjects.yaml
+  definition "github.com/prometheus-operator/prometheus-operator@$PROMETHEUS_OPERATOR" \
+    example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml
+  definition "github.com/cert-manager/cert-manager@$CERT_MANAGER" deploy/crds/cert-manager.io_certificates.yaml
+}
+definition() {
+  local directory
+  [ -f "$place/${1##*@}-${2##*/}" ] && return
+  directory=$(go mod download -json "$1" | sed -n 's/.*"Dir": "\(.*\)",\{0,1\}$/\1/p')
+  cp "$directory/$2" "$place/${2##*/}.new"
+  rm -f "$place"/*-"${2##*/}"
+  mv "$place/${2##*/}.new" "$place/${1##*@}-${2##*/}"
+}
+
+(definitions)
 (etcd)
 [ -n "${API_ONLY:-}" ] || (kwok)
 (kubernetes)

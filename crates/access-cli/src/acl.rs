@@ -61,7 +61,7 @@ pub struct TestArgs {
     sources: ConfigArgs,
 }
 
-/// What a client may want to do.
+/// The actions of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Action {
     /// Publish a message, or leave it as a will
@@ -168,7 +168,7 @@ impl TestArgs {
     }
 }
 
-/// `allowed: FILE:LINE: RULE`, and below it what was passed over.
+/// `allowed: FILE:LINE: RULE`, and below it the skipped rules.
 fn describe(explanation: &Explanation<'_>, rules: &Rules, explain: bool) -> String {
     let decision = explanation.decision;
     let mut text = match (decision.allowed, decision.filtered) {

@@ -101,7 +101,7 @@ fn write(file: &Path, text: &str) -> Result<(), DevError> {
     })
 }
 
-/// The names and addresses under which this machine is reached, and those that were asked for.
+/// The names and addresses of this machine, and the requested ones.
 fn server_names(args: &DevArgs) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -115,12 +115,12 @@ fn server_names(args: &DevArgs) -> Vec<String> {
     names
 }
 
-/// What was written, the lines of configuration for it, and how to try it.
+/// The written files, the lines of configuration for them, and a command to try them.
 fn advice(out: &Path, names: &[String]) -> String {
     let file = |name: &str| out.join(name).display().to_string();
     let mut text = format!(
         "Certificates for development, for {}:\n\n  {ca}      the authority; clients trust it\n  {ca_key}      its key: \
-         whoever has it can pass for any server that these clients trust\n  {server}, {server_key}\n  {client}, {client_key}\n",
+         its owner can pose as any server that these clients trust\n  {server}, {server_key}\n  {client}, {client_key}\n",
         names.join(", "),
         ca = file("ca.pem"),
         ca_key = file("ca.key"),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_told() {
+    fn an_invalid_name_is_reported() {
         let args = DevArgs { name: vec!["gr\u{fc}n".into()], ..args("name") };
         let text = make(&args).unwrap_err().to_string();
         assert!(text.contains("names are host names or addresses"), "{text}");

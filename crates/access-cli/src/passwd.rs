@@ -125,7 +125,7 @@ fn ask_twice() -> Result<Secret, PasswdError> {
     if first == again { Ok(first) } else { Err(PasswdError::Different) }
 }
 
-/// Changes the file; what is said about it, for people.
+/// Changes the file; returns a text for people.
 fn change(args: &Args, ask: impl FnOnce() -> Result<Secret, PasswdError>) -> Result<String, PasswdError> {
     let file = args.file.as_path();
     let kind = kind(args)?;
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn no_old_password_goes_on_working_beside_a_new_one() {
+    fn a_new_password_replaces_the_old_one() {
         let folder = Folder::new("renewed");
         folder.run(&["-c", "--scram", "-I", "4096", "FILE", "alice"], "one").unwrap();
         folder.run(&quick(&["FILE", "alice"]), "two").unwrap();

@@ -6,7 +6,7 @@ use crate::effect::{Effect, RuleId, Subscribing};
 use crate::filter::covers;
 use crate::request::{DecidedBy, Decision};
 
-/// What a pattern says, filled in for a client.
+/// The topics of a pattern, filled in for a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Topics<'a> {
     /// What this filter matches.
@@ -17,7 +17,7 @@ pub(crate) enum Topics<'a> {
     Everything,
 }
 
-/// What a rule says to a subscription.
+/// A rule, as applied to a subscription.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Saying<'a> {
     pub(crate) effect: Effect,
@@ -29,7 +29,7 @@ pub(crate) struct Saying<'a> {
     pub(crate) subscribing: Subscribing,
 }
 
-/// What has been found out so far.
+/// The results so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk<'a> {
     asked: &'a str,
@@ -39,14 +39,14 @@ pub(crate) struct Walk<'a> {
     some: Option<RuleId>,
 }
 
-/// What a rule did to a subscription.
+/// The effect of a rule on a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// It decides: the subscription is allowed, and `filtered` says whether messages are asked for one by one.
     Allowed { filtered: bool },
     /// It decides: the subscription is denied.
     Denied,
-    /// It is about some of what the filter can match, and the next one is asked.
+    /// It applies to a part of the topics that the filter can match, and the next rule is asked.
     Some,
     /// It is about something else.
     Nothing,
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
         };
         let partly = match says.topics {
             Topics::Matched(filter) => overlaps(filter, self.asked),
-            // A denial of one subscription denies no topic; what is allowed by one is delivered all the same.
+            // A denial of one subscription denies no topic; a topic allowed by one subscription is still delivered.
             Topics::Exactly(filter) => says.effect == Effect::Allow && overlaps(filter, self.asked),
             Topics::Everything => true,
         };
@@ -87,7 +87,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What comes of it when no rule decided.
+    /// The decision if no rule decided.
     pub(crate) fn end(&self, default: Effect) -> Decision {
         match self.some {
             Some(rule) => Decision { filtered: true, ..Decision::allow(DecidedBy::Rule(rule)) },

@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> Exit {
     match args.admin.send(&request(args)) {
         Ok(answer) if args.json => print_and_exit(&json_line(&answer), name_unreachable(&answer.unreachable)),
         Ok(answer) => {
-            let exit = print_and_exit(&list(&answer), name_unreachable(&answer.unreachable));
+            let exit = print_and_exit(&list(&answer, args), name_unreachable(&answer.unreachable));
             if answer.more {
                 complain(
                     "hint: there are more; raise --limit, name a part of the client id, or go on with --after ID\n",
@@ -74,9 +74,18 @@ fn request(args: &Args) -> ClientsRequest {
     }
 }
 
-fn list(answer: &Clients) -> String {
+/// Why a list has no clients.
+fn none(args: &Args) -> String {
+    let further = if args.after.is_some() { " behind that one" } else { "" };
+    match &args.text {
+        Some(part) => format!("no client id{further} contains `{}`\n", shown(part)),
+        None => format!("no client{further} is connected or has a session\n"),
+    }
+}
+
+fn list(answer: &Clients, args: &Args) -> String {
     if answer.clients.is_empty() {
-        return "no such client is there\n".to_owned();
+        return none(args);
     }
     let head = ["CLIENT", "NODE", "FROM", "USER", "MQTT", "SUBSCRIPTIONS", "IN FLIGHT", "QUEUED"].map(str::to_owned);
     let rows: Vec<_> = std::iter::once(head).chain(answer.clients.iter().map(row)).collect();
@@ -113,7 +122,19 @@ fn row(client: &ClientEntry) -> [String; 8] {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn asking(words: &[&str]) -> Args {
+        CommandLine::parse_from([&["clients"], words].concat()).args
+    }
 
     #[test]
     fn clients_stand_in_columns_with_their_subscriptions_below() {
@@ -134,7 +155,7 @@ mod tests {
         let unknown = ClientEntry { client: "c".into(), connected: true, ..ClientEntry::default() };
         let answer = Clients { clients: vec![sensor, away, unknown], ..Clients::default() };
         assert_eq!(
-            list(&answer).lines().collect::<Vec<_>>(),
+            list(&answer, &asking(&[])).lines().collect::<Vec<_>>(),
             [
                 "CLIENT        NODE  FROM       USER  MQTT  SUBSCRIPTIONS  IN FLIGHT  QUEUED",
                 "sensor\\u{1b}  a     192.0.2.7  ann   5.0   2              1          20",
@@ -148,6 +169,9 @@ mod tests {
 
     #[test]
     fn an_empty_list_says_so() {
-        assert_eq!(list(&Clients::default()), "no such client is there\n");
+        let told = |words: &[&str]| list(&Clients::default(), &asking(words));
+        assert_eq!(told(&[]), "no client is connected or has a session\n");
+        assert_eq!(told(&["sen"]), "no client id contains `sen`\n");
+        assert_eq!(told(&["--after", "b"]), "no client behind that one is connected or has a session\n");
     }
 }

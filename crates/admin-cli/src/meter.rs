@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use tidegate_admin::{MeterRequest, Metered, TenantUsage};
+use tidegate_admin::{MeterBy, MeterRequest, Metered, TenantUsage};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 use crate::admin_client::{AdminArgs, json_line, name_unreachable, shown};
@@ -22,6 +22,7 @@ Examples:
   tidegate meter                                      all that the books have
   tidegate meter --from 24h --json                    the last day, for scripts
   tidegate meter --from 2026-10-01 --to 2026-11-01 --csv
+  tidegate meter --by user --from 30d                 by user, where `hub.usage_by_user` is set
   tidegate meter --from 2026-10-01 --to 2026-11-01 --prices prices.toml
 
 A time is a date or a time of UTC (2026-10-01, 2026-10-01T12:00), a time with its offset, Unix seconds, or how long ago
@@ -34,6 +35,8 @@ Any node of a cluster answers for all of them; one that does not answer is named
 enum By {
     /// A row for each tenant.
     Tenant,
+    /// A row for each user of each tenant.
+    User,
 }
 
 /// The flags of `tidegate meter`.
@@ -65,9 +68,18 @@ pub struct MeterArgs {
 /// Asks the broker, and prints what tenants have used.
 pub fn run(args: &MeterArgs) -> Exit {
     let all = MeterRequest::default();
-    let request = MeterRequest { from_ms: args.from.unwrap_or(all.from_ms), to_ms: args.to.unwrap_or(all.to_ms) };
+    let by = match args.by {
+        By::Tenant => MeterBy::Tenant,
+        By::User => MeterBy::User,
+    };
+    let (from_ms, to_ms) = (args.from.unwrap_or(all.from_ms), args.to.unwrap_or(all.to_ms));
+    let request = MeterRequest { from_ms, to_ms, by };
     if request.from_ms >= request.to_ms {
         report(&"--to must be later than --from");
+        return Exit::Usage;
+    }
+    if args.by == By::User && args.prices.is_some() {
+        report(&"invoices are for tenants; leave out --by user or --prices");
         return Exit::Usage;
     }
     let prices = match args.prices.as_deref().map(PriceList::read).transpose() {
@@ -96,14 +108,13 @@ pub fn run(args: &MeterArgs) -> Exit {
 }
 
 fn text(args: &MeterArgs, answer: &Metered, prices: Option<&PriceList>) -> String {
-    let By::Tenant = args.by;
     let rows = match prices {
         Some(prices) if args.json => return json_line(&invoice::to_json(prices, &answer.tenants)),
         None if args.json => return json_line(&answer.tenants.iter().map(usage_json).collect::<Vec<_>>()),
         Some(prices) => invoice::rows(prices, &answer.tenants),
-        None => rows(&answer.tenants),
+        None => rows(&answer.tenants, args.by),
     };
-    if args.csv { csv(&rows) } else { table(&rows) }
+    if args.csv { csv(&rows) } else { table(&rows, args.by) }
 }
 
 /// Milliseconds as minutes, rounded to thousandths.
@@ -114,7 +125,7 @@ fn minutes(millis: u64) -> String {
 
 fn usage_json(usage: &TenantUsage) -> Value {
     let minutes = |millis| minutes(millis).parse::<f64>().unwrap_or_default();
-    json!({
+    let mut value = json!({
         "tenant": usage.tenant,
         "messages_in": usage.messages_in,
         "messages_out": usage.messages_out,
@@ -125,13 +136,20 @@ fn usage_json(usage: &TenantUsage) -> Value {
         "session_minutes": minutes(usage.session_ms),
         "retained_byte_seconds": usage.retained_byte_seconds,
         "stored_byte_seconds": usage.stored_byte_seconds,
-    })
+    });
+    if let Some(user) = &usage.user {
+        value["user"] = json!(user);
+    }
+    value
 }
 
-/// The header, and a row for each tenant.
-fn rows(tenants: &[TenantUsage]) -> Vec<Vec<String>> {
-    let header = [
-        "tenant",
+/// The header, and a row for each tenant or user.
+fn rows(tenants: &[TenantUsage], by: By) -> Vec<Vec<String>> {
+    let mut header = vec!["tenant"];
+    if by == By::User {
+        header.push("user");
+    }
+    header.extend([
         "messages_in",
         "messages_out",
         "bytes_in",
@@ -141,11 +159,14 @@ fn rows(tenants: &[TenantUsage]) -> Vec<Vec<String>> {
         "session_minutes",
         "retained_byte_seconds",
         "stored_byte_seconds",
-    ];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    ]);
+    let mut rows = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for usage in tenants {
-        rows.push(vec![
-            usage.tenant.clone(),
+        let mut row = vec![usage.tenant.clone()];
+        if by == By::User {
+            row.push(usage.user.clone().unwrap_or_default());
+        }
+        row.extend([
             usage.messages_in.to_string(),
             usage.messages_out.to_string(),
             usage.bytes_in.to_string(),
@@ -156,6 +177,7 @@ fn rows(tenants: &[TenantUsage]) -> Vec<Vec<String>> {
             usage.retained_byte_seconds.to_string(),
             usage.stored_byte_seconds.to_string(),
         ]);
+        rows.push(row);
     }
     rows
 }
@@ -170,10 +192,13 @@ fn csv(rows: &[Vec<String>]) -> String {
 }
 
 /// Rows as a table for a person: the first column to the left, numbers to the right.
-fn table(rows: &[Vec<String>]) -> String {
+fn table(rows: &[Vec<String>], by: By) -> String {
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
     if rows.len() < 2 {
-        return "no tenant has used anything in this time\n".to_owned();
+        return match by {
+            By::Tenant => "no tenant has used anything in this time\n".to_owned(),
+            By::User => "no user has used anything in this time\n".to_owned(),
+        };
     }
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
@@ -222,14 +247,23 @@ mod tests {
 
     #[test]
     fn a_name_with_a_comma_is_one_value() {
-        let text = csv(&rows(&[acme()]));
+        let text = csv(&rows(&[acme()], By::Tenant));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("tenant,messages_in,messages_out,bytes_in,"));
         assert_eq!(lines[1], "\"acme, inc\",12,0,3400,0,1.500,0,0.000,0,0");
     }
 
     #[test]
+    fn usage_by_user_has_the_user_name() {
+        let usage = TenantUsage { user: Some("pump".to_owned()), ..acme() };
+        assert_eq!(usage_json(&usage)["user"], "pump");
+        let text = csv(&rows(&[usage], By::User));
+        assert!(text.starts_with("tenant,user,messages_in,"), "{text}");
+        assert!(text.contains("\n\"acme, inc\",pump,12,"), "{text}");
+    }
+
+    #[test]
     fn no_usage_is_said_in_words() {
-        assert_eq!(table(&rows(&[])), "no tenant has used anything in this time\n");
+        assert_eq!(table(&rows(&[], By::Tenant), By::Tenant), "no tenant has used anything in this time\n");
     }
 }

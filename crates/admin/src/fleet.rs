@@ -32,11 +32,11 @@ pub struct BrokerAddress {
     /// Where it listens, `mqtt://HOST:PORT` or `mqtts://HOST:PORT`, with its login.
     pub address: String,
     /// Names of dead brokers whose address it may have taken over.
-    #[serde(default, deserialize_with = "null_is_none")]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub replaces: Vec<String>,
 }
 
-fn null_is_none<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 

@@ -54,7 +54,7 @@ pub use hub::{GetHub, PausePipeline, PipelineCommand, PipelineOrder, ReplayPipel
 pub use invalid::InvalidRequest;
 pub use kick::{KickRequest, Kicked};
 pub use members::{MemberAnswer, MemberRequest, Shares};
-pub use meter::{MeterRequest, Metered, TenantUsage};
+pub use meter::{MeterBy, MeterRequest, Metered, TenantUsage};
 pub use read::{read_body, read_query};
 pub use reload::{Change, ReloadRequest, Reloaded};
 pub use request::{Body, COMMAND_HEADER, Done, Method, Refusal, Request};

@@ -291,19 +291,20 @@ impl Shares<Reloaded> {
 }
 
 impl Shares<Metered> {
-    /// The sum over all members, in the order of the names of tenants.
+    /// The sum over all members, in the order of the names of tenants and users.
     pub fn merge(self) -> Metered {
         let nodes = self.names();
         let (answered, unreachable) = self.sorted();
-        let mut tenants: BTreeMap<String, TenantUsage> = BTreeMap::new();
+        let mut tenants: BTreeMap<(String, Option<String>), TenantUsage> = BTreeMap::new();
         let mut in_memory = Vec::new();
         for (node, share) in answered {
             if !share.in_memory.is_empty() {
                 in_memory.push(node);
             }
             for usage in share.tenants {
-                let none = || TenantUsage { tenant: usage.tenant.clone(), ..TenantUsage::default() };
-                tenants.entry(usage.tenant.clone()).or_insert_with(none).add(&usage);
+                let payer = (usage.tenant.clone(), usage.user.clone());
+                let none = || TenantUsage { tenant: payer.0.clone(), user: payer.1.clone(), ..TenantUsage::default() };
+                tenants.entry(payer.clone()).or_insert_with(none).add(&usage);
             }
         }
         Metered { tenants: tenants.into_values().collect(), in_memory, nodes, unreachable }
@@ -371,6 +372,22 @@ mod tests {
         assert_eq!((&all["hot"]["state"], &all["hot"]["node"]), (&"retrying".into(), &"b".into()), "{all}");
         assert_eq!(all["cold"]["node"], "b");
         assert_eq!((&all["lost"]["state"], &all["lost"]["error"]), (&"unknown".into(), &"no answer of c".into()));
+    }
+
+    #[test]
+    fn usage_of_a_user_is_added_up_apart_from_others() {
+        let usage = |user: &str, messages_in| TenantUsage {
+            tenant: "acme".to_owned(),
+            user: Some(user.to_owned()),
+            messages_in,
+            ..TenantUsage::default()
+        };
+        let share = |tenants| Metered { tenants, ..Metered::default() };
+        let all =
+            shares(vec![("b", share(vec![usage("x", 2), usage("", 1)])), ("a", share(vec![usage("x", 40)]))], &[]);
+        let merged = all.merge().tenants;
+        let sums: Vec<_> = merged.iter().map(|usage| (usage.user.as_deref(), usage.messages_in)).collect();
+        assert_eq!(sums, [(Some(""), 1), (Some("x"), 42)]);
     }
 
     #[test]

@@ -5,6 +5,24 @@ use serde::{Deserialize, Serialize};
 use crate::invalid::InvalidRequest;
 use crate::request::{Method, Request, with_query};
 
+/// Whose usage is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MeterBy {
+    /// Each tenant's.
+    #[default]
+    Tenant,
+    /// Each user's.
+    User,
+}
+
+impl MeterBy {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_tenant(&self) -> bool {
+        *self == Self::Tenant
+    }
+}
+
 /// Which periods are asked for. A period counts when it begins within them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -15,6 +33,9 @@ pub struct MeterRequest {
     /// Before this time, milliseconds since 1970.
     #[serde(default = "end_of_time")]
     pub to_ms: u64,
+    /// Whose usage. The default is left out, because nodes of earlier versions refuse the field.
+    #[serde(default, skip_serializing_if = "MeterBy::is_tenant")]
+    pub by: MeterBy,
 }
 
 fn end_of_time() -> u64 {
@@ -23,7 +44,7 @@ fn end_of_time() -> u64 {
 
 impl Default for MeterRequest {
     fn default() -> Self {
-        Self { from_ms: 0, to_ms: end_of_time() }
+        Self { from_ms: 0, to_ms: end_of_time(), by: MeterBy::Tenant }
     }
 }
 
@@ -44,10 +65,10 @@ impl Request for MeterRequest {
     }
 }
 
-/// The usage of tenants.
+/// The usage of tenants, or of users.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metered {
-    /// By the name of the tenant; the default tenant is `default`.
+    /// By the name of the tenant, then of the user; the default tenant is `default`.
     pub tenants: Vec<TenantUsage>,
     /// Nodes whose books are in memory only, because they have no data directory: these begin with the start of the
     /// process.
@@ -66,6 +87,9 @@ pub struct Metered {
 pub struct TenantUsage {
     /// The name of the tenant.
     pub tenant: String,
+    /// The user name, if usage by user was asked for. It is empty for clients without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Messages received from its clients.
     #[serde(default)]
     pub messages_in: u64,

@@ -96,7 +96,7 @@ pub fn start(
     }
 }
 
-/// Who may ask the console for what.
+/// The rights of clients of the console.
 fn access(config: &Config, at: &HostPort) -> Result<Access, StartConsoleError> {
     let access = if at.is_loopback() { Access::local() } else { Access::remote(config.admin.allow_anonymous) };
     let Some(path) = &config.admin.token_file else { return Ok(access) };

@@ -243,7 +243,7 @@ fn client_entry(status: &BrokerStatus, summary: ClientSummary, address: Option<I
     }
 }
 
-/// Whom a ban is about. An address belongs to no tenant.
+/// The target of a ban. An address belongs to no tenant.
 fn node_target(
     status: &BrokerStatus,
     target: &BanTarget,

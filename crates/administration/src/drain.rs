@@ -31,8 +31,8 @@ impl Drain {
         self.current().is_some()
     }
 
-    /// Begins to send clients elsewhere, in place of an earlier drain: those that can be told so at once, the others
-    /// after a time in which they may leave by themselves. Whoever connects from now on is sent elsewhere.
+    /// Begins to redirect clients, in place of an earlier drain: clients that understand it at once, the others after a
+    /// time in which they may leave. New clients are redirected from now on.
     ///
     /// # Errors
     /// When the system gives no thread. When a shard does not answer, which will join in as soon as it can.
@@ -48,7 +48,7 @@ impl Drain {
         node.fleet().begin_redirecting(request.server_reference.as_deref()).map_err(|_| Unavailable.into())
     }
 
-    /// Takes clients again: from now on, whoever connects.
+    /// Accepts new clients again.
     ///
     /// # Errors
     /// When a shard does not answer, which will take clients again as soon as it can.
@@ -58,20 +58,20 @@ impl Drain {
     }
 }
 
-/// Ends connections within the budget until the drain is over or replaced. It goes on when none is left: a client whose
-/// CONNECT was under way may still turn up.
+/// Ends connections within the budget until the drain is over or replaced. It continues without connections: a client
+/// whose CONNECT was in transit may still appear.
 fn evict(node: &NodeHandle, ended: &Receiver<()>, per_second: u32, evict_after: Duration) {
     let began = Instant::now();
     let shards = u32::from(node.shards()).max(1);
     let parts = u32::try_from(1000 / STEP.as_millis()).unwrap_or(1) * shards;
     let mut owed = 0;
     while ended.recv_timeout(STEP) == Err(RecvTimeoutError::Timeout) {
-        // What a step cannot divide evenly is carried over to the next one.
+        // The remainder of a step's division is carried over to the next one.
         owed += per_second;
         let each = owed / parts;
         owed -= each * parts;
-        let whom = if began.elapsed() < evict_after { Evicted::Told } else { Evicted::Everyone };
-        if each > 0 && node.fleet().evict(each as usize, whom).is_err() {
+        let which = if began.elapsed() < evict_after { Evicted::Told } else { Evicted::Everyone };
+        if each > 0 && node.fleet().evict(each as usize, which).is_err() {
             tracing::warn!("a shard does not answer; the drain continues");
         }
     }

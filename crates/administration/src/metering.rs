@@ -1,4 +1,4 @@
-//! Metering: reads the usage of tenants from the node, and writes it into the books.
+//! Metering: reads the usage of tenants and users from the node, and writes it into the books.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tidegate_admin::{MeterRequest, TenantUsage};
+use tidegate_admin::{MeterBy, MeterRequest, TenantUsage};
 use tidegate_config::Config;
 use tidegate_config::bus_access::usage_bus;
 use tidegate_console::Unavailable;
 use tidegate_console::api::ControlError;
 use tidegate_engine::{Durability, TenantId, Usage};
 use tidegate_identity::access::Tenancy;
-use tidegate_meter::{Amounts, Books, Counted, Present, Reading, lasting_name};
+use tidegate_meter::{Amounts, Books, Counted, Payers, Present, Reading, lasting_name};
 use tidegate_node::NodeHandle;
 
 use crate::usage_log::UsageLog;
@@ -25,6 +25,9 @@ const BOOKED_EVERY: Duration = Duration::from_secs(10);
 
 /// The name of the tenant that clients without another one belong to.
 const DEFAULT_TENANT: &str = "default";
+
+/// The usage of users, by tenant and user name.
+type UsageOfUsers = BTreeMap<(TenantId, Box<str>), Usage>;
 
 /// Milliseconds in the shortest period of the books.
 const MINUTE_MS: u64 = 60_000;
@@ -44,38 +47,77 @@ impl std::fmt::Debug for Meter {
 }
 
 struct Account {
+    tenants: Kept,
+    /// The usage of each user, where that is configured.
+    users: Option<Kept>,
+}
+
+/// Books, and the readings that are in them.
+struct Kept {
     books: Books,
     booked: Reading,
     booked_at: Instant,
+}
+
+impl Kept {
+    fn open(directory: Option<&String>, payers: Payers) -> Result<Self, MeteringError> {
+        let books = match directory {
+            None => Books::in_memory(payers),
+            Some(directory) => Books::open(Path::new(directory), payers)
+                .map_err(|source| MeteringError::Books { directory: directory.clone(), source })?,
+        };
+        Ok(Self { books, booked: Reading::default(), booked_at: Instant::now() })
+    }
+
+    /// Adds the usage since the last entry.
+    fn book(&mut self, now: &BTreeMap<String, (Counted, Present)>) -> Result<(), ControlError> {
+        let at = Instant::now();
+        let elapsed = at.saturating_duration_since(self.booked_at);
+        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let (booked, used) = self.booked.since(now, elapsed_ms);
+        let written = self.books.add(unix_seconds(), &used);
+        written.map_err(|error| ControlError::Refused(format!("the books of usage cannot be written: {error}")))?;
+        (self.booked, self.booked_at) = (booked, at);
+        Ok(())
+    }
 }
 
 impl Meter {
     /// The usage in some time, and whether the books outlive the process. The books have all usage so far by then.
     ///
     /// # Errors
-    /// When the node does not answer, or the books cannot be written.
+    /// When the node does not answer, the books cannot be written, or there are no books of users.
     pub fn answer(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
         self.book_now()?;
-        Ok(self.usage(request))
+        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        let from_s = request.from_ms / MINUTE_MS * 60;
+        let to_s = request.to_ms.div_ceil(MINUTE_MS) * 60;
+        let kept = match request.by {
+            MeterBy::Tenant => &account.tenants,
+            MeterBy::User => account.users.as_ref().ok_or_else(no_books_of_users)?,
+        };
+        let sums = kept.books.sum(from_s, to_s).into_iter();
+        let usage = match request.by {
+            MeterBy::Tenant => sums.map(|(tenant, amounts)| usage_of(tenant, None, &amounts)).collect(),
+            MeterBy::User => sums.filter_map(|(user, amounts)| usage_of_user(&user, &amounts)).collect(),
+        };
+        Ok((usage, kept.books.are_kept()))
     }
 
     /// Adds the usage since the last entry.
     fn book_now(&self) -> Result<(), ControlError> {
         let report = self.node.report().map_err(|_| Unavailable)?;
-        self.book(&report.usage)
+        self.book(&report.usage, &report.users)
     }
 
-    fn book(&self, usage: &BTreeMap<TenantId, Usage>) -> Result<(), ControlError> {
+    fn book(&self, usage: &BTreeMap<TenantId, Usage>, users: &UsageOfUsers) -> Result<(), ControlError> {
         let now = readings(&self.tenancy, usage, &(self.sink_deliveries)());
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = Instant::now();
-        let elapsed = at.saturating_duration_since(account.booked_at);
-        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        let (booked, used) = account.booked.since(&now, elapsed_ms);
-        let written = account.books.add(unix_seconds(), &used);
-        written.map_err(|error| ControlError::Refused(format!("the books of usage cannot be written: {error}")))?;
-        (account.booked, account.booked_at) = (booked, at);
-        Ok(())
+        account.tenants.book(&now)?;
+        match &mut account.users {
+            Some(kept) => kept.book(&readings_of_users(&self.tenancy, users)),
+            None => Ok(()),
+        }
     }
 
     /// Writes the sums of the books to the bus while the turn lasts. Returns whether the bus is away. `was_away` is the
@@ -83,7 +125,7 @@ impl Meter {
     fn write_records(&self, records: &mut UsageLog, was_away: bool, may_continue: &mut dyn FnMut() -> bool) -> bool {
         let missing = {
             let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
-            records.missing(&account.books, unix_seconds())
+            records.missing(&account.tenants.books, unix_seconds())
         };
         if missing.is_empty() {
             return was_away;
@@ -96,14 +138,12 @@ impl Meter {
         }
         written.map_or(true, |is_all| was_away && !is_all)
     }
+}
 
-    fn usage(&self, request: &MeterRequest) -> (Vec<TenantUsage>, bool) {
-        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
-        let from_s = request.from_ms / MINUTE_MS * 60;
-        let to_s = request.to_ms.div_ceil(MINUTE_MS) * 60;
-        let sums = account.books.sum(from_s, to_s);
-        (sums.into_iter().map(tenant_usage).collect(), account.books.are_kept())
-    }
+fn no_books_of_users() -> ControlError {
+    ControlError::Refused(
+        "there are no books of users; set `hub.usage_by_user = true` and restart the broker".to_owned(),
+    )
 }
 
 /// The counters and gauges of each tenant by its name.
@@ -115,21 +155,40 @@ fn readings(
     let mut all: BTreeMap<String, (Counted, Present)> = BTreeMap::new();
     for (tenant, usage) in usage {
         // A configured tenant may have the name of the default tenant.
-        let (counted, present) = all.entry(tenant_name(tenancy, *tenant)).or_default();
-        counted.messages_in += usage.messages_in;
-        counted.messages_out += usage.messages_out;
-        counted.bytes_in += usage.bytes_in;
-        counted.bytes_out += usage.bytes_out;
-        counted.connection_ms += usage.connection_ms;
-        present.sessions += usage.sessions;
-        present.retained_bytes += usage.retained_bytes;
-        present.stored_bytes += usage.stored_bytes;
+        add_usage(all.entry(tenant_name(tenancy, *tenant)).or_default(), usage);
     }
     for (tenant, deliveries) in sink_deliveries.iter().filter(|(_, deliveries)| **deliveries > 0) {
         let tenant = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
         all.entry(tenant.to_owned()).or_default().0.sink_deliveries += deliveries;
     }
     all
+}
+
+fn add_usage((counted, present): &mut (Counted, Present), usage: &Usage) {
+    counted.messages_in += usage.messages_in;
+    counted.messages_out += usage.messages_out;
+    counted.bytes_in += usage.bytes_in;
+    counted.bytes_out += usage.bytes_out;
+    counted.connection_ms += usage.connection_ms;
+    present.sessions += usage.sessions;
+    present.retained_bytes += usage.retained_bytes;
+    present.stored_bytes += usage.stored_bytes;
+}
+
+/// The counters and gauges of each user by its name in the books: tenant and user name as an array of JSON, which has
+/// no line break.
+fn readings_of_users(tenancy: &Tenancy, users: &UsageOfUsers) -> BTreeMap<String, (Counted, Present)> {
+    let mut all: BTreeMap<String, (Counted, Present)> = BTreeMap::new();
+    for ((tenant, user), usage) in users {
+        let name = serde_json::json!([tenant_name(tenancy, *tenant), user]).to_string();
+        add_usage(all.entry(name).or_default(), usage);
+    }
+    all
+}
+
+fn usage_of_user(name: &str, amounts: &Amounts) -> Option<TenantUsage> {
+    let (tenant, user) = serde_json::from_str(name).ok()?;
+    Some(usage_of(tenant, Some(user), amounts))
 }
 
 /// The name of a tenant in the books and in metrics.
@@ -141,9 +200,10 @@ pub(crate) fn tenant_name(tenancy: &Tenancy, tenant: TenantId) -> String {
     if name.is_empty() { format!("tenant-{}", tenant.0) } else { name }
 }
 
-fn tenant_usage((tenant, amounts): (String, Amounts)) -> TenantUsage {
+fn usage_of(tenant: String, user: Option<String>, amounts: &Amounts) -> TenantUsage {
     TenantUsage {
         tenant,
+        user,
         messages_in: amounts.messages_in,
         messages_out: amounts.messages_out,
         bytes_in: amounts.bytes_in,
@@ -220,17 +280,14 @@ impl Metering {
     ) -> Result<Self, MeteringError> {
         let directory =
             config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
-        let books = match directory {
-            None => Books::in_memory(),
-            Some(directory) => Books::open(Path::new(directory))
-                .map_err(|source| MeteringError::Books { directory: directory.clone(), source })?,
-        };
+        let tenants = Kept::open(directory, Payers::Tenants)?;
+        let users = config.hub.usage_by_user.then(|| Kept::open(directory, Payers::Users)).transpose()?;
         // Without a data directory the configuration has no records.
         let mut records = match directory {
             Some(directory) => usage_records(config, directory)?,
             None => None,
         };
-        let account = Mutex::new(Account { books, booked: Reading::default(), booked_at: Instant::now() });
+        let account = Mutex::new(Account { tenants, users });
         let meter = Arc::new(Meter { tenancy, node, sink_deliveries: Box::new(sink_deliveries), account });
         let (keeps_on, ended) = channel();
         let read = Arc::clone(&meter);
@@ -273,9 +330,9 @@ impl Metering {
     }
 
     /// The last entry, with the counters of the node at its end.
-    pub fn finish(mut self, usage: &BTreeMap<TenantId, Usage>) {
+    pub fn finish(mut self, usage: &BTreeMap<TenantId, Usage>, users: &UsageOfUsers) {
         self.stop();
-        if let Err(error) = self.meter.book(usage) {
+        if let Err(error) = self.meter.book(usage, users) {
             tracing::warn!(%error, "the usage of the last seconds is not stored");
         }
     }

@@ -38,6 +38,7 @@ fn numbers(store: &Status) -> StoreNumbers {
         sync_nanoseconds: store.sync_nanoseconds(),
         sync_histogram: store.sync_histogram(),
         loads: store.loads(),
+        index_bytes: store.index_bytes(),
         merges: store.merges(),
         merge_failures: store.failed_merges(),
         slowed_groups: store.slowed_groups(),
@@ -70,9 +71,7 @@ fn hindrance(store: &Status) -> Option<String> {
                 "the disk was filled and a part of store.reserve is in use: free some space, or lower store.reserve"
                     .to_owned()
             } else if max > 0 && used > max {
-                format!(
-                    "more than store.max_bytes ({max}) are in use: raise that, or let clients fetch what waits for them"
-                )
+                format!("more than store.max_bytes ({max}) are in use: raise that, or let clients fetch their messages")
             } else {
                 "free some space, or look at store.max_bytes, store.min_free and store.pending_memory".to_owned()
             };

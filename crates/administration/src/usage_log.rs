@@ -188,6 +188,8 @@ fn wait<T>(answer: &Answer<T>, may_continue: &mut dyn FnMut() -> bool) -> Option
 mod tests {
     use std::path::Path;
 
+    use tidegate_meter::Payers;
+
     use super::*;
 
     fn log() -> UsageLog {
@@ -232,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_bus_has_one_sum_for_each_hour_and_tenant() {
-        let (mut books, mut log) = (Books::in_memory(), log());
+        let (mut books, mut log) = (Books::in_memory(Payers::Tenants), log());
         add(&mut books, 3_500, "a", 1);
         add(&mut books, 3_600, "a", 2);
         add(&mut books, 3_700, "b", 4);
@@ -252,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_is_over_leaves_records_to_the_next_one() {
-        let (mut books, mut log) = (Books::in_memory(), log());
+        let (mut books, mut log) = (Books::in_memory(Payers::Tenants), log());
         for tenant in ["a", "b", "c"] {
             add(&mut books, 3_600, tenant, 1);
         }
@@ -273,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_silent_bus_holds_no_turn_up() {
-        let (mut books, mut log) = (Books::in_memory(), log());
+        let (mut books, mut log) = (Books::in_memory(Payers::Tenants), log());
         add(&mut books, 3_600, "a", 1);
         let missing = log.missing(&books, 3_600);
         let (tell, answer) = channel();
@@ -291,7 +293,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tidegate-usage-log-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
-        let open = |folder: &Path| Books::open(folder).unwrap();
+        let open = |folder: &Path| Books::open(folder, Payers::Tenants).unwrap();
         let now = 100 * HOUR_S;
         let mut books = open(&folder);
         add(&mut books, 10 * HOUR_S, "old", 1);

@@ -1,5 +1,7 @@
 //! The decision of a provider, and of the chain, about a request.
 
+use crate::mark::Mark;
+
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -31,6 +33,8 @@ pub struct Identity {
     pub rules: Option<AclClaims>,
     /// When the connection must end, in milliseconds since 1970 (UTC).
     pub expires_at: Option<u64>,
+    /// The mark of the accepted credential. Only the chain sets it.
+    pub mark: Option<Mark>,
 }
 
 impl Identity {

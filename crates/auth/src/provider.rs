@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::decision::{Decision, Identity, Refusal, RefusalKind};
+use crate::mark::Mark;
 use crate::request::Request;
 
 /// The context of a decision.
@@ -36,6 +37,10 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// The mark of the credential that has proven this identity; `None` if the provider would no longer accept it. A
+    /// provider that keeps no data of its clients has one mark for all.
+    fn mark(&self, identity: &Identity) -> Option<Mark>;
+
     /// Its users, each with a digest of its stored data, to be compared at a reload.
     fn users(&self) -> Option<Vec<(String, u64)>> {
         None
@@ -62,6 +67,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Exchange {
     mechanism: Box<dyn Mechanism>,
+    provider: Arc<dyn Provider>,
     /// Steps that are left.
     steps: u32,
     /// The current identity of a client that re-authenticates.
@@ -75,9 +81,14 @@ impl Exchange {
     /// Steps of an exchange; no method needs as many.
     const MAX_STEPS: u32 = 8;
 
-    pub(crate) fn new(mechanism: Box<dyn Mechanism>, current: Option<Identity>, epoch: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(
+        mechanism: Box<dyn Mechanism>,
+        provider: Arc<dyn Provider>,
+        current: Option<Identity>,
+        epoch: Arc<AtomicU64>,
+    ) -> Self {
         let began = epoch.load(Ordering::Acquire);
-        Self { mechanism, steps: Self::MAX_STEPS, current, epoch, began }
+        Self { mechanism, provider, steps: Self::MAX_STEPS, current, epoch, began }
     }
 
     /// Takes the Authentication Data of CONNECT or AUTH. After [`Step::Done`] every further step is refused.
@@ -99,7 +110,10 @@ impl Exchange {
 
     /// A re-authentication must keep the identity: MQTT has no way to change the user within a connection. A user that
     /// a reload removed meanwhile is refused.
-    fn finish(&self, decision: Decision, data: Option<Vec<u8>>) -> Step {
+    fn finish(&self, mut decision: Decision, data: Option<Vec<u8>>) -> Step {
+        if let Decision::Allow(identity) = &mut decision {
+            identity.mark = self.provider.mark(identity);
+        }
         if matches!(decision, Decision::Allow(_)) && self.epoch.load(Ordering::Acquire) != self.began {
             let why = "the providers were replaced meanwhile";
             return Step::Done(Decision::Deny(Refusal::by_chain(RefusalKind::Unavailable, why)), None);

@@ -22,7 +22,7 @@ use crate::routes::Routes;
 use crate::settings::{BridgeSettings, EndSettings};
 use crate::status::{BridgeStatus, Side};
 use crate::traffic::{Order, Traffic, Verdict};
-use crate::versions::Versions;
+use crate::versions::{Accepted, Versions};
 
 /// The shortest and the longest time between two attempts; each failure doubles it, and half of it is chance.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -46,6 +46,8 @@ pub(crate) struct End {
     routes: Arc<Routes>,
     status: Arc<BridgeStatus>,
     versions: Versions,
+    /// True if the broker has granted all subscriptions of this process, and has kept the session since.
+    is_subscribed: bool,
     orders: Receiver<Order>,
     across: Across,
     stop: Arc<AtomicBool>,
@@ -127,6 +129,7 @@ impl End {
             routes: Arc::clone(&shared.routes),
             status: Arc::clone(&shared.status),
             versions: Versions::new(settings.version),
+            is_subscribed: false,
             orders,
             across,
             stop: Arc::clone(&shared.stop),
@@ -258,7 +261,11 @@ impl End {
 
     /// The broker has accepted the connection.
     fn begin(&mut self, connected: &Connected) {
-        self.versions.accepted();
+        if self.versions.accepted() == Accepted::InDoubt {
+            // Its end is an event, and the next attempt follows at once.
+            let _ = self.driver.client().disconnect(Instant::now(), &DisconnectRequest::default());
+            return;
+        }
         self.traffic.take_limits(connected.limits);
         self.connected_since = Some(Instant::now());
         self.told.clear();
@@ -266,7 +273,11 @@ impl End {
         self.status.note_connected(self.side, true);
         let (bridge, end, address) = (&*self.name, self.side.name(), self.driver.address().to_string());
         tracing::info!(bridge, end, %address, session = connected.session_present, "bridge connected");
-        self.subscribe();
+        // Before MQTT 5.0 each SUBSCRIBE brings the retained messages again, also those that the bridge has outdated here.
+        self.is_subscribed &= connected.session_present;
+        if !self.is_subscribed || self.driver.client().options().version.is_v5() {
+            self.subscribe();
+        }
         // Before the messages, which come the same way.
         if connected.session_present {
             self.send_across(Order::Resumed);
@@ -317,7 +328,8 @@ impl End {
     }
 
     /// The codes are in the order of the filters.
-    fn check_subscriptions(&self, answer: &RequestAnswer) {
+    fn check_subscriptions(&mut self, answer: &RequestAnswer) {
+        self.is_subscribed = !answer.reason_codes.iter().any(|code| code.is_error());
         let subscriptions = self.routes.subscriptions(self.side, self.echoes());
         for ((filter, _), code) in subscriptions.iter().zip(&answer.reason_codes).filter(|(_, code)| code.is_error()) {
             let (bridge, end, why) = (&*self.name, self.side.name(), code.text());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{AddressError, Epoch, NameError, Place, Position};
 
-/// Why the bus did not do what it was asked.
+/// The reason of a failed operation on the bus.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BusError {
     /// The address is invalid.
@@ -84,8 +84,8 @@ pub enum BusError {
     /// A log that everybody appends to has no owners.
     #[error("{0} has no owner: it takes appends of everybody; leave the epoch out")]
     NotFenced(Place),
-    /// What was to be read has been trimmed, or the servers have lost the log and it was made again. What there is can be
-    /// read from the beginning.
+    /// The requested records have been trimmed, or the servers have lost the log and it was created again. The present
+    /// records can be read from the beginning.
     #[error("{place} was trimmed below {first}; records from {from} on were deleted")]
     Trimmed {
         /// Which partition.

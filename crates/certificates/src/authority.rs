@@ -1,4 +1,4 @@
-//! An authority for development, and what it issues.
+//! An authority for development, and its certificates.
 
 use jiff::Zoned;
 use jiff::civil::Date;
@@ -9,7 +9,7 @@ use rcgen::{
 
 /// Years for which the authority is valid.
 const AUTHORITY_YEARS: i16 = 10;
-/// Years for which its certificates are. Some clients refuse those of servers that are valid for much longer.
+/// Validity of its certificates, years. Some clients refuse servers' certificates that are valid for much longer.
 const CERTIFICATE_YEARS: i16 = 2;
 
 /// A certificate and its key, PEM.

@@ -2,7 +2,7 @@
 //! none.
 //!
 //! It lies in the user's own directory: the broker makes it where it is missing, and clients of the same user on the
-//! same machine find its authority there. The authority's key is not kept, so that nobody can have anything else issued
+//! same machine find its authority there. The authority's key is not kept, so that no other certificate can be issued
 //! by it.
 
 use std::fs::{DirBuilder, OpenOptions};
@@ -18,7 +18,7 @@ use crate::authority::{Authority, Holder};
 /// Age from which another one is made. They are valid for two years.
 const LONGEST_USE: Duration = Duration::from_secs(600 * 24 * 60 * 60);
 
-/// Names of this machine that nobody else can answer to.
+/// Names of this machine alone.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 const AUTHORITY: &str = "ca.pem";
@@ -56,14 +56,14 @@ pub fn server_files(directory: &Path) -> CertificateFiles {
     CertificateFiles { certificate: directory.join(CERTIFICATE), key: directory.join(KEY) }
 }
 
-/// The authority that a client on this machine may trust for this host beside those that it trusts anyway, if there is
-/// one.
+/// The authority that a client on this machine may trust for this host in addition to its other authorities, if there
+/// is one.
 pub fn authority_for(host: &str) -> Option<PathBuf> {
     let file = directory().filter(|_| NAMES.contains(&host))?.join(AUTHORITY);
     file.is_file().then_some(file)
 }
 
-/// Makes the certificate unless there is one that goes on being valid for some time.
+/// Makes the certificate unless the present one remains valid for some time.
 ///
 /// # Errors
 /// When there is no place for it, or it cannot be written there.

@@ -36,7 +36,7 @@ enum Phase {
 /// An MQTT client without a transport and without a clock.
 ///
 /// Its owner opens a transport and calls [`Client::open`]. It passes the bytes read to [`Client::handle_input`], writes
-/// those of [`Client::output`], and reports the number written with [`Client::advance_output`]. At
+/// the bytes of [`Client::output`], and reports the number written with [`Client::advance_output`]. At
 /// [`Client::next_deadline`] it calls [`Client::handle_deadline`]. After each call [`Client::poll_event`] may return
 /// events. When [`Client::wants_close`] is true and the output is written, or the transport ends, the owner closes the
 /// transport and calls [`Client::handle_closed`]; it may then open another one.

@@ -210,7 +210,7 @@ impl Incoming {
         }
     }
 
-    /// The next acknowledgement to send. Those of later messages wait.
+    /// The next acknowledgement to send. Acknowledgements of later messages wait.
     pub(crate) fn next_acknowledgement(&mut self) -> Option<Acknowledge> {
         let entry = *self.unacknowledged.front()?;
         let verdict = entry.verdict?;

@@ -6,7 +6,7 @@
 //! - [`net`] drives a `Client` over a socket, for programs that may block.
 //!
 //! No input from a server makes the client panic or grow without bound; see [`Options`] for the limits. Identifiers
-//! such as [MQTT-3.3.1-2] are those of the MQTT 5.0 standard unless 3.1.1 is named.
+//! such as [MQTT-3.3.1-2] are from the MQTT 5.0 standard unless 3.1.1 is named.
 //!
 //! `client` handles input and deadlines. Its parts are `options` (before CONNECT), `outgoing` and `incoming` (unsettled
 //! messages), `keep_alive`, `aliases`, `packet_ids`, `limits` (of the server), `event` and `error`.

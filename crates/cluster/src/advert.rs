@@ -88,6 +88,9 @@ pub struct Advert {
     /// orchestrators of a cluster have the same one, or none has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address_prefix: Option<String>,
+    /// Its `cluster.balance`, which decides while it leads; `None` of a node of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance: Option<String>,
     /// The newest table that this node knows, where it is not in the log of tables: the bus has lost it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<Box<Table>>,

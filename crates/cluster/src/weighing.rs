@@ -1,11 +1,11 @@
-//! Shares by measures: how much each member has of something, and how much of it it should have.
+//! Shares by measures: the factors that bring each member's measured amount to the wanted one.
 //!
-//! A factor for each member, beside its configured weight, brings its share nearer to the wanted one. Each change of the
-//! factors starts from the partitions that members have, so an error never adds up. Four bounds keep clients where they
-//! are: nothing changes before a member is off by `start`, and changes end when all are within `stop`; each change moves at
-//! most [`PARTITIONS_PER_CHANGE`], and is made only where its moves are worth it; a pause lies between the end of the moves
-//! of one change and the next change; and measures are averaged that were taken while no partition moved. Amounts that
-//! are counts have a fifth bound: deviations that chance alone brings change nothing.
+//! Each member has a factor beside its configured weight. Each change of the factors starts from the present
+//! partitions, so an error never adds up. Four bounds keep clients where they are. Changes begin when a member is off
+//! by `start`, and end when all are within `stop`. Each change moves at most [`PARTITIONS_PER_CHANGE`], and must be
+//! worth its moves. A pause lies between the end of the moves of one change and the next change. Only measures taken
+//! while no partition moved enter the average. Amounts that are counts have a fifth bound: deviations by chance change
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,73 +13,73 @@ use std::time::Duration;
 
 use crate::{Factor, Homes, Seen, Table, balance};
 
-/// Most partitions that one change of the factors moves: a sixteenth of all.
+/// Maximum number of partitions that one change of the factors moves: a sixteenth of all.
 pub const PARTITIONS_PER_CHANGE: usize = 64;
 
 /// Least and greatest correction of a share by one change.
 const STEP: (f64, f64) = (0.5, 2.0);
 
-/// Fewest measures of a member from which shares follow, all taken while no partition moved.
+/// Minimum number of measures of a member before its share changes, all taken while no partition moved.
 const LEAST_MEASURES: f64 = 4.0;
 
-/// Square roots of a wanted count by which chance puts members off: changes begin beyond the first, and end within the
-/// second. A count that chance decides has the square root of its mean as its standard deviation.
+/// Deviation by chance, in square roots of a wanted count: changes begin beyond the first, and end within the second. A
+/// random count has the square root of its mean as its standard deviation.
 const CHANCE: (f64, f64) = (2.0, 1.0);
 
 /// A measure of a member. The unit is the same for all members.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Burden {
-    /// How much it has.
+    /// The measured amount.
     pub has: f64,
-    /// How much it should have.
+    /// The wanted amount.
     pub wanted: f64,
 }
 
-/// When shares follow measures. Parts are of the wanted amount.
+/// The bounds of changes. Parts are of the wanted amount.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeighingSettings {
-    /// By which part a member has to be off before factors change.
+    /// Deviation of a member, as a part, beyond which changes begin.
     pub start: f64,
-    /// Within which part all members have to be for the changes to end; below `start`.
+    /// Deviation, as a part, within which all members have to be for changes to end; below `start`.
     pub stop: f64,
-    /// Which part of a deviation one change covers, above 0 and up to 1.
+    /// The part of a deviation that one change covers, above 0 and up to 1.
     pub gain: f64,
     /// Time between the end of the moves of one change and the next change.
     pub pause: Duration,
-    /// How old a measure may be when it arrives: for so long after a move, measures may be from before its end.
+    /// Maximum age of a measure at its arrival: for this time after a move, measures may be from before its end.
     pub oldest: Duration,
-    /// Amounts are counts, and members that should have fewer than this on the average are as they are by chance. `None`
-    /// for amounts that are no counts.
+    /// For counts: the average wanted count below which all deviations are by chance. `None` for amounts that are no
+    /// counts.
     pub least_count: Option<f64>,
-    /// How much of a new measure enters the average, above 0 and up to 1.
+    /// Weight of a new measure in the average, above 0 and up to 1.
     pub smoothing: f64,
 }
 
-/// Decides the factors of members. Its state is the leader's: another leader begins with a pause.
+/// Computes the factors of members. Its state is the leader's: another leader begins with a pause.
 #[derive(Clone, Debug, Default)]
 pub struct Weighing {
-    /// A member was off by `start`, and not all are within `stop` since.
+    /// True from a deviation beyond `start` until all are within `stop`.
     works: bool,
-    /// Since when no partition moves and no factor changes, as far as this leader has looked.
+    /// Time since which no partition moves and no factor changes, as far as this leader has seen.
     calm_since: Option<Duration>,
-    /// The homes at the last look.
+    /// The homes at the last call.
     homes: Arc<Homes>,
-    /// Averages while it was calm, each of so many measures.
+    /// Averages of measures without moves, each with the number of measures.
     averages: BTreeMap<String, (f64, Burden)>,
 }
 
 /// A member that takes partitions.
 struct Holder<'a> {
     name: &'a str,
-    /// Partitions.
+    /// Number of its partitions.
     load: f64,
     weight: u64,
     burden: Burden,
 }
 
 impl Weighing {
-    /// The factors that come next, or `None` where the present ones stay: also while a member is not measured, leaves,
-    /// or partitions move. `now` is a monotonic time.
+    /// The next factors, or `None` if the present ones stay: also while a member is not measured, leaves, or partitions
+    /// move. `now` is a monotonic time.
     pub fn look(
         &mut self,
         now: Duration,
@@ -107,7 +107,7 @@ impl Weighing {
         let factors = factors(&holders, &shares);
         let next = placed(table, &holders, &factors);
         if !is_worth_it(&holders, &next) {
-            // Whole partitions cannot mend the rest.
+            // The rest is smaller than a whole partition.
             self.works = false;
             return None;
         }
@@ -115,8 +115,8 @@ impl Weighing {
         Some(factors)
     }
 
-    /// The factors that come next where weights alone decide, and factors of another configuration are left: each change
-    /// moves as little as one by measures. `None` where the present ones stay. `now` is a monotonic time.
+    /// The next factors if weights alone decide, but factors of another configuration remain: each change moves as
+    /// little as a change by measures. `None` if the present ones stay. `now` is a monotonic time.
     pub fn relax(
         &mut self,
         now: Duration,
@@ -134,14 +134,14 @@ impl Weighing {
         let aims: Vec<f64> = holders.iter().map(|it| all * of_weights(it.weight, weights)).collect();
         let moved = moved(&holders, &aims);
         self.rest(now);
-        // The last step, and the factors of members that are away: none is left.
+        // The last step removes all factors, also of absent members.
         if moved <= real(PARTITIONS_PER_CHANGE) {
             return Some(table.factors.keys().map(|name| (name.clone(), Factor::NONE)).collect());
         }
         Some(factors(&holders, &limited(&holders, &aims)))
     }
 
-    /// For how long nothing has moved. Measures from before and during moves tell nothing of the shares that follow.
+    /// Time since the last move. Measures from before and during moves say nothing about the later shares.
     fn calm_for(&mut self, now: Duration, table: &Table, seen: &Seen) -> Duration {
         let is_calm = seen.may_move && seen.may_balance && table.moves.is_empty() && self.homes == table.homes;
         if !is_calm {
@@ -171,19 +171,19 @@ impl Weighing {
         self.averages = burdens.iter().filter(is_usable).map(of).collect();
     }
 
-    /// Whether members are off by more than they should be, as far as is known.
+    /// True while deviations are too large, as far as is known.
     pub fn works(&self) -> bool {
         self.works
     }
 }
 
-/// By how much a member may be off.
+/// The allowed deviation of a member.
 struct Limit {
-    /// Of the wanted amount.
+    /// As a part of the wanted amount.
     part: f64,
-    /// Of its square root.
+    /// In square roots of the wanted amount.
     chance: f64,
-    /// No member is off: the amounts are too small.
+    /// The amounts are too small: no member is off.
     is_idle: bool,
 }
 
@@ -195,7 +195,7 @@ impl Limit {
 }
 
 impl WeighingSettings {
-    /// The limit for members while shares are (`works`) or are not being changed.
+    /// The limit for members, which is smaller while shares are being changed (`works`).
     fn limit(&self, works: bool, holders: &[Holder<'_>]) -> Limit {
         let (part, chance) = if works { (self.stop, CHANCE.1) } else { (self.start, CHANCE.0) };
         let Some(least) = self.least_count else { return Limit { part, chance: 0.0, is_idle: false } };
@@ -204,7 +204,7 @@ impl WeighingSettings {
     }
 }
 
-/// The members that take partitions; `None` while one of them has no measure, or one leaves.
+/// The members that take partitions; `None` while one of them has no measure or leaves.
 fn holders<'a>(table: &'a Table, seen: &Seen, measure: impl Fn(&str) -> Option<Burden>) -> Option<Vec<Holder<'a>>> {
     let loads = balance::loads(table);
     let holder = |name: &'a String| {
@@ -220,14 +220,13 @@ fn is_amount(number: f64) -> bool {
     number.is_finite() && number >= 0.0
 }
 
-/// The parts of the partitions that members should have, at most so many away from the present ones as a change may
-/// move.
+/// The wanted shares of members, limited to the moves of one change.
 fn wanted_shares(holders: &[Holder<'_>], gain: f64) -> Vec<f64> {
     let all: f64 = holders.iter().map(|it| it.load).sum();
     let weights: u64 = holders.iter().map(|it| it.weight).sum();
     let aim = |it: &Holder<'_>| {
         let Burden { has, wanted } = it.burden;
-        // A member without partitions has nothing that could be measured.
+        // A member without partitions has no amount to measure.
         if it.load < 1.0 {
             return all * of_weights(it.weight, weights);
         }
@@ -246,12 +245,12 @@ fn wanted_shares(holders: &[Holder<'_>], gain: f64) -> Vec<f64> {
     limited(holders, &aims)
 }
 
-/// How many partitions have to move for these numbers.
+/// Number of partitions that have to move for these numbers.
 fn moved(holders: &[Holder<'_>], aims: &[f64]) -> f64 {
     holders.iter().zip(aims).map(|(it, aim)| (aim - it.load).max(0.0)).sum()
 }
 
-/// The parts of the partitions that come nearest to these numbers by one change.
+/// The shares nearest to these numbers that one change can reach.
 fn limited(holders: &[Holder<'_>], aims: &[f64]) -> Vec<f64> {
     let all: f64 = holders.iter().map(|it| it.load).sum();
     let part = (real(PARTITIONS_PER_CHANGE) / moved(holders, aims).max(1.0)).min(1.0);
@@ -277,8 +276,8 @@ fn placed(table: &Table, holders: &[Holder<'_>], factors: &BTreeMap<String, Fact
     names.iter().map(|name| shares.get(name).copied().unwrap_or_default()).collect()
 }
 
-/// Whether the moves take away enough of the squared deviations: for a single partition, if its members differ by a
-/// quarter more than it brings. If they differed by no more than that, it would only change places.
+/// True if the moves reduce the squared deviations enough: for a single partition, if its members differ by a quarter
+/// more than its amount. With a smaller difference it would only change places.
 fn is_worth_it(holders: &[Holder<'_>], next: &[usize]) -> bool {
     let all: f64 = holders.iter().map(|it| it.load).sum();
     let amount: f64 = holders.iter().map(|it| it.burden.has).sum();

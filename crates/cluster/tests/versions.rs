@@ -74,6 +74,7 @@ fn advert() -> Advert {
         kept: true,
         orchestrator: false,
         address_prefix: None,
+        balance: None,
         known: Some(Box::new(table())),
         leads: true,
         ended: BTreeMap::from([("c".into(), 8)]),

@@ -40,7 +40,7 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "N")]
     pub shards: Option<String>,
 
-    /// Keep sessions, what they are owed and retained messages in this directory
+    /// Keep sessions, their messages and retained messages in this directory
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
 

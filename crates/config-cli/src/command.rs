@@ -30,7 +30,7 @@ pub enum ConfigCommand {
     },
     /// Print the configuration as TOML, with the source of each value
     Show {
-        /// All keys, not only those that were set
+        /// All keys, not only the set ones
         #[arg(long)]
         effective: bool,
         /// The flags that set keys.

@@ -32,7 +32,7 @@ pub struct ConvertArgs {
     /// Print each line with `carried`, `changed` or `refused` and why, and the result, as JSON
     #[arg(long, conflicts_with = "diff")]
     pub json: bool,
-    /// Print each line with what it becomes, in place of the result
+    /// Print each line with its conversion, in place of the result
     #[arg(long)]
     pub diff: bool,
 }
@@ -223,7 +223,7 @@ fn summary(name: &str, conversion: &Conversion) -> String {
     format!("{name}: {carried} lines carried, {changed} changed, {refused} refused\n")
 }
 
-/// Each line of theirs with `-`, and what it becomes with `+`, or why it does not with `!`.
+/// Each line of theirs with `-`, and its conversion with `+`, or the reason for its omission with `!`.
 fn diff(lines: &[Verdict]) -> String {
     let mut out = String::new();
     for line in lines {
@@ -255,7 +255,7 @@ fn json(conversion: &Conversion, exit: Exit) -> String {
     format!("{all:#}\n")
 }
 
-/// Writes a file that is not there yet, for its owner alone: a result that somebody has worked on is kept.
+/// Writes a new file, for its owner alone: a result that a user has worked on is kept.
 fn write_new(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(mut file) => file.write_all(content.as_ref()),

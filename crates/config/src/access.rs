@@ -1,4 +1,4 @@
-//! The sections `[access]` and `[[tenant]]`: what their keys say together.
+//! The sections `[access]` and `[[tenant]]`: checks over several keys.
 
 use tidegate_node::IdentityRole;
 
@@ -21,13 +21,13 @@ impl AccessRules {
     }
 }
 
-/// Whether what is said about rights can be meant.
+/// Checks the settings of rights.
 pub fn check(config: &Config, findings: &mut Findings) {
     let access = &config.access;
-    // Where brokers are shown who a client is, it is they who say.
+    // If brokers get the credentials of clients, they decide.
     let asked_here = config.has_users() && !config.orchestrator.passes_clients_through();
     if asked_here && !access.has_rules() && access.default == DefaultAccess::Auto {
-        let text = "there are users, and nothing says what they may do";
+        let text = "there are users, and no rule sets their rights";
         let hint = "name rules in [access] with `rules_file` or `acl_file`, or write `default = \"allow\"` there if everybody \
                     who comes in may do everything; with `default = \"deny\"` only what tokens grant is allowed";
         findings.push(Problem::new(text).hint(hint), config.origins.source_of("access", "default").clone());
@@ -35,7 +35,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
     check_tenants(&config.tenants, &config.listeners, !config.auths.is_empty(), &config.origins, findings);
 }
 
-/// Whether tenants have names of their own, and whether it is clear who belongs to which.
+/// Whether names of tenants are unique, and each user and listener belongs to one.
 fn check_tenants(
     tenants: &[Tenant],
     listeners: &[Listener],

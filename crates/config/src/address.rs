@@ -7,7 +7,7 @@ use super::value::{Kind, Problem, Raw, Value, quote};
 /// Longest path of a Unix socket, bytes: what `sockaddr_un` holds on Linux, less the closing zero.
 const UNIX_PATH_LEN: usize = 107;
 
-/// A port of this machine that nobody else reaches.
+/// A port of this machine that is not reachable from others.
 pub fn loopback(port: u16) -> HostPort {
     HostPort { host: "127.0.0.1".to_owned(), port }
 }

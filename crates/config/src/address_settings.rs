@@ -40,7 +40,7 @@ fn is_prefix(text: &str) -> bool {
     TopicName::new(text).is_ok() && !text.starts_with('$') && text.split('/').all(|level| !level.is_empty())
 }
 
-/// Checks what addresses begin with, and who has them.
+/// Checks the prefix of addresses.
 pub(super) fn check(addresses: &Addresses, orchestrator: &Orchestrator, origins: &Origins, findings: &mut Findings) {
     if !is_prefix(&addresses.prefix) {
         let problem = Problem::new(format!("`addresses.prefix` must be levels of a topic, not {:?}", addresses.prefix));

@@ -51,7 +51,7 @@ fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The bans of the configuration. Tenants stand in the order of their numbers.
+/// The bans of the configuration. Tenants are in the order of their numbers.
 fn banned(admission: &Admission, tenants: &[Tenant]) -> Vec<BanTarget> {
     let it = admission;
     let tenant = TenantId::DEFAULT;

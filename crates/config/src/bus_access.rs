@@ -22,7 +22,7 @@ pub fn lease_on(bus: &Address, lease: Lease) -> Duration {
     }
 }
 
-/// TLS, and what this process shows of itself.
+/// TLS, and the credentials of this process.
 pub struct BusAccess<'a> {
     tls: bool,
     authorities: Option<&'a String>,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_core_speaks_to_the_bus_of_its_cluster_as_the_cluster_does() {
+    fn the_core_uses_the_bus_settings_of_its_cluster() {
         let cluster = Cluster {
             bus_tls: true,
             bus_ca: Some("ca.pem".to_owned()),

@@ -15,7 +15,7 @@ use crate::hub::is_hub_listener;
 use crate::orchestrator::RELAY_LISTENER;
 use crate::orchestrator::same_place;
 
-/// Checks a configuration whose single keys are right.
+/// Checks the keys of a valid configuration together.
 pub(crate) fn run(config: &Config, findings: &mut Findings) {
     let Config { listeners, admin, store, orchestrator, origins, .. } = config;
     if config.listeners.len() > MAX_LISTENERS {
@@ -89,7 +89,7 @@ fn check_orchestrator(orchestrator: &Orchestrator, origins: &Origins, findings: 
     }
 }
 
-/// A directory is for what outlives the process, and what shall outlive it needs a directory.
+/// A directory needs persistence, and persistence needs a directory.
 fn check_store(store: &Store, origins: &Origins, findings: &mut Findings) {
     let source = origins.source_of("store", "durability");
     let problem = match (&store.directory, store.durability) {
@@ -170,7 +170,7 @@ fn open_to_all(listener: &Listener, index: usize, origins: &Origins) -> Problem 
 }
 
 impl Config {
-    /// Whether nobody comes in through a listener without saying and proving who it is.
+    /// True if a listener admits only clients that name and prove their identity.
     pub fn asks_who(&self, listener: &Listener) -> bool {
         let certificate = listener.client_certificate == ClientCertificates::Required;
         let shows = (certificate && listener.address.is_tls()) || listener.psk_file.is_some();

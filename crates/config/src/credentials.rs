@@ -47,7 +47,7 @@ fn shown(word: &str) -> String {
     }
 }
 
-/// What is no host with a port may be a password whose `@` is missing.
+/// Text that is no host with a port may be a password whose `@` is missing.
 fn without_odd_port(rest: &str) -> String {
     let authority = rest.split('/').next().unwrap_or_default();
     let is_host = |host: &str| !host.contains([':', '[', ']']) || (host.starts_with('[') && host.ends_with(']'));

@@ -76,6 +76,7 @@ impl Config {
             tenant_ledger: None,
             uplinks: self.orchestrator.uplink_settings(),
             tenant_quotas: BTreeMap::new(),
+            usage_by_user: self.hub.usage_by_user,
         }
     }
 
@@ -132,7 +133,7 @@ impl Store {
         (or_share(self.merge_memory.0), or_share(self.pending_memory.0))
     }
 
-    /// What outlives the process: nothing where there is no directory for it.
+    /// The durability of the engine's state: none without a directory.
     pub fn engine_durability(&self) -> engine::Durability {
         match self.durability {
             _ if self.directory.is_none() => engine::Durability::Memory,
@@ -233,7 +234,7 @@ fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettin
     }
 }
 
-/// A shard's part of what the whole broker has; 0, which is no limit, stays 0.
+/// A shard's part of the broker's whole number; 0, no limit, stays 0.
 fn share(whole: u64, shards: u16) -> u64 {
     whole.div_ceil(u64::from(shards.max(1)))
 }

@@ -21,7 +21,7 @@ pub(crate) struct Entry {
     pub span: Range<usize>,
 }
 
-/// What a file says, as far as it could be understood.
+/// The entries of a file, as far as it could be parsed.
 #[derive(Default)]
 pub(crate) struct Entries {
     /// The values.
@@ -30,7 +30,7 @@ pub(crate) struct Entries {
     pub repeated: BTreeMap<&'static str, usize>,
 }
 
-/// Reads the values of a file. What is no key is a finding.
+/// Reads the values of a file. An unknown key is a finding.
 pub(crate) fn read(file: &FileText, findings: &mut Findings) -> Entries {
     let (table, errors) = DeTable::parse_recoverable(&file.text);
     if !errors.is_empty()

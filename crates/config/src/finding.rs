@@ -23,7 +23,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Nothing yet, about this file.
+    /// An empty list of findings about this file.
     pub fn about(file: Option<FileText>) -> Self {
         Self { list: Vec::new(), file }
     }
@@ -43,7 +43,7 @@ impl Findings {
         self.list.len()
     }
 
-    /// Puts those of the file in its order, before those of the environment and the command line.
+    /// Puts the findings of the file in its order, before the findings of the environment and the command line.
     pub fn sort(&mut self) {
         self.list.sort_by_key(|finding| match &finding.source {
             Source::Default => (0, 0),
@@ -99,7 +99,7 @@ fn quote_line(f: &mut fmt::Formatter<'_>, file: &FileText, span: &std::ops::Rang
     writeln!(f, "{margin} |")?;
     writeln!(f, "{number} | {line}")?;
     if line != written {
-        // What was left out has moved the place.
+        // The omitted text has moved the place.
         return Ok(());
     }
     writeln!(f, "{margin} | {before}{}", "^".repeat(marked.min(room).max(1)))

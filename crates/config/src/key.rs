@@ -1,5 +1,5 @@
-//! What a key is. Each is declared once, in [`sections`](super::sections): reading, checking, showing, explaining and
-//! the reference page all work from that declaration.
+//! A key of the configuration. Each is declared once, in [`sections`](super::sections): reading, checking, showing,
+//! explaining and the reference page all work from that declaration.
 
 use super::value::{Kind, Problem, Raw};
 
@@ -10,12 +10,12 @@ pub struct Key {
     pub name: &'static str,
     /// Its effect, in sentences, one paragraph.
     pub doc: &'static str,
-    /// What it takes.
+    /// The kind of its values.
     pub kind: Kind,
     /// Its default as TOML.
     pub default: fn() -> String,
-    /// Whether its value may hold a user name, a password or a token, such as an address may: then it is shown without
-    /// those, wherever it is shown.
+    /// Whether its value may hold a user name, a password or a token, as an address may: then it is shown without these
+    /// everywhere.
     pub credentials: bool,
     /// The flags of `tidegate run` that set it; with `--set` any key can be set.
     pub flags: &'static [&'static str],
@@ -34,7 +34,7 @@ impl Key {
 pub struct SectionKeys {
     /// Its name in brackets.
     pub name: &'static str,
-    /// What it is about.
+    /// Its purpose.
     pub doc: &'static str,
     /// Whether it is written `[[name]]` and may stand several times.
     pub repeated: bool,

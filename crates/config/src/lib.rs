@@ -68,7 +68,7 @@ use value::{Problem, Raw};
 /// Listeners that a broker may have.
 const MAX_LISTENERS: usize = 64;
 
-/// What a configuration is made from.
+/// The sources of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     /// The file, if one was named.
@@ -177,7 +177,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether clients say who they are, so that rules can tell them apart.
+    /// Whether clients have identities that rules can distinguish.
     pub fn has_users(&self) -> bool {
         !self.auths.is_empty()
             || self.listeners.iter().any(|listener| listener.identity_as == tidegate_node::IdentityRole::Username)

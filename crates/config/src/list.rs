@@ -55,7 +55,7 @@ impl Value for Paths {
 }
 
 impl Networks {
-    /// Those of this machine.
+    /// The brokers of this machine.
     pub fn local() -> Self {
         Self(["127.0.0.0/8", "::1/128"].iter().filter_map(|text| text.parse().ok()).collect())
     }

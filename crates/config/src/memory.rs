@@ -16,12 +16,12 @@ const MOST_HASH_MEMORY: u64 = 256 * MIB;
 
 /// Longest body of a request to the admin API, bytes.
 const ADMIN_BODY: u64 = 256 * KIB;
-/// Longest answer of a server that is asked about a client, bytes; it is held twice, as bytes and as what it means.
+/// Longest answer of a server about a client, bytes; it is held twice, as bytes and parsed.
 const ANSWER: u64 = 2 * MIB;
 
 impl Limits {
-    /// Bytes that clients may make the broker hold, without retained messages: the configured number, or half of what
-    /// there is. 0, no limit, only where the system does not tell.
+    /// Bytes that clients may make the broker hold, without retained messages: the configured number, or half of the
+    /// memory. 0, no limit, only if the system does not report its memory.
     fn ceiling(&self) -> u64 {
         match self.memory_ceiling.0 {
             0 => physical_memory::available().map_or(0, |bytes| bytes / 2),
@@ -77,7 +77,7 @@ mod tests {
         };
         let users = "[[auth]]\nfile = \"users\"\n[access]\ndefault = \"allow\"\n";
         assert_eq!(shards(""), 1024);
-        assert_eq!(shards(users), 1024 - 128 - 16, "an eighth for hashing, 16 MiB for those who wait");
+        assert_eq!(shards(users), 1024 - 128 - 16, "an eighth for hashing, 16 MiB for waiting clients");
         assert_eq!(shards(&format!("{users}[authentication]\nhash_memory = \"64MiB\"\n")), 1024 - 64 - 16);
         assert_eq!(shards(&format!("{users}[authentication]\nhash_memory = \"1GiB\"\n")), 512, "half stays");
     }

@@ -20,7 +20,7 @@ pub fn is_implied(store: &Store, cluster: &Cluster, mirror: &Mirror) -> bool {
         && store.durability == StoreDurability::Commit
 }
 
-/// Checks what the keys say together.
+/// Checks the keys together.
 pub fn check(mirror: &Mirror, cluster: &Cluster, store: &Store, origins: &Origins, findings: &mut Findings) {
     let source = |key| origins.source_of("mirror", key).clone();
     if is_implied(store, cluster, mirror)

@@ -135,7 +135,7 @@ impl Orchestrator {
     /// The brokers that the configuration names.
     ///
     /// # Errors
-    /// When an address is none.
+    /// If an address is invalid.
     pub fn fleet_brokers(&self) -> Result<Vec<BrokerAddress>, BrokerAddressError> {
         self.brokers.0.iter().map(|text| BrokerAddress::parse(text)).collect()
     }
@@ -276,7 +276,7 @@ fn kept_name(directory: &Path) -> Result<String, OrchestratorError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = new_name();
             fs::create_dir_all(directory).map_err(wrong)?;
-            // Brokers keep sessions under this name, so it is on the disk before it is used.
+            // Brokers keep sessions under this name, so it is written to the disk before its use.
             tidegate_mirror::kept_file::replace(directory, NAME_FILE, name.as_bytes(), None).map_err(wrong)?;
             Ok(name)
         }
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_its_password() {
+    fn an_invalid_address_is_refused_without_its_password() {
         for (text, part) in [
             ("wss://host:1", "mqtt:// or mqtts://"),
             ("mqtt://host", "no address"),

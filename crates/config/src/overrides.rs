@@ -17,13 +17,13 @@ const FLEET_RESOURCE: &str = "TIDEGATE_FLEET_RESOURCE";
 pub struct Override {
     /// The key.
     pub path: KeyPath,
-    /// The value as it is written.
+    /// The value as written.
     pub value: String,
     /// The flag or the variable.
     pub source: Source,
 }
 
-/// What the command line says.
+/// The flags of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// Addresses to listen on instead of the configured ones, each with its flag as it was given.
@@ -36,8 +36,8 @@ pub struct Flags {
     pub allow_anonymous: bool,
 }
 
-/// The overrides among environment variables, sorted by section, number and key. A name that begins like one of ours
-/// and is none is a finding.
+/// The overrides among environment variables, sorted by section, number and key. A name with our prefix that names no
+/// key is a finding.
 pub fn from_environment(variables: &[(String, String)], findings: &mut Findings) -> Vec<Override> {
     let mut overrides = Vec::new();
     for (name, value) in variables {
@@ -57,8 +57,8 @@ pub fn from_environment(variables: &[(String, String)], findings: &mut Findings)
     overrides
 }
 
-/// What is wrong with a name that is meant for a key and has one underscore where two belong. Other names that begin
-/// with `TIDEGATE_` are of others: of Kubernetes, say, which names services so.
+/// The problem of a name that is meant for a key and has one underscore instead of two. Other names that begin with
+/// `TIDEGATE_` belong to other programs, such as the names of services in Kubernetes.
 fn slip(name: &str) -> Option<Problem> {
     let rest = name.strip_prefix("TIDEGATE_")?;
     let of_kubernetes = rest.ends_with("_SERVICE_HOST") || rest.contains("_SERVICE_PORT") || {

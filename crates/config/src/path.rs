@@ -71,7 +71,7 @@ fn numbered(section: &SectionKeys) -> Problem {
 /// The section of that name.
 ///
 /// # Errors
-/// When there is none, with the one that may be meant.
+/// If the section does not exist, with the one that may be meant.
 pub fn known_section(name: &str) -> Result<&'static SectionKeys, Problem> {
     section_keys(name).ok_or_else(|| {
         let problem = Problem::new(format!("unknown section `{name}`"));
@@ -82,13 +82,13 @@ pub fn known_section(name: &str) -> Result<&'static SectionKeys, Problem> {
     })
 }
 
-/// Keys that earlier versions had, and what to write in their place.
+/// Keys of earlier versions, and their replacements.
 const FORMER: [(&str, &str, &str); 5] = [
     ("orchestrator", "peers", MEMBERS),
     ("orchestrator", "relay", "orchestrators are members of a cluster: set cluster.relay"),
     ("orchestrator", "relay_networks", "orchestrators are members of a cluster: set cluster.networks"),
     ("orchestrator", "redirect", "orchestrators are members of a cluster: set cluster.redirect"),
-    ("orchestrator", "move_settle", "remove it: a move between members of a cluster waits for brokers by itself"),
+    ("orchestrator", "move_settle", "remove it: a move between members of a cluster waits for brokers automatically"),
 ];
 /// In place of a list of orchestrators.
 const MEMBERS: &str = "orchestrators find each other on a bus: give each --node NAME and the same --bus ADDRESS (cluster.name, cluster.bus)";
@@ -96,7 +96,7 @@ const MEMBERS: &str = "orchestrators find each other on a bus: give each --node 
 /// The key of that name in a section.
 ///
 /// # Errors
-/// When there is none, with the one that may be meant, here or in another section.
+/// If the key does not exist, with the one that may be meant, here or in another section.
 pub fn known_key(section: &SectionKeys, name: &str) -> Result<&'static Key, Problem> {
     section.key(name).ok_or_else(|| {
         let former = FORMER.iter().find(|(of, key, _)| (*of, *key) == (section.name, name));
@@ -115,7 +115,7 @@ pub fn known_key(section: &SectionKeys, name: &str) -> Result<&'static Key, Prob
     })
 }
 
-/// A name that stands where a section is expected.
+/// A key where a section is expected.
 pub fn unknown_key_anywhere(name: &str) -> Problem {
     match holder(name) {
         Some((section, _)) => Problem::new(format!("key `{name}` stands outside its section"))

@@ -8,13 +8,13 @@ pub type PrepareError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A part of the broker that takes a new configuration while it runs.
 pub trait Reloadable: Send + Sync {
-    /// What it is, for people.
+    /// Its name, for people.
     fn name(&self) -> &'static str;
 
     /// Whether a change of this key is put in force by it.
     fn takes(&self, key: &KeyPath) -> bool;
 
-    /// Reads and checks what a new configuration names, also when no key has changed, since files may have.
+    /// Reads and checks the files that a new configuration names, also if no key has changed, since the files may have.
     ///
     /// # Errors
     /// When anything cannot be used. Nothing changes then.
@@ -23,7 +23,6 @@ pub trait Reloadable: Send + Sync {
 
 /// Something that was found right and waits to be put in force.
 pub trait Prepared {
-    /// Puts it in force. Nothing that could still go wrong is left to do. Says what is different in the files that were
-    /// read, a line for each thing.
+    /// Puts it in force, which cannot fail. Returns the differences of the files, a line for each.
     fn commit(self: Box<Self>) -> Vec<String>;
 }

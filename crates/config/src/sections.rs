@@ -67,8 +67,8 @@ section! {
         address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port", flag "--quic";
         /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
         name: String = String::new(), in Kind::Name { empty: true };
-        /// Whether clients come in without saying who they are although others than this machine reach the
-        /// listener. Without it the broker refuses to start with such an address.
+        /// Whether clients are admitted without authentication although other machines reach the listener. Without it
+        /// the broker refuses to start with such an address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
         /// The server's certificates (PEM), each followed by those between it and the root. A client gets the first
         /// that has the name that it asks for (SNI), or the first of all. The files are read again when they change and
@@ -86,7 +86,7 @@ section! {
         crl: Paths = Paths::default(), in Kind::Paths;
         /// Whether clients are accepted when such a list is older than its own next update.
         crl_outdated: OutdatedLists = OutdatedLists::Accept, in Kind::OneOf(<OutdatedLists as super::value::Words>::WORDS);
-        /// Which part of a client's certificate says who it is.
+        /// The part of a client's certificate with its identity.
         identity_from: IdentityField = IdentityField::CommonName, in Kind::OneOf(<IdentityField as super::value::Words>::WORDS);
         /// What that part is taken for.
         identity_as: IdentityRole = IdentityRole::None, in Kind::OneOf(<IdentityRole as super::value::Words>::WORDS);
@@ -112,8 +112,8 @@ section! {
         max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(20, MAX_PACKET));
         /// Connections at once; beyond it new ones are closed at once. Divided evenly between the shards.
         max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("no limit, and 256 where HTTP or CoAP is spoken"));
-        /// QoS 1 and 2 messages that a client may have under way to the broker without an answer; MQTT 5 clients are
-        /// told.
+        /// QoS 1 and 2 messages that a client may have in flight to the broker without an answer; MQTT 5 clients
+        /// receive it in the CONNACK.
         receive_maximum: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));
         /// Whether more than that is tolerated and counted, as old firmware needs it, instead of answered with
         /// DISCONNECT 0x93.
@@ -144,7 +144,7 @@ section! {
         keep_alive_maximum: Duration = Duration::ZERO, in Kind::Seconds(Range::of(SECOND, 65_535 * SECOND).or_zero("none imposed"));
         /// Whether MQTT 3 clients that ask for a longer one or for none are refused (return code 2) instead.
         keep_alive_refuse: bool = false, in Kind::Boolean;
-        /// Whether a payload whose publisher calls it UTF-8 text is checked to be that.
+        /// Whether payloads with the UTF-8 indicator are checked.
         check_payload_format: bool = false, in Kind::Boolean;
         /// Whether a client may leave its client id empty and be given one.
         allow_empty_client_id: bool = true, in Kind::Boolean;
@@ -197,10 +197,10 @@ section! {
         memory_ceiling: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, 16 * TIB).or_zero("half of the memory of the machine or the container"));
         /// Messages under way from one shard to another, above which their publishers wait.
         shard_link_bytes: Bytes = Bytes(8 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
-        /// Messages of a shard's shared groups that are dealt to other nodes of the cluster and kept until those answer
-        /// for them, and those that wait since all members of their group are at a node that is dead. Beyond it a
-        /// message is dealt without being kept, and one that would have to wait is refused at QoS 1 (0x97) and dropped
-        /// at QoS 2 (`no_group_member`).
+        /// Bytes of two kinds of messages of a shard's shared groups: messages dealt to other nodes of the cluster,
+        /// kept until these have confirmed them, and messages that wait since all members of their group are at a dead
+        /// node. Beyond it a message is dealt without being kept, and one that would have to wait is refused at QoS 1
+        /// (0x97) and dropped at QoS 2 (`no_group_member`).
         kept_deal_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// Waiting PUBLISH packets per connection, above which its socket is no longer read.
         parked_bytes: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
@@ -293,7 +293,7 @@ section! {
         /// every program on this machine, and no program where others reach the address. Health needs no token, and metrics
         /// only where others than this machine reach the address.
         token_file: Option<String> = None, in Kind::Text { max_len: 4096 };
-        /// Whether anybody who reaches the address may read metrics although others than this machine do.
+        /// Whether metrics may be read without a password although other machines reach the address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
         /// Connections at once. Beyond it a new one takes the place of the one that was waited for longest.
         max_connections: u16 = 64, in Kind::Integer(Range::of(1, 10_000));
@@ -324,8 +324,8 @@ words! {
 section! {
     /// The log, which goes to standard error.
     "log" => Log, LOG {
-        /// The level of the log; each level includes those before it. Up to `info` a line that comes again and again is
-        /// told [100 times a minute](operations.md#lines-without-end) at most, from `debug` on each time.
+        /// The level of the log; each level includes the levels before it. Up to `info` a repeated line is logged [100
+        /// times a minute](operations.md#lines-without-end) at most, from `debug` on each time.
         level: LogLevel = LogLevel::Info, in Kind::OneOf(<LogLevel as super::value::Words>::WORDS), flag "--log";
         /// How a line is written.
         format: LogFormat = LogFormat::Text, in Kind::OneOf(<LogFormat as super::value::Words>::WORDS), flag "--log-format";
@@ -337,8 +337,8 @@ section! {
     "shutdown" => Shutdown, SHUTDOWN {
         /// Time within which waiting output must be written; then connections are closed all the same.
         grace: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(0, HOUR));
-        /// Whether the wills of connected clients are published, since they lose their connection without a DISCONNECT
-        /// of their own.
+        /// Whether the wills of connected clients are published at a stop, since they lose their connection without a
+        /// DISCONNECT of their own.
         publish_wills: bool = true, in Kind::Boolean;
     }
 }

@@ -11,13 +11,13 @@ use super::source::Source;
 /// Which keys are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Those that somebody set.
+    /// Only the keys that are set.
     Set,
     /// All of them.
     Effective,
 }
 
-/// The configuration as TOML; behind each value stands where it comes from.
+/// The configuration as TOML, with the source of each value behind it.
 pub fn show(config: &Config, which: Which) -> String {
     let mut out = String::new();
     for keys in SECTIONS {

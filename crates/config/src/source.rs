@@ -6,7 +6,7 @@ use std::ops::Range;
 /// Where the value of a key comes from. The later ones win.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody said anything.
+    /// No source sets it.
     #[default]
     Default,
     /// These bytes of the configuration file.
@@ -25,7 +25,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 pub struct FileText {
     /// Its name, as a person gave it.
     pub name: String,
-    /// What is in it.
+    /// Its text.
     pub text: String,
 }
 
@@ -39,7 +39,7 @@ pub struct LineColumn {
 }
 
 impl FileText {
-    /// What was read from a file. The mark that some editors put before the text is none of it.
+    /// A source with the text of a file, without the byte order mark that some editors put in front.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         let mut text = text.into();
         if text.starts_with(BYTE_ORDER_MARK) {

@@ -1,4 +1,4 @@
-//! The configuration from its sources: what it says when something is wrong, and who wins.
+//! The configuration from its sources: its errors, and the precedence of the sources.
 
 use super::path::KeyPath;
 use super::sections::SECTIONS;
@@ -32,7 +32,7 @@ fn listen(addresses: &[&str]) -> Flags {
     Flags { listen: listen.collect(), ..Flags::default() }
 }
 
-/// Compares what is said about a file with what should be.
+/// Compares the findings of a file with the expected ones.
 fn says(text: &str, expected: &str) {
     let said = from_file(text).unwrap_err();
     assert_eq!(said.trim(), expected.trim(), "\n{said}");
@@ -48,7 +48,7 @@ fn nothing_at_all_is_a_configuration() {
 }
 
 #[test]
-fn an_unknown_key_is_quoted_with_what_may_be_meant() {
+fn an_unknown_key_is_quoted_with_the_likely_one() {
     says(
         "[[listener]]\n  adress = \"1883\"\n",
         "
@@ -86,7 +86,7 @@ hint: it is a key of [limits]",
 }
 
 #[test]
-fn an_unknown_section_is_quoted_with_what_may_be_meant() {
+fn an_unknown_section_is_quoted_with_the_likely_one() {
     says(
         "\n\n[retaind]\nx = 1\n",
         "
@@ -220,7 +220,7 @@ error: `node.shards` must be 1 to 64, or 0 (one for every two cores), not 65
 }
 
 #[test]
-fn what_is_no_toml_is_said_with_its_place() {
+fn a_syntax_error_is_reported_with_its_place() {
     let said = from_file("[queue]\nmax_messages 3\n").unwrap_err();
     assert!(said.contains("--> t.toml:2:"), "{said}");
     assert!(said.contains("2 | max_messages 3"), "{said}");
@@ -297,7 +297,7 @@ fn listeners_are_bounded_in_number() {
 }
 
 #[test]
-fn what_is_shown_reads_as_the_same() {
+fn a_shown_configuration_reads_as_the_same() {
     let text = "[[listener]]\naddress = \"ws://0.0.0.0:9001/a\"\nallow_anonymous = true\nserver_reference = \"a\\\"b\"\n\
                 [limits]\nmax_session_expiry = \"2h\"\n[retained]\nmax_bytes = \"3GiB\"\n[admin]\naddress = \"off\"\n";
     let config = from_file(text).unwrap();
@@ -349,7 +349,7 @@ fn every_default_is_allowed_and_every_key_has_its_words() {
 fn engine_defaults_are_ours() {
     let mut ours = from_file("").unwrap().engine_settings(1);
     let theirs = tidegate_engine::Settings::default();
-    // The engine cannot know what the machine has.
+    // The engine cannot know the machine's memory.
     assert_ne!((ours.limits.memory_ceiling, ours.retained.max_bytes), (0, 0));
     (ours.limits.memory_ceiling, ours.retained.max_bytes) = (0, 0);
     let mut listener = ours.listeners[0].clone();
@@ -418,7 +418,7 @@ fn neighbours(text: &str) -> impl Iterator<Item = String> {
 }
 
 #[test]
-fn no_file_is_too_broken_to_be_told_about() {
+fn no_file_is_too_broken_to_be_reported() {
     let text = "# \u{e4}\n[node]\nname = \"a\"\n[[listener]]\naddress = \"ws://[::1]:9/a\"\n\
                 [sys]\ninterval = \"1m\"\n[queue]\nmax_bytes = \"1KiB\"\nmax_messages = 1_0\n";
     assert!(from_file(text).is_ok());

@@ -1,4 +1,4 @@
-//! The keys of a listener that are about TLS: their words, their rules together, and the node's settings.
+//! The TLS keys of a listener: their words, their common checks, and the node's settings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ pub fn of_listeners(listeners: &[Listener]) -> BTreeMap<usize, TlsSettings> {
     listeners.map(|(position, listener)| (position, settings(listener))).collect()
 }
 
-/// The networks of the proxies of those listeners that speak the PROXY protocol, by their position.
+/// The networks of the proxies of listeners with the PROXY protocol, by their position.
 pub fn proxies(listeners: &[Listener]) -> BTreeMap<usize, Vec<Network>> {
     let listeners = listeners.iter().enumerate().filter(|(_, listener)| listener.proxy_protocol);
     listeners.map(|(position, listener)| (position, listener.proxy_networks.0.clone())).collect()
@@ -83,7 +83,7 @@ pub(crate) fn proxy_problems(listener: &Listener) -> Vec<(&'static str, Problem)
         }
         (true, _) if matches!(listener.address, ListenAddress::Quic(_)) => {
             let text = format!("listener `{name}` speaks QUIC, and the PROXY protocol is not spoken over UDP");
-            problem("proxy_protocol", text, "let clients reach this listener directly; QUIC follows those that move")
+            problem("proxy_protocol", text, "let clients reach this listener directly; QUIC follows moving clients")
         }
         (true, _) if listener.address.is_http() || listener.address.is_coap() => {
             let spoken = if listener.address.is_coap() { "CoAP" } else { "HTTP" };
@@ -199,7 +199,7 @@ pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
         add("certificate", text, "give each certificate its key, in the same order");
     }
     if asks && listener.client_ca.is_none() {
-        let text = format!("listener `{name}` asks clients for a certificate and trusts nobody to issue them");
+        let text = format!("listener `{name}` asks clients for a certificate and trusts no authority");
         add("client_certificate", text, "add `client_ca = \"FILE\"` with the authorities");
     }
     if !asks {
@@ -267,7 +267,7 @@ mod tests {
             (tls.to_owned(), 3, "speaks TLS and has no certificate"),
             (format!("{tls}certificate = [\"a\", \"b\"]\nkey = \"a\""), 4, "has 2 of `certificate` and 1 of `key`"),
             ("address = \"1883\"\nkey = \"a\"".to_owned(), 4, "has `key` and does not speak TLS"),
-            (format!("{with}client_certificate = \"required\""), 6, "trusts nobody to issue them"),
+            (format!("{with}client_certificate = \"required\""), 6, "trusts no authority"),
             (format!("{with}client_ca = \"a\""), 6, "does not ask clients for a certificate"),
             (format!("{with}identity_as = \"username\""), 6, "does not ask clients for a certificate"),
             (format!("{with}crl = \"a\""), 6, "does not ask clients for a certificate"),

@@ -1,4 +1,4 @@
-//! Values of keys: what a source gives, and how a key's type reads it and writes it.
+//! Values of keys: the raw values of sources, and their reading and writing by type.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub enum Raw {
 }
 
 impl Raw {
-    /// What it is, for "must be ..., not THIS".
+    /// Its description, for "must be ..., not THIS".
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Text(text) | Self::Word(text) => format!("{text:?}"),
@@ -51,7 +51,7 @@ impl Problem {
         Self { message: message.into(), hint: None }
     }
 
-    /// The same problem with what to do about it.
+    /// The same problem with its remedy.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
@@ -122,7 +122,7 @@ impl Range {
         Self { min, max, zero: None }
     }
 
-    /// The same numbers and 0, which means something else.
+    /// The same numbers and 0, with this meaning.
     #[must_use]
     pub const fn or_zero(self, meaning: &'static str) -> Self {
         Self { zero: Some(meaning), ..self }
@@ -203,7 +203,7 @@ pub const NAME_LEN: usize = 64;
 
 /// The type of a key.
 pub trait Value: Sized {
-    /// Reads what a source gives.
+    /// Reads the raw value of a source.
     ///
     /// # Errors
     /// When it is of another type or out of range.
@@ -314,7 +314,7 @@ impl Value for Duration {
     }
 }
 
-/// How long something may live.
+/// A lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// Without end.

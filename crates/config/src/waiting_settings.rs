@@ -91,7 +91,7 @@ pub(super) fn check(
         );
     }
     for name in dead_letter.reasons.0.iter().filter(|name| !is_known(name)) {
-        let problem = Problem::new(format!("`dead_letter.reasons` names {name:?}, of which no message is at hand"));
+        let problem = Problem::new(format!("`dead_letter.reasons` names {name:?}, which has no message"));
         let names = [DEAD_LETTER_REASONS_IF_NAMED, DEAD_LETTER_REASONS].concat();
         let hint = format!("names are {}", names.join(", "));
         findings.push(problem.hint(hint), origins.source_of("dead_letter", "reasons").clone());

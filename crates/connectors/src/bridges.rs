@@ -1,4 +1,4 @@
-//! Bridges to other brokers: what the configuration says of them, and those that run.
+//! Bridges to other brokers: their settings, and the running bridges.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -73,6 +73,11 @@ impl Bridges {
 
     fn running(&self) -> MutexGuard<'_, Vec<Bridge>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if there are bridges and another member may get or give them.
+    pub fn may_move(&self) -> bool {
+        self.placement.may_change() && !self.all.is_empty()
     }
 
     /// Starts each bridge that has come to this process, and stops each that has gone. Waits for none of them.

@@ -50,6 +50,11 @@ impl NoPipelines {
         Ok(Self)
     }
 
+    /// False.
+    pub fn may_move(&self) -> bool {
+        false
+    }
+
     /// Follows nothing.
     pub fn follow(&self) {}
 

@@ -132,8 +132,8 @@ impl Samples<'_> {
         };
     }
 
-    /// Adds the samples of a histogram: how many are at most each bound, and at the end all, of which each count is one
-    /// of those between a bound and the one before.
+    /// Adds the samples of a histogram: the number of values up to each bound, and at the end of all. `counts` has the
+    /// values between one bound and the one before.
     fn histogram(&mut self, bounds: &[f64], counts: &[u64], sum: f64) {
         let name = self.metric.name;
         let mut below = 0;

@@ -61,6 +61,12 @@ pub struct Shell {
     pub relays_ended: u64,
     /// Clients refused because their home could not be reached.
     pub relays_failed: u64,
+    /// Connections that have left this node for the new home of their client.
+    pub moved: u64,
+    /// Connections that have come from another node and continue here.
+    pub continued: u64,
+    /// Connections that have come from another node and were refused.
+    pub not_continued: u64,
     /// Connections closed because of their header of the PROXY protocol, or for want of one.
     pub proxy_refused: u64,
     /// WebSocket handshakes refused.
@@ -211,6 +217,8 @@ pub struct StoreNumbers {
     pub sync_histogram: [u64; SYNC_BOUNDS_MICROSECONDS.len() + 1],
     /// Parts of queues that were read back.
     pub loads: u64,
+    /// Memory of the index of the journal that these use, bytes.
+    pub index_bytes: u64,
     /// Merges of the journal into the table.
     pub merges: u64,
     /// Merges that failed and are tried again.

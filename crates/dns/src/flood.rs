@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_0_is_none() {
+    fn a_limit_of_0_is_no_limit() {
         let (mut budgets, start) = budgets(0, 1, 0);
         assert!((0..1000).all(|_| budgets.spend(Transport::Udp, network("192.0.2.1"), start) == Pass));
     }

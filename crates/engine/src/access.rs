@@ -24,16 +24,16 @@ use std::fmt;
 use std::sync::Arc;
 use tidegate_mqtt::{QoS, Will};
 
-/// Who wants to do something.
+/// The client that asks for a right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject<'a> {
     /// The client's tenant.
     pub tenant: TenantId,
     /// The client id.
     pub client_id: &'a str,
-    /// The listener that it came through last.
+    /// The listener of its last connection.
     pub listener: ListenerId,
-    /// Who it is, where that was asked.
+    /// Its identity, if a provider was asked.
     pub identity: Option<&'a Identity>,
 }
 
@@ -56,7 +56,7 @@ pub trait Access: fmt::Debug {
         let _ = (subject, right);
         true
     }
-    /// Whether [`Access::may_receive`] ever says no. The answer is remembered with the route of a topic, so that asking
+    /// Whether [`Access::may_receive`] ever denies. The answer is cached with the route of a topic, so that asking
     /// costs nothing per message.
     fn decides_on_delivery(&self) -> bool {
         false
@@ -82,7 +82,7 @@ impl Rules {
         self.access.as_deref()
     }
 
-    /// Whether sessions wait to be asked for again.
+    /// Whether sessions wait for another check of their rights.
     pub(crate) fn is_rechecking(&self) -> bool {
         self.recheck_from.is_some()
     }
@@ -250,9 +250,9 @@ struct Readers<'a> {
     rules: Option<&'a dyn Access>,
     /// Set where the topic is an address.
     address: Option<Address<'a>>,
-    /// Set where a client says something there of itself or of others.
+    /// Set if a client makes a statement about itself or others there.
     statement: Option<Statement<'a>>,
-    /// The members of the group that it is the address of, where only those count who are in it now.
+    /// The members of the group that it addresses, if only present members count.
     members: Option<&'a BTreeSet<u32>>,
     /// True if receivers need an explicit rule, unless the message is addressed to them or is about them.
     guarded: bool,

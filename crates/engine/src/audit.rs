@@ -74,10 +74,10 @@ impl Audit<'_> {
             found.equal("connections_by_listener", u64::from(*open), counted as u64);
         }
         let idle = state.to_park.is_empty() && state.to_unpark.is_empty() && state.to_close.is_empty();
-        let told = state.roomy.is_empty()
+        let told = state.has_capacity.is_empty()
             && state.receipts.is_empty()
             && !state.dead_letters.as_ref().is_some_and(DeadLetters::has_waiting);
-        found.holds(idle && told && state.hungry.is_empty(), || "something that was caused is not worked off".into());
+        found.holds(idle && told && state.needs_fetch.is_empty(), || "a caused effect is pending".into());
     }
 
     pub(crate) fn audit_timers(&self, found: &mut Findings) {
@@ -158,6 +158,9 @@ impl Audit<'_> {
             found.holds(known, || format!("{}: a subscription is not in the index", name()));
         }
         let Some(rare) = &session.rare else { return };
+        found.holds(session.stored.is_none() || rare.stored_will.is_none(), || {
+            format!("{}: its will is stored with it and by itself", name())
+        });
         let away = session.connection.is_none();
         found.holds(!away || rare.fetches_expected == 0, || format!("{} expects fetches while it is away", name()));
         let ends = match session.standing {

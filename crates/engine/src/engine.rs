@@ -102,7 +102,7 @@ pub struct Engine {
     pub(crate) homes: HomesInForce,
     /// Messages for which other shards were asked for room.
     pub(crate) admissions: Admissions,
-    /// Messages that some of their receivers have got.
+    /// Messages that reached only some of their receivers.
     pub(crate) fan_outs: FanOuts,
     /// What the present turn has delivered.
     pub(crate) turn_share: TurnShare,
@@ -256,7 +256,7 @@ impl Engine {
             || self.links.has_noted()
             || self.turn_share.has_work(&self.fan_outs, &self.state.to_write)
             || !self.endings.is_empty()
-            || !self.state.hungry.is_empty()
+            || !self.state.needs_fetch.is_empty()
         {
             return Millis(0);
         }

@@ -22,7 +22,7 @@ pub enum Event {
     HandOver {
         /// The connection.
         key: ConnectionKey,
-        /// Where it goes.
+        /// The home of the client.
         home: ShardId,
         /// The listener that it came from.
         listener: ListenerId,
@@ -35,7 +35,7 @@ pub enum Event {
     Relay {
         /// The connection.
         key: ConnectionKey,
-        /// Where it goes.
+        /// The place of the home.
         place: u16,
     },
     /// Another node brings the image of a connection that is to continue here, with a proof of the shell. Nothing else of
@@ -44,7 +44,7 @@ pub enum Event {
     Continue {
         /// The connection.
         key: ConnectionKey,
-        /// The image and its proof, as they came.
+        /// The image and its proof, as received.
         proven: Vec<u8>,
     },
     /// Stop reading the socket: its input cannot be taken now.
@@ -61,7 +61,7 @@ pub enum Event {
     Authenticate {
         /// The connection.
         key: ConnectionKey,
-        /// Who wants to come in.
+        /// The client that asks for admission.
         request: AuthRequest,
     },
     /// The client answered a challenge ([`Verdict::Challenge`]); the next verdict is awaited.
@@ -79,7 +79,7 @@ pub enum Event {
     Dial {
         /// The broker's name.
         uplink: String,
-        /// Which attempt it is: an outcome that names another one comes too late.
+        /// The number of the attempt: an outcome of another attempt comes too late.
         attempt: DialAttempt,
     },
     /// A client has acknowledged a [`ping`](crate::InsiderCalls::ping).
@@ -192,7 +192,7 @@ impl std::fmt::Debug for AuthRequest {
 /// The answer to a CONNECT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The client may come in.
+    /// The client is admitted.
     Accept(Accepted),
     /// The client is refused with this reason.
     Refuse(Reason),
@@ -200,16 +200,16 @@ pub enum Verdict {
     Challenge(Vec<u8>),
 }
 
-/// A client that may come in.
+/// An admitted client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
-    /// Who it is, if that was asked.
+    /// Its identity, if a provider was asked.
     pub identity: Option<Arc<Identity>>,
     /// The last step of an enhanced authentication.
     pub data: Option<Vec<u8>>,
 }
 
-/// Something for the log, told once.
+/// An event for the log, reported once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEvent {
     /// A client connected.
@@ -275,13 +275,13 @@ pub enum LogEvent {
         client_id: String,
         /// The policy's reason.
         reason: Reason,
-        /// Whether the client is connected; one that is away cannot acknowledge anything.
+        /// Whether the client is connected; an absent client cannot acknowledge.
         connected: bool,
         /// How many messages the client has not acknowledged.
         unacknowledged: u64,
         /// The packet id of the oldest of those.
         oldest_packet_id: Option<u16>,
-        /// Milliseconds since the client last acknowledged anything, while it is connected and something is not.
+        /// Milliseconds since the client's last acknowledgement, while it is connected and has unacknowledged messages.
         waiting_ms: u64,
     },
     /// A message was not delivered to a client. These and the following events are limited per second, for each client
@@ -295,8 +295,8 @@ pub enum LogEvent {
         reason: Reason,
         /// Who published it, if that is a client of this shard that is known still.
         publisher: Option<String>,
-        /// Events about the client since the last one that were not told.
-        untold: u64,
+        /// Number of omitted events about the client since the last reported one.
+        omitted: u64,
     },
     /// A client was denied an action, and stays connected.
     Denied {
@@ -310,8 +310,8 @@ pub enum LogEvent {
         reason: Reason,
         /// Whose queue had no room, if that was the reason and it is a client of this shard.
         held_up_by: Option<String>,
-        /// Events about the client since the last one that were not told.
-        untold: u64,
+        /// Number of omitted events about the client since the last reported one.
+        omitted: u64,
     },
     /// A publisher has to wait.
     Delayed {
@@ -321,8 +321,8 @@ pub enum LogEvent {
         client_id: String,
         /// What for.
         delay: Delay,
-        /// Events about the client since the last one that were not told.
-        untold: u64,
+        /// Number of omitted events about the client since the last reported one.
+        omitted: u64,
     },
 }
 
@@ -357,7 +357,7 @@ impl Attempt {
 /// The cause of a publisher's delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delay {
-    /// The queue of a subscriber, that has to have room; on another shard it is not known whose.
+    /// The queue of a subscriber, which needs space; its name is unknown on another shard.
     Queue(Option<String>),
     /// Memory of the shard.
     Memory,

@@ -1,6 +1,7 @@
 //! Who a client is, as authentication has found out.
 
 use crate::wire::{WireError, WireReader, WireWrite};
+use std::sync::Arc;
 
 /// Who a client is. Rules are asked with it, and it stays with a session while its client is away.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,32 @@ pub struct Identity {
     pub grants: Option<Vec<Grant>>,
     /// When the proof ends, in milliseconds since the Unix epoch, and with it the connection.
     pub expires_at: Option<u64>,
+    /// Its proof, if a provider of authentication has accepted one. It belongs to the connection.
+    pub proof: Option<Proof>,
+}
+
+/// A credential that a provider of authentication has accepted, without its secret: another node decides by this whether
+/// it would accept the credential, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// The name of the provider.
+    pub provider: Arc<str>,
+    /// The provider's mark of it.
+    pub mark: [u8; Proof::MARK_BYTES],
+}
+
+impl Proof {
+    /// Length of a mark, bytes.
+    pub const MARK_BYTES: usize = 16;
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.put_bytes(self.provider.as_bytes());
+        out.extend_from_slice(&self.mark);
+    }
+
+    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        Ok(Self { provider: reader.text("a provider")?.into(), mark: reader.array("a mark")? })
+    }
 }
 
 /// A rule that a token or a service brings along for its bearer. The first that fits decides; what none fits is denied.
@@ -74,7 +101,7 @@ impl Grant {
 }
 
 impl Identity {
-    /// Appends all but the end of the proof, which belongs to the connection.
+    /// Appends all but the proof and its end, which belong to the connection.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         put_optional(out, self.user_name.as_deref());
         put_optional(out, self.certificate.as_deref());
@@ -93,7 +120,7 @@ impl Identity {
         }
     }
 
-    /// Reads what [`Identity::write`] wrote.
+    /// Reads the output of [`Identity::write`].
     pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         let user_name = read_optional(reader, "a user name")?;
         let certificate = read_optional(reader, "a certificate's name")?;
@@ -110,7 +137,7 @@ impl Identity {
                 list.push(Grant::read(reader)?);
             }
         }
-        Ok(Self { user_name, certificate, superuser, attributes, grants, expires_at: None })
+        Ok(Self { user_name, certificate, superuser, attributes, grants, expires_at: None, proof: None })
     }
 }
 
@@ -130,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_is_read_as_written_except_its_expiry() {
+    fn an_identity_is_read_as_written_except_its_proof() {
         let text = |text: &str| text.to_owned();
         let known = Identity {
             user_name: Some(text("ann")),
@@ -147,11 +174,12 @@ mod tests {
                 retain: Some(false),
             }]),
             expires_at: Some(7),
+            proof: Some(Proof { provider: "users".into(), mark: [7; Proof::MARK_BYTES] }),
         };
         let mut bytes = Vec::new();
         known.write(&mut bytes);
         let read = Identity::read(&mut WireReader::new(&bytes));
-        assert_eq!(read, Ok(Identity { expires_at: None, ..known }));
+        assert_eq!(read, Ok(Identity { expires_at: None, proof: None, ..known }));
         for cut in 0..bytes.len() {
             assert!(Identity::read(&mut WireReader::new(&bytes[..cut])).is_err(), "cut at {cut}");
         }

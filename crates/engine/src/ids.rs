@@ -58,7 +58,7 @@ impl TenantId {
     /// What clients publish to an orchestrator belongs to this one until it comes back from a broker. No client's.
     pub const UPLINK: Self = Self(u16::MAX);
 
-    /// The tenant whose subscribers and retained messages it is about in the end.
+    /// The tenant of its subscribers and retained messages.
     #[must_use]
     pub(crate) fn of_clients(self) -> Self {
         if self == Self::UPLINK { Self::DEFAULT } else { self }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use tidegate_mqtt::QoS;
 
-/// What one shard gives the store at once: all of it is kept or, after a crash, nothing.
+/// The operations that one shard gives the store at once: after a crash, all or none are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalBatch {
     /// Grows by one with each batch of this shard; for [`StoreCalls::handle_committed`](crate::StoreCalls::handle_committed).
@@ -22,13 +22,16 @@ pub struct JournalBatch {
     /// value (u32) | value` puts a value, `2 | length of the key (u16) | key` deletes one. Empty when the batch only
     /// marks its place in the order.
     pub operations: Vec<u8>,
+    /// Whether an output or something else waits for its commit. A batch for which nothing waits, such as the deletion
+    /// of an acknowledged message, may be committed with a later one.
+    pub is_awaited: bool,
 }
 
 const PUT: u8 = 1;
 
 const DELETE: u8 = 2;
 
-/// Writes operations, and knows which outputs wait for their commit.
+/// Writes operations, and tracks the outputs that wait for their commit.
 #[derive(Debug)]
 pub(crate) struct Journal {
     durability: Durability,
@@ -47,7 +50,7 @@ pub(crate) struct Journal {
     next_body: u64,
     /// Numbers of sessions and bodies below which this shard has said that it gives some out.
     reserved: Reserved,
-    /// Whether the store takes no more than deletions: what would have to be stored is refused.
+    /// Whether the store accepts only deletions: changes that need it are refused.
     pub full: bool,
 }
 
@@ -70,7 +73,7 @@ impl Journal {
         }
     }
 
-    /// Whether anything is stored at all.
+    /// Whether there is a store.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.durability != Durability::Memory
@@ -92,7 +95,7 @@ impl Journal {
         self.sequence
     }
 
-    /// The same, and it is committed although nothing may be written into it.
+    /// The same, and it is committed even if it stays empty.
     pub(crate) fn awaited_batch(&mut self) -> u64 {
         self.awaited = true;
         self.sequence
@@ -103,7 +106,7 @@ impl Journal {
         (self.durability == Durability::Commit).then(|| self.awaited_batch())
     }
 
-    /// Whether something that was written is not known to be committed.
+    /// Whether a written operation is not known to be committed.
     pub(crate) fn has_uncommitted(&self) -> bool {
         !self.operations.is_empty() || self.committed + 1 < self.sequence
     }
@@ -118,13 +121,13 @@ impl Journal {
         self.committed = self.committed.max(sequence);
     }
 
-    /// How far the turn's operations have come: two marks differ when something was written in between.
+    /// The position of the turn's operations: two marks differ if an operation was written in between.
     #[inline]
     pub(crate) fn mark(&self) -> Mark {
         Mark { sequence: self.sequence, len: self.operations.len() }
     }
 
-    /// Whether something was written since.
+    /// Whether an operation was written since.
     #[inline]
     pub(crate) fn has_written_since(&self, mark: Mark) -> bool {
         self.mark() != mark
@@ -228,10 +231,10 @@ impl Journal {
         }
         let sequence = self.sequence;
         self.sequence += 1;
-        self.awaited = false;
+        let is_awaited = std::mem::take(&mut self.awaited);
         let room = self.operations.len().min(SPARE_BYTES);
         let operations = std::mem::replace(&mut self.operations, Vec::with_capacity(room));
-        Some(JournalBatch { sequence, operations })
+        Some(JournalBatch { sequence, operations, is_awaited })
     }
 
     /// The next connection whose output waited for a batch up to this one.
@@ -292,7 +295,7 @@ pub(crate) struct Mark {
 }
 
 impl Journal {
-    /// A message that waited is not owed any more.
+    /// A waiting message is not needed any more.
     #[inline]
     pub(crate) fn forget_stored(&mut self, session: Option<StoredSession>, number: u64) {
         if let Some(stored) = session {
@@ -301,7 +304,7 @@ impl Journal {
     }
 }
 
-/// Under which number a message is stored, 0 if it is not, and whether a record of its own says how far it has come.
+/// The number under which a message is stored, 0 if it is not, and whether its progress has a record of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub entry: u64,

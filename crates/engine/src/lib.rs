@@ -120,6 +120,7 @@ pub use crate::event::ObservedMessage;
 pub use crate::event::ObservedTicket;
 pub use crate::identity::Grant;
 pub use crate::identity::Identity;
+pub use crate::identity::Proof;
 pub use crate::journal::JournalBatch;
 pub use crate::roster::Roster;
 pub use crate::topics::observed::MAX_OBSERVERS;
@@ -146,12 +147,12 @@ pub use ids::{
     PrincipalId, ShardId, TenantId, partition_of,
 };
 pub use image::connection::{
-    CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX,
+    CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX, ShownCertificate,
 };
 pub use image::forwarding::{Behind, Forwarded};
 pub use image::{Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;
-pub use limits::usage::Usage;
+pub use limits::usage::{MAX_METERED_USERS, Usage};
 pub use link::Batch;
 pub use now::{Millis, Now};
 pub use observers::{Observer, ObserverAnswer, ObserverError, ObserverPolicy, ObserverWindow};

@@ -59,11 +59,11 @@ pub(crate) struct Publication<'a> {
     pub priority: u8,
     /// Made on the first use by [`Publication::keep`].
     kept: Option<MessageRef>,
-    /// Whether several sessions may be owed it, so that it is stored once for all of them.
+    /// Whether several sessions may queue it, so that it is stored once for all of them.
     pub wide: bool,
-    /// Under which number it is stored for all of them; 0 if it is not yet.
+    /// The number under which it is stored for all of them; 0 if it is not yet.
     pub body: u64,
-    /// Whether its topic's home has been told that it is retained.
+    /// Whether its topic's home knows that it is retained.
     pub retain_is_done: bool,
     /// Whether it is a retained message that a broker of the fleet had, for new subscriptions.
     pub from_retained: bool,

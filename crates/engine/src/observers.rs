@@ -52,7 +52,7 @@ pub struct Observer {
     pub window: ObserverWindow,
     /// What happens beyond that.
     pub policy: ObserverPolicy,
-    /// Why a message is refused, or dropped for it.
+    /// The reason of refused or dropped messages.
     pub refusal: Reason,
 }
 
@@ -67,7 +67,7 @@ pub enum ObserverError {
     InvalidFilter(String),
 }
 
-/// What an observer says of a message.
+/// The answer of an observer about a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObserverAnswer {
     /// It has the message.
@@ -167,7 +167,7 @@ impl Observers {
         self.all.values().any(|it| it.waiting.contains(&key))
     }
 
-    /// A publisher is gone, or waits for nothing any more.
+    /// A publisher is gone, or does not wait any more.
     pub(crate) fn forget_waiting(&mut self, key: ConnectionKey) {
         for it in self.all.values_mut() {
             it.waiting.retain(|other| *other != key);
@@ -175,7 +175,7 @@ impl Observers {
         self.given_up.remove(&key);
     }
 
-    /// A publisher has waited as long as it may.
+    /// A publisher has waited for its maximum time.
     pub(crate) fn give_up(&mut self, key: ConnectionKey) {
         if self.holds(key) {
             self.forget_waiting(key);
@@ -183,7 +183,7 @@ impl Observers {
         }
     }
 
-    /// Whether the first message that is kept back of a publisher has waited as long as it may.
+    /// Whether the first withheld message of a publisher has waited for its maximum time.
     fn has_given_up(&self, key: ConnectionKey) -> bool {
         !self.given_up.is_empty() && self.given_up.contains(&key)
     }

@@ -83,13 +83,13 @@ impl Partitions {
         self
     }
 
-    /// These and those.
+    /// The union of both.
     #[must_use]
     pub fn with(self, others: Self) -> Self {
         self.merged(&others, |word, other| word | other)
     }
 
-    /// These without those.
+    /// The partitions that are in the first set only.
     #[must_use]
     pub fn without(self, others: Self) -> Self {
         self.merged(&others, |word, other| word & !other)
@@ -219,7 +219,7 @@ pub(crate) fn put_partitions(out: &mut Vec<u8>, partitions: Partitions) {
 }
 
 impl Partitions {
-    /// Reads what [`put_partitions`] has written.
+    /// Reads the output of [`put_partitions`].
     pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         const WRONG: WireError = WireError { reading: "partitions" };
         let mut all = Self::NONE;

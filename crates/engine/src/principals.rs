@@ -34,13 +34,13 @@ pub struct Principal {
     pub tenant: TenantId,
     /// Its name, in logs and in place of a client id where rules are asked.
     pub name: String,
-    /// Who it is, where that was asked.
+    /// Its identity, if a provider was asked.
     pub identity: Option<Identity>,
     /// The listener that it came by, for rules that name one.
     pub listener: Option<ListenerId>,
     /// Messages that are held while it has to wait; more are refused with [`Reason::PublisherHeld`](crate::Reason::PublisherHeld).
     pub max_held_messages: usize,
-    /// Bytes of those messages, topics and properties included.
+    /// Bytes of these messages, topics and properties included.
     pub max_held_bytes: u64,
     /// Observers that do not get its messages, since they are of the same service.
     pub unobserved_by: Vec<ObserverId>,
@@ -81,7 +81,7 @@ pub(crate) struct Registered {
     pub(crate) held_bytes: u64,
     /// Numbers of the messages that were routed and not answered, in their order. Answers keep it.
     pub(crate) answering: VecDeque<u64>,
-    /// Answers of it that wait for a commit.
+    /// Its answers that wait for a commit.
     pub(crate) uncommitted: usize,
 }
 
@@ -109,7 +109,7 @@ impl Principals {
         self.all.get(&key).map(|registered| &registered.principal)
     }
 
-    /// Observers that are not told what the principal of a connection publishes.
+    /// Observers that do not get the messages of a connection's principal.
     pub(crate) fn unobserved_by(&self, key: ConnectionKey) -> &[ObserverId] {
         self.get(key).map_or(&[], |principal| &principal.unobserved_by)
     }

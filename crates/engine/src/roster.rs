@@ -1,7 +1,8 @@
-//! The shards that an engine talks to: the others of its process, and those of the other nodes of its cluster.
+//! The shards that an engine exchanges records with: the others of its process, and the shards of the other nodes of
+//! its cluster.
 //!
-//! A shard of another node has a number behind those of the process's own. The shell gives these numbers, each process
-//! its own, and never the same one to two lives of a node at once: so a number stands for one life of one shard.
+//! A shard of another node has a number above the numbers of the process's own shards. The shell of each process gives
+//! these numbers, and never the same one to two lives of a node at once: so a number identifies one life of one shard.
 
 use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
 use crate::topics::is_own_topic;
@@ -18,7 +19,7 @@ pub struct Roster {
     /// True if `absent` has a partition.
     misses_any: bool,
     /// Partitions whose homes cannot be reached, and which this process works for its own clients meanwhile.
-    stood_in_for: Partitions,
+    substituted: Partitions,
     homes: [ShardId; PARTITIONS as usize],
     /// The greatest id of a move that can have begun by now.
     moves_begun: u64,
@@ -50,7 +51,7 @@ impl Roster {
             live: own,
             absent: Partitions::NONE,
             misses_any: false,
-            stood_in_for: Partitions::NONE,
+            substituted: Partitions::NONE,
             homes,
             moves_begun: u64::MAX,
             open_moves: Vec::new(),
@@ -80,8 +81,8 @@ impl Roster {
         self
     }
 
-    /// Says that nobody serves a partition for now: its node is gone, and another one, or the same, will go on with all
-    /// that it owes.
+    /// Marks a partition that no node serves for now: its node is gone, and that node or another one will take over its
+    /// sessions and messages.
     #[must_use]
     pub fn with_absent(mut self, partition: PartitionId) -> Self {
         self.absent.add(partition);
@@ -92,12 +93,12 @@ impl Roster {
     /// Says that a partition's home cannot be reached, so that this process takes its place for its own clients.
     #[must_use]
     pub fn with_stand_in(mut self, partition: PartitionId) -> Self {
-        self.stood_in_for.add(partition);
+        self.substituted.add(partition);
         self
     }
 
-    /// Says which moves have begun: all with ids up to `begun`, of which those that are not `open` are decided. Without
-    /// this word none is under way.
+    /// Sets the moves that have begun: all with ids up to `begun`; the ones outside `open` are decided. Without this
+    /// call no move is under way.
     #[must_use]
     pub fn with_moves(mut self, begun: u64, open: &[u64]) -> Self {
         (self.moves_begun, self.open_moves) = (begun, open.to_vec());
@@ -167,33 +168,33 @@ impl Roster {
         self.lacks_nodes
     }
 
-    /// Whether it is known how a move has ended.
+    /// Whether the end of a move is known.
     pub(crate) fn has_decided(&self, id: u64) -> bool {
         id <= self.moves_begun && !self.open_moves.contains(&id)
     }
 
-    /// Whether this process works a partition only as long as its home cannot be reached.
-    pub(crate) fn stands_in(&self, partition: PartitionId) -> bool {
-        self.stood_in_for.has(partition)
+    /// Whether this process serves a partition only while its home cannot be reached.
+    pub(crate) fn is_substitute_for(&self, partition: PartitionId) -> bool {
+        self.substituted.has(partition)
     }
 
     /// Whether the home of a partition is away: this process takes its place for now, or no node does.
     pub(crate) fn lacks_home(&self, partition: PartitionId) -> bool {
-        self.stands_in(partition) || self.misses(partition)
+        self.is_substitute_for(partition) || self.misses(partition)
     }
 
-    /// Whether nobody serves some partition for now.
+    /// True if some partition has no serving node for now.
     #[inline]
     pub(crate) fn misses_any(&self) -> bool {
         self.misses_any
     }
 
-    /// Partitions that nobody serves for now.
+    /// Partitions that have no serving node for now.
     pub(crate) fn missed_partitions(&self) -> Partitions {
         self.absent
     }
 
-    /// Whether nobody serves this partition for now.
+    /// True if no node serves this partition for now.
     pub(crate) fn misses(&self, partition: PartitionId) -> bool {
         self.absent.has(partition)
     }
@@ -275,7 +276,7 @@ impl Roster {
         Shards(self.live).without(self.peers())
     }
 
-    /// Those of some shards, one bit each, that live.
+    /// The live shards among some, one bit each.
     #[inline]
     pub(crate) fn living(&self, shards: u64) -> u64 {
         shards & self.live
@@ -321,7 +322,7 @@ impl Shards {
         self.0 |= Self::of(shard).0;
     }
 
-    /// These without those.
+    /// The shards that are in the first set only.
     pub(crate) fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }

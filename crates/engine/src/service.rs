@@ -37,7 +37,7 @@ impl InnerPublication {
 }
 
 impl Sessions {
-    /// Whether a client that is connected has yet to acknowledge a packet.
+    /// Whether a connected client has not acknowledged a packet.
     pub(crate) fn is_under_way(&self, key: SessionKey, id: u16) -> bool {
         let session = self.get(key.0).filter(|session| session.connection.is_some());
         let flow = session.and_then(|session| session.flow.as_ref());

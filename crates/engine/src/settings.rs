@@ -65,6 +65,8 @@ pub struct Settings {
     pub addresses: Option<AddressSettings>,
     /// Quotas of tenants, used without a `tenant_ledger`. A tenant without an entry has only the limits of the broker.
     pub tenant_quotas: BTreeMap<TenantId, TenantQuota>,
+    /// Whether the usage of each user is counted beside that of its tenant.
+    pub usage_by_user: bool,
 }
 
 /// Knows which tenant a user belongs to. Asked on a shard's thread, before anyone has proven anything: answers come at
@@ -75,7 +77,7 @@ pub trait Tenants: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// The tenant of a user who comes in where clients belong to `listener`; `None` leaves it at that.
+    /// The tenant of a user of a listener whose clients belong to `listener`; `None` keeps that tenant.
     fn of_user(&self, listener: TenantId, user_name: &str) -> Option<TenantId>;
 
     /// The level below which a tenant has its topics at the brokers of a fleet: the same for all orchestrators, without
@@ -85,7 +87,7 @@ pub trait Tenants: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// The tenant of such a level.
+    /// The tenant of this topic level.
     fn of_topic_level(&self, _level: &str) -> Option<TenantId> {
         None
     }
@@ -119,19 +121,19 @@ impl Holding {
     }
 }
 
-/// Counts what each tenant has on all shards together. Asked on a shard's thread: answers come at once, and nothing
-/// waits.
+/// Counts the holdings of each tenant on all shards together. Called on a shard's thread: answers come at once, without
+/// waiting.
 pub trait TenantLedger: std::fmt::Debug + Send + Sync {
-    /// Counts one more unless the tenant has as many as it may have; says whether it has counted.
+    /// Counts one more unless the tenant has as many as it may have; returns whether it has counted.
     fn claim(&self, tenant: TenantId, holding: Holding) -> bool;
 
-    /// Counts so many more whatever the quota says.
+    /// Counts so many more, even beyond the quota.
     fn add(&self, tenant: TenantId, holding: Holding, count: u64);
 
     /// Counts so many fewer.
     fn release(&self, tenant: TenantId, holding: Holding, count: u64);
 
-    /// Whether any tenant may publish only so fast. Asked whenever bytes come in.
+    /// Whether any tenant has a rate limit. Called for all input.
     fn limits_rates(&self) -> bool;
 
     /// Takes a message from a tenant's quota, at a time in nanoseconds of the monotonic clock. Returns the missing time
@@ -170,7 +172,7 @@ pub enum Durability {
 /// Who decides about a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authentication {
-    /// Everyone may come in.
+    /// Every client is admitted.
     Open,
     /// Each CONNECT becomes an [`Event::Authenticate`](crate::Event::Authenticate) and waits for its verdict.
     External,
@@ -191,7 +193,7 @@ pub struct ListenerSettings {
     pub max_packet_size: u32,
     /// Unacknowledged QoS 1 and 2 messages that a client may have under way to the server, 1..=65,535.
     pub receive_maximum: u16,
-    /// Whether exceeding it is counted and tolerated (as old firmware needs) or answered by DISCONNECT 0x93.
+    /// Whether exceeding it is counted and tolerated (for old firmware) or answered by DISCONNECT 0x93.
     pub receive_maximum_lenient: bool,
     /// Highest topic alias a client may set, 0..=65,535.
     pub topic_alias_maximum: u16,
@@ -203,7 +205,7 @@ pub struct ListenerSettings {
     pub keep_alive_maximum: u16,
     /// True if MQTT 3 clients that ask for a longer keep-alive, or for 0, are refused: MQTT 3 has no Server Keep Alive.
     pub keep_alive_refuse: bool,
-    /// Whether payloads that say they are UTF-8 are checked.
+    /// Whether payloads with the UTF-8 indicator are checked.
     pub check_payload_format: bool,
     /// Whether an empty client id is given a name by the server.
     pub allow_empty_client_id: bool,
@@ -236,7 +238,7 @@ pub struct ListenerSettings {
     pub relayed: bool,
     /// True if only pipelines of the hub may connect: each CONNECT waits for the hub's decision.
     pub for_hub: bool,
-    /// Whether clients of HTTP come in by it. Only they have client ids of queues.
+    /// Whether it is for clients of HTTP. Only they have client ids of queues.
     pub for_http: bool,
 }
 
@@ -472,6 +474,7 @@ impl Default for Settings {
             uplinks: None,
             addresses: None,
             tenant_quotas: BTreeMap::new(),
+            usage_by_user: false,
             tenant_ledger: None,
         }
     }

@@ -303,7 +303,7 @@ impl<T> Chunk<T> {
         Some(value)
     }
 
-    /// Frees a slot whose entry was withdrawn; says whether it was such a slot.
+    /// Frees a slot whose entry was withdrawn; returns whether it was such a slot.
     fn release(&mut self, at: usize) -> bool {
         let Some(slot @ Slot::Free { next: HELD }) = self.slots.get_mut(at) else { return false };
         *slot = Slot::Free { next: self.free };
@@ -411,7 +411,7 @@ impl<T> GenSlab<T> {
         self.slab.remove(key.index).map(|entry| entry.value)
     }
 
-    /// The entry of `key`, if it is still the one that the key was handed out for.
+    /// The entry of `key`, if it is still the same entry.
     #[inline]
     pub(crate) fn get(&self, key: ConnectionKey) -> Option<&T> {
         let entry = self.slab.get(key.index)?;

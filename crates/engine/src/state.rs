@@ -1,7 +1,7 @@
 //! The state of a shard: connections, sessions, and what both have in common.
 //!
-//! It hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
-//! before it is asked.
+//! It hands packets to outputs and messages to queues. It knows no topics: the receivers of a message are decided
+//! before.
 
 pub(crate) mod acknowledge;
 pub(crate) mod admission;
@@ -67,7 +67,7 @@ pub(crate) struct ShardState {
     pub reservations: Reservations,
     /// Whether there are addresses of mobile nodes.
     pub has_addresses: bool,
-    /// Receipts on their way to senders.
+    /// Receipts to be sent.
     pub receipts: Receipts,
     /// The counts of messages to several nodes.
     pub tallies: Tallies,
@@ -101,7 +101,7 @@ pub(crate) struct ShardState {
     pub tenants: TenantUses,
     /// What each tenant uses, for its bill.
     pub meters: Meters,
-    /// Sessions whose queues may hold publishers up.
+    /// Sessions whose queues may delay publishers.
     pub blockers: BTreeSet<u32>,
     /// Publishers that a queue asks to wait; worked off before the next packet.
     pub to_park: Vec<BlockedPublisher>,
@@ -109,13 +109,13 @@ pub(crate) struct ShardState {
     pub to_unpark: Vec<BlockedPublisher>,
     /// Connections to be closed by policy; worked off before the next packet. They take no packet until then.
     pub to_close: Vec<(ConnectionKey, Reason, Option<String>)>,
-    /// Sessions whose queue ran empty and who have retained messages to fetch.
-    pub hungry: Vec<SessionKey>,
-    /// Sessions whose queue has room again, which is to be reported to their shared groups.
-    pub roomy: Vec<SessionKey>,
+    /// Sessions with an empty queue that have retained messages to fetch.
+    pub needs_fetch: Vec<SessionKey>,
+    /// Sessions whose queue has space again, which is to be reported to their shared groups.
+    pub has_capacity: Vec<SessionKey>,
     /// Sessions whose queue has another message at its front, which may be sent at once.
     pub to_refill: Vec<SessionKey>,
-    /// Connections whose socket takes no output.
+    /// Connections whose socket accepts no output.
     pub blocked_connections: u64,
     /// Encoded output per connection beyond which messages wait in the session's queue.
     pub high_water: usize,
@@ -172,8 +172,8 @@ impl ShardState {
             to_park: Vec::new(),
             to_unpark: Vec::new(),
             to_close: Vec::new(),
-            hungry: Vec::new(),
-            roomy: Vec::new(),
+            needs_fetch: Vec::new(),
+            has_capacity: Vec::new(),
             to_refill: Vec::new(),
             blocked_connections: 0,
             high_water,
@@ -276,7 +276,7 @@ impl ShardState {
         if let Some(letters) = &mut self.dead_letters {
             letters.shrink();
         }
-        for sessions in [&mut self.hungry, &mut self.roomy, &mut self.to_refill] {
+        for sessions in [&mut self.needs_fetch, &mut self.has_capacity, &mut self.to_refill] {
             sessions.shrink_to_fit();
         }
         self.to_park.shrink_to_fit();

@@ -1,4 +1,4 @@
-//! `$SYS`: what the broker tells of itself, in the dialect of Mosquitto, while someone listens.
+//! `$SYS`: the broker's statistics, in the dialect of Mosquitto, while a client subscribes to them.
 //!
 //! The first shard gathers the numbers of all shards each round and publishes them. Nothing runs without a subscription
 //! below `$SYS`.
@@ -56,7 +56,7 @@ pub(crate) struct SysNumber {
     read: fn(&Counters, &Gauges) -> u64,
 }
 
-/// A number that is published as it is.
+/// A number that is published unchanged.
 const fn plain(topics: &'static [&'static str], read: fn(&Counters, &Gauges) -> u64) -> SysNumber {
     SysNumber { topics, load: None, read }
 }
@@ -198,24 +198,47 @@ impl Sys {
         now: Now,
         state: &mut ShardState,
         key: SessionKey,
-        reason: Option<Reason>,
+        news: ClientNews,
     ) -> Option<ClientEvent> {
         if self.watchers + self.tenant_watchers == 0 || !state.settings.sys_events {
             return None;
         }
         let session = state.sessions.get(key.0)?;
-        let what = if reason.is_some() { "disconnected" } else { "connected" };
+        let what = news.level();
         // A client id may hold characters that a topic level may not.
         let level = session.client_id.replace(['+', '#', '/'], "_");
         let topic = format!("$SYS/brokers/{}/clients/{level}/{what}", state.settings.node_name);
         let mut text = String::from("{\"clientid\":");
         put_json_string(&mut text, &session.client_id);
         let _ = write!(text, ",\"ts\":{}", now.unix);
-        if let Some(reason) = reason {
+        if let ClientNews::Ended(reason) = news {
             let _ = write!(text, ",\"reason\":\"{}\",\"reason_code\":{}", reason.label(), reason.code().byte());
         }
         text.push('}');
         TopicName::new(&topic).is_ok().then_some(ClientEvent { tenant: session.tenant, topic, text })
+    }
+}
+
+/// An event of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientNews {
+    /// Its CONNECT was accepted.
+    Connected,
+    /// Its connection has come from another node.
+    Continued,
+    /// Its connection has ended, or has left for another node.
+    Ended(Reason),
+}
+
+impl ClientNews {
+    /// The last level of the topic.
+    fn level(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Continued => "continued",
+            Self::Ended(Reason::Moved) => "moved",
+            Self::Ended(_) => "disconnected",
+        }
     }
 }
 

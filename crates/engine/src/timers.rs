@@ -55,7 +55,7 @@ impl<K: Copy + Ord> Timers<K> {
         self.waiting.len()
     }
 
-    /// Whether nothing is waited for.
+    /// Whether no timer is set.
     #[inline]
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {

@@ -32,7 +32,7 @@ Examples:
 Gateways are brokers with context.enabled on the same bus. Each service may run several times, under different names:
 one manager works and the others stand by; definers of the same groups share the nodes. It says that it is ready when all
 of them have found their logs on the bus and their share of the work; a bus that is away is waited for. Health and metrics
-are served where --admin says, and nowhere without it. All settings are those of [context] in docs/configuration.md, and
+are served where --admin says, and nowhere without it. All settings are in [context] of docs/configuration.md, and
 only those, of [admin] and of [log] count. A password in an address is seen in the process list: put it into the configuration
 file (context.bus) or into the environment (TIDEGATE__CONTEXT__BUS) instead.";
 

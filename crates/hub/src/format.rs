@@ -8,7 +8,7 @@ mod wanted;
 #[cfg(feature = "pipelines")]
 pub(crate) use decode::json;
 #[cfg(feature = "pipelines")]
-pub use decode::{FormatError, JsonError};
+pub use decode::{EncodeError, FormatError, JsonError};
 #[cfg(feature = "pipelines")]
 pub(crate) use wanted::Wanted;
 

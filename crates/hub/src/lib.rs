@@ -46,9 +46,9 @@ pub use crate::archive::ArchiveSettings;
 pub use crate::core::{
     Action, Batch, Batching, Core, CoreSettings, Ending, News, Numbers, Outcome, REASON_FIELD, SinkPlan,
 };
-pub use format::{FileFormat, Format};
 #[cfg(feature = "pipelines")]
-pub use format::{FormatError, JsonError};
+pub use format::{EncodeError, FormatError, JsonError};
+pub use format::{FileFormat, Format};
 #[cfg(feature = "pipelines")]
 pub use log::{LogSettings, MAX_PIPELINE_NAME, NamesError};
 #[cfg(feature = "pipelines")]

@@ -19,6 +19,8 @@ pub struct Record {
     pub computed_key: Option<String>,
     /// Its fields or its message.
     pub content: Content,
+    /// The payload in the format of `encode`; nothing where sinks send it as it came, or the fields as JSON.
+    pub encoded: Option<Vec<u8>>,
     /// Why it is a dead letter, if it is one.
     pub reason: Option<String>,
 }
@@ -116,8 +118,11 @@ impl Record {
         self.fields().iter().map(|(name, value)| (name.to_string(), value.clone())).collect()
     }
 
-    /// The payload that a sink with topics sends: the one that came, or the fields as JSON.
+    /// The payload that a sink with topics sends: in the format of `encode`, or the one that came, or the fields as JSON.
     pub fn body(&self) -> Vec<u8> {
+        if let Some(encoded) = &self.encoded {
+            return encoded.clone();
+        }
         self.original().map_or_else(|| self.json().into_bytes(), <[u8]>::to_vec)
     }
 
@@ -128,7 +133,8 @@ impl Record {
             Content::Whole(_) => self.message.size(),
             Content::Logged(bytes) => bytes.len(),
         };
-        content + self.topic().len() + self.id().len() + 64
+        let encoded = self.encoded.as_ref().map_or(0, Vec::len);
+        content + encoded + self.topic().len() + self.id().len() + 64
     }
 }
 

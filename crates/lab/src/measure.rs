@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Deliveries in a second, or messages acknowledged where nobody subscribes.
+    /// Deliveries in a second, or acknowledged messages if there are no subscribers.
     Throughput,
-    /// The share of the deliveries due that came.
+    /// The share of the due deliveries that arrived.
     Delivered,
-    /// Deliveries due that never came.
+    /// Due deliveries that never arrived.
     Lost,
     /// Deliveries due that never came, for each five minutes of measuring (LAV-07).
     LostInFiveMinutes,
-    /// The share of what was due that came late, never, or was never sent.
+    /// The share of due messages that were late, lost, or never sent.
     DeadlineMisses,
-    /// Deliveries that came again.
+    /// Deliveries that arrived again.
     Duplicates,
     /// Deliveries out of order.
     Reordered,
@@ -34,7 +34,7 @@ pub enum Measure {
     LatencyMin,
     /// From the scheduled time to the acknowledgement: 99 % do not exceed it.
     AcknowledgedP99,
-    /// CPU time of the broker for a delivery (or for a message sent where nobody subscribes).
+    /// CPU time of the broker for a delivery (or for a sent message if there are no subscribers).
     CpuPerDelivery,
     /// CPU time of the broker in a second of measuring, in cores.
     CpuMean,
@@ -62,10 +62,10 @@ pub enum Measure {
     ReadyAfter,
     /// The longest time without a delivery while publishers published.
     Silence,
-    /// The share of the round trips offered that came back: the delivery rate TE of study CTX. A message that could not
-    /// be sent has not come back; one that came back late has, and one that came twice counts once.
+    /// The share of the offered round trips that returned: the delivery rate TE of study CTX. A message that could not
+    /// be sent has not returned; a late one has, and a duplicate counts once.
     Returned,
-    /// The share of the nodes of which every round trip came back.
+    /// The share of the nodes whose round trips all came back.
     NodesComplete,
     /// The standard deviation of the latency.
     LatencyDeviation,
@@ -122,7 +122,7 @@ impl Measure {
         Self::Imbalance,
     ];
 
-    /// What it is called, and its unit.
+    /// Its name, and its unit.
     pub const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::Throughput => ("Throughput", "messages/s"),

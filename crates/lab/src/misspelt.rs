@@ -8,8 +8,8 @@ pub(crate) fn of_file(error: &toml::de::Error) -> String {
     with_suggestion(said.trim_end())
 }
 
-/// Says an error of a table that was taken out of a file: the line, the path, and the likely right word. `root` is
-/// where the table stands in the file.
+/// Formats an error of a table within a file: the line, the path, and the likely right word. `root` is the path of the
+/// table in the file.
 pub(crate) fn of_table(file: &str, root: &str, error: &toml::de::Error) -> String {
     let said = error.to_string();
     let (what, path) = match said.trim_end().rsplit_once("\nin `") {
@@ -34,8 +34,8 @@ fn line_of(file: &str, keys: &[&str]) -> Option<usize> {
     Some(file.get(..first)?.matches('\n').count() + 1)
 }
 
-/// Notes where `keys` end below a table; those that are left are looked for at any depth, since names of variants are
-/// not in a path.
+/// Notes where `keys` end below a table; keys that are not found on the path are searched at any depth, since names of
+/// variants are not in a path.
 fn visit_table(table: &DeTable<'_>, keys: &[&str], found: &mut Vec<usize>) {
     for (key, value) in table {
         let left = match keys {

@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for Bytes {
 pub struct BitRate(pub u64);
 
 impl BitRate {
-    /// In words, such as `100 Mbit/s`.
+    /// Text such as `100 Mbit/s`.
     pub fn words(self) -> String {
         match self.0 {
             bits if bits.is_multiple_of(1_000_000) => format!("{} Mbit/s", bits / 1_000_000),

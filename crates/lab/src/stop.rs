@@ -18,7 +18,7 @@ struct Shared {
 }
 
 impl Stop {
-    /// Asks everybody to stop.
+    /// Asks all parts to stop.
     pub fn ask(&self) {
         let _guard = self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.asked.store(true, Ordering::SeqCst);
@@ -30,12 +30,12 @@ impl Stop {
         self.shared.asked.load(Ordering::SeqCst)
     }
 
-    /// The bare flag, for what only looks.
+    /// The bare flag, for readers only.
     pub fn flag(&self) -> &AtomicBool {
         &self.shared.asked
     }
 
-    /// Waits so long, or until it is asked for; true when it is.
+    /// Waits for this time, or until the stop is requested; returns true in that case.
     pub fn wait(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut guard = self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,7 +29,7 @@ impl Limits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     /// Lines of its kind before it that were left out.
-    pub(super) untold: u64,
+    pub(super) omitted: u64,
     /// Further ones are left out for a while.
     pub(super) is_last: bool,
 }
@@ -44,12 +44,12 @@ struct Limit {
     /// The number of lines that this period may write.
     allowed: u64,
     /// Lines since the last written one.
-    untold: u64,
+    omitted: u64,
 }
 
 impl Limit {
     fn starting(now: Instant) -> Self {
-        Self { began: now, lines: 0, allowed: LINES, untold: 0 }
+        Self { began: now, lines: 0, allowed: LINES, omitted: 0 }
     }
 
     /// Counts a line at a given time; times never decrease.
@@ -59,14 +59,14 @@ impl Limit {
             // A lasting flood has one line per period. It is over when a period had no more lines than the limit.
             let floods = self.lines > LINES && past < 2 * PERIOD;
             let allowed = if floods { 1 } else { LINES };
-            *self = Self { allowed, untold: self.untold, ..Self::starting(now) };
+            *self = Self { allowed, omitted: self.omitted, ..Self::starting(now) };
         }
         self.lines += 1;
         if self.lines > self.allowed {
-            self.untold += 1;
+            self.omitted += 1;
             return None;
         }
-        Some(Told { untold: std::mem::take(&mut self.untold), is_last: self.lines == self.allowed })
+        Some(Told { omitted: std::mem::take(&mut self.omitted), is_last: self.lines == self.allowed })
     }
 }
 
@@ -74,7 +74,7 @@ impl Limit {
 mod tests {
     use super::*;
 
-    const NONE: Told = Told { untold: 0, is_last: false };
+    const NONE: Told = Told { omitted: 0, is_last: false };
 
     /// Lines of one kind at so many milliseconds.
     struct Lines {
@@ -105,9 +105,9 @@ mod tests {
         let told = lines.flood(0, 5 * 6_000);
         let (first, further) = told.split_at(LINES as usize);
         assert!(first[..first.len() - 1].iter().all(|line| *line == NONE), "the first ones are whole");
-        assert_eq!(first.last(), Some(&Told { untold: 0, is_last: true }), "the last of them says so");
-        let untold = [6_000 - LINES, 5_999, 5_999, 5_999];
-        assert_eq!(further, untold.map(|untold| Told { untold, is_last: true }));
+        assert_eq!(first.last(), Some(&Told { omitted: 0, is_last: true }), "the last of them says so");
+        let omitted = [6_000 - LINES, 5_999, 5_999, 5_999];
+        assert_eq!(further, omitted.map(|omitted| Told { omitted, is_last: true }));
     }
 
     #[test]
@@ -122,12 +122,12 @@ mod tests {
     fn after_a_flood_all_lines_and_the_count_of_the_omitted_come() {
         let mut lines = Lines::new();
         assert_eq!(lines.flood(0, LINES + 50).len() as u64, LINES);
-        assert_eq!(lines.at(60_000), Some(Told { untold: 50, is_last: true }), "it may go on");
+        assert_eq!(lines.at(60_000), Some(Told { omitted: 50, is_last: true }), "it may go on");
         assert_eq!((lines.at(60_001), lines.at(60_002)), (None, None));
         // That minute had no more lines than the limit.
-        assert_eq!(lines.at(120_000), Some(Told { untold: 2, is_last: false }));
+        assert_eq!(lines.at(120_000), Some(Told { omitted: 2, is_last: false }));
         assert_eq!(lines.flood(120_001, LINES).len() as u64, LINES - 1);
         // No line for a long time, so no line to carry the count.
-        assert_eq!(lines.flood(600_000, LINES).first(), Some(&Told { untold: 1, is_last: false }));
+        assert_eq!(lines.flood(600_000, LINES).first(), Some(&Told { omitted: 1, is_last: false }));
     }
 }

@@ -13,7 +13,7 @@ use crate::LogFormat;
 const MESSAGE: &str = "message";
 
 /// Field of a line after others of its kind that were left out: how many.
-const UNTOLD: &str = "untold";
+const OMITTED: &str = "omitted";
 /// Field of a line after which others of its kind are left out, and its value.
 const FURTHER: (&str, &str) = ("further", "one a minute");
 
@@ -23,8 +23,8 @@ pub(super) fn render(event: &Event<'_>, told: Told, format: LogFormat, now: Syst
     let level = *event.metadata().level();
     let mut fields = Fields { format, message: String::new(), rest: String::new() };
     event.record(&mut fields);
-    if told.untold > 0 {
-        fields.plain(UNTOLD, told.untold);
+    if told.omitted > 0 {
+        fields.plain(OMITTED, told.omitted);
     }
     if told.is_last {
         fields.plain(FURTHER.0, quote(FURTHER.1));
@@ -222,12 +222,12 @@ mod tests {
     #[test]
     fn a_line_counts_the_omitted_lines_and_announces_further_ones() {
         let line = |told, format| logged_with(told, format, || tracing::info!(count = 3, "again"));
-        let told = Told { untold: 7, is_last: true };
+        let told = Told { omitted: 7, is_last: true };
         assert_eq!(
             line(told, LogFormat::Text),
-            "1970-01-01T00:00:01.500Z INFO  again count=3 untold=7 further=\"one a minute\"\n"
+            "1970-01-01T00:00:01.500Z INFO  again count=3 omitted=7 further=\"one a minute\"\n"
         );
         let json = line(told, LogFormat::Json);
-        assert!(json.ends_with(",\"count\":3,\"untold\":7,\"further\":\"one a minute\"}\n"), "{json}");
+        assert!(json.ends_with(",\"count\":3,\"omitted\":7,\"further\":\"one a minute\"}\n"), "{json}");
     }
 }

@@ -15,8 +15,12 @@ use crate::ledger::Ledger;
 use crate::period::Period;
 use crate::record::{Amounts, Record};
 
-/// The file in the data directory.
+/// The file of tenants in the data directory.
 pub const FILE: &str = "usage";
+/// The file of users in the data directory.
+pub const USERS_FILE: &str = "usage-users";
+/// Records of the books of users, all periods together.
+const MAX_USER_RECORDS: usize = 500_000;
 /// Only the owner may read and write it.
 const MODE: u32 = 0o600;
 /// Bytes that are appended before periods are merged; more, when the file is larger than that after merging.
@@ -25,9 +29,42 @@ const MERGE_AFTER: u64 = 1 << 20;
 /// Seconds after which periods are merged where there is no file.
 const MERGE_AFTER_S: u64 = 3600;
 
+/// The payers that books have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payers {
+    /// Tenants: usage by the minute for the last day.
+    Tenants,
+    /// Users: usage by the hour at best, within a bound of records.
+    Users,
+}
+
+impl Payers {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Tenants => FILE,
+            Self::Users => USERS_FILE,
+        }
+    }
+
+    const fn period(self, now_s: u64) -> Period {
+        match self {
+            Self::Tenants => Period::minute_of(now_s),
+            Self::Users => Period::hour_of(now_s),
+        }
+    }
+
+    const fn max_records(self) -> usize {
+        match self {
+            Self::Tenants => usize::MAX,
+            Self::Users => MAX_USER_RECORDS,
+        }
+    }
+}
+
 /// The books of usage.
 #[derive(Debug)]
 pub struct Books {
+    payers: Payers,
     ledger: Ledger,
     file: Option<Kept>,
     /// When periods in memory are merged next, Unix seconds.
@@ -38,6 +75,7 @@ pub struct Books {
 #[derive(Debug)]
 struct Kept {
     directory: PathBuf,
+    name: &'static str,
     file: File,
     /// Bytes of whole records.
     length: u64,
@@ -49,16 +87,16 @@ struct Kept {
 
 impl Books {
     /// Books in memory only.
-    pub fn in_memory() -> Self {
-        Self { ledger: Ledger::default(), file: None, merge_at_s: 0 }
+    pub fn in_memory(payers: Payers) -> Self {
+        Self { payers, ledger: Ledger::default(), file: None, merge_at_s: 0 }
     }
 
     /// The books of a data directory.
     ///
     /// # Errors
     /// When the file cannot be read or written.
-    pub fn open(directory: &Path) -> io::Result<Self> {
-        let path = directory.join(FILE);
+    pub fn open(directory: &Path, payers: Payers) -> io::Result<Self> {
+        let path = directory.join(payers.file());
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -79,12 +117,13 @@ impl Books {
         let length = whole as u64;
         let kept = Kept {
             directory: directory.to_owned(),
+            name: payers.file(),
             file,
             length,
             has_rest: whole < bytes.len(),
             merge_at: length + MERGE_AFTER,
         };
-        Ok(Self { ledger, file: Some(kept), merge_at_s: 0 })
+        Ok(Self { payers, ledger, file: Some(kept), merge_at_s: 0 })
     }
 
     /// Whether the books outlive the process.
@@ -92,14 +131,13 @@ impl Books {
         self.file.is_some()
     }
 
-    /// Adds what tenants have used up to `now_s`, Unix seconds, to the minute of that time. When this returns, it is kept.
+    /// Adds what payers have used up to `now_s`, Unix seconds, to the period of that time. When this returns, it is kept.
     ///
     /// # Errors
     /// When the file cannot be written; then nothing was added.
     pub fn add(&mut self, now_s: u64, used: &[(String, Amounts)]) -> io::Result<()> {
-        let period = Period::minute_of(now_s);
-        let record =
-            |(tenant, amounts): &(String, Amounts)| Record { period, tenant: tenant.clone(), amounts: *amounts };
+        let period = self.payers.period(now_s);
+        let record = |(payer, amounts): &(String, Amounts)| Record { period, payer: payer.clone(), amounts: *amounts };
         let records: Vec<Record> = used.iter().map(record).collect();
         if records.is_empty() {
             return Ok(());
@@ -114,7 +152,7 @@ impl Books {
         Ok(())
     }
 
-    /// What each tenant has used in the periods that begin at `from_s` or later and before `to_s`, Unix seconds.
+    /// What each payer has used in the periods that begin at `from_s` or later and before `to_s`, Unix seconds.
     pub fn sum(&self, from_s: u64, to_s: u64) -> BTreeMap<String, Amounts> {
         self.ledger.sum(from_s, to_s)
     }
@@ -122,11 +160,11 @@ impl Books {
     fn merge_if_long(&mut self, now_s: u64) {
         match &mut self.file {
             None if now_s >= self.merge_at_s => {
-                self.ledger.merge(now_s);
+                self.ledger.merge(now_s, self.payers.max_records());
                 self.merge_at_s = now_s + MERGE_AFTER_S;
             }
             Some(kept) if kept.length >= kept.merge_at => {
-                self.ledger.merge(now_s);
+                self.ledger.merge(now_s, self.payers.max_records());
                 let text: String = self.ledger.records().map(|record| record.line()).collect();
                 if let Err(error) = kept.replace(&text) {
                     // The long file says the same, and it is tried again after as many bytes more.
@@ -154,8 +192,8 @@ impl Kept {
     }
 
     fn replace(&mut self, text: &str) -> io::Result<()> {
-        kept_file::replace(&self.directory, FILE, text.as_bytes(), None)?;
-        self.file = open_file(&self.directory.join(FILE))?;
+        kept_file::replace(&self.directory, self.name, text.as_bytes(), None)?;
+        self.file = open_file(&self.directory.join(self.name))?;
         self.length = text.len() as u64;
         self.has_rest = false;
         self.merge_at = (2 * self.length).max(self.length + MERGE_AFTER);

@@ -1,4 +1,4 @@
-//! The books of usage: what each tenant has used in each period.
+//! The books of usage: what each tenant, or each user, has used in each period.
 //!
 //! [`Reading`] makes differences of counters that start from zero with each process. [`Books`] keep them in a file.
 
@@ -9,7 +9,7 @@ mod period;
 mod reading;
 mod record;
 
-pub use books::{Books, FILE};
+pub use books::{Books, FILE, Payers, USERS_FILE};
 pub use ledger::Ledger;
 pub use name::{NAME_FILE, lasting_name};
 pub use period::{DAYS_KEPT_S, HOURS_KEPT_S, MINUTES_KEPT_S, Period};

@@ -10,6 +10,18 @@ pub const MINUTES_KEPT_S: u64 = DAY_S;
 pub const HOURS_KEPT_S: u64 = 62 * DAY_S;
 /// For how long usage is known at all, seconds.
 pub const DAYS_KEPT_S: u64 = 800 * DAY_S;
+
+/// For how long usage is known by each length, seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lengths {
+    /// By the minute; then by the hour.
+    pub(crate) minutes_s: u64,
+    /// By the hour; then by the day.
+    pub(crate) hours_s: u64,
+    /// At all.
+    pub(crate) days_s: u64,
+}
+
 /// A period: a minute, an hour or a day of UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period {
@@ -29,14 +41,20 @@ impl Period {
         Self { start_s: time_s - time_s % length_s, length_s }
     }
 
-    /// The period into which this one is merged at a time; `None` when it is so old that it is not kept.
-    pub(crate) fn kept_as(self, now_s: u64, minutes_kept_s: u64) -> Option<Self> {
+    /// The hour of a time in Unix seconds.
+    pub const fn hour_of(time_s: u64) -> Self {
+        Self::of(time_s, HOUR_S)
+    }
+
+    /// The period into which this one is merged at a time; `None` when it is so old that it is not kept. A period is not
+    /// merged before its end.
+    pub(crate) fn kept_as(self, now_s: u64, lengths: Lengths) -> Option<Self> {
         let age = now_s.saturating_sub(self.start_s);
-        if age > DAYS_KEPT_S {
+        if age > lengths.days_s {
             None
-        } else if age > HOURS_KEPT_S {
+        } else if age > lengths.hours_s && age >= self.length_s {
             Some(Self::of(self.start_s, DAY_S.max(self.length_s)))
-        } else if age > minutes_kept_s {
+        } else if age > lengths.minutes_s {
             Some(Self::of(self.start_s, HOUR_S.max(self.length_s)))
         } else {
             Some(self)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::record::Amounts;
 
-/// Counters of a tenant since the start of the process.
+/// Counters of a payer since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Messages received.
@@ -21,7 +21,7 @@ pub struct Counted {
     pub sink_deliveries: u64,
 }
 
-/// Sessions and bytes of a tenant at the time of a reading.
+/// Sessions and bytes of a payer at the time of a reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Present {
     /// Sessions.
@@ -44,8 +44,8 @@ impl Reading {
     pub fn since(&self, now: &BTreeMap<String, (Counted, Present)>, elapsed_ms: u64) -> (Self, Vec<(String, Amounts)>) {
         let mut next = self.clone();
         let mut amounts = Vec::new();
-        for (tenant, (counted, present)) in now {
-            let booked = next.booked.entry(tenant.clone()).or_default();
+        for (payer, (counted, present)) in now {
+            let booked = next.booked.entry(payer.clone()).or_default();
             let used = Amounts {
                 messages_in: rise(&mut booked.messages_in, counted.messages_in),
                 messages_out: rise(&mut booked.messages_out, counted.messages_out),
@@ -58,7 +58,7 @@ impl Reading {
                 stored_byte_seconds: byte_seconds(present.stored_bytes, elapsed_ms),
             };
             if !used.is_nothing() {
-                amounts.push((tenant.clone(), used));
+                amounts.push((payer.clone(), used));
             }
         }
         (next, amounts)

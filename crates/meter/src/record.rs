@@ -1,17 +1,17 @@
-//! A record: what one tenant has used in one period, as a line of text with its checksum.
+//! A record: what one payer has used in one period, as a line of text with its checksum.
 
 use crate::period::Period;
 
-/// Amounts of a tenant. All of them can be added.
+/// Amounts of a payer. All of them can be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
-    /// Messages received from the tenant's clients.
+    /// Messages received from its clients.
     pub messages_in: u64,
-    /// Messages sent to the tenant's clients.
+    /// Messages sent to its clients.
     pub messages_out: u64,
-    /// Bytes received from the tenant's clients.
+    /// Bytes received from its clients.
     pub bytes_in: u64,
-    /// Bytes sent to the tenant's clients.
+    /// Bytes sent to its clients.
     pub bytes_out: u64,
     /// Connection time, milliseconds, added up over connections.
     pub connection_ms: u64,
@@ -83,13 +83,13 @@ impl Amounts {
     }
 }
 
-/// The amounts of a tenant in a period.
+/// The amounts of a payer in a period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The period.
     pub period: Period,
-    /// The name of the tenant.
-    pub tenant: String,
+    /// The name of the payer: a tenant, or a user in the books of users.
+    pub payer: String,
     /// The amounts.
     pub amounts: Amounts,
 }
@@ -99,8 +99,8 @@ impl Record {
     pub(crate) fn line(&self) -> String {
         let numbers = self.amounts.numbers().map(|number| number.to_string()).join(" ");
         // The name is at the end of the line: it may have spaces, but no line break.
-        let tenant = self.tenant.replace(['\n', '\r'], " ");
-        let body = format!("{} {} {numbers} {tenant}", self.period.start_s, self.period.length_s);
+        let payer = self.payer.replace(['\n', '\r'], " ");
+        let body = format!("{} {} {numbers} {payer}", self.period.start_s, self.period.length_s);
         format!("{:08x} {body}\n", crc32c::crc32c(body.as_bytes()))
     }
 
@@ -117,7 +117,7 @@ impl Record {
         for place in &mut numbers {
             *place = number()?;
         }
-        Some(Self { period, tenant: words.next()?.to_owned(), amounts: Amounts::of_numbers(numbers) })
+        Some(Self { period, payer: words.next()?.to_owned(), amounts: Amounts::of_numbers(numbers) })
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written() {
         let amounts = Amounts::of_numbers([1, 2, 3, 4, 5, 6, 7, 8, u64::MAX]);
-        let record = Record { period: Period::minute_of(61), tenant: "a b".to_owned(), amounts };
+        let record = Record { period: Period::minute_of(61), payer: "a b".to_owned(), amounts };
         let line = record.line();
         assert_eq!(Record::of_line(line.trim_end_matches('\n')), Some(record));
         assert_eq!(Record::of_line(&line.replace(" 3 ", " 4 ")), None, "the checksum is of other numbers");

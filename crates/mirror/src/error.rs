@@ -19,7 +19,7 @@ pub enum Damage {
         reads: u8,
     },
     /// A record of an unknown kind.
-    #[error("it is of kind {0}, which is none")]
+    #[error("its kind, {0}, is unknown")]
     Kind(u8),
     /// A record ends before its last field.
     #[error("it is too short")]
@@ -91,7 +91,7 @@ pub enum MirrorError {
     },
     /// The log has less than it had confirmed.
     #[error(
-        "{log} has lost a part of what it had confirmed: the working copy has seen position {seen}, and the log ends at {end}; bring the \
+        "{log} has lost confirmed records: the working copy has seen position {seen}, and the log ends at {end}; bring the \
          servers' data back. If that cannot be done, remove the log on the servers: the node then fills it from its directory"
     )]
     Behind {

@@ -219,7 +219,7 @@ fn resume<'a>(
     if !has_index(bus, place, state.position, index, end)? {
         return Ok(None);
     }
-    // From here on the names in the directory are not those of the copy.
+    // From here on the names in the directory differ from the copy's.
     LocalState { index: None, ..state.clone() }.save(local, sync)?;
     let attempt = || {
         let mut replay = Replay::from_copy(&place.log, local, index)?;

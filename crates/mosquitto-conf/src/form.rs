@@ -132,8 +132,8 @@ const NUMBERS: &[(&str, i64, i64)] = &[
     ("log_facility", 0, 7),
     ("max_inflight_bytes", LEAST, MOST),
     ("max_inflight_messages", LEAST, 65_535),
-    // Mosquitto 2.1 also takes less.
-    ("max_keepalive", 10, 65_535),
+    // Up to 2.0.11 Mosquitto refuses less than 10.
+    ("max_keepalive", 0, 65_535),
     ("max_packet_size", 20, INT),
     ("max_qos", 0, 2),
     ("max_queued_bytes", LEAST, MOST),

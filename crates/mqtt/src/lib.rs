@@ -23,7 +23,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The crate does no I/O, keeps no session, and panics on no input. Identifiers such as [MQTT-3.3.1-2] are those of the
+//! The crate does no I/O, keeps no session, and panics on no input. Identifiers such as [MQTT-3.3.1-2] are from the
 //! MQTT 5.0 standard unless 3.1.1 is named.
 mod ack;
 mod auth;

@@ -181,8 +181,8 @@ fn skip_value(reader: &mut Reader<'_>, wire_type: WireType) -> Result<(), Decode
     }
 }
 
-/// Appends the properties of `block` in their order, without those that `leave_out` names and without User Properties
-/// of the names `without_pairs`. The caller has checked `block`.
+/// Appends the properties of `block` in their order, without the properties that `leave_out` names and without User
+/// Properties of the names `without_pairs`. The caller has checked `block`.
 pub(crate) fn copy_without_pairs(block: &[u8], leave_out: &[PropertyId], without_pairs: &[&str], out: &mut Vec<u8>) {
     out.reserve(block.len());
     for property in RawProperties::new(block) {
@@ -195,8 +195,8 @@ pub(crate) fn copy_without_pairs(block: &[u8], leave_out: &[PropertyId], without
     }
 }
 
-/// Appends the properties of `block` in their order, without those that `leave_out` names. The caller has checked
-/// `block`.
+/// Appends the properties of `block` in their order, without the properties that `leave_out` names. The caller has
+/// checked `block`.
 pub(crate) fn copy_without(block: &[u8], leave_out: &[PropertyId], out: &mut Vec<u8>) {
     out.reserve(block.len());
     for property in RawProperties::new(block) {

@@ -32,7 +32,7 @@ pub struct OpenFileLimit {
 pub struct TooFewFiles {
     /// Connections asked for.
     pub connections: u32,
-    /// Files that these need.
+    /// Number of needed files.
     pub needed: u64,
     /// Files granted.
     pub granted: u64,

@@ -150,8 +150,8 @@ impl NodeHandle {
         Ok(report)
     }
 
-    /// Sends the same question to every shard and collects the answers in their order, followed by those of the nodes
-    /// within this one. All are asked before the first is awaited, so that they answer in parallel, within one common
+    /// Sends the same question to every shard and collects the answers in their order, followed by the answers of the
+    /// inner nodes. All are asked before the first is awaited, so that they answer in parallel, within one common
     /// timeout.
     pub(crate) fn ask_all<T>(&self, question: impl Fn(Sender<T>) -> Admin) -> Result<Vec<T>, NoAnswer> {
         let ask = |inbox: &ShardSender| {
@@ -186,8 +186,8 @@ impl NodeHandle {
     }
 
     /// Applies the limits of other settings on every shard, as listed at
-    /// [`ControlCalls::set_limits`](tidegate_engine::ControlCalls::set_limits). The nodes of users, if any, get those of `of_user`,
-    /// each for itself, soon afterwards.
+    /// [`ControlCalls::set_limits`](tidegate_engine::ControlCalls::set_limits). The nodes of users, if any, each get
+    /// the limits of `of_user` soon afterwards.
     ///
     /// # Errors
     /// When a shard does not answer; it puts them in force in its next turn, if it has one.

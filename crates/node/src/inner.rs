@@ -37,7 +37,7 @@ pub(crate) trait Within: fmt::Debug + Send + Sync {
     /// When the system refuses a thread.
     fn begin(&self, family: Family) -> io::Result<()>;
 
-    /// Stops all of them, within `limit` each and all at once; says whether all that was to be written was.
+    /// Stops all of them, within `limit` each and all at once; returns whether all that was to be written was.
     fn stop(&self, limit: Duration) -> bool;
 
     /// The shards of all of them.
@@ -49,8 +49,8 @@ pub(crate) trait Within: fmt::Debug + Send + Sync {
     /// How many there may be at once.
     fn max(&self) -> u16;
 
-    /// Applies the limits of other settings, those of one inner node, on all of them, and on later ones. The call does
-    /// not wait: an ending node has no clients for whom they matter.
+    /// Applies the limits of other settings, which are for one inner node, on all of them, and on later ones. The call
+    /// does not wait: an ending node has no clients, so it needs no limits.
     fn set_limits(&self, settings: Settings);
 
     /// New ones begin with these rules.

@@ -1,4 +1,4 @@
-//! The data plane's shell: threads, sockets and clocks around engines that know none of these.
+//! The data plane's shell: threads, sockets and clocks around engines, which have none.
 //!
 //! A [`Node`] runs some threads, *shards*, each with its own engine and event loop. A shard reads its sockets into one
 //! buffer, hands the bytes to its engine, and writes each connection's output once per turn. A client belongs to the
@@ -102,9 +102,10 @@ pub use left_out::LeftOut;
 pub use listener::BindError;
 pub use listener::preset::Presets;
 pub use memory::program_pages::release_program_pages;
+pub use memory::room::TooLittleMemory;
 pub use memory::share_allocator_arena;
 pub use node::{Node, StartError, Stopped};
-pub use observer::{Answer, Observer, Occasion, TracingObserver};
+pub use observer::{Answer, ContinuedClient, Observer, Occasion, TracingObserver};
 pub use orchestrator_moves::OrchestratorMoves;
 pub use orders::Door;
 pub use peer::Peer;

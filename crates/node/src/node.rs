@@ -102,8 +102,10 @@ pub struct Stopped {
     pub drained: bool,
     /// Shards whose thread had panicked.
     pub failed: Vec<ShardId>,
-    /// The usage of each tenant up to the end; nothing where a shard did not answer any more.
+    /// The usage of each tenant up to the end; empty if a shard did not answer any more.
     pub usage: BTreeMap<TenantId, Usage>,
+    /// The usage of each user, where users are metered.
+    pub users: BTreeMap<(TenantId, Box<str>), Usage>,
 }
 
 /// A running broker: its shards and their listeners. Dropping it closes everything without a goodbye; use
@@ -182,6 +184,7 @@ impl Node {
             max_connections,
             connections,
             tls,
+            listener_names: engine.listeners.iter().map(|listener| listener.name.as_str().into()).collect(),
             observer: settings.observer,
             asks_outside,
             presets: settings.presets,
@@ -221,11 +224,7 @@ impl Node {
         }
         if let Some(links) = links {
             let alarm = Alarm { shard: ShardId(0), observer };
-            node.links = Some(
-                links
-                    .start(clock, senders.into_iter().map(door_of).collect(), alarm)
-                    .map_err(StartError::LinksThread)?,
-            );
+            node.links = Some(start_links(links, clock, &senders, alarm)?);
         }
         if let Some(identities) = identities {
             identities.0.begin(family).map_err(StartError::TlsThread)?;
@@ -308,9 +307,9 @@ impl Node {
             let left = time_until(deadline, self.clock.now().monotonic).unwrap_or_default();
             links.say_goodbye(left.min(GOODBYE_LIMIT));
         }
-        let usage = self.handle.report().map(|report| report.usage).unwrap_or_default();
+        let (usage, users) = self.handle.report().map(|report| (report.usage, report.users)).unwrap_or_default();
         let failed = self.end();
-        Stopped { drained, failed, usage }
+        Stopped { drained, failed, usage, users }
     }
 
     /// Stops as [`Self::stop`] does where another process has taken this one's place: the wills of its clients are that
@@ -358,7 +357,7 @@ impl Node {
     }
 }
 
-/// The shared parts of a node: its own, or those of the node that it is within.
+/// The shared parts of a node: its own, or the parts of the node around it.
 struct Ground {
     family: Family,
     listening: Listening,
@@ -413,6 +412,21 @@ fn event_loops(shards: u16) -> Result<(Vec<EventLoop>, Vec<ShardSender>), StartE
     };
     let pairs: Vec<_> = (0..shards).map(ShardId).map(make).collect::<Result<_, StartError>>()?;
     Ok(pairs.into_iter().unzip())
+}
+
+/// Starts the links. The only shard of a node works them.
+fn start_links(
+    links: PreparedLinks,
+    clock: Clock,
+    shards: &[ShardSender],
+    alarm: Alarm,
+) -> Result<LinksThread, StartError> {
+    let doors = shards.iter().cloned().map(door_of).collect();
+    let thread = links.start(clock, doors, alarm).map_err(StartError::LinksThread)?;
+    if let [only] = shards {
+        only.send(ToShard::WorkLinks(thread.shared()));
+    }
+    Ok(thread)
 }
 
 /// The way of the links to a shard.
@@ -491,7 +505,7 @@ fn start_shard(mut seed: ShardSeed) -> Result<JoinHandle<()>, StartError> {
     builder.spawn(body).map_err(|source| StartError::Thread { shard, source })
 }
 
-/// Reports a panic when it is dropped by one.
+/// Reports a panic if it is dropped by one.
 struct Alarm {
     shard: ShardId,
     observer: Arc<dyn Observer>,

@@ -1,6 +1,8 @@
 //! The interface from a node to its process: log events, requests for authentication, and failures.
 
-use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ListenerId, LogEvent, Reason, ShardId, Verdict};
+use tidegate_engine::{
+    Accepted, AuthRequest, ConnectionKey, Identity, ListenerId, LogEvent, Reason, ShardId, TenantId, Verdict,
+};
 
 use crate::orders::{Door, ShardSender, ToShard};
 use crate::peer::Peer;
@@ -19,9 +21,24 @@ pub struct Occasion<'a> {
     pub event: &'a LogEvent,
 }
 
+/// A client whose connection has come from another node of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct ContinuedClient<'a> {
+    /// The listener of its connection here.
+    pub listener: ListenerId,
+    /// The listener that accepts the certificate of the client, if the client has shown one.
+    pub shown_to: Option<ListenerId>,
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// Its client id.
+    pub client_id: &'a str,
+    /// Its identity by the node that has accepted its CONNECT, if that node has asked for one.
+    pub identity: Option<&'a Identity>,
+}
+
 /// Called on the threads of shards: an implementation must be quick and must not block.
 pub trait Observer: Send + Sync + 'static {
-    /// Whether [`Observer::log`] would do anything with an event, asked before details are looked up.
+    /// Whether [`Observer::log`] would use an event, asked before details are looked up.
     fn wants(&self, event: &LogEvent) -> bool {
         let _ = event;
         true
@@ -31,8 +48,8 @@ pub trait Observer: Send + Sync + 'static {
     fn log(&self, occasion: &Occasion<'_>);
 
     /// Decides about a client, at once or later. Only called when the engine's settings ask for external
-    /// authentication; refuses unless overridden. `facts` are those of the connection itself. A request without an
-    /// answer ends with the connect timeout.
+    /// authentication; refuses unless overridden. `facts` describe the connection itself. A request without an answer
+    /// ends with the connect timeout.
     fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
         drop((request, facts));
         answer.give(Verdict::Refuse(Reason::NotAuthorized));
@@ -42,6 +59,17 @@ pub trait Observer: Send + Sync + 'static {
     fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {
         drop(data);
         answer.give(Verdict::Refuse(Reason::NotAuthorized));
+    }
+
+    /// Whether the credential of a client that another node of the cluster has accepted is accepted here, too. Only called
+    /// when the engine's settings ask for external authentication; refuses unless overridden. That a certificate is
+    /// accepted and a proof has not ended was checked before.
+    ///
+    /// # Errors
+    /// With the reason for the client.
+    fn accept_continued(&self, client: &ContinuedClient<'_>) -> Result<(), Reason> {
+        let _ = client;
+        Err(Reason::NotAuthorized)
     }
 
     /// A shard's thread has panicked. Its clients are stuck and its share of the sessions is lost, so the process must
@@ -153,16 +181,16 @@ impl Observer for TracingObserver {
                     "queue full"
                 );
             }
-            LogEvent::Dropped { client_id, topic, reason, publisher, untold } => {
+            LogEvent::Dropped { client_id, topic, reason, publisher, omitted } => {
                 let reason = reason.label();
-                tracing::debug!(shard, client_id, topic, reason, publisher, untold, "message dropped");
+                tracing::debug!(shard, client_id, topic, reason, publisher, omitted, "message dropped");
             }
-            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold } => {
+            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, omitted } => {
                 let (attempt, reason) = (attempt.text(), reason.label());
-                tracing::info!(shard, client_id, attempt, topic, reason, held_up_by, untold, "denied");
+                tracing::info!(shard, client_id, attempt, topic, reason, held_up_by, omitted, "denied");
             }
-            LogEvent::Delayed { client_id, delay, untold, .. } => {
-                tracing::debug!(shard, %peer, client_id, %delay, untold, "publisher delayed");
+            LogEvent::Delayed { client_id, delay, omitted, .. } => {
+                tracing::debug!(shard, %peer, client_id, %delay, omitted, "publisher delayed");
             }
         }
     }

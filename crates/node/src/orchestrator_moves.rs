@@ -43,7 +43,7 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.moves().snapshot(partitions, max_bytes, Collecting::InPieces(transfer))
     }
 
-    /// The same where orchestrators exchange messages on topics of addresses: those that arrive later are collected for
+    /// The same for orchestrators that exchange messages on topics of addresses: later messages are collected for
     /// [`NodeMoves::take_transfer_rest`](crate::NodeMoves::take_transfer_rest).
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl<'n> OrchestratorMoves<'n> {
         Ok(partitions)
     }
 
-    /// Delivers the messages that were kept back for a transfer. `behind` says whether pieces still come.
+    /// Delivers the messages that were kept back for a transfer. `behind` is the state of later pieces.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -282,19 +282,35 @@ impl<'n> OrchestratorMoves<'n> {
     /// the dead orchestrator arrived ([`OrchestratorMoves::arrive`]). [`OrchestratorMoves::settle_broker`] says when all
     /// messages are delivered, and [`NodeFleet::remove_broker`](crate::NodeFleet::remove_broker) ends the connection.
     ///
+    /// The session of a broker that is not in the fleet is kept for a later call without an image, as
+    /// [`OrchestratorMoves::continue_adopted`] says.
+    ///
     /// # Errors
-    /// When the broker is unknown here, or the image cannot be read.
+    /// When the broker is not in the fleet, or the image cannot be read.
     pub fn adopt_broker(&self, of: &str, uplink: UplinkImage, transfer: u64) -> Result<String, AdoptError> {
-        let unknown = || UplinkError::Unknown(uplink.broker.clone());
-        let place = self.node.dialer().place(&uplink.broker).ok_or_else(unknown)?;
+        let place = self.node.dialer().place(&uplink.broker);
         let known = self.node.brokers().list().into_iter().find(|known| known.broker.name == uplink.broker);
-        let options = known.ok_or_else(unknown)?.broker.options;
+        let Some((place, known)) = place.zip(known) else {
+            let broker = uplink.broker.clone();
+            self.keep_session(of, uplink)?;
+            return Err(UplinkError::Unknown(broker).into());
+        };
+        let options = known.broker.options;
         self.node.dialer().know(&format!("{}@{of}", uplink.broker), place);
         let (answer, answers) = channel();
         let (of, uplink) = (of.to_owned(), Box::new(uplink));
         let order = FleetOrder::Adopt { of, uplink, transfer, options, answer };
         self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
         crate::handle::wait(UPLINK_SHARD, &answers).map_err(|_| UplinkError::NoFleet)?
+    }
+
+    /// Keeps the session of a dead orchestrator at a broker that is not in the fleet. Returns when it is in the store.
+    fn keep_session(&self, of: &str, uplink: UplinkImage) -> Result<(), AdoptError> {
+        let (answer, answers) = channel();
+        let order = FleetOrder::Keep { of: of.to_owned(), uplink: Box::new(uplink), answer };
+        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+        let kept = crate::handle::wait(UPLINK_SHARD, &answers).map_err(|_| UplinkError::NoFleet)?;
+        Ok(kept.map(drop)?)
     }
 
     /// Checks whether all messages have arrived that a broker sent before the first call, which has no `settling`. Returns

@@ -14,7 +14,7 @@ use tidegate_engine::{
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
-use crate::cluster::{PeerNews, RosterOrder};
+use crate::cluster::{PeerNews, RosterOrder, SharedLinks};
 use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::inbox::{Inbox, InboxSender};
@@ -42,7 +42,7 @@ pub(crate) type ShardInbox = Inbox<ToShard>;
 pub(crate) enum ToShard {
     /// Messages and changes of interest from another engine. Their bytes are bounded by the sender's link limit.
     Batch(Batch),
-    /// A connection whose client has its home here.
+    /// A connection of a client whose home is here.
     Adopt(Box<Adoption>),
     /// The answer to a request for authentication.
     Verdict { key: ConnectionKey, verdict: Verdict },
@@ -59,6 +59,8 @@ pub(crate) enum ToShard {
     QuicNotice(Box<QuicNotice>),
     /// A broker of the fleet was dialed.
     Dialed(DialAttempt, Dialed),
+    /// The links to other nodes, for the shard to work.
+    WorkLinks(Arc<SharedLinks>),
     /// A request of the control plane.
     Admin(Admin),
 }
@@ -68,9 +70,9 @@ pub(crate) enum ToShard {
 pub(crate) struct Adoption {
     /// The socket, not registered with a poller, and the state of its transport.
     pub transport: Transport,
-    /// The listener that it came through.
+    /// The listener of the connection.
     pub listener: ListenerId,
-    /// Its slot among those of its address.
+    /// Its slot in the count of its address.
     pub seat: Seat,
     /// Its origin, as known when it was accepted.
     pub peer: Peer,
@@ -124,7 +126,7 @@ pub(crate) enum Admin {
     Served(Sender<Partitions>),
     /// Put a roster of the cluster's shards in force.
     Roster(Box<RosterOrder>),
-    /// Remember that another node came or went.
+    /// Record the arrival or departure of another node.
     PeerNews(Box<PeerNews>),
     /// An order about the fleet, for the shard with the broker links.
     Fleet(FleetOrder),

@@ -10,7 +10,7 @@ pub enum Peer {
     Address(SocketAddr),
     /// A process of this machine.
     Unix,
-    /// The socket no longer knows.
+    /// The socket is closed.
     Gone,
 }
 

@@ -104,6 +104,10 @@ impl Quic {
         match *self {}
     }
 
+    pub(crate) fn client_chain(&self) -> Vec<Box<[u8]>> {
+        match *self {}
+    }
+
     pub(crate) fn facts(&self, _: &TlsSettings) -> Option<TlsFacts> {
         match *self {}
     }

@@ -76,11 +76,15 @@ pub struct ShellCounters {
     pub relays_ended: u64,
     /// Clients refused because their home could not be reached.
     pub relays_failed: u64,
+    /// Connections that have left this home for another.
+    pub moved: u64,
     /// Connections that have left another home and continue here.
     pub continued: u64,
+    /// Connections that have left another home and were refused here.
+    pub not_continued: u64,
     /// Connections closed because of their header of the PROXY protocol, or for want of one.
     pub proxy_refused: u64,
-    /// TLS handshakes completed, those by a ticket included.
+    /// Completed TLS handshakes, resumed ones included.
     pub tls_handshakes: u64,
     /// TLS handshakes completed by the ticket of an earlier one.
     pub tls_resumed: u64,
@@ -92,7 +96,7 @@ pub struct ShellCounters {
     pub websocket_refused: u64,
     /// WebSocket connections closed because the client broke that protocol.
     pub websocket_violations: u64,
-    /// QUIC connections begun, those whose handshake failed included.
+    /// Begun QUIC connections, failed handshakes included.
     pub quic_begun: u64,
     /// QUIC handshakes that failed, and connections in which the client broke the protocol.
     pub quic_failed: u64,
@@ -138,7 +142,9 @@ impl ShellCounters {
         self.relayed += other.relayed;
         self.relays_ended += other.relays_ended;
         self.relays_failed += other.relays_failed;
+        self.moved += other.moved;
         self.continued += other.continued;
+        self.not_continued += other.not_continued;
         self.proxy_refused += other.proxy_refused;
         self.tls_handshakes += other.tls_handshakes;
         self.tls_resumed += other.tls_resumed;
@@ -172,6 +178,8 @@ pub struct ShardReport {
     pub gauges: Gauges,
     /// The usage of each tenant on it.
     pub usage: Vec<(TenantId, Usage)>,
+    /// The usage of each user on it, where users are metered.
+    pub users: Vec<(TenantId, Box<str>, Usage)>,
     /// Clients that read slowly, do not acknowledge, or whose queue is full.
     pub slow_sessions: u64,
     /// The counters of its shell.
@@ -191,6 +199,8 @@ pub struct NodeReport {
     pub gauges: Gauges,
     /// Sum over the engines, by tenant.
     pub usage: BTreeMap<TenantId, Usage>,
+    /// Sum over the engines, by tenant and user name, where users are metered.
+    pub users: BTreeMap<(TenantId, Box<str>), Usage>,
     /// Sum over the engines: clients that read slowly, do not acknowledge, or whose queue is full.
     pub slow_sessions: u64,
     /// Sum over the shells.
@@ -209,11 +219,14 @@ impl NodeReport {
     /// Adds the counters of a node that has ended.
     pub(crate) fn add_counted(&mut self, other: &Self) {
         self.counters.add(&other.counters);
+        // Sessions and messages of an ended node do not exist any more.
+        let (connections, sessions, retained_bytes, stored_bytes) = (0, 0, 0, 0);
+        let counted = |usage: &Usage| Usage { connections, sessions, retained_bytes, stored_bytes, ..*usage };
         for (tenant, usage) in &other.usage {
-            // Sessions and messages of an ended node do not exist any more.
-            let (connections, sessions, retained_bytes, stored_bytes) = (0, 0, 0, 0);
-            let counted = Usage { connections, sessions, retained_bytes, stored_bytes, ..*usage };
-            self.usage.entry(*tenant).or_default().add(&counted);
+            self.usage.entry(*tenant).or_default().add(&counted(usage));
+        }
+        for (user, usage) in &other.users {
+            self.users.entry(user.clone()).or_default().add(&counted(usage));
         }
         self.shell.add(&other.shell);
         self.flight.recorded += other.flight.recorded;
@@ -226,6 +239,9 @@ impl NodeReport {
         self.gauges.add(&report.gauges);
         for (tenant, usage) in &report.usage {
             self.usage.entry(*tenant).or_default().add(usage);
+        }
+        for (tenant, user, usage) in &report.users {
+            self.users.entry((*tenant, user.clone())).or_default().add(usage);
         }
         self.slow_sessions += report.slow_sessions;
         self.shell.add(&report.shell);

@@ -1,4 +1,4 @@
-//! What the nodes of a cluster know and nobody else does.
+//! The secret that the nodes of a cluster share.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,8 +12,8 @@ use crate::proxy_protocol::{Header, RelayedTenant, TenantProof};
 /// Length of a proof, bytes.
 pub const PROOF_BYTES: usize = 32;
 
-/// Fewest bytes of a secret. Whoever listens to a handshake can try secrets at leisure, so it must not be one that can
-/// be guessed.
+/// Minimum length of a secret, bytes. An eavesdropper of a handshake can try secrets offline, so the secret must be too
+/// long to guess.
 pub const MIN_SECRET_BYTES: usize = 16;
 
 /// The secret that all nodes of a cluster share. It is never sent: each side proves that it knows it.
@@ -41,14 +41,14 @@ impl Secret {
         hmac::Key::new(hmac::HMAC_SHA256, &self.0)
     }
 
-    /// The proof of whoever speaks for `side` that it knows the secret: about all that both have said (HMAC-SHA-256).
+    /// The proof of `side` that it knows the secret: over the frames of both sides (HMAC-SHA-256).
     pub(crate) fn prove(&self, side: &[u8], said: [&[u8]; 2]) -> [u8; PROOF_BYTES] {
         let mut proof = [0; PROOF_BYTES];
         proof.copy_from_slice(hmac::sign(&self.key(), &statement(side, said)).as_ref());
         proof
     }
 
-    /// Whether a proof is one of whoever speaks for `side`; takes as long for a wrong one as for a right one.
+    /// Whether a proof is valid for `side`; takes as long for a wrong one as for a right one.
     pub(crate) fn is_proof(&self, proof: &[u8], side: &[u8], said: [&[u8]; 2]) -> bool {
         hmac::verify(&self.key(), &statement(side, said), proof).is_ok()
     }
@@ -64,7 +64,7 @@ impl Secret {
         self.prove(RELAY, [&client, &tenant])
     }
 
-    /// Whether a header says nothing of a tenant that a node of the cluster has not said.
+    /// Whether a header names only tenants that a node of the cluster has named.
     pub(crate) fn proves(&self, header: &Header) -> bool {
         let Some(tenant) = header.tenant else { return true };
         let (client, tenant) = said_of_relayed(header.source, tenant);
@@ -97,7 +97,7 @@ fn said_of_relayed(client: Option<SocketAddr>, tenant: RelayedTenant) -> (Vec<u8
     (client.unwrap_or_default().into_bytes(), said)
 }
 
-/// What is proven: lengths stand before the parts, so that no other parts make the same.
+/// The bytes under the proof: each part has its length in front, so that no other parts make the same bytes.
 fn statement(side: &[u8], said: [&[u8]; 2]) -> Vec<u8> {
     let mut statement = Vec::new();
     for part in [side, said[0], said[1]] {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_that_of_one_side_of_one_conversation_with_one_secret() {
+    fn a_proof_holds_for_one_side_conversation_and_secret() {
         let (secret, other) = (Secret::new(&[1; 32]).unwrap(), Secret::new(&[2; 32]).unwrap());
         let proof = secret.prove(b"dialer", [b"ab", b"c"]);
         assert!(secret.is_proof(&proof, b"dialer", [b"ab", b"c"]));

@@ -24,7 +24,7 @@ pub(crate) enum Wrote {
     All,
     /// The socket accepted the offered bytes, and more are pending.
     Some,
-    /// The socket takes no more until it says so.
+    /// The socket accepts no more until its next readiness.
     Blocked,
 }
 

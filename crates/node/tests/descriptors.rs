@@ -66,7 +66,7 @@ fn accepting_survives_the_limit_of_open_files() {
         client.read_exact(&mut answer).unwrap();
         assert_eq!(answer, [0xd0, 0]);
     }
-    // Waiting clients get the slots of those that leave.
+    // Waiting clients get the slots of departed ones.
     inside.truncate(1);
     for mut client in clients {
         assert!(try_connect(&mut client));

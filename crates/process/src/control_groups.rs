@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_has_its_own_limits_and_those_of_the_slice_around_it() {
+    fn a_unit_has_its_own_limits_and_its_slice_s() {
         let read = files(&[
             ("/proc/self/cgroup", "1:name=systemd:/x\n0::/system.slice/tidegate.service\n"),
             ("/sys/fs/cgroup/system.slice/tidegate.service/cpu.max", "400000 100000\n"),

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_with_abstract_names_are_told() {
+    fn sockets_with_abstract_names_are_notified() {
         let name = format!("tidegate-test-{}", std::process::id());
         let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         send(OsStr::new(&format!("@{name}")), "READY=1").unwrap();
@@ -116,9 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_an_error_and_no_more() {
+    fn a_missing_service_manager_is_only_an_error() {
         assert!(send(OsStr::new("/nowhere/at/all"), "READY=1").is_err());
         assert!(send(OsStr::new(&"x".repeat(200)), "READY=1").is_err());
-        assert!(send(OsStr::new("@nobody-has-this-name"), "READY=1").is_err());
+        assert!(send(OsStr::new("@unused-name"), "READY=1").is_err());
     }
 }

@@ -81,7 +81,7 @@ impl Change {
             return (self.old.clone(), self.new.clone());
         }
         let (old, new) = (without_credentials(&self.old), without_credentials(&self.new));
-        let new = if old == new { format!("{new} (what is hidden differs)") } else { new };
+        let new = if old == new { format!("{new} (the hidden parts differ)") } else { new };
         (old, new)
     }
 }
@@ -91,12 +91,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_seen_to_change_and_not_what_they_are() {
+    fn changes_of_secrets_are_shown_without_their_values() {
         let key = KeyPath { section: "orchestrator", index: 0, key: "brokers" };
         let address = |password: &str| format!("\"mqtt://me:{password}@host:1883\"");
         let change = Change { key, old: address("one"), new: address("two"), live: true };
         let shown = "\"mqtt://***@host:1883\"";
-        assert_eq!(change.values(), (shown.to_owned(), format!("{shown} (what is hidden differs)")));
+        assert_eq!(change.values(), (shown.to_owned(), format!("{shown} (the hidden parts differ)")));
         let change = Change { new: ABSENT.to_owned(), ..change };
         assert_eq!(change.values(), (shown.to_owned(), ABSENT.to_owned()));
     }

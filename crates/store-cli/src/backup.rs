@@ -45,7 +45,7 @@ fn copy(directory: &Path, target: &Path) -> Result<BackupReport, Failed> {
     if target.canonicalize().map_err(failed(target))? == origin {
         return Err(Failed::Same(path(directory)));
     }
-    let others = [tenant_numbers::NAME, tidegate_meter::FILE, tidegate_meter::NAME_FILE];
+    let others = [tenant_numbers::NAME, tidegate_meter::FILE, tidegate_meter::USERS_FILE, tidegate_meter::NAME_FILE];
     backup(&source, &copy, &path(&origin), &others).map_err(|error| {
         let at = match &error {
             BackupError::Source(_) | BackupError::Changes => directory,

@@ -22,7 +22,7 @@ Examples:
   tidegate store export data --salvage > saved.jsonl && tidegate store import new < saved.jsonl
 Each line is {\"key\":\"hexadecimal\",\"value\":\"base64\",\"text\":\"what it is\"}, in ascending order of
 the keys; an import does not look at the text. The last line, {\"entries\":N,\"crc32c\":\"hexadecimal\"},
-tells an import whether all of them are there. What is exported holds what clients have sent:
+shows an import whether it is complete. An export holds the data of clients:
 keep it as private as the store.
 Exit codes: 0 done, 1 something could not be read or written; with --salvage, 1 when something was skipped.";
 
@@ -61,7 +61,7 @@ pub enum StoreCommand {
         /// The data directory
         directory: std::path::PathBuf,
     },
-    /// Say how much of what is in it
+    /// Report how much of each kind of entry it holds
     Stats {
         /// The data directory
         directory: std::path::PathBuf,
@@ -71,7 +71,7 @@ pub enum StoreCommand {
     Export {
         /// The data directory
         directory: std::path::PathBuf,
-        /// Skip what is damaged, and say what that is
+        /// Skip damaged files, and name them
         #[arg(long)]
         salvage: bool,
     },
@@ -80,8 +80,7 @@ pub enum StoreCommand {
     Import {
         /// The data directory: empty, or not there yet
         directory: std::path::PathBuf,
-        /// Take an export that has no last line, as earlier versions wrote it: nobody can tell whether all of it is
-        /// there
+        /// Take an export that has no last line, as earlier versions wrote it: it may be incomplete
         #[arg(long)]
         incomplete: bool,
         /// Take the sessions, subscriptions and retained messages of a stopped Mosquitto from this file
@@ -90,7 +89,7 @@ pub enum StoreCommand {
     },
 }
 
-/// Does what is asked for with a data directory.
+/// Carries out a command on a data directory.
 pub fn run(command: &StoreCommand) -> Exit {
     match command {
         StoreCommand::Backup { directory, target } => backup::run(directory, target),

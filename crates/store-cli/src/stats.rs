@@ -48,7 +48,7 @@ fn text(found: &StatsReport) -> String {
     let _ = writeln!(
         text,
         "a start takes about {} bytes of memory: {reading} to read the files, {passing} for the longest queue and for \
-         messages that several sessions share while they are read, {kept} for what stays in memory",
+         messages that several sessions share while they are read, {kept} for the part in memory",
         reading + passing + kept
     );
     text
@@ -56,7 +56,7 @@ fn text(found: &StatsReport) -> String {
 
 /// Bytes that an entry takes in memory beside its key and value, about.
 const BYTES_PER_ENTRY: u64 = 200;
-/// The kinds of which only the beginning of each queue stays in memory.
+/// The kinds that stay in memory only with the beginning of each queue.
 const OWED: &str = "messages owed";
 const SHARED: &str = "messages that several sessions share";
 
@@ -76,7 +76,7 @@ fn passing_bytes(found: &StatsReport) -> u64 {
     (queue.bytes + queue.entries * BYTES_PER_ENTRY).min(most) + bytes_of(kind_named(found, SHARED))
 }
 
-/// About how much of what is stored stays in memory with the default settings. Of what a session is owed that is the
+/// About how much of the store stays in memory with the default settings. Of a session's messages that is the
 /// beginning.
 fn kept_bytes(found: &StatsReport) -> u64 {
     let owed = bytes_of(kind_named(found, OWED)) + bytes_of(kind_named(found, SHARED));
@@ -107,7 +107,7 @@ mod tests {
             ("retained messages", kind(0, mib)),
         ];
         let found = StatsReport { kinds, ..StatsReport::default() };
-        // Of what is owed, 256 KiB for each of two sessions.
+        // Of the messages, 256 KiB for each of two sessions.
         assert_eq!(kept_bytes(&found), 2 * BYTES_PER_ENTRY + mib / 2 + mib);
         // Of the longest queue, 16 times 256 KiB.
         assert_eq!(passing_bytes(&found), 4 * mib + 5 * mib);

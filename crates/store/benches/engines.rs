@@ -185,7 +185,7 @@ fn engine(name: &str, path: &Path) -> Box<dyn Engine> {
     }
 }
 
-/// Keys come in an order that is not ascending, as those of several sessions do.
+/// Keys come in an order that is not ascending, as with several sessions.
 fn key(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&(number % 97).to_be_bytes());

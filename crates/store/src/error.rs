@@ -48,7 +48,7 @@ pub enum ReadError {
     },
     /// A file that belongs to the store is not there.
     #[error(
-        "{file} is missing; put it back, or save what is left with `tidegate store export --salvage DIR` \
+        "{file} is missing; put it back, or save the rest with `tidegate store export --salvage DIR` \
          and import it into an empty directory"
     )]
     Missing {

@@ -58,3 +58,4 @@ pub use state::State;
 pub use status::{SYNC_BOUNDS_MICROSECONDS, Status};
 pub use store::{Opened, Reader, Running, Stepped, Store, Visit, Writer, open};
 pub use sweep::{Sweep, SweepFactory, keep_all};
+pub use threads::UNAWAITED_WAIT;

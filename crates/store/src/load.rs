@@ -42,10 +42,47 @@ impl Place {
     }
 }
 
-/// Answers loads. Its index of the journal extends only as far as the last load needed.
+/// Memory of an entry of the index beside its key, bytes, about: its slot in a tree of half-full nodes.
+const INDEX_ENTRY_BYTES: u64 = 112;
+
+/// The newest operations of a journal.
+#[derive(Default)]
+struct Index {
+    places: BTreeMap<Box<[u8]>, Place>,
+    key_bytes: u64,
+}
+
+impl Index {
+    /// Memory that it takes, bytes, about.
+    fn bytes(&self) -> u64 {
+        self.key_bytes + self.places.len() as u64 * INDEX_ENTRY_BYTES
+    }
+
+    fn set(&mut self, key: &[u8], place: Place) {
+        match self.places.get_mut(key) {
+            Some(known) => *known = place,
+            None => {
+                self.key_bytes += key.len() as u64;
+                self.places.insert(key.into(), place);
+            }
+        }
+    }
+
+    /// Forgets the operations before a segment.
+    fn forget_before(&mut self, oldest: u64) {
+        self.places.retain(|key, place| {
+            let stays = place.segment() >= oldest;
+            self.key_bytes -= if stays { 0 } else { key.len() as u64 };
+            stays
+        });
+    }
+}
+
+/// Answers loads. Its index of the journal extends only as far as the last load needed. Above `merge_memory_bytes` it
+/// asks for a merge, which makes the journal short.
 pub(crate) struct Loader {
     shared: Arc<Shared>,
-    index: BTreeMap<Box<[u8]>, Place>,
+    index: Index,
     /// The last indexed segment.
     segment: u64,
     /// Where in it.
@@ -54,11 +91,46 @@ pub(crate) struct Loader {
     number: u64,
     merged: u64,
     abandoned: u64,
+    /// The value of `merged` when a merge was last asked for.
+    asked: Option<u64>,
 }
 
 impl Loader {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, index: BTreeMap::new(), segment: 0, position: 0, number: 0, merged: 0, abandoned: 0 }
+        let index = Index::default();
+        Self { shared, index, segment: 0, position: 0, number: 0, merged: 0, abandoned: 0, asked: None }
+    }
+
+    /// True if there is no index, which is so until the first load.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.index.places.is_empty()
+    }
+
+    /// Gives back the index of what was merged since the last load.
+    pub(crate) fn forget_merged(&mut self) {
+        let (merged, oldest) = {
+            let catalog = self.shared.catalog();
+            (catalog.merged, catalog.segments.first().map_or(u64::MAX, |segment| segment.id))
+        };
+        if self.merged != merged {
+            self.index.forget_before(oldest);
+            self.merged = merged;
+        }
+        self.note_bytes();
+    }
+
+    fn note_bytes(&self) {
+        self.shared.status.index_bytes.store(self.index.bytes(), Relaxed);
+    }
+
+    /// Asks for a merge if the index takes too much memory, once until the journal was merged.
+    fn bound_index(&mut self, catalog: &Catalog) {
+        let has_closed = catalog.segments.len() > 1;
+        let is_large = self.index.bytes() > self.shared.settings.merge_memory_bytes;
+        if has_closed && is_large && self.asked != Some(self.merged) {
+            self.asked = Some(self.merged);
+            self.shared.work.ask(|wanted| wanted.merge = true);
+        }
     }
 
     /// The entries from a key on and below another one, at most so many bytes of keys and values, but at least one.
@@ -67,8 +139,11 @@ impl Loader {
         if let Err(error) = self.catch_up(&catalog) {
             // After a failure the index is built again.
             self.forget();
+            self.note_bytes();
             return Err(error);
         }
+        self.note_bytes();
+        self.bound_index(&catalog);
         self.shared.status.loads.fetch_add(1, Relaxed);
         if from >= to {
             return Ok(Loaded::default());
@@ -78,7 +153,7 @@ impl Loader {
             None => None,
         };
         let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Included(from), Bound::Excluded(to));
-        let mut journal = self.index.range::<[u8], _>(bounds).peekable();
+        let mut journal = self.index.places.range::<[u8], _>(bounds).peekable();
         let (mut loaded, mut bytes) = (Loaded::default(), 0);
         loop {
             let stored = table.as_ref().and_then(Cursor::current).filter(|(key, _)| *key < to);
@@ -110,7 +185,7 @@ impl Loader {
     }
 
     fn forget(&mut self) {
-        self.index.clear();
+        self.index = Index::default();
         (self.segment, self.position, self.number) = (0, 0, 0);
     }
 
@@ -123,7 +198,7 @@ impl Loader {
         }
         if self.merged != catalog.merged {
             let oldest = catalog.segments.first().map_or(u64::MAX, |segment| segment.id);
-            self.index.retain(|_, place| place.segment() >= oldest);
+            self.index.forget_before(oldest);
             self.merged = catalog.merged;
         }
         for segment in &catalog.segments {
@@ -166,7 +241,7 @@ impl Loader {
 }
 
 /// Notes where the operations of a frame are.
-fn note(index: &mut BTreeMap<Box<[u8]>, Place>, segment: u64, at: u64, payload: &[u8]) {
+fn note(index: &mut Index, segment: u64, at: u64, payload: &[u8]) {
     let mut operations = Operations::new(payload);
     while let Some(Ok(operation)) = operations.next() {
         let place = match operation {
@@ -178,10 +253,7 @@ fn note(index: &mut BTreeMap<Box<[u8]>, Place>, segment: u64, at: u64, payload: 
                 checksum: crc32c::crc32c(value),
             },
         };
-        match index.get_mut(operation.key()) {
-            Some(known) => *known = place,
-            None => drop(index.insert(operation.key().into(), place)),
-        }
+        index.set(operation.key(), place);
     }
 }
 

@@ -86,7 +86,7 @@ impl Manifest {
                 _ => false,
             };
             if !known {
-                return Err(damaged("it has a line that is none"));
+                return Err(damaged("it has an invalid line"));
             }
         }
         Ok(manifest)

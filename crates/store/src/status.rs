@@ -47,6 +47,7 @@ pub struct Status {
     pub(crate) failures: AtomicU64,
     pub(crate) segments: AtomicU64,
     pub(crate) loads: AtomicU64,
+    pub(crate) index_bytes: AtomicU64,
     pub(crate) table_entries: AtomicU64,
     /// Limits that `is_full` needs.
     pub(crate) max_bytes: AtomicU64,
@@ -111,6 +112,8 @@ numbers! {
     segments,
     /// Loads answered since the store was opened.
     loads,
+    /// Memory of the index of the journal that loads use, bytes, about.
+    index_bytes,
     /// Entries in the table when it was last written.
     table_entries,
 }

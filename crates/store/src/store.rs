@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::catalog::Shared;
 use crate::commits::Commits;
@@ -83,7 +84,7 @@ pub struct Store {
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
 impl Store {
-    /// Visits all live entries in ascending order of their keys, except for those that the sweep refuses. Every block
+    /// Visits all live entries in ascending order of their keys, except the entries that the sweep refuses. Every block
     /// and frame is checked on the way.
     ///
     /// # Errors
@@ -124,6 +125,12 @@ impl Store {
         running.others.push(spawn("store-load").spawn(move || threads::load(loader, &requests))?);
         running.others.push(spawn("store-merge").spawn(move || threads::merge(&shared))?);
         Ok(running)
+    }
+
+    /// What the writing thread would get.
+    #[cfg(test)]
+    pub(crate) fn into_parts(self) -> (Arc<Shared>, JournalWriter) {
+        (self.shared, self.writer)
     }
 
     /// Drives the store by hand and without threads, so that a run can be repeated.
@@ -214,7 +221,21 @@ impl Writer {
     /// # Errors
     /// When the payload is malformed, has too many operations, or the store has been stopped.
     pub fn submit(&self, sequence: u64, payload: Vec<u8>) -> Result<(), SubmitError> {
-        let batch = make_batch(&self.shared, self.number, sequence, payload)?;
+        self.hand_in(sequence, payload, true)
+    }
+
+    /// The same for a batch for whose commit nothing waits. It is committed with the next batch of [`Self::submit`] by
+    /// any writer, after [`UNAWAITED_WAIT`](crate::UNAWAITED_WAIT) at the latest. So it usually costs no sync of its own.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn submit_unawaited(&self, sequence: u64, payload: Vec<u8>) -> Result<(), SubmitError> {
+        self.hand_in(sequence, payload, false)
+    }
+
+    fn hand_in(&self, sequence: u64, payload: Vec<u8>, is_awaited: bool) -> Result<(), SubmitError> {
+        let mut batch = make_batch(&self.shared, self.number, sequence, payload)?;
+        batch.is_awaited = is_awaited;
         let weight = batch.weight();
         self.sender.send(Message::Batch(batch)).map_err(|_| {
             self.shared.status.pending_bytes.fetch_sub(weight, Relaxed);
@@ -229,7 +250,7 @@ fn make_batch(shared: &Shared, writer: u16, sequence: u64, payload: Vec<u8>) -> 
     }
     // A malformed payload must not reach the journal: the store could never be opened again.
     let operations = operation::count(&payload)?;
-    let batch = Batch { writer, sequence, operations, payload };
+    let batch = Batch { writer, sequence, operations, payload, is_awaited: true };
     shared.status.pending_bytes.fetch_add(batch.weight(), Relaxed);
     Ok(batch)
 }
@@ -347,6 +368,16 @@ impl Stepped {
     /// When a part cannot be read.
     pub fn load(&mut self, from: &[u8], to: &[u8], max_bytes: usize) -> Result<Loaded, ReadError> {
         self.loader.load(from, to, max_bytes)
+    }
+
+    /// Gives back the memory of loads that a merge has made superfluous, as the loading thread does in time.
+    pub fn forget_merged(&mut self) {
+        self.loader.forget_merged();
+    }
+
+    /// True if a merge was asked for since this was last called.
+    pub fn wants_merge(&self) -> bool {
+        self.shared.work.take(Some(Duration::ZERO)).merge
     }
 
     /// As [`Store::for_each`].

@@ -17,9 +17,13 @@ use crate::{Durability, OpenError};
 /// Pause before a failed write is retried; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long a batch waits, for whose commit nothing waits, to be committed with others. A process that is killed meanwhile
+/// sends the acknowledged messages once more that such a batch deletes.
+pub const UNAWAITED_WAIT: Duration = Duration::from_millis(50);
 /// How often the free space of a full disk is measured.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
-/// How often the free space is measured while nothing is written: other programs may fill the disk.
+/// How often the free space is measured while nothing is written, since other programs may fill the disk, and the index of
+/// loads is looked at while nothing is loaded.
 const IDLE_PAUSE: Duration = Duration::from_secs(5);
 /// Pause before a failed merge is tried again; it doubles up to the longest.
 const FIRST_MERGE_PAUSE: Duration = Duration::from_secs(1);
@@ -74,7 +78,7 @@ pub(crate) fn write(
             Woken::Time => shared.measure_free_space(),
             Woken::Work => {}
         }
-        if wait.pauses() || wait.slows_down(shared, &writer) {
+        if wait.pauses() || wait.puts_off(shared, &writer) || wait.slows_down(shared, &writer) {
             sync_in_time(shared, &mut writer, &mut wait);
             continue;
         }
@@ -109,6 +113,8 @@ fn end_fenced(receiver: &Receiver<Message>) {
 struct Wait {
     /// The time of the next retry.
     retry: Option<Instant>,
+    /// The time at which batches are written although nothing waits for their commit.
+    unawaited: Option<Instant>,
     /// The time at which written frames must be synced.
     sync: Option<Instant>,
     /// The time at which the journal is merged, if no batch arrives before.
@@ -129,12 +135,26 @@ impl Wait {
         }
         let measure = if shared.status.is_full() { FULL_PAUSE } else { IDLE_PAUSE };
         let checkpoint = self.checkpoint.filter(|_| self.retry.is_none());
-        let times = [self.retry, self.sync, checkpoint].into_iter().flatten();
+        let times = [self.retry, self.unawaited, self.sync, checkpoint].into_iter().flatten();
         times.map(|time| time.saturating_duration_since(Instant::now())).fold(measure, Duration::min)
     }
 
     fn pauses(&self) -> bool {
         self.retry.is_some_and(|time| time > Instant::now())
+    }
+
+    /// Puts batches off for whose commit nothing waits. Where the durability is relaxed, a commit costs no sync.
+    fn puts_off(&mut self, shared: &Shared, writer: &JournalWriter) -> bool {
+        if shared.settings.durability != Durability::Commit || self.more || !writer.may_wait() {
+            self.unawaited = None;
+            return false;
+        }
+        let now = Instant::now();
+        let waits = *self.unawaited.get_or_insert(now + UNAWAITED_WAIT) > now;
+        if !waits {
+            self.unawaited = None;
+        }
+        waits
     }
 
     /// Puts the next group off while the journal is so long that merges have to catch up.
@@ -239,7 +259,20 @@ fn finish(shared: &Shared, writer: &mut JournalWriter, commits: &mut dyn Commits
 
 /// The loading thread.
 pub(crate) fn load(mut loader: Loader, requests: &Receiver<Request>) {
-    while let Ok(Request::Load(load)) = requests.recv() {
+    loop {
+        let received = if loader.is_empty() {
+            requests.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            requests.recv_timeout(IDLE_PAUSE)
+        };
+        let load = match received {
+            Ok(Request::Load(load)) => load,
+            Ok(Request::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                loader.forget_merged();
+                continue;
+            }
+        };
         let answer = loader.load(&load.from, &load.to, load.max_bytes);
         if let Err(error) = &answer {
             tracing::error!(%error, "cannot load a part of the store");
@@ -323,4 +356,63 @@ fn merge_all(shared: &Arc<Shared>) -> Result<(), MergeError> {
         "merged the journal into the table"
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::operation::put;
+    use crate::{Settings, SimulatedDisk, keep_all, open};
+
+    fn batch(is_awaited: bool, bytes: usize) -> Batch {
+        let mut payload = Vec::new();
+        put(&mut payload, b"key", &vec![0; bytes]).unwrap();
+        Batch { writer: 0, sequence: 1, operations: 1, payload, is_awaited }
+    }
+
+    /// A writer on a disk in memory, and the state that it shares.
+    fn world(durability: Durability) -> (Arc<Shared>, JournalWriter) {
+        let settings = Settings { durability, ..Settings::default() };
+        let store = open(Arc::new(SimulatedDisk::new(1)), settings, keep_all()).unwrap().store;
+        store.into_parts()
+    }
+
+    #[test]
+    fn a_batch_that_nothing_waits_for_is_put_off_once() {
+        let (shared, mut writer) = world(Durability::Commit);
+        let mut wait = Wait::default();
+        assert!(!wait.puts_off(&shared, &writer), "the store is idle");
+        writer.take(batch(false, 10));
+        assert!(wait.puts_off(&shared, &writer));
+        assert!(wait.longest(&shared) <= UNAWAITED_WAIT);
+        wait.unawaited = Some(Instant::now());
+        assert!(!wait.puts_off(&shared, &writer), "its time is over");
+    }
+
+    #[test]
+    fn a_batch_that_something_waits_for_takes_the_others_along() {
+        let (shared, mut writer) = world(Durability::Commit);
+        let (sender, commits) = channel();
+        let mut commits_to = move |writer: u16, sequence: u64| drop(sender.send((writer, sequence)));
+        writer.take(batch(false, 10));
+        writer.take(Batch { sequence: 2, ..batch(true, 10) });
+        assert!(!Wait::default().puts_off(&shared, &writer));
+        assert_eq!(writer.step(&mut commits_to), Step::Done);
+        assert_eq!((commits.try_recv(), shared.status.batches.load(Relaxed)), (Ok((0, 2)), 2));
+        assert!(!writer.has_work());
+        writer.take(batch(false, 10));
+        assert!(Wait::default().puts_off(&shared, &writer), "the next one waits again");
+    }
+
+    #[test]
+    fn a_full_group_and_a_relaxed_store_put_nothing_off() {
+        let (shared, mut writer) = world(Durability::Commit);
+        writer.take(batch(false, 5 * 1024 * 1024));
+        assert!(!Wait::default().puts_off(&shared, &writer));
+        let (shared, mut writer) = world(Durability::Relaxed { window: UNAWAITED_WAIT });
+        writer.take(batch(false, 10));
+        assert!(!Wait::default().puts_off(&shared, &writer));
+    }
 }

@@ -150,6 +150,9 @@ fn loaded(store: &mut Stepped, random: &mut Random) -> Model {
     let mut found = Model::new();
     let mut from = Vec::new();
     loop {
+        if random.below(4) == 0 {
+            store.forget_merged();
+        }
         let page = store.load(&from, b"z", 1 + random.below(4_000) as usize).unwrap();
         found.extend(page.entries);
         match page.next {

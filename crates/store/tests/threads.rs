@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tidegate_store::operation::{delete, put};
 use tidegate_store::{
-    Disk, Durability, Failure, Loaded, ReadError, Reader, Running, Settings, SimulatedDisk, State, SubmitError,
-    keep_all, open,
+    Disk, Durability, Failure, Loaded, ReadError, Reader, Running, Settings, SimulatedDisk, State, Stepped,
+    SubmitError, keep_all, open,
 };
 
 /// Longer than any healthy machine needs.
@@ -84,7 +84,7 @@ fn what_several_writers_commit_is_loaded_and_found_again() {
 }
 
 #[test]
-fn a_load_comes_in_pages_and_sees_what_was_committed_before() {
+fn a_load_comes_in_pages_and_sees_earlier_commits() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
     let (running, commits) = start(&disk, settings());
     let (writer, reader) = (running.writer(0), running.reader());
@@ -200,6 +200,51 @@ fn a_fast_growing_journal_slows_writers_and_keeps_its_limit() {
     running.stop();
     let opened = open(disk, settings, keep_all()).unwrap();
     assert!(opened.report.bytes < 100_000 + 16_384, "{:?}", opened.report);
+}
+
+#[test]
+fn an_index_of_loads_beyond_its_limit_begins_a_merge() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    let settings = Settings { merge_min_bytes: 1 << 30, merge_memory_bytes: 65_536, ..settings() };
+    let (running, commits) = start(&disk, settings);
+    let (writer, status) = (running.writer(0), running.status());
+    for sequence in 1..=2_000_u64 {
+        writer.submit(sequence, one(&sequence.to_be_bytes(), &[1; 100])).unwrap();
+        wait(&commits, 0, sequence);
+    }
+    assert_eq!((status.merges(), status.index_bytes()), (0, 0));
+    load(&running.reader(), b"\0", b"\x01", 1_000).unwrap();
+    assert!(status.index_bytes() > 65_536, "{}", status.index_bytes());
+    until(|| status.merges() > 0);
+    running.stop();
+}
+
+#[test]
+fn the_index_of_merged_files_is_given_back() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    let settings = Settings { merge_min_bytes: 1 << 30, merge_memory_bytes: 65_536, ..settings() };
+    let mut store = open(disk, settings, keep_all()).unwrap().store.stepped(Box::new(|_, _| {}));
+    let put_all = |store: &mut Stepped, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            store.submit(0, number, one(&number.to_be_bytes(), &[1; 100])).unwrap();
+            while !store.step() {}
+        }
+    };
+    put_all(&mut store, 1..500);
+    store.load(b"\0", b"\x01", 1_000).unwrap();
+    assert!(!store.wants_merge(), "the index is small");
+    put_all(&mut store, 500..2_000);
+    store.load(b"\0", b"\x01", 1_000).unwrap();
+    let large = store.status().index_bytes();
+    assert!(large > 65_536 && store.wants_merge());
+    store.load(b"\0", b"\x01", 1_000).unwrap();
+    assert!(!store.wants_merge(), "once for each merge");
+    while store.merge(100).unwrap() {}
+    assert_eq!(store.status().index_bytes(), large);
+    store.forget_merged();
+    let left = store.status().index_bytes();
+    assert!(0 < left && left < 65_536, "the file that is written to: {left}");
+    assert_eq!(store.load(b"\0", b"\x01", usize::MAX).unwrap().entries.len(), 1_999);
 }
 
 /// Fills a store beyond its limit with keys of its own each; returns how many.

@@ -13,7 +13,7 @@ use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_process::physical_memory;
 
-/// The garbage rules of what the engines write.
+/// The garbage rules of the engines' records.
 struct EngineSweep(Sweep);
 
 impl tidegate_store::Sweep for EngineSweep {
@@ -22,7 +22,7 @@ impl tidegate_store::Sweep for EngineSweep {
     }
 }
 
-/// What outlives the process, if anything does.
+/// The store of this process, if it has one.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) store: Option<Store>,
@@ -33,7 +33,7 @@ pub(crate) struct Kept {
 /// Opens the store, if the configuration wants anything to outlive the process.
 ///
 /// # Errors
-/// In words for people: what is wrong with the directory or what is in it, and what to do.
+/// Text for people: the fault of the directory or of its files, and the remedy.
 pub(crate) fn open_store(config: &Config, status: &BrokerStatus) -> Result<Kept, String> {
     let durability = match config.store.engine_durability() {
         Durability::Memory => return Ok(Kept::default()),
@@ -51,7 +51,7 @@ pub(crate) fn open_store(config: &Config, status: &BrokerStatus) -> Result<Kept,
     let settings = store_settings(config, durability);
     let sweep = Arc::new(|| Box::new(EngineSweep(Sweep::default())) as Box<dyn tidegate_store::Sweep>);
     let Opened { store, .. } = open(disk, settings, sweep).map_err(|error| {
-        // The store does not know where it is; what to do about it can be copied as it stands.
+        // The store does not know its directory; with it, the command of the remedy can be copied.
         with_directory(&format!("the store in {directory}: {error}"), directory)
     })?;
     Ok(Kept { store: Some(store), mirrored })
@@ -74,7 +74,7 @@ fn store_settings(config: &Config, durability: tidegate_store::Durability) -> Se
     }
 }
 
-/// Whoever may look into the directory reads what clients have sent.
+/// Every user that may read the directory reads the clients' messages.
 fn warn_of_open_directory(directory: &str) {
     let Ok(there) = std::fs::metadata(directory) else { return };
     let mode = there.permissions().mode() & 0o7777;
@@ -88,7 +88,7 @@ fn warn_of_open_directory(directory: &str) {
     }
 }
 
-/// Tells the log what was taken in.
+/// Logs the number of restored sessions and messages.
 pub(crate) fn tell_restored(node: &Node) {
     if node.store_status().is_some() {
         let restored = node.restored();

@@ -1,5 +1,5 @@
-//! The files of the store on the bus: opened where the configuration names one, and what becomes of the broker when
-//! somebody else has them.
+//! The files of the store on the bus: opens them where the configuration names a bus, and stops the broker when another
+//! process takes them.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -19,22 +19,22 @@ use tidegate_console::Status;
 /// How long a stop waits for the bus, beyond the time that clients have.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the bus may confirm nothing of what waits for it until the broker is not ready.
+/// Maximum time without a confirmation of pending writes by the bus, before the broker is not ready.
 const MAX_STALL: Duration = Duration::from_secs(2);
 
 /// A store whose files are on the bus.
 #[derive(Clone)]
 pub(crate) struct Mirrored {
     disk: Arc<MirrorDisk>,
-    /// Why nothing can be kept any more, once that is so: mostly another process has them.
+    /// The reason why the store has failed, once it has: mostly another process has the files.
     lost: Arc<OnceLock<Lost>>,
-    /// Whether the directory had them before: then whoever had them last has ended.
+    /// True if the directory had them before: then their last owner has ended.
     was_here: bool,
 }
 
 /// Where the files go.
 struct Target {
-    /// The key that says so.
+    /// The key that is set.
     key: &'static str,
     bus: String,
     name: String,
@@ -117,13 +117,14 @@ fn hindrance(status: MirrorStatus) -> Option<String> {
     })
 }
 
-/// What is done when nothing can be kept any more: the broker stops, so that its clients turn to who has the files.
+/// The action after the loss of the mirror: the broker stops, so that its clients turn to the process that has the
+/// files.
 fn stop_on_loss(lost: &Arc<OnceLock<Lost>>) -> OnLost {
     let lost = Arc::clone(lost);
     Arc::new(move |why: &Lost| {
-        // It is told once.
+        // It is reported once.
         let _ = lost.set(why.clone());
-        // As if somebody had asked for it, so that there is one way to stop.
+        // The same way as a stop by a signal.
         if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
             tracing::error!(%error, "the broker cannot be stopped; it acknowledges nothing more");
         }
@@ -174,7 +175,7 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Ends it, now that the store has stopped. Says why nothing could be kept any more, if that was so.
+    /// Ends it after the stop of the store. Returns the reason if the store had failed.
     pub(crate) fn end(self) -> Option<Lost> {
         let _ = self.stopped.send(());
         let _ = self.watch.join();
@@ -183,7 +184,7 @@ impl Closing {
     }
 }
 
-/// What a broker says at its end that could keep nothing any more, and what to do next.
+/// The last words of a broker that lost its mirror, with the next step.
 pub(crate) fn farewell(config: &Config, lost: &Lost) -> String {
     let name = &config.cluster.name;
     match lost {
@@ -193,7 +194,7 @@ pub(crate) fn farewell(config: &Config, lost: &Lost) -> String {
              gets a share of the work"
         ),
         Lost::Fenced(log) => format!(
-            "another process has taken {log}, and goes on with all that was acknowledged here; stop that one before this one is started again"
+            "another process has taken {log}, and continues with all messages acknowledged here; stop that one before this one is started again"
         ),
         other => other.to_string(),
     }

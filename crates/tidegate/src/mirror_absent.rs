@@ -16,7 +16,7 @@ pub(crate) enum Mirrored {}
 /// A stop under way.
 pub(crate) enum Closing {}
 
-/// Why nothing can be kept any more.
+/// The reason why the store has failed.
 pub(crate) enum Lost {}
 
 /// Opens nothing.
@@ -52,7 +52,7 @@ impl Closing {
     }
 }
 
-/// The error that a broker ends with when it can keep nothing any more.
+/// The error of a broker whose store has failed.
 pub(crate) fn farewell(_: &Config, lost: &Lost) -> String {
     match *lost {}
 }

@@ -1,21 +1,21 @@
-//! What the node tells this process, and asks it: events for the log, and who comes in.
+//! The node's calls to this process: events for the log, and the authentication of clients.
 
 use std::sync::Arc;
 
 use tidegate_engine::{AuthRequest, LogEvent, Reason, Verdict};
-use tidegate_node::{Answer, ConnectionFacts, Identities, Observer, Occasion, TracingObserver};
+use tidegate_node::{Answer, ConnectionFacts, ContinuedClient, Identities, Observer, Occasion, TracingObserver};
 
 use tidegate_connectors::hub::Door;
 use tidegate_identity::authentication::passing;
 use tidegate_identity::authentication::{Authentication, Visitors, is_logged};
 
-/// Logs events, and decides who comes in.
+/// Logs events, and authenticates clients.
 pub(crate) struct BrokerObserver {
-    /// Who comes in; nothing where everybody does.
+    /// Authentication; `None` if every client is admitted.
     authentication: Option<Arc<Authentication>>,
     /// The users whose own credentials brokers are shown, where they are.
     identities: Option<Arc<Identities>>,
-    /// Where pipelines come in, where there are some.
+    /// The entry of pipelines, if there are some.
     door: Option<Door>,
     /// Clients over HTTP.
     visitors: Visitors,
@@ -68,6 +68,14 @@ impl Observer for BrokerObserver {
             }
             answer.give(verdict);
         });
+    }
+
+    fn accept_continued(&self, client: &ContinuedClient<'_>) -> Result<(), Reason> {
+        match (&self.authentication, &self.identities) {
+            (Some(authentication), None) => authentication.accept_continued(client),
+            // A user's own connections to brokers need the password.
+            (_, Some(_)) | (None, _) => Err(Reason::NotAuthorized),
+        }
     }
 
     fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {

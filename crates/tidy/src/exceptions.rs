@@ -13,7 +13,7 @@ pub struct Exception {
     pub reason: &'static str,
 }
 
-/// Functions that may unwrap, panic or index although they work on what a peer sent.
+/// Functions that may unwrap, panic or index although they process a peer's bytes.
 pub const PANICS: &[Exception] = &[Exception {
     path: "crates/engine/src/slab.rs",
     function: "unused",

@@ -1,8 +1,8 @@
 //! The house rules that no compiler lint can hold: layering, purity, budgets, documented tables, clean text.
 //!
 //! Nothing ships from this crate. `cargo test -p tidegate-tidy` reads the working tree and fails with the file, the
-//! line and what to do about it. Each rule lives in its own file below `rules` and has a test that it does catch what
-//! it is for. Exceptions live in [`exceptions`], each with its reason; one that is no longer needed fails, too.
+//! line and the remedy. Each rule is in its own file below `rules` and has a test of its failures. Exceptions are in
+//! [`exceptions`], each with its reason; an unneeded one fails, too.
 
 pub mod ceilings;
 pub mod exceptions;
@@ -19,7 +19,7 @@ pub struct Violation {
     pub path: String,
     /// The line, counted from 1; 0 when the whole file is meant.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The violation and its remedy.
     pub text: String,
 }
 

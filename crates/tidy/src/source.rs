@@ -54,7 +54,7 @@ pub struct Import {
     pub line: usize,
 }
 
-/// A path as it stands in the code.
+/// A path as written in the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The path, its first name replaced by what the file's imports say of it.
@@ -225,7 +225,7 @@ impl Source {
     }
 }
 
-/// All sources of the crates, without those that are tests as a whole, and the files that no module declares.
+/// All sources of the crates, without files that are tests as a whole, and the files that no module declares.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// The files, sorted by path.
@@ -337,7 +337,7 @@ fn path_at(tokens: &[Token], start: usize) -> (Vec<String>, usize, usize) {
     (names, first.line, position)
 }
 
-/// Whether an attribute says that what follows is only there for tests.
+/// Whether an attribute marks an item for tests only.
 fn is_test_attribute(attribute: &syn::Attribute) -> bool {
     let path = attribute.path();
     if path.segments.last().is_some_and(|segment| segment.ident == "test") {
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_declared_as_a_test_is_no_source_and_an_undeclared_one_is_an_orphan() {
+    fn declared_tests_are_no_source_and_others_are_orphans() {
         let tree = Tree::of(&[
             ("crates/x/src/lib.rs", "mod a;\n#[cfg(test)]\nmod tests;\n"),
             ("crates/x/src/a.rs", "mod b;\n"),

@@ -29,7 +29,7 @@ fn pure_crates_see_no_clock_socket_thread_or_randomness() {
 }
 
 #[test]
-fn what_a_peer_sends_cannot_end_a_thread() {
+fn bytes_of_a_peer_cannot_end_a_thread() {
     none(&panics::violations(&SOURCES, exceptions::PANICS));
 }
 
@@ -65,7 +65,7 @@ fn imports_inside_the_engine_go_down() {
 }
 
 #[test]
-fn modules_are_named_after_what_they_hold() {
+fn modules_are_named_after_their_content() {
     none(&names::violations(&TREE, &SOURCES));
 }
 

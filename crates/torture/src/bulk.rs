@@ -9,6 +9,7 @@ use tidegate_mqtt::{
 };
 
 use crate::failure::Failure;
+use crate::login;
 use crate::wire::Wire;
 
 /// How long a broker may be silent before a measurement is given up.
@@ -58,6 +59,7 @@ impl Crowd {
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(wire.source(), Token(number), interest);
         registered.map_err(Failure::system("registering a socket"))?;
+        let (username, password) = login::shown();
         wire.push(&Packet::Connect(Connect {
             version: Version::V311,
             bridge: false,
@@ -65,8 +67,8 @@ impl Crowd {
             keep_alive: 0,
             client_id,
             will: None,
-            username: None,
-            password: None,
+            username,
+            password,
             properties: ConnectProperties::default(),
         }))?;
         self.members.push(Some(Member { wire }));

@@ -1,4 +1,5 @@
-//! Proves or refutes, from outside, that a broker keeps what it has acknowledged. See docs/durability-tests.md.
+//! Proves or refutes, from outside, that a broker keeps the messages that it has acknowledged. See
+//! docs/durability-tests.md.
 //!
 //! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `mortal`, `session`, `wire`, `ledger`
 //!   (the debts).
@@ -19,6 +20,7 @@ mod damage;
 mod failure;
 mod fleet;
 mod ledger;
+mod login;
 mod member;
 mod mortal;
 mod peers;
@@ -49,6 +51,7 @@ use crate::cluster::ClusterArguments;
 use crate::failure::Failure;
 use crate::fleet::Fleet;
 use crate::ledger::Findings;
+use crate::login::Login;
 use crate::ports::Ports;
 use crate::recovery::Recovery;
 use crate::run::{DiskFault, Fault, Settings};
@@ -100,6 +103,9 @@ struct Arguments {
     /// Subscribers that share a subscription; none with --only-v311.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..200))]
     members: u16,
+    /// The user name and the password of all clients, NAME:PASSWORD.
+    #[arg(long, value_parser = Login::parse)]
+    user: Option<Login>,
     /// All clients speak MQTT 3.1.1, for a broker that knows no other version.
     #[arg(long)]
     only_v311: bool,
@@ -167,6 +173,9 @@ enum FaultKind {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(login) = &arguments.user {
+        login.clone().use_for_all();
+    }
     let result = match &arguments.instead {
         None | Some(Instead::Cluster(_) | Instead::Bridge(_)) => torture(&arguments),
         Some(instead) => measure(&arguments, instead).map(|()| Findings::default()),

@@ -10,6 +10,7 @@ use tidegate_mqtt::{
 };
 
 use crate::failure::Failure;
+use crate::login;
 use crate::wire::{Incoming, Wire};
 
 /// How long a client waits after a refused connection before it tries again.
@@ -138,6 +139,7 @@ impl Session {
             }),
             None => None,
         };
+        let (username, password) = login::shown();
         wire.push(&Packet::Connect(Connect {
             version: self.version,
             bridge: false,
@@ -145,8 +147,8 @@ impl Session {
             keep_alive: 0,
             client_id: &self.name,
             will,
-            username: None,
-            password: None,
+            username,
+            password,
             properties: ConnectProperties {
                 session_expiry_interval,
                 receive_maximum: self.takes,

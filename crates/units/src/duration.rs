@@ -62,14 +62,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_unit_or_is_too_fine_is_refused() {
+    fn text_without_a_unit_or_too_fine_is_refused() {
         for text in ["30", "", "s", "-1s", "10 parsecs", "100us"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn what_is_shown_reads_as_the_same() {
+    fn a_shown_value_reads_as_the_same() {
         for millis in [0, 1, 999, 1_000, 1_500, 60_000, 90_000, 86_400_000, 86_401_000] {
             assert_eq!(parse(&show(millis)), Some(millis));
         }

@@ -64,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn text_that_is_no_size_is_refused() {
         for text in ["", "MiB", "2 mib", "-1", "1.5MiB", "99999999999999TiB", "2Mi"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn what_is_shown_reads_as_the_same() {
+    fn a_shown_value_reads_as_the_same() {
         for bytes in [0, 1, 1_000, 1_023, 1_024, 65_536, 268_435_455, 3 * 1024 * MIB] {
             assert_eq!(parse(&show(bytes)), Some(bytes));
         }

@@ -1,7 +1,7 @@
 //! "Did you mean ...?"
 
-/// The nearest of some names to what was written, when one is near enough to be meant: up to a third of its letters
-/// wrong, missing, too many or swapped.
+/// The nearest of some names to the written one, if it is near enough to be meant: up to a third of its letters wrong,
+/// missing, too many or swapped.
 pub fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = normal(written);
     let distance = |name: &str| strsim::osa_distance(&written, &normal(name));

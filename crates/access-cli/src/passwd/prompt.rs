@@ -10,7 +10,7 @@ use signal_hook::iterator::{Handle, Signals};
 use tidegate_auth::Secret;
 use tidegate_auth::password::MAX_PASSWORD_LEN;
 
-/// Asks once. Whoever interrupts it finds the terminal as it was.
+/// Asks once. An interrupt restores the terminal.
 ///
 /// # Errors
 /// When the terminal cannot be read, or is closed before anything was said.
@@ -26,13 +26,13 @@ pub(super) fn ask(question: &str) -> io::Result<Secret> {
 /// One line, without its end.
 ///
 /// # Errors
-/// When there is none, or it is longer than a password can be.
+/// If there is no line, or it is longer than a password can be.
 pub(super) fn read_line(from: &mut impl BufRead) -> io::Result<Secret> {
     // With room for the longest from the beginning, so that no copies are left behind.
     let mut line = Vec::with_capacity(MAX_PASSWORD_LEN + 3);
     let mut from = io::Read::take(from, MAX_PASSWORD_LEN as u64 + 2);
     if from.read_until(b'\n', &mut line)? == 0 {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "nothing was said"));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "standard input ends before it"));
     }
     for end in [b'\n', b'\r'] {
         if line.last() == Some(&end) {
@@ -45,7 +45,7 @@ pub(super) fn read_line(from: &mut impl BufRead) -> io::Result<Secret> {
     Ok(Secret::new(line))
 }
 
-/// A terminal that does not show what is typed, until this is dropped or a signal ends the process.
+/// A terminal that does not show the typed text, until this is dropped or a signal ends the process.
 struct Silence {
     before: Termios,
     signals: Handle,

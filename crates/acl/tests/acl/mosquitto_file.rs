@@ -145,7 +145,7 @@ fn too_many_rules_are_refused() {
 }
 
 #[test]
-fn a_byte_order_mark_before_the_file_is_none_of_it() {
+fn a_byte_order_mark_is_skipped() {
     let rules = mosquitto("\u{feff}user alice\r\ntopic read a/#\r\n");
     assert_eq!(allowed(&rules, &user("alice", "c"), &["r a/b", "r b"]), "r a/b");
     let own = crate::own("\u{feff}[[rule]]\r\nallow = true\r\ntopics = \"a/#\"\r\n");

@@ -70,7 +70,7 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
     })
 }
 
-/// Clients that are connected to this process: those at home here, and those that it relays to their home.
+/// Clients that are connected to this process: the ones at home here, and the ones that it relays to their home.
 fn clients(report: &NodeReport) -> u64 {
     report.gauges.sessions_connected + report.shell.relayed.saturating_sub(report.shell.relays_ended)
 }
@@ -138,7 +138,7 @@ pub(super) fn drain_status(status: &BrokerStatus) -> Result<DrainStatus, Control
     let node = status.node()?;
     let report = node.report().map_err(|_| Unavailable)?;
     let fleet = node.fleet().report().map_err(|_| Unavailable)?;
-    // Sessions include those of brokers: what waits for them and what they have not acknowledged.
+    // Sessions include the sessions of brokers: their waiting and unacknowledged messages.
     let gauges = &report.gauges;
     let sessions_are_owed = gauges.queued_messages + gauges.stored_messages + gauges.inflight_messages;
     let unreturned: u64 = fleet.brokers.iter().map(|broker| broker.uplink.unreturned).sum();

@@ -13,7 +13,7 @@ use tidegate_node::{AskError, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEven
 use crate::part::{FORMER_LIFE, INHERITED, PIECE};
 use crate::status::BrokerStatus;
 
-/// Questions that give a node the bans of this one, with those that it was too busy for: a minute of pauses.
+/// Requests that give a node the bans of this one, with requests that it was too busy for: a minute of pauses.
 const MAX_BAN_ATTEMPTS: u32 = 240;
 /// Most bytes of bans in one request.
 const BANS_BYTES: usize = MAX_QUESTION_BYTES / 4;
@@ -132,7 +132,7 @@ fn send_bans(status: &BrokerStatus, members: &LinkedMembers, name: &NodeName) {
 }
 
 /// Waits before a node is asked again.
-#[expect(clippy::disallowed_methods, reason = "what is waited for is in another process, and no event announces it")]
+#[expect(clippy::disallowed_methods, reason = "the event is in another process, which does not announce it")]
 fn pause() {
     std::thread::sleep(BANS_PAUSE);
 }

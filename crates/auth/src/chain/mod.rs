@@ -205,10 +205,17 @@ impl Chain {
     fn begin(&self, request: &Request, current: Option<Identity>) -> Result<Exchange, Refusal> {
         let set = self.shared.set();
         let method = request.enhanced.as_ref().map_or("", |enhanced| enhanced.method.as_str());
-        let mechanism = set.begin(request).ok_or_else(|| {
+        let (mechanism, provider) = set.begin(request).ok_or_else(|| {
             Refusal::by_chain(RefusalKind::BadMethod, format!("no provider speaks the method {method:?}"))
         })?;
-        Ok(Exchange::new(mechanism, current, Arc::clone(&self.shared.epoch)))
+        Ok(Exchange::new(mechanism, provider, current, Arc::clone(&self.shared.epoch)))
+    }
+
+    /// Whether the provider that has accepted an identity, here or in another process, would still accept it on a
+    /// listener. No file is read and no server asked: a client that a server had accepted stays accepted while the settings
+    /// of its provider are the same. The end of a proof is for the caller to check.
+    pub fn still_accepts(&self, listener: &str, identity: &Identity) -> bool {
+        self.shared.set().still_accepts(listener, identity)
     }
 
     /// Whether any provider supports a method of enhanced authentication on this listener.

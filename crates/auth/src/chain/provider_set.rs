@@ -9,7 +9,7 @@ use ring::rand::SystemRandom;
 use super::cache::CacheKey;
 use super::error::SettingsError;
 use crate::clock::Clock;
-use crate::decision::{Decision, Refusal, RefusalKind};
+use crate::decision::{Decision, Identity, Refusal, RefusalKind};
 use crate::permits::Permits;
 use crate::provider::{Context, Mechanism, Provider};
 use crate::providers::{self, Workshop};
@@ -38,9 +38,9 @@ pub(super) struct Member {
 }
 
 impl Member {
-    fn serves(&self, request: &Request) -> bool {
+    fn serves(&self, listener: &str) -> bool {
         let listeners = &self.settings.listeners;
-        listeners.is_empty() || listeners.contains(&request.listener)
+        listeners.is_empty() || listeners.iter().any(|other| other == listener)
     }
 }
 
@@ -112,7 +112,7 @@ impl ProviderSet {
     /// Asks the providers in their order. With the decision comes how long it may be remembered at most.
     pub(super) fn decide(&self, request: &Request, deadline: &dyn Fn() -> Duration) -> (Decision, Option<Duration>) {
         let mut limit: Option<Duration> = None;
-        for member in self.members.iter().filter(|member| member.serves(request)) {
+        for member in self.members.iter().filter(|member| member.serves(&request.listener)) {
             let left = deadline();
             if left.is_zero() {
                 return (late(), None);
@@ -122,6 +122,7 @@ impl ProviderSet {
             match decision {
                 Decision::Allow(mut identity) => {
                     identity.provider.clone_from(&member.settings.name);
+                    identity.mark = member.provider.mark(&identity);
                     return (Decision::Allow(identity), limit);
                 }
                 Decision::Deny(refusal) => return (Decision::Deny(refusal), limit),
@@ -132,9 +133,17 @@ impl ProviderSet {
         (Decision::Deny(refusal), limit)
     }
 
-    /// The first provider that supports the request's method.
-    pub(super) fn begin(&self, request: &Request) -> Option<Box<dyn Mechanism>> {
-        self.members.iter().filter(|member| member.serves(request)).find_map(|member| member.provider.begin(request))
+    /// The first provider that supports the request's method, and the method at work.
+    pub(super) fn begin(&self, request: &Request) -> Option<(Box<dyn Mechanism>, Arc<dyn Provider>)> {
+        let mut serving = self.members.iter().filter(|member| member.serves(&request.listener));
+        serving.find_map(|member| Some((member.provider.begin(request)?, Arc::clone(&member.provider))))
+    }
+
+    /// Whether the provider that has accepted an identity would still accept it on a listener.
+    pub(super) fn still_accepts(&self, listener: &str, identity: &Identity) -> bool {
+        let by = self.members.iter().find(|member| member.settings.name == identity.provider);
+        let mark = by.filter(|member| member.serves(listener)).and_then(|member| member.provider.mark(identity));
+        mark.is_some() && mark == identity.mark
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::provider_set::Member;
 use super::*;
 use crate::clock::HandClock;
+use crate::mark::Mark;
 use crate::password::{HashKind, PasswordHash};
 use crate::permits::Permits;
 use crate::provider::{Context, Mechanism, Provider, Step};
@@ -61,6 +62,10 @@ impl Provider for Scripted {
             Script::Deny => Decision::Deny(Refusal::new(RefusalKind::BadCredentials, "scripted", "no")),
             Script::Panic => panic!("as the test wants it"),
         }
+    }
+
+    fn mark(&self, _: &Identity) -> Option<Mark> {
+        None
     }
 }
 
@@ -445,6 +450,10 @@ impl Mechanism for Stepping {
 impl Provider for TwoSteps {
     fn decide(&self, _: &Request, _: Context) -> Decision {
         Decision::Ignore
+    }
+
+    fn mark(&self, _: &Identity) -> Option<Mark> {
+        None
     }
 
     fn begin(&self, request: &Request) -> Option<Box<dyn Mechanism>> {

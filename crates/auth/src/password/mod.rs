@@ -84,7 +84,7 @@ impl HashKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HashError {
     /// It does not look like a hash at all.
-    #[error("the password is not hashed; `tidegate passwd -U FILE` hashes those of a whole file")]
+    #[error("the password is not hashed; `tidegate passwd -U FILE` hashes all passwords of a file")]
     Plain,
     /// It is a hash of another tool.
     #[error(

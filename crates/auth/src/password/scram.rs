@@ -57,7 +57,7 @@ impl ScramHash {
         Self { rounds, salt, stored_key, server_key }
     }
 
-    /// Keys shown to a client with an unknown user name. They look as much as possible like those of the first user.
+    /// Keys shown to a client with an unknown user name. They look as much as possible like the first user's.
     pub(crate) fn stand_in(first: Option<&Self>, salt: &[u8; KEY_LEN], key: [u8; KEY_LEN]) -> Self {
         let usual = NonZeroU32::new(HashKind::SCRAM_ROUNDS).unwrap_or(NonZeroU32::MIN);
         let rounds = first.map_or(usual, |first| first.rounds);

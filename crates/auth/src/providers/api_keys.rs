@@ -7,10 +7,14 @@ use std::hash::{Hash, Hasher};
 use super::ProviderError;
 use crate::api_key::{KeyFile, KeyName};
 use crate::decision::{Decision, Identity, Refusal, RefusalKind};
+use crate::mark::Mark;
 use crate::password::PasswordHash;
 use crate::provider::{Context, Provider};
 use crate::request::{Request, Secret};
 use crate::settings::UserFileSettings;
+
+/// The attribute with the id of the key.
+const KEY_ATTRIBUTE: &str = "key";
 
 /// A file of keys. A client whose password is no key is left to the next provider. A client with a key gets the user
 /// name of the key, and gives no other one.
@@ -53,11 +57,17 @@ impl Provider for ApiKeys {
         match self.table.get(&name.entry()).map(|hash| hash.verify(key)) {
             Some(Ok(true)) => Decision::Allow(Identity {
                 user_name: Some(name.user.to_owned()),
-                attributes: vec![("key".to_owned(), name.id.to_owned())],
+                attributes: vec![(KEY_ATTRIBUTE.to_owned(), name.id.to_owned())],
                 ..Identity::default()
             }),
             _ => self.deny("there is no such key, or it was revoked"),
         }
+    }
+
+    fn mark(&self, identity: &Identity) -> Option<Mark> {
+        let (_, id) = identity.attributes.iter().find(|(name, _)| name == KEY_ATTRIBUTE)?;
+        let name = KeyName { user: identity.user_name.as_deref()?, id };
+        Some(Mark::of(self.table.get(&name.entry())?.to_string().as_bytes()))
     }
 
     fn users(&self) -> Option<Vec<(String, u64)>> {

@@ -1,6 +1,7 @@
 //! The client's certificate, which the listener has verified.
 
 use crate::decision::{Decision, Identity, Refusal, RefusalKind};
+use crate::mark::Mark;
 use crate::provider::{Context, Provider};
 use crate::request::{ClientCertificate, Request};
 use crate::settings::{CertificateSettings, NameSource};
@@ -50,6 +51,11 @@ impl Provider for Certificate {
             Ok(identity) => Decision::Allow(identity),
             Err(why) => Decision::Deny(Refusal::new(RefusalKind::NotAuthorized, &self.name, why.to_string())),
         }
+    }
+
+    /// That the certificate itself is still accepted is for its listener to say.
+    fn mark(&self, _: &Identity) -> Option<Mark> {
+        Some(Mark::of_settings(&self.settings))
     }
 }
 

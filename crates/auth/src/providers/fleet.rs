@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::decision::{Decision, Identity, Refusal, RefusalKind};
+use crate::mark::Mark;
 use crate::permits::Permits;
 use crate::provider::{Context, Provider};
 use crate::request::Request;
@@ -35,6 +36,10 @@ impl Provider for Fleet {
             Ok(()) => Decision::Allow(Identity { user_name: Some(user_name.clone()), ..Identity::default() }),
             Err((kind, why)) => refuse(kind, why),
         }
+    }
+
+    fn mark(&self, _: &Identity) -> Option<Mark> {
+        Some(Mark::of_settings(&self.settings))
     }
 
     fn cache_ttl(&self) -> Option<Duration> {

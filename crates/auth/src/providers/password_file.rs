@@ -2,7 +2,8 @@
 
 use super::users::Users;
 use super::{ProviderError, Workshop};
-use crate::decision::Decision;
+use crate::decision::{Decision, Identity};
+use crate::mark::Mark;
 use crate::password::PasswordHash;
 use crate::provider::{Context, Provider};
 use crate::request::Request;
@@ -26,6 +27,10 @@ impl PasswordFile {
 impl Provider for PasswordFile {
     fn decide(&self, request: &Request, context: Context) -> Decision {
         self.users.check(request, context)
+    }
+
+    fn mark(&self, identity: &Identity) -> Option<Mark> {
+        self.users.mark(identity)
     }
 
     fn users(&self) -> Option<Vec<(String, u64)>> {

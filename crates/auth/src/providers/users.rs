@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::decision::{Decision, Identity, Refusal, RefusalKind};
+use crate::mark::Mark;
 use crate::password::{PasswordHash, UserFile, UserFileError};
 use crate::permits::Permits;
 use crate::provider::Context;
@@ -99,6 +100,12 @@ impl Users {
 
     fn deny(&self, kind: RefusalKind, why: &str) -> Decision {
         Decision::Deny(Refusal::new(kind, &self.provider, why))
+    }
+
+    /// The mark of a user's hash.
+    pub(super) fn mark(&self, identity: &Identity) -> Option<Mark> {
+        let hash = self.table.get(identity.user_name.as_deref()?)?;
+        Some(Mark::of(hash.to_string().as_bytes()))
     }
 
     /// Each user with a digest of its hash.

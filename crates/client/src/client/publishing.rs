@@ -46,7 +46,7 @@ impl Client {
             && self.sending.outgoing.queued_bytes() < self.wire.options.max_queued_bytes
     }
 
-    /// Removes those of the `wanted` messages that were never sent. `wanted` is called for these alone, first to last.
+    /// Removes the `wanted` messages that were never sent. `wanted` is called for unsent messages alone, first to last.
     /// The removed messages cause no events.
     pub fn withdraw(&mut self, wanted: impl FnMut(PublishToken) -> bool) {
         self.sending.outgoing.withdraw(wanted);

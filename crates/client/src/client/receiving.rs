@@ -13,8 +13,8 @@ use crate::{Acknowledgement, Delivery, Event, Message, MessageProperties, Protoc
 
 impl Client {
     /// Acknowledges a message of QoS 1 or 2 to the server, which then forgets it; for [`Acknowledgement::Manual`].
-    /// Acknowledgements are sent in the order in which the messages arrived, so one waits for those of earlier
-    /// messages.
+    /// Acknowledgements are sent in the order in which the messages arrived, so one waits for the acknowledgements of
+    /// earlier messages.
     pub fn acknowledge(&mut self, now: Instant, delivery: Delivery) {
         self.receiving.judge(now, delivery, ReasonCode::Success, &mut self.wire);
     }

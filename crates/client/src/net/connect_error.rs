@@ -69,7 +69,7 @@ pub enum TransportError {
 }
 
 impl ConnectError {
-    /// A failed handshake with `address`. Two kinds of certificates that OpenSSL takes are named, with the remedy.
+    /// A failed handshake with `address`. Three kinds of certificates that OpenSSL takes are named, with the remedy.
     pub(in crate::net) fn tls(address: &Address, source: io::Error) -> Self {
         let text = source.to_string();
         let named = if text.contains("UnsupportedCertVersion") {
@@ -80,6 +80,11 @@ impl ConnectError {
             Some(
                 "the server's certificate is that of an authority; issue one for a server \
                  (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`)",
+            )
+        } else if text.contains("not valid for any names") {
+            Some(
+                "the server's certificate has no subjectAltName, and its common name is not read; issue one that names the \
+                 host (`openssl req -addext subjectAltName=DNS:HOST`), or do without the check of the name",
             )
         } else {
             None
@@ -103,6 +108,9 @@ mod tests {
         };
         assert!(told("Other(OtherError(UnsupportedCertVersion))").contains("version 3"));
         assert!(told("Other(OtherError(CaUsedAsEndEntity))").contains("CA:FALSE"));
+        let unnamed = "certificate not valid for name \"h\"; certificate is not valid for any names (according to its \
+                       subjectAltName extension)";
+        assert!(told(unnamed).contains("subjectAltName=DNS:HOST"));
         assert_eq!(told("UnknownIssuer"), "UnknownIssuer");
     }
 }

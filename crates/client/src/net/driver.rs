@@ -196,7 +196,7 @@ impl Driver {
         *wakes.resting.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Does all work that needs no waiting; false when there is none.
+    /// Does all work that needs no waiting; false if there was no work.
     fn exchange(&mut self, now: Instant) -> bool {
         match self.client.next_deadline().filter(|due| now >= *due) {
             None => self.put_off = 0,

@@ -21,7 +21,7 @@ const QUIC_ALPN: &[u8] = b"mqtt";
 /// Trusted authorities, and the client's certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// A file (PEM) of authorities to trust. Without this and `ca_directory`, those of the system are trusted.
+    /// A file (PEM) of authorities to trust. Without this and `ca_directory`, the system's authorities are trusted.
     pub ca_file: Option<PathBuf>,
     /// A directory of such files.
     pub ca_directory: Option<PathBuf>,

@@ -111,6 +111,7 @@ impl Control {
             orchestrator: setup.orchestrator,
             address_prefix: setup.address_prefix.clone(),
             weight: setup.weight,
+            balance: Some(setup.balance.clone()),
             ..Advert::default()
         };
         let known = remembered.table.unwrap_or_default();

@@ -29,7 +29,7 @@ pub(super) fn link_tls(config: &Config, listen: SocketAddr) -> Result<Option<Lin
         LinkEncryption::Secret => {
             let made = rcgen::generate_simple_self_signed(Vec::new());
             let CertifiedKey { cert, signing_key } = made?;
-            let tls = LinkTls::of_nobody(cert.der().to_vec(), signing_key.serialize_der());
+            let tls = LinkTls::self_signed(cert.der().to_vec(), signing_key.serialize_der());
             Ok(Some(tls?))
         }
         LinkEncryption::Files => {

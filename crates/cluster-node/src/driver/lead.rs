@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_bus::{Append, BusError, Epoch, Member, Membership, MembershipEvent, Position};
 use tidegate_cluster::{Advert, Logged, Next, Seen, Settling, Sighting, Table, deputy, next};
 
+use super::balances::Balances;
 use super::control::Event;
 use super::logs::Logs;
 use super::weights::{WeightPolicy, Weights};
@@ -39,6 +40,7 @@ pub(super) struct Leader {
     deputizes: bool,
     settling: Settling,
     weights: Weights,
+    balances: Balances,
     /// When this process began to look.
     began: Option<Instant>,
     /// Since when the log of tables is known to be lost.
@@ -78,6 +80,7 @@ impl Leader {
             deputizes: false,
             settling: Settling::default(),
             weights: Weights::new(policy),
+            balances: Balances::default(),
             began: None,
             lost_since: None,
         }
@@ -123,6 +126,7 @@ impl Leader {
     pub(super) fn resign(&mut self) {
         (self.chosen, self.claim, self.settling, self.lost_since) = (false, None, Settling::default(), None);
         self.weights.resign();
+        self.balances = Balances::default();
     }
 
     /// The log of tables is this node's, or not.
@@ -176,6 +180,7 @@ impl Leader {
         self.images |= !outlook.table.moves.is_empty();
         let since = now.saturating_duration_since(*self.began.get_or_insert(now));
         seen.may_balance = self.settling.look(since, outlook.settle, outlook.table, &seen);
+        self.balances.compare(outlook.table, outlook.adverts);
         seen.expected = self.weights.expected(now, outlook.table);
         seen.factors = self.weights.next(&logs.bus, outlook.name, since, outlook.table, &seen);
         let Some(next) = self.next(outlook, &seen, now) else { return };

@@ -5,6 +5,7 @@
 //! `watch` compares what the shards serve with the table, `doubt` looks whether other nodes still run, and `load` measures.
 //! docs/cluster.md tells the whole of it.
 
+mod balances;
 mod control;
 mod counters;
 mod doubt;
@@ -97,6 +98,8 @@ struct Setup {
     /// The prefix of an orchestrator's messages that cross by links all the same.
     address_prefix: Option<String>,
     weight: Weight,
+    /// The word of `cluster.balance`.
+    balance: String,
 }
 
 /// Why the node has not joined.
@@ -224,10 +227,19 @@ impl Joining {
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
         let (handle, told) = (node.handle(), events.clone());
         let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
-        let (settle, weight) = (config.cluster.settle, Weight(config.cluster.weight));
-        let (orchestrator, address_prefix) = (is_orchestrator, address_prefix);
-        let setup =
-            Setup { name, incarnation, redirect, lease, settle, addresses, kept, orchestrator, address_prefix, weight };
+        let setup = Setup {
+            name,
+            incarnation,
+            redirect,
+            lease,
+            settle: config.cluster.settle,
+            addresses,
+            kept,
+            orchestrator: is_orchestrator,
+            address_prefix,
+            weight: Weight(config.cluster.weight),
+            balance: balances::word_of(config.cluster.balance),
+        };
         shared.want_share(config.cluster.share == Share::AtOnce);
         let policy = WeightPolicy::of(&config.cluster, &config.context)?;
         let (bus, is_measured) = (logs.bus.clone(), policy.measures());

@@ -268,7 +268,7 @@ impl Restorer {
             key.is_some_and(|partition| partitions.contains(&partition))
         };
         let (uplinks, others): (Vec<_>, Vec<_>) = uplinks.into_iter().partition(is_here);
-        let elsewhere = others.into_iter().map(|uplink| uplink.broker).collect();
+        let elsewhere = own_brokers(others.iter().map(|uplink| uplink.broker.as_str()));
         let transfer = DEAD_TRANSFERS | self.transfers.fetch_add(1, Ordering::Relaxed);
         let had: Partitions = held_by(&place.memory).into_iter().map(PartitionId).collect();
         let left = place.memory.passing.values().fold(Partitions::NONE, |all, left| all.with(set_of(left)));
@@ -334,6 +334,12 @@ fn key_of_uplink(memory: &Memory, together: &BTreeSet<u16>, broker: &str) -> Opt
     had.into_iter().nth(at)
 }
 
+/// The brokers whose connections were a dead orchestrator's own. A connection that it worked off for another dead one
+/// ends under that one's name: no member says when it has ended for this one.
+fn own_brokers<'u>(uplinks: impl Iterator<Item = &'u str>) -> BTreeSet<String> {
+    uplinks.filter(|broker| !broker.contains('@')).map(str::to_owned).collect()
+}
+
 /// The partitions that a node remembers to have.
 fn held_by(memory: &Memory) -> BTreeSet<u16> {
     memory.holdings.keys().chain(memory.arrived.keys()).copied().collect()
@@ -361,6 +367,12 @@ mod tests {
             assert!([3, 7, 9].map(Some).contains(&key_of_uplink(&some, &[3, 7, 9].into(), broker)), "{broker}");
             assert_eq!(key_of_uplink(&some, &[5, 7].into(), broker), Some(7), "3 and 9 were given away before");
         }
+    }
+
+    #[test]
+    fn only_own_connections_of_a_dead_node_are_waited_for() {
+        let own = own_brokers(["a", "b@former", "10.0.0.1:1883"].into_iter());
+        assert_eq!(own, ["10.0.0.1:1883", "a"].map(str::to_owned).into());
     }
 
     #[test]

@@ -155,8 +155,8 @@ impl Shared {
         self.node.now().monotonic.plus(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// A life is a member until then, without a break since its lease began; shards that follow a table of this life are
-    /// told. Those whose lease has ended meanwhile serve again: no other node can have taken its place.
+    /// A life is a member until then, without a break since its lease began; shards that follow a table of this life
+    /// are notified. Shards whose lease has ended meanwhile serve again: no other node can have taken its place.
     pub(super) fn renew(&self, life: u64, until: Instant) {
         let mut state = self.state();
         if state.lease == Some((life, until)) {

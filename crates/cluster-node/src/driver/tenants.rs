@@ -45,7 +45,7 @@ pub(super) struct Names {
     added: List,
 }
 
-/// What a node does about the numbers in the log.
+/// The decision of a node about the numbers in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// They equal the numbers of the node.

@@ -61,7 +61,7 @@ fn keys(kind: AuthKind) -> &'static [&'static str] {
     }
 }
 
-/// Whether what is said about providers can be meant.
+/// Checks the settings of providers.
 pub fn check(
     auths: &[Auth],
     listeners: &[Listener],
@@ -128,7 +128,7 @@ fn problems(auth: &Auth, listeners: &[Listener], orchestrator: &Orchestrator) ->
     found
 }
 
-/// Keys of other kinds say something that nothing comes of, unless it is what holds anyway.
+/// Keys of other kinds have no effect, unless they repeat the setting in force.
 fn foreign_keys(auth: &Auth) -> Vec<(&'static str, Problem)> {
     let own = |name: &str| GENERAL.contains(&name) || keys(auth.kind).contains(&name);
     let foreign = AUTH.keys.iter().filter(|key| !own(key.name) && auth.show(key.name) != (key.default)());

@@ -12,7 +12,7 @@ use crate::Config;
 pub const MAX_EXCHANGE_BYTES: u64 = 16 * 1024 * 1024;
 
 impl Config {
-    /// True if clients are asked who they are, by a provider or by their certificate.
+    /// True if clients are authenticated, by a provider or by their certificate.
     pub fn needs_authentication(&self) -> bool {
         self.has_providers() || self.listeners.iter().any(|listener| listener.identity_role() != IdentityRole::None)
     }

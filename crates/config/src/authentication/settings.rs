@@ -25,15 +25,15 @@ pub struct TokenError {
     error: io::Error,
 }
 
-/// What a chain is made from. Nothing but bearer tokens is read from files here.
+/// The settings of a chain of providers. Only bearer tokens are read from files here.
 ///
 /// # Errors
 /// When a bearer token cannot be read.
 pub fn chain(config: &Config, asker: &FleetAsker) -> Result<ChainSettings, TokenError> {
     let authentication = &config.authentication;
     let defaults = ChainSettings::default();
-    // Where brokers are shown the credentials of clients, it is they who say what these are worth, unless somebody else
-    // was named.
+    // If brokers are asked about the credentials of clients, they decide about them, unless another provider is
+    // configured.
     let implied = Auth { kind: AuthKind::Fleet, ..Auth::default() };
     let implied = std::slice::from_ref(&implied);
     let auths =

@@ -15,7 +15,7 @@ use crate::value::Problem;
 /// Bridges that a broker may have.
 const MAX_BRIDGES: usize = 64;
 
-/// Checks what the keys of bridges say together.
+/// Checks the keys of bridges together.
 pub fn check(bridges: &[Bridge], listeners: &[Listener], origins: &Origins, findings: &mut Findings) {
     for (index, bridge) in bridges.iter().enumerate() {
         let before = bridges.get(..index).unwrap_or_default();

@@ -58,8 +58,7 @@ pub enum BridgeConfigError {
 
 fn no_listener(name: &str) -> String {
     if name.is_empty() {
-        "a bridge comes in by a listener without TLS and WebSocket, and there is none: add one at 127.0.0.1 or at unix:/PATH"
-            .to_owned()
+        "a bridge needs a listener without TLS and WebSocket: add one at 127.0.0.1 or at unix:/PATH".to_owned()
     } else {
         format!("there is no listener `{name}` without TLS and WebSocket that a bridge could come in by")
     }
@@ -74,7 +73,7 @@ impl Bridge {
         Ok(BrokerAddress::of_parts(Some("bridge"), &self.broker)?)
     }
 
-    /// What it carries.
+    /// The topics that it carries.
     ///
     /// # Errors
     /// When a rule for topics is invalid.
@@ -160,7 +159,7 @@ impl Bridge {
     /// The listener that the bridge comes in by, with its place among all.
     ///
     /// # Errors
-    /// When there is none.
+    /// If no listener fits.
     pub fn listener_of<'l>(&self, listeners: &'l [Listener]) -> Result<(usize, &'l Listener), BridgeConfigError> {
         let plain = |listener: &Listener| {
             matches!(listener.address, ListenAddress::Tcp(_) | ListenAddress::Unix(_)) && !listener.proxy_protocol

@@ -1,4 +1,4 @@
-//! What can be said of the section before anything runs.
+//! Checks of the section before the start.
 
 use tidegate_bus::Address;
 use tidegate_context::ContextTopics;
@@ -15,7 +15,7 @@ use crate::value::Problem;
 pub fn check(context: &Context, addresses: &Addresses, origins: &Origins, findings: &mut Findings) {
     let mut find = |key, problem: Problem| findings.push(problem, origins.source_of("context", key).clone());
     if context.enabled && !addresses.enabled {
-        let problem = Problem::new("a gateway needs addresses: they are how nodes are told something");
+        let problem = Problem::new("a gateway needs addresses: it reaches nodes by them");
         find("enabled", problem.hint("set `addresses.enabled = true`"));
     }
     if let Err(error) = ContextTopics::new(&addresses.prefix, &context.topics.0, &[]) {
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_of_the_manager_is_told_at_its_line() {
+    fn a_mistake_of_the_manager_is_reported_at_its_line() {
         let said = problems("[addresses]\nenabled = true\n[context]\nenabled = true\nping_window_min = '1m'\n");
         assert!(said.contains("the shortest ping window") && said.contains("tidegate.toml:5:"), "{said}");
         let said = problems("[context]\nping_factors = ['50%: 2', 'often: 1']\n");

@@ -18,7 +18,7 @@ pub fn bus_of(config: &Config) -> Option<&str> {
     config.context.bus.as_deref().or(config.cluster.bus.as_deref())
 }
 
-/// Whether the bus of the core is one that other processes are on, too.
+/// Whether the bus of the core is shared with other processes.
 pub fn has_shared_bus(config: &Config) -> bool {
     bus_of(config).and_then(|bus| bus.parse::<Address>().ok()).is_some_and(|bus| bus != Address::Embedded)
 }
@@ -27,7 +27,7 @@ pub fn has_shared_bus(config: &Config) -> bool {
 pub fn topics(config: &Config) -> Option<ContextTopics> {
     let context = &config.context;
     let topics = || ContextTopics::new(&config.addresses.prefix, &context.topics.0, &context.property_topics.0);
-    // What is no pattern was refused with the configuration.
+    // The configuration was refused if a pattern is invalid.
     if context.enabled { topics().ok() } else { None }
 }
 
@@ -37,7 +37,7 @@ pub fn gateway_name(config: &Config) -> String {
     names.into_iter().find(|name| !name.is_empty()).cloned().unwrap_or_default()
 }
 
-/// Whether messages for applications go to a bus: to one that others than this process can read.
+/// Whether messages for applications go to a bus that other processes can read.
 pub fn are_on_bus(config: &Config) -> bool {
     let context = &config.context;
     context.enabled && context.applications && has_shared_bus(config)

@@ -20,8 +20,8 @@ impl WrongKey {
     }
 }
 
-/// What scores gateways. Weights and expression are checked whichever of them counts, so that a mistake is not found
-/// only when it does.
+/// The ranking of gateways. Weights and expression are both checked, so that a mistake is found before it has an
+/// effect.
 ///
 /// # Errors
 /// When a value cannot be used; the key is named.
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_the_key() {
+    fn mistakes_are_reported_with_the_key() {
         let mut config = Config::default();
         let context = &mut config.context;
         context.ranking = RankingName::Expression;

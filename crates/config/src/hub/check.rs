@@ -370,7 +370,7 @@ fn check_steps(pipeline: &Pipeline, index: usize, origins: &Origins, findings: &
     findings.push(Problem::new(format!("`{path}`: {error}{place}")), source);
 }
 
-/// The place of a mistake in the file, where the text stands there as it is.
+/// The place of a mistake in the file, if the text is there unchanged.
 fn narrowed(origins: &Origins, source: &Source, text: &str, error: &StepError) -> Source {
     let inside = || {
         let Source::File(span) = source else { return None };

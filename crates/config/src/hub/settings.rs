@@ -34,7 +34,7 @@ const USUAL_GROUP: &str = "tidegate";
 /// The folder of archives in the data directory.
 const ARCHIVES: &str = "hub";
 
-/// How pipelines get to their broker.
+/// The connection of pipelines to their broker.
 #[derive(Clone, Debug)]
 pub struct Way {
     /// The address of the broker.
@@ -47,7 +47,7 @@ pub struct Way {
     pub password: Option<Vec<u8>>,
     /// Whether several processes share the work, by a shared subscription of the pipeline's name.
     pub shared: bool,
-    /// Whether the broker says who published a message: at the door of its own process.
+    /// Whether the broker names the publisher of a message: only within its own process.
     pub origins: bool,
     /// Stands before the name of the pipeline in the client id of each session.
     pub prefix: String,
@@ -101,6 +101,7 @@ impl Pipeline {
     pub fn step_settings(&self) -> StepSettings {
         StepSettings {
             format: self.format,
+            encode: self.encode.format(),
             filter: self.filter.clone(),
             sql: self.sql.clone(),
             set: self.set.0.clone(),
@@ -169,7 +170,7 @@ impl Config {
                 name: pipeline.name.clone(),
                 from: filters_of(pipeline)?,
                 source: topics(pipeline),
-                steps: StepSettings { forwards: true, ..pipeline.step_settings() },
+                steps: StepSettings { forwards: true, encode: None, ..pipeline.step_settings() },
                 to: vec![SinkSettings {
                     name: "bus".to_owned(),
                     kind: SinkKind::Log(plan.log_of(pipeline, bus)),

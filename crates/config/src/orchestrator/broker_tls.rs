@@ -1,4 +1,4 @@
-//! TLS towards brokers, as the configuration says.
+//! TLS to brokers by the configuration.
 
 use std::path::PathBuf;
 
@@ -28,11 +28,11 @@ fn with_causes(error: &TlsFileError) -> String {
 }
 
 impl Orchestrator {
-    /// How TLS is spoken to brokers. The files are read anew each time, so that a broker that is added later meets the
+    /// The TLS settings for brokers. The files are read at each call, so that a broker that is added later gets the
     /// present ones.
     ///
     /// # Errors
-    /// When a file cannot be used, or nobody is trusted.
+    /// If a file cannot be used, or no authority is trusted.
     pub fn broker_tls(&self) -> Result<UplinkTls, BrokerTlsError> {
         let file = |path: &Option<String>| path.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
         let options = TlsOptions {

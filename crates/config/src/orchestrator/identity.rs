@@ -22,24 +22,23 @@ impl Orchestrator {
 }
 
 impl Config {
-    /// Whether somebody is asked who a client is.
+    /// True if a provider is asked about clients.
     pub fn has_providers(&self) -> bool {
         !self.auths.is_empty() || self.orchestrator.passes_clients_through()
     }
 
-    /// What the engine of each user is told, of whom there may be so many. What the configuration says for the whole
-    /// process is divided by that.
+    /// The settings of each user's engine. The limits of the whole process are divided by `max`, the number of users.
     pub fn identity_engine(&self, max: u16) -> engine::Settings {
         engine::Settings {
             // Connections are counted for each listener of the whole process.
             listeners: self.engine_settings(1).listeners,
-            // Who comes here was asked.
+            // These clients were authenticated.
             authentication: engine::Authentication::Open,
             ..self.engine_settings(max)
         }
     }
 
-    /// The users whose own credentials brokers are shown, where they are, for a node of these settings.
+    /// The users whose own credentials brokers get, if configured, for a node of these settings.
     pub fn identities(&self, node: &NodeSettings) -> Option<Arc<Identities>> {
         if !self.orchestrator.passes_clients_through() {
             return None;
@@ -90,10 +89,10 @@ pub fn check_identity(
         (anonymous, "listeners with allow_anonymous: an anonymous client has nothing that brokers could be shown"),
         (certificates, "listeners with identity_as = \"username\": a certificate cannot be shown to brokers"),
         (quic, "listeners for QUIC: a stream cannot be handed from its connection to the part that serves its user"),
-        (proofs, "providers of the kinds `scram` and `certificate`: brokers cannot be shown what they go by"),
+        (proofs, "providers of the kinds `scram` and `certificate`: brokers cannot receive their proofs"),
     ];
     for (_, what) in problems.into_iter().filter(|(there, _)| *there) {
-        let problem = Problem::new(format!("does not go with {what}"));
+        let problem = Problem::new(format!("cannot be combined with {what}"));
         let problem =
             problem.hint("leave that out, or show brokers the orchestrator's own credentials: identity = \"own\"");
         findings.push(problem, origins.source_of("orchestrator", "identity").clone());

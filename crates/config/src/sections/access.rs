@@ -1,4 +1,4 @@
-//! Who may do what.
+//! The rights of clients.
 
 use crate::key::{Key, Section, SectionKeys, section};
 use crate::value::{Kind, Problem, Raw, Value, words};
@@ -28,7 +28,7 @@ words! {
 }
 
 section! {
-    /// Who may publish what, subscribe to what and receive what. See access-control.md.
+    /// Rules for publishing, subscribing and receiving. See access-control.md.
     "access" => AccessRules, ACCESS {
         /// Rules of our own, TOML. They apply before the rules of `acl_file`.
         rules_file: Option<String> = None, in Kind::Text { max_len: MAX_PATH };
@@ -36,8 +36,8 @@ section! {
         rules: Option<String> = None, in Kind::Text { max_len: MAX_RULES };
         /// Mosquitto's acl file.
         acl_file: Option<String> = None, in Kind::Text { max_len: MAX_PATH };
-        /// The decision where no rule applies. With users and without rules it must be said: the broker does not
-        /// guess whether everybody who comes in may do everything.
+        /// The decision where no rule applies. With users and without rules it must be set: the broker does not guess
+        /// the rights of its users.
         default: DefaultAccess = DefaultAccess::Auto, in Kind::OneOf(<DefaultAccess as crate::value::Words>::WORDS);
     }
 }

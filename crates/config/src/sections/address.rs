@@ -18,9 +18,9 @@ section! {
         enabled: bool = false, in Kind::Boolean;
         /// What all addresses begin with: one or more levels of a topic name.
         prefix: String = "ctx".to_owned(), in Kind::Text { max_len: 256 };
-        /// Whether publishing to groups and to all nodes, saying the context of another node, advertising groups, and
-        /// reading what is sent to others or said by them, needs a rule of `[access]` that allows it. What is allowed
-        /// for want of a rule does not suffice then.
+        /// Whether four actions need a rule of `[access]` that allows them: to publish to groups and to all nodes, to
+        /// publish the context of another node, to advertise groups, and to read messages to other nodes or from them.
+        /// The default of `[access]` does not suffice then.
         guarded: bool = true, in Kind::Boolean;
         /// Groups that a node may be in.
         max_groups_per_node: u16 = 256, in Kind::Integer(Range::of(1, 65_535));
@@ -30,8 +30,8 @@ section! {
         expiry_forced: Duration = Duration::ZERO, in Kind::Seconds(Range::of(SECOND, MONTHS).or_zero("as the sender says, or by default"));
         /// How long messages to a node are kept when its session has ended.
         node_expiry: Lifetime = Lifetime::For(Duration::from_secs(86_400)), in Kind::Lifetime(Range::of(0, 4_294_967_294 * SECOND));
-        /// Nodes whose session has ended and for which something may be kept. Beyond it sessions end with what they are
-        /// owed. Divided evenly between the shards.
+        /// Maximum number of nodes without a session whose messages are kept. Beyond it sessions end and their messages
+        /// are dropped. Divided evenly between the shards.
         max_mailboxes: u32 = 1_000_000, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("no limit"));
         /// Whether QoS 0 messages to nodes that are away are kept, as if they had QoS 1.
         keep_qos0: bool = true, in Kind::Boolean;

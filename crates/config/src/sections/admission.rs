@@ -77,8 +77,8 @@ section! {
         flapping_window: Duration = Duration::from_secs(60), in Kind::Seconds(Range::of(SECOND, DAY));
         /// Length of the ban that flapping leads to.
         flapping_ban: Duration = Duration::from_secs(300), in Kind::Seconds(Range::of(SECOND, 365 * DAY));
-        /// Bans at once. When there are more, the broker's own that ends first makes room; where there is none, no more
-        /// are taken.
+        /// Bans at once. When the list is full, the automatic ban that ends first is dropped; without automatic bans,
+        /// new ones are refused.
         max_bans: u32 = 10_000, in Kind::Integer(Range::of(1, MILLIONS));
         /// Addresses and networks that are banned.
         banned_addresses: Networks = Networks::default(), in Kind::Texts;
@@ -94,7 +94,7 @@ section! {
 }
 
 section! {
-    /// The flight recorder: what `tidegate why` tells. See why.md.
+    /// The flight recorder: the events for `tidegate why`. See why.md.
     "flight" => Flight, FLIGHT {
         /// Events that each shard remembers; the oldest makes room.
         entries: u32 = 1024, in Kind::Integer(Range::of(16, 1_000_000).or_zero("nothing is remembered"));

@@ -1,4 +1,4 @@
-//! Who comes in: the providers that are asked, and how they do their work.
+//! Authentication: the providers, and their resources.
 
 use std::time::Duration;
 
@@ -181,8 +181,7 @@ section! {
 }
 
 section! {
-    /// How the providers of `[[auth]]` do their work: on threads of their own, within bounds, and with a memory for who
-    /// was let in.
+    /// The resources of the providers of `[[auth]]`: threads of their own, bounds, and a cache of decisions.
     "authentication" => Authentication, AUTHENTICATION {
         /// Threads that ask providers; most of the time they wait for other servers. A change needs a restart.
         threads: u16 = 8, in Kind::Integer(Range::of(1, 256));
@@ -193,8 +192,8 @@ section! {
         hash_memory: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, TIB).or_zero("an eighth of `limits.memory_ceiling`, 32MiB to 256MiB"));
         /// Clients that wait for an answer at once; further clients are refused: server unavailable.
         max_waiting: u32 = 16_384, in Kind::Integer(Range::of(1, 10_000_000));
-        /// What these clients have sent with CONNECT (ids, names, passwords, certificates); beyond it a client is told
-        /// that the server is unavailable. It is part of `limits.memory_ceiling`.
+        /// Bytes of the CONNECTs of these clients (ids, names, passwords, certificates); beyond it a client is refused
+        /// with "server unavailable". It is part of `limits.memory_ceiling`.
         max_waiting_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(256 * KIB, TIB));
         /// Time for an answer; a later client is refused: server unavailable.
         timeout: Duration = Duration::from_secs(8), in Kind::Duration(Range::of(100, 600 * SECOND));

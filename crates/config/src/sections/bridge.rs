@@ -14,7 +14,7 @@ const MAX_TEXT: usize = 4096;
 /// Which version of MQTT the other broker is spoken to with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BridgeProtocol {
-    /// The best that it knows.
+    /// The best one of the node.
     Auto,
     /// MQTT 5.0.
     V5,
@@ -53,8 +53,8 @@ section! {
         /// Silence after which the other broker is asked whether it lives; one and a half times as long, and it takes
         /// the bridge for lost.
         keep_alive: Duration = Duration::from_secs(60), in Kind::Seconds(Range::of(5 * SECOND, 65_535 * SECOND));
-        /// A file (PEM) of the authorities that the other broker's certificate comes from (`mqtts://`); without it
-        /// those that the system trusts. The certificate has to be for the host that `broker` names.
+        /// A file (PEM) of the authorities of the other broker's certificate (`mqtts://`); without it the system's
+        /// authorities. The certificate has to be for the host that `broker` names.
         ca: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// A file (PEM) with the certificate that the other broker is shown, and those between it and the root; needs
         /// `key`.
@@ -76,8 +76,8 @@ section! {
         window: u16 = 100, in Kind::Integer(Range::of(1, 65_535));
         /// Time that both brokers keep messages for the bridge while it is away.
         session_expiry: Duration = Duration::from_secs(7 * 24 * 3600), in Kind::Seconds(Range::of(SECOND, 365 * DAY));
-        /// Whether `$SYS/broker/connection/NAME/state` says here, retained, whether the other broker is reached: `1` or
-        /// `0`.
+        /// Whether `$SYS/broker/connection/NAME/state` is published here, retained: `1` while the other broker is
+        /// reached, else `0`.
         notifications: bool = true, in Kind::Boolean;
     }
 }

@@ -73,7 +73,7 @@ words! {
 /// Who delivers records of applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryName {
-    /// As the cluster says.
+    /// As in the cluster.
     Auto,
     /// One of all.
     Shared,
@@ -95,8 +95,8 @@ section! {
     "context" => Context, CONTEXT {
         /// Whether it is one.
         enabled: bool = false, in Kind::Boolean;
-        /// The name of this gateway, its own among all of them. Empty is `cluster.name`, or `node.name` where there is
-        /// none.
+        /// The name of this gateway, unique among all gateways. Empty is `cluster.name`, or `node.name` without a
+        /// cluster.
         name: String = String::new(), in Kind::Name { empty: true };
         /// Where nodes reach this gateway when they are sent here: `HOST:PORT`. Without it the
         /// address of the first listener for mobile nodes, over whatever transport; one that listens on all addresses
@@ -109,8 +109,8 @@ section! {
         /// Whether `bus` has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`. This
         /// key and the four below it are for `context.bus`; the bus of the cluster is spoken to as `[cluster]` says.
         bus_tls: bool = false, in Kind::Boolean;
-        /// A file (PEM) of authorities that the certificates of `bus` come from: for NATS beside those that the system
-        /// trusts, for Kafka in their place.
+        /// A file (PEM) of authorities for the certificates of `bus`: for NATS in addition to the system's authorities,
+        /// for Kafka in their place.
         bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// A file (PEM) with the certificate that this process shows to `bus`, and those between it and an authority.
         bus_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
@@ -161,8 +161,8 @@ section! {
         missed_windows: u32 = 3, in Kind::Integer(Range::of(1, 1_000));
         /// Time between two cycles of the manager: scores, handovers, the list of gateways.
         cycle: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, HOUR));
-        /// How often the list of gateways is told although none came, went or changed its place, so that its numbers of
-        /// nodes are of now.
+        /// How often the list of gateways is published if no gateway came, left or moved, so that its numbers of nodes
+        /// stay current.
         list_period: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(100, HOUR));
         /// How gateways are scored.
         ranking: RankingName = RankingName::Connections, in Kind::OneOf(<RankingName as Words>::WORDS);
@@ -189,9 +189,9 @@ section! {
         /// ascending; an interval ends with its rate, and begins where the one before it ends. A factor is 0.1 to 10; 1
         /// keeps the window, as does a rate above the last one.
         ping_factors: Texts = Texts(ReconfigSettings::default().factors.iter().map(ToString::to_string).collect()), in Kind::Texts;
-        /// The shortest window that comes of it.
+        /// Minimum of the window.
         ping_window_min: Duration = Duration::from_millis(200), in Kind::Duration(Range::of(10, HOUR));
-        /// The longest window that comes of it.
+        /// Maximum of the window.
         ping_window_max: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(SECOND, HOUR));
     }
 }

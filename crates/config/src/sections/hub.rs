@@ -79,6 +79,40 @@ words! {
     }
 }
 
+/// The format in which payloads are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encode {
+    /// As they are.
+    AsIs,
+    /// In JSON.
+    Json,
+    /// In CBOR.
+    Cbor,
+    /// In `MessagePack`.
+    MessagePack,
+}
+
+impl Encode {
+    /// The format; nothing for payloads as they are.
+    pub const fn format(self) -> Option<Format> {
+        match self {
+            Self::AsIs => None,
+            Self::Json => Some(Format::Json),
+            Self::Cbor => Some(Format::Cbor),
+            Self::MessagePack => Some(Format::MessagePack),
+        }
+    }
+}
+
+words! {
+    Encode {
+        Encode::AsIs => "as-is", "the payload as it came, or with `sql` or `set` the fields as JSON";
+        Encode::Json => "json", "JSON";
+        Encode::Cbor => "cbor", "CBOR";
+        Encode::MessagePack => "msgpack", "MessagePack";
+    }
+}
+
 section! {
     /// A bus between a broker and processes of `tidegate hub`. See [the hub](hub.md#over-a-bus). `cluster.prefix`,
     /// `cluster.lease` and the keys `cluster.bus_*` say how this bus is spoken to.
@@ -94,6 +128,9 @@ section! {
         /// Without `hub.bus` that is the bus of the cluster. It needs a data directory. See
         /// [metering](metering.md#records-on-the-bus).
         usage: bool = false, in Kind::Boolean;
+        /// Whether there are books of the usage of each user, too, for `tidegate meter --by user`. See
+        /// [metering](metering.md#usage-by-user).
+        usage_by_user: bool = false, in Kind::Boolean;
     }
 }
 
@@ -271,7 +308,7 @@ pub enum Keep {
     Disk,
     /// In memory.
     Memory,
-    /// On disk, and behind their delivery for this long.
+    /// On disk, and for this time after their delivery.
     For(Duration),
 }
 
@@ -301,13 +338,15 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true };
         /// The source, by name; empty is the topics of the broker.
         source: Option<String> = None, in Kind::Name { empty: true };
-        /// The tenant whose topics it takes, and to whose topics it publishes; empty is the default one.
+        /// The tenant of its topics, also of the topics to which it publishes; empty is the default one.
         tenant: Option<String> = None, in Kind::Name { empty: true };
         /// Topic filters; when empty, `sql` names them behind FROM. Messages of a `source` with another topic are passed
         /// over.
         from: Texts = Texts::default(), in Kind::Texts;
         /// How payloads are read, where a step looks into them.
         format: Format = Format::Json, in Kind::OneOf(<Format as Words>::WORDS);
+        /// The format in which sinks with topics (`mqtt`, `topic`, `nats`, `kafka`, `amqp`) send payloads.
+        encode: Encode = Encode::AsIs, in Kind::OneOf(<Encode as Words>::WORDS);
         /// A condition (CEL) that messages have to fulfil, such as `payload.temp > 30.0`. The first step.
         filter: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
         /// `SELECT FIELDS FROM 'FILTER' WHERE CONDITION`, as rules of EMQX are written. The second step.

@@ -20,10 +20,9 @@ section! {
         replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));
         /// Whether NATS has to be spoken to over TLS.
         tls: bool = false, in Kind::Boolean;
-        /// A file (PEM) of authorities that the certificates of the servers come from, beside those that the system
-        /// trusts.
+        /// A file (PEM) of authorities for the certificates of the servers, in addition to the system's authorities.
         bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
-        /// Whether something is kept only when this machine's disk has it, too, and not the bus alone. Without it the
+        /// Whether state counts as stored only when this machine's disk has it in addition to the bus. Without it the
         /// working copy is fetched after power loss.
         local_sync: bool = true, in Kind::Boolean;
         /// Bytes that the files may take on the bus, which JetStream reserves, and an eighth more. Above it the store

@@ -75,8 +75,8 @@ section! {
         /// With `identity = "client"`: time that the connections of a user stay behind the user's last session. Where
         /// brokers have not taken what the user published they stay longer, at most `session_expiry`.
         identity_linger: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, DAY));
-        /// A file (PEM) of the authorities that brokers' certificates come from (`mqtts://`); without it those that the
-        /// system trusts. Each broker's certificate has to be for the host of its address.
+        /// A file (PEM) of the authorities of brokers' certificates (`mqtts://`); without it the system's authorities.
+        /// Each broker's certificate has to be for the host of its address.
         broker_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// A file (PEM) with the certificate that brokers are shown, and those between it and the root; needs
         /// `broker_key`.
@@ -99,7 +99,7 @@ section! {
         probe_timeout: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 600 * SECOND));
         /// Time after which other brokers get the unsettled messages of a lost one.
         reassign_after: Duration = Duration::from_secs(2), in Kind::Duration(Range::of(0, DAY));
-        /// Time within which an acknowledged message has to come back where it is subscribed to; then it is sent again.
+        /// Time within which an acknowledged message has to return if it is subscribed to; then it is sent again.
         return_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, DAY));
         /// Messages accepted and not settled by the brokers, above which publishers wait or are refused (0x97).
         max_owed_messages: u32 = 100_000, in Kind::Integer(Range::of(1, 100_000_000));

@@ -8,7 +8,7 @@ use tidegate_units::size::{Bytes, MIB, TIB};
 
 use super::SECOND;
 
-/// When something counts as kept.
+/// The time from which state counts as stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreDurability {
     /// It is on the disk before it is acknowledged.
@@ -33,12 +33,12 @@ section! {
     "store" => Store, STORE {
         /// The directory; it is made if it is not there, for this user alone. One broker at a time.
         directory: Option<String> = None, in Kind::Text { max_len: 4096 }, flag "--data";
-        /// When something counts as kept.
+        /// The time from which state counts as stored.
         durability: StoreDurability = StoreDurability::Commit, in Kind::OneOf(<StoreDurability as crate::value::Words>::WORDS);
         /// With `relaxed`, the longest time until something is on the disk.
         window: Duration = Duration::from_secs(1), in Kind::Duration(Range::of(10, 60 * SECOND));
-        /// Bytes of all files above which new messages and sessions are refused, while clients can still fetch what
-        /// they are owed.
+        /// Bytes of all files above which new messages and sessions are refused, while clients can still fetch their
+        /// queued messages.
         max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(64 * MIB, 1024 * TIB).or_zero("as much as the disk has"));
         /// Free space of the disk below which the same happens.
         min_free: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));
@@ -59,8 +59,7 @@ section! {
         merge_memory: Bytes = Bytes(0), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB).or_zero("a sixteenth of the memory of the machine or the container, at most 256 MiB"));
         /// Bytes that may wait to be written; above it the store counts as full. Beside `limits.memory_ceiling`.
         pending_memory: Bytes = Bytes(0), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB).or_zero("a sixteenth of the memory of the machine or the container, at most 256 MiB"));
-        /// How long nothing is written until the journal is merged though it is small, so that the next start replays
-        /// nothing.
+        /// Time without a write after which even a small journal is merged, so that the next start replays nothing.
         checkpoint_after: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 3600 * SECOND));
     }
 }

@@ -20,14 +20,14 @@ section! {
         filter: String = "#".to_owned(), in Kind::Text { max_len: MAX_TEXT };
         /// What happens when the queue is full.
         policy: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as Words>::WORDS);
-        /// Messages that may wait in the whole queue of the session when one of these comes.
+        /// Maximum number of messages in the queue of the session when one of these arrives.
         max_messages: u32 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("as in `[queue]`"));
-        /// Bytes that may wait in the whole queue of the session when one of these messages comes.
+        /// Maximum number of bytes in the queue of the session when one of these messages arrives.
         max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("as in `[queue]`"));
     }
 }
 
-/// Where the priority of a message comes from.
+/// The source of a message's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LevelSource {
     /// The user property `priority`.
@@ -50,7 +50,7 @@ section! {
     "priority" [repeated = true] => Priority, PRIORITY {
         /// Topic filter of the messages.
         filter: String = "#".to_owned(), in Kind::Text { max_len: MAX_TEXT };
-        /// Where the priority comes from.
+        /// The source of the priority.
         source: LevelSource = LevelSource::Property, in Kind::OneOf(<LevelSource as Words>::WORDS);
         /// The priority of all messages (`fixed`), or of messages without one (`property`).
         level: u8 = 0, in Kind::Integer(Range::of(0, 9));
@@ -58,9 +58,9 @@ section! {
 }
 
 section! {
-    /// Messages that were dropped are published once more, to a topic of their own: `TOPIC/REASON`, with the names of
-    /// [reasons](reasons.md). The user properties `dead-letter-topic` and `dead-letter-reason` say what they were. What
-    /// is dropped of these is only counted.
+    /// Dropped messages are published once more, to a topic of their own: `TOPIC/REASON`, with the names of
+    /// [reasons](reasons.md). The user properties `dead-letter-topic` and `dead-letter-reason` have the original topic
+    /// and the reason. A dead letter that is dropped itself is only counted.
     "dead_letter" => DeadLetters, DEAD_LETTER {
         /// The topic; empty publishes nothing. One that begins with `$` is not matched by `#`.
         topic: String = String::new(), in Kind::Text { max_len: 1024 };
@@ -89,5 +89,5 @@ pub const DEAD_LETTER_REASONS: &[&str] = &[
     "subscriber_packet_limit",
 ];
 
-/// Reasons at which a message is at hand as well, and of which there may be as many as there are messages.
+/// Further reasons with a known message; these may be as frequent as messages.
 pub const DEAD_LETTER_REASONS_IF_NAMED: &[&str] = &["queue_replaced", "offline_qos0"];

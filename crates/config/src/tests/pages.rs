@@ -55,7 +55,7 @@ fn compose_environments(text: &str) -> Vec<Vec<(String, String)>> {
 }
 
 #[test]
-fn the_services_of_the_compose_file_are_configured_by_keys_that_exist() {
+fn services_of_the_compose_file_use_existing_keys() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join("deploy/compose.yaml")).unwrap();
     let services = compose_environments(&text);

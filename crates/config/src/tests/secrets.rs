@@ -1,4 +1,4 @@
-//! What is secret is marked, and never told.
+//! Secret values are marked, and never shown.
 
 use super::{from_file, neighbours};
 use crate::loading::Loading;
@@ -9,7 +9,7 @@ use crate::show::{Which, show};
 use crate::source::Source;
 use crate::value::{Kind, Raw};
 
-/// Keys of text in which nobody writes an address with a password or a token: names, patterns, and paths of files.
+/// Keys of text that holds no address with a password or a token: names, patterns, and paths of files.
 const OPEN_TEXTS: &[&str] = &[
     "address",
     "allowed_origins",
@@ -136,7 +136,7 @@ fn no_marked_key_is_shown_with_its_secret() {
 }
 
 #[test]
-fn no_file_is_so_broken_that_a_secret_is_told() {
+fn no_file_is_so_broken_that_a_secret_is_shown() {
     let text = "[orchestrator]\nbrokers = [\n  \"a=mqtt://me:hunter2@h:1\",\n]\n[[auth]]\nkind = \"http\"\n\
                 url = \"http://h/?token=t0ps3cret\"\n";
     for broken in neighbours(text) {

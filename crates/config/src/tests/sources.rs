@@ -1,4 +1,4 @@
-//! The file, the environment and the command line: who wins, and what is said of slips in each.
+//! The file, the environment and the command line: their precedence, and the errors for slips in each.
 
 use super::{listen, load, set};
 use crate::overrides::Flags;

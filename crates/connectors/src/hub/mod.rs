@@ -85,6 +85,11 @@ impl Pipelines {
         Ok(Self(Some(Placed { hub, tenants, placement, attempts: Mutex::default() })))
     }
 
+    /// True if there are pipelines and another member may get or give them.
+    pub fn may_move(&self) -> bool {
+        self.0.as_ref().is_some_and(|placed| placed.placement.may_change())
+    }
+
     /// Starts each pipeline that has come to this process, and stops each that has gone. Waits for none of them.
     pub fn follow(&self) {
         if let Some(placed) = self.0.as_ref().filter(|placed| placed.placement.may_change()) {

@@ -65,6 +65,6 @@ pub(super) async fn guard_changes(request: Request, next: Next) -> Response {
     if meant || request.method() == axum::http::Method::GET || request.method() == axum::http::Method::HEAD {
         return next.run(request).await;
     }
-    let text = format!("send the header `{COMMAND_HEADER}: {COMMAND}` with what changes the fleet");
+    let text = format!("send the header `{COMMAND_HEADER}: {COMMAND}` with requests that change the fleet");
     refusal(StatusCode::FORBIDDEN, &text)
 }

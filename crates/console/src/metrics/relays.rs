@@ -17,6 +17,24 @@ pub(super) static METRICS: &[Metric] = &[
         "Clients refused because the node that serves them could not be reached.",
         |it, out| out.add(&[], it.status.shell.relays_failed),
     ),
+    one(
+        "tidegate_connections_moved_total",
+        Counter,
+        "Connections that have left this node for the new home of their client.",
+        |it, out| out.add(&[], it.status.shell.moved),
+    ),
+    one(
+        "tidegate_connections_continued_total",
+        Counter,
+        "Connections that have come from another node and continue here.",
+        |it, out| out.add(&[], it.status.shell.continued),
+    ),
+    one(
+        "tidegate_connections_not_continued_total",
+        Counter,
+        "Connections that have come from another node and were refused: their session, credential or terms do not hold here.",
+        |it, out| out.add(&[], it.status.shell.not_continued),
+    ),
 ];
 
 const fn one(name: &'static str, kind: Kind, help: &'static str, read: fn(&Reading<'_>, &mut Samples<'_>)) -> Metric {

@@ -39,6 +39,13 @@ pub(super) static METRICS: &[Metric] = &[
     one("tidegate_store_pending_bytes", "Bytes handed to the store that are not committed.", |it, out| {
         out.one(of(it, |store| store.pending_bytes));
     }),
+    one(
+        "tidegate_store_index_bytes",
+        "Memory of the index of the journal from which queues are read back.",
+        |it, out| {
+            out.one(of(it, |store| store.index_bytes));
+        },
+    ),
     one("tidegate_store_segments", "Files of the store's journal.", |it, out| {
         out.one(of(it, |store| store.segments));
     }),

@@ -52,7 +52,7 @@ pub enum LeftOut {
         "a node would be in more groups than addresses.max_groups_per_node; its groups stay unchanged until a change with fewer"
     )]
     Groups,
-    /// A record between services that is none.
+    /// An invalid record between services.
     #[error("a record on the bus does not belong to its log; find the other process that appends to the core's logs")]
     Record,
     /// A context or an advertisement that the bus has not stored.

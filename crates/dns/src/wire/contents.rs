@@ -17,7 +17,7 @@ use crate::policy::Policy;
 use crate::settings::{NameServer, Settings, ZoneName};
 use crate::zone::{Choice, Chosen, MAX_ADDRESSES, Wanted, Zone};
 
-/// Servers of a zone at most: as many as fit a packet of 512 bytes, like those of the root.
+/// Maximum number of servers of a zone: as many as fit a packet of 512 bytes, like the root's.
 const MAX_SERVERS: usize = 13;
 /// How long resolvers may cache the NS records, s. A drain does not change them.
 const SERVER_TTL: u32 = 3600;

@@ -32,9 +32,9 @@ pub struct MembershipChange {
     pub tenant: TenantId,
     /// Its client id.
     pub client_id: String,
-    /// Groups that it is in from now on.
+    /// Groups to join.
     pub add: Vec<String>,
-    /// Groups that it is in no longer; one that is named in both lists is joined.
+    /// Groups to leave; a group in both lists is joined.
     pub remove: Vec<String>,
 }
 
@@ -92,7 +92,7 @@ impl NodeGroups {
         self.by_name.get(&(tenant, Box::from(name))).copied()
     }
 
-    /// Adds a member; says whether the group is new, or `None` where nothing changed.
+    /// Adds a member; returns whether the group is new, or `None` if nothing changed.
     pub(crate) fn join(&mut self, tenant: TenantId, name: &str, session: SessionKey) -> Option<bool> {
         let known = self.find(tenant, name);
         let key = known.unwrap_or_else(|| {
@@ -109,7 +109,7 @@ impl NodeGroups {
         Some(known.is_none())
     }
 
-    /// Takes a member out; says whether the group is gone with it, or `None` where nothing changed.
+    /// Removes a member; returns whether the group is gone with it, or `None` if nothing changed.
     pub(crate) fn leave(&mut self, key: u32, session: SessionKey) -> Option<bool> {
         let group = self.groups.get_mut(key)?;
         if !group.members.remove(&session.0) {

@@ -44,7 +44,7 @@ impl Nodes {
         self.mailboxes
     }
 
-    /// Subscriptions in the index that stand for nodes.
+    /// Subscriptions in the index that represent nodes.
     pub(crate) fn subscriptions(&self) -> u64 {
         self.by_tenant.len() as u64 + self.groups.len() as u64
     }

@@ -89,7 +89,7 @@ impl Receipts {
         self.waiting.shrink_to_fit();
     }
 
-    /// Whether there is one to be published.
+    /// Whether no receipt waits to be published.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()

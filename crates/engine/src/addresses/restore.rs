@@ -1,4 +1,4 @@
-//! Nodes and their groups, as a restart finds them.
+//! Restores nodes and their groups after a restart.
 
 use crate::now::{Millis, Now};
 use crate::session::{Session, Standing};

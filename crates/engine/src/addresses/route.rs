@@ -1,4 +1,4 @@
-//! Where a message to an address goes.
+//! The receivers of a message to an address.
 
 use super::nodes::ADDRESSED;
 use crate::ids::{PartitionId, SessionKey, TenantId, partition_of};

@@ -9,7 +9,7 @@ use crate::ids::{ShardId, TenantId};
 use crate::link::counts::Counts;
 use crate::now::Millis;
 use crate::roster::Shards;
-use crate::telling::fate::Fate;
+use crate::telling::outcome::DeliveryOutcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Messages that a shard counts at once, as the one where they entered or for its own nodes. Beyond it, the counts of
@@ -59,11 +59,11 @@ pub(crate) struct Tallies {
 }
 
 impl Tallies {
-    /// A node's part in a message has come to something; says whether it is counted.
-    pub(crate) fn note(&mut self, number: u64, node: &str, fate: Fate) -> bool {
+    /// The outcome of a node's part in a message is known; returns whether it is counted.
+    pub(crate) fn note(&mut self, number: u64, node: &str, outcome: DeliveryOutcome) -> bool {
         let part = self.parts.get_mut(&number);
         if let Some(part) = part.filter(|part| !part.others.contains(node)) {
-            part.counts.note(fate);
+            part.counts.note(outcome);
             part.changed = true;
             return true;
         }

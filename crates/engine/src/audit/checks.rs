@@ -35,7 +35,7 @@ pub(crate) struct Audit<'e> {
     pub settings: &'e Settings,
 }
 
-/// Borrows what an audit looks at from an engine.
+/// Borrows the parts of an engine that an audit checks.
 macro_rules! auditing {
     ($from:expr) => {
         $crate::audit::checks::Audit {

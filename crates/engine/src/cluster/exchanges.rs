@@ -1,11 +1,11 @@
-//! QoS 2 messages that cross between nodes, each once, whichever of the nodes dies.
+//! QoS 2 messages that cross between nodes are delivered once, even if one of the nodes dies.
 //!
-//! A publisher's PUBREC waits until all nodes that want the message have it. Should one of them die first, or the node
-//! of the publisher itself, the publisher is not answered and sends the message again, to whoever works its partition
-//! then. Who has the message by then cannot be seen from its packet id. So it has a name, and every node notes under
-//! it, together with what became of the message, which partitions have got it: this is in the node's store, and goes
-//! along with a partition. What is sent again says the same name, and goes to the sessions of those partitions that
-//! have not got it.
+//! A publisher's PUBREC waits until all nodes that want the message have it. If one of these nodes or the publisher's
+//! own node dies first, the publisher gets no answer and sends the message again, to the node that then serves its
+//! partition. A packet id does not say which nodes have the message by then. So the message has a name. Under this name
+//! every node notes the outcome of the message and the partitions that have it; the note is in the node's store and
+//! moves with a partition. A message that is sent again has the same name, and goes to the sessions of the partitions
+//! that lack it.
 
 use crate::link::got::Got;
 
@@ -31,7 +31,7 @@ use tidegate_mqtt::PacketId;
 /// Exchanges of one shard that others remember. One that is still open when so many have begun since may come twice.
 const OPEN_MAX: u64 = 16_384;
 
-/// The exchanges that a shard has begun, and what it knows of those of others.
+/// The exchanges that a shard has begun, and its knowledge of the exchanges of other shards.
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     origin: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Exchanges {
     of_process: Partitions,
     /// Partitions that have been taken in and are not served yet.
     arrived: Partitions,
-    /// The name of the message that comes next.
+    /// The name of the next message.
     coming: Option<Box<ExchangeWord>>,
     pub marks: Marks,
 }
@@ -68,29 +68,29 @@ impl Exchanges {
         self.of_process = Partitions::that(|it| served(it) && roster.is_own(roster.home_of(it)));
     }
 
-    /// The sessions of these partitions are here, though others are not told so yet.
+    /// The sessions of these partitions are here, before others are notified.
     pub(crate) fn note_arrived(&mut self, partitions: Partitions) {
         self.arrived = self.arrived.with(partitions);
     }
 
-    /// They are not here any more.
+    /// The sessions of these partitions are not here any more.
     pub(crate) fn note_left(&mut self, partitions: Partitions) {
         self.arrived = self.arrived.without(partitions);
     }
 
-    /// Partitions whose sessions get what is delivered on this shard.
+    /// Partitions whose sessions receive the messages delivered on this shard.
     pub(crate) fn here(&self) -> Partitions {
         self.here.with(self.arrived)
     }
 
-    /// Of those, the ones that come or leave: `cut` are for new homes at other nodes. Where they are in the end is not
-    /// decided, so that what they get is noted with their sessions at each of both homes, and goes or stays with these.
+    /// The partitions of [`Self::here`] that come or leave; `cut` are for new homes at other nodes. Their final home is
+    /// not decided, so both homes note the delivered messages with the sessions, and the notes go or stay with these.
     fn in_transit(&self, cut: Partitions) -> Partitions {
         self.here().among(cut.with(self.arrived.without(self.here)))
     }
 
-    /// Begins one, of which this process deals to the groups of these partitions. `cut` are for new homes at other
-    /// nodes.
+    /// Begins an exchange in which this process deals to the groups of these partitions. `cut` are for new homes at
+    /// other nodes.
     pub(crate) fn begin(&mut self, ticket: Option<Ticket>, groups: Partitions, cut: Partitions) -> Exchange {
         self.last += 1;
         self.open.insert(self.last);
@@ -99,7 +99,7 @@ impl Exchanges {
         Exchange { name, covered, answered: false, doubtful: false, ticket }
     }
 
-    /// Nobody will send again what this exchange was about.
+    /// Ends an exchange whose message will not be sent again.
     pub(crate) fn end(&mut self, name: ExchangeName) {
         if self.is_own(name) {
             self.open.remove(&name.number);
@@ -144,7 +144,7 @@ impl Journal {
 }
 
 impl Sessions {
-    /// The exchange that a packet id of a publisher stands for, where its message has crossed to other nodes.
+    /// The exchange of a publisher's packet id, if its message has crossed to other nodes.
     pub(crate) fn exchange_of(&self, session: SessionKey, id: PacketId) -> Option<Exchange> {
         let rare = self.get(session.0)?.rare.as_ref()?;
         rare.exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange)
@@ -161,7 +161,7 @@ impl Sessions {
         }
     }
 
-    /// Notes what is known of an exchange, also in the store.
+    /// Notes the state of an exchange, also in the store.
     pub(crate) fn set_exchange(&mut self, journal: &mut Journal, key: SessionKey, id: PacketId, exchange: &Exchange) {
         let Some(session) = self.get_mut(key.0) else { return };
         let exchanges = &mut session.rare_mut().exchanges;
@@ -174,7 +174,7 @@ impl Sessions {
         }
     }
 
-    /// A node is gone: what nobody has confirmed may not have come to it.
+    /// A node is gone: it may lack the messages that it has not confirmed.
     pub(crate) fn doubt_exchanges(&mut self) {
         let crosses = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.exchanges.is_empty());
         let those: Vec<u32> = self.iter().filter(|(_, session)| crosses(session)).map(|(key, _)| key).collect();
@@ -195,7 +195,7 @@ impl Sessions {
         exchanges.end(exchange.name);
     }
 
-    /// A session lives elsewhere from now on. What was not answered may be sent again there.
+    /// A session has moved to another node. Messages without an answer may be sent again there.
     pub(crate) fn end_answered_exchanges(&mut self, exchanges: &mut Exchanges, key: SessionKey) {
         let rare = self.get(key.0).and_then(|session| session.rare.as_ref());
         for (_, exchange) in rare.into_iter().flat_map(|rare| &rare.exchanges).filter(|(_, it)| it.answered) {
@@ -213,14 +213,15 @@ impl Sessions {
 }
 
 impl Transfers {
-    /// Partitions of which this shard has said that its messages are for their new home at another node.
+    /// Partitions whose messages go to a new home at another node, as this shard has announced.
     pub(crate) fn cut_away(&self, roster: &Roster) -> Partitions {
         self.cut_for(|shard| !roster.is_own(shard))
     }
 }
 
 impl Exchanges {
-    /// Notes that those who come or leave here get a message that is published here. Returns who they are.
+    /// Notes that the partitions that come or leave here get a message that is published here. Returns these
+    /// partitions.
     pub(crate) fn mark_in_transit(
         &mut self,
         place: Place,
@@ -231,7 +232,7 @@ impl Exchanges {
     ) -> Partitions {
         let sessions = self.in_transit(transfers.cut_away(roster));
         if !sessions.is_empty() {
-            self.put_mark(place, journal, name, Got { sessions, ..Got::NOBODY });
+            self.put_mark(place, journal, name, Got { sessions, ..Got::EMPTY });
         }
         sessions
     }

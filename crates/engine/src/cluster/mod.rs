@@ -1,4 +1,4 @@
-//! Shards of other nodes come and go, and partitions change their homes.
+//! Arrival and departure of shards of other nodes, and changes of homes.
 //!
 //! To an engine, a shard of another node is a shard like any other: the same records use a link to it. The difference
 //! is that it can die alone. Then no waiter may wait for it any more, and a client whose promise only that shard could

@@ -4,6 +4,8 @@
 //! interest of all other nodes. From then on the message crosses under a name, as a QoS 2 message of a client does. It
 //! stays in the store until all nodes have confirmed it. If one of them dies before, or this process does, the message
 //! is sent again under the same name, to the nodes that lack it. It moves with the partition of its client.
+//!
+//! An orchestrator gives such a message to the brokers when it serves the partition of the client.
 
 use crate::ids::{PartitionId, Partitions, TenantId, partition_of};
 use crate::link::exchange_word::ExchangeName;

@@ -18,8 +18,7 @@ pub(crate) struct InboundAliases {
 }
 
 impl InboundAliases {
-    /// Makes `alias` stand for `topic` from now on. Returns false, and does nothing, when it is above `maximum`
-    /// ([MQTT-3.3.2-9]).
+    /// Sets `alias` to `topic`. Returns false, and does nothing, if it is above `maximum` ([MQTT-3.3.2-9]).
     #[inline]
     pub(crate) fn set(&mut self, alias: NonZeroU16, topic: &str, maximum: u16) -> bool {
         if alias.get() > maximum {

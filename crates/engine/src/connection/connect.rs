@@ -1,4 +1,4 @@
-//! CONNECT: who comes in, under which name, to which session ([MQTT-3.1]).
+//! CONNECT: the client, its id, and its session ([MQTT-3.1]).
 
 mod check;
 pub(crate) mod grant;

@@ -7,7 +7,7 @@ use crate::ids::ShardId;
 pub(crate) enum Flow {
     /// Go on.
     Next,
-    /// The frame stays where it is and with it all behind: it is not yet its turn.
+    /// The frame and the bytes behind it stay: their turn has not come.
     Hold,
     /// The client's home is another shard, where this frame and all behind it go.
     HandOver(ShardId),

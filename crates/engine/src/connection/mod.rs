@@ -8,6 +8,7 @@ pub(crate) mod output;
 pub(crate) mod reserving;
 pub(crate) mod suspension;
 pub(crate) mod table;
+pub(crate) mod terms;
 pub(crate) mod to_write;
 
 use std::collections::VecDeque;
@@ -17,8 +18,10 @@ use tidegate_mqtt::{PacketId, QoS, ReasonCode, Version};
 use crate::connection::alias::{InboundAliases, OutboundAliases};
 use crate::connection::output::Output;
 use crate::connection::reserving::Reserving;
+use crate::connection::terms::PromisedTerms;
 use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::limits::rate::Rate;
+use crate::limits::usage::Payer;
 use crate::now::Millis;
 use crate::session::refused::Digest;
 use crate::subscribe::refusals::Refusals;
@@ -26,7 +29,7 @@ use crate::subscribe::steps::PacketLeft;
 use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
-/// Where a connection stands.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing but CONNECT is taken.
@@ -35,9 +38,9 @@ pub(crate) enum Phase {
     AwaitConnAck,
     /// CONNECT came and waits for its verdict; bytes behind it are kept up to a limit.
     Authenticating,
-    /// CONNECT came, and the shell is about to reach the client's home elsewhere; nothing is read meanwhile.
+    /// CONNECT came, and the shell connects to the client's home elsewhere; the socket is not read meanwhile.
     AwaitHome,
-    /// The client was asked something and answers with AUTH.
+    /// The client has a challenge to answer with AUTH.
     AwaitAuth,
     /// CONNACK was sent.
     Open,
@@ -69,9 +72,9 @@ pub(crate) struct Connection {
     pub keep_alive: u16,
     pub listener: ListenerId,
     pub tenant: TenantId,
-    /// The tenant that pays for it, from the acceptance of its CONNECT on; [`TenantId::UPLINK`] before that, and
-    /// for connections of the broker itself.
-    pub payer: TenantId,
+    /// Its payer, from the acceptance of its CONNECT on; [`Payer::NONE`] before that, and for connections of the
+    /// broker itself.
+    pub payer: Payer,
     pub version: Version,
     pub phase: Phase,
     /// Whether it is among the connections with output that are written first.
@@ -108,17 +111,19 @@ pub(crate) struct Extra {
     pub reserving: Reserving,
     /// Until when the acknowledgement of that message is withheld at most, or never.
     pub withheld_until: Millis,
-    /// Enhanced authentication, where the client asked for it.
+    /// The state of enhanced authentication, if the client asked for it.
     pub enhanced: Option<Box<EnhancedState>>,
-    /// When what the client has proven ends, or never.
+    /// Time at which the client's proof ends, or never.
     pub proof_ends: Option<Millis>,
+    /// The terms of its CONNACK, where these are wider than its listener's.
+    pub promised: Option<Box<PromisedTerms>>,
     /// Facts known before CONNECT arrives.
     pub preset: Option<Box<Preset>>,
     /// The last thing that the rules allowed this publisher.
     pub allowed: Option<Allowed>,
     /// A SUBSCRIBE or UNSUBSCRIBE that continues in the next turn.
     pub packet_left: Option<Box<PacketLeft>>,
-    /// Whether it waits until it is known who serves the client.
+    /// Whether it waits for the decision about the node of its client.
     pub suspended: bool,
 }
 
@@ -166,6 +171,7 @@ impl Default for Extra {
             pending_connect: None,
             enhanced: None,
             proof_ends: None,
+            promised: None,
             preset: None,
             allowed: None,
             rate: None,
@@ -198,6 +204,7 @@ impl Extra {
             && self.withheld_until == Millis::NEVER
             && self.enhanced.is_none()
             && self.proof_ends.is_none()
+            && self.promised.is_none()
             && self.preset.is_none()
             && self.allowed.is_none()
             && self.packet_left.is_none()
@@ -208,7 +215,7 @@ impl Extra {
 /// A publisher that has to wait, and the packets behind.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    /// Whole packets in order, whose turn comes when it may go on.
+    /// Whole packets in order, processed when the connection resumes.
     pub bytes: Vec<u8>,
     /// How many queues or links it waits for.
     pub waits: u32,
@@ -235,7 +242,7 @@ pub(crate) struct PendingAck {
     pub waits: u32,
     pub packet_id: PacketId,
     pub answer: Answer,
-    /// Whether it promises something that was written into a journal.
+    /// Whether it promises an effect that was written into a journal.
     pub promises: bool,
 }
 
@@ -264,7 +271,7 @@ pub(crate) struct SubAckAnswer {
     pub refusals: Refusals,
 }
 
-/// What an UNSUBACK says.
+/// The content of an UNSUBACK.
 #[derive(Debug, Default)]
 pub(crate) struct UnsubAckAnswer {
     pub codes: Vec<ReasonCode>,
@@ -339,7 +346,7 @@ impl AckQueue {
         }
     }
 
-    /// A SUBACK that lacks something.
+    /// A SUBACK that is incomplete.
     pub(crate) fn sub_ack_mut(&mut self, sequence: u32) -> Option<&mut SubAckAnswer> {
         match &mut self.pending.get_mut(sequence.wrapping_sub(self.base) as usize)?.answer {
             Answer::SubAck(answer) => Some(answer),
@@ -361,7 +368,7 @@ impl AckQueue {
         }
     }
 
-    /// The next answer that lacks nothing, in order.
+    /// The next complete answer, in order.
     pub(crate) fn pop_ready(&mut self) -> Option<PendingAck> {
         if self.pending.front()?.waits > 0 {
             return None;
@@ -407,7 +414,7 @@ impl Connection {
             aliases_out: false,
             blocked: false,
             leaving: false,
-            payer: TenantId::UPLINK,
+            payer: Payer::NONE,
             is_of_hub: false,
         }
     }
@@ -425,12 +432,12 @@ impl Connection {
 
     /// Whether PUBLISH packets of this connection have to wait.
     #[inline]
-    /// Whether it waits until it is known who serves the client.
+    /// Whether it waits for the decision about the node of its client.
     pub(crate) fn is_suspended(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.suspended)
     }
 
-    /// Whether it waits for others.
+    /// Whether it waits for other clients or shards.
     pub(crate) fn is_parked(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.parked.is_some())
     }

@@ -20,7 +20,7 @@ pub struct Output {
     holds: VecDeque<Hold>,
     /// Whether a part of it was written since it was empty: where a packet begins is known at its holds only, then.
     begun: bool,
-    /// From where on everything waits until it is known who serves the client.
+    /// Position from which all bytes wait for the decision about the node of the client.
     withheld: Option<Withheld>,
 }
 
@@ -28,7 +28,7 @@ pub struct Output {
 #[derive(Clone, Copy, Debug)]
 struct Withheld {
     at: usize,
-    /// Whether a packet begins there.
+    /// Whether a packet begins at that position.
     between: bool,
 }
 
@@ -117,7 +117,7 @@ impl Output {
         }
     }
 
-    /// All batches up to this one are committed; says whether something may be written that could not before.
+    /// All batches up to this one are committed; returns whether further bytes may be written.
     pub(crate) fn release(&mut self, committed: u64) -> bool {
         let before = self.holds.len();
         while self.holds.front().is_some_and(|hold| hold.batch <= committed) {
@@ -156,7 +156,7 @@ impl Output {
         filled
     }
 
-    /// Marks `written` bytes as gone.
+    /// Removes `written` bytes.
     #[inline]
     pub fn advance(&mut self, written: usize) {
         self.written += written;
@@ -219,7 +219,7 @@ impl Output {
         &mut self.bytes
     }
 
-    /// Appends bytes that come from elsewhere as they are.
+    /// Appends bytes of another source unchanged.
     pub fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

@@ -1,4 +1,4 @@
-//! Clients whose node has no lease at the moment: they stay connected until it is known who serves them.
+//! Clients whose node has no lease at the moment: they stay connected until their node is decided.
 //!
 //! Nothing that promises anything may be written meanwhile, since another node may have taken the place. So all output
 //! is withheld but answers to pings, and what clients send is kept as packets of those are who have to wait.

@@ -1,8 +1,8 @@
 //! The connections of a shard.
 
 use crate::connection::{Connection, Phase};
-use crate::ids::SessionKey;
-use crate::ids::{ConnectionKey, TenantId};
+use crate::ids::{ConnectionKey, SessionKey};
+use crate::limits::usage::Payer;
 use crate::now::Now;
 use crate::session::table::Sessions;
 use crate::slab::GenSlab;
@@ -32,16 +32,16 @@ impl DerefMut for Connections {
 }
 
 impl Connections {
-    /// The tenant that pays for a connection.
+    /// The payer of a connection.
     #[inline]
-    pub(crate) fn payer_of(&self, key: ConnectionKey) -> TenantId {
-        self.get(key).map_or(TenantId::UPLINK, |connection| connection.payer)
+    pub(crate) fn payer_of(&self, key: ConnectionKey) -> Payer {
+        self.get(key).map_or(Payer::NONE, |connection| connection.payer)
     }
 
-    /// Notes that whole packets have arrived, and returns the tenant that pays for them. Only whole packets show that a
+    /// Notes that whole packets have arrived, and returns their payer. Only whole packets show that a
     /// client is alive ([MQTT-3.1.2-22]): a part of one may be all that ever comes.
     #[inline]
-    pub(crate) fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) -> Option<TenantId> {
+    pub(crate) fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) -> Option<Payer> {
         let connection = self.get_mut(key).filter(|_| taken > 0)?;
         connection.last_seen = now.monotonic;
         Some(connection.payer)
@@ -66,7 +66,7 @@ impl Connections {
 }
 
 impl Connections {
-    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
+    /// Whether a client wants reason strings ([MQTT-3.1.2-29]).
     pub(crate) fn wants_reasons(&self, key: ConnectionKey) -> bool {
         let connection = self.get(key);
         connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)

@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::ids::ConnectionKey;
 use std::collections::VecDeque;
 
-/// Receivers on this shard beyond which a message is one to many: their connections stand in line.
+/// Number of receivers on this shard beyond which a message is one to many: their connections are in the line.
 pub(crate) const WIDE_RECEIVERS: usize = 64;
 
 /// Connections that packets of one client, taken at once, may name to be written in the same turn; further ones go into

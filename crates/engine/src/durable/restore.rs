@@ -68,7 +68,7 @@ pub(crate) const RESTORING_INDEX: u32 = u32::MAX - 2;
 /// Everything that is being taken in.
 #[derive(Debug, Default)]
 pub(crate) struct Restoration {
-    /// The session whose parts are coming in.
+    /// The session that is being restored.
     pub(crate) current: Option<(StoredSession, Restoring)>,
     /// Sessions that are owed messages that come behind all sessions.
     pub(crate) pending: Vec<(StoredSession, Restoring)>,

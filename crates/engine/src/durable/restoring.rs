@@ -12,7 +12,7 @@ use crate::records::stored::Content;
 use crate::records::stored::ReadEntry;
 use crate::records::stored::SentRecord;
 
-/// A session while its parts come in.
+/// A session during its restoration.
 #[derive(Debug)]
 pub(crate) struct Restoring {
     pub(crate) key: SessionKey,

@@ -24,7 +24,7 @@ pub enum Takers {
     One(ShardId),
     /// Every shard: a shard that does not need it ignores it.
     All,
-    /// No shard: it is not the engine's.
+    /// No shard: the entry does not belong to the engine.
     None,
 }
 

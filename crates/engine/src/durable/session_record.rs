@@ -141,7 +141,7 @@ impl SessionRecord {
     }
 }
 
-/// Reads the version of a session's value; says whether it is a mobile node's.
+/// Reads the version of a session's value; returns whether the session is a mobile node's.
 fn read_version(reader: &mut WireReader<'_>) -> Result<bool, WireError> {
     match reader.u8("a version")? {
         RECORD_VERSION => Ok(false),
@@ -159,8 +159,8 @@ pub(super) fn client_of(value: &[u8]) -> Result<(TenantId, &str), WireError> {
 }
 
 impl Sessions {
-    /// Stores a session as it is now, if it is one that lasts and anything is stored at all; one that does not last any
-    /// more is forgotten by the store.
+    /// Stores a session as it is now, if it outlives its connection and there is a store; a session that does not
+    /// outlive it any more is deleted from the store.
     pub(crate) fn store_session(&mut self, journal: &mut Journal, key: SessionKey) {
         if !journal.is_on() {
             return;
@@ -171,12 +171,18 @@ impl Sessions {
         if !session.lasts() && !reads {
             if let Some(stored) = session.stored.take() {
                 journal.delete(Key::Session(stored));
+                // Its will was stored with it.
+                self.store_will(journal, key);
             }
             return;
         }
         let stored = *session.stored.get_or_insert_with(|| journal.new_session());
         let now = journal.now;
         journal.put(Key::Session(stored), |out| SessionRecord::write_session(out, now, session));
+        // Its will is stored with it from now on.
+        if let Some(stored) = session.rare.as_mut().and_then(|rare| rare.stored_will.take()) {
+            journal.delete(Key::Will(stored));
+        }
     }
 
     /// Stores a subscription under the filter that its client gave.

@@ -1,4 +1,4 @@
-//! What of a store is nobody's any more.
+//! Entries of a store without an owner.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::records::stored::ReadEntry;
 /// deletes the rest.
 #[derive(Debug, Default)]
 pub struct Sweep {
-    /// The session whose parts are being looked at.
+    /// The session whose parts are being read.
     session: Option<StoredSession>,
     /// The message on its way that is being looked at.
     crossing: Option<u64>,

@@ -9,7 +9,7 @@ use crate::wire::{WireError, WireReader};
 use tidegate_mqtt::QoS;
 
 impl MoveCalls<'_> {
-    /// Reads what `put_kept` has written.
+    /// Reads the output of `put_kept`.
     pub(crate) fn read_kept(reader: &mut WireReader<'_>, now: Now) -> Result<Vec<KeptImage>, WireError> {
         let mut all = Vec::new();
         for _ in 0..reader.u32("a number of messages of groups")? {

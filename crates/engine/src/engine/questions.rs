@@ -1,8 +1,10 @@
 //! The present state of a shard: counters, sums, usage.
 
+use std::collections::BTreeMap;
+
 use crate::engine::facets::ShardQuestions;
 use crate::ids::TenantId;
-use crate::limits::usage::Usage;
+use crate::limits::usage::{MAX_METERED_USERS, Usage};
 use crate::now::Now;
 use crate::telling::counters::Counters;
 use crate::telling::counters::Gauges;
@@ -50,7 +52,16 @@ impl<'e> ShardQuestions<'e> {
     /// The usage of each tenant on this shard, in the order of their numbers; tenants without any are left out. Looks
     /// at every session.
     pub fn usage(&self, now: Now) -> Vec<(TenantId, Usage)> {
-        let mut all = self.engine.state.meters.read(now.monotonic);
+        let mut all: Vec<Usage> = Vec::new();
+        for (tenant, _, usage) in self.engine.state.meters.read(now.monotonic) {
+            let place = usize::from(tenant.0);
+            if place >= all.len() {
+                all.resize(place + 1, Usage::default());
+            }
+            if let Some(sum) = all.get_mut(place) {
+                sum.add(&usage);
+            }
+        }
         for (_, session) in self.engine.state.sessions.iter() {
             let payer = session.payer(&self.engine.settings);
             if payer == TenantId::UPLINK {
@@ -76,6 +87,31 @@ impl<'e> ShardQuestions<'e> {
         }
         let numbered = (0..).map(TenantId).zip(all);
         numbered.filter(|(_, usage)| *usage != Usage::default()).collect()
+    }
+
+    /// The usage of each user on this shard, by tenant and user name. The name is empty for clients without one, and for
+    /// users beyond [`MAX_METERED_USERS`](crate::MAX_METERED_USERS). Retained messages do not count. Empty unless
+    /// [`Settings::usage_by_user`](crate::Settings::usage_by_user). Looks at every session.
+    pub fn usage_by_user(&self, now: Now) -> Vec<(TenantId, Box<str>, Usage)> {
+        if !self.engine.settings.usage_by_user {
+            return Vec::new();
+        }
+        let mut all: BTreeMap<(TenantId, &str), Usage> = BTreeMap::new();
+        for (tenant, user, usage) in self.engine.state.meters.read(now.monotonic) {
+            all.entry((tenant, user)).or_default().add(&usage);
+        }
+        for (_, session) in self.engine.state.sessions.iter() {
+            let tenant = session.payer(&self.engine.settings);
+            if tenant == TenantId::UPLINK {
+                continue;
+            }
+            let user = session.identity.as_ref().and_then(|identity| identity.user_name.as_deref()).unwrap_or_default();
+            let user = if all.contains_key(&(tenant, user)) || all.len() < MAX_METERED_USERS { user } else { "" };
+            let usage = all.entry((tenant, user)).or_default();
+            usage.sessions += 1;
+            usage.stored_bytes += session.flow.as_ref().map_or(0, |flow| flow.waiting().1);
+        }
+        all.into_iter().map(|((tenant, user), usage)| (tenant, user.into(), usage)).collect()
     }
 
     /// Bytes that this shard holds, as far as it keeps sums of them: messages, connections and sessions, retained

@@ -6,7 +6,7 @@ use crate::retained::strays::RemovedImage;
 use crate::wire::{WireError, WireReader};
 
 impl MoveCalls<'_> {
-    /// Reads what `put_removed` has written.
+    /// Reads the output of `put_removed`.
     pub(crate) fn read_removed(reader: &mut WireReader<'_>, partition: PartitionId) -> Result<RemovedImage, WireError> {
         let count = reader.u32("a number of removed values")?;
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Whether groups and their members know of each other.
+//! Whether the records of groups and of their members agree.
 
 use super::{DealtGroup, Groups};
 use crate::ids::ShardId;

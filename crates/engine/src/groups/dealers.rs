@@ -49,17 +49,17 @@ pub(crate) struct Dealers {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Other {
     /// Partitions for which we notified this shard that it does not deal the messages published here.
-    told_elsewhere: Partitions,
-    /// Partitions whose home it is for this shard, as far as we notified it.
-    pub(crate) told_seats: Partitions,
-    pub(crate) told_round: u32,
+    notified_elsewhere: Partitions,
+    /// Partitions whose home is this shard, as far as it was notified.
+    pub(crate) notified_seats: Partitions,
+    pub(crate) notified_round: u32,
     /// Whether it still waits for the notice that all members of this shard have their seats.
     pub(crate) telling: bool,
     /// Its messages are dealt elsewhere.
     pub(crate) elsewhere: Partitions,
-    /// It takes this shard for their home.
+    /// Partitions that it considers to be at home here.
     pub(crate) claims: Partitions,
-    /// And has given its members all their seats here.
+    /// Partitions for which its members have all their seats here.
     pub(crate) seated: Partitions,
     pub(crate) round: u32,
     /// And has received the notice that this shard is ready.
@@ -80,8 +80,8 @@ impl Dealers {
         });
         let own = of_shards.get(usize::from(place.shard.0)).copied().unwrap_or_default();
         let other = |its: &Partitions| Other {
-            told_elsewhere: Partitions::ALL.without(*its),
-            told_seats: *its,
+            notified_elsewhere: Partitions::ALL.without(*its),
+            notified_seats: *its,
             elsewhere: Partitions::ALL.without(own),
             claims: own,
             seated: own,
@@ -158,9 +158,9 @@ impl Dealers {
 
     /// Whether all live members have seats here, or will have them elsewhere. A shard that replaces the home deals to
     /// the members that it knows.
-    pub(super) fn is_told_all(&self, roster: &Roster, partition: PartitionId) -> bool {
+    pub(super) fn knows_members(&self, roster: &Roster, partition: PartitionId) -> bool {
         if roster.home_of(partition) == self.own {
-            return roster.stands_in(partition) || self.is_complete(partition);
+            return roster.is_substitute_for(partition) || self.is_complete(partition);
         }
         !self.others.iter().any(|other| other.claims.has(partition))
     }
@@ -177,16 +177,16 @@ impl Dealers {
         }
     }
 
-    /// A table has come. `taken` are partitions whose homes are known again.
+    /// A table is in force. `taken` are partitions whose homes are known again.
     fn follow(&mut self, old: &Roster, new: &Roster, taken: Partitions) {
         for partition in PartitionId::all() {
             let (dealer, home) = (self.dealer_of(partition), new.home_of(partition));
             let one = Partitions::of(partition);
             let mut next = dealer;
-            if new.stands_in(partition) && new.misses(partition) && new.has(dealer) {
+            if new.is_substitute_for(partition) && new.misses(partition) && new.has(dealer) {
                 // The home that is gone did not deal for this shard yet: the present dealer continues until there is another
                 // home.
-            } else if new.stands_in(partition) {
+            } else if new.is_substitute_for(partition) {
                 next = home;
                 self.open = self.open.with(one);
                 if !new.misses(partition) {
@@ -199,12 +199,12 @@ impl Dealers {
             } else if !new.has(dealer) {
                 next = home;
                 self.unready = self.unready.with(one);
-            } else if new.is_own(dealer) && !old.has(home) && !old.stands_in(partition) {
+            } else if new.is_own(dealer) && !old.has(home) && !old.is_substitute_for(partition) {
                 // This process was alone.
                 self.open = self.open.with(one);
             }
             self.set_dealer(new, partition, next);
-            if taken.has(partition) && !new.stands_in(partition) {
+            if taken.has(partition) && !new.is_substitute_for(partition) {
                 // Its new home may still be sending its subscriptions.
                 self.unready = self.unready.with(one);
             }
@@ -222,7 +222,7 @@ impl Dealers {
 impl Groups {
     /// A table has come: begins to announce the dealers. Members take their seats next. `decided` are the partitions that
     /// it reports as moved, or not moved, to a node that is gone.
-    pub(crate) fn begin_dealing_anew(
+    pub(crate) fn begin_dealer_change(
         &mut self,
         state: &ShardState,
         links: &mut Links,
@@ -242,20 +242,19 @@ impl Groups {
             let partitions = links.group_roster.at_home(shard);
             // A shard that has taken over a place answers again, behind all subscriptions there.
             let took = !partitions.among(taken).is_empty();
-            let Some(other) = self.dealers.other(shard).filter(|it| took || it.told_seats != partitions) else {
+            let Some(other) = self.dealers.other(shard).filter(|it| took || it.notified_seats != partitions) else {
                 continue;
             };
-            let before = std::mem::replace(&mut other.told_seats, partitions);
-            other.told_round = other.told_round.wrapping_add(1);
+            let before = std::mem::replace(&mut other.notified_seats, partitions);
+            other.notified_round = other.notified_round.wrapping_add(1);
             other.telling = true;
-            let round = other.told_round;
+            let round = other.notified_round;
             links.send_dealing(shard, DealingWord::Seats { partitions, round, all: false });
             state.exchanges.tell_dealt_before(links, shard, if took { partitions } else { partitions.without(before) });
         }
     }
 
-    /// A message of this name is dealt here to groups of these partitions: notifies their next
-    /// homes.
+    /// Notifies the next homes that a message of this name is dealt here to groups of these partitions.
     pub(crate) fn tell_next_homes(
         &mut self,
         state: &mut ShardState,
@@ -276,7 +275,7 @@ impl Groups {
             let dealers = &self.dealers;
             let partitions = Partitions::that(|partition| dealers.dealer_of(partition) != shard).without(dealers.open);
             let Some(other) = self.dealers.other(shard) else { continue };
-            if std::mem::replace(&mut other.told_elsewhere, partitions) != partitions {
+            if std::mem::replace(&mut other.notified_elsewhere, partitions) != partitions {
                 links.send_dealing(shard, DealingWord::Elsewhere { partitions });
             }
         }

@@ -15,8 +15,8 @@ use crate::roster::Roster;
 use crate::state::ShardState;
 
 impl Groups {
-    /// A group is about to be dealt here. Where its member has yet to hear that the home is another shard, that one
-    /// hears of the group by this one.
+    /// A group is about to be dealt here. If its member does not know yet that another shard is the home, this shard
+    /// notifies the home of the group.
     pub(crate) fn tell_home_of_new(&mut self, links: &mut Links, group: GroupName<'_>) {
         let home = links.group_roster.home_of(group_partition(group.tenant, group.share, group.filter));
         if home != links.place.shard && self.find(group).is_none() {
@@ -45,6 +45,6 @@ impl Groups {
         roster: &Roster,
         partition: PartitionId,
     ) -> bool {
-        !peers.awaits_somebody(roster, self, &state.transfers) && self.dealers.is_told_all(roster, partition)
+        !peers.awaits_absent_home(roster, self, &state.transfers) && self.dealers.knows_members(roster, partition)
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct LateJoin {
     pub(crate) partition: PartitionId,
     /// The member's shard.
     pub(crate) from: ShardId,
-    /// Under which it is confirmed.
+    /// The ticket of its confirmation.
     pub(crate) ticket: Ticket,
 }
 
@@ -28,7 +28,7 @@ impl super::Dealers {
 }
 
 impl Groups {
-    /// Notes a join that is not to be confirmed yet; says whether it is one.
+    /// Notes a join that must not be confirmed yet; returns whether it is one.
     pub(crate) fn joins_late(
         &mut self,
         roster: &Roster,

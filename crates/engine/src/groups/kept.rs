@@ -68,16 +68,16 @@ pub(crate) struct Deal {
     pub(crate) share: Box<str>,
     pub(crate) filter: Box<str>,
     pub(crate) message: MessageRef,
-    /// The shard that has it, unless that one is gone.
+    /// The shard of its member, unless that shard is gone.
     pub(crate) at: Option<ShardId>,
-    /// Hash of the client id of the only member that may get it, as long as that one may come back; 0 for any.
+    /// Hash of the client id of the only member that may get it, while that client may return; 0 for any.
     pub(crate) client: u64,
-    /// Under which number it is stored; 0 if it is not.
+    /// The number under which it is stored; 0 if it is not.
     stored: u64,
     pub(crate) hops: u8,
-    /// Whether its client may have it, though who said so has not been heard.
+    /// Whether its client may have it without this shard knowing.
     doubt: Doubt,
-    /// Since when it is where it is.
+    /// Time of its last change of place.
     pub(crate) since: Millis,
     /// Greater than the order of every message kept before.
     order: u64,
@@ -325,7 +325,7 @@ impl Groups {
         publication: &mut Publication<'_>,
     ) {
         let leave = self.members(key).next().is_some();
-        let told = self.partition_of(key).is_some_and(|it| self.dealers.is_told_all(&links.group_roster, it));
+        let told = self.partition_of(key).is_some_and(|it| self.dealers.knows_members(&links.group_roster, it));
         let awaits = leave || !told || links.group_roster.misses_any() || self.dealers.miss_any();
         let name = self.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {

@@ -63,7 +63,7 @@ pub(crate) struct Taker<'a> {
     /// Hash of the client id, as in [`Seat`].
     pub client: u64,
     pub group: GroupName<'a>,
-    /// Whether all members are full, so that this one's queue does what its policy says.
+    /// Whether all members are full, so that the overflow policy of this one applies.
     pub insists: bool,
     /// Under which id the group keeps the message; 0 if it does not.
     pub id: u64,

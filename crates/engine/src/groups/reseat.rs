@@ -37,7 +37,7 @@ impl Groups {
         }
     }
 
-    /// Partitions stay after all: members that are at home in them take what their groups deal again.
+    /// Partitions do not move: their members accept messages of their groups again.
     pub(crate) fn announce_members_that_stay(&mut self, state: &ShardState, links: &mut Links, partitions: Partitions) {
         if partitions.is_empty() {
             return;

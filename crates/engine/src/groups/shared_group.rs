@@ -14,7 +14,7 @@ pub(crate) struct Member<R, O> {
     pub(crate) identity: u64,
 }
 
-/// The members of a shared group, and whose turn it is.
+/// The members of a shared group, and the next one to deal to.
 ///
 /// Members that are online come before the others, and get messages first: one that is away gets them only when all
 /// that are online are excluded.

@@ -22,7 +22,7 @@ use tidegate_mqtt::QoS;
 
 /// How much longer a broker may take for this process than for the last home, once all pieces have come, milliseconds.
 const KNOWN_FOR_MS: u64 = 600_000;
-/// Arrivals whose pieces have come and that are known; beyond it the earliest are forgotten, and a late message may come
+/// Maximum number of known arrivals with all pieces; beyond it the earliest are forgotten, and a late message may come
 /// twice.
 const CLOSED_MAX: usize = 64;
 /// Messages passed on that are known at most. Beyond it some are forgotten, and may come twice.
@@ -49,13 +49,13 @@ struct Arrival {
     before: SeenIds,
     /// Messages that partitions have from their last home.
     had: Lists,
-    /// When it is forgotten: never while pieces are awaited.
+    /// Time at which it is forgotten: never while pieces are awaited.
     until: Millis,
 }
 
 impl Arrival {
-    /// The partitions that have a message from their last home, or by a broker since they came. `is_here` says whether a
-    /// broker has delivered it here.
+    /// The partitions that have a message from their last home, or by a broker since their arrival. `is_here` is true
+    /// if a broker has delivered it here.
     fn having(&self, id: &MessageId, is_here: bool) -> Partitions {
         if is_here && !self.before.may_contain(id) {
             return self.partitions;
@@ -182,8 +182,8 @@ impl Arrivals {
         }
     }
 
-    /// Partitions have come. `seen` are the messages that brokers have delivered here, `had` those that the partitions
-    /// have, as [`Arrivals::write`] has written them.
+    /// Adds partitions that have arrived. `seen` are the messages that brokers have delivered here, `had` the messages
+    /// of the partitions, as written by [`Arrivals::write`].
     ///
     /// # Errors
     /// When the bytes are damaged.

@@ -2,14 +2,17 @@
 //! partition; bytes that the client has sent and that begin a packet move beside the image.
 
 use crate::connection::alias::InboundAliases;
+use crate::connection::terms::PromisedTerms;
+use crate::identity::Proof;
 use crate::ids::{PartitionId, TenantId, partition_of};
 use crate::session::packet_ids::State;
+use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::num::NonZeroU16;
 use tidegate_mqtt::{PacketId, Version};
 
 /// The layout of the bytes.
-const LAYOUT: u8 = 2;
+const LAYOUT: u8 = 3;
 
 /// The first byte of a frame between two nodes on the connection of a relayed client. No MQTT packet begins with it.
 pub const RELAY_FRAME: u8 = 0;
@@ -39,6 +42,16 @@ pub struct ConnectionImage {
     pub client_id: Box<str>,
     /// The user whose connections include this one, proven or not. The shell sets it.
     pub counted_user: Option<Box<str>>,
+    /// The certificate that the client has shown. The shell sets it.
+    pub shown: Option<ShownCertificate>,
+    /// When the proof of the client's identity ends, milliseconds since the Unix epoch.
+    pub(crate) proof_ends: Option<u64>,
+    /// The proof of the client's identity.
+    pub(crate) proof: Option<Proof>,
+    /// The method of enhanced authentication.
+    pub(crate) method: Option<Box<str>>,
+    /// The terms of its CONNACK.
+    pub(crate) terms: PromisedTerms,
     /// Until when its session expects it, milliseconds since the Unix epoch. A session that its client has taken up since
     /// expects another time, or none.
     pub(crate) expected_until: u64,
@@ -58,6 +71,49 @@ pub struct ConnectionImage {
     pub(crate) aliases_in: Vec<(NonZeroU16, Box<str>)>,
     /// Messages in flight that would not be sent again: the image of the session does not have them.
     pub(crate) unkept: Vec<(PacketId, State)>,
+}
+
+/// The certificate that a client has shown to a listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownCertificate {
+    /// The name of the listener.
+    pub listener: Box<str>,
+    /// The certificate and those between it and an authority, DER.
+    pub chain: Vec<Box<[u8]>>,
+}
+
+impl ShownCertificate {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.put_bytes(self.listener.as_bytes());
+        out.put_u32(self.chain.len() as u32);
+        for certificate in &self.chain {
+            out.put_bytes(certificate);
+        }
+    }
+
+    fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        let mut shown = Self { listener: reader.text("a listener")?.into(), chain: Vec::new() };
+        for _ in 0..reader.u32("a number of certificates")? {
+            shown.chain.push(reader.bytes("a certificate")?.into());
+        }
+        Ok(shown)
+    }
+}
+
+/// Appends a part that there may be.
+fn put_part<T>(out: &mut Vec<u8>, part: Option<&T>, write: impl FnOnce(&T, &mut Vec<u8>)) {
+    out.put_u8(u8::from(part.is_some()));
+    if let Some(part) = part {
+        write(part, out);
+    }
+}
+
+/// Reads what [`put_part`] wrote.
+fn read_part<'a, T>(
+    reader: &mut WireReader<'a>,
+    read: impl FnOnce(&mut WireReader<'a>) -> Result<T, WireError>,
+) -> Result<Option<T>, WireError> {
+    if reader.flag("whether there is a part")? { read(reader).map(Some) } else { Ok(None) }
 }
 
 impl ConnectionImage {
@@ -83,6 +139,11 @@ impl ConnectionImage {
         out.put_u16(self.tenant.0);
         out.put_bytes(self.client_id.as_bytes());
         out.put_bytes(self.counted_user.as_deref().unwrap_or_default().as_bytes());
+        put_part(&mut out, self.shown.as_ref(), ShownCertificate::write);
+        put_part(&mut out, self.proof_ends.as_ref(), |ends, out| out.put_u64(*ends));
+        put_part(&mut out, self.proof.as_ref(), Proof::write);
+        put_part(&mut out, self.method.as_ref(), |method, out| out.put_bytes(method.as_bytes()));
+        self.terms.write(&mut out);
         out.put_u64(self.expected_until);
         out.put_u32(self.expiry_seconds);
         out.put_u16(self.receive_maximum);
@@ -123,6 +184,11 @@ impl ConnectionImage {
             tenant: TenantId(reader.u16("a tenant")?),
             client_id: reader.text("a client id")?.into(),
             counted_user: Some(reader.text("a user")?).filter(|user| !user.is_empty()).map(Into::into),
+            shown: read_part(&mut reader, ShownCertificate::read)?,
+            proof_ends: read_part(&mut reader, |reader| reader.u64("the end of a proof"))?,
+            proof: read_part(&mut reader, Proof::read)?,
+            method: read_part(&mut reader, |reader| Ok(reader.text("a method of authentication")?.into()))?,
+            terms: PromisedTerms::read(&mut reader)?,
             expected_until: reader.u64("until when a client is expected")?,
             expiry_seconds: reader.u32("a session expiry")?,
             receive_maximum: reader.u16("a receive maximum")?,
@@ -173,17 +239,25 @@ pub enum NotContinued {
     NotHere,
     /// The session does not expect this connection: it has ended, or its client has connected again.
     NotExpected,
+    /// The client cannot stay: its credential is not accepted here, or its terms cannot be kept. It learns the reason.
+    Refused(Reason),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::{ListenerSettings, Settings};
 
     fn image() -> ConnectionImage {
         ConnectionImage {
             tenant: TenantId(7),
             client_id: "a client".into(),
             counted_user: Some("a user".into()),
+            shown: Some(ShownCertificate { listener: "tls".into(), chain: vec![[1, 2, 3].into(), [4].into()] }),
+            proof_ends: Some(1_700_000_009_000),
+            proof: Some(Proof { provider: "users".into(), mark: [3; Proof::MARK_BYTES] }),
+            method: Some("SCRAM-SHA-256".into()),
+            terms: PromisedTerms::of(&Settings::default(), &ListenerSettings::default()),
             expected_until: 1_700_000_000_000,
             expiry_seconds: 0,
             receive_maximum: 20,

@@ -41,7 +41,7 @@ pub(crate) struct Forwarding {
 pub(crate) struct AtHand {
     /// The transfer of a dead orchestrator whose connection delivers it.
     pub(crate) former: Option<u64>,
-    /// By which it is acknowledged; `None` at QoS 0.
+    /// The ticket of its acknowledgement; `None` at QoS 0.
     pub(crate) ticket: Option<Ticket>,
     /// New homes that have to store it before it is acknowledged.
     pub(crate) waits: u32,
@@ -64,7 +64,7 @@ pub enum Behind {
     Pieces,
     /// More pieces, after the messages that were kept back. These messages are delivered now.
     LatePieces,
-    /// Nothing: it is the last one.
+    /// No piece: it is the last one.
     Nothing,
 }
 
@@ -73,7 +73,7 @@ pub enum Behind {
 pub(crate) struct Departed {
     pub(crate) partitions: Partitions,
     pub(crate) noted: Vec<u8>,
-    /// Whether the sessions here get nothing any more, since they are served at the new home.
+    /// Whether the sessions here get no more messages, since they are served at the new home.
     pub(crate) is_over: bool,
     /// Partitions that have come back, and are not served here yet: their sessions get the messages, too.
     pub(crate) back: Partitions,
@@ -83,7 +83,7 @@ pub(crate) struct Departed {
     pub(crate) had: Vec<u8>,
 }
 
-/// Partitions that have come.
+/// Partitions that have arrived.
 #[derive(Debug)]
 pub(crate) struct Come {
     pub(crate) partitions: Partitions,
@@ -162,12 +162,12 @@ impl Forwarding {
         self.left.is_empty() && self.come.values().all(|come| come.kept_back.is_none())
     }
 
-    /// Whether so much waits to be passed on that brokers have to keep their messages.
+    /// Whether the collected messages fill their limit, so that brokers have to keep further ones.
     fn is_full(&self) -> bool {
         self.left.values().any(|left| left.noted.len() > NOTED_MAX_BYTES)
     }
 
-    /// Notes the message at hand for partitions that have left. Says whether there was room for it.
+    /// Notes the present message for partitions that have left. Returns whether there was space for it.
     pub(crate) fn note_left(
         at_hand: &mut AtHand,
         left: &mut Departed,
@@ -202,7 +202,7 @@ impl super::Handover {
         self.forwarding.at_hand = AtHand { former, ticket, waits: 0 };
     }
 
-    /// Says how many new homes have to store the message before it is acknowledged.
+    /// Returns the number of new homes that have to store the message before it is acknowledged.
     #[inline]
     pub(crate) fn end_message(&mut self) -> u32 {
         std::mem::take(&mut self.forwarding.at_hand).waits
@@ -214,8 +214,8 @@ impl super::Handover {
         !self.forwarding.left.is_empty()
     }
 
-    /// The partitions among these that have come here and whose sessions want a message, now that the connection of a dead
-    /// member brings it. `is_here` says whether a broker has delivered it here.
+    /// The partitions among these that have arrived here and whose sessions want a message brought by the connection of
+    /// a dead member. `is_here` is true if a broker has delivered it here.
     pub(crate) fn wanting(
         &mut self,
         journal: &mut Journal,
@@ -254,7 +254,7 @@ impl super::Handover {
         self.forwarding.come.get(&transfer).map_or(Partitions::NONE, |come| come.partitions)
     }
 
-    /// Whether brokers have to keep their messages, since more waits to be passed on than is allowed.
+    /// Whether the collected messages exceed their limit, so that brokers have to keep further ones.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.forwarding.is_full()
@@ -267,7 +267,7 @@ impl Departed {
         Self { partitions, noted, is_over: false, back: Partitions::NONE, unanswered, had }
     }
 
-    /// The partitions whose sessions here get nothing any more.
+    /// The partitions whose sessions here get no more messages.
     pub(crate) fn passed_over(&self) -> Partitions {
         if self.is_over { self.partitions.without(self.back) } else { Partitions::NONE }
     }

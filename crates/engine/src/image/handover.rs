@@ -10,7 +10,7 @@ use crate::topics::Route;
 /// Partitions that move to another process, or have come from one.
 #[derive(Debug, Default)]
 pub(crate) struct Handover {
-    /// Partitions that have come, and which messages they have.
+    /// Partitions that have arrived, and the messages that they have.
     pub(crate) arrivals: Arrivals,
     /// Partitions that have moved between members of a cluster while brokers still deliver their messages to the old home.
     pub(crate) forwarding: Forwarding,

@@ -25,10 +25,9 @@ impl RetainedStore {
         }
         self.removed.forget(tenant, &topic);
         let kept = message.clone();
-        match self.values.take_back(tenant, &topic, message, now.monotonic) {
-            Err(reason) => state.counters.drop_message(reason),
-            Ok(_) if state.journal.is_on() => state.journal.put_retained(&kept.publication()),
-            Ok(_) => {}
+        self.values.take_back(tenant, &topic, message);
+        if state.journal.is_on() {
+            state.journal.put_retained(&kept.publication());
         }
     }
 }

@@ -1,9 +1,9 @@
-//! State as bytes: what a partition holds.
+//! The content of a partition as bytes.
 //!
 //! Deadlines are absolute times in images, so that they outlive the process and a step of its wall clock. A message
-//! that has expired on the way is dropped with its reason when its turn comes, like one that expired in memory. Bytes
-//! that come back are taken in as a whole or not at all: a checksum tells damage, and what it would not tell is checked
-//! field by field, so that no image makes a state that the engine could not have come to by itself.
+//! that has expired on the way is dropped with its reason when its turn comes, like one that expired in memory.
+//! Returned bytes are accepted as a whole or not at all: a checksum finds damage, and every field is checked as well,
+//! so that no image makes a state that the engine could not reach alone.
 
 use crate::cluster::transfer::error::ImageError;
 
@@ -25,10 +25,10 @@ pub(crate) use handover::Handover;
 pub use moving::{PartitionImage, Snapshot};
 pub use owed::Owed;
 
-/// What stands before the content of an image.
+/// Length of the seal, which is in front of the content of an image.
 pub(crate) const SEAL_LEN: usize = 1 + 8;
 
-/// A number that tells bytes from damaged ones.
+/// A number that reveals damaged bytes.
 fn checksum(bytes: &[u8]) -> u64 {
     hash_bytes(u64::from(IMAGE_VERSION), bytes)
 }

@@ -14,11 +14,11 @@ pub struct PartitionImage {
     pub partition: PartitionId,
     /// Its content, for [`MoveCalls::arrive`](crate::MoveCalls::arrive).
     pub image: Vec<u8>,
-    /// What it owes.
+    /// Counts of its sessions and messages.
     pub owed: Owed,
 }
 
-/// What an attempt to take images came to.
+/// The outcome of an attempt to take images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Snapshot {
     /// Parts of queues are being read from the store; try again shortly.
@@ -28,7 +28,7 @@ pub enum Snapshot {
 }
 
 impl Place {
-    /// Those that are at home on this shard.
+    /// The partitions whose home is this shard.
     pub(crate) fn own(self, partitions: Partitions) -> Partitions {
         partitions.filtered(|partition| self.owns(partition))
     }

@@ -1,4 +1,4 @@
-//! What a partition owes, counted: the proof that a move lost nothing.
+//! The counts of a partition: they prove that a move lost nothing.
 
 use crate::ids::{Partitions, SessionKey, partition_of};
 use crate::partitions::ByPartition;
@@ -9,8 +9,8 @@ use crate::session::{Flow, Session};
 use crate::telling::sums::summed;
 
 summed! {
-    /// What a partition owes and keeps, by number: of sessions that outlive their connections, and retained messages. What
-    /// was owed before a move is owed after it.
+    /// Counts of a partition: its sessions that outlive their connections, their messages, and its retained messages.
+    /// They are the same before and after a move.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Owed {
         /// Sessions.
@@ -37,7 +37,7 @@ summed! {
 }
 
 impl Sessions {
-    /// The sessions of partitions, without those of uplinks: these belong to the process and never move.
+    /// The sessions of partitions, without the sessions of broker links: these belong to the process and never move.
     pub(crate) fn by_partition(&self, partitions: Partitions) -> ByPartition<SessionKey> {
         let here = self.iter().filter(|(_, session)| !session.is_uplink());
         let placed =
@@ -47,7 +47,7 @@ impl Sessions {
 }
 
 impl RetainedStore {
-    /// Tenants and topics of the retained messages of partitions, without those that the broker publishes itself.
+    /// Tenants and topics of the retained messages of partitions, without the topics that the broker publishes itself.
     pub(crate) fn by_partition(&self, partitions: Partitions) -> ByPartition<(crate::TenantId, &str)> {
         let all = self.values.iter().filter(|(_, topic, _)| !crate::topics::is_own_topic(topic));
         ByPartition::new(partitions, all.map(|(tenant, topic, _)| (partition_of(tenant, topic), (tenant, topic))))

@@ -1,4 +1,4 @@
-//! Reading a session, without taking it in yet.
+//! Reads a session without importing it.
 
 use crate::identity::Identity;
 use crate::ids::{ListenerId, TenantId};
@@ -198,7 +198,7 @@ fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId) -> Result<Memb
     Ok(Membership::new(GroupName { tenant, share, filter }, partition, member))
 }
 
-/// A message in flight: what it waits for, and what is sent again if it does not come.
+/// A message in flight: the awaited packet, and the packet that is sent again if it does not come.
 fn read_sent(
     reader: &mut WireReader<'_>,
     now: Now,
@@ -252,7 +252,7 @@ fn read_received(session: &mut Session, reader: &mut WireReader<'_>) -> Result<(
         if !known.insert(id) {
             return Err(WireError { reading: "a packet id received once" });
         }
-        let kind = reader.u8("what is known of an exchange")?;
+        let kind = reader.u8("state of an exchange")?;
         if kind == REFUSED {
             session.rare_mut().refused.restore(id, RefusedMessage::read(reader)?);
             continue;
@@ -262,7 +262,7 @@ fn read_received(session: &mut Session, reader: &mut WireReader<'_>) -> Result<(
             RECEIVED => continue,
             RECEIVED_NAMED => false,
             RECEIVED_DOUBTFUL => true,
-            _ => return Err(WireError { reading: "what is known of an exchange" }),
+            _ => return Err(WireError { reading: "state of an exchange" }),
         };
         session.rare_mut().exchanges.push((id, Exchange { doubtful, ..Exchange::read(reader)? }));
     }

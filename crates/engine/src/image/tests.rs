@@ -141,7 +141,7 @@ fn export(engine: &mut Engine, partition: PartitionId) -> Vec<u8> {
     image
 }
 
-/// Whether the engine holds nothing at all.
+/// Whether the engine is empty.
 fn is_untouched(engine: &Engine) -> bool {
     let nothing = engine.questions().gauges() == Gauges::default() && engine.next_deadline() == Millis::NEVER;
     nothing && (0..PARTITIONS).all(|partition| engine.questions().owed(PartitionId(partition)) == Owed::default())
@@ -155,7 +155,7 @@ fn reseal(content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_owed_before_is_owed_after() {
+fn a_move_keeps_the_counts_of_its_partition() {
     let (mut engine, partition) = owing();
     let owed = engine.questions().owed(partition);
     let expected = Owed {
@@ -231,14 +231,14 @@ fn an_image_of_another_version_or_home_is_refused() {
 }
 
 #[test]
-fn a_session_that_lives_here_or_comes_twice_refuses_the_whole_image() {
+fn a_present_or_repeated_session_refuses_the_image() {
     let mut alone = engine();
     let peer = Peer::connect(&mut alone, "subscriber", None);
     alone.handle_transport_closed(NOW, peer.key);
     drain(&mut alone);
     let image = export(&mut alone, home());
-    // The partition, and numbers of exchanges and sessions before; numbers of retained messages, of what groups keep
-    // and were dealt, of outgoing messages, and of removed values behind.
+    // The partition, and numbers of exchanges and sessions before; behind: numbers of retained messages, of messages
+    // that groups keep and were dealt, of outgoing messages, and of removed values.
     let session = &image[SEAL_LEN + 10..image.len() - 20];
     let twice = [&home().0.to_le_bytes()[..], &[0; 4], &2_u32.to_le_bytes(), session, session, &[0; 20]].concat();
     let mut engine = engine();
@@ -275,7 +275,7 @@ fn a_name_is_in_one_image_for_all_partitions_of_a_move() {
         let mut new = Engine::new(Arc::new(Settings::default()), place, 1, NOW);
         new.moves().arrive(NOW, &images).unwrap();
         let own = by.among(place.own(moved));
-        assert!(!own.is_nobody());
+        assert!(!own.is_empty());
         assert!((0..NAMES).all(|number| new.state.exchanges.marks.get(ExchangeName { origin: 7, number }) == own));
     }
 }
@@ -292,7 +292,7 @@ fn a_retained_message_that_came_since_is_newer() {
     assert_eq!((engine.questions().owed(partition).retained, engine.retained.values.next_expiry()), (1, deadline));
 }
 
-/// The images of a partition that its engine goes on holding.
+/// The images of a partition, which stays in its engine.
 fn snapshot(engine: &mut Engine, partition: PartitionId) -> Vec<PartitionImage> {
     let partitions = [partition].into_iter().collect();
     engine.moves().hold_partitions(NOW, partitions, None);
@@ -323,7 +323,7 @@ fn a_copy_is_kept_until_it_is_forgotten_and_may_arrive_again() {
 }
 
 #[test]
-fn nobody_of_a_held_partition_is_let_in() {
+fn clients_of_a_held_partition_are_refused() {
     let (mut engine, partition) = owing();
     let _ = snapshot(&mut engine, partition);
     let refused =
@@ -336,7 +336,7 @@ fn nobody_of_a_held_partition_is_let_in() {
 }
 
 #[test]
-fn what_has_arrived_is_in_the_store_as_a_whole() {
+fn an_arrived_partition_is_stored_completely() {
     let (mut old, partition) = owing();
     let images = snapshot(&mut old, partition);
     let settings = || Arc::new(Settings { durability: crate::Durability::Commit, ..Settings::default() });
@@ -385,14 +385,14 @@ fn a_client_at_home_elsewhere_leaves_with_all_that_it_has_sent() {
     assert!(events.contains(&Event::Relay { key: peer.key, place: 0 }), "{events:?}");
     let bytes = engine.homes().leave_for_home(peer.key).unwrap();
     assert_eq!(bytes[0], 0x10);
-    assert!(bytes.windows(7).any(|part| part == b"payload"), "what stands behind the CONNECT goes along");
+    assert!(bytes.windows(7).any(|part| part == b"payload"), "bytes behind the CONNECT go along");
     assert_eq!((engine.questions().gauges(), engine.homes().leave_for_home(peer.key)), (Gauges::default(), None));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2048, ..ProptestConfig::default() })]
 
-    /// The checksum hides what is behind it, so this forges it.
+    /// The checksum hides the damage behind it, so this test computes a valid one.
     #[test]
     fn no_forged_image_makes_an_unsound_state(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),

@@ -48,7 +48,7 @@ pub(crate) enum Key<'a> {
     Subscription(StoredSession, &'a str),
     /// A packet id of a QoS 2 message that its client has sent and not released.
     Received(StoredSession, PacketId),
-    /// A message that it is owed, by its number.
+    /// A message of its queue, by its number.
     Entry(StoredSession, u64),
     /// How far that message has come, where the entry does not say it.
     Sent(StoredSession, u64),
@@ -70,7 +70,7 @@ pub(crate) enum Key<'a> {
     Mark(ExchangeName, ShardId),
     /// The retained message of a topic.
     Retained(TenantId, &'a str),
-    /// The messages that partitions have which have come from another home, by the number of their arrival.
+    /// The messages known to partitions that have arrived from another home, by the number of their arrival.
     Arrival(u64),
     /// The arrived partitions to which the message of this origin and number was passed on.
     Passed(u64, u64),

@@ -19,7 +19,7 @@ pub(crate) const WINDOW_MS: u64 = 1000;
 /// Publishers that are counted at once. Those beyond are not held.
 const COUNTED_MAX: usize = 65_536;
 
-/// What publishers have made a shard do lately whose turns take too long, and who waits for that.
+/// The recent use of a shard by publishers while its turns are too long, and the publishers that wait.
 #[derive(Debug)]
 pub(crate) struct LoopLag {
     /// The time until which turns count as too long, if no report follows.
@@ -79,7 +79,7 @@ impl LoopLag {
         self.waiting.remove(publisher);
     }
 
-    /// Counts work; says whether the publisher has had more than is allowed.
+    /// Counts work; returns whether the publisher has had more than is allowed.
     pub(crate) fn count(&mut self, publisher: BlockedPublisher, work: u64) -> bool {
         if self.work.len() >= COUNTED_MAX && !self.work.contains_key(&publisher) {
             return false;

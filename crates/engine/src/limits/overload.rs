@@ -1,5 +1,5 @@
-//! A shard that comes near its memory ceiling: those whose messages fill it wait first, and only then is anything
-//! dropped.
+//! A shard near its memory ceiling: publishers that fill the memory wait first, and messages are dropped only after
+//! that.
 
 use crate::ids::ShardId;
 use crate::memory::MemoryUse;

@@ -28,7 +28,7 @@ impl Bucket {
     }
 }
 
-/// A rate per second, and what may come at once.
+/// A rate per second, and the burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     rate: u64,

@@ -18,11 +18,11 @@ pub struct SlowSession {
     pub unacknowledged: Option<u16>,
     /// How many messages wait for an acknowledgement.
     pub inflight_messages: u64,
-    /// Milliseconds since the client acknowledged anything, while something waits for it; 0 otherwise.
+    /// Milliseconds since the client's last acknowledgement, while messages wait for it; 0 otherwise.
     pub waiting_ms: u64,
     /// Messages that wait in its queue.
     pub queued_messages: u64,
-    /// Bytes of those.
+    /// Bytes of the queued messages.
     pub queued_bytes: u64,
     /// Publishers that wait for its queue.
     pub blocked_publishers: u64,

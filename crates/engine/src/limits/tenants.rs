@@ -15,7 +15,7 @@ pub(crate) enum TenantUses {
     /// For all shards.
     Shared {
         ledger: Arc<dyn TenantLedger>,
-        /// Whether any tenant may publish only so fast, as it was when bytes came last.
+        /// Whether any tenant has a rate limit, as of the last input.
         limits_rates: bool,
     },
 }
@@ -90,7 +90,7 @@ impl TenantUses {
         }
     }
 
-    /// Counts one more unless the tenant has as many as it may have; says whether it has counted.
+    /// Counts one more unless the tenant has as many as it may have; returns whether it has counted.
     pub(crate) fn claim(&mut self, tenant: TenantId, holding: Holding) -> bool {
         match self {
             Self::Own(own) => own.claim(tenant, holding),
@@ -98,7 +98,7 @@ impl TenantUses {
         }
     }
 
-    /// Counts one more whatever the quota says.
+    /// Counts one more, even beyond the quota.
     pub(crate) fn add(&mut self, tenant: TenantId, holding: Holding) {
         match self {
             Self::Own(own) => own.count(tenant, holding).into_iter().for_each(|count| *count += 1),
@@ -125,7 +125,7 @@ impl TenantUses {
         }
     }
 
-    /// Whether any tenant may publish only so fast.
+    /// Whether any tenant has a rate limit.
     #[inline]
     pub(crate) fn limit_rates(&self) -> bool {
         match self {

@@ -1,5 +1,7 @@
-//! The usage of each tenant on a shard: plain integers by tenant number, counted where the engine counts messages and
-//! bytes anyway.
+//! The usage of each tenant, and of each user where that is asked for, on a shard: plain integers by the number of the
+//! payer, counted where the engine counts messages and bytes anyway.
+
+use std::collections::BTreeMap;
 
 use crate::ids::TenantId;
 use crate::now::Millis;
@@ -31,7 +33,19 @@ summed! {
     }
 }
 
-/// The counters of one tenant, and since when its connection time is counted up.
+/// Users with a meter of their own on a shard. Users beyond that have the meter of clients without a user name.
+pub const MAX_METERED_USERS: usize = 10_000;
+
+/// The number of a payer on a shard: a tenant, or one of its users where users are metered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Payer(u32);
+
+impl Payer {
+    /// No payer: uplinks to brokers, pipelines of the hub, and clients that are not accepted.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
+/// The counters of one payer, and since when its connection time is counted up.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meter {
     usage: Usage,
@@ -46,69 +60,104 @@ impl Meter {
     }
 }
 
-/// The meters of a shard, by tenant number.
+/// The meters of a shard, by the number of the payer.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     of: Vec<Meter>,
-    /// Connections that no tenant pays for: uplinks to brokers, pipelines of the hub, and refused clients.
-    own: Meter,
+    /// The numbers, by tenant and user. Clients that are not metered by user have the empty name.
+    payers: BTreeMap<TenantId, BTreeMap<Box<str>, Payer>>,
+    /// Payers with a user name.
+    users: usize,
+    unpaid: Meter,
 }
 
 impl Meters {
-    /// The counters of a tenant; [`TenantId::UPLINK`] has the counters that no tenant pays for.
+    /// The counters of a payer.
     #[inline]
-    pub(crate) fn of(&mut self, payer: TenantId) -> &mut Usage {
+    pub(crate) fn of(&mut self, payer: Payer) -> &mut Usage {
         &mut self.meter(payer).usage
     }
 
     #[inline]
-    fn meter(&mut self, payer: TenantId) -> &mut Meter {
-        let place = usize::from(payer.0);
-        if place >= self.of.len() {
-            self.grow(payer);
-        }
-        match self.of.get_mut(place) {
+    fn meter(&mut self, payer: Payer) -> &mut Meter {
+        match self.of.get_mut(payer.0 as usize) {
             Some(meter) => meter,
-            None => &mut self.own,
+            None => &mut self.unpaid,
         }
     }
 
-    #[cold]
-    fn grow(&mut self, payer: TenantId) {
-        if payer != TenantId::UPLINK {
-            self.of.resize(usize::from(payer.0) + 1, Meter::default());
+    /// The payer of a client. Without a user name, that is the tenant's payer for all such clients.
+    pub(crate) fn payer(&mut self, tenant: TenantId, user: Option<&str>) -> Payer {
+        if tenant == TenantId::UPLINK {
+            return Payer::NONE;
         }
+        let of_tenant = self.payers.entry(tenant).or_default();
+        let user = user.unwrap_or_default();
+        if let Some(payer) = of_tenant.get(user) {
+            return *payer;
+        }
+        let user = if self.users < MAX_METERED_USERS { user } else { "" };
+        let number = u32::try_from(self.of.len()).unwrap_or(u32::MAX);
+        let payer = *of_tenant.entry(user.into()).or_insert(Payer(number));
+        if payer.0 == number {
+            self.of.push(Meter::default());
+            self.users += usize::from(!user.is_empty());
+        }
+        payer
     }
 
-    /// Counts packets that have arrived for the tenant that pays for them.
+    /// Counts packets that have arrived for the payer of their connection.
     #[inline]
-    pub(crate) fn count_input(&mut self, payer: Option<TenantId>, bytes: usize) {
+    pub(crate) fn count_input(&mut self, payer: Option<Payer>, bytes: usize) {
         if let Some(payer) = payer {
             self.of(payer).bytes_in += bytes as u64;
         }
     }
 
-    /// A client of the tenant has connected.
-    pub(crate) fn connect(&mut self, payer: TenantId, now: Millis) {
+    /// A client of the payer has connected.
+    pub(crate) fn connect(&mut self, payer: Payer, now: Millis) {
         let meter = self.meter(payer);
         meter.count_time(now);
         meter.usage.connections += 1;
     }
 
-    /// A client of the tenant is not connected any more.
-    pub(crate) fn disconnect(&mut self, payer: TenantId, now: Millis) {
+    /// A client of the payer is not connected any more.
+    pub(crate) fn disconnect(&mut self, payer: Payer, now: Millis) {
         let meter = self.meter(payer);
         meter.count_time(now);
         meter.usage.connections = meter.usage.connections.saturating_sub(1);
     }
 
-    /// The counters with connection time up to now.
-    pub(crate) fn read(&self, now: Millis) -> Vec<Usage> {
-        let read = |meter: &Meter| {
-            let mut meter = *meter;
+    /// The counters of each payer with connection time up to now, by tenant and user. The user name is empty for clients
+    /// that are not metered by user.
+    pub(crate) fn read(&self, now: Millis) -> impl Iterator<Item = (TenantId, &str, Usage)> {
+        let all =
+            self.payers.iter().flat_map(|(tenant, users)| users.iter().map(|(user, payer)| (*tenant, user, payer)));
+        all.filter_map(move |(tenant, user, payer)| {
+            let mut meter = *self.of.get(payer.0 as usize)?;
             meter.count_time(now);
-            meter.usage
-        };
-        self.of.iter().map(read).collect()
+            Some((tenant, &**user, meter.usage))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_beyond_the_limit_share_the_meter_of_their_tenant() {
+        let mut meters = Meters::default();
+        let tenant = TenantId(3);
+        for number in 0..MAX_METERED_USERS + 5 {
+            let payer = meters.payer(tenant, Some(&number.to_string()));
+            meters.of(payer).messages_in += 1;
+        }
+        let known = meters.payer(tenant, Some("7"));
+        meters.of(known).messages_in += 1;
+        let of =
+            |user: &str| meters.read(Millis(0)).find(|(_, name, _)| *name == user).map(|(.., usage)| usage.messages_in);
+        assert_eq!([of("7"), of(""), of("9999"), of("10000")], [Some(2), Some(5), Some(1), None]);
+        assert_eq!(meters.read(Millis(0)).count(), MAX_METERED_USERS + 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that another node owes: their waiters are notified when that node is gone.
+//! Pending answers of other nodes: their waiters are notified when the node is gone.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::link::envelope::Ticket;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Awaited {
     pub ticket: Ticket,
-    /// Whether the question was about interest: a node that is gone needs to know of none.
+    /// Whether the request was about interest: a node that is gone does not need it.
     pub interest: bool,
 }
 
@@ -16,7 +16,7 @@ pub(crate) struct Awaited {
 #[derive(Clone, Copy, Debug)]
 struct Owed {
     awaited: Awaited,
-    /// The present waiter, if it is not the one that asked.
+    /// The present waiter, if it is not the requester.
     heir: Option<Ticket>,
 }
 
@@ -30,8 +30,7 @@ impl AwaitedAnswers {
         self.0.push_back(Owed { awaited, heir: None });
     }
 
-    /// One has come. Most come in the order in which they were asked for. Returns who waits for it, where that is not
-    /// who has asked.
+    /// An answer has come. Most come in the order of the requests. Returns the waiter, if it is not the requester.
     pub(super) fn remove(&mut self, awaited: Awaited) -> Option<Ticket> {
         let at = self.0.iter().position(|owed| owed.awaited == awaited)?;
         self.0.remove(at)?.heir
@@ -45,7 +44,7 @@ impl AwaitedAnswers {
         true
     }
 
-    /// Takes all of them, each with who waits for it by now.
+    /// Takes all, each with its present waiter.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Awaited> + use<> {
         let all = std::mem::take(&mut self.0).into_iter();
         all.map(|Owed { awaited, heir }| Awaited { ticket: heir.unwrap_or(awaited.ticket), ..awaited })

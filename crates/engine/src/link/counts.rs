@@ -1,6 +1,6 @@
 //! The outcomes of a message, by number of nodes.
 
-use crate::telling::fate::Fate;
+use crate::telling::outcome::DeliveryOutcome;
 use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -9,19 +9,19 @@ use crate::wire::{WireError, WireReader, WireWrite};
 pub(crate) struct Counts {
     pub members: u32,
     pub delivered: u32,
-    /// Were away when it came.
+    /// Number of receivers that were away when it came.
     pub stored: u32,
     pub expired: u32,
     pub dropped: u32,
 }
 
 impl Counts {
-    pub(crate) fn note(&mut self, fate: Fate) {
-        let count = match fate {
-            Fate::Delivered => &mut self.delivered,
-            Fate::Stored => &mut self.stored,
-            Fate::Dropped(Reason::MessageExpired) => &mut self.expired,
-            Fate::Dropped(_) => &mut self.dropped,
+    pub(crate) fn note(&mut self, outcome: DeliveryOutcome) {
+        let count = match outcome {
+            DeliveryOutcome::Delivered => &mut self.delivered,
+            DeliveryOutcome::Stored => &mut self.stored,
+            DeliveryOutcome::Dropped(Reason::MessageExpired) => &mut self.expired,
+            DeliveryOutcome::Dropped(_) => &mut self.dropped,
         };
         *count += 1;
     }

@@ -11,7 +11,7 @@ pub(super) const DEALING_KIND: u8 = 45;
 /// A word about dealing. All but the last one say all that holds from now on, in line with the sender's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DealingWord {
-    /// Another shard than the receiver deals what the sender publishes to groups of these partitions.
+    /// Another shard than the receiver deals the sender's messages to groups of these partitions.
     Elsewhere { partitions: Partitions },
     /// The sender takes the receiver for the home of these partitions. `all` says that it has given all of its members
     /// their seats there, `round` which answer it waits for.

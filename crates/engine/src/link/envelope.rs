@@ -43,7 +43,7 @@ pub(crate) struct Envelope<'a> {
     pub sequence: u64,
     /// Time of the process's monotonic clock at which the message entered.
     pub entered_at: Millis,
-    /// Higher goes first where a queue knows priorities; 0 is ordinary.
+    /// A higher priority goes first in queues with priorities; 0 is ordinary.
     pub priority: u8,
     /// Places passed so far; bounds loops.
     pub hops: u8,
@@ -64,7 +64,7 @@ pub(super) fn put_ticket(out: &mut Vec<u8>, ticket: Option<Ticket>) {
 }
 
 impl Ticket {
-    /// Reads what [`put_ticket`] has appended.
+    /// Reads the output of [`put_ticket`].
     pub(super) fn read_optional(reader: &mut WireReader<'_>) -> Result<Option<Self>, WireError> {
         let connection = ConnectionKey::read_optional(reader)?;
         let sequence = reader.u32("a ticket")?;
@@ -83,7 +83,7 @@ pub(crate) fn put_connection(out: &mut Vec<u8>, connection: Option<ConnectionKey
 }
 
 impl ConnectionKey {
-    /// Reads what [`put_connection`] has appended.
+    /// Reads the output of [`put_connection`].
     pub(super) fn read_optional(reader: &mut WireReader<'_>) -> Result<Option<Self>, WireError> {
         let index = reader.u32("a connection")?;
         let generation = reader.u32("a connection")?;
@@ -371,7 +371,7 @@ impl ReadHead {
         Self { head, sequence: head.first_sequence, now }
     }
 
-    /// The envelope that stands next.
+    /// The next envelope.
     #[inline]
     pub(crate) fn envelope<'a>(
         &mut self,

@@ -16,7 +16,7 @@ const TWO_EARLIER_SETS: usize = 16;
 /// serve the sessions of a partition whose groups another one deals for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Got {
-    /// Partitions whose sessions have got it, and whose retained values it was put among.
+    /// Partitions whose sessions and retained values have it.
     pub sessions: Partitions,
     /// Partitions to whose groups it was dealt.
     pub groups: Partitions,
@@ -24,15 +24,15 @@ pub(crate) struct Got {
 
 impl Got {
     /// No partition.
-    pub(crate) const NOBODY: Self = Self { sessions: Partitions::NONE, groups: Partitions::NONE };
+    pub(crate) const EMPTY: Self = Self { sessions: Partitions::NONE, groups: Partitions::NONE };
 
-    /// These and those.
+    /// The union of both.
     #[must_use]
     pub(crate) fn with(self, others: Self) -> Self {
         Self { sessions: self.sessions.with(others.sessions), groups: self.groups.with(others.groups) }
     }
 
-    /// These, but for the sessions of those.
+    /// Without the sessions of these partitions.
     #[must_use]
     pub(crate) fn without_sessions(self, partitions: Partitions) -> Self {
         Self { sessions: self.sessions.without(partitions), ..self }
@@ -44,8 +44,8 @@ impl Got {
         Self { sessions: self.sessions.among(partitions), groups: self.groups.among(partitions) }
     }
 
-    pub(crate) fn is_nobody(self) -> bool {
-        self == Self::NOBODY
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::EMPTY
     }
 
     pub(crate) fn write(self, out: &mut Vec<u8>) {

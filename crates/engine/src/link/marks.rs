@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use crate::ids::ShardId;
 use crate::roster::Shards;
 
-/// Marks that were sent and have not come back.
+/// Sent marks that have not returned.
 #[derive(Debug, Default)]
 pub(super) struct SentMarks {
     /// Shards of other nodes that were sent messages since the last mark.
@@ -35,7 +35,7 @@ impl SentMarks {
         (self.sent, to)
     }
 
-    /// A mark has come back.
+    /// A mark has returned.
     pub(super) fn take_back(&mut self, peer: ShardId, number: u64) {
         for (mark, waiting) in &mut self.waiting {
             if *mark == number {
@@ -45,7 +45,7 @@ impl SentMarks {
         self.drop_complete();
     }
 
-    /// A peer is gone, and nothing can arrive there.
+    /// A peer is gone: its marks do not return.
     pub(super) fn forget(&mut self, peer: ShardId) {
         self.unmarked = self.unmarked.without(Shards::of(peer));
         for (_, waiting) in &mut self.waiting {

@@ -1,8 +1,8 @@
-//! Links between shards: records gathered into batches, with a bound on what is under way.
+//! Links between shards: records gathered into batches, with a bound on the records in transit.
 //!
-//! A shard never waits for another. What it owes others is gathered during a turn and handed over as one batch each;
-//! what is under way towards a shard is bounded by parking the publishers that cause it, never by refusing to read an
-//! inbox, so that no two inboxes can wait for each other.
+//! A shard never waits for another. Records for other shards are gathered during a turn and handed over as one batch
+//! each. Records in transit to a shard are bounded by parking the publishers that cause them, never by refusing to read
+//! an inbox, so that no two inboxes can wait for each other.
 
 pub(crate) mod awaited;
 mod between_nodes;
@@ -45,14 +45,14 @@ pub struct Batch {
     pub(crate) cost: u64,
     /// Messages in it.
     messages: u32,
-    /// Whether something in it may promise what is not committed.
+    /// True if a record in it may promise an effect that is not committed.
     promises: bool,
     /// Empty buffers of earlier batches on their way back to where they were allocated.
     spares: Vec<Vec<u8>>,
 }
 
 impl Batch {
-    /// Application messages in it, those that bring a retained value included.
+    /// Number of its application messages, with the messages that bring a retained value.
     pub fn messages(&self) -> u32 {
         self.messages
     }
@@ -72,7 +72,7 @@ pub(crate) struct Link {
     shared_bytes: u64,
     /// Envelopes in the present batch.
     envelopes: u32,
-    /// Whether something in the present batch may promise what is not committed.
+    /// True if a record in the present batch may promise an effect that is not committed.
     promises: bool,
     /// Sequence of the next envelope.
     next_sequence: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Link {
     expected: u64,
     /// Bytes handed over and not yet worked off by the other side.
     under_way: u64,
-    /// Bytes of the other's batches worked off here and not yet told.
+    /// Bytes of the other's batches that were processed here and not reported yet.
     owed_credit: u64,
     /// Publishers that wait until less is under way, each once.
     waiting: BTreeSet<ConnectionKey>,
@@ -88,7 +88,7 @@ pub(crate) struct Link {
     own: Vec<Vec<u8>>,
     /// Empty buffers that belong to the other side.
     others: Vec<Vec<u8>>,
-    /// What a shard of another node has not answered.
+    /// Requests that a shard of another node has not answered.
     awaited: AwaitedAnswers,
 }
 
@@ -104,7 +104,7 @@ const BATCH_BYTES: usize = 64 * 1024;
 struct Noted {
     shard: ShardId,
     ticket: Ticket,
-    /// Shards for whom something was gathered before that is not handed over yet.
+    /// Shards with records gathered before the present record and not handed over.
     before: Shards,
     /// The mark that other nodes have to give back first.
     mark: u64,
@@ -157,11 +157,11 @@ impl Links {
     /// Confirms to `shard` that its interest was noted, once everything that was sent before is handed over to all
     /// shards.
     ///
-    /// Whoever is told so asks the homes of topics for retained messages: what this shard has sent there must arrive
-    /// first, or the asker would be given a value that was replaced already.
+    /// The receiver then asks the homes of topics for retained messages. The values that this shard has sent there must
+    /// arrive first, or the receiver would be given a replaced value.
     pub(crate) fn confirm_interest(&mut self, shard: ShardId, ticket: Ticket) {
         if self.place.shards == 2 && self.peers == Shards::default() {
-            // The home is here or there; one link keeps the order by itself.
+            // The home is here or there; one link keeps the order without help.
             self.send(shard, Record::InterestSeen { ticket });
             return;
         }
@@ -175,7 +175,7 @@ impl Links {
         self.noted.push(Noted { shard, ticket, before, mark });
     }
 
-    /// Whether confirmations of interest wait for nothing but the rest to be taken.
+    /// Whether confirmations of interest wait only for the rest of a batch to be taken.
     #[inline]
     pub(crate) fn has_noted(&self) -> bool {
         self.noted.iter().any(|noted| self.marks.are_back(noted.mark, noted.shard))
@@ -186,7 +186,7 @@ impl Links {
         self.marks.take_back(shard, number);
     }
 
-    /// An awaited answer of a shard has come. Returns the ticket of who waits for it.
+    /// A shard has sent an awaited answer. Returns the waiter's ticket.
     #[inline]
     pub(crate) fn answered(&mut self, shard: ShardId, ticket: Ticket, interest: bool) -> Ticket {
         if self.peers.has(shard)
@@ -232,8 +232,8 @@ impl Links {
         (gone.waiting, gone.awaited.take().collect())
     }
 
-    /// Appends the confirmations for `shard` that have nothing before them any more. What is gathered for `shard`
-    /// itself is about to be handed over, so that no confirmation for others waits for it.
+    /// Appends the confirmations for `shard` that have no earlier records to wait for. The records for `shard` itself
+    /// are about to be handed over, so that no confirmation for others waits for them.
     fn append_noted(&mut self, shard: ShardId) {
         if self.noted.is_empty() {
             return;
@@ -255,7 +255,7 @@ impl Links {
         self.by_shard.get_mut(usize::from(shard.0)).filter(|_| open)
     }
 
-    /// Appends a record for `shard` that may promise what is written and not committed.
+    /// Appends a record for `shard` that may promise an effect that is written and not committed.
     pub(crate) fn send(&mut self, shard: ShardId, record: Record<'_>) {
         self.note_promise(shard);
         self.send_now(shard, record);
@@ -267,7 +267,7 @@ impl Links {
         }
     }
 
-    /// Appends a record for `shard` that promises nothing.
+    /// Appends a record for `shard` without a promise.
     pub(crate) fn send_now(&mut self, shard: ShardId, mut record: Record<'_>) {
         let entered_at = record.envelope().map(|envelope| envelope.entered_at);
         if self.peers.has(shard)
@@ -278,8 +278,8 @@ impl Links {
         self.append(shard, entered_at, |head, bytes, shared| record.write(head, bytes, shared));
     }
 
-    /// Appends an application message for `shard`: what [`Record::Publish`] says, without building one. `promises` says
-    /// whether this shard must not forget that it has sent it.
+    /// Appends an application message for `shard`: the bytes of [`Record::Publish`], without building one. `promises`
+    /// is true if this shard must remember having sent it.
     #[inline]
     pub(crate) fn send_publish(
         &mut self,
@@ -362,7 +362,8 @@ impl Links {
             .is_some_and(|link| link.under_way + link.bytes.len() as u64 + link.shared_bytes > self.limit)
     }
 
-    /// Notes a publisher that waits for the link to drain. Says whether it did not yet, and will be told.
+    /// Notes a publisher that waits for the link to drain. Returns true if it was not waiting before and will be
+    /// notified.
     pub(crate) fn wait(&mut self, shard: ShardId, publisher: ConnectionKey) -> bool {
         self.link(shard).is_some_and(|link| link.waiting.insert(publisher))
     }
@@ -379,7 +380,7 @@ impl Links {
         }
     }
 
-    /// Takes what was gathered for `shard`.
+    /// Takes the records gathered for `shard`.
     pub(crate) fn take_batch(&mut self, shard: ShardId) -> Option<Batch> {
         let from = self.place.shard;
         if shard == from {
@@ -415,9 +416,9 @@ impl Links {
         })
     }
 
-    /// Takes back what a batch from `shard` brought along: own buffers, and its own buffer once it is worked off.
+    /// Takes back the buffers of a batch from `shard`: own ones, and the batch's own buffer once it is processed.
     pub(crate) fn recycle(&mut self, shard: ShardId, batch: Batch) {
-        // What came from another node was allocated here.
+        // A batch from another node was allocated here.
         let foreign = self.peers.has(shard);
         let Some(link) = self.link(shard) else { return };
         let room = SPARE_BUFFERS.saturating_sub(link.own.len());

@@ -15,7 +15,7 @@ use super::{Batch, Links};
 use crate::ids::ShardId;
 use crate::telling::reason::Reason;
 
-/// An answer that promises something.
+/// An answer with a promise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Promised {
     /// A message is kept where it must be, or was refused.
@@ -27,7 +27,7 @@ pub(crate) enum Promised {
 impl Promised {
     fn record(self) -> Record<'static> {
         match self {
-            // The shard that passes it on has nothing to wait for any more.
+            // The shard that passes it on has no commit to wait for.
             Self::Confirm { ticket, refused } => Record::Confirm { ticket, refused, promises: false },
             Self::Dealt { id } => Record::Dealt { id },
         }

@@ -1,4 +1,4 @@
-//! What one shard tells another.
+//! The records between two shards.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(crate) enum Record<'a> {
     Publish(Envelope<'a>),
     /// The request of the ticket is done at the sender, or was refused there.
     ///
-    /// `promises` says whether something was written into a journal for it.
+    /// `promises` is true if an operation was written into a journal for it.
     Confirm { ticket: Ticket, refused: Option<Reason>, promises: bool },
     /// The sender has (or no longer has) subscribers for a filter.
     Interest { tenant: TenantId, filter: &'a str, present: bool, ticket: Option<Ticket> },
@@ -123,7 +123,7 @@ pub(crate) enum Record<'a> {
     Transfer(Box<TransferWord>),
     /// Who deals for groups.
     Dealing(Box<DealingWord>),
-    /// The name of the message that comes next.
+    /// The name of the next message.
     Exchange(Box<ExchangeWord>),
 }
 

@@ -38,7 +38,7 @@ fn message(payload: &[u8]) -> Record<'_> {
     })
 }
 
-/// Hands over what `from` has for the other end, which works it off; says whether there was anything, and which
+/// Hands over what `from` has for the other end, which works it off; returns whether there was anything, and which
 /// publishers may go on at the other end.
 fn hand_over(from: &mut Links, to: &mut Links) -> Option<Vec<ConnectionKey>> {
     let batch = from.take_batch(to.place.shard)?;

@@ -1,7 +1,8 @@
 //! Which orchestrator works which partition, as one engine sees it (BRK-27).
 //!
-//! Without a table everything is at home here. With one, a client whose partition is worked elsewhere is sent there or
-//! relayed, and what nobody may serve at the moment (it moves, or the lease on it has run out) is refused.
+//! Without a table every partition is at home here. With one, a client whose partition is served elsewhere is
+//! redirected or relayed there. A client whose partition no orchestrator may serve at the moment (it moves, or its
+//! lease has run out) is refused.
 
 use crate::ids::{PARTITIONS, PartitionId, Place, SessionKey, ShardId, partition_of};
 use crate::now::{Millis, Now};
@@ -24,9 +25,9 @@ pub enum Home {
 pub struct Homes {
     /// The home of each partition.
     pub homes: [Home; PARTITIONS as usize],
-    /// What MQTT 5 clients are told to use, for each place.
+    /// The Server Reference of each place, for MQTT 5 clients.
     pub references: Vec<String>,
-    /// Whether MQTT 5 clients are told to go where they belong (0x9C); otherwise their bytes are relayed there.
+    /// True if MQTT 5 clients are redirected to their home (0x9C); otherwise their bytes are relayed there.
     pub redirect: bool,
     /// When the lease ends: nothing is at home here from then on. [`Millis::NEVER`] for none.
     pub lease_until: Millis,
@@ -69,7 +70,7 @@ impl HomesInForce {
         }
     }
 
-    /// Whether there is no table: all is served here.
+    /// Whether there is no table, so that every partition is served here.
     pub(crate) fn are_everywhere(&self) -> bool {
         self.table.is_none()
     }
@@ -89,7 +90,7 @@ impl HomesInForce {
         self.ended && self.patient_until > now.monotonic
     }
 
-    /// A place that serves something, for clients to whom it is all one.
+    /// A place that serves some partition, for clients without a home.
     pub(crate) fn any_place(&self) -> Option<u16> {
         let table = self.table.as_ref()?;
         table.homes.iter().find_map(|home| if let Home::At(place) = home { Some(*place) } else { None })
@@ -110,7 +111,7 @@ impl HomesInForce {
         }
     }
 
-    /// What a connection whose client is at home elsewhere is told to use.
+    /// The Server Reference for a connection whose client has another home.
     pub(crate) fn reference_of_home(&self, state: &ShardState, session: Option<SessionKey>) -> Option<String> {
         let session = state.sessions.get(session?.0)?;
         match self.home_of(state, partition_of(session.tenant, &session.client_id)) {

@@ -34,7 +34,7 @@ pub(crate) struct Admissions {
     pub(crate) next: u32,
 }
 
-/// A message as far as room for it goes.
+/// The parts of a message that matter for its space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     pub tenant: TenantId,

@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// Dropped messages that wait for the end of the current work; further ones are only counted.
 const WAITING_MAX: usize = 1024;
 
-/// Dropped messages on their way to being published again.
+/// Dropped messages before their new publication.
 #[derive(Debug)]
 pub(crate) struct DeadLetters {
     pub(crate) settings: DeadLetter,

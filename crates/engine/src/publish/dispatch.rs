@@ -9,7 +9,7 @@ use crate::session::BlockedPublisher;
 use crate::settings::overflow::OverflowRules;
 use tidegate_mqtt::QoS;
 
-/// Where a message comes from.
+/// The origin of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     /// The publishing session, when it lives on this shard.
@@ -109,6 +109,6 @@ pub(crate) struct Dispatched {
     pub waits: u16,
     /// Shards whose links are full now.
     pub full: u64,
-    /// Whether anyone got it, as far as this shard knows.
+    /// Whether any client got it, as far as this shard knows.
     pub reached: bool,
 }

@@ -30,7 +30,7 @@ pub(crate) struct Shape<'a> {
 struct Layout {
     /// The packet, without its payload when that is shared.
     bytes: Vec<u8>,
-    /// Where the packet identifier stands.
+    /// Position of the packet identifier.
     id_at: Option<usize>,
     /// Whether it belongs to the present publication.
     ready: bool,

@@ -33,7 +33,7 @@ pub(crate) struct TurnShare {
     pub(crate) at: Millis,
     pub(crate) narrow: usize,
     pub(crate) wide: usize,
-    /// How many had been written from the line when the first of those came.
+    /// Number of connections written from the line when the first of those came.
     pub(crate) wide_from: u64,
     /// The count of written connections at which all receivers counted in `wide` have been written.
     pub(crate) wide_until: u64,

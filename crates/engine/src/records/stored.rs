@@ -208,7 +208,7 @@ impl ReadEntry {
     }
 }
 
-/// How far a message has come that was not sent at once, or has come further since.
+/// The progress of a message that was not sent at once, or has progressed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SentRecord {
     pub id: PacketId,
@@ -338,7 +338,7 @@ impl crate::journal::Journal {
         self.put(crate::journal::keys::Key::Entry(session, number), |out| entry.write(out, now, &message));
     }
 
-    /// Puts how far a message has come.
+    /// Puts the progress of a message.
     #[inline]
     pub(crate) fn put_sent(&mut self, session: StoredSession, number: u64, id: PacketId, state: State, order: u64) {
         let record = SentRecord { id, state, order, released: false };
@@ -351,7 +351,7 @@ impl crate::journal::Journal {
         self.put(crate::journal::keys::Key::Sent(session, number), |out| record.write(out));
     }
 
-    /// A message is not owed any more.
+    /// A message is not queued any more.
     #[inline]
     pub(crate) fn delete_entry(&mut self, session: StoredSession, delivery: Numbers) {
         if delivery.entry == 0 {

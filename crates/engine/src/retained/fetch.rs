@@ -27,7 +27,7 @@ pub(crate) struct Fetches {
     pub(crate) by_id: BTreeMap<u32, Fetch>,
     /// The fetch of a session's subscription, by its filter.
     by_filter: BTreeMap<(u32, Box<str>), u32>,
-    /// Those whose next step may be taken.
+    /// Fetches whose next step may be taken.
     pub(crate) runnable: VecDeque<u32>,
     next: u32,
     /// Topics that may still be looked at in this turn.

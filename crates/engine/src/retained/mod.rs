@@ -31,7 +31,8 @@ pub(crate) trait Retainable {
 /// The retained message of each topic, in the order of the topics.
 ///
 /// New topics are refused beyond the limits. A retained message may always be replaced, unless the new one is larger
-/// and exceeds the limit of bytes; then the old message stays.
+/// and exceeds the limit of bytes; then the old message stays. Messages that come back from a store or another node are
+/// never refused.
 #[derive(Debug)]
 pub(crate) struct Retained<M> {
     tenants: BTreeMap<TenantId, BTreeMap<Box<str>, M>>,
@@ -109,7 +110,7 @@ impl<M: Retainable> Retained<M> {
         self.expired.shrink_to_fit();
     }
 
-    /// Number of messages, including expired ones that [`Retained::expire`] has not come to yet.
+    /// Number of messages, including expired ones that [`Retained::expire`] has not removed yet.
     pub(crate) fn len(&self) -> u64 {
         self.count
     }
@@ -131,33 +132,6 @@ impl<M: Retainable> Retained<M> {
     /// [`Reason::RetainedCountLimit`], [`Reason::RetainedBytesLimit`] or [`Reason::TenantRetained`]; nothing has
     /// changed then.
     pub(crate) fn set(&mut self, tenant: TenantId, topic: &str, message: M, now: Millis) -> Result<Option<M>, Reason> {
-        self.set_within(true, tenant, topic, message, now)
-    }
-
-    /// The same for a message that was retained elsewhere or before: it was within its tenant's limit then, and a share
-    /// of that which has become smaller since is no reason to lose it.
-    ///
-    /// # Errors
-    ///
-    /// [`Reason::RetainedCountLimit`] or [`Reason::RetainedBytesLimit`]; nothing has changed then.
-    pub(crate) fn take_back(
-        &mut self,
-        tenant: TenantId,
-        topic: &str,
-        message: M,
-        now: Millis,
-    ) -> Result<Option<M>, Reason> {
-        self.set_within(false, tenant, topic, message, now)
-    }
-
-    fn set_within(
-        &mut self,
-        quota: bool,
-        tenant: TenantId,
-        topic: &str,
-        message: M,
-        now: Millis,
-    ) -> Result<Option<M>, Reason> {
         let size = size_of_entry(topic, &message);
         if self.refusal(tenant, topic, size).is_some() {
             self.expire(now, RECLAIMED_MAX);
@@ -166,13 +140,27 @@ impl<M: Retainable> Retained<M> {
             }
         }
         let is_new = self.tenants.get(&tenant).is_none_or(|topics| !topics.contains_key(topic));
-        if is_new && !self.count_new(tenant, quota) {
+        if is_new && !self.count_new(tenant) {
             let expired = self.expire(now, RECLAIMED_MAX);
-            if expired == 0 || !self.count_new(tenant, quota) {
+            if expired == 0 || !self.count_new(tenant) {
                 return Err(Reason::TenantRetained);
             }
         }
-        let deadline = message.expires_at();
+        Ok(self.insert(tenant, topic, message))
+    }
+
+    /// Retains a message that was retained elsewhere or before, and returns the one that it replaces. No limit refuses
+    /// it: its publisher has the acknowledgement, and a limit that is smaller now is no reason to lose the message.
+    pub(crate) fn take_back(&mut self, tenant: TenantId, topic: &str, message: M) -> Option<M> {
+        let is_new = self.tenants.get(&tenant).is_none_or(|topics| !topics.contains_key(topic));
+        if is_new && let Some(ledger) = &self.ledger {
+            ledger.add(tenant, Holding::Retained, 1);
+        }
+        self.insert(tenant, topic, message)
+    }
+
+    fn insert(&mut self, tenant: TenantId, topic: &str, message: M) -> Option<M> {
+        let (size, deadline) = (size_of_entry(topic, &message), message.expires_at());
         let topics = self.tenants.entry(tenant).or_default();
         let old = match topics.get_mut(topic) {
             Some(kept) => Some(std::mem::replace(kept, message)),
@@ -185,7 +173,7 @@ impl<M: Retainable> Retained<M> {
         if old_deadline != deadline {
             self.move_deadline(tenant, topic, old_deadline, deadline);
         }
-        Ok(old)
+        old
     }
 
     /// Removes the message of a topic.
@@ -316,20 +304,13 @@ impl<M: Retainable> Retained<M> {
         }
     }
 
-    /// Counts a message of a new topic for its tenant, if that may have one more or there is no `quota`; says whether
-    /// it has.
-    fn count_new(&self, tenant: TenantId, quota: bool) -> bool {
-        match &self.ledger {
-            Some(ledger) if quota => ledger.claim(tenant, Holding::Retained),
-            Some(ledger) => {
-                ledger.add(tenant, Holding::Retained, 1);
-                true
-            }
-            None => {
-                let has = self.tenants.get(&tenant).map_or(0, BTreeMap::len) as u64;
-                !quota || self.max_of_tenants.get(&tenant).is_none_or(|max| has < *max)
-            }
+    /// Counts a message of a new topic for its tenant, if that may have one more; returns true if it has.
+    fn count_new(&self, tenant: TenantId) -> bool {
+        if let Some(ledger) = &self.ledger {
+            return ledger.claim(tenant, Holding::Retained);
         }
+        let has = self.tenants.get(&tenant).map_or(0, BTreeMap::len) as u64;
+        self.max_of_tenants.get(&tenant).is_none_or(|max| has < *max)
     }
 
     /// Why an entry of `size` bytes cannot be taken.

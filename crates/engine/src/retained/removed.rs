@@ -68,7 +68,7 @@ impl Removed {
         true
     }
 
-    /// Notes a removal. Returns the topics whose removals are forgotten for it.
+    /// Notes a removal. Returns the topics whose removals are forgotten in exchange.
     pub(super) fn note(&mut self, tenant: TenantId, topic: &str, version: u64, unix: u64) -> Vec<(TenantId, Box<str>)> {
         self.forget(tenant, topic);
         self.note_seen(version);

@@ -9,7 +9,7 @@ pub(super) enum Judgement {
     Next,
     /// It does not match, nor does anything before the place that was written down.
     Seek,
-    /// Neither it nor anything behind it matches.
+    /// Neither it nor any later topic matches.
     Done,
 }
 

@@ -1,8 +1,8 @@
 //! Retained values of topics whose home is another node.
 //!
-//! As long as a home cannot be reached, this node takes its place for its own clients, and keeps what they retain. When
-//! the home, or whoever has taken its place, is reached, it is sent what was kept here and removed here, each with its
-//! version. The home keeps the newest; when it has confirmed that, the copy here is forgotten.
+//! As long as a home cannot be reached, this node takes its place for its own clients, and keeps the values that they
+//! retain. When the home or its successor is reached, it receives the values kept here and the removals, each with its
+//! version. The home keeps the newest; when it has confirmed, the copy here is forgotten.
 
 use super::removed::Removed;
 use crate::ids::{ConnectionKey, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
@@ -23,10 +23,10 @@ use crate::wire::WireWrite;
 use std::collections::{BTreeMap, VecDeque};
 use tidegate_mqtt::QoS;
 
-/// Tickets with this connection index belong to values on their way to their home.
+/// Tickets with this connection index belong to values in transit to their home.
 pub(crate) const STRAY_INDEX: u32 = u32::MAX - 6;
 
-/// Values on their way to their homes at the same time.
+/// Maximum number of values in transit to their homes at the same time.
 const UNDER_WAY_MAX: usize = 256;
 
 /// A topic.
@@ -48,7 +48,7 @@ pub(crate) struct Strays {
 }
 
 impl Strays {
-    /// Whether there may be some.
+    /// Whether no value is kept for another home.
     fn are_none(&self) -> bool {
         self.partitions.is_empty()
     }
@@ -67,13 +67,13 @@ impl Strays {
 }
 
 impl RetainedStore {
-    /// The version of what is kept or removed here of a topic.
+    /// The version of the value or removal of a topic here.
     fn version_here(&self, now: Now, tenant: TenantId, topic: &str) -> Option<u64> {
         let value = self.values.get(tenant, topic, now.monotonic);
         value.map(|value| Removed::version_of(value.publisher, now.unix)).or_else(|| self.removed.get(tenant, topic))
     }
 
-    /// Whether something that is as new is here of a topic, or was removed here.
+    /// Whether this shard has a value or removal of a topic that is as new.
     pub(crate) fn has_as_new(&self, now: Now, tenant: TenantId, topic: &str, stored: u64) -> bool {
         let version = Removed::version_of(stored, now.unix);
         self.version_here(now, tenant, topic).is_some_and(|here| here >= version)
@@ -142,7 +142,7 @@ impl RetainedStore {
         }
         let partition = partition_of(publication.tenant, publication.topic);
         if roster.home_of(partition) != place.shard || roster.lacks_home(partition) {
-            // Who has sent it knows more than this node, which passes it on when it knows that, too.
+            // The sender knows more than this node, which passes the value on when it knows that, too.
             self.strays.note(partition);
         }
         if !state.transfers.are_none() {
@@ -159,10 +159,7 @@ impl RetainedStore {
         }
         self.removed.note_seen(Removed::version_of(version, now.unix));
         self.strays.note(partition_of(tenant, &topic));
-        if let Err(reason) = self.values.take_back(tenant, &topic, message, now.monotonic) {
-            state.counters.drop_message(reason);
-            state.journal.delete(Key::Retained(tenant, &topic));
-        }
+        self.values.take_back(tenant, &topic, message);
     }
 
     fn restore_removed(&mut self, now: Now, state: &mut ShardState, tenant: TenantId, topic: &str, version: u64) {
@@ -200,7 +197,7 @@ impl RetainedStore {
         }
     }
 
-    /// Takes the removals of a partition in, as far as they are newer than what is here.
+    /// Adds the removals of a partition that are newer than the state here.
     pub(crate) fn adopt_removed(&mut self, now: Now, state: &mut ShardState, all: RemovedImage) {
         for (tenant, topic, version) in all {
             if !self.has_as_new(now, tenant, &topic, version) {
@@ -210,7 +207,7 @@ impl RetainedStore {
         }
     }
 
-    /// A roster is in force: what is kept here in place of nodes that are reached now is sent to them.
+    /// A roster is in force: values kept here in place of nodes that are now reached are sent to them.
     pub(crate) fn bring_strays_home(&mut self, now: Now, state: &mut ShardState, links: &mut Links) {
         if self.strays.are_none() {
             return;
@@ -278,7 +275,7 @@ impl RetainedStore {
         state.counters.shard_messages_out += 1;
     }
 
-    /// A home has what was kept here in its place.
+    /// A home has confirmed a value that was kept here in its place.
     #[cold]
     pub(crate) fn confirm_stray(&mut self, state: &mut ShardState, links: &mut Links, ticket: Ticket) {
         let number = u64::from(ticket.connection.generation) << 32 | u64::from(ticket.sequence);
@@ -294,7 +291,7 @@ impl RetainedStore {
         self.send_strays(now, state, links);
     }
 
-    /// A shard that had to confirm values is no more: they are sent to whoever takes its place.
+    /// A shard that had to confirm values is gone: they are sent to its successor.
     pub(crate) fn keep_strays_of(&mut self, gone: ShardId) {
         let gone = Shards::of(gone);
         let partitions = &mut self.strays.partitions;

@@ -109,6 +109,19 @@ fn limits_refuse_new_topics_and_let_kept_ones_change() {
 }
 
 #[test]
+fn messages_that_come_back_are_not_refused() {
+    let mut retained = Retained::new(1, 10);
+    for number in 1..=3 {
+        assert_eq!(retained.take_back(TENANT, &format!("t{number}"), note(number, 20)), None);
+    }
+    assert_eq!(retained.take_back(TENANT, "t3", note(4, 30)).map(|old| old.number), Some(3));
+    assert_eq!((retained.len(), retained.bytes()), (3, 20 + 20 + 30 + 6));
+    retained.audit(&mut |wrong| panic!("{wrong}"));
+    assert_eq!(retained.set(TENANT, "t4", note(5, 1), NOW), Err(Reason::RetainedCountLimit));
+    assert!(retained.set(TENANT, "t3", note(6, 30), NOW).is_ok(), "a value may be replaced by one that is no larger");
+}
+
+#[test]
 fn expired_messages_are_not_given_out_and_make_room() {
     let mut retained = Retained::new(2, 0);
     let brief = Note { expires_at: Millis(2000), ..note(1, 1) };

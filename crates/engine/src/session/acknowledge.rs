@@ -32,7 +32,7 @@ impl WrongType {
     }
 }
 
-/// A message whose receiver has answered it.
+/// A message with the answer of its receiver.
 pub(crate) struct Answered {
     pub(crate) stored: Option<StoredSession>,
     pub(crate) of_uplink: bool,

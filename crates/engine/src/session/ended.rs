@@ -54,7 +54,7 @@ impl EndedSession {
 /// Ended sessions of a tenant.
 #[derive(Debug, Default)]
 struct EndedOfTenant {
-    /// Those with subscriptions, in the order of their ends.
+    /// Sessions with subscriptions, in the order of their ends.
     subscribed: VecDeque<EndedSession>,
     /// Those with messages alone.
     queued: VecDeque<EndedSession>,
@@ -83,7 +83,7 @@ pub(crate) struct EndedSessions {
     waiting: BTreeMap<TenantId, EndedOfTenant>,
     /// Work that waits, where each filter counts as one unit.
     left: usize,
-    /// The tenant whose sessions were worked on last.
+    /// The tenant of the session that was processed last.
     last: TenantId,
     /// Units of work that the present turn may do.
     share: usize,
@@ -162,7 +162,7 @@ impl EndedSessions {
         self.waiting.entry(ending.tenant).or_default().list_for(&ending).push_back(ending);
     }
 
-    /// Says whether the sum of the waiting work is right.
+    /// Returns whether the sum of the waiting work is right.
     pub(crate) fn audit(&self, wrong: &mut dyn FnMut(String)) {
         let left: usize = self.iter().map(EndedSession::work_left).sum();
         if left != self.left {

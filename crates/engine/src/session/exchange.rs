@@ -20,13 +20,13 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// As it is in an image.
+    /// The form in an image.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         self.name.write(out);
         self.covered.write(out);
     }
 
-    /// As it is stored.
+    /// The form in the store.
     pub(crate) fn write_stored(&self, out: &mut Vec<u8>) {
         self.name.write(out);
         self.covered.write_stored(out);
@@ -43,7 +43,7 @@ impl Exchange {
         Ok(Self::left(name, Got::read_stored(reader)?))
     }
 
-    /// One of an earlier process, or of another: this one does not know how it stands.
+    /// An exchange of an earlier process, or of another one: its state is unknown here.
     pub(crate) fn left(name: ExchangeName, covered: Got) -> Self {
         Self { name, covered, answered: false, doubtful: true, ticket: None }
     }

@@ -61,7 +61,7 @@ pub(crate) struct Session {
     pub rights_epoch: u16,
     /// Whether it is a mobile node's.
     pub standing: Standing,
-    /// Under which number it is stored, if it is.
+    /// The number under which it is stored, if it is.
     pub stored: Option<StoredSession>,
     /// Who the client is, where that was asked.
     pub identity: Option<Arc<Identity>>,
@@ -75,7 +75,7 @@ pub(crate) enum Standing {
     Client,
     /// A mobile node, which is reached by address as well.
     Node,
-    /// A mobile node whose session has ended: what is addressed to it is kept.
+    /// A mobile node whose session has ended: messages addressed to it are kept.
     Mailbox,
 }
 
@@ -111,30 +111,30 @@ pub(crate) struct Flow {
     pub received_before: usize,
     /// Publishers parked by this queue.
     pub blocking: Vec<BlockedPublisher>,
-    /// A publisher waited too long: until the queue has room again, what comes is dropped.
+    /// A publisher waited too long: until the queue has space again, new messages are dropped.
     pub block_given_up: bool,
     /// Under which bounds the queue was full last; it counts as full until it is half empty.
     pub full_at: Option<Bounds>,
-    /// A message of a shared group was given back since the queue is full: its groups are told when it has room.
+    /// A message of a shared group was returned since the queue is full: its groups are notified when it has space.
     pub gave_back: bool,
-    /// The log was told that the queue is full.
-    pub full_told: bool,
+    /// True if the log has reported the full queue.
+    pub full_logged: bool,
     /// How many at the back of `inflight` are still to be sent again after the session was resumed.
     pub to_resend: usize,
-    /// Whether nothing is sent while anything is in flight, QoS 0 neither.
+    /// Whether no message is sent while one is in flight, QoS 0 included.
     pub one_at_a_time: bool,
-    /// Since when nothing in flight was acknowledged; tells the owner who stopped.
+    /// Time since which no message in flight was acknowledged.
     pub waiting_since: Millis,
-    /// The last number given to something that is stored.
+    /// The last number given to a stored entry.
     pub next_number: u64,
-    /// What comes behind the queue and is in the store alone.
+    /// The messages behind the queue, which are in the store alone.
     pub tail: Option<Box<Tail>>,
-    /// The last number given out when the session became a mailbox: what is in the tail up to it may be for
-    /// subscriptions that are no more.
+    /// The last number given out when the session became a mailbox: messages of the tail up to it may be for
+    /// subscriptions that have ended.
     pub mailbox_from: u64,
 }
 
-/// What was sent and is not finished.
+/// Sent messages whose exchange is not finished.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InFlight {
     /// The message, as long as it may have to be sent again.
@@ -158,7 +158,7 @@ impl Flow {
         self.next_number
     }
 
-    /// Whether what comes next has to wait until what is in flight has been answered.
+    /// True if the next message has to wait until the messages in flight have been answered.
     #[inline]
     pub(crate) fn waits_alone(&self) -> bool {
         self.one_at_a_time && !self.inflight.is_empty()
@@ -173,11 +173,11 @@ impl Flow {
     /// Notes whether the queue has messages of QoS 0 that are sent as QoS 1. The queue has come from the store or from
     /// another shard.
     pub(crate) fn find_raised(&mut self) {
-        // What is in a tail is not known before it is read.
+        // The content of a tail is not known before it is read.
         self.keeps_qos0 = self.tail.is_some() || self.queue.iter().any(Delivery::was_raised) || self.has_sent_raised();
     }
 
-    /// Makes the queue anew of these messages.
+    /// Replaces the queue by these messages.
     pub(crate) fn make_queue(&mut self, messages: Vec<Delivery>) {
         self.queue = messages.into_iter().collect();
         self.find_raised();
@@ -197,7 +197,7 @@ impl Flow {
         self.keeps_qos0 |= self.has_sent_raised();
     }
 
-    /// Whether nothing at all is owed or remembered.
+    /// Whether no message is queued, in flight or remembered.
     pub(crate) fn is_idle(&self) -> bool {
         self.inflight.is_empty()
             && self.queue.is_empty()
@@ -218,7 +218,7 @@ pub(crate) struct BlockedPublisher {
 
 const _: () = assert!(size_of::<Delivery>() <= DELIVERY_BYTES, "the cost of a message covers its place in a queue");
 
-/// A message as it is owed to one session.
+/// A message in the queue of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
     pub message: MessageRef,
@@ -231,7 +231,7 @@ pub(crate) struct Delivery {
     pub ids: SubscriptionIds,
     /// Set when it was dealt by a shared group: it goes back there if it stays unfinished.
     pub group: Option<Rc<Membership>>,
-    /// Under which number it is stored; 0 if it is not.
+    /// The number under which it is stored; 0 if it is not.
     pub number: u64,
 }
 
@@ -350,7 +350,7 @@ pub(crate) struct Membership {
     /// Its home deals.
     pub partition: PartitionId,
     pub member: MemberOptions,
-    /// In that of one delivery: what its group is promised to be told.
+    /// Set for one delivery: the notice that its group is promised.
     promise: RefCell<Option<Promise>>,
 }
 
@@ -361,7 +361,7 @@ impl Membership {
         Self { tenant, share: share.into(), filter: filter.into(), partition, member, promise }
     }
 
-    /// The same for one delivery, at whose end its group is told.
+    /// A copy for one delivery, at whose end its group is notified.
     pub(crate) fn with(&self, promise: Promise) -> Self {
         let same = Self::new(self.group(), self.partition, self.member);
         same.promise.replace(Some(promise));
@@ -385,7 +385,7 @@ impl Membership {
         }
     }
 
-    /// A QoS 2 message was sent: nobody else may get it, so the group need not keep it ([MQTT-4.8.2-5]).
+    /// A QoS 2 message was sent: no other member may get it, so the group need not keep it ([MQTT-4.8.2-5]).
     pub(crate) fn note_sent_once(&self) {
         self.promise.replace(None);
     }
@@ -402,13 +402,13 @@ impl Session {
         if for_hub { TenantId::UPLINK } else { self.tenant }
     }
 
-    /// Whether the session outlives its connection, so that what is owed must be kept.
+    /// True if the session outlives its connection, so that its messages must be kept.
     #[inline]
     pub(crate) fn lasts(&self) -> bool {
         self.expiry_seconds > 0 || self.standing.is_node()
     }
 
-    /// Whether it is that of an uplink, which a broker and not a client is behind.
+    /// Whether the session belongs to a broker link and not to a client.
     #[inline]
     pub(crate) fn is_uplink(&self) -> bool {
         self.listener == UPLINK_LISTENER
@@ -444,7 +444,7 @@ impl Session {
         }
     }
 
-    /// Frees what an idle session does not need.
+    /// Frees the unused memory of an idle session.
     pub(crate) fn settle(&mut self) {
         if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) && !self.is_uplink() {
             self.flow = None;

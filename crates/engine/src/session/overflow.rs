@@ -13,7 +13,7 @@ use crate::session::{BlockedPublisher, Delivery, Session};
 use crate::telling::reason::Reason;
 use std::collections::VecDeque;
 
-/// A message that comes to a queue.
+/// A message that arrives at a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arriving<'a> {
     pub to: SessionKey,
@@ -43,7 +43,7 @@ impl Session {
     /// Logs what holds the queue up: once per time that it fills.
     pub(crate) fn tell_queue_full(&mut self, events: &mut VecDeque<Event>, now: Millis, reason: Reason) {
         let flow = self.flow_mut();
-        if std::mem::replace(&mut flow.full_told, true) {
+        if std::mem::replace(&mut flow.full_logged, true) {
             return;
         }
         let client_id = self.client_id.to_string();

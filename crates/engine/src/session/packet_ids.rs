@@ -320,7 +320,7 @@ impl ReceivedIds {
         true
     }
 
-    /// Whether an id is there. Of ids that count up, the next one is above the last.
+    /// Whether an id is contained. Of ids that count up, the next one is above the last.
     #[inline]
     pub(crate) fn contains(&self, id: PacketId) -> bool {
         let above = self.ids.back().is_none_or(|last| *last < id);

@@ -4,7 +4,7 @@ use crate::ids::ShardId;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What members of this shard have come to the end of: whose it was, and its id there.
+/// Messages finished by members of this shard: the dealing shard, and the id there.
 pub(crate) type Done = Rc<RefCell<Vec<(ShardId, u64)>>>;
 
 /// The promise to notify a group of another node when a message that it has dealt ends, with any outcome. The notice is

@@ -80,7 +80,7 @@ impl SessionQueue {
         }
     }
 
-    /// Whether some messages give way to newer ones of their topic.
+    /// Whether some messages are replaced by newer ones of their topic.
     #[inline]
     pub(crate) fn has_latest(&self) -> bool {
         match self {
@@ -123,7 +123,7 @@ impl SessionQueue {
         }
     }
 
-    /// Takes what [`SessionQueue::front`] shows.
+    /// Takes the message of [`SessionQueue::front`].
     #[inline]
     pub(crate) fn pop_front(&mut self, share: u16, window: bool) -> Option<Delivery> {
         let taken = match self {

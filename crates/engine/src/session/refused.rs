@@ -24,7 +24,7 @@ pub(crate) struct RefusedMessage {
 }
 
 impl RefusedMessage {
-    /// As it is stored, and in an image.
+    /// The form in the store and in an image.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.digest.0.to_be_bytes());
         out.push(self.reason.number() as u8);

@@ -54,7 +54,7 @@ impl Reservations {
         self.kept.range((shard, 0)..=(shard, u32::MAX)).map(|(id, _)| *id).collect()
     }
 
-    /// A session is gone, and with it the room in its queue.
+    /// A session is gone, and with it the space in its queue.
     pub(crate) fn forget_session(&mut self, session: SessionKey) {
         if self.by_session.remove(&session.0).is_some() {
             for kept in self.kept.values_mut() {

@@ -29,9 +29,9 @@ pub(crate) struct Tail {
     pub bytes: u64,
     /// The batch of the journal that its last message was written in: a load sees it once that is committed.
     pub batch: u64,
-    /// Whether a part of it is on its way.
+    /// Whether a part of it is being read.
     pub loading: bool,
-    /// Whether all of it was committed when that was asked for: then some of it has to come.
+    /// Whether all of it was committed at the request: then some of it has to come.
     pub seen: bool,
     /// Which of its messages expire when.
     pub runs: Runs,
@@ -40,14 +40,14 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// A stored message comes to the end.
+    /// A stored message is appended.
     pub(crate) fn add(&mut self, number: u64, expires_at: Millis, bytes: u64) {
         self.messages += 1;
         self.bytes += bytes;
         self.runs.add(number, expires_at, bytes);
     }
 
-    /// The messages of another part come to the end.
+    /// The messages of another part are appended.
     pub(crate) fn append(&mut self, end: Self) {
         self.messages += end.messages;
         self.bytes += end.bytes;
@@ -64,7 +64,7 @@ impl Flow {
     }
 }
 
-/// Why the end of a queue did not come.
+/// The reason why the end of a queue could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFailure {
     /// The store has too much to read at the moment: it is asked again.

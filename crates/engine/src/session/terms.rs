@@ -17,7 +17,7 @@ pub(crate) struct Terms<'a> {
     pub group: Option<&'a Rc<Membership>>,
     /// Who waits if the queue is full and blocks.
     pub publisher: Option<BlockedPublisher>,
-    /// Whether the queue's limit does not apply, since the sender goes by the queue's room already.
+    /// Whether the queue's limit does not apply, since the sender already respects the queue's space.
     pub metered: bool,
 }
 

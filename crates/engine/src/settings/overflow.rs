@@ -32,7 +32,7 @@ pub(crate) struct OverflowRules {
     default: Bounds,
     /// What holds where no rule fits and the queue is in a store.
     stored: Bounds,
-    /// Whether a queue may have something to tell a publisher, so that it has to be known.
+    /// Whether a queue may have a result for a publisher, so that the publisher has to be known.
     tells_publisher: bool,
 }
 

@@ -19,7 +19,7 @@ pub struct OverflowRule {
     pub max_bytes: Option<u64>,
 }
 
-/// Where the priority of a message comes from.
+/// The source of a message's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrioritySource {
     /// The user property `priority` of its PUBLISH: one digit, 0 the least to 9.
@@ -35,9 +35,9 @@ pub enum PrioritySource {
 pub struct PriorityRule {
     /// Topics of the messages.
     pub filter: String,
-    /// Where their priority comes from.
+    /// The source of their priority.
     pub source: PrioritySource,
-    /// The priority, 0..=9, where the source says none.
+    /// The priority, 0..=9, if the source has none.
     pub default: u8,
 }
 

@@ -8,7 +8,7 @@ use crate::settings::{PriorityRule, PrioritySource};
 /// Name of the user property that gives a message its priority.
 const PROPERTY: &str = "priority";
 
-/// Where the priority of a topic's messages comes from.
+/// The source of the priority of a topic's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TopicPriority {
     /// No rule speaks of the topic.
@@ -16,7 +16,7 @@ pub(crate) enum TopicPriority {
     Ordinary,
     /// The same for all.
     Fixed(u8),
-    /// From the message, or if it says none, this.
+    /// The message's priority, or this if it has none.
     Property(u8),
 }
 

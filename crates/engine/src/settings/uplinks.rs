@@ -16,8 +16,7 @@ pub enum RoutingPolicy {
     LeastLoaded,
 }
 
-/// Makes an engine an orchestrator: what clients publish goes to one broker of a fleet and comes back by subscriptions
-/// there.
+/// Makes an engine an orchestrator: clients' messages go to one broker of a fleet and return by subscriptions there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UplinkSettings {
     /// Names this orchestrator towards brokers: the beginning of the client ids that it shows them. No two of a fleet
@@ -37,8 +36,7 @@ pub struct UplinkSettings {
     pub probe_timeout_ms: u64,
     /// Milliseconds after which the messages of a broker that is away are given to others.
     pub reassign_after_ms: u64,
-    /// Milliseconds within which an acknowledged message has to come back where it is subscribed to; then it is sent
-    /// again.
+    /// Milliseconds within which an acknowledged message has to return if it is subscribed to; then it is sent again.
     pub return_timeout_ms: u64,
     /// Milliseconds before the first attempt to reach a broker again; each further one waits twice as long.
     pub reconnect_min_ms: u64,
@@ -105,7 +103,7 @@ pub struct UplinkOptions {
     pub user_name: Option<String>,
     /// The password shown to the broker.
     pub password: Option<Zeroizing<Vec<u8>>>,
-    /// Whether the broker keeps the orchestrator's session; not where the orchestrator itself keeps nothing.
+    /// Whether the broker keeps the orchestrator's session; false if the orchestrator itself has no store.
     pub lasting: bool,
 }
 
@@ -178,11 +176,11 @@ pub struct UplinkReport {
     pub queued: u64,
     /// Messages sent and not acknowledged.
     pub in_flight: u64,
-    /// Messages acknowledged that have not come back.
+    /// Acknowledged messages that have not returned.
     pub unreturned: u64,
     /// Counts since the start.
     pub counters: UplinkCounters,
-    /// What went wrong last; empty when nothing has.
+    /// The last error; empty without one.
     pub last_error: String,
 }
 

@@ -1,4 +1,4 @@
-//! Messages that a receiver has acknowledged, and those that are sent again.
+//! Acknowledgements of messages by receivers, and retransmission.
 
 use crate::ids::SessionKey;
 use crate::now::Millis;
@@ -7,12 +7,12 @@ use crate::session::Delivery;
 use crate::session::acknowledge::{Answered, WrongType, put_ack};
 use crate::session::packet_ids::State;
 use crate::state::{ShardState, open_output};
-use crate::telling::fate::Fate;
+use crate::telling::outcome::DeliveryOutcome;
 use crate::telling::reason::Reason;
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, PacketType, QoS, ReasonCode, Version};
 
-/// What is to be sent for one message in flight after a session was resumed.
+/// The packet to send for one message in flight after a session was resumed.
 enum Again {
     Publish(Delivery, QoS),
     PubRel,
@@ -38,8 +38,7 @@ impl ShardState {
         }
         let news = entry.state != State::AwaitPubComp;
         entry.state = State::AwaitPubComp;
-        // What is left to finish needs no message any more.
-        // A broker's is kept until it has come back.
+        // The remaining packets need no message any more. A broker's message is kept until it has returned.
         let dropped = if of_uplink { None } else { entry.item.delivery.take() };
         let kept = dropped.as_ref().map_or(0, Delivery::cost);
         if let Some(stored) = stored.filter(|_| news && entry.item.numbers.entry != 0) {
@@ -49,7 +48,7 @@ impl ShardState {
         flow.inflight_bytes -= kept;
         self.memory.held -= kept;
         if let Some(delivery) = dropped {
-            self.reports().tell_fate_of(by, &delivery.message, Fate::Delivered);
+            self.reports().report_outcome_of(by, &delivery.message, DeliveryOutcome::Delivered);
         }
         Ok(Some(kept))
     }
@@ -62,7 +61,7 @@ impl ShardState {
             self.journal.delete_entry(stored, numbers);
         }
         if let Some(delivery) = delivery.as_ref().filter(|_| !code.is_error()) {
-            self.reports().tell_fate_of(by, &delivery.message, Fate::Delivered);
+            self.reports().report_outcome_of(by, &delivery.message, DeliveryOutcome::Delivered);
         }
         if code.is_error() {
             match &delivery {
@@ -72,7 +71,7 @@ impl ShardState {
         }
     }
 
-    /// Sends again what was in flight when the last connection ended, in its order, then what was queued.
+    /// Retransmits the messages in flight when the last connection ended, in their order, then sends the queued ones.
     pub(crate) fn resume(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
         if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
             flow.begin_resending(now);
@@ -80,15 +79,14 @@ impl ShardState {
         self.refill(now, layouts, to);
     }
 
-    /// Sends the next message in flight again, if any is left and window and output have room; says whether it did.
+    /// Sends the next message in flight again, if any is left and window and output have room; returns whether it did.
     pub(crate) fn resend_next(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) -> bool {
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
         let window = usize::from(session.receive_maximum);
         let Some(key) = session.connection else { return false };
         let Some(connection) = self.connections.get(key) else { return false };
         let room = connection.output_len() <= self.high_water / 2;
-        // What became of it since the connection began, such as that another broker has it, may be under way to the
-        // store.
+        // An outcome since the connection began, such as the receipt by another broker, may be on its way to the store.
         let promises = session.is_uplink() && session.stored.is_some();
         let Some(flow) = session.flow.as_mut() else { return false };
         let sent = flow.inflight.len() - flow.to_resend;

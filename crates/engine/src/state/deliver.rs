@@ -2,8 +2,9 @@
 
 use crate::connection::Connection;
 use crate::connection::alias::Outbound;
-use crate::ids::{SessionKey, TenantId};
+use crate::ids::SessionKey;
 use crate::journal::Numbers;
+use crate::limits::usage::Payer;
 use crate::message::Publication;
 use crate::now::Millis;
 use crate::publish::layouts::{Layouts, Shape};
@@ -13,7 +14,7 @@ use crate::session::terms::awaited;
 use crate::session::{Delivery, Flow, InFlight, Membership, Session, SubscriptionIds};
 use crate::settings::{OverflowPolicy, Settings};
 use crate::state::{ShardState, open_output};
-use crate::telling::fate::Fate;
+use crate::telling::outcome::DeliveryOutcome;
 use crate::telling::reason::Reason;
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, QoS};
@@ -124,7 +125,7 @@ impl ShardState {
         self.enqueue(now, publication, to, terms, qos);
     }
 
-    /// Puts a message into a session's queue, or does what the policy for a full queue says.
+    /// Puts a message into a session's queue, or applies the policy for a full queue.
     pub(crate) fn enqueue(
         &mut self,
         now: Millis,
@@ -148,8 +149,14 @@ impl ShardState {
             }
         }
         let away = self.sessions.get(to.0).is_some_and(|session| session.connection.is_none());
-        if away && (!is_of_transfer || !self.sessions.is_told_elsewhere(&self.transfers, to)) {
-            self.reports().tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
+        if away && (!is_of_transfer || !self.sessions.old_home_answers(&self.transfers, to)) {
+            self.reports().report_outcome(
+                to,
+                publication.topic,
+                publication.properties,
+                publication.qos,
+                DeliveryOutcome::Stored,
+            );
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {
             self.sessions.note_expiry(&mut self.timers, to, publication.expires_at);
@@ -276,15 +283,21 @@ impl ShardState {
 
     /// Counts a message that was sent. At QoS 0 no acknowledgement follows.
     #[inline]
-    fn note_sent(&mut self, to: SessionKey, payer: TenantId, publication: &Publication<'_>, qos: QoS) {
+    fn note_sent(&mut self, to: SessionKey, payer: Payer, publication: &Publication<'_>, qos: QoS) {
         self.counters.count_sent(qos, publication.payload.len());
         self.meters.of(payer).messages_out += 1;
         if qos == QoS::AtMostOnce {
-            self.reports().tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
+            self.reports().report_outcome(
+                to,
+                publication.topic,
+                publication.properties,
+                qos,
+                DeliveryOutcome::Delivered,
+            );
         }
     }
 
-    /// Lets those go on who waited for a queue that has room again.
+    /// Resumes the publishers that wait for a queue that has space again.
     pub(crate) fn after_refill(&mut self, to: SessionKey) {
         let default = self.overflow.default_bounds();
         let Some(session) = self.sessions.get_mut(to.0) else { return };
@@ -297,14 +310,14 @@ impl ShardState {
                 if bounds.has_room_again(waiting, waiting_bytes) {
                     flow.full_at = None;
                     if std::mem::take(&mut flow.gave_back) {
-                        self.roomy.push(to);
+                        self.has_capacity.push(to);
                     }
                     if !flow.blocking.is_empty() {
                         self.to_unpark.append(&mut flow.blocking);
                         self.blockers.remove(&to.0);
                     }
                     flow.block_given_up = false;
-                    flow.full_told = false;
+                    flow.full_logged = false;
                 }
                 flow.queue.is_empty()
             }
@@ -313,7 +326,7 @@ impl ShardState {
             flow.end_waiting(&mut self.timers, to);
         }
         if empty && fetching {
-            self.hungry.push(to);
+            self.needs_fetch.push(to);
         }
         session.read_ahead(self.memory.queue_share(), &self.journal, &mut self.events);
     }
@@ -354,7 +367,7 @@ fn goes_at_once(session: &Session, qos: QoS, room: Room, max_bytes: u64) -> bool
     if flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none() {
         return window && !flow.waits_alone() && room.output <= room.high_water;
     }
-    // Messages that wait for output are sent when half of it is gone.
+    // Messages that wait for output are sent when half of it is written.
     qos == QoS::AtMostOnce
         && room.output <= room.high_water / 2
         && !flow.queue.has_windowless()

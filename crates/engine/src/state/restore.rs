@@ -7,7 +7,7 @@ use crate::state::ShardState;
 use crate::telling::reason::Reason;
 
 impl ShardState {
-    /// Gives up a message that a restored session was owed unless it is addressed to its client; says whether it did.
+    /// Gives up a message that a restored session was owed unless it is addressed to its client; returns whether it did.
     pub(crate) fn gives_up_restored(&mut self, key: SessionKey, delivery: &Delivery) -> bool {
         let Some(session) = self.sessions.get(key.0) else { return true };
         let stored = session.stored;

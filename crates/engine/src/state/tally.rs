@@ -8,7 +8,7 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::roster::Shards;
 use crate::state::Reporting;
-use crate::telling::fate::Fate;
+use crate::telling::outcome::DeliveryOutcome;
 use crate::timers::Timer;
 use std::collections::BTreeMap;
 
@@ -16,8 +16,7 @@ use std::collections::BTreeMap;
 const INTERVAL_MS: u64 = 1_000;
 
 impl Reporting<'_> {
-    /// A message to several nodes has entered here, or come from another shard: those among its receivers that it is
-    /// for are counted.
+    /// A message to several nodes has entered here, or come from another shard: counts its receivers on this shard.
     pub(crate) fn begin_tally(
         &mut self,
         now: Now,
@@ -44,9 +43,9 @@ impl Reporting<'_> {
         self.tell_counts_later(now.monotonic);
     }
 
-    /// A node's part in a message has come to something.
-    pub(super) fn note_fate(&mut self, number: u64, node: &str, fate: Fate) {
-        if self.tallies.note(number, node, fate) {
+    /// Notes the outcome of a node's part in a message.
+    pub(super) fn note_outcome(&mut self, number: u64, node: &str, outcome: DeliveryOutcome) {
+        if self.tallies.note(number, node, outcome) {
             self.tell_counts_later(self.now);
         }
     }

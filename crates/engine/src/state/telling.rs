@@ -6,7 +6,7 @@ use crate::message::{MessageRef, Publication};
 use crate::session::BlockedPublisher;
 use crate::session::overflow::Arriving;
 use crate::state::Reporting;
-use crate::telling::fate::Fate;
+use crate::telling::outcome::DeliveryOutcome;
 use crate::telling::reason::Reason;
 
 impl Reporting<'_> {
@@ -21,7 +21,7 @@ impl Reporting<'_> {
     #[cold]
     pub(crate) fn discard_for(&mut self, reason: Reason, to: SessionKey, message: &MessageRef) {
         self.discard(reason, message);
-        self.tell_fate_of(to, message, Fate::Dropped(reason));
+        self.report_outcome_of(to, message, DeliveryOutcome::Dropped(reason));
         self.tell_dropped(reason, to, message.topic(), None);
     }
 
@@ -34,26 +34,32 @@ impl Reporting<'_> {
         publication: &mut Publication<'_>,
     ) {
         self.discard_publication(reason, publication);
-        self.tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Dropped(reason));
+        self.report_outcome(
+            to,
+            publication.topic,
+            publication.properties,
+            publication.qos,
+            DeliveryOutcome::Dropped(reason),
+        );
         self.tell_dropped(reason, to, publication.topic, None);
     }
 
-    /// The same for the message that has just come.
+    /// The same for the message that is arriving.
     #[cold]
     pub(crate) fn discard_arriving(&mut self, reason: Reason, arriving: &Arriving<'_>) {
         let message = &arriving.delivery.message;
         self.discard(reason, message);
-        self.tell_fate_of(arriving.to, message, Fate::Dropped(reason));
+        self.report_outcome_of(arriving.to, message, DeliveryOutcome::Dropped(reason));
         self.tell_dropped(reason, arriving.to, message.topic(), arriving.publisher);
     }
 
     fn tell_dropped(&mut self, reason: Reason, to: SessionKey, topic: &str, by: Option<BlockedPublisher>) {
         let Some(session) = self.sessions.get(to.0) else { return };
-        let Some(untold) = self.telling.take(self.now, &session.client_id) else { return };
+        let Some(omitted) = self.telling.take(self.now, &session.client_id) else { return };
         // That of another shard is not known here.
         let publisher = by.filter(|by| by.shard == self.shard).and_then(|by| self.client_of(by.connection));
         let (client_id, topic) = (session.client_id.to_string(), topic.to_owned());
-        self.events.push_back(Event::Log(LogEvent::Dropped { client_id, topic, reason, publisher, untold }));
+        self.events.push_back(Event::Log(LogEvent::Dropped { client_id, topic, reason, publisher, omitted }));
     }
 
     /// Tells that a session may not be sent messages of a topic; the route counts them.
@@ -65,12 +71,12 @@ impl Reporting<'_> {
     /// Tells a message that a session did not get which is not there any more.
     #[cold]
     pub(crate) fn tell_given_up(&mut self, reason: Reason, client_id: &str, topic: &str) {
-        let Some(untold) = self.telling.take(self.now, client_id) else { return };
+        let Some(omitted) = self.telling.take(self.now, client_id) else { return };
         let (client_id, topic) = (client_id.to_owned(), topic.to_owned());
-        self.events.push_back(Event::Log(LogEvent::Dropped { client_id, topic, reason, publisher: None, untold }));
+        self.events.push_back(Event::Log(LogEvent::Dropped { client_id, topic, reason, publisher: None, omitted }));
     }
 
-    /// Tells that a client was not allowed something.
+    /// Reports that a client was denied an action.
     #[cold]
     pub(crate) fn tell_denied(&mut self, attempt: Attempt, by: SessionKey, topic: &str, reason: Reason) {
         let Some(session) = self.sessions.get(by.0) else { return };
@@ -90,17 +96,17 @@ impl Reporting<'_> {
     ) {
         let whose = whose.and_then(|whose| self.sessions.get(whose.0));
         let held_up_by = whose.map(|session| session.client_id.to_string());
-        let Some(untold) = self.telling.take(self.now, name) else { return };
+        let Some(omitted) = self.telling.take(self.now, name) else { return };
         let (client_id, topic) = (name.to_owned(), topic.to_owned());
-        self.events.push_back(Event::Log(LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold }));
+        self.events.push_back(Event::Log(LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, omitted }));
     }
 
     /// Tells that a publisher has to wait.
     #[cold]
     pub(crate) fn tell_delayed(&mut self, delay: Delay, key: ConnectionKey) {
         let Some(client_id) = self.client_of(key) else { return };
-        let Some(untold) = self.telling.take(self.now, &client_id) else { return };
-        self.events.push_back(Event::Log(LogEvent::Delayed { key, client_id, delay, untold }));
+        let Some(omitted) = self.telling.take(self.now, &client_id) else { return };
+        self.events.push_back(Event::Log(LogEvent::Delayed { key, client_id, delay, omitted }));
     }
 
     /// The name of a client or a principal.

@@ -1,4 +1,4 @@
-//! Subscriptions of sessions, and telling the other shards what this one is interested in.
+//! Subscriptions of sessions, and announcements of this shard's interest to the others.
 
 pub(crate) mod refusals;
 pub(crate) mod steps;
@@ -35,7 +35,7 @@ pub(crate) struct SubAckWaits {
 
 impl SubAckWaits {
     /// Adds the number of shards that received a filter: 0 if this shard was interested before.
-    pub(crate) fn add_told(&mut self, told: u16) {
+    pub(crate) fn add_notified(&mut self, told: u16) {
         self.confirmations += u32::from(told);
         self.announced |= told > 0;
         self.known |= told == 0;

@@ -20,7 +20,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// None yet of so many filters, of a client that wants to know or does not.
+    /// No refusals yet, for this number of filters; `wanted` is true if the client wants reason strings.
     pub(crate) fn new(wanted: bool, filters: usize) -> Self {
         Self { wanted, single: filters == 1, ..Self::default() }
     }
@@ -43,7 +43,7 @@ impl Refusals {
         }
     }
 
-    /// The Reason String, if there is anything to say.
+    /// The Reason String, unless it is empty.
     pub(crate) fn text(&self) -> Option<&str> {
         Some(self.text.as_str()).filter(|text| !text.is_empty())
     }

@@ -32,7 +32,7 @@ pub(crate) struct Steps {
     pub(crate) packet_id: PacketId,
     pub(crate) ticket: Ticket,
     pub(crate) kind: Kind,
-    /// Whether something was written into the journal.
+    /// Whether an operation was written into the journal.
     pub(crate) promises: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct PacketLeft {
     pub(crate) steps: Steps,
     /// The filters as they were sent.
     pub(crate) bytes: Box<[u8]>,
-    /// Where those begin that are left.
+    /// Position of the first remaining one.
     pub(crate) at: usize,
 }
 

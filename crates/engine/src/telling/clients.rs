@@ -6,7 +6,7 @@ use tidegate_mqtt::Version;
 /// Which clients are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientQuery {
-    /// What their client ids contain.
+    /// Part of their client ids.
     pub containing: String,
     /// Only those behind this client in the order of tenants and client ids, where an earlier answer ended.
     pub after: Option<(TenantId, String)>,
@@ -41,6 +41,6 @@ pub struct ClientSummary {
     pub inflight_messages: u64,
     /// Messages that wait in its queue.
     pub queued_messages: u64,
-    /// Bytes of those.
+    /// Bytes of the queued messages.
     pub queued_bytes: u64,
 }

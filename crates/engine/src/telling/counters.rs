@@ -99,7 +99,7 @@ summed! {
         pub shared_subscriptions: u64,
         /// Retained messages whose home this shard is.
         pub retained_messages: u64,
-        /// Bytes of those.
+        /// Bytes of the retained messages.
         pub retained_bytes: u64,
         /// Messages waiting in sessions' queues.
         pub queued_messages: u64,
@@ -107,7 +107,7 @@ summed! {
         pub queued_bytes: u64,
         /// Messages waiting in the store alone, behind what queues hold in memory.
         pub stored_messages: u64,
-        /// Bytes of those, as they will cost in memory.
+        /// Bytes of the stored messages, as their size in memory.
         pub stored_bytes: u64,
         /// Messages sent and not acknowledged.
         pub inflight_messages: u64,
@@ -115,7 +115,7 @@ summed! {
         pub absent_messages: u64,
         /// Bytes of unfinished packets and parked publishes.
         pub input_bytes: u64,
-        /// Bytes on their way to other shards.
+        /// Bytes in transit to other shards.
         pub link_bytes: u64,
         /// Messages that shared groups have given to other nodes and keep until those answer for them.
         pub kept_deals: u64,

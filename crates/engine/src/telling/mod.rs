@@ -2,7 +2,7 @@
 
 pub(crate) mod clients;
 pub(crate) mod counters;
-pub(crate) mod fate;
+pub(crate) mod outcome;
 pub(crate) mod reason;
 pub(crate) mod refused;
 pub(crate) mod sums;
@@ -12,10 +12,10 @@ use crate::now::Millis;
 use std::collections::BTreeMap;
 
 /// Reported events of messages per client and second; the next reported event has the number of omitted ones.
-pub(crate) const TOLD_PER_CLIENT: u32 = 10;
+pub(crate) const EVENTS_PER_CLIENT: u32 = 10;
 
 /// Events of messages told per second of all clients of a shard.
-const TOLD_PER_SHARD: u32 = 200;
+const EVENTS_PER_SHARD: u32 = 200;
 
 /// Clients with a count of omitted events. Events of further clients are omitted until the second is over.
 const CLIENTS: usize = 1024;
@@ -25,8 +25,8 @@ const CLIENTS: usize = 1024;
 struct Tally {
     second: u64,
     told: u32,
-    /// Events since the last one told.
-    untold: u64,
+    /// Events omitted since the last reported one.
+    omitted: u64,
 }
 
 /// The bound on reported events.
@@ -68,17 +68,17 @@ impl Telling {
         if tally.second != second {
             *tally = Tally { second, told: 0, ..*tally };
         }
-        if tally.told >= TOLD_PER_CLIENT || self.told >= TOLD_PER_SHARD {
-            tally.untold += 1;
+        if tally.told >= EVENTS_PER_CLIENT || self.told >= EVENTS_PER_SHARD {
+            tally.omitted += 1;
             return None;
         }
         tally.told += 1;
         self.told += 1;
-        Some(std::mem::take(&mut tally.untold))
+        Some(std::mem::take(&mut tally.omitted))
     }
 
-    pub(crate) fn untold(&self, client_id: &str) -> u64 {
-        self.clients.get(&name_of(client_id)).map_or(0, |tally| tally.untold)
+    pub(crate) fn omitted(&self, client_id: &str) -> u64 {
+        self.clients.get(&name_of(client_id)).map_or(0, |tally| tally.omitted)
     }
 }
 
@@ -95,10 +95,10 @@ mod tests {
     fn events_of_a_client_are_bounded_per_second() {
         let mut telling = Telling::default();
         let told = (0..100).filter(|_| telling.take(Millis(1500), "a").is_some()).count();
-        assert_eq!((told, telling.untold("a")), (TOLD_PER_CLIENT as usize, 90));
+        assert_eq!((told, telling.omitted("a")), (EVENTS_PER_CLIENT as usize, 90));
         assert_eq!(telling.take(Millis(1999), "b"), Some(0), "others have their own share");
         assert_eq!(telling.take(Millis(2000), "a"), Some(90));
-        assert_eq!((telling.untold("a"), telling.untold("b"), telling.untold("c")), (0, 0, 0));
+        assert_eq!((telling.omitted("a"), telling.omitted("b"), telling.omitted("c")), (0, 0, 0));
     }
 
     #[test]
@@ -106,8 +106,8 @@ mod tests {
         let mut telling = Telling::default();
         let name = |n: usize| format!("c{n}");
         let told = (0..10_000).filter(|n| telling.take(Millis(0), &name(*n)).is_some()).count();
-        assert_eq!(told, TOLD_PER_SHARD as usize);
-        assert_eq!((telling.clients.len(), telling.untold(&name(CLIENTS - 1))), (CLIENTS, 1));
+        assert_eq!(told, EVENTS_PER_SHARD as usize);
+        assert_eq!((telling.clients.len(), telling.omitted(&name(CLIENTS - 1))), (CLIENTS, 1));
         assert_eq!(telling.take(Millis(1000), "new"), Some(0), "clients of the last second make room");
         assert_eq!(telling.clients.len(), 1);
     }

@@ -222,7 +222,7 @@ pub const REASONS: usize = Reason::ALL.len();
 
 impl Reason {
     /// The reason code for DISCONNECT. Server Unavailable is valid in CONNACK only ([MQTT-3.14.2-1]).
-    pub(crate) fn code_of_disconnect(self) -> ReasonCode {
+    pub fn code_of_disconnect(self) -> ReasonCode {
         match self.code() {
             ReasonCode::ServerUnavailable => ReasonCode::ServerBusy,
             code => code,

@@ -6,7 +6,7 @@ use tidegate_mqtt::{TopicFilter, TopicName};
 
 use crate::settings::Settings;
 
-/// Where a message goes.
+/// The receivers of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address<'a> {
     /// To one node, by its client id.
@@ -20,7 +20,7 @@ pub(crate) enum Address<'a> {
 }
 
 impl<'a> Address<'a> {
-    /// Reads a topic name; `None` is one that is no address, such as that of an application.
+    /// Reads a topic name; `None` if it is no address, such as a topic of an application.
     pub(crate) fn read(prefix: &str, topic: &'a str) -> Option<Self> {
         let rest = topic.strip_prefix(prefix)?.strip_prefix('/')?;
         let (kind, rest) = rest.split_once('/')?;
@@ -61,7 +61,7 @@ impl<'a> Statement<'a> {
         }
     }
 
-    /// Whether a client says it of itself.
+    /// Whether a client makes the statement about itself.
     pub(crate) fn is_of(&self, client_id: &str) -> bool {
         matches!(self, Self::Context(node) if **node == *client_id)
     }

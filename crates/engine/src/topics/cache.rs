@@ -97,7 +97,7 @@ pub(crate) struct TopicTraits {
     pub is_own: bool,
     /// Whether it is the address of mobile nodes.
     pub is_address: bool,
-    /// True if mobile nodes say something of themselves there.
+    /// True if mobile nodes report there.
     pub is_report: bool,
     /// True if pipelines of the hub get its messages with their publisher.
     pub is_for_hub: bool,
@@ -205,13 +205,13 @@ impl RouteCache {
         self.fills
     }
 
-    /// Keeps those targets of a route that `keep` says yes to.
+    /// Keeps the targets of a route that `keep` accepts.
     pub(crate) fn retain(&mut self, slot: RouteSlot, mut keep: impl FnMut(&str, SessionKey) -> bool) {
         let cached = &mut self.routes[usize::from(slot.0)];
         cached.route.retain(|session| keep(&cached.topic, session));
     }
 
-    /// Forgets all routes and gives their memory back.
+    /// Removes all routes and frees their memory.
     pub(crate) fn clear(&mut self) {
         let observed = std::mem::take(&mut self.observed);
         *self = Self { fills: self.fills.wrapping_add(1), observed, ..Self::new(Arc::clone(&self.settings)) };
@@ -265,7 +265,7 @@ impl RouteCache {
         self.large -= usize::from(route.weight() > LARGE_TARGETS);
     }
 
-    /// Whether the route at `at`, which is in no sum yet, may stay.
+    /// Whether the route at `at`, which is in no sum yet, fits.
     fn has_room_for(&mut self, at: usize, epoch: u64) -> bool {
         let route = &self.routes[at].route;
         let (capacity, large) = (route.capacity(), route.weight() > LARGE_TARGETS);

@@ -1,4 +1,4 @@
-//! One filter and everyone who is interested in it.
+//! One filter and all its subscribers.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Where a message for some topic goes.
+//! The receivers of a message to some topic.
 
 use tidegate_mqtt::QoS;
 
@@ -106,7 +106,7 @@ impl Route {
         self.targets.is_empty() && self.groups.is_empty() && self.remote == 0
     }
 
-    /// Keeps those sessions that `keep` says yes to.
+    /// Keeps the sessions that `keep` accepts.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(SessionKey) -> bool) {
         let before = self.targets.len();
         self.targets.retain(|target| keep(target.session));
@@ -134,7 +134,7 @@ impl Route {
         self.remote |= shards;
     }
 
-    /// Leaves out all other shards but these.
+    /// Leaves out all shards except these.
     pub(crate) fn keep_remote(&mut self, shards: u64) {
         self.remote &= shards;
     }

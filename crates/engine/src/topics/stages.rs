@@ -70,8 +70,7 @@ pub(crate) enum Stage {
 ///
 /// - `Refused`, `Exchange` and `Repetition` are first: a QoS 2 message that was taken before is only answered, whatever has changed
 ///   since.
-/// - `Rights` is before all stages that tell how full something is: a publisher without rights learns nothing else, and
-///   waits for nothing.
+/// - `Rights` is before all stages about capacity: a publisher without rights learns nothing else, and does not wait.
 /// - `Understanding` is before all stages that defer: waiting does not make the message valid.
 /// - `Missing` is before `Store`: a message that is sent again to another node needs no room here.
 /// - `Store` and `Fleet` are before `Observers`: a message that they refuse need not be observed.

@@ -196,7 +196,7 @@ impl Device {
         self.send_waiting();
     }
 
-    /// Sends the last QoS 2 message that waits for PUBREC once more; says whether there is one.
+    /// Sends the last QoS 2 message that waits for PUBREC once more; returns whether there is one.
     pub(crate) fn repeat_last(&mut self) -> bool {
         let Some(client) = self.client.as_ref().filter(|_| self.online) else { return false };
         let last = self
@@ -284,7 +284,7 @@ impl Device {
 
     // ---- receiving -------------------------------------------------------------------------------------------------
 
-    /// Takes the received packets and answers them; says whether there were any.
+    /// Takes the received packets and answers them; returns whether there were any.
     pub(crate) fn process(&mut self) -> bool {
         let Some(client) = self.client.clone() else { return false };
         let mut any = false;

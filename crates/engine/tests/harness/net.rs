@@ -43,6 +43,8 @@ pub(crate) struct Net {
     pub broken: u64,
     /// Crashes so far.
     pub crashes: u64,
+    /// It is a member of a cluster: a process that begins serves nothing before it has a table.
+    pub is_member: bool,
     pub now: Now,
     pub nodes: Nodes,
     /// The table that each node has read last.
@@ -137,6 +139,7 @@ impl Net {
             past: Counters::default(),
             broken: 0,
             crashes: 0,
+            is_member: false,
             now,
             sockets: Vec::new(),
             live: BTreeSet::new(),

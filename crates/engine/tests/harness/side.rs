@@ -136,7 +136,7 @@ impl Side {
         known.unwrap_or_else(|| panic!("{}: alias {alias} was never set", self.client_id))
     }
 
-    /// Answers a packet of an exchange; says whether the test need not see it.
+    /// Answers a packet of an exchange; returns whether the test need not see it.
     fn reply(&mut self, arrival: &Arrival, replies: &mut Vec<u8>) -> bool {
         let success = ReasonCode::Success;
         let reply = match arrival.packet() {

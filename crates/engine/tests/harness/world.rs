@@ -114,8 +114,8 @@ impl World {
         Self::build(shards, settings, Schedule::InTurn, true, &format!("{shards} shards in turn"))
     }
 
-    /// A world in which the seed decides what happens next. Shards take what was sent to them in the order in which it
-    /// was sent, as an inbox does.
+    /// A world in which the seed decides the next step. Shards take the records sent to them in the order in which they
+    /// were sent, as an inbox does.
     pub(crate) fn seeded(shards: u16, seed: u64, title: &str, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);

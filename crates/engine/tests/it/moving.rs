@@ -1,7 +1,7 @@
 //! Partitions that move: exported by one engine, imported by another.
 
 use tidegate_engine::{
-    ImageError, ListenerSettings, Now, Owed, PARTITIONS, PartitionId, Reason, TenantId, partition_of,
+    ImageError, ListenerSettings, Now, Owed, PARTITIONS, PartitionId, Reason, Settings, TenantId, partition_of,
 };
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{Packet, PacketId, PacketType, ReasonCode, SubscriptionOptions};
@@ -10,6 +10,7 @@ use crate::harness::*;
 
 mod continuing;
 mod deadlines;
+mod proven;
 mod refused;
 mod retained;
 mod twins;
@@ -22,8 +23,14 @@ const MOVES: [(u16, u16); 4] = [(1, 1), (1, 2), (2, 3), (3, 1)];
 
 /// Engines that began at another time than any other and have nothing yet, at the present of `world` on the wall.
 fn elsewhere(world: &World, shards: u16, after: u64) -> World {
+    elsewhere_with(world, shards, after, |_| {})
+}
+
+/// The same with other settings.
+fn elsewhere_with(world: &World, shards: u16, after: u64, change: impl FnOnce(&mut Settings)) -> World {
     let there = World::with(shards, |settings| {
         settings.listeners.push(ListenerSettings { tenant: TenantId(7), ..ListenerSettings::default() });
+        change(settings);
     });
     there.skip(123_456_789);
     let Now { unix, .. } = world.now();

@@ -72,6 +72,21 @@ fn without_a_lease_only_pings_are_answered_until_the_next_one() {
     });
 }
 
+#[test]
+fn a_will_is_published_when_the_lease_is_renewed() {
+    let world = World::new(1);
+    let watcher = world.connect(v5("watcher"));
+    watcher.subscribe("w", AtLeastOnce);
+    let client = world.connect(v5("client").will(message("w", "gone").qos1()));
+    set_homes(&world, Home::Here, Some(seconds(5)));
+    pass(&world, seconds(5));
+    client.lose();
+    watcher.expect_nothing();
+    world.engine(0, |engine, now| engine.homes().renew_lease(now, now.monotonic.plus(seconds(5))));
+    world.run();
+    watcher.expect_publish("w", "gone");
+}
+
 /// A process that stood still for less than its lease: a renewal was on its way when the shards' lease ended.
 #[test]
 fn a_renewed_lease_resumes_where_it_had_ended() {

@@ -103,15 +103,15 @@ fn few_of_many_drops_are_logged_and_the_rest_counted() {
         let told = dropped(world).len() as u64;
         assert!(told <= 20, "{told}");
         let home = world.home_of("away");
-        assert_eq!(world.engine(home, |engine, _| engine.questions().untold("away")), 1000 - told);
+        assert_eq!(world.engine(home, |engine, _| engine.questions().omitted("away")), 1000 - told);
         world.advance(seconds(1));
         publisher.publish(message("t", "x"));
         let log = world.take_log();
         assert!(
-            log.iter().any(|event| matches!(event, LogEvent::Dropped { untold, .. } if *untold == 1000 - told)),
+            log.iter().any(|event| matches!(event, LogEvent::Dropped { omitted, .. } if *omitted == 1000 - told)),
             "{log:?}"
         );
-        assert_eq!(world.engine(home, |engine, _| engine.questions().untold("away")), 0);
+        assert_eq!(world.engine(home, |engine, _| engine.questions().omitted("away")), 0);
     });
 }
 
@@ -128,7 +128,7 @@ fn denied_actions_of_a_client_are_logged() {
                 world.take_log().into_iter().filter(|event| matches!(event, LogEvent::Denied { .. })).collect();
             let denied = |attempt, topic: &str, reason| {
                 let (client_id, topic) = ("a".to_owned(), topic.to_owned());
-                LogEvent::Denied { client_id, attempt, topic, reason, held_up_by: None, untold: 0 }
+                LogEvent::Denied { client_id, attempt, topic, reason, held_up_by: None, omitted: 0 }
             };
             assert_eq!(
                 told,

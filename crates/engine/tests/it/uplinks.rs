@@ -23,3 +23,4 @@ mod spreading;
 mod suspects;
 mod tenants;
 mod versions;
+mod wills;

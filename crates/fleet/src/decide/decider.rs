@@ -52,7 +52,7 @@ impl Decider {
         Ok(Self { name, policy, guards, settings, last_action: None, observed: None, gap: Duration::ZERO })
     }
 
-    /// Whose policy it is.
+    /// The name of the policy.
     pub fn name(&self) -> PolicyName {
         self.name
     }

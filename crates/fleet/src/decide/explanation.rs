@@ -124,7 +124,7 @@ pub enum HeldBack {
     MayBePeak {
         /// For how long it has been observed.
         lasted: Duration,
-        /// From when on it is no peak.
+        /// Time from which the load is no peak.
         needed: Duration,
     },
     /// The forecast is only shown.
@@ -132,7 +132,7 @@ pub enum HeldBack {
         /// Resources that it asks for.
         forecast: u32,
     },
-    /// The forecast needs what would be removed.
+    /// The forecast needs the capacity that would be removed.
     Forecast {
         /// Resources that it asks for.
         forecast: u32,

@@ -12,7 +12,7 @@ use crate::load::{Signal, SignalLoad, SignalSettings};
 
 /// `desired = ceil(current * load / target)`, no change within the tolerance, the largest of all signals, no shrinking
 /// when one fails. The highest recommendation of the shrinking window and the lowest of the growth window count. Growth
-/// per 15 s is limited to 4 or to doubling, whichever is more.
+/// per 15 s is limited to 4 or to doubling, to the larger of both.
 pub(super) struct Hpa {
     formula: Formula,
     shrink_window: Duration,
@@ -95,7 +95,7 @@ impl Hpa {
         Self { grow_window: settings.grow_stabilisation, ..Self::new(settings) }
     }
 
-    /// Compares a recommendation with those of both windows.
+    /// Compares a recommendation with the recommendations of both windows.
     pub(super) fn stabilise(&mut self, seen: &LevelObservation<'_>, desired: u32) -> (u32, Option<HeldBack>) {
         let now = seen.time;
         if self.recommendations.is_empty() {

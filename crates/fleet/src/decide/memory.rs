@@ -12,7 +12,7 @@ use super::decider::LastAction;
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// It was remembered by another policy, or from other observations.
-    #[error("it was remembered by {found}, and this is {expected}; observations count anew")]
+    #[error("it was remembered by {found}, and this is {expected}; observations start again")]
     Other {
         /// Who remembered it.
         found: String,
@@ -20,7 +20,7 @@ pub enum MemoryError {
         expected: String,
     },
     /// It is malformed.
-    #[error("it cannot be understood ({0}); observations count anew")]
+    #[error("it cannot be understood ({0}); observations start again")]
     Strange(#[from] serde_json::Error),
 }
 

@@ -60,7 +60,7 @@ impl LevelObservation<'_> {
         self.serving.saturating_add(self.pending)
     }
 
-    /// Resources in any state, all of which cost money.
+    /// Resources in any state: all cost money.
     pub fn allocated(&self) -> u32 {
         self.planned().saturating_add(self.leaving)
     }

@@ -84,7 +84,7 @@ impl PolicyName {
     /// A summary in one line.
     pub const fn summary(self) -> &'static str {
         match self {
-            Self::Default => "demand above what a peak explains grows by what is needed; shrinks slowly to what holds",
+            Self::Default => "demand beyond a peak grows to the needed number; shrinks slowly to a safe one",
             Self::Brokel => "the Brokel study's: full aging against thresholds, one resource at a time",
             Self::BrokelWindow => "the study's with aging over a window of the newest observations",
             Self::Consecutive => "the observation itself against thresholds, violations in a row",

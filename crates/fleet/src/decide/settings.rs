@@ -148,7 +148,7 @@ impl Settings {
 }
 
 /// The next whole number, with a grain of salt for rounding; at most `u32::MAX`.
-#[expect(clippy::cast_sign_loss, reason = "negative numbers become 0, which is what is wanted")]
+#[expect(clippy::cast_sign_loss, reason = "negative numbers become 0, as intended")]
 pub(super) fn ceil(value: f64) -> u32 {
     (value - 1e-9 * value.abs().max(1.0)).ceil() as u32
 }

@@ -99,7 +99,7 @@ impl Skew {
         };
         self.seen = Some(seen.time);
         if seen.pending > 0 {
-            // The one that starts may take its load.
+            // The starting one may take its load.
             self.since = None;
             return Some((hot, Remedy::Wait(Duration::ZERO)));
         }

@@ -4,7 +4,7 @@ use super::policy::{Guards, Proposal};
 use super::{Change, HeldBack, LevelObservation, Rule, Settings};
 use crate::load::{Evaluated, Evaluator, Side, Signal, SignalSettings};
 
-/// A load and where it came from.
+/// A load and its source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) signal: Signal,

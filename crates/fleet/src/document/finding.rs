@@ -7,7 +7,7 @@ use super::Document;
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The byte of the file that it is about.
+    /// The position in the file, bytes.
     pub offset: usize,
     /// The fault, with the key.
     pub message: String,
@@ -23,7 +23,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// No faults yet, for this file.
+    /// An empty list of faults of this file.
     pub fn about(document: &Document) -> Self {
         Self { document: document.clone(), list: Vec::new() }
     }

@@ -70,7 +70,7 @@ pub struct DnsEndpoint {
     pub weight: Option<u16>,
     /// Its port for MQTT over TLS.
     pub secure_port: Option<u16>,
-    /// Where it is: latitude and longitude, degrees.
+    /// Its location: latitude and longitude, degrees.
     pub at: Option<(f64, f64)>,
 }
 

@@ -90,7 +90,7 @@ pub(super) fn signals(level: Option<Level>, keys: &mut Keys<'_>) -> SignalSettin
     };
     if signals.loop_lag.is_some() && level != Some(Level::Orchestrator) {
         let hint = "set it in [orchestrators.signals], with the other signals of orchestrators, and leave it out here";
-        keys.refuse("loop_lag", "is not known of brokers: it is what orchestrators say of themselves", hint);
+        keys.refuse("loop_lag", "is not known of brokers: only orchestrators report it", hint);
     }
     if let Err(error) = signals.validate() {
         keys.refuse("cpu", &format!("leaves nothing to decide by: {error}"), "choose at least one signal");

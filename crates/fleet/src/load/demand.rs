@@ -91,7 +91,8 @@ impl Demand {
         };
         let dropped = if lossy { totals.dropped } else { 0.0 };
         let growth = growth.filter(|growth| {
-            // A backlog that shrinks by more than is handled was moved or lost, which says nothing about arrivals.
+            // A backlog that shrinks faster than messages are handled was moved or lost, which says nothing about
+            // arrivals.
             let much_waits = waiting.is_some_and(|seconds| seconds > MUCH_WAITING_S * resources);
             *growth >= 0.0 || (!much_waits && -growth <= totals.rate.unwrap_or(0.0))
         });

@@ -31,10 +31,10 @@ impl Default for ForecastFactors {
 
 /// Additive Holt-Winters with a damped trend.
 ///
-/// With `m` observations to a season: `l(t) = a * (x - s(t-m)) + (1-a) * (l + d*b)`,
-/// `b(t) = t * (l(t) - l) + (1-t) * d*b`, `s(t) = g * (x - l(t)) + (1-g) * s(t-m)`, and the forecast for `h`
-/// observations on is `l + (d + d^2 + ... + d^h) * b + s(t+h-m)`. Until a season has been seen there is none in the
-/// forecast; then each observation's distance from the season's mean is where it starts.
+/// With `m` observations to a season: `l(t) = a * (x - s(t-m)) + (1-a) * (l + d*b)`, `b(t) = t * (l(t) - l) + (1-t) *
+/// d*b`, `s(t) = g * (x - l(t)) + (1-g) * s(t-m)`, and the forecast for `h` observations on is `l + (d + d^2 + ... +
+/// d^h) * b + s(t+h-m)`. During the first season the forecast has no seasonal part; then it starts with each
+/// observation's distance from the season's mean.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HoltWinters {
     #[serde(skip)]
@@ -53,7 +53,7 @@ pub struct HoltWinters {
 }
 
 impl HoltWinters {
-    /// A forecast with seasons of so many observations; below 2 there is none.
+    /// A forecast with seasons of so many observations; below 2 it has no seasons.
     ///
     /// # Errors
     /// When a factor is outside its range or a season is longer than 40,320 observations.

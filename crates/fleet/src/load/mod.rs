@@ -34,7 +34,7 @@ pub enum Evaluated {
     WarmingUp {
         /// The load.
         load: f64,
-        /// Observations still to come before the load counts.
+        /// Number of observations until the load counts.
         remaining: u32,
     },
     /// A load that thresholds may be compared with.

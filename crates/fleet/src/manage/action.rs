@@ -121,7 +121,7 @@ pub struct Action {
     /// connections.
     #[serde(default)]
     pub forget_first: bool,
-    /// Why it is being undone; `None` while it goes forward.
+    /// The reason of its undoing; `None` while it goes forward.
     pub failing: Option<String>,
     /// When it began.
     pub started: Moment,

@@ -1,4 +1,4 @@
-//! How an action comes further.
+//! The progress of an action.
 
 use std::time::Duration;
 

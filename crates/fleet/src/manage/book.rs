@@ -9,11 +9,11 @@ use super::moment::Moment;
 use crate::level::Level;
 use crate::provider::{Allocation, ResourceName};
 
-/// How far a member of the fleet has come.
+/// The stage of a member of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// It was asked for and has not answered yet.
+    /// Requested, without an answer yet.
     Pending,
     /// It answers; orchestrators and brokers are being joined.
     Joining,
@@ -34,13 +34,13 @@ pub enum Phase {
 pub struct Member {
     /// The requested allocation.
     pub wanted: Allocation,
-    /// How far it has come.
+    /// Its stage.
     pub phase: Phase,
     /// Since when.
     pub since: Moment,
-    /// The order in which members came.
+    /// Its place in the order of arrival.
     pub order: u64,
-    /// Since when it is dead and waits for a restart; `None` for one that has served since.
+    /// Time since which it is dead and waits for a restart; `None` if it has served since.
     #[serde(default)]
     pub lost_since: Option<Moment>,
     /// How often starting it again has failed since then.
@@ -68,9 +68,9 @@ impl Member {
 pub struct Totals {
     /// Actions that ended.
     pub actions: u64,
-    /// Of those, replacements and restarts of dead resources.
+    /// Number of ended replacements and restarts of dead resources.
     pub healed: u64,
-    /// Of those, failed ones.
+    /// Number of failed actions.
     pub failed: u64,
     /// Orchestrators that were given up because they could not be restarted.
     #[serde(default)]
@@ -88,7 +88,7 @@ pub enum Record {
         /// Which.
         name: ResourceName,
     },
-    /// An action has begun or come further.
+    /// An action has begun or progressed.
     Action(Action),
     /// An action has ended.
     Ended {

@@ -25,7 +25,7 @@ pub struct Entry(pub Value);
 /// A command. Commands run in order, and each may be repeated; a failure is noticed at the next look.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Must be on disk before anything after it is done.
+    /// Must be on the disk before any later command is carried out.
     Keep(Vec<Record>),
     /// Ask the provider for a resource.
     Allocate(Allocation),
@@ -80,7 +80,7 @@ pub enum Command {
         /// Whether it takes one.
         wanted: bool,
     },
-    /// Have the entry point answer with these.
+    /// Have the entry point answer with these endpoints.
     SetEndpoints(Vec<Endpoint>),
     /// Add to the history.
     Tell(Entry),

@@ -32,7 +32,7 @@ impl FleetSeen<'_> {
         }
     }
 
-    /// Whether orchestrators are to forget a broker although it is still there.
+    /// Whether orchestrators have to forget a broker that still exists.
     pub(super) fn is_to_be_forgotten(&self, broker: &ResourceName) -> bool {
         let action = self.book.actions.get(&Level::Broker);
         let forgets = |action: &Action| action.step() == Some(Step::Forget) && action.targets.contains(broker);

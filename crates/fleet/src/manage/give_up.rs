@@ -26,7 +26,7 @@ pub(super) fn restart_left(member: &Member, limit: Duration, now: Moment) -> Opt
 }
 
 impl Beginning<'_> {
-    /// Gives up those whose time is over, when other members serve. Else starts a member that takes over.
+    /// Gives up orchestrators whose time is over, if other members serve. Otherwise starts a member that takes over.
     pub(super) fn give_up(&mut self, level: Level) -> Option<String> {
         let fleet = self.fleet();
         let first = fleet.beyond_restart(level)?;

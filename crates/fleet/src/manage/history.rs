@@ -89,7 +89,7 @@ impl History {
         Ok(entries.into())
     }
 
-    /// The number of the newest observation; 0 when there is none.
+    /// The number of the newest observation; 0 before the first.
     ///
     /// # Errors
     /// As of [`newest`](Self::newest).

@@ -125,8 +125,8 @@ impl Manager {
         !self.book().actions.is_empty() || !self.book().adoptions.is_empty()
     }
 
-    /// An observation: who is down is noted, actions come further, and each level without one is healed or decided
-    /// about.
+    /// Handles an observation: notes dead resources, progresses actions, and heals or decides about each level without
+    /// an action.
     pub fn observe(&mut self, now: Moment, sight: &Sight) -> Vec<Command> {
         self.observation += 1;
         self.silences.count(self.recorder.book(), sight);

@@ -63,7 +63,7 @@ impl FleetSeen<'_> {
         members.into_iter().map(|at| Command::SetShare { at, wanted: true }).collect()
     }
 
-    /// Why an orchestrator does not serve all brokers yet.
+    /// The reason why an orchestrator does not serve all brokers yet.
     pub(super) fn missing_broker(&self, at: &ResourceName) -> Option<String> {
         let brokers = self.living_brokers();
         if brokers.is_empty() {

@@ -1,4 +1,4 @@
-//! How far a step of an action has come.
+//! The progress of a step of an action.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -27,7 +27,7 @@ pub struct BrokerView {
 /// An orchestrator that answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OrchestratorView {
-    /// The name that it knows itself by.
+    /// Its own name.
     pub calls_itself: String,
     /// Clients that are connected.
     pub clients: u64,

@@ -1,8 +1,8 @@
 //! Providers of resources.
 //!
-//! A [`Provider`] is the interface to a cloud: seven operations, each of which may be repeated without harm, because
-//! the manager may die between a request and its answer. A cloud's API is one file with one implementation of this
-//! trait; [`process`] spawns processes on this machine, and `kubernetes` (behind the feature of that name) scales
+//! A [`Provider`] is the interface to a cloud: seven operations. Each may be repeated without harm, because the manager
+//! may die between a request and its answer. A cloud's API is one file with one implementation of this trait;
+//! [`process`] spawns processes on this machine, and `kubernetes` (behind the feature of that name) scales
 //! StatefulSets.
 //!
 //! | operation | effect |
@@ -62,7 +62,7 @@ pub struct Resource {
     pub address: String,
     /// Where its admin API answers, `http://HOST:PORT`; an orchestrator has one.
     pub admin: Option<String>,
-    /// Its process, where it is one of this machine.
+    /// Its process, if it is on this machine.
     pub pid: Option<u32>,
     /// A note for people, such as a limit that could not be set; empty without one.
     pub note: String,
@@ -72,7 +72,7 @@ pub struct Resource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Condition {
-    /// It is being made and has not answered yet.
+    /// It is being created and has not answered yet.
     Starting,
     /// It answers.
     Online,
@@ -108,7 +108,7 @@ pub struct Observed {
     pub memory: Option<u64>,
 }
 
-/// How far a release has come.
+/// The progress of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// It is stopping; ask again.
@@ -186,9 +186,9 @@ pub enum ProviderError {
     #[error("`{0}` is not the manager's to release: it is attached in the fleet file; remove it there")]
     Attached(ResourceName),
     /// Too much was set aside already.
-    #[error("{} holds the stored state of {most} given-up orchestrators; look at it, and remove what is no longer needed", .path.display())]
+    #[error("{} holds the stored state of {most} given-up orchestrators; look at it, and remove the unneeded ones", .path.display())]
     TooManySetAside {
-        /// Where it is.
+        /// Its file.
         path: PathBuf,
         /// The most that is kept.
         most: usize,

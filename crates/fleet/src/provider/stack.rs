@@ -7,8 +7,8 @@ use super::ResourceName;
 /// How the resources of a level are named and ordered where the manager cannot choose: `NAME-N`, made in the order of
 /// their numbers, and only the one with the highest number can be released. A name comes back when its number does.
 ///
-/// Such a resource may be held until nobody is connected to it any more, so orchestrators forget a broker before it is
-/// released, and one that has died is made again by whoever has made it.
+/// Such a resource may be held until all its clients have left, so orchestrators forget a broker before it is released,
+/// and a dead one is created again by its provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stack {
     /// What all names begin with.
@@ -18,8 +18,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// The name of the resource with a number; `None` when it would be no name of a resource, or there is none below
-    /// the first.
+    /// The name of the resource with a number; `None` if the name would be invalid, or the number is below the first.
     pub fn resource(&self, number: u64) -> Option<ResourceName> {
         if number < self.first {
             return None;

@@ -2,7 +2,7 @@
 //!
 //! A [`Trace`] has the number of messages over time. A [`Model`] has the capacity of a resource and the time to get
 //! one. [`run`] simulates one policy on both, second by second, and returns a [`Report`]. [`generate`] makes traces,
-//! [`taxi`] those of the study's data set, and [`svg`] draws the results.
+//! [`taxi`] reads the traces of the study's data set, and [`svg`] draws the results.
 
 #![expect(clippy::cast_precision_loss, reason = "the seconds and counts of a simulation are far below 2^52")]
 

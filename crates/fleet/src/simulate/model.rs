@@ -19,7 +19,7 @@ pub struct TierModel {
     pub boot: Duration,
     /// From there until it holds all subscriptions and serves (BRK-26).
     pub subscription: Duration,
-    /// From the decision to remove one until it is gone; it does no work, and costs money.
+    /// Time from the decision to remove a resource until it is gone; it does no work, and costs money.
     pub drain: Duration,
     /// Most waiting messages for each resource; further ones are dropped. `None` for no limit.
     pub queue_limit: Option<f64>,
@@ -51,7 +51,7 @@ impl TierModel {
     }
 }
 
-/// A fleet, and how it is looked at.
+/// A fleet, and its observation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// The brokers.

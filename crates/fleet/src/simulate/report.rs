@@ -53,14 +53,13 @@ pub struct ProfilePoint {
 pub struct Report {
     /// The policy.
     pub policy: PolicyName,
-    /// Seconds until all messages were handled: those of the trace, and those for the remaining backlog (BRK-53
-    /// "time").
+    /// Seconds until all messages were handled: the seconds of the trace, and of the remaining backlog (BRK-53 "time").
     pub time_s: f64,
     /// Time-weighted mean of resources (BRK-53 "resource").
     pub resource: f64,
     /// Resources times seconds (BRK-53 "cost").
     pub cost: f64,
-    /// Our definition: `(T1 / T) * (R1 / R)`, where T1 and R1 are those of one resource per level.
+    /// Our definition: `(T1 / T) * (R1 / R)`, where T1 and R1 belong to one resource per level.
     pub efficiency: f64,
     /// Seconds of the trace in which a message that came waited longer than the deadline.
     pub missed_s: u64,
@@ -84,7 +83,7 @@ pub struct Report {
     /// change moves only as many as needed for an even distribution. The share that a change moves is `|n - m| /
     /// max(n, m)`.
     pub handovers_per_client_hour: f64,
-    /// Observations of the brokers by where their load was.
+    /// Observations of the brokers by their load.
     pub observations: Observations,
     /// Brokers that served at the end.
     pub brokers_at_the_end: u32,

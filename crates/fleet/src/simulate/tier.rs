@@ -127,7 +127,7 @@ impl Tier {
     /// Observes the level, decides, and begins the change.
     pub(super) fn observe(&mut self, now: u64, interval: u64, elsewhere: u32, sla: &Sla) -> Decided {
         let serving = f64::from(self.serving.max(1));
-        // Who came within the interval has been idle before; what those who left have done went with them.
+        // Clients that came within the interval were idle before; the work of departed clients is not counted.
         let interval_s = interval as f64;
         let busy = self.worked / self.workable.max(serving * self.model.capacity * interval_s);
         let sample = Sample {
@@ -166,7 +166,7 @@ impl Tier {
                 self.starting.push_back(Batch { at, count });
             }
             Change::Shrink(count) => {
-                // What a removed resource has waiting is worked off by the others: the queue is one.
+                // The waiting messages of a removed resource are handled by the others: all share one queue.
                 let count = count.min(self.serving.saturating_sub(1));
                 self.serving -= count;
                 let at = now + seconds(self.model.drain);

@@ -1,4 +1,4 @@
-//! How many messages come at what time.
+//! The number of messages over time.
 
 use std::fmt::Write;
 
@@ -31,10 +31,10 @@ pub struct Trace {
 /// A trace that makes no sense.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TraceError {
-    /// There is nothing.
+    /// It is empty.
     #[error("the trace is empty: it needs the columns `time_s,rate` and two rows or more")]
     Empty,
-    /// There is a single row, which says nothing of how long it holds.
+    /// It has a single row, without a duration.
     #[error("the trace has one row: add a second one, a rate holds until the next row")]
     OneRow,
     /// The first line names columns, but not the ones that are needed.
@@ -42,7 +42,7 @@ pub enum TraceError {
     NoColumn {
         /// Counted from 1.
         line: usize,
-        /// The one that is missing.
+        /// The missing column.
         column: &'static str,
     },
     /// A line has too few columns.
@@ -50,7 +50,7 @@ pub enum TraceError {
     Missing {
         /// Counted from 1.
         line: usize,
-        /// The one that is missing.
+        /// The missing column.
         column: &'static str,
     },
     /// A field is not a number that can be worked with.
@@ -58,9 +58,9 @@ pub enum TraceError {
     NotANumber {
         /// Counted from 1.
         line: usize,
-        /// Whose field it is.
+        /// The column of the field.
         column: &'static str,
-        /// What is written there.
+        /// The text in its place.
         text: String,
     },
     /// A rate below 0 or beyond what can be worked with.
@@ -68,15 +68,15 @@ pub enum TraceError {
     Rate {
         /// Counted from 1.
         line: usize,
-        /// What is written there.
+        /// The number in its place.
         rate: f64,
     },
-    /// A time beyond what can be worked with.
+    /// A time beyond the maximum.
     #[error("line {line}: a time of {time_s} is beyond {TIME_MAX_S:e} seconds: write seconds")]
     Time {
         /// Counted from 1.
         line: usize,
-        /// What is written there.
+        /// The number in its place.
         time_s: f64,
     },
     /// A time before the one above it.
@@ -84,7 +84,7 @@ pub enum TraceError {
     Unsorted {
         /// Counted from 1.
         line: usize,
-        /// What is written there.
+        /// The number in its place.
         time_s: f64,
         /// The time of the row above.
         before: f64,
@@ -94,7 +94,7 @@ pub enum TraceError {
         "the trace lasts {days:.0} days, and 400 are the most: cut it into parts, or check that its times are in seconds"
     )]
     TooLong {
-        /// How long it is.
+        /// Its length.
         days: f64,
     },
     /// There are too many rows.
@@ -119,11 +119,11 @@ impl Trace {
     }
 
     /// Reads `time_s,rate` rows. The first line may name the columns, in any order and among others; empty lines and
-    /// those that begin with `#` are passed over. Of several rows of the same time the last one holds: that is how to
-    /// write an edge.
+    /// lines that begin with `#` are skipped. Of several rows of the same time the last one holds: so a step can be
+    /// written.
     ///
     /// # Errors
-    /// At the first line that makes no sense, with what to do about it.
+    /// At the first invalid line, with the remedy.
     pub fn parse(text: &str) -> Result<Self, TraceError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = (1..).zip(text.lines().map(str::trim));
@@ -199,7 +199,7 @@ impl Iterator for Seconds<'_> {
 
     fn next(&mut self) -> Option<f64> {
         let end = self.trace.end_s;
-        // A last second that is a rounding error long is none.
+        // A last second as short as a rounding error does not count.
         if end - self.now < 1e-6 {
             return None;
         }

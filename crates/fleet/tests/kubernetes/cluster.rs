@@ -1,4 +1,4 @@
-//! What somebody else does to the cluster, with all rights.
+//! Another actor's changes to the cluster, with all rights.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ impl Cluster {
         cluster
     }
 
-    /// What a manager with the shipped rights is set by, for a StatefulSet.
+    /// The settings of a manager with the shipped rights, for a StatefulSet.
     pub(crate) fn settings(&self, stateful_set: &str) -> Settings {
         let set = SetSettings {
             stateful_set: stateful_set.to_owned(),
@@ -82,7 +82,7 @@ impl Cluster {
         self.ask("GET", Self::SET, None)["spec"]["replicas"].as_u64().unwrap()
     }
 
-    /// A change that is none, but makes a new version.
+    /// An empty change, which makes a new version.
     pub(crate) fn touch(&self, count: u32) {
         let body = json!({"metadata": {"annotations": {"touched": count.to_string()}}});
         self.ask("PATCH", Self::SET, Some(&body));
@@ -112,7 +112,7 @@ impl Cluster {
         self.finalizers(pod, &Value::Null);
     }
 
-    /// What a metrics server would have measured.
+    /// Sets the measurements of a metrics server.
     pub(crate) fn measure(&self, pod: &str, cpu: &str) {
         let base = "/apis/metrics.k8s.io/v1beta1/namespaces/messaging/pods";
         self.ask("DELETE", &format!("{base}/{pod}"), None);

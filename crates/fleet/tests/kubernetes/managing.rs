@@ -18,7 +18,7 @@ use tidegate_fleet::provider::{
 use crate::cluster::{Cluster, until};
 use crate::orchestrator::Orchestrator;
 
-/// Pods, and an orchestrator that is none.
+/// Pods, and an orchestrator outside them.
 struct Both(Kubernetes, Orchestrator);
 
 impl Both {
@@ -130,7 +130,7 @@ fn until_settled(driver: &mut Driver, name: &str, expected: Option<Phase>) {
 
 #[test]
 #[ignore = "needs a control plane: e2e/kubernetes/run.sh"]
-fn a_broker_is_drained_before_its_pod_goes_whoever_takes_it() {
+fn a_broker_is_drained_before_any_end_of_its_pod() {
     let cluster = Cluster::take();
     let (orchestrator, wanted) = (Orchestrator::start(), Arc::new(AtomicU32::new(0)));
     let mut driver = driver(&cluster, &orchestrator, &wanted);
@@ -162,7 +162,7 @@ fn a_broker_is_drained_before_its_pod_goes_whoever_takes_it() {
     until_settled(&mut driver, "tidegate-broker-1", None);
     assert_eq!((cluster.replicas(), cluster.pods()), (1, vec!["tidegate-broker-0".to_owned()]));
 
-    // Somebody else scales out and in again.
+    // Another actor scales out and in again.
     wanted.store(0, Ordering::SeqCst);
     cluster.scale(2);
     until_settled(&mut driver, "tidegate-broker-1", Some(Phase::Serving));
@@ -178,5 +178,5 @@ fn a_broker_is_drained_before_its_pod_goes_whoever_takes_it() {
     assert_eq!(cluster.pods().len(), 2);
     cluster.let_go("tidegate-broker-1");
     until_settled(&mut driver, "tidegate-broker-1", None);
-    assert_eq!(cluster.replicas(), 1, "nobody scaled out against the other");
+    assert_eq!(cluster.replicas(), 1, "neither scaled out against the other");
 }

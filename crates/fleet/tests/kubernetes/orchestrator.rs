@@ -1,4 +1,4 @@
-//! The admin API of an orchestrator that has no clients and does what it is told.
+//! The admin API of an orchestrator without clients that follows all requests.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -44,7 +44,7 @@ impl Orchestrator {
         self.state.lock().unwrap().owed = owed;
     }
 
-    /// What it was told since it was asked last.
+    /// Its requests since the last call.
     pub(crate) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().unwrap().calls)
     }

@@ -90,7 +90,7 @@ fn two_who_write_at_once_do_not_lose_a_pod() {
         let mut providers =
             [0, 1].map(|_| Kubernetes::open(cluster.settings("tidegate-broker")).expect("the StatefulSet is there"));
         for number in 1..4 {
-            // Both want the same pod; whoever is slower finds it made. Each may be refused for a while, and asks again.
+            // Both want the same pod; the slower one finds it made. Each may be refused for a while, and asks again.
             for provider in &mut providers {
                 until("it is allowed", || provider.allocate(&wanted(number)).is_ok());
             }
@@ -119,7 +119,7 @@ fn cpu_comes_from_metrics() {
 #[ignore = "needs a control plane: e2e/kubernetes/run.sh"]
 fn the_rights_that_are_shipped_are_enough_and_not_more() {
     let cluster = Cluster::take();
-    let error = Kubernetes::open(cluster.settings("somebody-elses")).unwrap_err().to_string();
+    let error = Kubernetes::open(cluster.settings("of-another-manager")).unwrap_err().to_string();
     assert!(error.contains("the right `get statefulsets in namespace messaging` is missing"), "{error}");
     let mut elsewhere = cluster.settings("tidegate-broker");
     elsewhere.namespace = Some("default".to_owned());

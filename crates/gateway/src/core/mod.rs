@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_core_on_kafka_has_a_longer_lease_unless_it_is_told_one() {
+    fn the_core_on_kafka_has_a_longer_default_lease() {
         let mut config = Config::default();
         let lease = |config: &Config, bus: &str| settings(config, &bus.parse().unwrap()).lease.as_secs();
         assert_eq!((lease(&config, "kafka://h"), lease(&config, "nats://h"), lease(&config, "embedded")), (30, 10, 10));

@@ -1,4 +1,4 @@
-//! The services of a process, as they are seen from outside: whether all of them work, and what is in the way.
+//! The services of a process, as seen from outside: whether all of them work, and the obstacle.
 
 use std::sync::Arc;
 

@@ -276,6 +276,7 @@ impl<D> Core<D> {
             computed_topic: record.computed_topic.clone(),
             computed_key: record.computed_key.clone(),
             content: Content::Row(fields),
+            encoded: None,
             reason: Some(why),
         };
         lane.push(now, Item { entry: item.entry, record: Arc::new(letter) });

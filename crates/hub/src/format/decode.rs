@@ -23,6 +23,16 @@ pub struct FormatError {
     pub why: String,
 }
 
+/// A value has no form in a format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it has no form in {format}: {why}")]
+pub struct EncodeError {
+    /// The name of the format.
+    pub format: &'static str,
+    /// What its writer says.
+    pub why: String,
+}
+
 /// A text is not JSON that a record can hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
@@ -90,6 +100,27 @@ impl Format {
         FormatError { format: self, why: error.to_string() }
     }
 
+    /// Writes a value as a payload.
+    ///
+    /// # Errors
+    /// When it has no form in this format.
+    pub fn encode(self, value: &Value) -> Result<Vec<u8>, EncodeError> {
+        let refused = |format, error: &dyn Display| EncodeError { format, why: error.to_string() };
+        match self {
+            Self::Json => Ok(value.to_string().into_bytes()),
+            Self::Cbor => {
+                let mut out = Vec::new();
+                ciborium::into_writer(value, &mut out).map_err(|error| refused("CBOR", &error))?;
+                Ok(out)
+            }
+            Self::MessagePack => rmp_serde::to_vec(value).map_err(|error| refused("MessagePack", &error)),
+            Self::Raw => match value {
+                Value::String(text) => Ok(text.clone().into_bytes()),
+                other => Ok(other.to_string().into_bytes()),
+            },
+        }
+    }
+
     /// A payload as a value, whatever is in it.
     pub fn shown(self, payload: &[u8]) -> Value {
         self.decode(payload).unwrap_or_else(|_| raw(payload))
@@ -113,6 +144,16 @@ fn raw(payload: &[u8]) -> Value {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    #[test]
+    fn each_format_reads_its_own_output() {
+        let value = json!({"a": [1, -2, 2.5, null, true], "b": {"c": "text"}, "large": u64::MAX});
+        for format in [Format::Json, Format::Cbor, Format::MessagePack] {
+            assert_eq!(format.decode(&format.encode(&value).unwrap()).unwrap(), value, "{format:?}");
+        }
+        assert_eq!(Format::MessagePack.encode(&json!({"a": 1})).unwrap(), b"\x81\xa1a\x01");
+        assert_eq!(Format::Raw.encode(&json!("text")).unwrap(), b"text");
+    }
 
     use super::*;
 

@@ -225,7 +225,10 @@ fn open(path: &Path) -> io::Result<OpenFile> {
 /// Makes the directory of a file. Returns whether the file is not there yet.
 pub(super) fn prepare_directory(path: &Path) -> io::Result<bool> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::create_dir_all(directory)?;
+        let said = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot make the directory {}: {error}", directory.display()))
+        };
+        fs::create_dir_all(directory).map_err(said)?;
     }
     Ok(!path.exists())
 }

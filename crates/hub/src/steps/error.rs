@@ -4,7 +4,7 @@ use std::fmt;
 
 use tidegate_context::ExpressionError;
 
-use crate::format::{FormatError, JsonError};
+use crate::format::{EncodeError, FormatError, JsonError};
 
 /// Longest text that a function makes, bytes.
 pub(super) const MAX_RESULT: usize = 1 << 20;
@@ -15,6 +15,9 @@ pub enum ComputeError {
     /// The payload is not of its format.
     #[error(transparent)]
     Payload(#[from] FormatError),
+    /// A value has no form in the wanted format.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
     /// An operation needs another kind of value.
     #[error("{needed}, and there is {found}")]
     Kind {

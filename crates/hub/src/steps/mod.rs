@@ -97,6 +97,8 @@ impl std::error::Error for StepError {}
 pub struct StepSettings {
     /// How payloads are read.
     pub format: Format,
+    /// How payloads are written, for sinks with topics; nothing sends them as they came, or fields as JSON.
+    pub encode: Option<Format>,
     /// A condition (CEL).
     pub filter: Option<String>,
     /// A SELECT.
@@ -131,6 +133,7 @@ pub enum Part {
 #[derive(Debug)]
 pub struct Steps {
     format: Format,
+    encode: Option<Format>,
     filter: Option<Cel>,
     sql: Option<Sql>,
     set: Vec<(FieldName, Cel)>,
@@ -159,6 +162,7 @@ impl Steps {
         });
         let mut steps = Self {
             format: settings.format,
+            encode: settings.encode,
             filter: settings.filter.as_ref().map(|text| cel(text, Part::Filter)).transpose()?,
             sql: sql.transpose()?,
             set: set.collect::<Result<_, _>>()?,
@@ -264,9 +268,26 @@ impl Steps {
             Ok::<_, ComputeError>(Some(text))
         };
         let (computed_topic, computed_key) = (text(&self.topic, "topic")?, text(&self.key, "key")?);
+        let encoded = self.encode(message, changed.then_some(&fields)).map_err(at("encode"))?;
         let content = if changed { Content::Row(fields) } else { Content::Whole(WholeMessage::new(self.format)) };
         let message = Arc::clone(message);
-        Ok(Some(Record { message, computed_topic, computed_key, content, reason: None }))
+        Ok(Some(Record { message, computed_topic, computed_key, content, encoded, reason: None }))
+    }
+
+    /// The payload in the format of `encode`: that of the fields, or without them of the message. Nothing where it is the
+    /// format that the payload has anyway.
+    fn encode(
+        &self,
+        message: &Message,
+        fields: Option<&Vec<(FieldName, Value)>>,
+    ) -> Result<Option<Vec<u8>>, ComputeError> {
+        let present = if fields.is_some() { Format::Json } else { self.format };
+        let Some(format) = self.encode.filter(|format| *format != present) else { return Ok(None) };
+        let value = match fields {
+            Some(fields) => object(fields),
+            None => self.format.decode(&message.payload)?,
+        };
+        Ok(Some(format.encode(&value)?))
     }
 }
 

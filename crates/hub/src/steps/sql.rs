@@ -65,7 +65,7 @@ impl Sql {
         let dialect = GenericDialect {};
         let parser = Parser::new(&dialect).with_recursion_limit(MAX_NESTING);
         let statements = parser.try_with_sql(text).and_then(|mut parser| parser.parse_statements());
-        let statements = statements.map_err(|error| syntax(&error))?;
+        let statements = statements.map_err(|error| syntax(text, &error))?;
         let [Statement::Query(query)] = statements.as_slice() else {
             return Err(StepError::new("it must be one statement: SELECT ... FROM ... [WHERE ...]"));
         };
@@ -151,18 +151,28 @@ pub(super) fn put(row: &mut Vec<(FieldName, Value)>, name: &FieldName, below: &[
     *place = value;
 }
 
-fn syntax(error: &ParserError) -> StepError {
+fn syntax(statement: &str, error: &ParserError) -> StepError {
     let text = match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.clone(),
         ParserError::RecursionLimitExceeded => format!("brackets are nested more than {MAX_NESTING} deep"),
     };
-    // The parser writes the place into its text.
+    // The parser writes the place into its text, unless it is the end.
+    if let Some(said) = text.strip_suffix("found: EOF") {
+        return StepError::new(format!("{said}found: the end")).at(last_place(statement));
+    }
     let Some((said, place)) = text.rsplit_once(" at Line: ") else { return StepError::new(text) };
     let Some((line, column)) = place.split_once(", Column: ") else { return StepError::new(text.clone()) };
     match (line.trim().parse(), column.trim().parse()) {
         (Ok(line), Ok(column)) => StepError::new(said).at(At::point(line, column)),
         _ => StepError::new(text.clone()),
     }
+}
+
+/// The place of the last character.
+fn last_place(text: &str) -> At {
+    let text = text.trim_end();
+    let last = text.rsplit('\n').next().unwrap_or_default();
+    At::point(text.matches('\n').count() + 1, last.chars().count().max(1))
 }
 
 /// Whether there is anything but SELECT, FROM and WHERE.

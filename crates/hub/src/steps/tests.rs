@@ -156,6 +156,13 @@ fn a_bad_expression_is_refused_with_its_place() {
 }
 
 #[test]
+fn a_statement_that_breaks_off_is_wrong_at_its_end() {
+    let error = Sql::new("SELECT payload.a AS ä\nFROM 't' WHERE payload.a > ").unwrap_err();
+    assert_eq!(error.at, Some(At { line: 2, column: 26, len: 1 }), "{error}");
+    assert!(error.message.ends_with("found: the end"), "{error}");
+}
+
+#[test]
 fn a_payload_not_of_its_format_fails_where_fields_are_read() {
     let bad = Arc::new(Message { payload: b"{".to_vec(), ..Message::clone(&message("t", &json!(0))) });
     let run = |sql: &str| {
@@ -210,4 +217,20 @@ fn a_forwarded_message_is_whole_and_has_its_key() {
         assert_eq!(record.key(), key, "{payload}");
         assert_eq!(Message::from_bytes(&record.body()).as_ref(), Some(&*message));
     }
+}
+
+#[test]
+fn payloads_are_sent_in_the_format_of_encode() {
+    let message = message("t", &json!({ "a": 1 }));
+    let body = |settings: &StepSettings| Steps::new(settings).unwrap().run(&message, 0).map(|it| it.unwrap().body());
+    let packed = StepSettings { encode: Some(Format::MessagePack), ..StepSettings::default() };
+    assert_eq!(body(&packed).unwrap(), b"\x81\xa1a\x01");
+    let row =
+        StepSettings { set: vec!["b = payload.a".into()], sql: Some("SELECT topic FROM 't'".into()), ..packed.clone() };
+    assert_eq!(Format::MessagePack.decode(&body(&row).unwrap()).unwrap(), json!({ "topic": "t", "b": 1 }));
+    let same = StepSettings { encode: Some(Format::Json), ..StepSettings::default() };
+    assert_eq!(body(&same).unwrap(), message.payload);
+    let wrong = StepSettings { format: Format::Cbor, ..packed };
+    let error = body(&wrong).unwrap_err();
+    assert!(error.starts_with("encode: the payload is not CBOR"), "{error}");
 }

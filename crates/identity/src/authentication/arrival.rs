@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate_auth::{AclAction, AclRule, ClientCertificate, Enhanced, Identity, Refusal, RefusalKind, Request, Secret};
-use tidegate_engine::{self as engine, AuthRequest, Reason, TenantId, Verdict};
+use tidegate_engine::{self as engine, AuthRequest, Proof, Reason, TenantId, Verdict};
 use tidegate_node::proxy_protocol::RelayedTenant;
 use tidegate_node::{ConnectionFacts, TlsFacts};
 
@@ -85,6 +85,7 @@ impl Arrival {
             attributes: identity.attributes,
             grants: identity.rules.map(|claims| claims.rules.into_iter().map(grant).collect()),
             expires_at: identity.expires_at,
+            proof: identity.mark.map(|mark| Proof { provider: identity.provider.into(), mark: mark.0 }),
         })
     }
 }

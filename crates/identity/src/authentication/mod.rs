@@ -1,6 +1,7 @@
 //! Authentication: between the requests of a node and the answers of the chain of providers.
 
 mod arrival;
+mod continued;
 mod exchanges;
 mod fleet;
 pub mod passing;

@@ -3,7 +3,7 @@ use std::sync::mpsc::channel;
 
 use tidegate_auth::password::{HashKind, PasswordHash, UserFile, UserName};
 use tidegate_engine::{Enhanced, ListenerId, Reason, TenantId};
-use tidegate_node::{ClientCertificate, Identity as CertificateIdentity, TlsFacts, TlsVersion};
+use tidegate_node::{ClientCertificate, ContinuedClient, Identity as CertificateIdentity, TlsFacts, TlsVersion};
 
 use super::*;
 use crate::access::tenants::TenantMap;
@@ -318,4 +318,59 @@ fn what_cannot_be_meant_is_found() {
     let good =
         "kind = 'jwt'\njwks_url = 'https://x/'\nalgorithms = 'ES256'\n[[auth]]\nkind = 'http'\nurl = 'http://x/'";
     assert!(load(&format!("{OPEN_RULES}[[auth]]\n{good}\n")).is_ok());
+}
+
+/// Whether a node continues a client that another node has accepted with this identity.
+fn continues(door: &Authentication, identity: Option<&tidegate_engine::Identity>, shown_to: Option<u16>) -> bool {
+    let (tenant, shown_to) = (TenantId::DEFAULT, shown_to.map(ListenerId));
+    let client = ContinuedClient { listener: ListenerId(0), shown_to, tenant, client_id: "client", identity };
+    door.accept_continued(&client).is_ok()
+}
+
+fn identity(verdict: Verdict) -> Arc<tidegate_engine::Identity> {
+    let Verdict::Accept(accepted) = verdict else { panic!("refused: {verdict:?}") };
+    accepted.identity.expect("an identity")
+}
+
+#[test]
+fn a_client_of_another_node_continues_while_its_user_is_the_same() {
+    let (here, other) = (Folder::new("users-here"), Folder::new("users-other"));
+    let file = here.users(&["ann", "bob"]);
+    let door = start(&with_users("", &file));
+    let ann = identity(decide(&door, Some("ann"), Some("nna")));
+    // A copy of the file at another node.
+    let copy = other.0.join("users");
+    std::fs::copy(&file, &copy).unwrap();
+    assert!(continues(&start(&with_users("", &copy)), Some(&ann), None));
+    // The same password with another salt counts as another one, as for a reload.
+    assert!(!continues(&start(&with_users("", &other.users(&["ann"]))), Some(&ann), None));
+    assert!(!continues(&start(&with_users("", &other.users(&["bob"]))), Some(&ann), None), "she is gone");
+    let elsewhere = with_users("", &file).replace("[[auth]]", "[[auth]]\nlisteners = ['other']");
+    let elsewhere = elsewhere.replace("[[listener]]\n", "[[listener]]\nname = 'plain'\n")
+        + "[[listener]]\nname = 'other'\naddress = '127.0.0.1:2883'\n";
+    assert!(!continues(&start(&elsewhere), Some(&ann), None), "its listener does not ask that provider");
+    assert!(!continues(&start(&with_users("allow_anonymous = true", &other.users(&["bob"]))), Some(&ann), None));
+}
+
+#[test]
+fn a_client_without_a_name_continues_where_such_clients_come_in() {
+    let folder = Folder::new("anonymous");
+    let file = folder.users(&["ann"]);
+    let (closed, open) = (start(&with_users("", &file)), start(&with_users("allow_anonymous = true", &file)));
+    let anonymous = identity(decide(&open, None, None));
+    for known in [Some(&*anonymous), None] {
+        assert!(continues(&open, known, None) && !continues(&closed, known, None));
+    }
+}
+
+#[test]
+fn a_user_of_scram_continues_while_the_keys_are_the_same() {
+    let folder = Folder::new("scram-elsewhere");
+    let file = folder.users(&["ann"]);
+    let scram = |file: &Path| with_users("", file).replace("[[auth]]", "[[auth]]\nkind = 'scram'");
+    // SCRAM keys verify a plain password, too.
+    let ann = identity(decide(&start(&scram(&file)), Some("ann"), Some("nna")));
+    assert!(continues(&start(&scram(&file)), Some(&ann), None));
+    let other = folder.users(&["ann"]);
+    assert!(!continues(&start(&scram(&other)), Some(&ann), None));
 }

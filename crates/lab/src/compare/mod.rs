@@ -42,7 +42,7 @@ pub enum Verdict {
     Worse,
     /// No difference is shown.
     Same,
-    /// There are too few repetitions to show anything.
+    /// Too few repetitions to show anything.
     TooFew,
 }
 

@@ -90,7 +90,7 @@ pub enum GatewaysError {
 pub trait Requests {
     /// Whether the second gateway is to be killed, since the last time it was asked.
     fn kill(&mut self) -> bool;
-    /// Whether it is to be started again, since the last time it was asked.
+    /// Whether it is to be started again, since the last call.
     fn start(&mut self) -> bool;
 }
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_by_itself_ends_all() {
+    fn the_end_of_one_gateway_ends_all() {
         let gateways = gateways("exit 3");
         let stop = Stop::default();
         let mut never = Once { directory: PathBuf::from("/nowhere"), killed: true, stop: stop.clone() };

@@ -49,7 +49,7 @@ pub struct Known {
     pub id: &'static str,
     /// In a few words; empty when it is not known.
     pub text: String,
-    /// How it is known.
+    /// Its criterion.
     pub by: By,
     /// The scenario's name.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -159,14 +159,14 @@ impl Amqp091 {
         Ok(())
     }
 
-    /// Says who is there, by the first way that is let in and known here.
+    /// Authenticates by the first mechanism that both sides know.
     fn on_start(&mut self, bytes: &mut Bytes<'_>, out: &mut Vec<u8>) {
         let mut start = Bytes(bytes.0);
         self.product = product(&mut start).unwrap_or_default();
         let mut arguments = (CAPABILITIES.len() as u32).to_be_bytes().to_vec();
         arguments.extend_from_slice(CAPABILITIES);
         let (mechanism, login): (&[u8], &[u8]) =
-            if wants_nobody(bytes) { (b"ANONYMOUS", b"") } else { (b"PLAIN", &self.login) };
+            if wants_anonymous(bytes) { (b"ANONYMOUS", b"") } else { (b"PLAIN", &self.login) };
         short(mechanism, &mut arguments);
         arguments.extend_from_slice(&(login.len() as u32).to_be_bytes());
         arguments.extend_from_slice(login);
@@ -238,8 +238,8 @@ impl Amqp091 {
     }
 }
 
-/// Whether the broker lets in those without a name only, as START says.
-fn wants_nobody(bytes: &mut Bytes<'_>) -> bool {
+/// Whether the broker's START offers only anonymous access.
+fn wants_anonymous(bytes: &mut Bytes<'_>) -> bool {
     let mut mechanisms = || {
         bytes.take(2)?;
         let properties = bytes.u32()?;

@@ -291,7 +291,7 @@ impl Amqp1 {
         Ok(())
     }
 
-    /// Accepts a delivery, together with those before it.
+    /// Accepts a delivery, together with the earlier ones.
     fn accept(&mut self, delivery: u32, out: &mut Vec<u8>) {
         let first = match self.accepting {
             Some((first, last)) if last.wrapping_add(1) == delivery => first,

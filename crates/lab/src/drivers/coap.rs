@@ -115,8 +115,10 @@ impl Coap {
                 return Err(Problem::new("the resource cannot be observed; take another path: coap://HOST/PATH"));
             }
             What::Make | What::Observe => {
-                let text =
-                    format!("the server answers {} to what a subscriber needs; let resources be made", message.code);
+                let text = format!(
+                    "the server answers {} to the request of a subscriber; let it create resources",
+                    message.code
+                );
                 return Err(Problem::new(text));
             }
         }
@@ -243,7 +245,7 @@ mod tests {
         (0..40).for_each(|_| driver.each_second(&mut again));
         assert_eq!(again, sent.repeat(4), "after 2, 4, 8 and 16 seconds");
         feed(&mut driver, &with_len(b"\x60\0\0\x02"), 100, &mut noted);
-        assert_eq!((noted.acknowledged, driver.is_full()), (0, true), "the answer comes by itself");
+        assert_eq!((noted.acknowledged, driver.is_full()), (0, true), "the answer needs no request");
         let said = feed(&mut driver, &with_len(b"\x44\x44\x77\x77\0\0\0\x02"), 100, &mut noted);
         assert_eq!((noted.acknowledged, driver.is_full(), said), (1, false, with_len(b"\x60\0\x77\x77")));
         driver.publish(b"hi", &mut Vec::new());

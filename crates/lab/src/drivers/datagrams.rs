@@ -11,7 +11,7 @@ use crate::load::shell::Brought;
 
 /// The largest datagram that is taken, in bytes.
 const DATAGRAM_MAX: usize = 64 * 1024;
-/// Datagrams that are taken before others have their turn.
+/// Number of datagrams that are taken in one turn.
 const AT_ONCE: usize = 64;
 /// The size of the length before a datagram, in bytes.
 const LENGTH: usize = 2;

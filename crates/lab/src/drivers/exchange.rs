@@ -57,7 +57,7 @@ struct Exchange<'a> {
     clock: Clock,
     waiter: Waiter,
     address: SocketAddr,
-    /// TLS, where it is spoken within that.
+    /// TLS, if it is used.
     tls: Option<LayerSettings>,
     listeners: Vec<TcpListener>,
     parties: Vec<Party>,
@@ -101,7 +101,7 @@ impl<'a> Exchange<'a> {
     fn connect(&mut self) -> Result<(), LoadError> {
         let (publishers, subscribers) = (self.plan.publishers as usize, self.plan.subscribers as usize);
         if !self.plan.protocol.is_brokerless() {
-            // Subscribers first, so that none misses anything.
+            // Subscribers first, so that no message is missed.
             (0..subscribers).for_each(|subscriber| self.dial(self.address, Member::Subscriber(subscriber)));
             (0..publishers).for_each(|publisher| self.dial(self.address, Member::Publisher(publisher)));
             return Ok(());
@@ -465,7 +465,7 @@ fn tls(plan: &ExchangePlan) -> Result<Option<LayerSettings>, LoadError> {
 
 /// The system's reason for the end of a connection.
 fn broke(error: &std::io::Error) -> Problem {
-    // Over UDP that is how it is found out.
+    // Over UDP this is the only way to find out.
     if error.kind() == std::io::ErrorKind::ConnectionRefused {
         return Problem::new(format!("no answer: {error}; start the broker, or check host and port"));
     }

@@ -33,7 +33,7 @@ enum Asked {
 pub(super) struct Http {
     exchange: String,
     queue: String,
-    /// The virtual host, as it is in a path.
+    /// The virtual host, encoded for a path.
     host: String,
     /// The head of every request, without its first line and its length.
     head: String,
@@ -44,7 +44,7 @@ pub(super) struct Http {
     asked: Option<Asked>,
 }
 
-/// Where the broker is, and who asks.
+/// The address of the broker, and the credentials.
 pub(super) struct Place<'a> {
     /// Host and port.
     pub(super) authority: String,

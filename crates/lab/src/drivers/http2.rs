@@ -68,13 +68,13 @@ pub(super) struct Http2 {
     event: Vec<u8>,
 }
 
-/// Where the hub is, and who asks.
+/// The address of the hub, and the credentials.
 pub(super) struct Place<'a> {
     /// Host and port.
     pub(super) authority: String,
-    /// The usual one when it is empty.
+    /// Empty means the usual one.
     pub(super) path: &'a str,
-    /// The password is the token of who publishes.
+    /// The password is the publisher's token.
     pub(super) credentials: Option<&'a Credentials>,
     /// Whether it is reached within TLS.
     pub(super) is_secured: bool,

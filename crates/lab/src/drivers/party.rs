@@ -12,7 +12,7 @@ use crate::load::shell::{Brought, Connection};
 /// Bytes of output above which a publisher waits until its connection has taken some.
 const FULL: usize = 256 * 1024;
 
-/// Whose connection it is.
+/// The owner of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Member {
     Publisher(usize),
@@ -119,7 +119,7 @@ pub(super) struct Publisher {
     pub(super) parties: Vec<usize>,
     pub(super) schedule: Option<Schedule>,
     pub(super) sent: u64,
-    /// Messages before those, which are not counted.
+    /// Earlier messages, which are not counted.
     pub(super) warm_up: u64,
     /// Messages that were scheduled and never sent.
     pub(super) unsent: u64,

@@ -58,7 +58,7 @@ impl Protocol {
     pub const SCHEMES: &'static str =
         "nats://, amqp://, amqp1://, kafka://, http://, h2://, h2s://, wamp://, coap:// or zeromq://";
 
-    /// Whether publishers listen themselves, since there is no broker.
+    /// Whether publishers listen themselves, without a broker.
     pub const fn is_brokerless(self) -> bool {
         matches!(self, Self::ZeroMq)
     }
@@ -133,7 +133,7 @@ pub struct ExchangePlan {
     /// AMQP 1.0.
     #[serde(default)]
     pub path: String,
-    /// Whether it is spoken within TLS. Any certificate is taken: a measurement is no place to prove identities.
+    /// Whether TLS is used. Any certificate is accepted: a measurement proves no identities.
     #[serde(default)]
     pub tls: bool,
     /// The credentials, for protocols that have some.

@@ -15,7 +15,7 @@ impl Chance {
         Self { series: SplitMix64::new(seed) }
     }
 
-    /// Numbers of their own for a part of the whole, such as a client.
+    /// A generator for a part of the whole, such as a client.
     pub const fn of_part(seed: u64, part: u64) -> Self {
         Self::new(mix(seed ^ mix(part)))
     }

@@ -52,7 +52,7 @@ pub(crate) enum Action {
 /// How an attempt to connect failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The CONNACK said no.
+    /// The CONNACK refused.
     Refused,
     /// There was no answer in time.
     TimedOut,
@@ -194,7 +194,7 @@ impl Core {
         }
     }
 
-    /// Ends a turn: publishers go on whose messages have come.
+    /// Ends a turn: resumes publishers whose messages have returned.
     pub(crate) fn turn(&mut self, now_ns: u64) {
         self.publishers.turn(&mut self.run, now_ns);
     }

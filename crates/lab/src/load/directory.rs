@@ -23,7 +23,7 @@ pub(crate) struct Directory {
     found: HashMap<String, Rc<[u32]>>,
 }
 
-/// Says whose problem it is.
+/// Adds the name of the group to a problem.
 fn of(group: &ClientGroup) -> impl FnOnce(GroupError) -> PlanError + use<'_> {
     |problem| PlanError::Group { group: group.name.clone(), problem }
 }
@@ -202,7 +202,7 @@ pub(crate) fn rewritten(topic: &str, from: &str, to: &str) -> Option<String> {
     topic.strip_prefix(from).map(|rest| format!("{to}{rest}"))
 }
 
-/// All topics that a message comes by.
+/// All topics on the way of a message.
 fn reached(topic: String, stages: &[Stage]) -> Vec<String> {
     let mut topics = vec![topic];
     let mut at = 0;

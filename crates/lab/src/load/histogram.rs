@@ -28,7 +28,7 @@ impl Histogram {
     /// An empty one.
     ///
     /// # Panics
-    /// Never: the bounds are constants within those of the library.
+    /// Never: the bounds are constants within the bounds of the library.
     #[expect(clippy::expect_used, reason = "the bounds are constants, and a test makes one")]
     pub fn new() -> Self {
         let counts = Hdr::new_with_bounds(FINEST_NS, LONGEST_NS, DIGITS).expect("bounds are within the library's");

@@ -45,9 +45,9 @@ struct Gap {
 pub(crate) struct Track {
     /// The first message that is due.
     first: u32,
-    /// The message after the latest that has come.
+    /// The message after the latest received one.
     next: u32,
-    /// The receiver's connection by which the latest came.
+    /// The receiver's connection of the latest message.
     epoch: u32,
     /// The missing messages before `next`; most tracks have none.
     gaps: Vec<Gap>,
@@ -58,7 +58,7 @@ pub(crate) struct Track {
 pub(crate) struct Circumstances {
     /// How many connections it has lost.
     pub(crate) epoch: u32,
-    /// Why messages go missing while it is connected.
+    /// The cause of losses while it is connected.
     pub(crate) connected: Cause,
     /// Why messages went missing while it was away.
     pub(crate) away: Cause,

@@ -146,13 +146,13 @@ pub struct Counts {
     pub refused: u64,
     /// Deliveries due: to each subscriber, each message sent that its filters match.
     pub due: u64,
-    /// Deliveries due that came, each counted once.
+    /// Due deliveries that arrived, each counted once.
     pub received: u64,
-    /// Deliveries that had come before.
+    /// Deliveries that had arrived before.
     pub duplicates: u64,
     /// Deliveries that came after a later message of the same publisher and topic.
     pub reordered: u64,
-    /// Deliveries that came later than the deadline.
+    /// Deliveries that arrived after the deadline.
     pub late: u64,
     /// Deliveries that were due and came late or never, and deliveries of messages offered that were never sent
     /// (LAV-15).
@@ -197,7 +197,7 @@ impl Counts {
         self.foreign += other.foreign;
     }
 
-    /// Deliveries due that never came.
+    /// Due deliveries that never arrived.
     pub const fn lost(&self) -> u64 {
         self.due.saturating_sub(self.received)
     }
@@ -232,7 +232,7 @@ impl Losses {
         self.unsent += other.unsent;
     }
 
-    /// All deliveries that never came.
+    /// All deliveries that never arrived.
     pub const fn deliveries(&self) -> u64 {
         self.refused + self.overflow + self.expiry + self.disconnect + self.unknown
     }

@@ -31,7 +31,7 @@ pub struct LoadPlan {
     pub protocol: Protocol,
     /// The clients. They connect in this order, so subscribers usually precede publishers.
     pub groups: Vec<ClientGroup>,
-    /// How fast clients come.
+    /// The rate of arriving clients.
     #[serde(default)]
     pub ramp: Ramp,
     /// When publishing begins.
@@ -61,7 +61,7 @@ pub struct LoadPlan {
     /// Processes that share the clients, except for groups with limits of their own.
     #[serde(default = "default_processes")]
     pub processes: u32,
-    /// The seed of all random choices. It also marks the messages, so that those of another run are recognised.
+    /// The seed of all random choices. It also marks the messages, so that messages of another run are recognised.
     #[serde(default)]
     pub seed: u64,
     /// The age at which a message is late, in milliseconds. A late or lost message is a missed deadline (LAV-15).

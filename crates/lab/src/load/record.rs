@@ -29,7 +29,7 @@ pub(crate) fn write(record: Record, device: u32, stamp: Stamp, out: &mut Vec<u8>
     encode(&content(record.readings, device, stamp.sequence, time_ms), record.encoding, out);
 }
 
-/// A document in another encoding. What is no document in JSON stays as it is: it was not a device that sent it.
+/// A document in another encoding. Text that is no JSON stays as it is: it does not come from a device.
 pub(crate) fn recoded(document: &[u8], encoding: Option<Encoding>) -> Cow<'_, [u8]> {
     let Some(encoding) = encoding else { return Cow::Borrowed(document) };
     let Ok(content) = serde_json::from_slice::<Value>(document) else { return Cow::Borrowed(document) };
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_a_document_of_the_size_of_the_study_and_message_pack_is_smaller() {
+    fn records_have_the_size_of_the_study_and_message_pack_less() {
         let (json, packed) = (record(Encoding::Json), record(Encoding::MessagePack));
         let content: Value = serde_json::from_slice(&json).unwrap();
         assert_eq!((&content["device"], content["readings"].as_array().unwrap().len()), (&json!("device-00007"), 16));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_packs_what_a_device_has_told() {
+    fn a_gateway_packs_the_documents_of_devices() {
         let json = record(Encoding::Json);
         assert_eq!(*recoded(&json, Some(Encoding::MessagePack)), *record(Encoding::MessagePack));
         assert_eq!(*recoded(&json, Some(Encoding::Json)), *json);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
 
-/// Steps that an outcome tells of at most.
+/// Maximum number of steps in an outcome.
 const STEPS: usize = 100;
 
 /// Round trips of a group's publishers, by node and by order. A node is a stream: one topic of one publisher, so that
@@ -15,13 +15,13 @@ const STEPS: usize = 100;
 pub struct Rounds {
     /// Nodes that messages were offered to or by.
     pub nodes: u64,
-    /// Those of them of which every message offered came back.
+    /// Nodes with all their offered messages returned.
     pub complete: u64,
     /// Messages that were offered.
     pub offered: u64,
-    /// Messages that came back, each counted once.
+    /// Returned messages, each counted once.
     pub returned: u64,
-    /// The mean round trip of each node of which any came back.
+    /// The mean round trip of each node with returned messages.
     pub means: Histogram,
     /// Messages by their place in the order of their node: the first of all nodes, the second of all, and so on,
     /// several places together where there are many.
@@ -33,7 +33,7 @@ pub struct Rounds {
 pub struct Step {
     /// The first place, from 0.
     pub first: u32,
-    /// Messages that came back.
+    /// Returned messages.
     pub returned: u64,
     /// The sum of their round trips in nanoseconds.
     pub sum_ns: u64,
@@ -73,7 +73,7 @@ impl Step {
     }
 }
 
-/// Round trips while they come in.
+/// Round trips while they arrive.
 #[derive(Debug, Default)]
 pub(super) struct RoundBooks {
     nodes: HashMap<u32, Step>,
@@ -81,7 +81,7 @@ pub(super) struct RoundBooks {
 }
 
 impl RoundBooks {
-    /// A message has come back.
+    /// Records a returned message.
     pub(super) fn record(&mut self, stream: u32, sequence: u32, ns: u64) {
         self.nodes.entry(stream).or_default().take(ns);
         let place = sequence as usize;
@@ -91,7 +91,7 @@ impl RoundBooks {
         self.order[place].take(ns);
     }
 
-    /// What came of it; told are the streams and how many messages each was to send.
+    /// The results; `offered` are the streams and the number of messages of each.
     pub(super) fn conclude(&self, offered: impl Iterator<Item = (u32, u32)>) -> Rounds {
         let mut rounds = Rounds::default();
         for (stream, offered) in offered.filter(|(_, offered)| *offered > 0) {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_complete_or_not_and_the_order_is_told_in_steps() {
+    fn nodes_are_complete_or_not_and_the_order_is_reported_in_steps() {
         let mut books = RoundBooks::default();
         for sequence in 0..250 {
             books.record(1, sequence, 1_000);

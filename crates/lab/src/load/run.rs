@@ -14,8 +14,8 @@ use super::{directory, processes};
 /// Carries out a plan in this process, on this thread, and comes back when it has ended. `stop` ends it early.
 ///
 /// # Errors
-/// When the plan cannot be carried out, or the system refuses what a run needs. What the broker refuses is part of the
-/// outcome.
+/// If the plan cannot be carried out, or the system refuses a resource of the run. Refusals of the broker are part of
+/// the outcome.
 pub fn run(plan: &LoadPlan, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<LoadOutcome, LoadError> {
     plan.validate()?;
     if plan.workers() > 1 {

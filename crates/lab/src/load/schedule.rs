@@ -12,7 +12,7 @@ pub(crate) enum Schedule {
     Poisson { next_ns: f64, mean_ns: f64, chance: Chance },
 }
 
-#[expect(clippy::cast_precision_loss, reason = "72 hours in nanoseconds are below what a float counts exactly")]
+#[expect(clippy::cast_precision_loss, reason = "72 hours in nanoseconds are below the exact integers of a float")]
 #[expect(clippy::cast_sign_loss, reason = "times since zero are positive")]
 impl Schedule {
     /// The schedule of a client of a group; `None` for a closed loop, where the broker decides.
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn independent_arrivals_have_the_rate_and_the_spread_of_their_kind() {
+    fn independent_arrivals_have_their_rate_and_spread() {
         let pace = Pace::Open { rate: Rate::PerClient(1000.0), arrival: Arrival::Poisson };
         let times = times(Schedule::of(pace, 0, 1, 0, Chance::new(3)).unwrap(), 100_000_000_000);
         assert!(times.len().abs_diff(100_000) < 1500, "{}", times.len());

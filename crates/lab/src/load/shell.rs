@@ -46,7 +46,7 @@ const QUANTUM_NS: u64 = 50_000;
 /// How long the end of connections is waited for, in nanoseconds.
 const LINGER_NS: u64 = 2_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Over less than this, what a process took of a core says nothing.
+/// For shorter times, the share of a core says nothing.
 const SHORTEST_SHARE_NS: u64 = 10_000_000;
 
 /// The clients of one process, running.
@@ -58,7 +58,7 @@ pub(crate) struct Shell<'a> {
     waiter: Waiter,
     connections: Vec<Option<Link>>,
     open: usize,
-    /// The nodes of the broker; the core knows which client goes where.
+    /// The nodes of the broker; the core assigns clients to them.
     addresses: Vec<SocketAddr>,
     links: LinkSettings,
     deadlines: Deadlines,
@@ -128,7 +128,7 @@ impl<'a> Shell<'a> {
     /// Runs to the end of the plan.
     ///
     /// # Errors
-    /// When the system refuses to say what is ready.
+    /// If the poll of the system fails.
     pub(crate) fn run(mut self) -> Result<LoadOutcome, LoadError> {
         let mut events = Events::with_capacity(1024);
         let mut over_ns = u64::MAX;
@@ -160,7 +160,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// When there is something to do next.
+    /// Time of the next work.
     fn next_ns(&self, now_ns: u64) -> u64 {
         if self.core.is_eager() || !self.unread.is_empty() {
             return now_ns;

@@ -37,7 +37,7 @@ impl Simulated {
         self.now_ns
     }
 
-    /// The generator gets no time for so long.
+    /// The generator gets no time for this duration.
     pub(crate) fn hold_up(&mut self, for_ns: u64) {
         self.now_ns += for_ns;
     }

@@ -43,7 +43,7 @@ enum Change {
 }
 
 impl Template {
-    /// Reads a template. `{group}` and `{run}` are left as text; who knows them replaces them.
+    /// Reads a template. `{group}` and `{run}` are left as text; the caller replaces them.
     ///
     /// # Errors
     /// For a placeholder that is unknown or not closed.
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_placeholder_is_told() {
+    fn invalid_placeholders_are_reported() {
         for wrong in ["{clint}", "{client%0}", "{client%x}", "{client", "{group%2}"] {
             assert!(Template::new(wrong).is_err(), "{wrong}");
         }

@@ -1,4 +1,4 @@
-//! What the double has put in comes out, exactly.
+//! The counts of the lab equal the counts of the double.
 
 use proptest::prelude::*;
 
@@ -37,7 +37,7 @@ fn mesh(subscribers: u32, publishers: u32, qos: u8, pace: Pace) -> Vec<ClientGro
     ]
 }
 
-/// The books of the lab against those of the double.
+/// Compares the counts of the lab with the counts of the double.
 fn agree(outcome: &LoadOutcome, records: &Records) {
     let counts = &outcome.counts;
     assert_eq!(counts.sent, records.published);
@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_put_in_comes_out(
+    fn published_messages_are_received(
         (subscribers, publishers, qos, rate) in (1..5_u32, 1..5_u32, 0..3_u8, 1.0..300.0),
         (drop, duplicate, reorder) in (0.0..0.3, 0.0..0.3, 0.0..0.3),
         (min_ns, spread_ns) in (0..5 * MILLI, 0..50 * MILLI),
@@ -68,7 +68,7 @@ proptest! {
         agree(&outcome, &records);
         prop_assert_eq!(outcome.counts.due, outcome.counts.sent * u64::from(subscribers));
         prop_assert_eq!(outcome.counts.lost(), records.dropped);
-        prop_assert_eq!(outcome.losses.unknown, records.dropped, "nobody was away");
+        prop_assert_eq!(outcome.losses.unknown, records.dropped, "no client was away");
         let acknowledged = if qos == 0 { 0 } else { outcome.counts.sent };
         prop_assert_eq!(outcome.counts.acknowledged, acknowledged);
     }
@@ -100,7 +100,7 @@ fn stalled(pace: Pace) -> LoadOutcome {
 }
 
 #[test]
-fn a_stall_is_charged_with_all_that_waited_in_an_open_loop_and_hidden_by_a_closed_one() {
+fn an_open_loop_counts_a_stall_and_a_closed_one_hides_it() {
     let open = stalled(open(100.0));
     assert_eq!(open.counts.received, 1000);
     // Those scheduled in the stall wait for its end: 1 s, 990 ms, and so on, and so the ninth part waits 10 ms and
@@ -117,7 +117,7 @@ fn a_stall_is_charged_with_all_that_waited_in_an_open_loop_and_hidden_by_a_close
 }
 
 #[test]
-fn a_generator_that_is_held_up_counts_from_the_time_at_which_each_message_was_due() {
+fn a_delayed_generator_counts_from_the_due_times() {
     let mut simulated = Simulated::new(plan(3_000, mesh(1, 1, 0, open(100.0))), Behaviour::default());
     while simulated.now_ns() < 1_000 * MILLI {
         assert!(simulated.advance());
@@ -125,7 +125,7 @@ fn a_generator_that_is_held_up_counts_from_the_time_at_which_each_message_was_du
     simulated.hold_up(500 * MILLI);
     while simulated.advance() {}
     let outcome = simulated.conclude();
-    assert_eq!(outcome.counts.received, 300, "what was due meanwhile is sent all the same");
+    assert_eq!(outcome.counts.received, 300, "messages due meanwhile are sent nevertheless");
     assert_eq!(outcome.latency.above(MILLI), 49, "490 ms, 480 ms, and so on");
     assert!(outcome.latency.max().abs_diff(490 * MILLI) < MILLI, "{}", outcome.latency.max());
     assert!(outcome.generator.lag.max().abs_diff(490 * MILLI) < MILLI, "{}", outcome.generator.lag.max());
@@ -145,7 +145,7 @@ fn a_late_message_and_a_lost_one_miss_their_deadline() {
 }
 
 #[test]
-fn a_closed_loop_keeps_its_window_and_goes_on_after_a_loss() {
+fn a_closed_loop_keeps_its_window_after_a_loss() {
     let behaviour = Behaviour { delay: Delay::Fixed(10 * MILLI), drop: 0.1, seed: 9, ..Behaviour::default() };
     let (outcome, records) = Simulated::run(plan(5_000, mesh(2, 1, 0, Pace::Closed { window: 20 })), behaviour);
     agree(&outcome, &records);
@@ -154,7 +154,7 @@ fn a_closed_loop_keeps_its_window_and_goes_on_after_a_loss() {
 }
 
 #[test]
-fn a_number_of_messages_ends_a_run_early_and_warming_up_is_not_counted() {
+fn a_message_limit_ends_a_run_and_excludes_the_warm_up() {
     let mut groups = mesh(1, 2, 1, open(100.0));
     let Role::Publisher(publishing) = &mut groups[1].role else { panic!("the publishers") };
     publishing.messages = Some(30);
@@ -180,7 +180,7 @@ fn who_is_away_loses_messages_and_it_is_seen_why() {
 }
 
 #[test]
-fn the_longest_silence_is_told_to_the_millisecond_and_up_to_the_end() {
+fn the_longest_silence_is_exact_and_includes_the_end() {
     let longest = |storm: Option<(u64, u64)>| {
         let mut groups = mesh(1, 1, 0, open(100.0));
         let storm = storm.map(|(at_ms, offline_ms)| Disturbance::Storm { share: 1.0, at_ms, offline_ms });
@@ -193,7 +193,7 @@ fn the_longest_silence_is_told_to_the_millisecond_and_up_to_the_end() {
 }
 
 #[test]
-fn who_is_away_for_longer_than_messages_are_kept_loses_them_to_their_expiry() {
+fn a_client_away_too_long_loses_messages_to_expiry() {
     for (offline_ms, expired, disconnected) in [(2_500, 2 * 250, 0), (500, 0, 2 * 50)] {
         let mut groups = mesh(4, 1, 0, open(100.0));
         groups[0].disturbances = vec![Disturbance::Storm { share: 0.5, at_ms: 1_005, offline_ms }];
@@ -240,7 +240,7 @@ fn requests_come_back_and_a_survey_is_answered_by_all() {
 }
 
 #[test]
-fn of_those_who_share_each_message_is_due_to_one() {
+fn each_shared_message_is_due_to_one_member() {
     let mut sharing = Subscribing::to("t/+", 1);
     sharing.shared = Some("workers".to_owned());
     let mut groups = mesh(3, 2, 1, open(100.0));
@@ -266,7 +266,7 @@ fn a_ladder_lets_clients_in_step_by_step() {
     let outcome = simulated.conclude();
     assert!(
         begun.last().is_some_and(|(at_ms, _)| *at_ms >= 2_100),
-        "where nobody publishes, clients stay for the time: {begun:?}"
+        "without publishers, clients stay for the time: {begun:?}"
     );
     assert_eq!(outcome.connections.accepted + outcome.connections.refused, 10);
     assert!(outcome.connections.refused > 0);
@@ -293,7 +293,7 @@ fn a_relay_with_work_to_do_takes_one_message_after_the_other() {
     let (outcome, _) = Simulated::run(plan, Behaviour::default());
     let rounds = outcome.groups[1].rounds.clone().unwrap();
     assert_eq!((rounds.nodes, rounds.complete, rounds.offered, rounds.returned), (2, 2, 6, 6));
-    // Two a second take 0.8 s of a second, and half a second lies between them: nobody waits.
+    // Two a second take 0.8 s of a second, with half a second between them: no client waits.
     assert!(outcome.latency.max().abs_diff(400 * MILLI) < MILLI, "{}", outcome.latency.max());
     assert_eq!(rounds.order.iter().map(|step| step.returned).collect::<Vec<_>>(), [2, 2, 2]);
 }
@@ -352,7 +352,7 @@ fn who_is_reached_by_address_does_not_subscribe() {
 }
 
 #[test]
-fn slow_readers_are_neither_waited_for_nor_counted_in_the_latency_of_all() {
+fn slow_readers_do_not_count_in_the_latency_of_all() {
     let mut groups = mesh(1, 1, 0, open(100.0));
     let mut slow = ClientGroup::new("slow", 1, Role::Subscriber(Subscribing::to("t/+", 0)));
     let Role::Subscriber(subscribing) = &mut slow.role else { panic!("a subscriber") };
@@ -365,7 +365,7 @@ fn slow_readers_are_neither_waited_for_nor_counted_in_the_latency_of_all() {
 }
 
 #[test]
-fn what_a_broker_refuses_is_told_by_its_reason_and_as_often_as_it_was() {
+fn refusals_are_counted_by_their_reason() {
     let refuse =
         Behaviour { refuse: 0.3, refuse_client: 0.3, refuse_subscription: 0.3, seed: 6, ..Behaviour::default() };
     let (outcome, records) = Simulated::run(plan(1_000, mesh(20, 10, 1, open(10.0))), refuse);

@@ -10,13 +10,13 @@ pub(crate) enum Timer {
     Ramp,
     /// A publisher publishes.
     Publish(u32),
-    /// A client shows that it is there.
+    /// A client sends a sign of life.
     Ping { client: u32, epoch: u32 },
     /// A client has waited for its connection for long enough.
     Timeout { client: u32, epoch: u32 },
     /// A disturbance of its group reaches a client.
     Disturb { client: u32, disturbance: u8 },
-    /// A client comes back.
+    /// A client returns.
     Return { client: u32, epoch: u32 },
     /// A slow client reads.
     Read { client: u32, epoch: u32 },

@@ -1,4 +1,4 @@
-//! One of several processes that carry out a plan together: it is told by lines of JSON what to do, and answers so.
+//! One of several processes that carry out a plan together: its orders and answers are lines of JSON.
 
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -15,7 +15,7 @@ use super::shell::{Clock, Coordinator, Shell};
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) plan: LoadPlan,
-    /// Which of the plan's processes it is, from 0.
+    /// Its number among the plan's processes, from 0.
     pub(super) worker: u32,
     /// The run's zero on the monotonic clock.
     pub(super) zero_ns: u64,
@@ -47,8 +47,8 @@ pub(super) enum Said {
     Failed(String),
 }
 
-/// Carries out a part of a plan, as told on `input`, and tells on `output` what came of it. A process that ends its
-/// command line in this is a worker.
+/// Carries out a part of a plan, read from `input`, and writes the outcome to `output`. A process whose command line
+/// ends in this is a worker.
 ///
 /// # Errors
 /// When the other end sends invalid lines, or has closed.
@@ -91,7 +91,7 @@ enum Asked {
     Sent,
 }
 
-/// A worker's connection to those that it works with.
+/// A worker's connection to the coordinator.
 struct Piped<'a, W: Write> {
     worker: u32,
     output: &'a mut W,
@@ -148,7 +148,7 @@ impl<W: Write> Coordinator for Piped<'_, W> {
     }
 
     fn second(&mut self, second: &Second) {
-        // When the listener has gone, the next question fails.
+        // Without the listener, the next question fails.
         let _ = self.say(&Said::Second(*second));
     }
 }

@@ -1,5 +1,4 @@
-//! Carries packets from one TUN device to another, as late as a link of these properties would, and loses those that it
-//! would lose.
+//! Carries packets from one TUN device to another with the delay and the losses of a link of these properties.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +11,8 @@ use super::Network;
 use super::shaper::Shaper;
 use crate::load::chance::Chance;
 
-/// Packets under way in one direction at most; what comes then is lost. A gigabit of small packets for a second.
+/// Maximum number of packets in transit in one direction; further ones are lost. A gigabit of small packets for a
+/// second.
 const UNDER_WAY: usize = 1 << 20;
 /// Longer than any packet of a device with the usual 1,500 bytes.
 const LONGEST: usize = 2048;

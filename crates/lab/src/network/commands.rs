@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use super::shaper::QUEUE_BYTES;
 use super::{Network, NetworkError};
 
-/// Packets under way in netem at most: those of its delay and those that wait.
+/// Maximum number of packets in netem: delayed and queued ones.
 const UNDER_WAY: &str = "1000000";
 
 /// What carries out a command of words that have no spaces in them.
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_asked_for_what_the_scenario_says() {
+    fn the_kernel_gets_the_settings_of_the_scenario() {
         assert_eq!(words(""), None);
         let tbf = "tbf rate 100000000bit burst 50000 limit 1500000".to_owned();
         assert_eq!(words("rate = '100Mbit'"), Some((tbf, "tbf")));
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_says_is_in_the_error() {
+    fn the_output_of_a_command_is_in_the_error() {
         let error = run("ls /no/such/directory").unwrap_err().to_string();
         assert!(error.contains("ls /no/such/directory") && error.contains("No such file"), "{error}");
         assert!(run("no-such-program x").unwrap_err().to_string().contains("not installed"));

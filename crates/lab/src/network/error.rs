@@ -17,7 +17,7 @@ pub enum NetworkError {
     /// What cannot be combined.
     #[error("{0}")]
     Together(&'static str),
-    /// The kernel has no netem, and the devices that stand in for it are not there either.
+    /// The kernel has no netem, and the devices of the replacement are missing too.
     #[error("this kernel has no netem, and /dev/net/tun, which would do in its place, cannot be used: {0}")]
     NoTun(io::Error),
     /// A command of iproute2 that failed.
@@ -25,18 +25,18 @@ pub enum NetworkError {
     Command {
         /// The command.
         command: String,
-        /// What it said.
+        /// Its output.
         message: String,
     },
-    /// The process in the namespace ended, or said something else than was agreed on.
+    /// The process in the namespace ended, or broke the protocol.
     #[error("the process that holds the broker's network ended: {0}")]
     Holder(String),
     /// The system refused.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -31,12 +31,12 @@ pub(super) struct Asked {
     pub(super) seed: u64,
 }
 
-/// What it answers, on a line of the standard output.
+/// Its answer, on a line of the standard output.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// The lab's end.
     pub(super) device: String,
-    /// Whether the kernel carries packets, and the lab has to tell it how for its own end.
+    /// Whether the kernel carries packets, and the lab has to set up its own end.
     pub(super) by_kernel: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Answer {
 /// When the system refuses.
 pub fn hold(mut input: impl BufRead, mut output: impl Write) -> Result<(), NetworkError> {
     let mut line = String::new();
-    input.read_line(&mut line).map_err(NetworkError::io("read what is asked for"))?;
+    input.read_line(&mut line).map_err(NetworkError::io("read the request"))?;
     let wrong = |error: serde_json::Error| NetworkError::Holder(error.to_string());
     let asked: Asked = serde_json::from_str(&line).map_err(wrong)?;
     if let Some(backlog) = asked.network.backlog {
@@ -58,7 +58,7 @@ pub fn hold(mut input: impl BufRead, mut output: impl Write) -> Result<(), Netwo
     let by_kernel = make(&asked, &device, &mut run)?;
     let answer = serde_json::to_string(&Answer { device, by_kernel }).map_err(wrong)?;
     writeln!(output, "{answer}").and_then(|()| output.flush()).map_err(NetworkError::io("answer"))?;
-    // Nothing more is said; this ends when the lab does, however that comes.
+    // No further message follows; this ends with the lab.
     io::copy(&mut input, &mut io::sink()).map_err(NetworkError::io("wait for the lab"))?;
     kill_all_here();
     if by_kernel { run(&format!("ip link del {INNER}")) } else { Ok(()) }
@@ -80,8 +80,8 @@ fn make(asked: &Asked, device: &str, run: Run<'_>) -> Result<bool, NetworkError>
     Ok(by_kernel)
 }
 
-/// Gives an end its address and takes it up. Packets are no longer than a real network's: what is lost, or takes time,
-/// is one packet.
+/// Gives an end its address and takes it up. Packets are as large as in a real network: losses and delays apply to one
+/// packet each.
 pub(super) fn configure(device: &str, own: Ipv4Addr, other: Ipv4Addr, run: Run<'_>) -> Result<(), NetworkError> {
     run(&format!("ip addr add {own} peer {other} dev {device}"))?;
     run(&format!("ip link set {device} mtu 1500 gso_max_segs 1 up"))
@@ -108,17 +108,17 @@ fn by_program(asked: &Asked, device: &str) -> Result<(), NetworkError> {
     };
     go(&there)?;
     let outer = tun::open(device).map_err(NetworkError::NoTun);
-    // Back, also when there is no device: what is inside is cleaned up from here.
+    // Back, also without a device: the inner end is cleaned up from here.
     go(&here)?;
     let (outer, inner) = (outer?, tun::open(INNER).map_err(NetworkError::NoTun)?);
     carry::both_ways(outer, inner, asked.network, asked.seed).map_err(NetworkError::io("start a thread"))
 }
 
-/// Kills every other process in this namespace: nobody else has a reason to be here.
+/// Kills every other process in this namespace: only processes of the run are in it.
 fn kill_all_here() {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
     let Some(own) = namespace("self") else { return };
-    // Again, for what a process has spawned before it was killed.
+    // Again, for processes spawned by a process before it was killed.
     for _ in 0..ROUNDS {
         let Ok(entries) = fs::read_dir("/proc") else { return };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -129,7 +129,7 @@ fn kill_all_here() {
             return;
         }
         for pid in others.into_iter().filter_map(Pid::from_raw) {
-            // It may have ended by itself meanwhile.
+            // It may have ended meanwhile.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -159,7 +159,7 @@ mod tests {
     // latency of 20 ms and a jitter of 2 ms in ticks of 64 ns, 1,000,000 packets, a loss of 0.015 × 2^32, and 125,000
     // bytes in a second.
     #[test]
-    fn netem_is_tried_first_and_then_asked_for_the_same_at_both_ends() {
+    fn netem_is_tried_first_and_then_set_at_both_ends() {
         let netem = "root netem limit 1000000 delay 20000us 2000us loss 1.5% rate 1000000bit";
         assert_eq!(
             recorded("delay = '20ms'\njitter = '2ms'\nloss = 1.5\nrate = '1Mbit'"),

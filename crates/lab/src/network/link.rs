@@ -13,9 +13,9 @@ use crate::peer::{find, is_root};
 
 /// The command of this program that holds a namespace: `tidegate lab link`.
 const HOLD: &str = "link";
-/// The first of the addresses that RFC 2544 keeps for measuring (198.18.0.0/15), of which a link takes four.
+/// The first of the addresses that RFC 2544 keeps for measuring (198.18.0.0/15); a link takes four of them.
 const FIRST: u32 = u32::from_be_bytes([198, 18, 0, 0]);
-/// How many links these are enough for.
+/// The maximum number of links.
 const LINKS: u32 = 1 << 15;
 
 /// A namespace with a link to it, as long as this value lives.
@@ -75,7 +75,7 @@ impl Link {
         serde_json::from_str(&line).map_err(|_| {
             let mut said = String::new();
             if let Some(errors) = &mut self.holder.stderr {
-                // What cannot be read is not told.
+                // Unreadable output is not reported.
                 let _ = errors.read_to_string(&mut said);
             }
             NetworkError::Holder(said.trim().to_owned())
@@ -87,7 +87,7 @@ impl Link {
         self.inner.to_string()
     }
 
-    /// What a process enters to be there.
+    /// The file by which a process enters it.
     pub fn namespace(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/ns/net", self.holder.id()))
     }

@@ -1,4 +1,4 @@
-//! What a scenario says of the network between the broker and the load.
+//! The network between the broker and the load, as set by a scenario.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const MOST_DELAY: Duration = Duration::from_secs(30);
 /// The slowest rate: a packet of 1,500 bytes takes more than a second.
 const LEAST_RATE: u64 = 10_000;
 
-/// One link, the same in both directions; what is not said is not touched.
+/// One link, the same in both directions; unset properties are not changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
@@ -25,7 +25,7 @@ pub struct Network {
     /// How many packets in a hundred are lost, each by a chance of its own.
     #[serde(default)]
     pub loss: f64,
-    /// How much goes over it in a second.
+    /// Its rate.
     #[serde(default)]
     pub rate: Option<BitRate>,
     /// How many connections wait to be accepted at most (`net.core.somaxconn`), whatever the broker asks for.
@@ -34,7 +34,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether packets are delayed or lost, which takes netem or what stands in for it.
+    /// True if packets are delayed or lost, which needs netem or its replacement.
     pub(super) fn disturbs(&self) -> bool {
         !self.delay.0.is_zero() || self.loss > 0.0
     }

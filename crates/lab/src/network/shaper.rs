@@ -3,8 +3,8 @@
 use super::Network;
 use crate::load::chance::Chance;
 
-/// What waits in front of a link with a rate, bytes: the thousand packets that Linux lets wait for an Ethernet device.
-/// What comes then is lost.
+/// Queue in front of a link with a rate, bytes: the thousand packets that Linux lets wait for an Ethernet device.
+/// Further packets are lost.
 pub(super) const QUEUE_BYTES: u64 = 1_500_000;
 
 /// One direction of a link.
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn each_packet_takes_the_delay_within_the_jitter_and_none_overtakes() {
+    fn packets_take_the_delay_with_jitter_and_stay_in_order() {
         let mut shaper = shaper("delay = '20ms'\njitter = '5ms'");
         let mut last = 0;
         let mut taken = Vec::new();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_leave_one_after_the_other_by_the_rate_and_a_full_queue_loses_the_next() {
+    fn the_rate_spaces_packets_and_a_full_queue_drops() {
         let mut shaper = shaper("rate = '12Mbit'");
         // A packet of 1,500 bytes takes a millisecond.
         assert_eq!(shaper.arrives_ns(0, 1_500), Some(1_000_000));

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_request_has_the_size_that_the_kernel_reads_and_a_long_name_is_refused() {
+    fn the_request_has_the_kernel_s_size_and_bounds_the_name() {
         assert_eq!(size_of::<Request>(), 40);
         assert_eq!(open("a-name-of-16-by.").unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }

@@ -11,7 +11,7 @@ pub enum PeerError {
     /// No template has the name.
     #[error("no peer is called `{name}`{}; there are {}, or name one as NAME=mqtt://HOST:PORT", meant(name, known), known.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// All there are.
         known: Vec<String>,
@@ -21,15 +21,15 @@ pub enum PeerError {
     NoAddress {
         /// The peer.
         peer: String,
-        /// What was asked for.
+        /// The requested action.
         asked: String,
         /// All it has.
         known: Vec<String>,
     },
-    /// An address that is none.
+    /// An invalid address.
     #[error("`{text}` is no address such as mqtt://HOST:PORT or NAME=mqtt://HOST:PORT#PID")]
     Address {
-        /// What was written.
+        /// The given text.
         text: String,
     },
     /// A template that cannot be read.
@@ -45,7 +45,7 @@ pub enum PeerError {
     Missing {
         /// The peer.
         peer: String,
-        /// What was looked for, of which one is enough.
+        /// The searched files; one of them is enough.
         alternatives: Vec<String>,
         /// What to do.
         next: String,
@@ -101,14 +101,14 @@ pub enum PeerError {
     /// The system refused.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         what: &'static str,
-        /// With what.
+        /// Its file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Somebody asked to stop.
+    /// Stopped on request.
     #[error("stopped while {peer} was started")]
     Stopped {
         /// The peer.

@@ -1,4 +1,4 @@
-//! Installing a peer from the registry that has it.
+//! Installing a peer from its registry.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ pub fn is_installed(template: &Template, place: &Place) -> bool {
     check_installed(template, place).is_ok()
 }
 
-/// Looks for its program, and for what it needs beside it.
+/// Looks for its program, and for the files that it needs.
 pub(super) fn check_installed(template: &Template, place: &Place) -> Result<(), PeerError> {
     let values = place.values(template);
     let is_there = |what: &String| Path::new(what).exists() || find(what).is_some();
@@ -27,8 +27,7 @@ pub(super) fn check_installed(template: &Template, place: &Place) -> Result<(), 
     Ok(())
 }
 
-/// Installs it, unless it is there already; `say` is told of each step. Its output goes to this program's standard
-/// error.
+/// Installs it, unless it is there already; `say` receives each step. Its output goes to this program's standard error.
 ///
 /// # Errors
 /// When the lab does not know how, a tool is missing, or a step fails.
@@ -90,7 +89,7 @@ mod tests {
 
     /// Those on NATS were said to be installed, and then did not get ready.
     #[test]
-    fn what_is_not_there_is_named_with_what_to_do() {
+    fn a_missing_program_is_named_with_the_remedy() {
         let nowhere = Path::new("/nowhere").to_owned();
         let executable = std::env::current_exe().unwrap();
         let broker = executable.clone();

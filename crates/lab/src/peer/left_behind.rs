@@ -23,7 +23,7 @@ pub(super) fn kill(directory: &Path) {
         if environment.split(|byte| *byte == 0).any(is_below)
             && let Some(pid) = Pid::from_raw(pid)
         {
-            // It may have ended by itself meanwhile.
+            // It may have ended meanwhile.
             let _ = kill_process(pid, Signal::KILL);
         }
     }

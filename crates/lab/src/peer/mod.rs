@@ -1,8 +1,8 @@
 //! Peers: the brokers that are measured, each described by a template, started afresh for each run, probed, and
 //! stopped.
 //!
-//! A template is a TOML file; those that are shipped are in the binary, and a directory may add to them or replace
-//! them. A peer can also be an address: then it is only spoken to, and what it uses can be sampled only when its
+//! A template is a TOML file; the shipped ones are in the binary, and a directory may add to them or replace them. A
+//! peer can also be an address: then the lab only connects to it, and can sample its use of the machine only if its
 //! process is named.
 
 mod error;
@@ -30,14 +30,14 @@ pub use without_credentials::without_credentials;
 /// The peer that needs no broker.
 const ZEROMQ: &str = "zeromq";
 
-/// What a run is made against.
+/// The counterpart of a run.
 #[derive(Clone, Debug)]
 pub enum Peer {
     /// A broker that is started and stopped for each run.
     Template {
-        /// What it is started from.
+        /// The template to start it from.
         template: Box<Template>,
-        /// Which of its addresses is spoken to; that of MQTT when there is none.
+        /// The address to connect to; empty means MQTT's.
         by: Option<String>,
         /// The name in reports.
         name: String,
@@ -99,7 +99,7 @@ impl Peer {
             }
             None => (rest, None),
         };
-        // The name is shown; who logs in, and with what, is not.
+        // The name is shown; user name and password are not.
         let host = address.split_once("://").map_or(address, |(_, host)| host);
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
         if host.is_empty() {

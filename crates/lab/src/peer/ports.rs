@@ -1,4 +1,4 @@
-//! Ports that nobody listens on.
+//! Unused ports.
 
 use std::net::TcpListener;
 use std::ops::RangeInclusive;

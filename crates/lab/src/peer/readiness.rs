@@ -37,7 +37,7 @@ pub(super) enum NotReady {
     Decode(#[from] DecodeError),
     #[error("it answers a CONNECT by {0:?}")]
     OtherPacket(PacketType),
-    #[error("it says that it serves nobody yet")]
+    #[error("it reports that it does not serve yet")]
     Unavailable,
     #[error("it closes the connection instead of a CONNACK")]
     Closed,
@@ -84,8 +84,7 @@ fn is_let_in(address: SocketAddr, client: u32) -> Result<(), NotReady> {
             if answer.reason_code == ReasonCode::ServerUnavailable {
                 return Err(NotReady::Unavailable);
             }
-            // It has said what we wanted to know, and another refusal, too, comes from a broker that is ready; whether
-            // it hears the farewell does not matter.
+            // The answer is complete, and another refusal also shows a ready broker; the farewell need not arrive.
             let _ = stream.write_all(&[0xE0, 0x00]);
             return Ok(());
         }
@@ -115,7 +114,7 @@ mod tests {
             let mut byte = [0; 1];
             stream.read_exact(&mut byte).unwrap();
             stream.write_all(bytes).unwrap();
-            // Read until the client is done, so that what it sends does not reset the connection.
+            // Read until the client is done, so that its input does not reset the connection.
             let mut rest = Vec::new();
             let _ = stream.shutdown(std::net::Shutdown::Write);
             let _ = stream.read_to_end(&mut rest);

@@ -20,7 +20,7 @@ use crate::stop::Stop;
 const CLUSTER_CLIENTS: u32 = 16;
 /// Between two looks at whether it is ready or has ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// How much of a log goes into an error.
+/// Number of lines of a log in an error.
 const TAIL_LINES: usize = 15;
 
 /// A broker that this program has started. It is killed when this value goes, with all that it has spawned.
@@ -33,13 +33,13 @@ pub struct Running {
     child: Option<Child>,
     /// From the start of the process to the first answer.
     pub ready_after: Duration,
-    /// What it says of its version; `unknown` when it says nothing.
+    /// Its own version; `unknown` without one.
     pub version: String,
-    /// What has to be known of how it runs.
+    /// Notes about how it runs.
     pub notes: Vec<String>,
 }
 
-/// What is asked of a peer that is several gateways.
+/// A request to a peer that consists of several gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayOrder {
     /// Kill the second one.
@@ -51,7 +51,7 @@ pub enum GatewayOrder {
 /// How a peer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// By itself, after being asked to.
+    /// After a request.
     InTime,
     /// It had to be killed.
     Killed,
@@ -115,7 +115,7 @@ impl Running {
         self.wait_ready(stop)
     }
 
-    /// The process that was started, for sampling; what it spawned are its children.
+    /// The started process, for sampling; processes that it spawned are its children.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -125,7 +125,7 @@ impl Running {
         self.template.addresses_nodes
     }
 
-    /// Asks a peer that is several gateways for something.
+    /// Sends a request to a peer that consists of several gateways.
     ///
     /// # Errors
     /// When it is a single broker, which such a signal would end.
@@ -154,7 +154,7 @@ impl Running {
         &self.directory
     }
 
-    /// How it ended, when it has ended by itself.
+    /// How it ended, if it has ended without a request.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
@@ -177,7 +177,7 @@ impl Running {
         }
         signal_group(&child, Signal::TERM);
         let until = Instant::now() + self.template.stop.limit.0;
-        // Nobody interrupts this wait: it has a limit.
+        // This wait cannot be interrupted: it has a limit.
         let wait = Stop::default();
         while Instant::now() < until {
             if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
@@ -199,11 +199,11 @@ impl Running {
 
     /// Removes its files.
     pub fn remove_files(&self) {
-        // A file that stays behind in the temporary directory harms nobody.
+        // A file that stays behind in the temporary directory does no harm.
         let _ = fs::remove_dir_all(&self.directory);
     }
 
-    /// Kills what is left of it, also what has left its process group.
+    /// Kills its remaining processes, also the ones that have left its process group.
     fn end(&self, child: &mut Child) {
         signal_group(child, Signal::KILL);
         left_behind::kill(&self.directory);
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_the_word_behind_what_stands_before_it() {
+    fn the_version_is_the_word_after_its_prefix() {
         let mosquitto = "mosquitto version 2.0.11\n\nmosquitto is an MQTT broker.";
         assert_eq!(version_in(mosquitto, "mosquitto version "), Some("2.0.11".to_owned()));
         assert_eq!(version_in("nats-server: v2.15.2\n", "nats-server: "), Some("v2.15.2".to_owned()));

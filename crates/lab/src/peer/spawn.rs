@@ -11,11 +11,11 @@ use super::left_behind;
 use super::placeholder::fill;
 use super::{PeerError, Template};
 
-/// What a peer writes to its standard output and error.
+/// Standard output and error of a peer.
 pub(super) const LOG: &str = "output.log";
 
-/// The user that a broker runs as when this program is root: nobody.
-const NOBODY: u32 = 65_534;
+/// The user of a broker if this program runs as root: `nobody`.
+const UNPRIVILEGED: u32 = 65_534;
 
 /// Takes as many open files as the first word says, or as are allowed when it is `all`; joins the cgroups named before
 /// `--`, and becomes the program after it: the same process, so that nothing of it ever runs outside its limits.
@@ -88,13 +88,13 @@ pub struct Site {
     pub host: String,
     /// Files whose writers join a cgroup: its limits.
     pub cgroups: Vec<PathBuf>,
-    /// Open files of each of its processes; as many as are allowed when nothing is said.
+    /// Maximum number of open files of each of its processes; the system's limit by default.
     pub descriptors: Option<u32>,
-    /// The file of the network namespace that it runs in; that of this program when there is none.
+    /// The file of the network namespace that it runs in; `None` is the namespace of this program.
     pub namespace: Option<PathBuf>,
 }
 
-/// Everything known of a process before it is there.
+/// The complete description of a process before its start.
 pub(super) struct Plan<'a> {
     pub(super) template: &'a Template,
     pub(super) directory: &'a Path,
@@ -103,7 +103,7 @@ pub(super) struct Plan<'a> {
     pub(super) site: &'a Site,
 }
 
-/// A process and who it runs as.
+/// A process and its user.
 pub(super) struct Spawned {
     pub(super) child: Child,
     /// The program.
@@ -129,7 +129,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Runs what has to be done before it, each command to its end.
+    /// Runs the commands before it, each to its end.
     pub(super) fn prepare(&self) -> Result<(), PeerError> {
         for step in &self.template.prepare {
             let words: Vec<String> = step.iter().map(|word| fill(word, self.values)).collect();
@@ -151,8 +151,8 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Spawns it in a process group of its own: what is typed at the terminal reaches this program only, which stops it
-    /// in order.
+    /// Spawns it in a process group of its own: keys typed at the terminal reach this program only, which stops it in
+    /// order.
     pub(super) fn spawn(&self) -> Result<Spawned, PeerError> {
         let program = self.program()?;
         let args: Vec<String> = self.template.args.iter().map(|word| fill(word, self.values)).collect();
@@ -168,7 +168,7 @@ impl Plan<'_> {
         if let Some(namespace) = &self.site.namespace {
             command.arg("nsenter").arg(format!("--net={}", namespace.display())).arg("--");
         }
-        let note = self.as_nobody(&mut command, program);
+        let note = self.as_unprivileged(&mut command, program);
         command.arg(program).args(args);
         for (name, value) in &self.template.environment {
             command.env(name, fill(value, self.values));
@@ -179,7 +179,7 @@ impl Plan<'_> {
     }
 
     /// Has the process change to another user, when this one is root and the other one can read the program.
-    fn as_nobody(&self, command: &mut Command, program: &Path) -> Option<String> {
+    fn as_unprivileged(&self, command: &mut Command, program: &Path) -> Option<String> {
         if !is_root() {
             return None;
         }
@@ -189,7 +189,7 @@ impl Plan<'_> {
         if let Some(closed) = closed_to_others(program).or_else(|| closed_to_others(self.directory)) {
             return Some(format!("it runs as root, since {} is closed to other users", closed.display()));
         }
-        let user = NOBODY.to_string();
+        let user = UNPRIVILEGED.to_string();
         command.arg(setpriv).args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
         None
     }
@@ -225,12 +225,12 @@ fn closed_to_others(path: &Path) -> Option<PathBuf> {
     real.ancestors().find(|part| part.metadata().is_ok_and(|metadata| metadata.mode() & 0o001 == 0)).map(Path::to_owned)
 }
 
-/// Hands a directory and all that is in it to nobody.
+/// Makes the unprivileged user the owner of a directory and its content.
 fn give_away(directory: &Path) -> Result<(), PeerError> {
     let failed = || PeerError::io("change the owner of", directory);
     let mut left = vec![directory.to_owned()];
     while let Some(path) = left.pop() {
-        chown(&path, Some(NOBODY), Some(NOBODY)).map_err(failed())?;
+        chown(&path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).map_err(failed())?;
         if path.is_dir() {
             for entry in fs::read_dir(&path).map_err(failed())? {
                 left.push(entry.map_err(failed())?.path());

@@ -1,4 +1,4 @@
-//! What is known of a kind of broker: where its program is, what it reads, when it is ready, how it stops.
+//! The description of a kind of broker: its program, its files, its readiness, its stop.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -54,14 +54,14 @@ pub struct Template {
     pub name: String,
     /// What people call it.
     pub title: String,
-    /// What it is written in.
+    /// Its programming language.
     pub language: String,
-    /// What it speaks, such as `mqtt-3.1.1`.
+    /// Its protocols, such as `mqtt-3.1.1`.
     pub protocols: Vec<String>,
     /// Whether it brings messages to clients by their address (`ctx/to/node/...`).
     #[serde(default)]
     pub(super) addresses_nodes: bool,
-    /// What has to be known of its results.
+    /// Notes about its results.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Where the program may be: names in `PATH` or paths, with placeholders.
@@ -92,17 +92,17 @@ pub struct Template {
     pub(super) install: Option<Install>,
 }
 
-/// When it is ready.
+/// Its readiness.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ready {
     pub(super) kind: Kind,
     /// The name of the port that is asked.
     pub(super) port: String,
-    /// Those of further nodes, which have to be ready, too.
+    /// The readiness of further nodes, which is needed too.
     #[serde(default)]
     pub(super) also: Vec<String>,
-    /// After this it is given up.
+    /// Time after which it is given up.
     pub(super) limit: Span,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Ready {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StopHow {
-    /// After the signal TERM; then it is killed.
+    /// Time after the signal TERM until it is killed.
     pub(super) limit: Span,
 }
 
@@ -130,12 +130,12 @@ pub(super) struct Version {
     /// A command whose output has the version.
     #[serde(default)]
     pub(super) command: Vec<String>,
-    /// What stands before the version in that output.
+    /// The text before the version in that output.
     #[serde(default)]
     pub(super) after: String,
 }
 
-/// How it is installed.
+/// Its installation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Install {
@@ -170,10 +170,10 @@ impl Template {
         self.command.iter().any(|part| part.contains("{exe}") || part.contains("{lab}"))
     }
 
-    /// The error when none of what it needs is there, and what to do.
+    /// The error if all alternatives of a requirement are missing, with the remedy.
     pub(super) fn missing(&self, alternatives: Vec<String>) -> PeerError {
-        let by_itself = |install: &Install| install.steps.is_empty() && !install.hint.is_empty();
-        let next = match self.install.as_ref().filter(|install| by_itself(install)) {
+        let is_manual = |install: &Install| install.steps.is_empty() && !install.hint.is_empty();
+        let next = match self.install.as_ref().filter(|install| is_manual(install)) {
             Some(install) => install.hint.clone(),
             None if self.is_tidegate() => "`cargo build --release` builds it beside this program".to_owned(),
             None => format!("`tidegate lab peers install {}` installs it where it can", self.name),
@@ -228,7 +228,7 @@ impl Catalogue {
         Ok(Self { templates })
     }
 
-    /// Those in the binary, and the files `*.toml` of a directory, which replace those with their name.
+    /// The templates in the binary, and the files `*.toml` of a directory, which replace the ones with their name.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -252,7 +252,7 @@ impl Catalogue {
     /// One by name.
     ///
     /// # Errors
-    /// When there is none; the error names all there are.
+    /// If it does not exist; the error names all templates.
     pub fn get(&self, name: &str) -> Result<&Template, PeerError> {
         self.templates.get(name).ok_or_else(|| PeerError::Unknown {
             name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! A process that outlives the lab for long enough to end what a lab that was killed leaves behind.
+//! A process that outlives a killed lab to end its remaining processes.
 
 use std::fs;
 use std::io::{self, Read, Write as _};
@@ -12,14 +12,14 @@ use crate::stop::Stop;
 
 /// The command of this program that watches: `tidegate lab watch`.
 const WATCH: &str = "watch";
-/// What a lab says that ends by itself, and has stopped its brokers.
+/// The message of a lab that ends in order, with its brokers stopped.
 const FAREWELL: u8 = b'.';
-/// Looks for what was left: a process that was just being started has no name yet.
+/// Number of searches for left processes: a process that was just being started has no name yet.
 const LOOKS: u32 = 5;
 /// Between two of them.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The lab's end of it.
+/// The lab's end of a watchdog.
 #[derive(Debug)]
 pub struct Watchdog {
     child: Child,
@@ -41,7 +41,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         if let Some(mut input) = self.child.stdin.take() {
-            // One that was killed has nobody to say farewell to.
+            // A killed lab sends no farewell.
             let _ = input.write_all(&[FAREWELL]);
         }
         let _ = self.child.wait();
@@ -57,7 +57,7 @@ pub fn watch(scratch: &Path, mut input: impl Read) {
     if said.contains(&FAREWELL) {
         return;
     }
-    // Nobody interrupts this.
+    // This wait cannot be interrupted.
     let wait = Stop::default();
     for _ in 0..LOOKS {
         left_behind::kill(scratch);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_lab_leaves_is_ended_and_what_an_orderly_one_leaves_stays() {
+    fn only_processes_of_a_killed_lab_are_ended() {
         let scratch = std::env::temp_dir().join(format!("tidegate-lab-watched-{}", std::process::id()));
         let broker = scratch.join("broker-1");
         fs::create_dir_all(&broker).unwrap();

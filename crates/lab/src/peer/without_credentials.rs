@@ -1,6 +1,6 @@
 //! Addresses as they are shown.
 
-/// What stands in place of a user name and a password.
+/// Replaces a user name and a password.
 const HIDDEN: &str = "***";
 
 /// An address as reports, results and messages may show it: without the user name and the password that it may have.

@@ -21,7 +21,7 @@ pub(super) const WINDOW: u16 = 4;
 /// Messages that are supposed to be under way where the subscriber cannot say how many: Mosquitto has 20, others have
 /// more.
 const WINDOW_UNSAID: usize = 20;
-/// What has not come after so long without anything will not.
+/// After this time without a message, missing ones are lost.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// How publishers and subscribers are connected. A channel is a connection.
@@ -61,7 +61,7 @@ pub(super) const ARRANGEMENTS: [Arrangement; 4] = [
     },
 ];
 
-/// What is published.
+/// The published messages.
 #[derive(Clone, Debug)]
 pub(super) struct Batch<'a> {
     /// The priorities, in the order of publishing.
@@ -72,7 +72,7 @@ pub(super) struct Batch<'a> {
     pub(super) bytes: usize,
     /// Whether messages say their priority.
     pub(super) says_priority: bool,
-    /// How long subscribers sleep; they receive from the start when there is none.
+    /// How long subscribers sleep; `None` means that they receive from the start.
     pub(super) sleep: Option<Duration>,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Channels<'a> {
 }
 
 impl<'a> Channels<'a> {
-    /// Connects them. `number` tells them apart from those of other tests.
+    /// Connects the clients. `number` distinguishes them from clients of other tests.
     pub(super) fn open(asked: &'a Asked, arrangement: Arrangement, number: usize) -> Result<Self> {
         let topic = format!("tidegate-lab/{:x}/{number}", std::process::id());
         let mut channels = Self { asked, topic, arrangement, publishers: Vec::new(), subscribers: Vec::new() };
@@ -135,7 +135,7 @@ impl<'a> Channels<'a> {
         each * self.subscribers.len()
     }
 
-    /// Publishes, and gives what came in the order in which it came.
+    /// Publishes, and returns the received messages in their order.
     pub(super) fn exchange(mut self, batch: &Batch<'_>, stop: &Stop) -> Result<Vec<Came>> {
         let expected = batch.priorities.len() * batch.rounds;
         let (sender, receipts) = channel();
@@ -200,7 +200,7 @@ impl<'a> Channels<'a> {
         })
     }
 
-    /// What comes when the subscribers go on.
+    /// Receives after the subscribers have resumed.
     pub(super) fn receive(mut self, expected: usize) -> Vec<Came> {
         let (sender, receipts) = channel();
         let received = AtomicUsize::new(0);
@@ -212,7 +212,7 @@ impl<'a> Channels<'a> {
     }
 }
 
-/// Receives until all have come, or nothing comes any more.
+/// Receives until all messages have arrived, or none arrives any more.
 fn listen(session: &mut Session, sender: &Sender<(Instant, Came)>, received: &AtomicUsize, expected: usize) {
     const LOOK: Duration = Duration::from_millis(100);
     let mut last = Instant::now();

@@ -1,4 +1,4 @@
-//! What an order of messages says.
+//! The meaning of an order of messages.
 
 /// A message as it came: its priority, and its number in the order of publishing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) fn out_of_turn(came: &[Came], under_way: usize) -> usize {
     count
 }
 
-/// Whether the messages of each priority came in the order of publishing.
+/// Whether the messages of each priority arrived in the order of publishing.
 pub(super) fn keeps_order(came: &[Came]) -> bool {
     let mut last = [None; 256];
     came.iter().all(|message| last[usize::from(message.priority)].replace(message.number) < Some(message.number))
@@ -29,7 +29,7 @@ pub(super) fn as_published(came: &[Came]) -> bool {
     came.is_sorted_by_key(|message| message.number)
 }
 
-/// The order of those that waited, in a few words.
+/// The order of the messages that waited, in a few words.
 pub(super) fn order(came: &[Came], under_way: usize) -> String {
     let out_of_turn = out_of_turn(came, under_way);
     if as_published(came) {

@@ -1,9 +1,8 @@
-//! Who goes first where messages wait, and how many may wait: tests whose answer is an order or a count, which no load
-//! tells.
+//! The order and number of waiting messages: tests whose result is an order or a count, which a load does not show.
 //!
-//! A test publishes at QoS 1 while its subscriber does not acknowledge, so that everything the publisher has an
-//! acknowledgement for waits in the broker, but for the few messages that may be under way. What comes when the
-//! subscriber goes on is in the order of the broker's queue.
+//! A test publishes at QoS 1 while its subscriber does not acknowledge. So all acknowledged messages wait in the
+//! broker, except the few that may be in flight. When the subscriber resumes, they arrive in the order of the broker's
+//! queue.
 
 mod channels;
 mod judge;
@@ -29,14 +28,14 @@ pub enum CheckError {
     Stopped,
 }
 
-/// How it is tested.
+/// The parameters of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The broker's name.
     pub peer: String,
     /// The broker.
     pub target: Target,
-    /// Whether it is spoken to by MQTT over TCP; only [`Check::Criteria`](crate::scenario::Check::Criteria) can do without.
+    /// Whether it needs MQTT over TCP; only [`Check::Criteria`](crate::scenario::Check::Criteria) does not.
     pub by_mqtt: bool,
     /// The version of MQTT; only 5.0 can say a message's priority, and how many messages may be under way.
     pub protocol: Protocol,

@@ -55,7 +55,7 @@ pub(crate) fn limits(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, CheckErro
     }])
 }
 
-/// Fills the queue in an arrangement, and takes what was kept.
+/// Fills the queue in an arrangement, and takes the kept messages.
 fn fill(asked: &Asked, stop: &Stop, arrangement: usize) -> Result<Filled, CheckError> {
     let mut channels = Channels::open(asked, ARRANGEMENTS[arrangement], 1000 + arrangement)?;
     let batch = Batch { priorities: &[], rounds: 0, bytes: BYTES, says_priority: false, sleep: None };

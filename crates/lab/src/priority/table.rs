@@ -9,9 +9,9 @@ use crate::stop::Stop;
 
 /// Payloads of the tests: the study had three categories, and its text does not say which.
 const SIZES: [(&str, usize); 3] = [("64 B", 64), ("16 KiB", 16 << 10), ("512 KiB", 512 << 10)];
-/// What is published, in this order.
+/// The published messages, in this order.
 const PUBLISHED: [&[u8]; 3] = [&[0, 2, 1], &[0, 2], &[1, 0]];
-/// How often it is published while the subscriber sleeps.
+/// Number of publications while the subscriber sleeps.
 const ROUNDS: usize = 8;
 /// What the strict test publishes: each order of three, so that no place in a row belongs to a priority.
 const STRICT: &[u8] = &[0, 1, 2, 0, 2, 1, 1, 0, 2, 1, 2, 0, 2, 0, 1, 2, 1, 0];
@@ -28,7 +28,7 @@ pub(crate) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, CheckEr
         rows: Vec::new(),
         notes: vec![
             format!(
-                "After waiting: what is published is published {ROUNDS} times while the subscriber sleeps for {} s; the messages that were under way \
+                "After waiting: the messages are published {ROUNDS} times while the subscriber sleeps for {} s; the messages that were under way \
                  before are left out",
                 asked.sleep.as_secs_f64()
             ),
@@ -79,7 +79,7 @@ pub(crate) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, CheckEr
     Ok(vec![strict(asked, stop, number)?, study])
 }
 
-/// Whether no message comes while one of a higher priority waits, on one connection out.
+/// Whether no message arrives while one of a higher priority waits, on one connection.
 fn strict(asked: &Asked, stop: &Stop, mut number: usize) -> Result<Found, CheckError> {
     let mut rows = Vec::new();
     for says_priority in [true, false] {
@@ -95,7 +95,7 @@ fn strict(asked: &Asked, stop: &Stop, mut number: usize) -> Result<Found, CheckE
             .to_vec(),
         rows,
         notes: vec![
-            "All messages wait in the broker before the subscriber takes the first one; those that were under way before are left out".to_owned(),
+            "All messages wait in the broker before the subscriber takes the first one; messages in flight before are left out".to_owned(),
             "Without priorities is the base: first in, first out".to_owned(),
         ],
     })

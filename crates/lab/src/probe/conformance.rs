@@ -25,7 +25,7 @@ pub struct VersionScore {
     pub held: usize,
     /// Statements for which a case failed.
     pub broken: usize,
-    /// Statements that were not tried, since the broker does not offer what they are about.
+    /// Number of statements that were not tried, since the broker lacks their feature.
     pub skipped: usize,
 }
 
@@ -36,7 +36,7 @@ pub struct FailedCase {
     pub case: String,
     /// The version it ran in.
     pub version: String,
-    /// The statements that it is about, such as `MQTT-3.1.2-5`.
+    /// Its statements, such as `MQTT-3.1.2-5`.
     pub statements: Vec<String>,
     /// The expected answer and the actual one.
     pub what: String,

@@ -1,5 +1,5 @@
-//! What a broker really does, found out by asking it: which versions, features and limits of MQTT. Nothing here is
-//! taken from its word where it can be tried; what it only says is marked as said.
+//! The measured abilities of a broker: its versions, features and limits of MQTT. Whatever can be tried is tried;
+//! claims of the broker are marked as claims.
 
 mod checks;
 mod conformance;
@@ -39,7 +39,7 @@ pub struct Finding {
     pub group: &'static str,
     /// Its name for scripts; it does not change.
     pub id: &'static str,
-    /// What it is.
+    /// Its name.
     pub title: &'static str,
     /// The answer.
     pub answer: Answer,
@@ -67,14 +67,14 @@ pub enum Answer {
 pub enum How {
     /// It was tried.
     Tried,
-    /// The broker says so in CONNACK.
+    /// The broker's CONNACK claims it.
     Said,
 }
 
-/// Why nothing could be found out.
+/// The reason why a probe failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// The address is none.
+    /// An invalid address.
     #[error(transparent)]
     Address(#[from] EndpointError),
     /// Only MQTT over TCP is probed.
@@ -98,7 +98,7 @@ pub enum ProbeError {
     },
 }
 
-/// Finds out what a broker does. It takes some seconds, leaves nothing behind, and uses topics below `tidegate-lab/`.
+/// Probes a broker. It takes some seconds, leaves nothing behind, and uses topics below `tidegate-lab/`.
 ///
 /// # Errors
 /// When no version of MQTT is answered.
@@ -146,7 +146,7 @@ impl Answer {
         if yes { Self::Yes } else { Self::No }
     }
 
-    /// Yes or no, or that something came between.
+    /// Yes or no, or the error.
     fn from_result(result: Result<bool, SessionError>) -> Self {
         match result {
             Ok(yes) => Self::from_bool(yes),

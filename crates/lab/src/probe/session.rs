@@ -1,4 +1,4 @@
-//! A client that blocks: it does one thing at a time, says what it received, and waits no longer than it was told to.
+//! A client that blocks: it does one thing at a time, returns the received packets, and waits no longer than its limit.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -16,7 +16,7 @@ use crate::load::plan::Target;
 /// How long an answer is waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A message as it came.
+/// A received message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) topic: String,
@@ -50,7 +50,7 @@ pub(crate) struct Session {
     stream: TcpStream,
     version: Version,
     received: Vec<u8>,
-    /// Messages that came while something else was waited for.
+    /// Messages received while another packet was awaited.
     waiting: Vec<Message>,
     packet_id: PacketId,
     /// Names behind the aliases that the broker gave.
@@ -222,10 +222,10 @@ impl Session {
         self.wait_for(PATIENCE, |got| *got == Got::Pong).map(drop)
     }
 
-    /// Says farewell.
+    /// Sends a DISCONNECT.
     pub(crate) fn leave(mut self) {
         let mut out = Vec::new();
-        // Whether it is heard does not matter any more.
+        // It need not arrive any more.
         let _ = Disconnect::new(ReasonCode::Success).encode(self.version, &mut out);
         let _ = self.write(&out);
     }
@@ -247,7 +247,7 @@ impl Session {
         }
     }
 
-    /// The next packet; what has to be acknowledged is.
+    /// The next packet; it is acknowledged if it must be.
     fn next(&mut self, limit: Duration) -> std::result::Result<Got, Ended> {
         let (version, mut out) = (self.version, Vec::new());
         let mut alias = None;

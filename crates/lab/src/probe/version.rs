@@ -1,4 +1,4 @@
-//! The version of a broker, as it says itself.
+//! The version that a broker reports.
 
 use std::time::Duration;
 
@@ -10,13 +10,12 @@ use crate::load::plan::{Target, Transport};
 
 /// Where many brokers say which version they are, as a retained message.
 const TOPIC: &str = "$SYS/broker/version";
-/// How long it is waited for.
+/// Time to wait for it.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Longest text that is taken as a version.
 const LONGEST: usize = 100;
 
-/// What a broker says of itself over MQTT; nothing where it does not, or where it is spoken to in another way than over
-/// TCP.
+/// A broker's own version over MQTT; empty if it reports none, or is not reached over TCP.
 pub(crate) fn version_of(target: &Target) -> Option<String> {
     if target.transport != Transport::Tcp {
         return None;

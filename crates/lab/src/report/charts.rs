@@ -1,4 +1,4 @@
-//! Which plots a report has, and of what.
+//! The plots of a report, and their data.
 
 use super::markup::{escape, put};
 use super::measures;
@@ -175,7 +175,7 @@ fn curves_of(runs: &[(usize, &Run)], out: &mut String) {
     }
 }
 
-/// A column of the load's seconds on the run's time axis; each stands for the middle of its second.
+/// A column of the load's seconds on the run's time axis; each value is at the middle of its second.
 fn seconds(run: &Run, value: impl Fn(&Second) -> f64) -> Vec<(f64, f64)> {
     let at = |second: &Second| run.load_zero_s + f64::from(second.second) + 0.5;
     run.load.series.iter().map(|second| (at(second), value(second))).collect()

@@ -7,7 +7,7 @@ use crate::results::{Found, Results};
 /// The mark of an answer that was found by trying.
 const TRIED: &str = "●";
 
-/// Writes the table, when the runs have found what it needs.
+/// Writes the table, if the runs have the results for it.
 pub(super) fn write(results: &Results, out: &mut String) {
     let peers: Vec<(String, &Found)> = results
         .peer_names()

@@ -7,7 +7,7 @@ pub(super) fn write(results: &Results, out: &mut String) {
     if results.runs.iter().all(|run| run.found.is_empty()) {
         return;
     }
-    out.push_str("<h2 id=\"found\">What was found</h2>");
+    out.push_str("<h2 id=\"found\">Findings</h2>");
     for run in &results.runs {
         let repetition = if results.settings.repeat > 1 { format!(", no. {}", run.repetition) } else { String::new() };
         for found in &run.found {

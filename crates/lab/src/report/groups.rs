@@ -1,5 +1,5 @@
-//! Who did what: the groups of clients of each run, in one unit, so that gateways stand beside the broker, and those
-//! who come and go beside those who stay.
+//! The groups of clients of each run, in one unit, so that gateways are beside the broker, and roaming clients beside
+//! the others.
 
 use super::markup::{escape, put};
 use super::number::shown;
@@ -19,7 +19,7 @@ pub(super) fn write(results: &Results, out: &mut String) {
     out.push_str("<h2 id=\"groups\">Who did what</h2>");
     out.push_str(
         "<p class=\"note\">The groups of clients and the broker between them, in payload bytes a second (MB is a million), of the first valid repetition. In is \
-         what came to a part, out what it sent. Latency counts from the time at which a message was due to be sent until the group had it.</p>\
+         the input of a part, out its output. Latency counts from the time at which a message was due to be sent until the group had it.</p>\
          <div class=\"scroll\"><table><thead><tr><th>Case</th><th class=\"text\">Run with</th><th class=\"text\">Part</th><th>Clients</th><th>In, messages/s</th>\
          <th>In, MB/s</th><th>Out, messages/s</th><th>Out, MB/s</th><th>Mean, ms</th><th>Median, ms</th><th>p99, ms</th><th>Longest, ms</th></tr></thead><tbody>",
     );
@@ -70,7 +70,7 @@ fn of_group(group: &GroupOutcome, clients: u32) -> Part {
     }
 }
 
-/// What came to the broker is what clients sent, and the other way round.
+/// The input of the broker is the output of clients, and the other way round.
 fn of_broker(load: &LoadOutcome) -> Part {
     let sum = |of: fn(&Counts) -> u64| load.groups.iter().map(|group| of(&group.counts)).sum::<u64>();
     Part {

@@ -1,10 +1,10 @@
-//! What was lost or never sent, and why.
+//! Messages that were lost or never sent, and the causes.
 
 use super::markup::{escape, put};
 use crate::load::Losses;
 use crate::results::{Results, Run};
 
-/// What a column is called, and its number.
+/// The name of a column, and its number.
 type Cause = (&'static str, fn(&Losses) -> u64);
 
 const CAUSES: [Cause; 6] = [
@@ -28,7 +28,7 @@ pub(super) fn write(results: &Results, out: &mut String) {
     if rows.is_empty() {
         return;
     }
-    out.push_str("<h2 id=\"losses\">Lost, and why</h2><p class=\"note\">Deliveries that were due and never came, by what is to be seen from outside, and messages that \
+    out.push_str("<h2 id=\"losses\">Lost, and why</h2><p class=\"note\">Deliveries that were due and never came, by causes that can be seen from outside, and messages that \
                   were never sent, over all repetitions. Who is not in the table has lost nothing.</p>");
     out.push_str("<div class=\"scroll\"><table><thead><tr><th>Case</th><th class=\"text\">Broker</th><th>Due</th><th>Came late</th>");
     for (cause, _) in CAUSES {

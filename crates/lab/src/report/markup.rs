@@ -1,6 +1,6 @@
 //! Text within HTML and SVG.
 
-/// The text with what means something to HTML replaced.
+/// The text with the special characters of HTML replaced.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -19,7 +19,7 @@ pub(crate) fn escape(text: &str) -> String {
 pub(crate) fn prose(text: &str) -> String {
     let text = escape(text);
     let parts: Vec<&str> = text.split('`').collect();
-    // Without a partner, a backtick is what it is.
+    // Without a partner, a backtick is a backtick.
     if parts.len().is_multiple_of(2) {
         return text;
     }

@@ -1,4 +1,4 @@
-//! Reports: one HTML file that needs nothing else, for people who decide and for people who check.
+//! Reports: one HTML file without other files, for readers who decide and for readers who check.
 
 mod charts;
 mod criteria;
@@ -50,7 +50,7 @@ pub fn html(results: &Results) -> String {
     page(&results.scenario.title, &body)
 }
 
-/// The measures that a report shows: those of the scenario first, then others that say something.
+/// The measures that a report shows: first the measures of the scenario, then other meaningful ones.
 fn measures(results: &Results) -> Vec<Measure> {
     let mut measures = results.scenario.measures.clone();
     for measure in

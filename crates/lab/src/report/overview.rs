@@ -20,7 +20,7 @@ pub fn overview(all: &[Results]) -> String {
     put!(
         out,
         "<p>{runs} runs were made, {missing} were not. Each scenario has a report of its own; the number shown is its first measure, the median of \
-         what was run of it.</p>"
+         its runs.</p>"
     );
     out.push_str("<div class=\"scroll\"><table><thead><tr><th>Scenario</th><th class=\"text\">Measure</th>");
     for peer in &peers {

@@ -1,4 +1,4 @@
-//! How the numbers were made: the machine, the brokers and their configuration, the load, what is missing.
+//! How the numbers were made: the machine, the brokers and their configuration, the load, the missing runs.
 
 use super::markup::{escape, put};
 use super::number::shown;
@@ -103,7 +103,7 @@ fn runs(results: &Results, out: &mut String) {
     out.push_str("</tbody></table></div>");
 }
 
-/// Whether a run counts; and what went wrong or was refused in one that does.
+/// Whether a run counts, and the errors and refusals of one that does.
 fn valid(run: &Run) -> String {
     if let Some(why) = &run.invalid {
         return format!("no: {}", escape(why));

@@ -22,7 +22,7 @@ pub(super) fn write(results: &Results, out: &mut String) {
         return;
     }
     out.push_str(
-        "<p class=\"note\">Their machines, networks and software were others: the table shows what was found then and what was found here, not who is \
+        "<p class=\"note\">Their machines, networks and software were others: the table shows the figures of then and of here, not who is \
          faster. – was not measured here, or is no measure of ours.</p>\
          <div class=\"scroll\"><table><thead><tr><th>Id</th><th class=\"text\">Case</th><th class=\"text\">System</th><th class=\"text\">What</th><th>Published</th>",
     );
@@ -49,8 +49,8 @@ pub(super) fn write(results: &Results, out: &mut String) {
     out.push_str("</tbody></table></div>");
 }
 
-/// What was found here by the same measure: the median of a case, or the range over all cases where the figure belongs
-/// to none.
+/// The figure here of the same measure: the median of a case, or the range over all cases if the figure belongs to no
+/// case.
 fn ours(results: &Results, reference: &Reference, peer: &str) -> String {
     let Some(measure) = reference.measure else { return "–".to_owned() };
     let table = Table::of(results, measure);

@@ -45,7 +45,7 @@ mod tests {
     use crate::results::Cell;
 
     #[test]
-    fn a_case_with_fewer_clients_than_the_base_falls_short_and_one_with_a_few_less_does_not() {
+    fn a_case_with_clearly_fewer_clients_falls_short() {
         let cell = |case: &str, median: f64| Cell {
             case: case.to_owned(),
             peer: "p".to_owned(),

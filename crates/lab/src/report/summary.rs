@@ -1,4 +1,4 @@
-//! What a reader in a hurry needs: the question, who came first in what, and what is wrong with the numbers.
+//! The summary for a reader in a hurry: the question, the first in each measure, and doubts about the numbers.
 
 use super::markup::{escape, prose, put};
 use super::measures;
@@ -11,7 +11,7 @@ pub(super) fn write(results: &Results, out: &mut String) {
     put!(out, "<h1>{}</h1><p class=\"question\">{}</p>", escape(&scenario.title), prose(&scenario.question));
     put!(out, "<p>{}</p>", prose(&scenario.method));
     if results.scenario.check.is_some() {
-        out.push_str("<nav><a href=\"#found\">What was found</a><a href=\"#made\">How it was made</a></nav>");
+        out.push_str("<nav><a href=\"#found\">Findings</a><a href=\"#made\">How it was made</a></nav>");
         warnings(results, out);
         return;
     }
@@ -90,12 +90,12 @@ fn cards(results: &Results, out: &mut String) {
     if cards == 0 {
         out.truncate(before);
         out.push_str(
-            "<p><b>Nobody is ahead:</b> in no case have two brokers a valid run each that could be compared.</p>",
+            "<p><b>No broker is ahead:</b> in no case have two brokers a valid run each that could be compared.</p>",
         );
     }
 }
 
-/// With one broker there is nobody to be better than: its numbers themselves.
+/// With one broker there is no comparison: its numbers themselves.
 fn single(results: &Results, out: &mut String) {
     out.push_str("<div class=\"cards\">");
     for measure in measures(results).into_iter().take(6) {
@@ -154,7 +154,7 @@ fn verdict(results: &Results, table: &Table) -> Option<Verdict> {
     Some(Verdict { who, how })
 }
 
-/// Where nobody stands out: those who are first in every case, and how far the last one is behind.
+/// If no broker is clearly first: the brokers that are first in every case, and how far the last one is behind.
 fn shared_first(results: &Results, table: &Table, cases: &[Vec<&Cell>]) -> Verdict {
     let first = |peer: &String| {
         cases.iter().all(|ranked| ranked.iter().any(|cell| cell.peer == *peer && close(cell.median, ranked[0].median)))
@@ -223,7 +223,7 @@ fn extent(results: &Results, out: &mut String) {
         .collect();
     put!(
         out,
-        "<p>{} in {cases} {}, {} with each broker: {}. Latency counts from the time at which a message was to be sent; what was lost counts as \
+        "<p>{} in {cases} {}, {} with each broker: {}. Latency counts from the time at which a message was to be sent; a lost message counts as \
          lost, and as a missed deadline where there is one. Medians of the repetitions, with the least and the greatest.</p>",
         if results.runs.len() == 1 { "One run".to_owned() } else { format!("{} runs", results.runs.len()) },
         if cases == 1 { "case" } else { "cases" },

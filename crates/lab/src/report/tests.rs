@@ -103,7 +103,7 @@ fn results() -> Results {
 }
 
 #[test]
-fn a_report_says_who_is_ahead_what_is_missing_and_needs_no_network() {
+fn a_report_names_the_first_broker_and_needs_no_network() {
     let page = html(&results());
     // For looking at it: LAB_REPORT=FILE cargo test -p tidegate-lab report
     if let Some(path) = std::env::var_os("LAB_REPORT") {
@@ -121,7 +121,7 @@ fn a_report_says_who_is_ahead_what_is_missing_and_needs_no_network() {
 }
 
 #[test]
-fn what_was_lost_has_its_causes_and_who_lost_nothing_no_row() {
+fn losses_have_causes_and_no_loss_has_no_row() {
     let mut results = results();
     assert!(!html(&results).contains("id=\"losses\""));
     for run in results.runs.iter_mut().filter(|run| run.peer == "rabbitmq") {

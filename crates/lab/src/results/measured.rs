@@ -84,7 +84,7 @@ impl Measure {
     }
 }
 
-/// Round trips offered and returned, nodes, and those of them that have all back.
+/// Round trips offered and returned, nodes, and nodes with all of them returned.
 fn rounds(run: &Run) -> Option<(u64, u64, u64, u64)> {
     let groups = run.load.groups.iter().filter_map(|group| group.rounds.as_ref());
     groups.fold(None, |sum, rounds| {
@@ -124,8 +124,7 @@ fn cpu_while_measured(run: &Run) -> Option<f64> {
     cpu_between(&run.broker, time(run.load.measured_from_ns), time(end))
 }
 
-/// CPU seconds between two times; unknown where nobody has looked since the first, as in a run that was over before
-/// that.
+/// CPU seconds between two times; unknown without a later sample, as in a run that was over before.
 fn cpu_between(sampled: &Sampled, from: f64, to: f64) -> Option<f64> {
     sampled.at_s.last().filter(|looked| **looked > from)?;
     Some(cpu_at(sampled, to)? - cpu_at(sampled, from)?)
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_nothing_is_none() {
+    fn a_share_of_nothing_is_absent() {
         assert_eq!(share(0, 0), None);
         assert_eq!(share(1, 4), Some(25.0));
     }

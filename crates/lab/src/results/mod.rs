@@ -1,4 +1,4 @@
-//! What came of runs: the content of `results.json`.
+//! The outcome of runs: the content of `results.json`.
 //!
 //! The schema is [`SCHEMA`]: within one number, fields are added but neither removed nor given another meaning.
 //! `docs/lab.md` explains them.
@@ -25,7 +25,7 @@ use crate::network::Network;
 use crate::sample::Sampled;
 use crate::scenario::Scenario;
 
-/// The name and version of what is written.
+/// The name and version of the format.
 pub const SCHEMA: &str = "tidegate-lab/results/1";
 
 /// Everything that a report is made from.
@@ -33,17 +33,17 @@ pub const SCHEMA: &str = "tidegate-lab/results/1";
 pub struct Results {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What was asked.
+    /// The requested scenario.
     pub scenario: Scenario,
     /// How it was asked.
     pub settings: Settings,
-    /// On what machine.
+    /// The machine.
     pub environment: Environment,
     /// The brokers, by name.
     pub peers: BTreeMap<String, PeerInfo>,
     /// Every run that was made, in the order in which they were made.
     pub runs: Vec<Run>,
-    /// What was asked for and not measured, and why.
+    /// Requested measurements that are missing, and why.
     pub not_measured: Vec<NotMeasured>,
 }
 
@@ -56,7 +56,7 @@ pub struct Settings {
     pub repeat: u32,
     /// Where all chance began.
     pub seed: u64,
-    /// The broker that ratios are against; the first one when there is none.
+    /// The base of ratios; the first broker if it is absent.
     #[serde(default)]
     pub base: Option<String>,
     /// The board that stood in for this machine, by limits.
@@ -69,11 +69,11 @@ pub struct Settings {
 pub struct PeerInfo {
     /// What people call it.
     pub title: String,
-    /// What it is written in; empty for an address.
+    /// Its programming language; empty for an address.
     pub language: String,
-    /// What it says of its version.
+    /// Its own version.
     pub version: String,
-    /// What has to be known of its results.
+    /// Notes about its results.
     pub notes: Vec<String>,
     /// The files that it was given, and its command line.
     pub configuration: BTreeMap<String, String>,
@@ -96,12 +96,12 @@ pub struct Run {
     pub ready_after_s: Option<f64>,
     /// The load's zero on the run's time axis, seconds.
     pub load_zero_s: f64,
-    /// What carried the load, such as `mqtt` or `nats`.
+    /// The protocol of the load, such as `mqtt` or `nats`.
     #[serde(default)]
     pub spoken: String,
-    /// What was asked of the generator.
+    /// The plan of the generator.
     pub plan: LoadPlan,
-    /// What came of it.
+    /// The outcome of the load.
     pub load: LoadOutcome,
     /// What tests found that a load does not answer, as tables.
     #[serde(default)]
@@ -112,7 +112,7 @@ pub struct Run {
     pub generator: Sampled,
     /// What happened, on the run's time axis.
     pub events: Vec<Happened>,
-    /// What the broker was allowed, and by what.
+    /// The limits of the broker, and their means.
     pub limits: AppliedLimits,
     /// What groups of clients were allowed that have limits of their own.
     #[serde(default)]
@@ -120,23 +120,23 @@ pub struct Run {
     /// The network that was made for the broker; `None` when it had that of the machine.
     #[serde(default)]
     pub network: Option<AppliedNetwork>,
-    /// Why the run says nothing of the broker; `None` when it does.
+    /// The reason why the run says nothing about the broker; `None` if it does.
     pub invalid: Option<String>,
     /// Whether the broker ended before the run did.
     #[serde(default)]
     pub broker_ended: bool,
 }
 
-/// What a test found, as a table.
+/// The result of a test, as a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// What it is about.
+    /// Its subject.
     pub title: String,
     /// What the columns are.
     pub columns: Vec<String>,
     /// The rows, each with a cell for each column.
     pub rows: Vec<Vec<String>>,
-    /// What has to be known of it.
+    /// Notes about it.
     pub notes: Vec<String>,
 }
 
@@ -174,7 +174,7 @@ pub struct GroupLimits {
 /// A network that was made for a broker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AppliedNetwork {
-    /// What was asked for.
+    /// The requested network.
     pub wanted: Network,
     /// What made it.
     pub by: String,
@@ -189,7 +189,7 @@ pub struct NotMeasured {
     pub case: String,
     /// Which repetition, from 1.
     pub repetition: u32,
-    /// Why, and what to do.
+    /// The reason and the remedy.
     pub why: String,
     /// Whether its broker ended, or was killed by the limits of the case.
     #[serde(default)]

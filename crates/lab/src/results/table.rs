@@ -23,7 +23,7 @@ pub struct Cell {
 /// One measure of all cases and brokers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
     /// Where there are numbers.
     pub cells: Vec<Cell>,

@@ -1,4 +1,4 @@
-//! The broker of a run: started for it, or found where somebody has started it.
+//! The broker of a run: started for it, or already running.
 
 use super::execute::{ExecuteError, Task, Timeline};
 use super::plan::carrier_of;
@@ -57,7 +57,7 @@ impl Broker {
         running.ended().map(|status| format!("{status}; see {}", running.directory().display()))
     }
 
-    /// What is known of it; `product` is what it said itself.
+    /// Its description; `product` is its own version.
     pub(super) fn info(&self, peer: &Peer, product: Option<String>) -> PeerInfo {
         match (&self.running, peer) {
             (Some(running), Peer::Template { template, .. }) => PeerInfo {
@@ -110,7 +110,7 @@ impl Broker {
     }
 }
 
-/// Whether a broker speaks what the case needs, which is found out before it is started.
+/// Whether a broker has the protocol of the case, checked before it is started.
 fn speaks(order: &Order, task: &Task<'_>, template: &Template, key: &str, v5: bool) -> Result<(), ExecuteError> {
     let scheme = template.scheme_of(key).unwrap_or("mqtt");
     let address = format!("{scheme}://localhost");

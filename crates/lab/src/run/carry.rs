@@ -17,7 +17,7 @@ use crate::stop::Stop;
 /// The command of this program that is a worker: `tidegate lab work`.
 const WORK: &str = "work";
 
-/// What came of it.
+/// The outcome of a carried plan.
 #[derive(Debug)]
 pub(super) struct Carried {
     pub(super) load: LoadOutcome,
@@ -45,7 +45,7 @@ pub(super) enum Carrier {
 }
 
 impl Carrier {
-    /// What carries a plan over a protocol; MQTT, when there is none.
+    /// The carrier of a plan over a protocol; MQTT by default.
     ///
     /// # Errors
     /// When the protocol cannot carry this.
@@ -63,7 +63,7 @@ impl Carrier {
         }
     }
 
-    /// What it is called in results.
+    /// Its name in results.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Exchange(exchange) if exchange.tls => format!("{} over TLS", exchange.protocol.name()),
@@ -83,7 +83,7 @@ impl Carrier {
     /// Carries it out; in several processes of `executable` when the plan asks for that.
     ///
     /// # Errors
-    /// When the plan cannot be carried out, or the system refuses what a run needs.
+    /// If the plan cannot be carried out, or the system refuses a resource of the run.
     pub(super) fn run(
         &self,
         executable: &Path,
@@ -117,7 +117,7 @@ fn worker(executable: &Path, plan: &LoadPlan, number: u32, limited: &[Vec<PathBu
     command
 }
 
-/// A test in place of a load: nothing is counted, and something is found.
+/// Runs a test in place of a load: it counts nothing, and has findings.
 fn checked(check: Check, asked: &Asked, stop: &Stop) -> Result<Carried, CarryError> {
     let zero = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let found = match check {

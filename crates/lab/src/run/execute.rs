@@ -27,7 +27,7 @@ const LOOK_MOST: Duration = Duration::from_secs(1);
 const LOOK_LEAST: Duration = Duration::from_millis(100);
 /// Looks in a run of usual length.
 const LOOKS: u32 = 300;
-/// Looks in a run of hours, at most, so that what is kept of it does not grow with its length.
+/// Maximum number of samples in a run of hours, so that memory does not grow with its length.
 const LOOKS_MOST: u32 = 7_200;
 
 /// One run of a series.
@@ -72,7 +72,7 @@ pub(super) enum ExecuteError {
         "no client got into the broker at {address}: {dialled} have tried, {refused} were refused, {timed_out} had no answer in time; is it there, \
          and does it let them in?{said}"
     )]
-    Nobody { address: String, dialled: u64, refused: u64, timed_out: u64, said: String },
+    NotConnected { address: String, dialled: u64, refused: u64, timed_out: u64, said: String },
     #[error("the broker ended: {0}")]
     BrokerEnded(String),
     #[error("stopped")]
@@ -86,7 +86,7 @@ impl ExecuteError {
     }
 }
 
-/// Makes a run, and tells of its broker.
+/// Makes a run, and describes its broker.
 pub(super) fn execute(
     order: &Order,
     task: &Task<'_>,
@@ -179,7 +179,7 @@ fn carried(
     stop: &Stop,
 ) -> Result<Carried, ExecuteError> {
     let loaded = loaded.ok_or(ExecuteError::Stopped)?;
-    let loaded = loaded.and_then(|carried| somebody(&carried.load, address).map(|()| carried));
+    let loaded = loaded.and_then(|carried| expect_connected(&carried.load, address).map(|()| carried));
     match (loaded, ended_early) {
         (Err(error), Some(how)) if !stop.is_asked() && !matches!(error, ExecuteError::Stopped) => {
             Err(ExecuteError::BrokerEnded(format!("{how}; {error}")))
@@ -188,8 +188,8 @@ fn carried(
     }
 }
 
-/// Where nobody got in, there is no run that could say anything of a broker.
-fn somebody(outcome: &LoadOutcome, address: &str) -> Result<(), ExecuteError> {
+/// Without any connection, a run says nothing about a broker.
+fn expect_connected(outcome: &LoadOutcome, address: &str) -> Result<(), ExecuteError> {
     let connections = &outcome.connections;
     if connections.dialled == 0 || connections.accepted > 0 {
         return Ok(());
@@ -197,10 +197,10 @@ fn somebody(outcome: &LoadOutcome, address: &str) -> Result<(), ExecuteError> {
     let (dialled, refused, timed_out) = (connections.dialled, connections.refused, connections.timed_out);
     let said = outcome.problems.keys().map(|what| format!(" {what}")).collect::<Vec<_>>().join(".");
     let address = without_credentials(address);
-    Err(ExecuteError::Nobody { address, dialled, refused, timed_out, said })
+    Err(ExecuteError::NotConnected { address, dialled, refused, timed_out, said })
 }
 
-/// What a broker that runs already says of its version, by whatever protocol it was loaded.
+/// The own version of a running broker, over the protocol of the load.
 fn told_version(peer: &Peer, outcome: &LoadOutcome, carrier: &Carrier) -> Option<String> {
     match (peer, carrier) {
         (Peer::Template { .. }, _) => None,
@@ -210,8 +210,7 @@ fn told_version(peer: &Peer, outcome: &LoadOutcome, carrier: &Carrier) -> Option
     }
 }
 
-/// Says what went wrong with connections and what was refused, so that it is not found out by messages that are
-/// missing.
+/// Reports problems of connections and refusals, so that missing messages are explained.
 fn tell(outcome: &LoadOutcome, timeline: &mut Timeline, report: &mut dyn Report) {
     for (what, times) in &outcome.problems {
         let line = format!("{times} times: {what}");
@@ -286,7 +285,7 @@ struct Teller(Sender<Word>);
 
 impl Progress for Teller {
     fn second(&mut self, second: &Second) {
-        // Nobody listens any more only when the run is over.
+        // The receiver ends only with the run.
         let _ = self.0.send(Word::Second(*second));
     }
 
@@ -326,7 +325,7 @@ fn load_and_events(
     })
 }
 
-/// Hears what the load says, and does what is due to the broker, until the load is over.
+/// Processes the events of the load, and acts on the broker when it is due, until the load is over.
 fn attend(
     words: &Receiver<Word>,
     mut events: Vec<Event>,
@@ -338,9 +337,9 @@ fn attend(
 ) -> Result<(), PeerError> {
     events.sort_by_key(|event| event.at);
     let mut began: Option<Instant> = None;
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
-        if stop.is_asked() && !std::mem::replace(&mut is_told, true) {
+        if stop.is_asked() && !std::mem::replace(&mut is_reported, true) {
             report.say(Said::Event("stopping".to_owned()));
         }
         let next = began.zip(events.first()).map(|(began, event)| began + event.at.0);
@@ -354,7 +353,7 @@ fn attend(
             }
             Ok(Word::Draining) => {
                 timeline.note("publishing is over");
-                report.say(Said::Event("waiting for what is missing".to_owned()));
+                report.say(Said::Event("waiting for missing messages".to_owned()));
             }
             Ok(Word::Done) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}

@@ -15,11 +15,11 @@ pub enum KeptError {
     /// The system refused.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         what: &'static str,
-        /// With what.
+        /// Its file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file that was not written by this version of the lab.
@@ -30,14 +30,14 @@ pub enum KeptError {
         /// Why.
         source: serde_json::Error,
     },
-    /// The directory has runs of something else.
+    /// The directory has runs of another scenario.
     #[error("{} has runs of {there}, not of {asked}; name another directory by --out, or delete this one", directory.display())]
     Other {
         /// The directory.
         directory: PathBuf,
-        /// What is there.
+        /// The present content.
         there: String,
-        /// What was asked for.
+        /// The requested one.
         asked: String,
     },
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_goes_on_with_its_seed_and_another_one_is_refused() {
+    fn a_series_continues_with_its_seed_only() {
         let directory = std::env::temp_dir().join(format!("tidegate-lab-kept-{}", std::process::id()));
         let (kept, first) = Kept::open(&directory, series(0.5, 7)).unwrap();
         assert_eq!(first.settings.seed, 7);

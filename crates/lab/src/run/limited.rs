@@ -1,4 +1,4 @@
-//! The cgroups of a run: the broker's, and those of groups of clients that have limits of their own.
+//! The cgroups of a run: the broker's, and the cgroups of groups of clients with limits of their own.
 
 use super::execute::{ExecuteError, Task};
 use crate::limits::Limits;
@@ -14,7 +14,7 @@ pub(super) struct LimitedGroup {
     pub(super) cgroup: Limited,
 }
 
-/// The broker's, when it is limited by one.
+/// The broker's cgroup, if it has limits.
 pub(super) fn broker(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteError> {
     if task.case.limits == Limits::default() {
         return Ok(None);
@@ -28,7 +28,7 @@ pub(super) fn broker(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limite
     Ok(Some(cgroups.limit(&name(task), &task.case.limits)?))
 }
 
-/// Those of the groups, in the order of their processes.
+/// The cgroups of the groups, in the order of their processes.
 pub(super) fn groups(task: &Task<'_>, plan: &LoadPlan, cgroups: &Cgroups) -> Result<Vec<LimitedGroup>, ExecuteError> {
     let made = (0..).zip(plan.limited()).map(|(place, (group, wanted)): (u32, _)| {
         let cgroup = cgroups.limit(&format!("{}-{place}", name(task)), &wanted)?;

@@ -1,5 +1,5 @@
-//! Runs of a scenario: every case with every broker, so many times, in an order by chance; what is finished is kept, so
-//! that an interrupted series goes on where it was.
+//! Runs of a scenario: every case with every broker, with repetitions, in random order; finished runs are kept, so that
+//! an interrupted series resumes.
 
 mod broker;
 mod carry;

@@ -17,7 +17,7 @@ use crate::scenario::{Case, Check, Scenario, ScenarioError, scaled};
 /// The plan of a case against an address, with all times of phases multiplied by a factor.
 ///
 /// # Errors
-/// When the case's load is none, or the address cannot be used.
+/// If the case has no valid load, or the address cannot be used.
 pub fn plan_of(
     scenario: &Scenario,
     case: &Case,
@@ -70,7 +70,7 @@ pub(super) fn carrier_of(
     Ok((plan, carrier))
 }
 
-/// The load of a task, as long as its order says.
+/// The load of a task, with the length of its order.
 pub(super) fn load_of(order: &Order, task: &Task<'_>, address: &str) -> Result<LoadPlan, ScenarioError> {
     let mut plan = plan_of(&order.scenario, task.case, address, task.seed, order.time_scale)?;
     if let Some(duration) = order.duration {
@@ -80,7 +80,7 @@ pub(super) fn load_of(order: &Order, task: &Task<'_>, address: &str) -> Result<L
     Ok(plan)
 }
 
-/// Lets the time alone end what a group publishes.
+/// Removes the limit of a group's messages, so that only the time ends it.
 fn unbounded(group: &mut ClientGroup) {
     if let Role::Publisher(publishing) | Role::Requester { requests: publishing, .. } = &mut group.role {
         publishing.messages = None;

@@ -1,4 +1,4 @@
-//! How a series of runs goes: a view that lives on a terminal, or lines where there is none.
+//! The progress of a series of runs: a live view on a terminal, or lines without one.
 
 mod view;
 
@@ -11,17 +11,17 @@ use crate::load::Second;
 
 /// Columns of a terminal that does not say how many it has.
 const USUAL_COLUMNS: usize = 80;
-/// Without a terminal, a line in so many seconds of load says that it goes on.
+/// Without a terminal, a line for this many seconds of load shows that it continues.
 const LINE_EVERY_S: u32 = 60;
 
-/// What is told of a series of runs while it goes on.
+/// A report about a series of runs in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
     /// So many runs are to be made; some of them are there already.
     Begin {
         /// All of them.
         runs: usize,
-        /// Those that are kept from an earlier time.
+        /// Number of runs kept from earlier.
         kept: usize,
         /// How long the others take by their plans, without the start and the end of brokers.
         about: Duration,
@@ -39,13 +39,13 @@ pub enum Said {
     Event(String),
     /// A run ended: a line about it.
     Done(String),
-    /// Something that one has to know.
+    /// A note for the user.
     Note(String),
 }
 
-/// Is told how a series goes.
+/// Receives the progress of a series.
 pub trait Report {
-    /// Is told one thing.
+    /// Receives one report.
     fn say(&mut self, said: Said);
 }
 
@@ -85,7 +85,7 @@ fn columns() -> usize {
 }
 
 impl Live {
-    /// What is written: lines that stay, and the view below them.
+    /// The output: lines that stay, and the view below them.
     fn write(&mut self, lines: &[String]) {
         let width = columns();
         let mut out = erased(&self.drawn, width);
@@ -98,12 +98,13 @@ impl Live {
         let rows = self.view.rows(width, self.begin.elapsed());
         out.push_str(&rows.join("\r\n"));
         self.drawn = rows.iter().map(|row| row.chars().count()).collect();
-        // A terminal that is gone takes nothing, and the run goes on.
+        // A closed terminal takes nothing, and the run continues.
         let _ = std::io::stderr().write_all(out.as_bytes());
     }
 }
 
-/// What takes rows off a terminal that has so many columns now. One that has become narrower has broken long rows anew.
+/// The escape sequence that removes rows from a terminal with this number of columns. A terminal that has become
+/// narrower has wrapped long rows.
 fn erased(drawn: &[usize], columns: usize) -> String {
     let height: usize = drawn.iter().map(|len| len.div_ceil(columns.max(1)).max(1)).sum();
     match height {
@@ -113,7 +114,7 @@ fn erased(drawn: &[usize], columns: usize) -> String {
     }
 }
 
-/// What stays on the terminal, or is a line of its own where there is none.
+/// The text that stays on the terminal, or is a line of its own without one.
 fn line(said: &Said) -> Option<String> {
     match said {
         Said::Begin { runs, kept, about } => begins(*runs, *kept, *about),
@@ -123,7 +124,7 @@ fn line(said: &Said) -> Option<String> {
     }
 }
 
-/// How much there is to do; nothing where that is a single run, which says so itself.
+/// The amount of work; `None` for a single run, which reports it itself.
 fn begins(runs: usize, kept: usize, about: Duration) -> Option<String> {
     let there = if kept > 0 { format!("{kept} of {runs} runs are there already") } else { format!("{runs} runs") };
     let seconds = about.as_millis().div_ceil(1000);
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_taken_off_also_where_the_terminal_has_become_narrower() {
+    fn rows_are_erased_from_a_narrowed_terminal() {
         assert_eq!(erased(&[], 80), "");
         assert_eq!(erased(&[70], 80), "\r\x1b[J");
         assert_eq!(erased(&[70, 10, 0], 80), "\r\x1b[2A\x1b[J");

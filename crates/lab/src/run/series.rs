@@ -14,7 +14,7 @@ use crate::sample::Cgroups;
 use crate::scenario::{Board, Case, Scenario, ScenarioError, shuffled};
 use crate::stop::Stop;
 
-/// What is to be run.
+/// The runs to make.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The scenario.
@@ -23,9 +23,9 @@ pub struct Order {
     pub peers: Vec<Peer>,
     /// Only cases whose name contains this.
     pub only: Option<String>,
-    /// Only so many cases, the first ones of those.
+    /// Maximum number of cases.
     pub cases: Option<u32>,
-    /// The board that stands in for this machine, by limits.
+    /// The board that this machine represents, by limits.
     pub board: Option<Board>,
     /// Where finished runs are kept.
     pub out: PathBuf,
@@ -33,11 +33,11 @@ pub struct Order {
     pub time_scale: f64,
     /// Runs of each case and broker.
     pub repeat: u32,
-    /// How long publishers publish, whatever the scenario says; nothing means as long as it says.
+    /// Duration of publishing; by default the scenario's.
     pub duration: Option<Duration>,
-    /// Whether a run that was stopped before its end is shown as far as it came: after hours that is worth something.
+    /// Whether a stopped run is shown with its results so far, which is useful after hours.
     pub keep_stopped: bool,
-    /// The broker that ratios are against; Tidegate, or the first by name, when there is none.
+    /// The base of ratios; by default Tidegate, or the first by name.
     pub base: Option<String>,
     /// Where all chance begins.
     pub seed: u64,
@@ -45,13 +45,13 @@ pub struct Order {
     pub processes: u32,
     /// Addresses that clients connect from in turn, where the scenario names none.
     pub sources: Vec<std::net::IpAddr>,
-    /// Where brokers are installed and keep their files.
+    /// The directories of brokers' programs and files.
     pub place: Place,
     /// Where brokers listen.
     pub host: String,
     /// Ports that brokers may get.
     pub ports: Ports,
-    /// The commit of this program, when it is known.
+    /// The commit of this program, if it is known.
     pub commit: Option<String>,
 }
 
@@ -69,15 +69,15 @@ pub enum RunError {
     NoCase {
         /// The scenario.
         scenario: String,
-        /// What was asked for.
+        /// The requested filter.
         only: String,
         /// All cases.
         known: Vec<String>,
     },
 }
 
-/// Makes all runs of an order that are not there yet. What cannot be run is told in the results; a request to stop ends
-/// the series after the runs that are finished.
+/// Makes all missing runs of an order. The results list the runs that cannot be made; a request to stop ends the series
+/// after the runs that are finished.
 ///
 /// # Errors
 /// When nothing can be run, or results cannot be kept.
@@ -152,7 +152,7 @@ pub fn run(order: &Order, report: &mut dyn Report, stop: &Stop) -> Result<Result
     Ok(results)
 }
 
-/// What is missing of a run that was stopped before its end.
+/// The missing part of a run that was stopped before its end.
 fn cut_short(order: &Order, task: &Task<'_>, run: &Run) -> NotMeasured {
     let load = &run.load;
     let whole = Duration::from_secs(load.measured_to_ns.saturating_sub(load.measured_from_ns) / 1_000_000_000);
@@ -162,7 +162,7 @@ fn cut_short(order: &Order, task: &Task<'_>, run: &Run) -> NotMeasured {
         peer: task.peer.name().to_owned(),
         case: task.case.name.clone(),
         repetition: task.repetition,
-        why: format!("stopped after {}{due}: the results have what was measured until then", shown(whole)),
+        why: format!("stopped after {}{due}: the results have the measurements until then", shown(whole)),
         broker_ended: false,
     }
 }
@@ -255,7 +255,7 @@ mod tests {
     use crate::scenario::Library;
 
     #[test]
-    fn every_pair_is_run_in_each_repetition_under_an_id_of_its_own_and_with_one_load_for_all() {
+    fn each_repetition_runs_every_pair_with_one_load() {
         let catalogue = Catalogue::shipped().unwrap();
         let peers = ["tidegate", "mosquitto"].map(|name| Peer::read(name, &catalogue).unwrap());
         let scenario = Library::shipped().unwrap().get("smoke").unwrap();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measure_in_a_list_has_no_comma_of_its_own_and_keeps_its_abbreviations() {
+    fn a_listed_measure_has_no_comma_and_keeps_abbreviations() {
         assert_eq!(within(Measure::LatencyP99.name().0), "latency p99");
         assert_eq!(within(Measure::CpuPerDelivery.name().0), "broker CPU per delivery");
     }

@@ -28,7 +28,7 @@ pub enum Cgroups {
     Unavailable(String),
 }
 
-/// A cgroup with limits; it is removed when this value goes.
+/// A cgroup with limits, which is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Limited {
     directories: Vec<PathBuf>,
@@ -63,7 +63,7 @@ pub enum LimitError {
 }
 
 impl Cgroups {
-    /// Finds out what this machine allows.
+    /// Detects the abilities of this machine.
     pub fn detect() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self::find(&read("/proc/self/mounts"), &read("/proc/self/cgroup"))

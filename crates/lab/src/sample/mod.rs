@@ -1,4 +1,4 @@
-//! What a broker, and the generator beside it, use of the machine: read from `/proc`, on the time axis of the run.
+//! The use of the machine by a broker, and by the generator beside it: read from `/proc`, on the time axis of the run.
 
 mod cgroup;
 mod network;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// What all interfaces of the namespace of a process have received, and what those but the loopback interface have
-/// sent: on that one, what is sent is what is received, so one direction says it all.
+/// Bytes that all interfaces of the namespace of a process have received, and bytes that all but the loopback interface
+/// have sent: the loopback interface receives all that it sends, so one direction is enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traffic {
     pub(super) bytes: u64,

@@ -1,4 +1,4 @@
-//! One process, as `/proc` tells of it.
+//! One process, as `/proc` describes it.
 
 use std::fs;
 use std::io::Read as _;
@@ -12,7 +12,7 @@ fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// What `/proc/PID/stat` says.
+/// The content of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Stat {
     pub(super) parent: u32,
@@ -23,10 +23,10 @@ pub(super) struct Stat {
     pub(super) rss: u64,
 }
 
-/// What `/proc/PID/status` says beyond that.
+/// The further content of `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
-    /// Anonymous memory, bytes: what the process has allocated itself.
+    /// Anonymous memory, bytes: allocated by the process itself.
     pub(super) anonymous: u64,
     /// Context switches because it waited, of the main thread.
     pub(super) voluntary: u64,
@@ -68,7 +68,7 @@ pub(super) fn children(pid: u32) -> Option<Vec<u32>> {
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
-    // The name stands in parentheses and may contain anything, spaces and parentheses too.
+    // The name is in parentheses and may contain anything, spaces and parentheses too.
     let (_, rest) = text.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split(' ').collect();
     let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
@@ -98,7 +98,7 @@ fn parse_status(text: &str) -> Status {
     }
 }
 
-/// The switches of all threads: `/proc/PID/status` has those of the main one only.
+/// The switches of all threads: `/proc/PID/status` has only the main thread's.
 pub(super) fn switches(pid: u32) -> (u64, u64) {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return (0, 0) };
     let statuses =
@@ -106,8 +106,8 @@ pub(super) fn switches(pid: u32) -> (u64, u64) {
     statuses.fold((0, 0), |sum, status| (sum.0 + status.voluntary, sum.1 + status.involuntary))
 }
 
-/// Memory with what is shared divided by those who share it, bytes. The kernel walks all pages for it, so it is asked
-/// for rarely.
+/// Memory with shared pages divided by their number of processes, bytes. The kernel walks all pages for it, so it is
+/// read rarely.
 pub(super) fn pss(pid: u32) -> u64 {
     let text = text(&format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));

@@ -18,7 +18,7 @@ const PSS_EVERY: u32 = 5;
 /// How much less urgent than the load the sampler is, as `nice` counts.
 const YIELDS: i32 = 10;
 
-/// What a tree of processes used, a column per quantity; all columns have the length of `at_s`.
+/// The use of a tree of processes, a column per quantity; all columns have the length of `at_s`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
     /// Seconds after the run has begun.
@@ -92,7 +92,7 @@ impl Sampler {
         let stop = Stop::default();
         let seen = stop.clone();
         let thread = std::thread::Builder::new().name("sampler".to_owned()).spawn(move || {
-            // It shares a core with the load, whose messages come first. Where that may not be said, it is as it was.
+            // It shares a core with the load, whose messages come first. If the priority may not be set, it stays.
             let _ = rustix::process::nice(YIELDS);
             let first = Instant::now();
             let mut broker = Accounts::default();
@@ -116,7 +116,7 @@ impl Sampler {
         Ok(Self { stop, thread })
     }
 
-    /// Ends it: what the broker used, and what the generator used.
+    /// Ends it; returns the use by the broker, and by the generator.
     pub fn finish(self) -> (Sampled, Sampled) {
         self.stop.ask();
         self.thread.join().unwrap_or_default()
@@ -143,8 +143,8 @@ impl Accounts {
         for pid in members {
             let Some(stat) = all.get(pid) else { continue };
             let before = self.seen.insert(*pid, stat.cpu);
-            // What a process used before the first look belongs to its start; one that comes later began within the
-            // run.
+            // The use of a process before the first sample belongs to its start; a process that comes later began
+            // within the run.
             self.total_cpu += if first { 0.0 } else { (stat.cpu - before.unwrap_or(0.0)).max(0.0) };
             row.add(*pid, *stat, with_pss);
         }
@@ -219,12 +219,12 @@ mod tests {
         Stat { parent: 1, cpu, threads: 1, rss }
     }
 
-    /// No process has these ids, so only what is handed in counts.
+    /// No process has these ids, so only the given values count.
     const A: u32 = u32::MAX;
     const B: u32 = u32::MAX - 1;
 
     #[test]
-    fn cpu_time_counts_from_the_first_look_and_survives_the_end_of_a_process() {
+    fn cpu_time_counts_from_the_first_sample_past_an_end() {
         let mut accounts = Accounts::default();
         accounts.look(0.0, &[A], &BTreeMap::from([(A, stat(5.0, 10))]), false);
         accounts.look(1.0, &[A, B], &BTreeMap::from([(A, stat(6.0, 10)), (B, stat(0.5, 20))]), false);

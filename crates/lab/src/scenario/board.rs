@@ -7,20 +7,20 @@ use crate::span::{BitRate, Bytes};
 /// A board.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Board {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it has.
+    /// Its hardware.
     pub about: &'static str,
     cores: f64,
     /// What one of its cores does, in cores of a server of today. An estimate: clock times work for each cycle.
     speed: f64,
     /// Its network, bits in a second; none where it has no Ethernet.
     network: Option<u64>,
-    /// What a broker may have of its memory, in MiB: the system has the rest.
+    /// The part of its memory for a broker, in MiB: the system has the rest.
     memory_mib: u64,
 }
 
-/// Those that there are.
+/// All boards.
 pub const BOARDS: [Board; 3] = [
     Board {
         name: "raspberry-pi-2",
@@ -54,7 +54,7 @@ impl Board {
         BOARDS.into_iter().find(|board| board.name == name)
     }
 
-    /// What a broker may use of it; of a case's own limits the narrower ones hold.
+    /// The limits of a broker on it; of a case's own limits the narrower ones hold.
     pub fn within(&self, limits: Limits) -> Limits {
         let cpus = self.cores * self.speed;
         let memory = Bytes(self.memory_mib << 20);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_has_its_ethernet_and_keeps_what_else_a_case_says_of_the_network() {
+    fn a_board_adds_its_ethernet_to_the_network_of_a_case() {
         let board = Board::named("raspberry-pi-2").unwrap();
         assert_eq!(board.network(None).unwrap().rate, Some(BitRate(100_000_000)));
         let slow: Network = toml::from_str("delay = '20ms'\nrate = '1Mbit'").unwrap();

@@ -11,7 +11,7 @@ pub enum ScenarioError {
     /// Nothing has the name.
     #[error("no scenario is called `{name}`{}; there are {}", meant(name, known), known.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// All there are.
         known: Vec<String>,
@@ -24,7 +24,7 @@ pub enum ScenarioError {
         /// Where and why.
         message: String,
     },
-    /// A case whose load is none.
+    /// A case with an invalid load.
     #[error("the case `{case}` of `{scenario}` is no load: {message}")]
     Load {
         /// The scenario.
@@ -39,7 +39,7 @@ pub enum ScenarioError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -12,7 +12,7 @@ use crate::network::Network;
 /// One combination of a scenario's values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// What it is called; unique in its scenario.
+    /// Its name; unique in its scenario.
     pub name: String,
     /// Its values by name, as text.
     pub values: BTreeMap<String, String>,
@@ -28,7 +28,7 @@ impl Scenario {
     /// All cases, in the order of the file's values.
     ///
     /// # Errors
-    /// When two have one name, or a limit is none.
+    /// If two have one name, or a limit is invalid.
     pub fn cases(&self) -> Result<Vec<Case>, ScenarioError> {
         let mut cases: Vec<Case> = Vec::new();
         for values in combinations(&self.variants, &self.matrix) {
@@ -90,7 +90,7 @@ fn combinations(
     all
 }
 
-/// Without what a case does not have.
+/// Removes the keys that a case sets to `none`.
 fn without_none(mut table: toml::Table) -> toml::Table {
     table.retain(|_, value| value.as_str() != Some("none"));
     table
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_case_for_each_combination_and_values_keep_their_type() {
+    fn each_combination_is_a_case_and_values_keep_their_type() {
         let cases = scenario(
             "case = '{devices} devices, QoS {qos}'\n[matrix]\ndevices = [1, 1000]\nqos = [0, 1]\n\
              [load]\ncount = '{devices}'\ntopic = 'd/{devices}/{client}'\ndeep = [{ qos = '{qos}' }]\n[limits]\ncpus = 0.5",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_does_not_have_what_is_none_there() {
+    fn a_case_lacks_the_keys_that_are_set_to_none() {
         let cases = scenario(
             "case = '{cpus}, {rate}'\n[[variants]]\ncpus = 'none'\nrate = 'none'\n[[variants]]\ncpus = 0.5\nrate = '1Mbit'\n\
              [load]\na = 1\n[limits]\ncpus = '{cpus}'\n[network]\nrate = '{rate}'",

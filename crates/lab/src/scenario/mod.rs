@@ -1,8 +1,8 @@
-//! Scenarios: what is measured, as data.
+//! Scenarios: measurements as data.
 //!
-//! A scenario is a TOML file. Its `[load]` is a [`LoadPlan`](crate::load::LoadPlan) without what a run adds (the
-//! target, the sources, the seed); its `[matrix]` makes many cases of it, one for each combination, whose values stand
-//! for `{name}` anywhere in `[load]` and `[limits]`.
+//! A scenario is a TOML file. Its `[load]` is a [`LoadPlan`](crate::load::LoadPlan) without the fields that a run adds
+//! (the target, the sources, the seed); its `[matrix]` makes many cases of it, one for each combination, whose values
+//! replace `{name}` anywhere in `[load]` and `[limits]`.
 
 mod board;
 mod checked;

@@ -1,4 +1,4 @@
-//! What a file of a scenario says.
+//! The file format of a scenario.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub struct Scenario {
     /// Its name: that of the file.
     #[serde(default)]
     pub name: String,
-    /// What it is called in reports.
+    /// Its title in reports.
     pub title: String,
     /// The question that it answers.
     pub question: String,
@@ -31,22 +31,22 @@ pub struct Scenario {
     /// Values that go together; there is each combination of the matrix for each of them.
     #[serde(default)]
     pub variants: Vec<BTreeMap<String, toml::Value>>,
-    /// What a case is called; all values in a row when there is none.
+    /// The name of a case; by default all its values.
     #[serde(default)]
     pub case: Option<String>,
-    /// What is tested in place of a load; of `load` only the version of the protocol is used then.
+    /// The test in place of a load; it uses only the version of the protocol from `load`.
     #[serde(default)]
     pub check: Option<Check>,
     /// The plan of the load.
     #[serde(default)]
     pub load: toml::Table,
-    /// What the broker may use; a value that is the text `none` stands for nothing, also in `network`.
+    /// The limits of the broker; the text `none` removes a value, also in `network`.
     #[serde(default)]
     pub limits: toml::Table,
-    /// The case that the others are compared with: the report says which of them fall short of it, and by what.
+    /// The base of comparisons: the report names the cases that fall short of it, with the measure.
     #[serde(default)]
     pub base: Option<String>,
-    /// What is between the broker and the load; the broker then has a network namespace of its own. See
+    /// The network between the broker and the load; the broker then has a network namespace of its own. See
     /// [`Network`](crate::network::Network).
     #[serde(default)]
     pub network: Option<toml::Table>,
@@ -59,7 +59,7 @@ pub struct Scenario {
     /// What happens to the broker, at times after publishing has begun.
     #[serde(default)]
     pub events: Vec<Event>,
-    /// Published figures that stand beside ours.
+    /// Published figures beside ours.
     #[serde(default)]
     pub references: Vec<Reference>,
     /// Which measures the report's summary shows first; see [`Measure`](crate::measure::Measure).
@@ -67,7 +67,7 @@ pub struct Scenario {
     pub measures: Vec<crate::measure::Measure>,
 }
 
-/// What is tested.
+/// The subject of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
@@ -75,7 +75,7 @@ pub enum Check {
     Priority,
     /// How many messages wait for a client, and whether each topic has a queue of its own (MID-68).
     Queue,
-    /// The survey's criteria (MID-02 to MID-36): what a probe finds.
+    /// The survey's criteria (MID-02 to MID-36): the results of a probe.
     Criteria,
 }
 
@@ -99,15 +99,15 @@ pub enum Action {
     Start,
     /// `kill -9` of the second of several gateways.
     KillGateway,
-    /// Start that one again.
+    /// Start the killed one again.
     StartGateway,
 }
 
-/// A figure that somebody has published.
+/// A published figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
-    /// Who, and where in their text.
+    /// The publication, and the place in it.
     pub source: String,
     /// The statement's id, such as `LAV-12`.
     pub id: String,
@@ -116,7 +116,7 @@ pub struct Reference {
     pub case: String,
     /// The system that was measured.
     pub system: String,
-    /// What was measured, with its unit.
+    /// The measured quantity, with its unit.
     pub what: String,
     /// The value, as a text since some are ranges.
     pub value: String,

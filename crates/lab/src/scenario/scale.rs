@@ -3,16 +3,14 @@
 use crate::load::LoadPlan;
 use crate::load::plan::{Disturbance, Pace, Ramp, Role};
 
-/// In runs as short as this, which only try whether everything works, what is missing is not waited for as long as in
-/// others.
+/// Runs as short as this only try whether everything works; they wait less for missing messages.
 const TRY: f64 = 0.01;
-/// How long it is waited for then, in milliseconds.
+/// Time to wait for them, milliseconds.
 const TRY_DRAIN_MS: u64 = 2000;
 
 /// The plan with all its times multiplied by a factor. Rates of messages stay, and so do the times that belong to a
-/// message or to a connection: the deadline, the wait for an answer, the pauses of a slow reader. What is missing at
-/// the end is waited for as long as the plan says, but for two seconds at most in runs of a hundredth of their length
-/// and less.
+/// message or to a connection: the deadline, the wait for an answer, the pauses of a slow reader. The wait for missing
+/// messages at the end stays too, except that it is at most two seconds in runs of a hundredth of their length or less.
 #[must_use]
 pub fn scaled(mut plan: LoadPlan, factor: f64) -> LoadPlan {
     plan.warm_up_ms = times(plan.warm_up_ms, factor);
@@ -59,7 +57,7 @@ fn shorter(disturbance: Disturbance, factor: f64) -> Disturbance {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "times of hours are far below what a float counts exactly")]
+#[expect(clippy::cast_precision_loss, reason = "times of hours are far below the exact integers of a float")]
 #[expect(clippy::cast_sign_loss, reason = "a factor is positive")]
 fn times(value: u64, factor: f64) -> u64 {
     (value as f64 * factor).round() as u64
@@ -89,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_try_waits_less_for_what_is_missing() {
+    fn only_a_try_waits_less_for_missing_messages() {
         let mut plan = LoadPlan::new(Target::tcp("localhost", 1883), 180_000);
         for (drain_ms, factor, scaled_ms) in
             [(20_000, 0.02, 20_000), (20_000, 0.01, 2_000), (600, 0.001, 600), (5_000, 2.0, 5_000)]

@@ -1,4 +1,4 @@
-//! The scenarios in the binary, and those of a directory.
+//! The scenarios in the binary, and in a directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,13 +69,13 @@ impl Library {
     /// Those in the binary.
     ///
     /// # Errors
-    /// Never with what is shipped: a test reads them all.
+    /// Never with the shipped ones: a test reads them all.
     pub fn shipped() -> Result<Self, ScenarioError> {
         let read = |(name, text): &(&str, &str)| parse(name, text, &format!("scenarios/{name}.toml"));
         Ok(Self { scenarios: SHIPPED.iter().map(read).collect::<Result<_, _>>()? })
     }
 
-    /// Those in the binary, and the files `*.toml` of a directory, which replace those with their name.
+    /// The scenarios in the binary, and the files `*.toml` of a directory, which replace the ones with their name.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -104,7 +104,7 @@ impl Library {
     /// One by name, or by the path of its file.
     ///
     /// # Errors
-    /// When there is none; the error names all there are.
+    /// If it does not exist; the error names all scenarios.
     pub fn get(&self, name: &str) -> Result<Scenario, ScenarioError> {
         if let Some(scenario) = self.scenarios.iter().find(|scenario| scenario.name == name) {
             return Ok(scenario.clone());
@@ -126,8 +126,7 @@ impl Library {
     }
 }
 
-/// Reads a file that somebody has written: every case of it is checked, so that nothing wrong is found only when it is
-/// its turn.
+/// Reads a user's file: every case of it is checked, so that an error is found before its turn.
 fn read(name: &str, text: &str, path: &str) -> Result<Scenario, ScenarioError> {
     let scenario = parse(name, text, path)?;
     scenario
@@ -154,7 +153,7 @@ mod tests {
         for scenario in Library::shipped().unwrap().all() {
             assert!(
                 scenario.check.is_some() || !scenario.measures.is_empty(),
-                "{} says nothing of what matters",
+                "{} does not say why it matters",
                 scenario.name
             );
             for case in scenario.cases().unwrap().into_iter().filter(|_| scenario.check.is_none()) {
@@ -177,16 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shipped_is_held_to_what_is_asked_of_others() {
+    fn shipped_scenarios_obey_the_rules_for_others() {
         for (name, text) in SHIPPED {
             read(name, text, name).unwrap_or_else(|error| panic!("{error}"));
         }
     }
 
     #[test]
-    fn a_word_that_means_nothing_is_told_with_its_line_and_the_likely_right_one() {
+    fn an_unknown_word_is_reported_with_line_and_suggestion() {
         let smoke = include_str!("../../scenarios/contextnet-processing.toml");
-        // Each with what the answer has to say.
+        // Each with the expected words of the error.
         let wrong = [
             ("work-us =", "work_us =", "did you mean `work-us`?"),
             ("from =", "form =", "did you mean `from`?"),
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_used_nowhere_or_named_wrongly_is_told() {
+    fn an_unused_or_misnamed_value_is_reported() {
         let file = |case: &str, count: &str| {
             format!(
                 "title = 't'\nquestion = 'q'\nmethod = 'm'\ncase = '{case}'\n[matrix]\nreaders = [1, 2]\n[load]\nduration_ms = 1\n\

@@ -51,13 +51,13 @@ pub(super) fn answer(mut stream: TcpStream, respond: impl FnOnce(&Request) -> Re
         response.body.len()
     );
     let is_head = request.is_some_and(|request| request.method == "HEAD");
-    // Who has gone meanwhile wants no answer.
+    // A client that has left needs no answer.
     let _ = stream
         .write_all(head.as_bytes())
         .and_then(|()| if is_head { Ok(()) } else { stream.write_all(&response.body) });
 }
 
-/// The first line of a request, once its head is whole; `None` when it is none, or takes too long.
+/// The first line of a request, once its head is complete; `None` if it is invalid, or takes too long.
 fn read(stream: &mut TcpStream) -> Option<Request> {
     let until = Instant::now() + PATIENCE;
     let mut head = Vec::new();

@@ -37,7 +37,7 @@ pub(super) fn series(directory: &Path) -> Vec<Series> {
 
 fn of(directory: &Path) -> Option<Series> {
     let name = directory.file_name()?.to_str()?.to_owned();
-    // Names of files are addresses here; those that would have to be written otherwise are left out.
+    // Names of files are addresses here; names that would need escaping are left out.
     let is_plain = name.chars().all(|character| character.is_ascii_alphanumeric() || "-_.".contains(character));
     let (begun, report) = (directory.join("series.json"), directory.join("report.html"));
     if !is_plain || !(begun.is_file() || report.is_file()) {

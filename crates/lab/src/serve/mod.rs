@@ -16,7 +16,7 @@ use http::{Request, Response};
 
 /// Requests that are answered at a time; further ones are refused.
 const AT_A_TIME: usize = 16;
-/// How often it is looked whether to stop.
+/// Interval of checks for a stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A file of a directory of runs, with its type.
@@ -34,10 +34,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, to serve a directory of runs, or one whose subdirectories are such.
+    /// Listens, to serve a directory of runs, or one with such subdirectories.
     ///
     /// # Errors
-    /// When the directory is none, or the address cannot be listened on.
+    /// If the directory does not exist, or the address cannot be listened on.
     pub fn bind(directory: &Path, address: SocketAddr) -> io::Result<Self> {
         let directory = directory.canonicalize()?;
         if !directory.is_dir() {
@@ -56,7 +56,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until it is to stop.
+    /// Serves until the stop.
     ///
     /// # Errors
     /// When the system takes the listener away.

@@ -24,7 +24,7 @@ pub struct Demand {
 pub struct Tried {
     /// The size.
     pub candidate: Candidate,
-    /// Whether it held; `None` where the run says nothing of the broker.
+    /// Whether it held; `None` if the run says nothing about the broker.
     pub held: Option<bool>,
     /// Why not.
     pub why: String,

@@ -1,4 +1,4 @@
-//! Whether a quantity drifts: a trend that is told from noise, without a guess at how the noise is distributed.
+//! Whether a quantity drifts: a trend that is distinguished from noise, without an assumption about its distribution.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,11 +9,11 @@ use crate::results::statistics::median;
 const WINDOWS: usize = 40;
 /// The share of a series at its begin that is left out: caches fill, heaps find their size.
 const SETTLING: f64 = 0.1;
-/// Points below which nothing can be said.
+/// Minimum number of points of a judgement.
 const LEAST_POINTS: usize = 8;
 /// The chance that noise alone shows such a trend is below one in a thousand beyond this many standard deviations.
 const SIGNIFICANT: f64 = 3.29;
-/// A trend that changes less than this share of the level over the whole run is none that matters.
+/// A trend that changes less than this share of the level over the whole run does not matter.
 const MATTERS: f64 = 0.03;
 
 /// A trend.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_is_found_with_its_slope_under_noise_that_is_larger_than_it() {
+    fn a_leak_is_found_under_noise_that_is_larger() {
         for seed in 0..20 {
             let (at, values) = series(100.0, 4.0, 20.0, seed);
             let drift = Drift::of(&at, &values).unwrap();

@@ -1,4 +1,4 @@
-//! Hours under load: what of a broker changes with time although nothing of the load does.
+//! Hours under load: changes of a broker over time under a constant load.
 
 mod drift;
 
@@ -63,7 +63,7 @@ fn quantities(run: &Run) -> Vec<Quantity> {
         // A second that is not whole says less than the others.
         let seconds = run.load.series.iter().filter(|second| {
             let at = f64::from(second.second);
-            // Nor does one in which nothing came say how long it took.
+            // A run without a delivery has no latency either.
             at >= from && at + 1.0 <= to && (second.received > 0 || !grows_worse)
         });
         let (at_s, values) = seconds.map(|second| (f64::from(second.second), value(second))).unzip();
@@ -88,8 +88,8 @@ fn cpu(run: &Run, from: f64, to: f64) -> Quantity {
     Quantity { name: "CPU", unit: "cores", grows_worse: true, at_s, values }
 }
 
-/// The mean use between looks that are so many seconds apart: CPU time is told in ticks of 10 ms, so that a broker that
-/// has little to do seems to do nothing between most looks that are close together, and their median is nothing.
+/// The mean use between samples that are so many seconds apart: CPU time is counted in ticks of 10 ms, so that a broker
+/// with little to do seems idle between most samples that are close together, and their median is 0.
 fn cores(looks: impl Iterator<Item = (f64, f64)>, apart_s: f64) -> (Vec<f64>, Vec<f64>) {
     let mut last: Option<(f64, f64)> = None;
     let pairs = looks.filter_map(|(at, used)| {
@@ -140,7 +140,7 @@ pub fn found(drifts: &[Drifted]) -> Found {
 mod tests {
     use super::*;
 
-    /// An hour of a broker whose CPU time is told in ticks, a look each second.
+    /// An hour of a broker whose CPU time is counted in ticks, a sample each second.
     fn ticks(of_a_core: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
         let mut used = 0.0;
         let look = |at: u32| {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_of_a_broker_with_little_to_do_is_told_in_spite_of_ticks() {
+    fn the_cpu_time_of_an_idle_broker_is_known_despite_ticks() {
         let drift = |of_a_core: &dyn Fn(f64) -> f64| {
             let (at_s, values) = cores(ticks(of_a_core).into_iter(), 3600.0 / CPU_POINTS);
             Drift::of(&at_s, &values).unwrap()

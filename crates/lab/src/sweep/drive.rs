@@ -30,12 +30,12 @@ pub enum SweepError {
     /// The scenario cannot be asked for again.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// There is nothing to raise.
+    /// The scenario has no such value to raise.
     #[error("`{scenario}` has no value `{over}` to raise; name one of {} by --over", known.join(", "))]
     NoValue {
         /// The scenario.
         scenario: String,
-        /// What was to be raised.
+        /// The quantity to raise.
         over: String,
         /// The values that it has.
         known: Vec<String>,
@@ -110,7 +110,7 @@ pub fn sweep(
 fn vote(raised: &Order, level: &Level, report: &mut dyn Report, stop: &Stop) -> Result<(Votes, Results), SweepError> {
     let mut repeat = 1;
     loop {
-        // What is there already is not run again.
+        // Runs with results are not repeated.
         let results = run(&Order { repeat, ..raised.clone() }, report, stop)?;
         let mut votes = Votes::of(results.runs.iter().map(|run| level.judge(run)));
         if let Some(missing) = results.not_measured.first() {
@@ -125,7 +125,7 @@ fn vote(raised: &Order, level: &Level, report: &mut dyn Report, stop: &Stop) -> 
 }
 
 impl Knee {
-    /// What was found, in a sentence.
+    /// The result, in a sentence.
     pub fn sentence(&self, over: &str) -> String {
         let number = |rate: u64| {
             let votes = self.tried.iter().find(|(tried, _)| *tried == rate).map(|(_, votes)| votes);
@@ -148,7 +148,7 @@ impl Knee {
     }
 }
 
-/// The scenario with other values in place of those that it has; variants differ in nothing else then.
+/// The scenario with other values in place of its own; variants differ in nothing else then.
 fn raise(order: &mut Order, over: &str, rates: &[u64]) {
     let values = rates.iter().map(|rate| toml::Value::Integer(i64::try_from(*rate).unwrap_or(i64::MAX))).collect();
     for variant in &mut order.scenario.variants {

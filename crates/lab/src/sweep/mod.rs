@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use crate::results::{Measure, Run};
 
-/// What has to be kept.
+/// The level that a rate has to keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
     /// The latency that 99 % of deliveries may have at most.
     pub p99: Duration,
-    /// The least share of what was due that has to come, in percent.
+    /// The least share of due messages that has to arrive, in percent.
     pub delivered: f64,
 }
 
@@ -39,7 +39,7 @@ impl Level {
         let limit = self.p99.as_secs_f64() * 1e3;
         let p99 = Measure::LatencyP99.of(run);
         let delivered = Measure::Delivered.of(run);
-        // What was kept was kept, however hard it was for the generator.
+        // A rate that held counts, also with a busy generator.
         match (p99, delivered) {
             (Some(p99), Some(delivered))
                 if p99 <= limit && delivered >= self.delivered && run.load.losses.unsent == 0 =>

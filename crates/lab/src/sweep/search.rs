@@ -7,7 +7,7 @@ pub struct Search {
     most: u64,
     held: Option<u64>,
     broke: Option<u64>,
-    /// The ratio of what broke to what held that is close enough.
+    /// The ratio of the lowest failed rate to the highest that held that is close enough.
     close: f64,
 }
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_found_within_the_ratio_from_below_and_from_above() {
+    fn the_limit_is_found_from_below_and_from_above() {
         for limit in [3, 17, 999, 12_345, 1_000_000] {
             let (found, _) = search(limit, Search::new(1000, 10_000_000, 1.1));
             let (held, broke) = (found.held().unwrap(), found.broke().unwrap());

@@ -7,11 +7,11 @@ use super::Kept;
 /// How many repetitions of a rate held, and how many did not. One in which the generator was at its limit says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Votes {
-    /// Those that held.
+    /// Runs that held.
     pub held: u32,
-    /// Those that did not.
+    /// Runs that did not.
     pub broke: u32,
-    /// Why one did not hold or said nothing; the last one.
+    /// The reason of the last one that did not hold or was invalid.
     pub why: String,
 }
 
@@ -34,7 +34,7 @@ impl Votes {
         votes
     }
 
-    /// Whether the rate holds: more repetitions say so than not. `None` when none says anything.
+    /// Whether the rate holds by the majority of repetitions. `None` if none is valid.
     pub fn holds(&self) -> Option<bool> {
         (self.held + self.broke > 0).then_some(self.held > self.broke)
     }

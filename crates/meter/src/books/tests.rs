@@ -27,6 +27,10 @@ impl Drop for Folder {
     }
 }
 
+fn open(folder: &Folder) -> Books {
+    Books::open(&folder.0, Payers::Tenants).unwrap()
+}
+
 fn used(tenant: &str, messages_in: u64) -> Vec<(String, Amounts)> {
     vec![(tenant.to_owned(), Amounts { messages_in, ..Amounts::default() })]
 }
@@ -38,12 +42,12 @@ fn messages(books: &Books, tenant: &str) -> u64 {
 #[test]
 fn books_are_read_as_they_were_written() {
     let folder = Folder::new();
-    let mut books = Books::open(&folder.0).unwrap();
+    let mut books = open(&folder);
     books.add(100, &used("a", 3)).unwrap();
     books.add(110, &used("a", 4)).unwrap();
     books.add(200, &used("b", 5)).unwrap();
     drop(books);
-    let books = Books::open(&folder.0).unwrap();
+    let books = open(&folder);
     assert_eq!((messages(&books, "a"), messages(&books, "b")), (7, 5));
     assert_eq!(books.sum(60, 120).len(), 1);
 }
@@ -51,35 +55,35 @@ fn books_are_read_as_they_were_written() {
 #[test]
 fn a_torn_record_is_cut_off_and_does_not_count() {
     let folder = Folder::new();
-    let mut books = Books::open(&folder.0).unwrap();
+    let mut books = open(&folder);
     books.add(100, &used("a", 3)).unwrap();
     books.add(110, &used("a", 4)).unwrap();
     let whole = fs::read(folder.file()).unwrap();
     for torn in whole.len() / 2 + 1..whole.len() {
         fs::write(folder.file(), &whole[..torn]).unwrap();
-        let mut books = Books::open(&folder.0).unwrap();
+        let mut books = open(&folder);
         assert_eq!(messages(&books, "a"), 3);
         books.add(120, &used("a", 10)).unwrap();
-        assert_eq!(messages(&Books::open(&folder.0).unwrap(), "a"), 13, "cut at {torn}");
+        assert_eq!(messages(&open(&folder), "a"), 13, "cut at {torn}");
     }
 }
 
 #[test]
 fn a_damaged_record_does_not_hide_the_others() {
     let folder = Folder::new();
-    let mut books = Books::open(&folder.0).unwrap();
+    let mut books = open(&folder);
     for (time, count) in [(100, 1), (200, 2), (300, 4)] {
         books.add(time, &used("a", count)).unwrap();
     }
     let text = fs::read_to_string(folder.file()).unwrap();
     fs::write(folder.file(), text.replace(" 2 0", " 9 0")).unwrap();
-    assert_eq!(messages(&Books::open(&folder.0).unwrap(), "a"), 5);
+    assert_eq!(messages(&open(&folder), "a"), 5);
 }
 
 #[test]
 fn merging_makes_the_file_short_and_changes_no_sum() {
     let folder = Folder::new();
-    let mut books = Books::open(&folder.0).unwrap();
+    let mut books = open(&folder);
     let some: Vec<(String, Amounts)> = (0..100).flat_map(|tenant| used(&format!("tenant-{tenant}"), 1)).collect();
     let mut longest = 0;
     for second in 0..600 {
@@ -87,7 +91,7 @@ fn merging_makes_the_file_short_and_changes_no_sum() {
         longest = longest.max(fs::metadata(folder.file()).unwrap().len());
     }
     assert!(longest < MERGE_AFTER * 3 / 2, "{longest}");
-    let again = Books::open(&folder.0).unwrap();
+    let again = open(&folder);
     for books in [&books, &again] {
         assert_eq!(books.sum(0, 600).values().map(|amounts| amounts.messages_in).sum::<u64>(), 60_000);
     }
@@ -96,7 +100,7 @@ fn merging_makes_the_file_short_and_changes_no_sum() {
 #[test]
 fn usage_that_cannot_be_written_does_not_count() {
     let folder = Folder::new();
-    let mut books = Books::open(&folder.0).unwrap();
+    let mut books = open(&folder);
     books.add(100, &used("a", 3)).unwrap();
     // A file that is open for reading takes no record.
     let writable = std::mem::replace(&mut books.file.as_mut().unwrap().file, File::open(folder.file()).unwrap());
@@ -104,5 +108,17 @@ fn usage_that_cannot_be_written_does_not_count() {
     assert_eq!(messages(&books, "a"), 3);
     books.file.as_mut().unwrap().file = writable;
     books.add(120, &used("a", 4)).unwrap();
-    assert_eq!((messages(&books, "a"), messages(&Books::open(&folder.0).unwrap(), "a")), (7, 7));
+    assert_eq!((messages(&books, "a"), messages(&open(&folder), "a")), (7, 7));
+}
+
+#[test]
+fn books_of_users_are_a_file_of_their_own_by_the_hour() {
+    let folder = Folder::new();
+    let mut tenants = open(&folder);
+    let mut users = Books::open(&folder.0, Payers::Users).unwrap();
+    tenants.add(3700, &used("a", 3)).unwrap();
+    users.add(3700, &used(r#"["a","b c"]"#, 2)).unwrap();
+    let users = Books::open(&folder.0, Payers::Users).unwrap();
+    assert_eq!((messages(&open(&folder), "a"), messages(&users, r#"["a","b c"]"#)), (3, 2));
+    assert!(users.sum(3601, 4000).is_empty() && users.sum(3600, 3601).len() == 1);
 }

@@ -7,8 +7,8 @@ use crate::property::{Property, PropertyReader};
 use crate::writer::Sink;
 use crate::{DecodeError, PacketType, PropertyOwner, QoS, UserProperties};
 
-/// The properties of a CONNACK packet (section 3.2.2.3): the limits of the server, and the values that replace those of
-/// the CONNECT. An absent property has the default given at its field.
+/// The properties of a CONNACK packet (section 3.2.2.3): the limits of the server, and the values that replace values
+/// of the CONNECT. An absent property has the default given at its field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnAckProperties<'a> {
     /// Session Expiry Interval in seconds, `u32::MAX` for never; absent: as the client asked.

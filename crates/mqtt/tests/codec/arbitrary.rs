@@ -1,4 +1,4 @@
-//! No bytes make the codec panic, and what it makes of them holds together.
+//! No bytes make the codec panic, and the decoded packets are consistent.
 
 use proptest::prelude::*;
 use tidegate_mqtt::{

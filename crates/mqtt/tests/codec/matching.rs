@@ -24,7 +24,7 @@ fn without_wildcards_they_are_equal() {
 
 /// Section 4.7.1.2.
 #[test]
-fn a_hash_stands_for_the_parent_and_all_below() {
+fn a_hash_matches_the_parent_and_all_below() {
     let below = ["sport/tennis", "sport/tennis/player1", "sport/tennis/player1/ranking", "sport/tennis/"];
     check("sport/tennis/#", &below, &["sport", "sport/tennisx", "sport/"]);
     check("#", &["a", "/", "a/b/c", "/a", "//"], &[]);
@@ -34,7 +34,7 @@ fn a_hash_stands_for_the_parent_and_all_below() {
 
 /// Section 4.7.1.3.
 #[test]
-fn a_plus_stands_for_one_level() {
+fn a_plus_matches_one_level() {
     check("sport/+", &["sport/", "sport/tennis"], &["sport", "sport/tennis/player1", "x/y"]);
     check("+", &["finance"], &["/finance", "a/b", "/"]);
     check("/+", &["/finance", "/"], &["finance", "//"]);

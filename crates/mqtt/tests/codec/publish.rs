@@ -207,7 +207,7 @@ fn raw_splits_without_checking() {
 }
 
 #[test]
-fn raw_checks_what_it_says() {
+fn raw_checks_the_documented_rules() {
     let decode = |first, body: &str| {
         let body = bytes(body);
         RawPublish::decode(Version::V5, first, &body).map(|_| ())

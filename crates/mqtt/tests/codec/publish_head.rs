@@ -101,7 +101,7 @@ fn own_properties_precede_forwarded_ones() {
 }
 
 #[test]
-fn an_alias_stands_for_the_topic() {
+fn an_alias_replaces_the_topic() {
     let head = PublishHead { topic: "", topic_alias: Some(7), ..head(Version::V5, QoS::AtMostOnce) };
     check("alias", &head, 2, "30 08 <> 03 23 0007", None);
 }

@@ -165,7 +165,7 @@ fn what_only_looks_shared_is_not() {
 }
 
 #[test]
-fn wildcards_are_those_of_the_filter_proper() {
+fn wildcards_are_found_behind_the_share_name() {
     for (text, expected) in
         [("a/b", false), ("+", true), ("a/#", true), ("a/+/b", true), ("$share/g/a", false), ("$share/g/#", true)]
     {

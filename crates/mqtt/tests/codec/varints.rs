@@ -30,7 +30,7 @@ fn the_edges_of_each_length() {
 }
 
 #[test]
-fn what_follows_is_not_looked_at() {
+fn later_bytes_are_not_read() {
     for (value, wire) in EDGES {
         let mut longer = bytes(wire);
         let len = longer.len();
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn what_decodes_is_what_would_be_encoded(bytes in prop::collection::vec(any::<u8>(), 0..6)) {
+    fn decoded_bytes_are_encoded_alike(bytes in prop::collection::vec(any::<u8>(), 0..6)) {
         if let Ok(Some((value, len))) = varint::decode(&bytes) {
             let encoded = varint::encode(value).unwrap();
             prop_assert_eq!(encoded.as_bytes(), &bytes[..len]);

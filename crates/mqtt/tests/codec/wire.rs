@@ -37,6 +37,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_notation_stands_for_bytes() {
+fn the_notation_denotes_bytes() {
     assert_eq!(bytes("10ff | 'ab' <MQTT> <> 00"), *b"\x10\xffab\x00\x04MQTT\x00\x00\x00");
 }

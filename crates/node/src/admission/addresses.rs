@@ -21,7 +21,7 @@ struct Entry {
     source: Source,
     connections: u32,
     bucket: TokenBucket,
-    /// The place in the order of those without connections.
+    /// Its place in the order of addresses without connections.
     idle: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Who may not come in, why, and until when.
+//! The bans: targets, reasons and ends.
 
 mod ends;
 mod record;
@@ -135,7 +135,7 @@ pub enum BanChange {
     Put {
         /// Its key.
         key: Vec<u8>,
-        /// The rest of it.
+        /// The remaining bytes.
         value: Vec<u8>,
     },
     /// A ban has ended.

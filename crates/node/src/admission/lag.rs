@@ -37,7 +37,7 @@ pub(crate) struct LoopLag {
     over: bool,
 }
 
-/// A shard whose turns take too long.
+/// A shard with too long turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong {
     /// Until when they will, if the shard is idle from now on.
@@ -52,7 +52,7 @@ impl LoopLag {
         Self { mean_us: 0, ended: now, claim: (0, now), over: false }
     }
 
-    /// Notes a turn. Says whether turns take too long: from when the mean is above `mark_ms` until it is a quarter
+    /// Notes a turn. Returns whether turns take too long: from when the mean is above `mark_ms` until it is a quarter
     /// below, so that a shard at its mark does not go to and fro.
     pub(crate) fn note(&mut self, began: Millis, ended: Millis, mark_ms: u64) -> Option<TooLong> {
         let turn = ended.since(began).min(HOUR_MS);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn long_turns_are_and_it_passes_by_itself() {
+    fn long_turns_are_a_lag_that_ends() {
         let (mut lag, mut now) = (LoopLag::new(Millis(0)), Millis(0));
         assert_eq!(turns(&mut lag, &mut now, 1500, 1, 1000), None, "one is not enough");
         let TooLong { until, still } = turns(&mut lag, &mut now, 1500, 30, 1000).unwrap();

@@ -70,7 +70,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The slot of a connection among those of its address; released with [`Admission::release`] when it ends.
+/// The slot of a connection in the count of its address; released with [`Admission::release`] when the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seat(u32);
 
@@ -157,7 +157,7 @@ impl Admission {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    /// Whether connections are counted by their address, so that it matters whether an address is really the client's.
+    /// Whether connections are counted by their address, which then has to be the client's real one.
     #[cfg(feature = "quic")]
     pub(crate) fn counts_addresses(&self) -> bool {
         let settings = self.settings();
@@ -219,7 +219,7 @@ impl Admission {
         }
     }
 
-    /// Whether a client may come in as far as bans go. Asked before it is authenticated.
+    /// Whether the bans admit a client. Called before it is authenticated.
     ///
     /// # Errors
     /// With [`Reason::Banned`].
@@ -331,7 +331,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Ends a ban; says whether there was one.
+    /// Ends a ban; returns whether there was one.
     ///
     /// # Errors
     /// When it is one of the configuration.
@@ -339,7 +339,7 @@ impl Admission {
         self.with_bans(|bans| bans.remove(now, target))
     }
 
-    /// Takes in a change of a ban that all nodes of a cluster share, unless a later one is known. Says whether it
+    /// Takes in a change of a ban that all nodes of a cluster share, unless a later one is known. Returns whether it
     /// changed anything.
     ///
     /// # Errors
@@ -387,7 +387,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Whether [`BanChange::Put`] told of the end of a ban.
+    /// True if [`BanChange::Put`] reported the end of a ban.
     pub fn is_end_of_ban(key: &[u8], value: &[u8]) -> bool {
         bans::decode_end(key, value).is_some()
     }

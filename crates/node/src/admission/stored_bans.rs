@@ -16,7 +16,7 @@ use crate::limits::UNKEPT_BAN_BYTES;
 /// The first byte of the keys of bans. The engine leaves those from 0x80 on to others.
 const BAN: u8 = 0x80;
 
-/// Takes a pair in that is a ban; says whether it is one.
+/// Takes a pair in that is a ban; returns whether it is one.
 ///
 /// # Errors
 /// When it is an unreadable ban. It may exclude a client, so a start must not ignore it.
@@ -69,7 +69,7 @@ struct State {
     writer: Option<Writer>,
     /// Changes that wait for the batch under way: a new value, or the end.
     waiting: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// Bytes of those.
+    /// Bytes of the waiting clients.
     waiting_bytes: usize,
     /// Number of the last change.
     changes: u64,
@@ -119,7 +119,7 @@ impl StoredBans {
         self.committed.notify_all();
     }
 
-    /// Waits until all changes so far are on the disk; says whether they are. Where there is no store, at once.
+    /// Waits until all changes so far are on the disk; returns whether they are. Where there is no store, at once.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
         let state = self.state();
         let last = state.changes;

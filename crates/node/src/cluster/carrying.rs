@@ -9,7 +9,7 @@
 use mio::Registry;
 use tidegate_engine::Millis;
 
-use super::handshake::{Acquaintance, Handshake, Moment, Oneself};
+use super::handshake::{Freshness, Handshake, LocalNode, PeerInfo};
 use super::indirect::{Indirect, Notice};
 use super::loss::Loss;
 use super::session::{Phase, Session};
@@ -164,15 +164,15 @@ impl LinkTable {
     /// Begins a session with a node, which another node carries.
     pub(super) fn dial_around(
         &mut self,
-        oneself: &Oneself,
+        local: &LocalNode,
         node: PeerNode,
         (carrier, through): (SessionId, NodeName),
-        moment: Moment,
+        freshness: Freshness,
         deadline: Millis,
     ) {
         let mut hello = Vec::new();
         let (name, address) = (node.name.clone(), node.address);
-        let shaking = Handshake::dial(oneself, node, 0, moment, &mut hello);
+        let shaking = Handshake::dial(local, node, 0, freshness, &mut hello);
         let indirect = Indirect::new(carrier, through, name.clone(), self.next_number());
         if let Some(session) = self.sessions.get_mut(&carrier) {
             session.put(&Frame::Carry(indirect.portion(Part::Begin, &[])));
@@ -253,7 +253,7 @@ impl LinkTable {
     }
 
     /// Both sides have proven that a direct connection belongs to an indirect session: the session continues there.
-    pub(super) fn merge(&mut self, direct: &mut Session, who: &Acquaintance, registry: &Registry) -> Result<(), Loss> {
+    pub(super) fn merge(&mut self, direct: &mut Session, who: &PeerInfo, registry: &Registry) -> Result<(), Loss> {
         let peer = self.peers.get_mut(&who.name).filter(|peer| peer.node.incarnation == who.incarnation);
         let peer = peer.ok_or(Loss::NotInView)?;
         peer.probe = None;

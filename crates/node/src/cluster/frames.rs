@@ -1,4 +1,4 @@
-//! What comes over a session: first who it is, then batches and signs of life.
+//! Frames of a session: first each side introduces itself, then batches and signs of life follow.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Links {
                 self.shards.get(usize::from(to)).ok_or(Loss::Shard)?.send(FromLinks::Batch(batch));
             }
             Frame::Ping { sent } => {
-                // What was under way for a shorter time says more about the clocks.
+                // For a shorter time in transit, the difference of the clocks is larger than the time.
                 open.shift = open.shift.min(shift(self.clock.micros(), sent));
                 session.put(&Frame::Pong { of: sent });
             }
@@ -66,7 +66,7 @@ impl Links {
             }
             Frame::Carried(portion) => {
                 let deadline = after(self.now.monotonic, self.limits.handshake_timeout);
-                let (own, limit) = (&self.oneself.name, self.limits.outbox_bytes);
+                let (own, limit) = (&self.local.name, self.limits.outbox_bytes);
                 self.table.take_carried(id, session, &portion, own, limit, deadline)?;
             }
             Frame::Settled => {
@@ -80,11 +80,11 @@ impl Links {
     }
 
     fn shake_hands(&mut self, id: SessionId, session: &mut Session, frame: Frame<'_>) -> Result<(), Loss> {
-        let moment = self.moment()?;
+        let freshness = self.freshness()?;
         let binding = session.binding()?;
         let Phase::Shaking(shaking) = &mut session.phase else { return Err(Loss::OutOfPlace) };
         let mut out = Vec::new();
-        let known = shaking.bound_to(binding).take(&self.oneself, &self.view, frame, moment, &mut out)?;
+        let known = shaking.bound_to(binding).take(&self.local, &self.view, frame, freshness, &mut out)?;
         session.output().extend_from_slice(&out);
         let Some(who) = known else { return Ok(()) };
         if who.continues != 0 {

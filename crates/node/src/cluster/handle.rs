@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::thread::LinksSender;
+use super::work::LinksSender;
 
 /// The control plane's hold on the links.
 #[derive(Debug)]

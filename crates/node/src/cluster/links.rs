@@ -1,4 +1,4 @@
-//! What the thread of the links does in a turn.
+//! A turn of the links.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -8,7 +8,7 @@ use mio::{Events, Poll, Token};
 use ring::rand::{SecureRandom, SystemRandom};
 use tidegate_engine::{Millis, Now, Place, ShardId};
 
-use super::handshake::{Handshake, Moment, Oneself};
+use super::handshake::{Freshness, Handshake, LocalNode};
 use super::loss::Loss;
 use super::peer::Peer;
 use super::questions::Questions;
@@ -17,9 +17,9 @@ use super::session::{Farewell, Phase, Session, after};
 use super::settings::{Carried, LinkLimits};
 use super::slots::{SessionId, Slots};
 use super::table::{LinkTable, MAX_STRANGERS};
-use super::thread::{LISTENER, ToLinks, WAKER};
 use super::to_shards::ShardDoor;
 use super::wire::{Frame, NONCE_BYTES};
+use super::work::{LISTENER, ToLinks, WAKER};
 use super::{ClusterSettings, ClusterView, PeerNode};
 use crate::clock::Clock;
 use crate::inbox::Inbox;
@@ -33,18 +33,18 @@ const READ_BYTES: usize = 256 * 1024;
 /// Reads from one session in a turn, so that the others are served, too.
 const READS_PER_TURN: usize = 4;
 
-/// All that the thread has.
+/// The sessions with all other nodes.
 pub(super) struct Links {
     pub(super) poll: Poll,
     pub(super) now: Now,
-    /// By when the poller has reported all that had arrived. Silence is counted up to this time: what came during a
-    /// stop of the process is still in the sockets.
+    /// Time at which the poller had reported everything that had arrived. Silence is counted up to this time: bytes
+    /// that came during a stop of the process are still in the sockets.
     pub(super) heard: Millis,
     inbox: Inbox<ToLinks>,
     listener: TcpListener,
-    /// Somebody may wait to be accepted.
-    knocking: bool,
-    pub(super) oneself: Oneself,
+    /// True if a connection may be waiting to be accepted.
+    may_accept: bool,
+    pub(super) local: LocalNode,
     /// The messages that shards exchange with shards of other nodes.
     pub(super) carried: Carried,
     tls: Option<LinkTls>,
@@ -60,9 +60,8 @@ pub(super) struct Links {
     pub(super) refused: u64,
     pub(super) strangers: Shortage,
     pub(super) questions: Questions,
-    /// Who waits until all goodbyes are said.
+    /// The caller that waits until all goodbyes are sent.
     leaving: Option<Sender<()>>,
-    ended: bool,
 }
 
 impl Links {
@@ -83,8 +82,8 @@ impl Links {
             heard: Millis(0),
             inbox,
             listener,
-            knocking: false,
-            oneself: Oneself { name, incarnation, shards: own, most_shards: slots.len(), secret },
+            may_accept: false,
+            local: LocalNode { name, incarnation, shards: own, most_shards: slots.len(), secret },
             carried,
             tls,
             limits,
@@ -100,26 +99,30 @@ impl Links {
             strangers: Shortage::default(),
             questions: Questions::default(),
             leaving: None,
-            ended: false,
         }
     }
 
-    /// Whether it was told to end.
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
-    }
-
-    /// Whether nothing is left to do until something happens. Once this is so, whoever puts something before the thread
-    /// wakes it.
-    pub(super) fn may_sleep(&mut self) -> bool {
+    /// Whether nothing is left to do until something happens.
+    pub(super) fn is_idle(&self) -> bool {
         let works =
             |session: &Session| session.readable && session.phase.takes_input() || self.table.may_hand_over(session);
-        let waits = self.knocking || !self.table.notices.is_empty() || !self.table.ended.is_empty();
-        let idle = !waits && !self.table.sessions.values().any(works);
-        idle && self.inbox.may_sleep()
+        let waits = self.may_accept || !self.table.notices.is_empty() || !self.table.ended.is_empty();
+        !waits && !self.table.sessions.values().any(works)
     }
 
-    /// When something is due next.
+    /// Whether nothing is left to do until something happens. Once this is so, the next sender of a message wakes the
+    /// poller.
+    pub(super) fn may_sleep(&mut self) -> bool {
+        self.is_idle() && self.inbox.may_sleep()
+    }
+
+    /// Whether messages may wait. Later ones are found by the next call.
+    pub(super) fn has_mail(&mut self) -> bool {
+        self.inbox.awake();
+        self.inbox.has_more()
+    }
+
+    /// Time of the next work.
     pub(super) fn deadline(&self) -> Millis {
         let (peer, stall) = (self.limits.peer_timeout, self.limits.stall_timeout);
         let sessions = self.table.sessions.values().map(|session| session.due(peer, stall));
@@ -127,18 +130,17 @@ impl Links {
         sessions.chain(attempts).min().unwrap_or(Millis::NEVER)
     }
 
-    /// Works off what has happened.
+    /// Processes the events.
     pub(super) fn turn(&mut self, events: &Events) {
         self.inbox.awake();
         self.now = self.clock.now();
         for event in events {
             match event.token() {
                 WAKER => {}
-                LISTENER => self.knocking = true,
+                LISTENER => self.may_accept = true,
                 Token(session) => {
                     let Some(session) = self.table.sessions.get_mut(&(session as SessionId)) else { continue };
-                    session.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
-                    session.writable |= event.is_writable() || event.is_error();
+                    session.note(event);
                 }
             }
         }
@@ -148,7 +150,7 @@ impl Links {
         }
         self.with_sessions(Self::serve);
         self.dial_due();
-        // Behind all reading: who has said something in time is not silent because this thread was late.
+        // After all reading: a node whose frames arrived in time is not silent because this thread was late.
         self.with_sessions(Self::look_after);
         self.end_goodbyes();
         self.write_out();
@@ -172,7 +174,7 @@ impl Links {
     }
 
     /// Writes what there is, as far as sockets and carrying nodes take it.
-    fn write_out(&mut self) {
+    pub(super) fn write_out(&mut self) {
         for (id, loss) in self.table.hand_over(self.now.monotonic) {
             self.lose_session(id, &loss);
         }
@@ -187,7 +189,7 @@ impl Links {
                 self.rosters.wait(number, done);
             }
             ToLinks::Status(answer) => {
-                // Whoever asked may have stopped waiting.
+                // The waiting caller may have given up.
                 let _ = answer.send(self.status());
             }
             ToLinks::Listen { listener, links } => self.listen_to_peers(listener, links),
@@ -195,7 +197,7 @@ impl Links {
             ToLinks::Answer { session, number, asked_bytes, body } => {
                 Questions::give_answer(self.table.sessions.get_mut(&session), number, asked_bytes, &body);
             }
-            ToLinks::Heard { shard, number } => self.rosters.note_heard(shard, number),
+            ToLinks::HasRoster { shard, number } => self.rosters.note_received(shard, number),
             ToLinks::Settled { shard, number } => self.rosters.note_settled(shard, number),
             ToLinks::Broken { slot, error } => {
                 if let Some(id) = self.slots.holder(slot) {
@@ -208,17 +210,16 @@ impl Links {
                     if let Phase::Open(open) = &mut session.phase {
                         open.farewell = Farewell::Due;
                     }
-                    // What shards have put before it goes out first.
+                    // The inbox of the shards goes out first.
                     session.write(links.now.monotonic)
                 });
             }
-            ToLinks::Exit => self.ended = true,
         }
     }
 
-    /// Puts a goodbye behind what has been written, and reports when all have been read: the other side closes the
-    /// connection then. Closed from here, with something unread, it would be reset, and what is under way to the other
-    /// side would be lost with it.
+    /// Appends a goodbye to the written frames, and reports when the other sides have read all: the other side closes
+    /// the connection then. If this side closed it with unread input, the connection would be reset, and frames in
+    /// transit to the other side would be lost.
     fn end_goodbyes(&mut self) {
         if self.leaving.is_none() {
             return;
@@ -245,7 +246,7 @@ impl Links {
     }
 
     fn accept(&mut self) {
-        if !self.knocking {
+        if !self.may_accept {
             return;
         }
         for _ in 0..ACCEPTS_PER_TURN {
@@ -268,12 +269,12 @@ impl Links {
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.knocking = false;
+                    self.may_accept = false;
                     return;
                 }
                 Err(error) => {
                     // The next knock, or the next peer's attempt, is the next try.
-                    self.knocking = false;
+                    self.may_accept = false;
                     self.refuse(&format!("cannot accept a connection: {error}"));
                     return;
                 }
@@ -300,11 +301,11 @@ impl Links {
 
     /// Nodes that are to be connected to from here.
     fn to_dial(&self) -> impl Iterator<Item = &Peer> {
-        let (own, leaves) = (&self.oneself.name, self.leaving.is_some());
+        let (own, leaves) = (&self.local.name, self.leaving.is_some());
         self.table.peers.values().filter(move |peer| !leaves && self.table.is_to_dial(own, peer))
     }
 
-    /// Connects to those whose turn it is to be connected to.
+    /// Connects to the nodes that are due.
     fn dial_due(&mut self) {
         let due = self.to_dial().filter(|peer| peer.retry_at <= self.now.monotonic);
         let due: Vec<PeerNode> = due.map(|peer| peer.node.clone()).collect();
@@ -321,8 +322,8 @@ impl Links {
             };
             peer.turns += 1;
             let deadline = after(self.now.monotonic, self.limits.handshake_timeout);
-            match self.moment() {
-                Ok(moment) => self.table.dial_around(&self.oneself, node, carrier.clone(), moment, deadline),
+            match self.freshness() {
+                Ok(freshness) => self.table.dial_around(&self.local, node, carrier.clone(), freshness, deadline),
                 Err(loss) => self.table.note_failure(&node.name, &loss, self.now.monotonic),
             }
         }
@@ -352,11 +353,11 @@ impl Links {
         }
     }
 
-    /// The clocks, and something made up.
-    pub(super) fn moment(&self) -> Result<Moment, Loss> {
+    /// The clocks, and a nonce.
+    pub(super) fn freshness(&self) -> Result<Freshness, Loss> {
         let mut nonce = [0; NONCE_BYTES];
         self.random.fill(&mut nonce).map_err(|_| Loss::Random)?;
-        Ok(Moment { nonce, monotonic: self.clock.micros(), unix: self.clock.now().unix })
+        Ok(Freshness { nonce, monotonic: self.clock.micros(), unix: self.clock.now().unix })
     }
 
     /// Reads a session as far as a turn allows.
@@ -373,7 +374,7 @@ impl Links {
     fn read(&mut self, id: SessionId, session: &mut Session, buffer: &mut [u8]) -> Result<(), Loss> {
         if let Phase::Seating(_) = session.phase {
             self.take_seats(id, session)?;
-            // What it had sent behind the handshake.
+            // The frames that it had sent behind the handshake.
             let input = std::mem::take(&mut session.input);
             session.input = self.take_frames(id, session, &input)?.to_vec();
         }
@@ -407,8 +408,8 @@ impl Links {
             return Ok(());
         }
         let Phase::Connecting(node) = &session.phase else { return Ok(()) };
-        let (node, moment, continues) = (node.clone(), self.moment()?, self.table.to_continue(&node.name));
-        let shaking = Handshake::dial(&self.oneself, node, continues, moment, session.output());
+        let (node, freshness, continues) = (node.clone(), self.freshness()?, self.table.to_continue(&node.name));
+        let shaking = Handshake::dial(&self.local, node, continues, freshness, session.output());
         session.phase = Phase::Shaking(Box::new(shaking));
         session.deadline = after(self.now.monotonic, self.limits.handshake_timeout);
         Ok(())

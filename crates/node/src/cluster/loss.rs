@@ -62,13 +62,13 @@ pub(super) enum Loss {
     Shard,
     #[error("it sent a message that is not part of a session")]
     OutOfPlace,
-    #[error("there are no numbers left for its {0} shards; a process has 64 for those of all nodes")]
+    #[error("there are no numbers left for its {0} shards; a process has 64 for the shards of all nodes")]
     Numbers(u16),
     #[error("the system gives no random numbers")]
     Random,
 }
 
-/// What TLS says, in words for those who set it up.
+/// The message of TLS, in words for operators.
 fn tls_text(error: &rustls::Error) -> String {
     use rustls::{AlertDescription as Alert, Error};
     match error {
@@ -93,12 +93,12 @@ impl Loss {
         matches!(self, Self::Goodbye | Self::Left | Self::NotInView)
     }
 
-    /// Whether another way to the node may work: nothing, or no answer, came from its address.
+    /// Whether another way to the node may work: its address is silent or does not answer.
     pub(super) fn is_of_the_way(&self) -> bool {
         matches!(self, Self::Io(_) | Self::Slow(_) | Self::Closed | Self::Silent(_) | Self::Stalled(_))
     }
 
-    /// What the other side is told before the connection closes, where a handshake is under way.
+    /// The refusal to send to the other side before the connection closes, if a handshake is in progress.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Handshake(error) => error.refusal(),
@@ -109,7 +109,7 @@ impl Loss {
         }
     }
 
-    /// Whether it is only about the order in which nodes hear of each other, and passes by itself.
+    /// True if the cause is only the order in which nodes learn of each other, so that it ends without intervention.
     pub(super) fn may_pass(&self) -> bool {
         matches!(
             self,

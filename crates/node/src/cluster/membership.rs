@@ -1,11 +1,11 @@
-//! Nodes come and go: views, sessions that begin and end, and the rosters that shards get for it.
+//! Changes of membership: views, begin and end of sessions, and the resulting rosters of shards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_engine::ShardId;
 
-use super::handshake::Acquaintance;
+use super::handshake::PeerInfo;
 use super::links::Links;
 use super::loss::Loss;
 use super::outbox::Outbox;
@@ -28,7 +28,7 @@ impl Links {
         self.view = view;
         let view = Arc::clone(&self.view);
         let wanted: BTreeMap<&NodeName, _> =
-            view.peers.iter().filter(|peer| peer.name != self.oneself.name).map(|peer| (&peer.name, peer)).collect();
+            view.peers.iter().filter(|peer| peer.name != self.local.name).map(|peer| (&peer.name, peer)).collect();
         let gone: Vec<NodeName> = self
             .table
             .peers
@@ -68,9 +68,9 @@ impl Links {
         }
     }
 
-    /// A node has proven who it is: its earlier session is over.
-    pub(super) fn meet(&mut self, id: SessionId, who: &Acquaintance) -> Result<(), Loss> {
-        // The view may have changed since it said hello.
+    /// A node has proven its identity: its earlier session is over.
+    pub(super) fn meet(&mut self, id: SessionId, who: &PeerInfo) -> Result<(), Loss> {
+        // The view may have changed since its hello.
         let known = self.table.peers.get(&who.name).filter(|peer| peer.node.incarnation == who.incarnation);
         let earlier = known.ok_or(Loss::NotInView)?.session;
         if earlier != Some(id) {
@@ -87,7 +87,7 @@ impl Links {
     /// Gives the shards of a node numbers and lets it in, or waits until there are some.
     pub(super) fn take_seats(&mut self, id: SessionId, session: &mut Session) -> Result<(), Loss> {
         let Phase::Seating(who) = &session.phase else { return Ok(()) };
-        let seats = match self.slots.take(id, who.shards, self.rosters.heard()) {
+        let seats = match self.slots.take(id, who.shards, self.rosters.received()) {
             Ok(seats) => seats,
             Err(NoSlots::Yet) => return Ok(()),
             Err(NoSlots::Left) => return Err(Loss::Numbers(who.shards)),
@@ -160,11 +160,9 @@ impl Links {
         for (shard, inbox) in (0..).map(ShardId).zip(&self.shards) {
             let place = self.place(shard);
             let roster = match &self.carried {
-                Carried::All => roster(place, &self.view, &self.oneself.name, &seats),
-                Carried::Below(prefix) => {
-                    roster(place, &self.view, &self.oneself.name, &seats).with_topics_below(prefix)
-                }
-                Carried::Values => roster(place, &self.view, &self.oneself.name, &seats).with_values_only(),
+                Carried::All => roster(place, &self.view, &self.local.name, &seats),
+                Carried::Below(prefix) => roster(place, &self.view, &self.local.name, &seats).with_topics_below(prefix),
+                Carried::Values => roster(place, &self.view, &self.local.name, &seats).with_values_only(),
             };
             let order = RosterOrder { roster, seats: Arc::clone(&of_all), number };
             inbox.send(FromLinks::Roster(Box::new(order)));
@@ -267,7 +265,7 @@ impl Links {
         }
     }
 
-    /// Has the first shard remember what happened.
+    /// Records an event on the first shard.
     pub(super) fn tell(&self, kind: FlightKind, session: &Session, detail: &str) {
         if let Some(inbox) = self.shards.first() {
             let news = PeerNews { kind, address: session.address.ip(), detail: detail.to_owned() };
@@ -297,8 +295,8 @@ impl Links {
             peers.push(status);
         }
         ClusterStatus {
-            name: Some(self.oneself.name.clone()),
-            incarnation: self.oneself.incarnation,
+            name: Some(self.local.name.clone()),
+            incarnation: self.local.incarnation,
             epoch: self.view.epoch,
             peers,
             total,

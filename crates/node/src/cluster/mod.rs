@@ -1,8 +1,8 @@
 //! Links between the nodes of a cluster: one TCP session with each other node, over which the shards of both talk.
 //!
 //! To an engine, a shard of another node is a shard like any other ([`Roster`](tidegate_engine::Roster)). Here its
-//! batches cross: `shard/nodes.rs` is a shard's side, `outbox.rs` what waits, `thread.rs` and `links.rs` the one thread that
-//! has all sockets, `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one
+//! batches cross: `shard/nodes.rs` is a shard's side, `outbox.rs` the batches that wait, `links.rs` the sessions and
+//! their sockets, `work.rs` the thread or shard that works them, `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one
 //! comes or goes, and `wire` what is sent. Who is in the cluster and who is home to what is decided elsewhere and comes
 //! as a [`ClusterView`]. `carrying.rs` has sessions whose bytes a third node carries. `questions.rs` carries what administration asks of other nodes. `docs/cluster.md` has the limits.
 
@@ -28,10 +28,10 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
-mod thread;
 mod to_shards;
 mod view;
 pub mod wire;
+mod work;
 
 pub(crate) use handle::LinksHandle;
 pub use name::{MAX_NODE_NAME, NodeName, NodeNameError};
@@ -40,6 +40,6 @@ pub(crate) use prepared::PreparedLinks;
 pub use questions::{AskError, MAX_QUESTION_BYTES, PeerAnswer, PeerEvent, PeerQuestion};
 pub use settings::{Carried, ClusterSettings, LinkLimits};
 pub use status::{ClusterStatus, LinkCounters, LinkState, PeerStatus};
-pub(crate) use thread::{LinksSender, LinksThread, ToLinks};
 pub(crate) use to_shards::{FromLinks, PeerNews, PeerSeat, RosterOrder, ShardDoor};
 pub use view::{ClusterView, PeerNode};
+pub(crate) use work::{AttachedLinks, LinksSender, LinksThread, SharedLinks, ToLinks};

@@ -1,4 +1,4 @@
-//! What a node of a cluster is called.
+//! The name of a node of a cluster.
 
 use std::fmt;
 use std::str::FromStr;

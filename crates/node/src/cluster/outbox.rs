@@ -1,4 +1,4 @@
-//! What waits for one node: shards put batches in, the thread of the links takes them out.
+//! The send queue of one node: shards put batches in, the thread of the links takes them out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,13 @@ use super::wire::{begin_batch, end_batch};
 /// A buffer that has grown beyond this is freed when it is empty, bytes.
 const KEPT_BYTES: usize = 1024 * 1024;
 
-/// What waits for one node in one session.
+/// The send queue of one session.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     inner: Mutex<Inner>,
     /// Bytes here and in the buffer that is being written.
     waiting: AtomicU64,
-    /// Bytes of [`Self::waiting`] beyond which nothing is taken any more; a single batch may be larger.
+    /// Bytes of [`Self::waiting`] beyond which it is closed; a single batch may be larger.
     limit: u64,
 }
 
@@ -29,7 +29,7 @@ struct Inner {
     overflown: bool,
 }
 
-/// What was taken out since the last time.
+/// The bytes and batches taken out since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     pub batches: u64,
@@ -42,7 +42,8 @@ impl Outbox {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Whoever panicked while holding it left a frame that has no length yet; the session ends with the thread.
+        // A thread that panicked while holding it left a frame that has no length yet; the session ends with the
+        // thread.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,8 +70,8 @@ impl Outbox {
         self.waiting.fetch_add((inner.bytes.len() - before) as u64, Ordering::Relaxed);
     }
 
-    /// Takes all out into an empty buffer, which stays here for what comes next. Says whether more had to wait than
-    /// may: then the session is over.
+    /// Moves all bytes into an empty buffer, whose own memory stays here for the next ones. Returns an error if more
+    /// bytes waited than the limit: then the session is over.
     pub(super) fn take(&self, into: &mut Vec<u8>) -> Result<Taken, Overflown> {
         let mut inner = self.inner();
         if inner.overflown {
@@ -88,7 +89,7 @@ impl Outbox {
         self.waiting.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Other frames than batches were put behind what was taken out.
+    /// Counts frames other than batches that were appended to the output.
     pub(super) fn note_added(&self, bytes: usize) {
         self.waiting.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -103,12 +104,12 @@ impl Outbox {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Bytes beyond which nothing more may wait.
+    /// Maximum number of waiting bytes.
     pub(super) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Takes nothing any more: the session is over.
+    /// Accepts no further bytes: the session is over.
     pub(super) fn close(&self) {
         *self.inner() = Inner { closed: true, ..Inner::default() };
     }
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_may_wait_ends_the_session_but_one_batch_may_be_larger() {
+    fn an_overfull_outbox_ends_the_session_but_not_by_one_batch() {
         let outbox = Outbox::new(100);
         outbox.push(0, &batch(0, 500));
         assert!(outbox.take(&mut Vec::new()).is_ok(), "one may be larger");

@@ -1,4 +1,4 @@
-//! What is known of another node of the view, with a session or without.
+//! The state of another node of the view, with a session or without.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) struct Peer {
     pub retry_at: Millis,
     wait: Duration,
     last_failure: Option<String>,
-    /// When the log heard of that.
+    /// Time of the last log line about it.
     logged: Millis,
 }
 
@@ -81,8 +81,7 @@ impl Peer {
         self.retry_at = after(now, self.wait);
     }
 
-    /// Notes why there is no session; says whether the log should hear of it: when it is something new, and now and
-    /// then.
+    /// Notes why there is no session; returns whether to log it: if it is new, and then rarely.
     pub(super) fn note_failure(&mut self, now: Millis, why: String) -> bool {
         let known = self.last_failure.as_ref() == Some(&why);
         let tell = !known || self.logged == Millis(0) || now.since(self.logged) >= REPEAT_FAILURE_MS;
@@ -93,7 +92,7 @@ impl Peer {
         tell
     }
 
-    /// How it is; what only its session knows is added by whoever knows that.
+    /// Its status; the caller adds the fields that only a session knows.
     pub(super) fn status(&self) -> PeerStatus {
         PeerStatus {
             name: self.node.name.clone(),
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_a_limit_and_begin_anew_after_a_session() {
+    fn waits_double_up_to_a_limit_and_reset_after_a_session() {
         let limits = LinkLimits {
             retry_first: Duration::from_millis(100),
             retry_longest: Duration::from_millis(350),
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_when_it_is_new_and_now_and_then() {
+    fn a_new_failure_is_logged_at_once_and_later_rarely() {
         let mut peer = peer();
         assert!(peer.note_failure(Millis(1000), "refused".into()));
         assert!(!peer.note_failure(Millis(2000), "refused".into()));

@@ -7,8 +7,8 @@ use mio::net::TcpListener;
 use mio::{Interest, Poll, Waker};
 
 use super::links::Links;
-use super::thread::{LISTENER, LinksSender, LinksThread, ToLinks, WAKER};
 use super::to_shards::ShardDoor;
+use super::work::{LISTENER, LinksSender, LinksThread, ToLinks, WAKER};
 use super::{ClusterSettings, LinksHandle};
 use crate::clock::Clock;
 use crate::inbox::{Inbox, inbox};
@@ -21,7 +21,7 @@ use crate::inbox::{Inbox, inbox};
 pub struct LinkBindError {
     /// Where it was tried.
     pub address: SocketAddr,
-    /// What the system said.
+    /// The error of the system.
     pub source: io::Error,
 }
 
@@ -69,6 +69,6 @@ impl PreparedLinks {
         alarm: A,
     ) -> io::Result<LinksThread> {
         let Self { settings, listener, poll, sender, inbox, .. } = self;
-        LinksThread::start(sender, alarm, move || Links::new(poll, inbox, listener, settings, clock, shards))
+        LinksThread::start(sender, alarm, Links::new(poll, inbox, listener, settings, clock, shards))
     }
 }

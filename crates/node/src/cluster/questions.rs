@@ -12,10 +12,10 @@ use super::links::Links;
 use super::loss::Loss;
 use super::session::{Open, Phase, Session};
 use super::slots::SessionId;
-use super::thread::{LinksSender, ToLinks};
 use super::wire::Frame;
+use super::work::{LinksSender, ToLinks};
 
-/// Longest question, and longest answer, bytes. It is a small part of what may wait for a node.
+/// Longest question, and longest answer, bytes. It is a small part of the limit of a node's send queue.
 pub const MAX_QUESTION_BYTES: usize = 4 * 1024 * 1024;
 /// Questions and answers may take one of so many parts of the bytes that may wait for a node
 /// ([`LinkLimits::outbox_bytes`](super::LinkLimits)). The bodies of its questions that are being answered
@@ -23,7 +23,7 @@ pub const MAX_QUESTION_BYTES: usize = 4 * 1024 * 1024;
 const QUESTION_SHARE: u64 = 4;
 /// Questions of this node that wait for their answers; a further one takes the place of the oldest.
 const MAX_ASKED: usize = 256;
-/// Questions of one other node that are being answered; a further one is answered with nothing.
+/// Maximum number of questions of one other node in progress; a further one gets an empty answer.
 const MAX_ANSWERING: usize = 16;
 
 /// Why a question has no answer.
@@ -43,7 +43,7 @@ pub enum AskError {
     Busy,
 }
 
-/// The answer to a question, when it comes.
+/// The receiver of the answer to a question.
 pub type PeerAnswer = Receiver<Result<Vec<u8>, AskError>>;
 
 /// Something that concerns the process around a node.
@@ -71,8 +71,8 @@ pub struct PeerQuestion {
 }
 
 impl PeerQuestion {
-    /// Answers it. An answer that is longer than [`MAX_QUESTION_BYTES`] or empty is not sent; the asking node is told
-    /// that there is none.
+    /// Answers it. An answer that is longer than [`MAX_QUESTION_BYTES`] or empty is not sent; the asking node is
+    /// notified that it gets none.
     pub fn answer(mut self, body: Vec<u8>) {
         self.send(body);
     }
@@ -84,7 +84,7 @@ impl PeerQuestion {
     }
 }
 
-/// A question that is dropped has no answer: the asking node is told, and the place of the question is free.
+/// A question that is dropped has no answer: the asking node is notified, and the place of the question is free.
 impl Drop for PeerQuestion {
     fn drop(&mut self) {
         if !self.is_answered {
@@ -93,7 +93,7 @@ impl Drop for PeerQuestion {
     }
 }
 
-/// What is asked of other nodes, and who answers them.
+/// The open questions to other nodes, and the receiver of their questions.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     last: u64,
@@ -113,12 +113,12 @@ impl Questions {
         self.tell(PeerEvent::Linked(name.clone()));
     }
 
-    /// Says whether the process around the node listens.
+    /// Returns whether the process around the node listens.
     fn tell(&self, event: PeerEvent) -> bool {
         self.listener.as_ref().is_some_and(|(listener, _)| listener.send(event).is_ok())
     }
 
-    /// A session is over: nothing of it is answered any more.
+    /// A session is over: its questions get no answer any more.
     pub(super) fn end_session(&mut self, session: SessionId) {
         self.asked.retain(|_, asked| {
             if asked.session == session {
@@ -128,7 +128,7 @@ impl Questions {
         });
     }
 
-    /// An answer has come; an empty one is none.
+    /// An answer has come; empty means that the node has no answer.
     pub(super) fn take_answer(&mut self, session: SessionId, number: u64, body: &[u8]) {
         if self.asked.get(&number).is_none_or(|asked| asked.session != session) {
             return;
@@ -157,7 +157,7 @@ fn has_room(open: &Open, body: &[u8]) -> bool {
 }
 
 impl Links {
-    /// Events go to this listener from now on, first those of the sessions that there are.
+    /// Sends events to this listener from now on, beginning with the existing sessions.
     pub(super) fn listen_to_peers(&mut self, listener: Sender<PeerEvent>, links: LinksSender) {
         self.questions.listener = Some((listener, links));
         for session in self.table.sessions.values() {

@@ -9,9 +9,9 @@ use tidegate_engine::ShardId;
 pub(super) struct Rosters {
     /// The number of the last one.
     last: u64,
-    /// The last one of which each shard says that it has it.
-    heard: Vec<u64>,
-    /// The last one whose nodes know what is wanted on each shard.
+    /// The last roster that each shard has confirmed.
+    received: Vec<u64>,
+    /// The last roster whose nodes know the interest of each shard.
     settled: Vec<u64>,
     /// Who waits until all have one.
     waiting: Vec<(u64, Sender<()>)>,
@@ -20,7 +20,7 @@ pub(super) struct Rosters {
 impl Rosters {
     pub(super) fn new(shards: u16) -> Self {
         let none = vec![0; usize::from(shards)];
-        Self { last: 0, heard: none.clone(), settled: none, waiting: Vec::new() }
+        Self { last: 0, received: none.clone(), settled: none, waiting: Vec::new() }
     }
 
     /// The number of the last one.
@@ -35,11 +35,11 @@ impl Rosters {
     }
 
     /// The last one that all shards have.
-    pub(super) fn heard(&self) -> u64 {
-        self.heard.iter().copied().min().unwrap_or(self.last)
+    pub(super) fn received(&self) -> u64 {
+        self.received.iter().copied().min().unwrap_or(self.last)
     }
 
-    /// The last one whose nodes know what is wanted on all shards.
+    /// The last roster whose nodes know the interest of all shards.
     pub(super) fn settled(&self) -> u64 {
         self.settled.iter().copied().min().unwrap_or(self.last)
     }
@@ -50,9 +50,9 @@ impl Rosters {
         self.answer();
     }
 
-    pub(super) fn note_heard(&mut self, shard: ShardId, number: u64) {
-        if let Some(heard) = self.heard.get_mut(usize::from(shard.0)) {
-            *heard = number.max(*heard);
+    pub(super) fn note_received(&mut self, shard: ShardId, number: u64) {
+        if let Some(received) = self.received.get_mut(usize::from(shard.0)) {
+            *received = number.max(*received);
         }
         self.answer();
     }
@@ -64,9 +64,9 @@ impl Rosters {
     }
 
     fn answer(&mut self) {
-        let heard = self.heard();
-        for (_, done) in self.waiting.extract_if(.., |(number, _)| *number <= heard) {
-            // Whoever asked may have stopped waiting.
+        let received = self.received();
+        for (_, done) in self.waiting.extract_if(.., |(number, _)| *number <= received) {
+            // The waiting caller may have given up.
             let _ = done.send(());
         }
     }
@@ -79,15 +79,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waits_for_a_roster_hears_when_the_last_shard_has_it() {
+    fn a_waiter_is_notified_when_all_shards_have_the_roster() {
         let mut rosters = Rosters::new(2);
         let (done, answers) = channel();
         let number = rosters.next();
         rosters.wait(number, done.clone());
-        rosters.note_heard(ShardId(0), 1);
+        rosters.note_received(ShardId(0), 1);
         assert!(answers.try_recv().is_err());
-        assert_eq!((rosters.heard(), rosters.last()), (0, 1));
-        rosters.note_heard(ShardId(1), 2);
+        assert_eq!((rosters.received(), rosters.last()), (0, 1));
+        rosters.note_received(ShardId(1), 2);
         assert!(answers.try_recv().is_ok());
         rosters.wait(1, done);
         assert!(answers.try_recv().is_ok(), "all have it already");

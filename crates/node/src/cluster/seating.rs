@@ -1,4 +1,4 @@
-//! The roster that a shard is given, from who has a session and who is home to what.
+//! The roster of a shard, computed from the nodes with a session and the homes of partitions.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{ClusterView, NodeName};
 pub(super) fn roster(
     place: Place,
     view: &ClusterView,
-    oneself: &NodeName,
+    local: &NodeName,
     seats: &BTreeMap<NodeName, Vec<ShardId>>,
 ) -> Roster {
     let mut roster = Roster::alone(place).with_moves(view.moves_begun, &view.open_moves);
@@ -25,7 +25,7 @@ pub(super) fn roster(
         if view.restoring.has(partition) {
             roster = roster.with_absent(partition);
         }
-        let Some(home) = home.as_ref().filter(|home| *home != oneself) else { continue };
+        let Some(home) = home.as_ref().filter(|home| *home != local) else { continue };
         // As long as there is no session with a home, the node itself takes its place.
         let Some(seats) = seats.get(home) else {
             roster = roster.with_stand_in(partition);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_is_worked_by_the_shard_that_its_node_would_choose() {
+    fn the_home_node_and_others_seat_a_partition_alike() {
         let name = |name| NodeName::new(name).unwrap();
         let place = Place { shard: ShardId(1), shards: 2 };
         let mut view = ClusterView { moves_begun: 9, open_moves: vec![8], ..ClusterView::alone() };

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use rustls::Connection;
 use tidegate_engine::{Millis, ShardId};
 
-use super::handshake::{Acquaintance, Handshake};
+use super::handshake::{Handshake, PeerInfo};
 use super::indirect::{CarriedOutput, Indirect};
 use super::loss::Loss;
 use super::outbox::Outbox;
@@ -20,31 +21,31 @@ use super::view::PeerNode;
 use super::wire::{Frame, Portion, put_frame};
 use crate::tls::binding;
 
-/// What is known of a node with which there is a session.
+/// The state of an open session with a node.
 #[derive(Debug)]
 pub(super) struct Open {
-    pub who: Acquaintance,
+    pub who: PeerInfo,
     /// The numbers of its shards here.
     pub seats: Vec<ShardId>,
     pub outbox: Arc<Outbox>,
-    /// What has to be added to its monotonic clock, milliseconds.
+    /// Difference to add to its monotonic clock, milliseconds.
     pub shift: i64,
     /// The roster in which it is for the first time.
     pub roster: u64,
-    /// When something came last.
+    /// Time of the last input.
     pub heard: Millis,
     /// When it is asked for a sign of life next.
     pub next_ping: Millis,
-    /// When it took something last, or nothing waited.
+    /// Time of its last reading, or since which no bytes wait.
     pub progress: Millis,
     pub rtt_us: Option<u64>,
-    /// It knows what is wanted here.
+    /// True if it knows the interest of this node.
     pub knows: bool,
-    /// It says that what it wants is known here.
+    /// True if it has confirmed that this node knows its interest.
     pub is_known: bool,
     /// Bytes of its questions that are being answered.
     pub answering_bytes: u64,
-    /// Questions of it that are being answered.
+    /// Number of its questions in progress.
     pub answering: usize,
     /// Whether this node leaves.
     pub farewell: Farewell,
@@ -73,18 +74,18 @@ impl Open {
 pub(super) enum Phase {
     /// The other side has not accepted the connection yet.
     Connecting(PeerNode),
-    /// Each finds out who the other one is.
+    /// Both sides prove their identity.
     Shaking(Box<Handshake>),
     /// It is known, and waits for numbers that are being given free.
-    Seating(Acquaintance),
+    Seating(PeerInfo),
     /// It is known, and an indirect session is to go on over this connection.
-    Merging(Acquaintance),
+    Merging(PeerInfo),
     /// Its shards and ours talk.
     Open(Box<Open>),
 }
 
 impl Phase {
-    /// Whether input is taken: else it waits.
+    /// Whether input is processed; otherwise it waits.
     pub(super) fn takes_input(&self) -> bool {
         !matches!(self, Self::Seating(_) | Self::Merging(_))
     }
@@ -109,11 +110,13 @@ pub(super) struct Session {
     written: usize,
     /// Carried parts of other sessions in its output.
     carried_output: CarriedOutput,
-    /// The poller says that there is something to read, and not everything was.
+    /// The poller has reported input, and it is not read completely.
     pub readable: bool,
+    /// The other side has closed the connection, or it has failed: read on until that is all there is.
+    peer_closed: bool,
     /// The socket takes something.
     pub writable: bool,
-    /// What has not been added to the numbers of its node.
+    /// Counts not yet added to the counters of its node.
     pub counters: LinkCounters,
 }
 
@@ -138,6 +141,7 @@ impl Session {
             written: 0,
             carried_output: CarriedOutput::default(),
             readable: false,
+            peer_closed: false,
             writable,
             counters: LinkCounters::default(),
         }
@@ -157,9 +161,17 @@ impl Session {
             written: 0,
             carried_output: CarriedOutput::default(),
             readable: false,
+            peer_closed: false,
             writable: false,
             counters: LinkCounters::default(),
         }
+    }
+
+    /// Takes an event of the poller.
+    pub(super) fn note(&mut self, event: &Event) {
+        self.peer_closed |= event.is_read_closed() || event.is_error();
+        self.readable |= event.is_readable() || self.peer_closed;
+        self.writable |= event.is_writable() || event.is_error();
     }
 
     /// Has the poller report what happens to its connection.
@@ -202,7 +214,7 @@ impl Session {
         (direct.output, direct.written) = (Vec::new(), 0);
         (self.stream, self.tls) = (direct.stream.take(), direct.tls.take());
         self.address = direct.address;
-        (self.readable, self.writable) = (true, true);
+        (self.readable, self.writable, self.peer_closed) = (true, true, direct.peer_closed);
         self.counters.add(&std::mem::take(&mut direct.counters));
     }
 
@@ -223,7 +235,7 @@ impl Session {
         }
     }
 
-    /// What is to be sent next.
+    /// The next bytes to send.
     pub(super) fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
@@ -238,7 +250,7 @@ impl Session {
         self.output.len() - self.written
     }
 
-    /// Puts a frame behind what is being written.
+    /// Appends a frame to the output.
     pub(super) fn put(&mut self, frame: &Frame<'_>) {
         let before = self.output.len();
         put_frame(frame, &mut self.output);
@@ -268,12 +280,12 @@ impl Session {
         }
     }
 
-    /// What only both ends of this connection know; nothing where it is not encrypted.
+    /// A value that only both ends of this connection know; empty without encryption.
     pub(super) fn binding(&self) -> Result<Vec<u8>, Loss> {
         Ok(self.tls.as_deref().map(binding).transpose()?.unwrap_or_default())
     }
 
-    /// Reads once; `None` when nothing is there.
+    /// Reads once; `None` without input.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Loss> {
         if let Some(indirect) = &mut self.indirect {
             let length = indirect.read(buffer);
@@ -302,6 +314,8 @@ impl Session {
                 Ok(0) => return Err(Loss::Closed),
                 Ok(length) => {
                     self.counters.bytes_in += length as u64;
+                    // A read that leaves room has emptied the socket; the poller reports what comes later.
+                    self.readable = length == buffer.len() || self.peer_closed;
                     return Ok(Some(length));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -342,7 +356,7 @@ impl Session {
         }
     }
 
-    /// Encrypts what there is, as far as the socket takes what is encrypted.
+    /// Encrypts the output, as far as the socket takes the result.
     fn write_tls(&mut self, now: Millis) -> Result<(), Loss> {
         while self.writable {
             let (Some(tls), Some(stream)) = (&mut self.tls, &mut self.stream) else { return Ok(()) };
@@ -417,7 +431,7 @@ impl Session {
         }
     }
 
-    /// Takes what waits once everything before is written; says whether there is anything to write.
+    /// Takes the send queue once all earlier bytes are written; returns true if there are bytes to write.
     pub(super) fn refill(&mut self, now: Millis) -> Result<bool, Loss> {
         if self.written < self.output.len() {
             return Ok(true);
@@ -440,7 +454,7 @@ impl Session {
         !waits && !self.waits()
     }
 
-    /// Why it is over, if it is, when all that had arrived by `heard` was reported.
+    /// The reason of its end, if it is over, when all input up to `heard` was reported.
     pub(super) fn overdue(&self, heard: Millis, peer_timeout: Duration, stall_timeout: Duration) -> Option<Loss> {
         let Phase::Open(open) = &self.phase else { return None };
         if let Some(over) = open.outbox.overflown() {

@@ -1,4 +1,4 @@
-//! What a node is told of its cluster at start.
+//! The settings of a node for its cluster.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::NodeName;
 use crate::secret::Secret;
 use crate::tls::LinkTls;
 
-/// What a node of a cluster is told at start.
+/// The settings of a node for its cluster, fixed at start.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     /// Its own name; no other node has it at the same time.
@@ -17,7 +17,7 @@ pub struct ClusterSettings {
     pub incarnation: u64,
     /// Where it takes connections of other nodes. Port 0 lets the system choose one.
     pub listen: SocketAddr,
-    /// What all nodes of the cluster know.
+    /// The common secret of all nodes of the cluster.
     pub secret: Secret,
     /// The messages that the nodes exchange over their links.
     pub carried: Carried,
@@ -49,9 +49,9 @@ pub enum Carried {
 /// Bounds of the links to other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkLimits {
-    /// A peer from which nothing comes for so long loses its session; each asks the other four times as often.
+    /// A peer that is silent for this time loses its session; each sends a sign of life four times as often.
     pub peer_timeout: Duration,
-    /// A peer that takes nothing of what waits for it for so long loses its session.
+    /// A peer that reads none of its pending frames for this time loses its session.
     pub stall_timeout: Duration,
     /// How long connecting may take, and again the handshake.
     pub handshake_timeout: Duration,

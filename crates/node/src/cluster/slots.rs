@@ -1,8 +1,8 @@
 //! The numbers that shards of other nodes have in this process.
 //!
-//! A number stands for one life of one shard. It is given again only when all shards of this process have heard that it
-//! is free, and have handed each other all that they had to say before: what one of them still says of the old life so
-//! never reaches another that has heard of the new one.
+//! A number identifies one life of one shard. It is reused only when all shards of this process know that it is free,
+//! and have handed each other all earlier records: so a record about the old life never reaches a shard that knows the
+//! new one.
 
 use tidegate_engine::{MAX_SHARDS, ShardId};
 
@@ -19,13 +19,13 @@ enum Slot {
 /// No numbers could be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoSlots {
-    /// As soon as all shards have heard of those that left.
+    /// Free as soon as all shards know of the departures.
     Yet,
     /// Not with the nodes that there are.
     Left,
 }
 
-/// All numbers behind those of the process's own shards.
+/// All numbers above the ones of the process's own shards.
 #[derive(Debug)]
 pub(super) struct Slots {
     own: u16,
@@ -43,9 +43,9 @@ impl Slots {
         self.slots.len() as u16
     }
 
-    /// Gives a session numbers for so many shards: those that have been free for the longest time. All shards have
-    /// heard of the rosters up to `heard`.
-    pub(super) fn take(&mut self, session: SessionId, shards: u16, heard: u64) -> Result<Vec<ShardId>, NoSlots> {
+    /// Gives a session numbers for its shards: the ones that have been free for the longest time. All shards have
+    /// confirmed the rosters up to `received`.
+    pub(super) fn take(&mut self, session: SessionId, shards: u16, received: u64) -> Result<Vec<ShardId>, NoSlots> {
         let free = |(at, slot): (usize, &Slot)| match slot {
             Slot::Free(since) => Some((*since, at)),
             Slot::Taken(_) => None,
@@ -54,7 +54,7 @@ impl Slots {
         if free.len() < usize::from(shards) {
             return Err(NoSlots::Left);
         }
-        free.retain(|(since, _)| *since <= heard);
+        free.retain(|(since, _)| *since <= received);
         if free.len() < usize::from(shards) {
             return Err(NoSlots::Yet);
         }
@@ -103,11 +103,11 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_given_again_when_all_have_heard_and_as_late_as_possible() {
+    fn a_number_is_reused_late_and_after_all_shards_know() {
         let mut slots = Slots::new(60);
         slots.take(1, 2, 0).unwrap();
         slots.free(1, 7);
-        assert_eq!(slots.take(2, 2, 6), Ok(vec![ShardId(62), ShardId(63)]), "those that nobody had");
+        assert_eq!(slots.take(2, 2, 6), Ok(vec![ShardId(62), ShardId(63)]), "unused numbers first");
         assert_eq!(slots.take(3, 1, 6), Err(NoSlots::Yet));
         assert_eq!(slots.take(3, 1, 7), Ok(vec![ShardId(60)]));
     }

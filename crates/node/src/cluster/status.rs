@@ -7,11 +7,11 @@ use super::NodeName;
 /// How far things are with another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// There is no session: one is tried from time to time, or the other one is waited for.
+    /// Without a session: this node tries one from time to time, or waits for the other.
     Dialing,
-    /// There is a session, and each tells the other what its clients want.
+    /// With a session: both sides announce the interest of their clients.
     Linked,
-    /// Each says that the other knows what its clients want: no message stays away from whom it is for.
+    /// Each side has confirmed that the other knows the interest of its clients: no message misses a receiver.
     Settled,
 }
 
@@ -26,7 +26,7 @@ impl LinkState {
     }
 }
 
-/// What has gone over the links to one node, or to all, in all sessions; numbers only grow.
+/// Traffic over the links to one node, or to all, in all sessions; numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Bytes written to the sessions, handshakes and heartbeats included.
@@ -45,7 +45,7 @@ pub struct LinkCounters {
     pub sessions: u64,
     /// Sessions that ended otherwise than by a goodbye.
     pub resets: u64,
-    /// Attempts at a session that failed: nobody there, a wrong secret, another version.
+    /// Failed attempts at a session: no node answered, a wrong secret, another version.
     pub failures: u64,
     /// Sessions begun whose bytes a third node carries.
     pub indirect: u64,
@@ -54,7 +54,7 @@ pub struct LinkCounters {
 }
 
 impl LinkCounters {
-    /// Adds others to these.
+    /// Adds the counters of another.
     pub fn add(&mut self, other: &Self) {
         self.bytes_out += other.bytes_out;
         self.bytes_in += other.bytes_in;
@@ -75,11 +75,11 @@ impl LinkCounters {
 pub struct PeerStatus {
     /// Its name.
     pub name: NodeName,
-    /// Which life of it is meant.
+    /// The meant life of the node.
     pub incarnation: u64,
     /// Where it takes connections of other nodes.
     pub address: SocketAddr,
-    /// How far things are with it.
+    /// The state of the session with it.
     pub state: LinkState,
     /// The node that carries the link, where there is no direct connection.
     pub through: Option<NodeName>,
@@ -91,13 +91,13 @@ pub struct PeerStatus {
     pub shards: Option<u16>,
     /// Bytes that wait for it.
     pub waiting_bytes: u64,
-    /// What has gone to and fro with this name since it came into the view.
+    /// Traffic with this name since it came into the view.
     pub counters: LinkCounters,
     /// Why the last session or the last attempt at one failed, if one has since it came into the view.
     pub last_failure: Option<String>,
 }
 
-/// How a node stands in its cluster; what one that is in none answers has nothing in it.
+/// The state of a node in its cluster; empty for a node outside any cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterStatus {
     /// Its own name.
@@ -108,7 +108,7 @@ pub struct ClusterStatus {
     pub epoch: u64,
     /// All other nodes of the view, by name.
     pub peers: Vec<PeerStatus>,
-    /// What has gone over all links, those of nodes that are in the view no longer included.
+    /// Traffic over all links, with the nodes that have left the view.
     pub total: LinkCounters,
     /// Connections of others that did not become a session: without the secret, of unknown nodes, or that took too
     /// long.

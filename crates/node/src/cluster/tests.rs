@@ -7,14 +7,14 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Poll, Waker};
 use tidegate_engine::{Millis, ShardId};
 
-use super::handshake::Acquaintance;
+use super::handshake::PeerInfo;
 use super::indirect::Indirect;
 use super::links::Links;
 use super::loss::Loss;
 use super::session::{Phase, Session};
 use super::slots::SessionId;
-use super::thread::WAKER;
 use super::wire::{Frame, MAX_FRAME_BYTES, Part, Portion, put_frame, split_frame};
+use super::work::{LinksSender, WAKER};
 use super::{ClusterSettings, ClusterView, NodeName, PeerNode};
 use crate::clock::Clock;
 use crate::inbox::inbox;
@@ -24,8 +24,19 @@ fn name(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-fn who(node: &str) -> Acquaintance {
-    Acquaintance { name: name(node), incarnation: 1, shards: 1, shift: 0, skew: 0, continues: 0 }
+fn who(node: &str) -> PeerInfo {
+    PeerInfo { name: name(node), incarnation: 1, shards: 1, shift: 0, skew: 0, continues: 0 }
+}
+
+/// The links of the node `a`, without other nodes.
+pub(super) fn links() -> (Links, LinksSender) {
+    let poll = Poll::new().unwrap();
+    let (sender, inbox) = inbox(Waker::new(poll.registry(), WAKER).unwrap());
+    let any = "127.0.0.1:0".parse().unwrap();
+    let secret = Secret::new(b"a secret of the tests").unwrap();
+    let settings = ClusterSettings::new(name("a"), 1, any, secret);
+    let listener = TcpListener::bind(any).unwrap();
+    (Links::new(poll, inbox, listener, settings, Clock::start(), Vec::new()), sender)
 }
 
 /// The node `a` of a cluster with `b` and `c`. Connections to them are taken by the system, and nothing answers.
@@ -39,13 +50,7 @@ impl World {
     fn new() -> Self {
         let others = Listener::bind("127.0.0.1:0").unwrap();
         let address = others.local_addr().unwrap();
-        let poll = Poll::new().unwrap();
-        let (_, inbox) = inbox(Waker::new(poll.registry(), WAKER).unwrap());
-        let any = "127.0.0.1:0".parse().unwrap();
-        let secret = Secret::new(b"a secret of the tests").unwrap();
-        let settings = ClusterSettings::new(name("a"), 1, any, secret);
-        let listener = TcpListener::bind(any).unwrap();
-        let mut links = Links::new(poll, inbox, listener, settings, Clock::start(), Vec::new());
+        let (mut links, _) = links();
         let peers = ["b", "c"].map(|node| PeerNode { name: name(node), incarnation: 1, address });
         links.set_view(Arc::new(ClusterView { peers: peers.to_vec(), ..ClusterView::alone() }));
         Self { links, address, _others: others }

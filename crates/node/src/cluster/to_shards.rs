@@ -28,7 +28,7 @@ pub(crate) struct RosterOrder {
     pub number: u64,
 }
 
-/// A node came or went, for the flight recorder.
+/// Arrival or departure of a node, for the flight recorder.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerNews {
     pub kind: FlightKind,

@@ -11,7 +11,7 @@ use super::NodeName;
 pub struct PeerNode {
     /// Its name.
     pub name: NodeName,
-    /// Which life of it this is.
+    /// The life of the node.
     pub incarnation: u64,
     /// Where it takes connections of other nodes.
     pub address: SocketAddr,
@@ -25,8 +25,8 @@ pub struct ClusterView {
     /// Who works each partition: the retained messages and shared groups in it; `None` for the node itself. As long as
     /// there is no session with the node that does, the node itself takes its place.
     pub homes: [Option<NodeName>; PARTITIONS as usize],
-    /// Partitions whose nodes keep what they owe where others find it: while one of these nodes is away, messages that
-    /// it wanted are sent back.
+    /// Partitions whose nodes store their messages where a successor finds them: while one of these nodes is away,
+    /// messages for it are sent back.
     pub kept: Partitions,
     /// Partitions of a dead node that their new home, maybe this one, is still fetching.
     pub restoring: Partitions,
@@ -34,12 +34,12 @@ pub struct ClusterView {
     pub moves_begun: u64,
     /// Moves that have begun and are not decided.
     pub open_moves: Vec<u64>,
-    /// The number of the view, for whoever looks at [`ClusterStatus`](super::ClusterStatus).
+    /// The number of the view, shown in [`ClusterStatus`](super::ClusterStatus).
     pub epoch: u64,
 }
 
 impl ClusterView {
-    /// That of a node that knows of no other.
+    /// The view of a node that knows no other.
     pub fn alone() -> Self {
         Self {
             peers: Vec::new(),

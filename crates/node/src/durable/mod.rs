@@ -16,6 +16,7 @@ use crate::admission::stored_bans::{self, StoredBans};
 use crate::admission::{Admission, RecordError};
 use crate::limits::{RESTORE_CHUNK_BYTES, RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS};
 use crate::memory::return_free_pages;
+use crate::memory::room::{Room, TooLittleMemory};
 
 /// A key and its value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
@@ -32,6 +33,9 @@ pub enum DurableError {
     /// A ban cannot be read.
     #[error("{0}; `tidegate store export` shows it")]
     Ban(#[from] RecordError),
+    /// It does not fit into the memory that the process may have.
+    #[error("cannot load the store: {0}")]
+    Memory(#[from] TooLittleMemory),
     /// A shard ended while it was taking it in.
     #[error("{0} ended while it loaded the store")]
     ShardEnded(ShardId),
@@ -52,7 +56,7 @@ pub(crate) enum RestorePortion {
 
 /// An answer of a shard to the thread that reads the store.
 pub(crate) enum ShardAnswer {
-    /// The numbers of sessions whose queues it needs again.
+    /// The numbers of sessions whose queues are to be read again.
     NeedsAgain(Vec<u64>),
     /// It has restored its part.
     Restored(Restored),
@@ -91,6 +95,7 @@ pub(crate) struct QueueRead {
 pub(crate) struct Restorer {
     admission: Arc<Admission>,
     now: Now,
+    room: Room,
     route: RestoreRoute,
     pairs: Vec<SyncSender<RestorePortion>>,
     chunks: Vec<Chunk>,
@@ -110,8 +115,11 @@ pub(crate) fn restorer(shards: u16, admission: Arc<Admission>, now: Now) -> (Res
         seeds.push_back(RestoreSeed { pairs, answers: answers.clone(), settled: settled.clone() });
     }
     let chunks = (0..shards).map(|_| Chunk::default()).collect();
-    let route = RestoreRoute::new(shards);
-    (Restorer { admission, now, route, pairs: senders, chunks, answers: all_answers, settled: all_settled }, seeds)
+    let (room, route) = (Room::of_process(), RestoreRoute::new(shards));
+    (
+        Restorer { admission, now, room, route, pairs: senders, chunks, answers: all_answers, settled: all_settled },
+        seeds,
+    )
 }
 
 /// A portion of a store for a shard. Its bytes are bounded, so that a start needs little memory beside the restored
@@ -155,7 +163,7 @@ impl Restorer {
             self.send(shard, RestorePortion::FirstEnds)?;
         }
         self.hand_out_again(store)?;
-        // This tells the shards that no more parts follow.
+        // The shards learn by this that no more parts follow.
         self.pairs.clear();
         let mut sum = Restored::default();
         for shard in 0..shards {
@@ -224,6 +232,7 @@ impl Restorer {
     }
 
     fn flush(&mut self, shard: usize, portion: fn(Vec<Pair>) -> RestorePortion) -> Result<(), DurableError> {
+        self.room.check()?;
         let Some(chunk) = self.chunks.get_mut(shard) else { return Ok(()) };
         let chunk = std::mem::take(chunk);
         self.send(shard, portion(chunk.pairs))
@@ -274,7 +283,7 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
 /// Reports to a shard the last of its batches that is committed.
 pub(crate) type Commits = Box<dyn Fn(u64) + Send + Sync>;
 
-/// Starts a store that reports commits to the shards. The writer after those of the shards belongs to the bans.
+/// Starts a store that reports commits to the shards. The last writer, behind the shards' writers, belongs to the bans.
 pub(crate) fn start(store: Store, shards: Vec<Commits>, bans: &Arc<StoredBans>) -> Result<Running, DurableError> {
     let of_bans = shards.len() as u16;
     let committed = Arc::clone(bans);

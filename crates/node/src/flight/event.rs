@@ -10,7 +10,7 @@ use crate::admission::Network;
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlightKind {
-    /// A client came in.
+    /// A client was admitted.
     Connected,
     /// A connection was refused, at accept or with its CONNECT, or broke off before it.
     Refused,
@@ -52,7 +52,7 @@ impl FlightKind {
         }
     }
 
-    /// Whether it concerns messages, of which there may be very many, and not the life of a connection.
+    /// True if it concerns messages, which may be very many; false if it concerns the life of a connection.
     pub(crate) fn is_of_messages(self) -> bool {
         matches!(self, Self::Dropped | Self::Denied | Self::Delayed | Self::QueueFull)
     }

@@ -40,8 +40,8 @@ impl NodeClients<'_> {
         Ok(story)
     }
 
-    /// The clients that delay most messages, the worst first, `limit` at most: connected ones that have acknowledged
-    /// nothing for long although messages wait for it, and those whose queue is full.
+    /// The clients that delay most messages, the worst first, `limit` at most: connected clients that have acknowledged
+    /// nothing for long although messages wait, and clients with a full queue.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -82,7 +82,7 @@ impl NodeClients<'_> {
         Ok(ended.unwrap_or_default())
     }
 
-    /// Ends a ban; says whether there was one, once the store knows.
+    /// Ends a ban; returns whether there was one, once the store knows.
     ///
     /// # Errors
     /// When it is one of the configuration. With [`BanError::NotKept`] it has ended, but not in the store.

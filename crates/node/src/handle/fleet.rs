@@ -145,8 +145,8 @@ impl NodeFleet<'_> {
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub fn evict(&self, clients: usize, whom: Evicted) -> Result<usize, NoAnswer> {
-        let ended = self.node.ask_all(|answer| Admin::Fleet(FleetOrder::Evict { clients, whom, answer }))?;
+    pub fn evict(&self, clients: usize, which: Evicted) -> Result<usize, NoAnswer> {
+        let ended = self.node.ask_all(|answer| Admin::Fleet(FleetOrder::Evict { clients, which, answer }))?;
         Ok(ended.into_iter().sum())
     }
 

@@ -17,7 +17,7 @@ use super::{NoAnswer, NodeHandle, wait};
 use crate::orders::{Admin, ToShard};
 use crate::service::{ClientLink, Ping, Pong, ServiceOrder, ServiceWake};
 
-/// Pongs that wait for whoever pings; further ones are dropped, and their nodes count as silent in that round.
+/// Pongs that wait for the pinging service; further ones are dropped, and their nodes count as silent in that round.
 const WAITING_PONGS: usize = 65_536;
 
 /// Pongs of all clients.
@@ -25,7 +25,7 @@ const WAITING_PONGS: usize = 65_536;
 pub struct Pongs(Receiver<Pong>);
 
 impl Pongs {
-    /// Takes a pong that has come.
+    /// Takes the next pong.
     pub fn take(&self) -> Option<Pong> {
         self.0.try_recv().ok()
     }
@@ -53,13 +53,14 @@ impl NodeInsiders<'_> {
         self.node.tell(shard, ToShard::Admin(Admin::Service(order)));
     }
 
-    /// Publishes a message of the broker's own. It is on its way; a topic that is none is logged and dropped.
+    /// Publishes a message of the broker itself. The call does not wait for it; a message with an invalid topic is
+    /// logged and dropped.
     pub fn publish_inner(&self, message: InnerPublication) {
         self.order_publish(message, false);
     }
 
-    /// The same for what every node of a cluster would say alike: the one that is the home of the topic's retained
-    /// message does.
+    /// The same for a message that every node of a cluster would publish: only the home of the topic's retained message
+    /// publishes it.
     pub fn publish_at_home(&self, message: InnerPublication) {
         self.order_publish(message, true);
     }
@@ -79,14 +80,14 @@ impl NodeInsiders<'_> {
         Ok(all.into_iter().flatten().collect())
     }
 
-    /// Tells pongs from now on; whoever asked before is told no more. Up to 65,536 wait.
+    /// Reports pongs from now on; an earlier caller gets no more. Up to 65,536 wait.
     pub fn pongs(&self, wake: &ServiceWake) -> Pongs {
         let (sender, pongs) = sync_channel(WAITING_PONGS);
         self.node.tell_all(|| Admin::Service(ServiceOrder::Pongs(sender.clone(), Arc::clone(wake))));
         Pongs(pongs)
     }
 
-    /// Begins a new round of pings: acknowledgements of earlier ones are told no more.
+    /// Begins a new round of pings: acknowledgements of earlier ones are not reported any more.
     pub fn forget_pings(&self) {
         self.node.tell_all(|| Admin::Service(ServiceOrder::ForgetPings));
     }
@@ -122,8 +123,8 @@ impl NodeInsiders<'_> {
         Ok(sent)
     }
 
-    /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told so (0x9C), others
-    /// are dropped. Says whether there was one.
+    /// Ends the connection of a client and redirects it to `reference`: an MQTT 5 client gets a DISCONNECT with it
+    /// (0x9C), others are dropped. Returns true if there was a connection.
     ///
     /// # Errors
     /// When its shard does not answer.

@@ -71,8 +71,8 @@ impl NodeMoves<'_> {
         Ok(self.on_all(|answer| MoveOrder::Leave { answer })?.into_iter().sum())
     }
 
-    /// Stops serving the clients of these partitions; their sessions still collect messages. MQTT 5 clients are sent to
-    /// `reference`, their new home.
+    /// Stops to serve the clients of these partitions; their sessions still collect messages. MQTT 5 clients are
+    /// redirected to `reference`, their new home.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -81,7 +81,7 @@ impl NodeMoves<'_> {
         self.on_all(|done| MoveOrder::Hold { partitions, reference: reference.clone(), done }).map(drop)
     }
 
-    /// Ends the hold: the table says who serves them.
+    /// Ends the hold: the table names the serving node.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -158,7 +158,7 @@ impl NodeMoves<'_> {
         self.take_in(images, None, Collecting::FromNodes(transfer))
     }
 
-    /// Whether all nodes have said from where on their messages are for the new home.
+    /// Whether all nodes have confirmed that their messages go to the new home.
     ///
     /// # Errors
     /// When a shard does not answer.

@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::{AuthRequest, LogEvent, ShardId};
+use tidegate_engine::{AuthRequest, LogEvent, Reason, ShardId};
 
-use crate::observer::{Answer, Observer, Occasion};
+use crate::observer::{Answer, ContinuedClient, Observer, Occasion};
 use crate::tls::ConnectionFacts;
 
 /// Observes a node, and passes its events on.
@@ -33,7 +33,7 @@ impl Contact {
 }
 
 impl Contacts {
-    /// Waits until these brokers are there, or are known not to be, at most so long.
+    /// Waits until these brokers are connected, or are known to be absent, at most for `limit`.
     pub(super) fn wait(self, mut brokers: BTreeSet<String>, limit: Duration) {
         let until = Instant::now() + limit;
         while !brokers.is_empty() {
@@ -76,6 +76,10 @@ impl Observer for Contact {
 
     fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {
         self.observer.answer_challenge(data, answer);
+    }
+
+    fn accept_continued(&self, client: &ContinuedClient<'_>) -> Result<(), Reason> {
+        self.observer.accept_continued(client)
     }
 
     fn shard_failed(&self, shard: ShardId) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Entry, Identities, Running};
 use crate::handle::NodeHandle;
 
-/// Time between two looks at who is still needed.
+/// Time between two checks for unused users.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Starts the thread that watches the nodes of users. It ends with `identities`.

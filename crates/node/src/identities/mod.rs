@@ -38,7 +38,7 @@ const FIRST_CONTACT: Duration = Duration::from_secs(2);
 /// The settings of the nodes of users.
 #[derive(Debug)]
 pub struct IdentitySettings {
-    /// Users at once, those whose last session has just ended included; further ones are refused.
+    /// Maximum number of users, with the ones whose last session has just ended; further ones are refused.
     pub max: u16,
     /// How long the node of a user stays behind the user's last session, at least.
     pub linger: Duration,
@@ -73,7 +73,7 @@ struct State {
 }
 
 enum Entry {
-    /// Its node is being started; these wait for it.
+    /// Its node is being started; these clients wait for it.
     Starting(Vec<Give>),
     Running(Box<Running>),
 }
@@ -83,7 +83,7 @@ struct Running {
     inbox: ShardSender,
     pass: Arc<Pass>,
     password: Option<Zeroizing<Vec<u8>>>,
-    /// Since when it is unused.
+    /// Time since which it is unused.
     unused: Option<Instant>,
 }
 

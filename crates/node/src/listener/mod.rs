@@ -84,7 +84,7 @@ pub(crate) struct Acceptor {
     id: ListenerId,
     socket: ListenSocket,
     address: LocalAddress,
-    /// Connections may be waiting: the poller said so, and accepting has not come to an end since.
+    /// Connections may be waiting: the poller has reported some, and not all were accepted since.
     pub ready: bool,
 }
 

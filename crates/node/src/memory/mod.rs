@@ -6,6 +6,7 @@
 //! free pages. The same happens after a rush of new connections, whose handshakes leave free memory behind.
 
 pub(crate) mod program_pages;
+pub(crate) mod room;
 
 use tidegate_engine::Millis;
 
@@ -67,7 +68,8 @@ impl TrimPolicy {
         }
     }
 
-    /// When memory should be returned; [`Millis::NEVER`] when there is none to return, so that no turn begins for it.
+    /// Time at which memory should be returned; [`Millis::NEVER`] without memory to return, so that no turn begins for
+    /// it.
     pub(crate) fn deadline(&self) -> Millis {
         let at = |due: Due| due.last.plus(TRIM_QUIET_MS).min(due.since.plus(TRIM_LATEST_MS));
         self.due.map_or(Millis::NEVER, at)
@@ -87,12 +89,13 @@ impl TrimPolicy {
 /// does not report it.
 pub(crate) fn of_process() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    anonymous(&status)
+    bytes_in(&status, "RssAnon:")
 }
 
-fn anonymous(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+/// The bytes in a line of `/proc/self/status`.
+fn bytes_in(status: &str, line: &str) -> Option<u64> {
+    let value = status.lines().find_map(|found| found.strip_prefix(line))?;
+    value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Asks the allocator to return free pages to the system. No effect where the allocator has no such call.
@@ -206,8 +209,11 @@ mod tests {
 
     #[test]
     fn anonymous_memory_is_read_from_the_status() {
-        assert_eq!(anonymous("VmRSS:\t 100 kB\nRssAnon:\t    4272 kB\nRssFile:\t 1 kB\n"), Some(4272 * 1024));
-        assert_eq!(anonymous("VmRSS:\t 100 kB\n"), None);
+        assert_eq!(
+            bytes_in("VmRSS:\t 100 kB\nRssAnon:\t    4272 kB\nRssFile:\t 1 kB\n", "RssAnon:"),
+            Some(4272 * 1024)
+        );
+        assert_eq!(bytes_in("VmRSS:\t 100 kB\n", "RssAnon:"), None);
     }
 
     #[test]

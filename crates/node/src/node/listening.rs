@@ -18,7 +18,7 @@ pub(crate) struct Listening {
     pub acceptors: Vec<Acceptor>,
     pub quic: Vec<QuicSocket>,
     pub addresses: Vec<LocalAddress>,
-    /// Whose each of these addresses is.
+    /// The listener of each of these addresses.
     pub owners: Vec<ListenerId>,
 }
 

@@ -18,7 +18,7 @@ pub struct Door {
     pass: Arc<Pass>,
 }
 
-/// A client who was let in already.
+/// An admitted client.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) accepted: Accepted,

@@ -99,7 +99,7 @@ pub enum ProxyError {
     Unproven,
 }
 
-/// Whether these bytes are a header, begin one, or neither.
+/// Reads these bytes as a header, or as the beginning of one.
 ///
 /// # Errors
 /// With the fault. More bytes never change it.

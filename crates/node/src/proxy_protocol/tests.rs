@@ -164,7 +164,7 @@ fn other_fields_and_broken_ones_say_no_tenant() {
 }
 
 proptest! {
-    /// However a header is split, it is partial until it is all there, and then it says the same.
+    /// A split header is partial until it is complete, and then reads the same.
     #[test]
     fn splits_do_not_matter((bytes, source) in any_header(), tail in prop::collection::vec(any::<u8>(), 0..40)) {
         for length in 0..bytes.len() {

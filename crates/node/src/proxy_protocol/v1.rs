@@ -49,7 +49,7 @@ fn source(text: &str) -> Result<Option<SocketAddr>, ProxyError> {
     if !["TCP4", "TCP6"].contains(family) {
         return Err(ProxyError::Malformed("the protocol is neither TCP4 nor TCP6 nor UNKNOWN"));
     }
-    let wrong_address = ProxyError::Malformed("an address is none of its protocol");
+    let wrong_address = ProxyError::Malformed("an address of another protocol");
     let (from, _) = address(source).zip(address(destination)).ok_or(wrong_address)?;
     let (from_port, _) = port(source_port)
         .zip(port(destination_port))

@@ -29,9 +29,9 @@ pub(super) fn endpoint() -> Arc<EndpointConfig> {
     Arc::new(config)
 }
 
-/// Connection ids whose bytes are all random. By default only three are: with 10,000 clients, who have several ids
-/// each, one in two hundred of those that validate their address would be given the id of another client, and never get
-/// an answer.
+/// Connection ids whose bytes are all random. By default only three are: with 10,000 clients that have several ids
+/// each, one client in two hundred with a validated address would be given the id of another client, and never get an
+/// answer.
 fn connection_ids() -> Box<dyn ConnectionIdGenerator> {
     Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID_BYTES))
 }

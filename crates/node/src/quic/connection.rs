@@ -168,7 +168,7 @@ impl Quic {
                     self.take_stream();
                 }
                 Event::Stream(StreamEvent::Writable { .. }) => news.writable = true,
-                // Who takes no output any more is not served.
+                // A client that accepts no output any more is not served.
                 Event::Stream(StreamEvent::Stopped { .. }) => self.end(None),
                 Event::ConnectionLost { reason } => self.end(Some(reason)),
                 // There are no other streams and no datagrams; that the end has arrived is known by the client's close.
@@ -245,6 +245,13 @@ impl Quic {
         if !events.is_empty() {
             self.endpoint.tell(self.handle, events);
         }
+    }
+
+    /// The certificates that the client has shown, DER.
+    pub(crate) fn client_chain(&self) -> Vec<Box<[u8]>> {
+        let shown = self.connection.crypto_session().peer_identity();
+        let chain = shown.and_then(|chain| chain.downcast::<Vec<CertificateDer<'static>>>().ok());
+        chain.iter().flat_map(|chain| chain.iter()).map(|certificate| certificate.as_ref().into()).collect()
     }
 
     /// The result of the handshake, and the client's identity by the listener's rule.

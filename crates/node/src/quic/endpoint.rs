@@ -22,7 +22,7 @@ use super::shared::{EndpointShared, Notices};
 use crate::tls::{HandshakeSlot, TlsError, TlsListener};
 use crate::tokens::RESERVED_INDEX;
 
-/// The tokens of UDP sockets follow those of listeners.
+/// The tokens of UDP sockets follow the tokens of listeners.
 const FIRST_TOKEN: usize = RESERVED_INDEX as usize + 512;
 
 /// The token of a UDP socket.
@@ -117,7 +117,7 @@ impl QuicEndpoint {
         registry.register(&mut SourceFd(&fd), token, Interest::READABLE)
     }
 
-    /// Receives once and processes the datagrams; answers those that need no connection. Returns their number.
+    /// Receives once and processes the datagrams; answers the datagrams that need no connection. Returns their number.
     pub(crate) fn receive(&mut self, room: &mut ReceiveRoom, arrived: &mut Vec<Arrived>) -> io::Result<usize> {
         let mut buffers = room.bytes.chunks_mut(RECEIVE_BUFFER_BYTES).map(IoSliceMut::new);
         let mut buffers: [IoSliceMut<'_>; RECEIVE_BATCH] =
@@ -160,7 +160,7 @@ impl QuicEndpoint {
         self.certificates = certificates;
     }
 
-    /// Whether so many handshakes are under way that clients have to prove their address first.
+    /// Whether so many handshakes are in progress that clients have to prove their address first.
     pub(crate) fn is_busy(&self) -> bool {
         let most = self.tls.settings().max_handshakes;
         most != 0 && self.tls.handshakes_under_way() >= most.div_ceil(PROOF_SHARE)

@@ -21,24 +21,33 @@ pub(crate) struct Departed {
     pub(crate) origin: ClientOrigin,
     pub(crate) parcel: Parcel,
     pub(crate) search: Search,
-    /// When it looks for its new home.
+    /// Time of the next search for its new home.
     pub(crate) next_at: Millis,
     pub(crate) attempt: Option<HomeAttempt>,
 }
 
-/// The new home that is being connected to.
+/// A connection to the new home in progress.
 #[derive(Debug)]
 pub(crate) struct HomeAttempt {
     pub(crate) home: TcpStream,
     pub(crate) at: SocketAddr,
-    /// When it has failed.
+    /// Time at which it has failed.
     pub(crate) until: Millis,
 }
 
 impl Departed {
-    /// Another table has come: its new home is looked for at this time.
+    /// Another table is in force: sets the time of the next search for the new home.
     pub(crate) fn look_at(&mut self, at: Millis) {
         self.next_at = at;
+    }
+
+    /// Ends an attempt whose time is over, or whose address is that of the home no more.
+    pub(crate) fn end_late_attempt(&mut self, now: Millis, home: Option<SocketAddr>) {
+        match &self.attempt {
+            Some(attempt) if home != Some(attempt.at) => self.attempt = None,
+            Some(attempt) if attempt.until <= now => self.fail_attempt(now),
+            Some(_) | None => {}
+        }
     }
 
     /// The new home was not reached.

@@ -17,11 +17,11 @@ pub(crate) struct End {
     output: Output,
     /// The transport may be readable.
     readable: bool,
-    /// The peer has closed its side: read on until that is all there is.
+    /// The peer has closed its side: read the rest.
     peer_closed: bool,
     /// Its input has ended.
     ended: bool,
-    /// It takes no output until it reports that it does.
+    /// It takes no output until its next readiness.
     blocked: bool,
     /// The poller knows that it is blocked.
     shown_blocked: bool,
@@ -95,7 +95,7 @@ impl End {
         self.ended && self.shut
     }
 
-    /// Adapts the poller's interest after output was blocked, or is no longer.
+    /// Adapts the poller's interest after output was blocked or unblocked.
     pub(crate) fn show_blocked(&mut self, registry: &Registry, token: Token) {
         if self.blocked != self.shown_blocked && !self.shut {
             self.shown_blocked = self.blocked;
@@ -166,7 +166,7 @@ impl End {
 }
 
 /// Moves bytes from one end to the other: one read, if the other has no pending output. Returns whether there is more
-/// to do at once. `sift` appends the bytes read to the output, and says whether they were the last ones.
+/// to do at once. `sift` appends the bytes read to the output, and returns true after the last bytes.
 pub(crate) fn carry(
     from: &mut End,
     to: &mut End,

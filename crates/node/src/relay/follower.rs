@@ -1,4 +1,4 @@
-//! Where packets of a stream begin and end, without keeping any of it.
+//! The bounds of packets in a stream, which is not stored.
 
 use tidegate_engine::RELAY_FRAME;
 use tidegate_mqtt::PacketType;
@@ -13,7 +13,7 @@ enum Next {
     First,
     /// A byte of the remaining length; `bytes` of it were read.
     Length { so_far: u32, bytes: u8 },
-    /// So many bytes of the body, behind so many that have come.
+    /// The rest of a body, after `passed` bytes.
     Body { left: u32, passed: u32 },
     /// The stream is not MQTT: packets cannot be followed from here on.
     Lost,
@@ -25,7 +25,7 @@ pub(crate) struct Follower {
     next: Next,
     /// The packet under way is a CONNACK.
     of_connack: bool,
-    /// The server has accepted the client.
+    /// The server has accepted the client with a CONNACK.
     accepted: bool,
     /// The bytes under way belong to a frame for the relay, and to no packet.
     of_frame: bool,

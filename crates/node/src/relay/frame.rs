@@ -2,7 +2,7 @@
 //! no MQTT packet, between two packets of the home, and in front of all bytes of the client.
 
 use tidegate_engine::{CONTINUE, CONTINUED, ConnectionImage, LeftConnection, PartitionId, RELAY_FRAME};
-use tidegate_mqtt::varint;
+use tidegate_mqtt::{PacketType, ReasonCode, varint};
 
 use crate::secret::{CONNECTION_PROOF_BYTES, Secret};
 
@@ -11,8 +11,13 @@ pub(crate) const LEAVE: [u8; 3] = [RELAY_FRAME, 1, LEAVING];
 const LEAVING: u8 = 3;
 /// The kind of the frame with the image of the connection, for the edge.
 const LEFT: u8 = 4;
-/// The new home does not expect the connection.
-pub(crate) const REFUSED: [u8; 3] = [RELAY_FRAME, 1, 5];
+/// The kind of the frame by which the new home refuses the connection: the reason code of the DISCONNECT, or 0 for none.
+const REFUSING: u8 = 5;
+
+/// The frame by which the new home refuses a connection, with the code of the DISCONNECT for its client.
+pub(crate) fn refused(code: Option<ReasonCode>) -> [u8; 4] {
+    [RELAY_FRAME, 2, REFUSING, code.map_or(0, ReasonCode::byte)]
+}
 
 /// A frame of a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +28,8 @@ pub(crate) enum RelayFrame {
     Left(Parcel),
     /// The connection continues at the new home.
     Continued,
-    /// [`REFUSED`].
-    Refused,
+    /// [`refused`].
+    Refused(Option<ReasonCode>),
 }
 
 /// A connection on its way to its new home.
@@ -84,8 +89,10 @@ impl RelayFrame {
         if bytes == CONTINUED {
             return Some(Self::Continued);
         }
-        if bytes == REFUSED {
-            return Some(Self::Refused);
+        if let [RELAY_FRAME, 2, REFUSING, code] = bytes {
+            let code =
+                ReasonCode::from_byte(*code).filter(|code| code.is_error() && code.allowed_in(PacketType::Disconnect));
+            return Some(Self::Refused(code));
         }
         let (length, behind) = varint::decode(bytes.get(1..)?).ok().flatten()?;
         let body = bytes.get(1 + behind..).filter(|body| body.len() == length as usize)?;
@@ -120,6 +127,9 @@ mod tests {
             (RelayFrame::read(&LEAVE), RelayFrame::read(&CONTINUED)),
             (Some(RelayFrame::Leave), Some(RelayFrame::Continued))
         );
+        for code in [None, Some(ReasonCode::NotAuthorized)] {
+            assert_eq!(RelayFrame::read(&refused(code)), Some(RelayFrame::Refused(code)));
+        }
         assert_eq!(RelayFrame::read(&[RELAY_FRAME, 1, 9]), None);
     }
 

@@ -3,7 +3,7 @@
 //! them. If no such place comes in time, the connection ends without it.
 
 use tidegate_engine::Reason;
-use tidegate_mqtt::{Connect, Disconnect, Version, split_frame};
+use tidegate_mqtt::{Connect, Disconnect, ReasonCode, Version, split_frame};
 
 /// How a client can be informed.
 #[derive(Clone, Debug)]
@@ -12,9 +12,9 @@ pub(crate) enum Goodbye {
     Never,
     /// By a DISCONNECT of at most so many bytes.
     Possible { max_packet: u32 },
-    /// By these bytes, as soon as a packet ends.
+    /// It is sent with these bytes after the present packet.
     Due { last: Vec<u8> },
-    /// It was said.
+    /// It was sent.
     Said,
 }
 
@@ -68,6 +68,15 @@ impl Goodbye {
             self.begin(None);
         }
         self.take_due()
+    }
+
+    /// The goodbye of a home that does not let the client stay, if there can be one.
+    pub(crate) fn take_refusal(&mut self, code: ReasonCode) -> Option<Vec<u8>> {
+        let Self::Possible { max_packet } = self else { return None };
+        let mut last = Vec::new();
+        Disconnect::new(code).encode_within(Version::V5, *max_packet, &mut last).ok()?;
+        *self = Self::Said;
+        Some(last)
     }
 
     /// The goodbye, if it was requested. It is sent once.

@@ -40,13 +40,13 @@ pub(crate) const HOME: usize = 1;
 /// A client and its home.
 #[derive(Debug)]
 pub(crate) enum Relay {
-    /// The home is being connected to; the client's connection is still the engine's.
+    /// The connection to the home is in progress; the client's connection is still the engine's.
     Connecting { client: ConnectionKey, home: TcpStream, at: SocketAddr },
-    /// Bytes go to and fro.
+    /// Bytes are carried both ways.
     Open(Box<Pair>),
     /// The client's home moves; the client's end waits for the new one.
     Moving(Box<Departed>),
-    /// This node stops, and the client has no home: its last bytes leave.
+    /// This node stops, and the client has no home: its last bytes are written.
     Farewell(Box<HomelessClient>),
 }
 
@@ -57,5 +57,5 @@ pub(crate) struct HomelessClient {
     pub(crate) seat: Seat,
 }
 
-/// Why the transport of a client ends whose home has ended the connection.
+/// The reason of a client's end if its home has ended the connection.
 const HOME_ENDED: Reason = Reason::NormalDisconnect;

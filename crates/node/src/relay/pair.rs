@@ -1,6 +1,7 @@
 //! Both ends of a relay.
 
 use tidegate_engine::{EDGE_STOPS, ListenerId, Output};
+use tidegate_mqtt::ReasonCode;
 
 use super::end::{self, End};
 use super::follower::Follower;
@@ -13,14 +14,14 @@ use crate::admission::Seat;
 use crate::proxy_protocol::RelayedTenant;
 use crate::transport::Transport;
 
-/// Both ends of a relay that is open.
+/// Both ends of an open relay.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) ends: [End; 2],
     pub(crate) seat: Seat,
-    /// Whether its last bytes have to leave by a deadline already.
+    /// True if its last bytes have a deadline already.
     pub(crate) ending: bool,
-    /// How the client can be asked to use another server.
+    /// The state of the DISCONNECT that asks the client to use another server.
     pub(crate) goodbye: Goodbye,
     /// Separates packets and frames of the home.
     pub(crate) sieve: Sieve,
@@ -30,7 +31,7 @@ pub(crate) struct Pair {
     pub(crate) origin: ClientOrigin,
 }
 
-/// How a client has come to this node.
+/// The way by which a client has come to this node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientOrigin {
     /// The listener.
@@ -39,7 +40,7 @@ pub(crate) struct ClientOrigin {
     pub(crate) tenant: Option<RelayedTenant>,
 }
 
-/// How far a relay has come with a move of its client's home.
+/// The stage of a move of the client's home.
 #[derive(Debug)]
 pub(crate) enum MoveStage {
     /// The home stays.
@@ -48,7 +49,7 @@ pub(crate) enum MoveStage {
     Leaving,
     /// The new home was sent the image of the connection, and has not answered.
     Continuing { parcel: Parcel, search: Search },
-    /// This node stops: last bytes leave, and further input is dropped.
+    /// This node stops: last bytes are written, and further input is dropped.
     Stopping,
 }
 
@@ -57,10 +58,10 @@ pub(crate) enum MoveStage {
 pub(crate) enum Pumped {
     /// The relay continues. Is there more to do at once?
     Bytes { more: bool },
-    /// The connection has left its home, which is no more. A search is given where it has left before.
+    /// The connection has left its home. `search` is set if it had left another home before.
     Left { parcel: Parcel, search: Option<Search> },
-    /// The new home does not expect the connection.
-    Refused,
+    /// The new home does not continue the connection; the client may get a DISCONNECT with this code.
+    Refused(Option<ReasonCode>),
 }
 
 impl Pair {
@@ -103,14 +104,14 @@ impl Pair {
                     self.stage = MoveStage::Open;
                     more = true;
                 }
-                RelayFrame::Refused => return Pumped::Refused,
+                RelayFrame::Refused(code) => return Pumped::Refused(code),
             }
         }
         if !self.ends[HOME].has_ended() {
             return Pumped::Bytes { more };
         }
         if self.goodbye.was_said() {
-            // The client was asked to use another server, and continues nowhere.
+            // The client got a DISCONNECT to use another server, and continues nowhere.
             self.stage = MoveStage::Open;
         }
         if let Some((parcel, search)) = self.take_parcel() {
@@ -120,7 +121,7 @@ impl Pair {
         Pumped::Bytes { more }
     }
 
-    /// The image that a new home was sent and has not answered.
+    /// The image sent to a new home that has not answered.
     pub(crate) fn take_parcel(&mut self) -> Option<(Parcel, Search)> {
         match std::mem::replace(&mut self.stage, MoveStage::Open) {
             MoveStage::Continuing { parcel, search } => Some((parcel, search)),
@@ -131,8 +132,9 @@ impl Pair {
         }
     }
 
-    /// This node stops. Its clients are asked to use another server, and their homes learn that they are not lost, each
-    /// if no packet is under way. It is not said where: a stopping node knows no better than the client.
+    /// This node stops. Its clients get a DISCONNECT to use another server, and their homes a notice that the clients
+    /// are not lost, each if no packet is in progress. The DISCONNECT names no server: a stopping node knows no better
+    /// one than the client.
     pub(crate) fn begin_to_stop(&mut self) {
         let [client, home] = &mut self.ends;
         let is_heard = matches!(self.stage, MoveStage::Open | MoveStage::Continuing { .. }) && !client.has_ended();
@@ -163,7 +165,7 @@ impl Pair {
         self.ends.iter().all(End::is_over)
     }
 
-    /// Whether an end has ended. A relay whose home moves continues.
+    /// True if an end has ended. A relay whose home moves continues.
     pub(crate) fn is_ending(&self) -> bool {
         match self.stage {
             MoveStage::Open => self.ends.iter().any(End::has_ended),
@@ -173,7 +175,7 @@ impl Pair {
         }
     }
 
-    /// Whether the new home has yet to answer.
+    /// True if the new home has not answered yet.
     pub(crate) fn awaits_answer(&self) -> bool {
         matches!(self.stage, MoveStage::Continuing { .. })
     }

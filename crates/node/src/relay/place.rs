@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tidegate_engine::Homes;
 
-/// Which partitions are served here, and how the homes of the others are reached.
+/// The partitions served here, and the addresses of the homes of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeHomes {
     /// The table for the engines.
     pub table: Arc<Homes>,
-    /// Where each place takes relayed clients; `None` where that is not known.
+    /// The address of each place for relayed clients; `None` if it is unknown.
     pub relays: Arc<[Option<SocketAddr>]>,
 }

@@ -2,20 +2,19 @@
 
 use tidegate_engine::Millis;
 
-/// How long a client whose home moves waits for the new one, milliseconds: as long as its session waits there.
+/// Time for which a client waits for its new home, milliseconds: as long as its session waits there.
 pub(crate) const MOVE_PATIENCE_MS: u64 = 10_000;
-/// How often a relay looks for the new home of its client, milliseconds. After a failure it waits so long, and twice as
-/// long after each further one.
+/// Pause of a relay between searches for the new home, milliseconds. It doubles with each further failure.
 pub(crate) const RETRY_MS: u64 = 50;
-/// How often this time doubles at most.
+/// Maximum number of doublings of this pause.
 const MAX_DOUBLINGS: u32 = 4;
 
 /// The search for the new home of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
-    /// When it ends without success.
+    /// Time of its end without success.
     pub(crate) until: Millis,
-    /// Homes that could not be reached, or have closed without an answer.
+    /// Number of homes that could not be reached, or have closed without an answer.
     failed: u32,
 }
 
@@ -24,12 +23,12 @@ impl Search {
         Self { until: now.plus(MOVE_PATIENCE_MS), failed: 0 }
     }
 
-    /// After one more failure.
+    /// The search after one more failure.
     pub(crate) fn failed(self) -> Self {
         Self { failed: self.failed + 1, ..self }
     }
 
-    /// When a home is looked for: at once, and after failures later each time.
+    /// Time of the next search: at once, and after failures later each time.
     pub(crate) fn next_at(self, now: Millis) -> Millis {
         match self.failed.checked_sub(1) {
             None => now,

@@ -10,9 +10,9 @@ use super::goodbye::Goodbye;
 #[derive(Debug, Default)]
 pub(crate) struct Sieve {
     follower: Follower,
-    /// The frame that is under way.
+    /// The incomplete frame.
     partial: Vec<u8>,
-    /// The frames that have come and were not taken.
+    /// Complete frames that were not taken yet.
     frames: Vec<RelayFrame>,
 }
 
@@ -22,7 +22,7 @@ impl Sieve {
         Self { follower: Follower::of_accepted(), ..Self::default() }
     }
 
-    /// Whether a DISCONNECT may come next.
+    /// True if a DISCONNECT may come next.
     pub(crate) fn is_between_packets(&self) -> bool {
         self.follower.is_between_packets()
     }
@@ -32,9 +32,9 @@ impl Sieve {
         (!self.frames.is_empty()).then(|| self.frames.remove(0))
     }
 
-    /// Appends the packets among some bytes to the output of the client, up to the goodbye once it is due. Says whether
-    /// nothing more may follow: behind the goodbye, behind the frame of a connection that has left, and where the frames
-    /// make no sense.
+    /// Appends the packets among some bytes to the output of the client, up to the goodbye once it is due. Returns true
+    /// if no more bytes may follow: after the goodbye, after the frame of a connection that has left, and after an
+    /// invalid frame.
     pub(crate) fn sift(&mut self, bytes: &[u8], out: &mut Output, goodbye: &mut Goodbye) -> bool {
         let (mut at, mut from) = (0, 0);
         while at < bytes.len() {
@@ -66,7 +66,7 @@ impl Sieve {
         false
     }
 
-    /// A frame is complete; says whether it is the last one.
+    /// A frame is complete; returns true if it is the last one.
     fn end_frame(&mut self) -> bool {
         let frame = RelayFrame::read(&std::mem::take(&mut self.partial));
         let is_last = matches!(frame, None | Some(RelayFrame::Left(_)));
@@ -97,6 +97,18 @@ mod tests {
             out.slices(&mut slices);
             assert_eq!(&*slices[0], [connack, publish, publish].concat(), "{cut}");
         }
+    }
+
+    #[test]
+    fn a_frame_beyond_the_limit_ends_the_stream() {
+        let (mut sieve, mut out) = (Sieve::default(), Output::default());
+        // A frame of 2 MiB begins.
+        assert!(!sieve.sift(&[0, 0x80, 0x80, 0x80, 0x01], &mut out, &mut Goodbye::Never));
+        let part = [7; 64 * 1024];
+        let parts = (1..).find(|_| sieve.sift(&part, &mut out, &mut Goodbye::Never)).unwrap();
+        assert!(parts * part.len() <= RELAY_FRAME_MAX + part.len(), "{parts} parts");
+        assert!(out.is_empty());
+        assert_eq!(sieve.take_frame(), None);
     }
 
     #[test]

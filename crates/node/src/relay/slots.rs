@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use mio::Token;
 use tidegate_engine::Millis;
 
-use super::{CLIENT, HOME, PATIENCE_MS, Pair, Relay};
+use super::goodbye::Goodbye;
+use super::{CLIENT, HOME, PATIENCE_MS, Relay};
 use crate::shortage::Shortage;
 use crate::tokens::RESERVED_INDEX;
 #[cfg(feature = "quic")]
@@ -65,15 +66,15 @@ struct Slot {
 pub(crate) struct Relays {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Those with more to do in the next turn.
+    /// Relays with more to do in the next turn.
     pub ring: VecDeque<RelayKey>,
-    /// In the order of their times: each is as far away as all others when it is set.
+    /// In the order of their times: each is set the same time ahead.
     deadlines: VecDeque<Deadline>,
     /// Homes that cannot be reached, for the log.
     pub unreachable: Shortage,
     /// Relays that wait for the new homes of their clients.
     moving: BTreeSet<RelayKey>,
-    /// When the first of these looks for it again; never if there are none.
+    /// Time of the first of their searches; never without such relays.
     retry_at: Millis,
 }
 
@@ -131,12 +132,12 @@ impl Relays {
         }
     }
 
-    /// Takes a relay out whose place is used again, or given [free](Self::free).
+    /// Takes a relay out; its place is used again, or [freed](Self::free).
     pub(crate) fn remove_for_now(&mut self, key: RelayKey) -> Option<Relay> {
         self.slot(key)?.relay.take()
     }
 
-    /// Gives a place free.
+    /// Frees a place.
     pub(crate) fn free(&mut self, key: RelayKey) {
         if let Some(slot) = self.slot(key) {
             slot.generation = slot.generation.wrapping_add(1);
@@ -167,18 +168,18 @@ impl Relays {
         all.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).collect()
     }
 
-    /// Whether no client has its socket in a relay.
+    /// True if no client has its socket in a relay.
     pub(crate) fn is_empty(&self) -> bool {
         self.all().is_empty()
     }
 
-    /// A relay waits for the new home of its client, and looks for it at this time.
+    /// A relay waits for the new home of its client until its next search, at this time.
     pub(crate) fn await_home(&mut self, key: RelayKey, at: Millis) {
         self.moving.insert(key);
         self.retry_at = self.retry_at.min(at);
     }
 
-    /// Another table has come: relays that wait for homes look at it.
+    /// Another table is in force: relays that wait for homes search at once.
     pub(crate) fn retry_now(&mut self, now: Millis) {
         for key in self.moving.clone() {
             if let Some(Relay::Moving(departed)) = self.get(key) {
@@ -188,7 +189,7 @@ impl Relays {
         }
     }
 
-    /// The relays that wait for new homes, if it is time to look for these.
+    /// The relays that wait for new homes, if a search is due.
     pub(crate) fn take_moving(&mut self, now: Millis) -> BTreeSet<RelayKey> {
         if self.retry_at > now {
             return BTreeSet::new();
@@ -197,19 +198,24 @@ impl Relays {
         std::mem::take(&mut self.moving)
     }
 
-    /// Relays that are open, not about to end, and wanted, so many at most.
-    pub(crate) fn staying(&self, limit: usize, wanted: impl Fn(&Pair) -> bool) -> Vec<RelayKey> {
-        let stays = |slot: &Slot| matches!(&slot.relay, Some(Relay::Open(pair)) if !pair.ending && wanted(pair));
+    /// Relays that are open and not about to end, or wait for the new home of their client, and that are wanted, so many
+    /// at most.
+    pub(crate) fn staying(&self, limit: usize, wanted: impl Fn(&Goodbye) -> bool) -> Vec<RelayKey> {
+        let stays = |slot: &Slot| match &slot.relay {
+            Some(Relay::Open(pair)) => !pair.ending && wanted(&pair.goodbye),
+            Some(Relay::Moving(departed)) => wanted(&departed.goodbye),
+            Some(Relay::Connecting { .. } | Relay::Farewell(_)) | None => false,
+        };
         let staying = self.slots.iter().zip(0..).filter(|(slot, _)| stays(slot));
         staying.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
     }
 
-    /// Gives a relay until [`PATIENCE_MS`] from now for a stage.
+    /// Sets the deadline of a stage of a relay to [`PATIENCE_MS`] from now.
     pub(crate) fn set_deadline(&mut self, now: Millis, relay: RelayKey, stage: Stage) {
         self.deadlines.push_back(Deadline { at: now.plus(PATIENCE_MS), relay, stage });
     }
 
-    /// When the next deadline comes.
+    /// Time of the next deadline.
     pub(crate) fn next_deadline(&self) -> Millis {
         self.deadlines.front().map_or(Millis::NEVER, |deadline| deadline.at).min(self.retry_at)
     }
@@ -253,14 +259,16 @@ mod tests {
     use std::net::TcpListener;
 
     use mio::net::TcpStream;
-    use tidegate_engine::{ConnectionKey, ListenerId};
+    use tidegate_engine::{ConnectionKey, ListenerId, PartitionId};
 
-    use super::super::ClientOrigin;
     use super::super::end::End;
     use super::super::follower::Follower;
+    use super::super::frame::Parcel;
     use super::super::goodbye::Goodbye;
     use super::super::pair::MoveStage;
+    use super::super::search::Search;
     use super::super::sieve::Sieve;
+    use super::super::{ClientOrigin, Pair};
     use super::*;
     use crate::admission::Seat;
 
@@ -288,6 +296,33 @@ mod tests {
         assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), None, "it had reached its home in time");
         assert_eq!(relays.next_deadline(), Millis(2 * PATIENCE_MS - 1));
         assert_eq!(relays.pop_due(Millis(2 * PATIENCE_MS - 1)), Some((key, Stage::Ending)));
+    }
+
+    #[test]
+    fn a_new_home_has_its_full_time_for_its_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let end = || End::of(Transport::Tcp(TcpStream::connect(at).unwrap()));
+        let parcel = Parcel { partition: PartitionId(1), proven: Vec::new(), tail: Vec::new() };
+        let pair = Pair {
+            ends: [end(), end()],
+            seat: Seat::NONE,
+            ending: false,
+            goodbye: Goodbye::Never,
+            sieve: Sieve::default(),
+            sent: Follower::default(),
+            stage: MoveStage::Continuing { parcel, search: Search::from(Millis(0)) },
+            origin: ClientOrigin { listener: ListenerId(0), tenant: None },
+        };
+        let mut relays = Relays::default();
+        let key = relays.insert(Relay::Open(Box::new(pair)));
+        relays.set_deadline(Millis(0), key, Stage::Continuing);
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS - 1)), None);
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), Some((key, Stage::Continuing)));
+        relays.set_deadline(Millis(0), key, Stage::Continuing);
+        let Some(Relay::Open(pair)) = relays.get(key) else { panic!("no relay") };
+        assert!(pair.take_parcel().is_some(), "the image is brought again");
+        assert_eq!(relays.pop_due(Millis(PATIENCE_MS)), None, "an answer ends the deadline");
     }
 
     #[test]

@@ -52,15 +52,15 @@ pub struct Pong {
 pub(crate) enum ServiceOrder {
     /// Publish this; where it is for one node of a cluster to say, if this is the one.
     Publish { message: Box<InnerPublication>, at_home: bool },
-    /// Say who is connected, and how long the round trips of their transports take if that is wanted.
+    /// Report the connected clients, with the round trips of their transports if wanted.
     Links { rtt: bool, answer: Sender<Vec<ClientLink>> },
     /// Tell pongs here from now on.
     Pongs(SyncSender<Pong>, ServiceWake),
     /// Ping these clients, and say when each was sent its ping.
     Ping { pings: Vec<Ping>, expires_at: Millis, answer: Sender<Vec<Option<Instant>>> },
-    /// A new round of pings begins: acknowledgements of older ones are told no more.
+    /// A new round of pings begins: acknowledgements of older ones are not reported any more.
     ForgetPings,
-    /// Publish this, which has come from a bus, and tell its number when it is taken.
+    /// Publish this message of a bus, and report its number when it is accepted.
     PublishFromBus(Box<InnerPublication>, u64),
     /// Take a connection in that another part of the process has made.
     Enter(Box<Inside>),
@@ -70,9 +70,9 @@ pub(crate) enum ServiceOrder {
     RemovePrincipal { number: u64 },
     /// Publish as a principal.
     PublishAs { principal: u64, message: Box<InnerPublication>, number: u64 },
-    /// Say what is retained under a topic, if the principal may know.
+    /// Read the retained message of a topic, if the principal may read it.
     ReadRetained { principal: Box<Principal>, topic: String, answer: Sender<Result<Option<RetainedValue>, Reason>> },
-    /// Tell here what has become of messages from a bus from now on.
+    /// Report the outcomes of messages from a bus here from now on.
     TellTaken(TakenSink),
     /// Begin to observe.
     Observe { number: u64, observer: Box<Observer>, sink: ObserverSink, answer: Sender<Result<(), ObserverError>> },
@@ -80,7 +80,7 @@ pub(crate) enum ServiceOrder {
     AttachObserver { observer: ObserverId, window: ObserverWindow, sink: ObserverSink },
     /// Observe no more.
     EndObserver { number: u64 },
-    /// What has become of a message at an observer.
+    /// The outcome of a message at an observer.
     Observed { ticket: ObservedTicket, answer: ObserverAnswer },
     /// Send a client elsewhere, and answer whether there was one.
     SendElsewhere { tenant: TenantId, client_id: String, reference: String, answer: Sender<bool> },
@@ -92,10 +92,10 @@ impl fmt::Debug for ServiceOrder {
     }
 }
 
-/// Takes on the shard's thread what has become of a numbered message from a bus: whether it was taken.
+/// Takes the outcome of a numbered message from a bus, on the shard's thread: whether it was accepted.
 pub(crate) type TakenSink = Arc<dyn Fn(u64, bool) + Send + Sync>;
 
-/// What services are told by a shard.
+/// The receivers of a shard's reports to services.
 #[derive(Default)]
 pub(crate) struct Services {
     pub(crate) pongs: Option<(SyncSender<Pong>, ServiceWake)>,
@@ -107,7 +107,7 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// What a service has published was taken, or not.
+    /// Reports whether a message of a service was accepted.
     pub(crate) fn tell_taken(&self, number: u64, taken: bool) {
         if let Some(sink) = &self.taken {
             sink(number, taken);

@@ -9,18 +9,18 @@ use tidegate_engine::{
 };
 use tidegate_mqtt::ReasonCode;
 
-/// What has become of a message: the code that a PUBACK would have, or why it was refused.
+/// The outcome of a message: the code that a PUBACK would have, or the reason of the refusal.
 pub type PublishOutcome = Result<ReasonCode, Reason>;
 
 /// Is called on a shard's thread with the number of a message and its outcome. It only hands them over.
 pub type Answered = Arc<dyn Fn(u64, PublishOutcome) + Send + Sync>;
 
-/// What a shard knows of its principals.
+/// A shard's state about its principals.
 #[derive(Default)]
 pub(crate) struct NodePrincipals {
     by_number: BTreeMap<u64, PrincipalId>,
     waiting: BTreeMap<PrincipalId, Waiting>,
-    /// Publishes what comes from a bus.
+    /// Publishes the messages from a bus.
     bus: Option<PrincipalId>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct NodePrincipals {
 struct Waiting {
     answered: Answered,
     unanswered: Arc<AtomicUsize>,
-    /// The principal is gone, and with its last answer it is forgotten.
+    /// The principal is gone; it is removed with its last answer.
     gone: bool,
 }
 
@@ -67,7 +67,7 @@ impl NodePrincipals {
         }
     }
 
-    /// Publishes what comes from a bus.
+    /// Publishes a message from a bus.
     pub(crate) fn publish_from_bus(
         &mut self,
         (engine, now): (&mut Engine, Now),
@@ -104,7 +104,7 @@ const MAX_HELD_FROM_BUS: usize = 1 << 20;
 /// Bytes of these messages.
 const MAX_HELD_BYTES_FROM_BUS: u64 = 256 * 1024 * 1024;
 
-/// Who publishes what comes from a bus.
+/// The principal that publishes the messages from a bus.
 fn bus_principal() -> Principal {
     Principal {
         kind: PrincipalKind::Broker,
@@ -114,7 +114,7 @@ fn bus_principal() -> Principal {
         listener: None,
         max_held_messages: MAX_HELD_FROM_BUS,
         max_held_bytes: MAX_HELD_BYTES_FROM_BUS,
-        // What has come from a bus does not go there again.
+        // A message from a bus does not go there again.
         unobserved_by: vec![ObserverId::APPLICATIONS, ObserverId::REPORTS],
     }
 }

@@ -68,8 +68,7 @@ impl SocketCalls<'_> {
         }
     }
 
-    /// Closes connections past their deadline, after their readiness was handled: only then it is known whether a peer
-    /// was too slow.
+    /// Closes connections past their deadline, after their readiness was handled: only then a slow peer is known.
     pub(crate) fn close_overdue(&mut self) {
         let now = self.shard.heard.until();
         while let Some(key) = pop_due(&mut self.shard.flushing, now) {

@@ -51,7 +51,7 @@ impl SocketCalls<'_> {
         self.shard.shared.connections.load(Ordering::Relaxed) >= self.shard.shared.max_connections
     }
 
-    /// Remembers a connection that has sent no CONNECT yet.
+    /// Notes a connection that has not sent a CONNECT.
     fn note_stranger(&mut self, key: ConnectionKey) {
         // Connections at the front that are clients by now, or closed, are removed. Behind a silent one the others stay
         // until its CONNECT timeout.
@@ -62,7 +62,7 @@ impl SocketCalls<'_> {
     }
 
     /// Closes the connection of this shard that has been silent for longest since it was accepted, so that another one
-    /// fits. Says whether there was one.
+    /// fits. Returns whether there was one.
     pub(crate) fn make_room(&mut self) -> bool {
         while let Some(key) = self.shard.strangers.pop_front() {
             if !self.shard.engine.control().close_unheard(key, Reason::TooManyConnections) {
@@ -320,7 +320,7 @@ impl SocketCalls<'_> {
         ConnectionFacts { peer, ..known.unwrap_or_default() }
     }
 
-    /// The socket is of no use any more.
+    /// The socket is useless.
     pub(crate) fn lose(&mut self, key: ConnectionKey) {
         let Some((flags, _)) = self.shard.table.get(key) else { return };
         flags.set(Flags::BROKEN);
@@ -342,7 +342,7 @@ impl SocketCalls<'_> {
         self.shard.engine.outputs().stand_in_line(key);
     }
 
-    /// Writes the output of a connection once. Says whether there is more that its socket would take, for a later turn.
+    /// Writes the output of a connection once. Returns whether there is more that its socket would take, for a later turn.
     #[must_use]
     pub(crate) fn write_connection(&mut self, key: ConnectionKey) -> bool {
         let Some((flags, transport)) = self.shard.table.get(key) else { return false };

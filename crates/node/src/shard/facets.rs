@@ -13,7 +13,7 @@ pub(crate) struct QuicCalls<'s> {
     pub(crate) shard: &'s mut Shard,
 }
 
-/// Clients whose home is another orchestrator are relayed.
+/// Calls about relays of clients whose home is another orchestrator.
 pub(crate) struct RelayCalls<'s> {
     pub(crate) shard: &'s mut Shard,
 }
@@ -56,7 +56,7 @@ impl Shard {
         QuicCalls { shard: self }
     }
 
-    /// Clients whose home is another orchestrator are relayed.
+    /// Calls about relays of clients whose home is another orchestrator.
     #[inline]
     pub(crate) fn relaying(&mut self) -> RelayCalls<'_> {
         RelayCalls { shard: self }

@@ -25,6 +25,10 @@ impl OrderCalls<'_> {
                 // The connection is remembered only when its session is in the store.
                 self.shard.peering().answer_committed(answer, adopted);
             }
+            FleetOrder::Keep { of, uplink, answer } => {
+                let kept = OrchestratorMoves::of(&mut self.shard.engine).keep_uplink(now, &of, &uplink);
+                self.shard.peering().answer_committed(answer, kept);
+            }
             FleetOrder::Settle { name, settling, answer } => {
                 let mut settling = settling
                     .unwrap_or_else(|| OrchestratorMoves::of(&mut self.shard.engine).begin_settling_of(now, &name));
@@ -56,9 +60,9 @@ impl OrderCalls<'_> {
                 }
                 let _ = done.send(());
             }
-            FleetOrder::Evict { clients, whom, answer } => {
-                let served = self.shard.engine.control().evict(now, clients, whom);
-                let relayed = self.shard.relaying().send_relayed_away(clients.saturating_sub(served), whom);
+            FleetOrder::Evict { clients, which, answer } => {
+                let served = self.shard.engine.control().evict(now, clients, which);
+                let relayed = self.shard.relaying().send_relayed_away(clients.saturating_sub(served), which);
                 let _ = answer.send(served + relayed);
             }
             FleetOrder::Report(answer) => {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use tidegate_engine::{
-    Accepted, AuthRequest, ConnectionImage, ConnectionKey, ListenerId, LogEvent, Reason, TenantId, Verdict,
+    Accepted, AuthRequest, ConnectionImage, ConnectionKey, ListenerId, LogEvent, Reason, ShownCertificate, TenantId,
+    Verdict,
 };
 
 use crate::admission::{Ban, BanTarget, Seat, TooLong};
@@ -35,6 +36,8 @@ pub(crate) struct Gate {
     counted: HashMap<ConnectionKey, Applicant>,
     /// The newest connection of each client that is counted.
     newest: HashMap<(TenantId, Box<str>), ConnectionKey>,
+    /// The certificates of clients whose connections have come from other nodes.
+    shown: HashMap<ConnectionKey, ShownCertificate>,
 }
 
 impl Gate {
@@ -43,8 +46,19 @@ impl Gate {
         self.pending.remove(&key);
     }
 
+    /// Keeps the certificate that a client has shown to another node.
+    pub(crate) fn keep_shown(&mut self, key: ConnectionKey, shown: ShownCertificate) {
+        self.shown.insert(key, shown);
+    }
+
+    /// The certificate that a client has shown to another node.
+    pub(crate) fn shown(&self, key: ConnectionKey) -> Option<&ShownCertificate> {
+        self.shown.get(&key)
+    }
+
     /// Gives memory back after a peak.
     pub(crate) fn shrink(&mut self) {
+        self.shown.shrink_to_fit();
         self.pending.shrink_to_fit();
         self.counted.shrink_to_fit();
         self.newest.shrink_to_fit();
@@ -245,8 +259,13 @@ impl AdmissionCalls<'_> {
     }
 
     /// A client continues here that another node has let in: bans hold here, and its user counts its connections.
-    pub(crate) fn count_continued(&mut self, key: ConnectionKey, image: &ConnectionImage) -> Result<(), Reason> {
-        let user = image.counted_user.clone();
+    pub(crate) fn count_continued(
+        &mut self,
+        key: ConnectionKey,
+        image: &ConnectionImage,
+        proven: Option<&str>,
+    ) -> Result<(), Reason> {
+        let user: Option<Box<str>> = proven.map(Box::from).or_else(|| image.counted_user.clone());
         let (now, address) = (self.shard.now, self.address_of(key));
         let admission = &self.shard.shared.admission;
         admission.check_client(now, image.tenant, &image.client_id, user.as_deref(), address)?;
@@ -267,6 +286,7 @@ impl AdmissionCalls<'_> {
 
     /// A connection has ended: its slot of the user is released.
     pub(crate) fn uncount_user(&mut self, key: ConnectionKey) {
+        self.shard.gate.shown.remove(&key);
         let Some(applicant) = self.shard.gate.counted.remove(&key) else { return };
         if let Some(user) = &applicant.user {
             self.shard.shared.admission.release_user(applicant.tenant, user);
@@ -322,20 +342,20 @@ impl AdmissionCalls<'_> {
                 let event = self.flown(FlightKind::QueueFull).client(client_id).reason(*reason);
                 event.detail(&held_up_by(*connected, *unacknowledged, *oldest_packet_id, *waiting_ms))
             }
-            LogEvent::Dropped { client_id, topic, reason, publisher, untold } => {
+            LogEvent::Dropped { client_id, topic, reason, publisher, omitted } => {
                 let event = self.flown(FlightKind::Dropped).client(client_id).topic(topic).reason(*reason);
                 let publisher = publisher.as_ref().map(|publisher| format!("published by {publisher}"));
-                event.detail(&publisher.unwrap_or_default()).after(*untold)
+                event.detail(&publisher.unwrap_or_default()).after(*omitted)
             }
-            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold } => {
+            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, omitted } => {
                 let event = self.flown(FlightKind::Denied).client(client_id).topic(topic).reason(*reason);
                 let whose =
                     held_up_by.as_ref().map_or_else(String::new, |whose| format!("; the queue of {whose} is full"));
-                event.detail(&format!("it wanted {}{whose}", attempt.text())).after(*untold)
+                event.detail(&format!("it wanted {}{whose}", attempt.text())).after(*omitted)
             }
-            LogEvent::Delayed { client_id, delay, untold, .. } => {
+            LogEvent::Delayed { client_id, delay, omitted, .. } => {
                 let event = self.flown(FlightKind::Delayed).client(client_id);
-                event.detail(&format!("it may not publish: {delay}")).after(*untold)
+                event.detail(&format!("it may not publish: {delay}")).after(*omitted)
             }
         };
         self.shard.flight.record(self.shard.now, note);

@@ -1,4 +1,4 @@
-//! Clients whose partition moves away stay connected: their connections leave this node between two packets.
+//! Clients of a leaving partition stay connected: their connections leave this node between two packets.
 //!
 //! A client with its socket here is not read until then; bytes that it sends wait in its socket. The node of a relayed
 //! client is asked to send no more and to end its side, so that all that it has sent is read here.
@@ -15,8 +15,7 @@ use crate::shard::table::Flags;
 impl PeerCalls<'_> {
     /// The clients of partitions that can leave are to do so.
     pub(crate) fn begin_to_leave(&mut self, partitions: Partitions, left_out: LeftOut) {
-        // Only a CONNECT shows the new home that the client's credential still holds.
-        if self.shard.shared.cluster_secret.is_some() && !self.shard.shared.asks_outside {
+        if self.shard.shared.cluster_secret.is_some() {
             let mut leaving = self.shard.engine.moves().begin_to_leave(partitions, left_out.v5);
             leaving.retain(|key| !left_out.local || self.is_relayed(*key));
             self.shard.leaving.extend(leaving);
@@ -28,8 +27,8 @@ impl PeerCalls<'_> {
         transport.is_some_and(|relayed| relayed != RelayedConnection::Not)
     }
 
-    /// Lets clients leave that have nothing under way. Says how many have yet to do so: it is called again until there are
-    /// none, or time is up.
+    /// Lets clients at rest leave. Returns the number of the remaining ones: it is called again until there are none,
+    /// or time is up.
     pub(crate) fn let_clients_leave(&mut self) -> usize {
         let mut leaving = std::mem::take(&mut self.shard.leaving);
         leaving.retain(|key| !self.let_leave(*key));
@@ -37,7 +36,7 @@ impl PeerCalls<'_> {
         self.shard.leaving.len()
     }
 
-    /// Says whether nothing is to be waited for.
+    /// Returns whether the connection needs no more waiting.
     fn let_leave(&mut self, key: ConnectionKey) -> bool {
         let Some((flags, transport)) = self.shard.table.get(key) else { return true };
         if flags.has(Flags::CLOSING | Flags::BROKEN) {
@@ -61,8 +60,11 @@ impl PeerCalls<'_> {
         if !is_read || flags.has(Flags::BLOCKED) || transport.is_waiting() || transport.is_handshaking() {
             return false;
         }
+        let Ok(shown) = self.shard.sockets().shown_certificate(key) else { return true };
         let Some(mut left) = self.shard.engine.moves().leave(self.shard.now, key) else { return false };
         left.image.counted_user = self.shard.admission().counted_user(key);
+        left.image.shown = shown;
+        self.shard.counters.moved += 1;
         let Some(secret) = &self.shard.shared.cluster_secret else { return true };
         let parcel = Parcel::of(left, secret);
         if relayed {

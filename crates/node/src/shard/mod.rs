@@ -3,11 +3,13 @@
 mod accepting;
 mod close;
 mod connections;
+mod credential;
 #[cfg(feature = "quic")]
 mod datagrams;
 #[cfg(not(feature = "quic"))]
 #[path = "datagrams_absent.rs"]
 mod datagrams;
+mod dismissing;
 mod facets;
 mod fleet;
 mod gate;
@@ -66,6 +68,9 @@ use crate::uplink::Dialer;
 /// The token of a shard's waker.
 pub(crate) const WAKER: Token = Token(RESERVED_INDEX as usize);
 
+/// The token of the poller of the links to other nodes, where the shard works them.
+pub(crate) const LINKS: Token = Token(u32::MAX as usize);
+
 /// The token of a shard's listener.
 pub(crate) fn listener_token(position: usize) -> Token {
     Token(RESERVED_INDEX as usize + 1 + position)
@@ -81,12 +86,14 @@ pub(crate) fn listener_position(token: Token) -> Option<usize> {
 pub(crate) struct Shared {
     /// Connections at once: the configured limit, or the limit of open files less its reserve.
     pub max_connections: u32,
-    /// Connections now, over all shards, those on their way between two included.
+    /// Number of connections over all shards, with the ones in transit between two.
     pub connections: Arc<AtomicU32>,
     /// The TLS listeners.
     pub tls: Arc<TlsListeners>,
+    /// The names of all listeners, by their numbers.
+    pub listener_names: Box<[Box<str>]>,
     pub observer: Arc<dyn Observer>,
-    /// Whether the observer decides about clients; otherwise everybody who is not banned comes in.
+    /// Whether the observer decides about clients; otherwise every client that is not banned is admitted.
     pub asks_outside: bool,
     /// Determines facts about a client before its CONNECT.
     pub presets: Option<Presets>,
@@ -132,7 +139,7 @@ pub(crate) struct Shard {
     pub(crate) engine: Engine,
     pub(crate) poll: Poll,
     pub(crate) table: Table,
-    /// The read buffer; connections have none of their own.
+    /// The common read buffer of all connections.
     pub(crate) buffer: Box<[u8]>,
     /// Bytes that may still be read in this turn.
     pub(crate) read_budget: usize,
@@ -196,7 +203,7 @@ pub(crate) struct Shard {
     pub(crate) settled: Option<Sender<ShardId>>,
 }
 
-/// How far a shard has come in its life.
+/// The stage of a shard's life.
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// It serves.
@@ -291,7 +298,7 @@ impl Shard {
             let asked = self.lag.ended();
             match self.poll.poll(&mut events, timeout) {
                 Ok(()) => self.heard.note_poll(asked, events.iter().count() < EVENTS_PER_TURN),
-                // A signal, such as one that continues a stopped process, is not an event for us.
+                // A signal, such as the one that continues a stopped process, is not an event.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 // Impossible for a valid poller. The turn below still serves sockets known to be ready.
                 Err(error) => tracing::error!(shard = self.place.shard.0, %error, "polling failed"),
@@ -314,7 +321,11 @@ impl Shard {
             || self.accepting().wants_to_accept()
             || self.quic.is_busy(self.serving)
             || deadline <= self.now.monotonic;
-        if busy || !self.inbox.may_sleep() {
+        if busy {
+            return Some(Duration::ZERO);
+        }
+        let deadline = deadline.min(self.peering().rest_links());
+        if deadline <= self.now.monotonic || !self.inbox.may_sleep() {
             return Some(Duration::ZERO);
         }
         time_until(deadline, self.now.monotonic)

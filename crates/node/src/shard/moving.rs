@@ -1,6 +1,6 @@
 //! A relayed client whose home moves keeps its socket: its node takes the image of the connection from the old home to
-//! the new one, and brings bytes to and fro again when the new home has the connection. A client that was at home here
-//! becomes a relayed one in the same way.
+//! the new one, and carries bytes again when the new home has the connection. A client whose home was here becomes a
+//! relayed one in the same way.
 
 use mio::Interest;
 use mio::event::Event as Readiness;
@@ -15,13 +15,13 @@ use crate::peer::Peer;
 use crate::relay::departed::{Departed, HomeAttempt};
 use crate::relay::end::End;
 use crate::relay::follower::Follower;
-use crate::relay::frame::{Parcel, REFUSED, image_of};
+use crate::relay::frame::{Parcel, image_of, refused};
 use crate::relay::goodbye::Goodbye;
 use crate::relay::pair::MoveStage;
 use crate::relay::search::{MOVE_PATIENCE_MS, RETRY_MS};
 use crate::relay::sieve::Sieve;
 use crate::relay::slots::Stage;
-use crate::relay::{CLIENT, ClientOrigin, HOME, HomelessClient, Pair, Relay, RelayKey, Search, header};
+use crate::relay::{CLIENT, ClientOrigin, HOME, Pair, Relay, RelayKey, Search, header};
 use crate::shard::datagrams::Owner;
 use crate::shard::facets::{RelayCalls, SocketCalls};
 use crate::transport::Transport;
@@ -43,7 +43,7 @@ impl RelayCalls<'_> {
         self.shard.relays.await_home(key, next_at);
     }
 
-    /// The connection of a client that was at home here has left; its socket stays.
+    /// The connection of a client whose home was here has left; its socket stays.
     pub(crate) fn keep_departed(
         &mut self,
         mut transport: Transport,
@@ -108,12 +108,7 @@ impl RelayCalls<'_> {
             }
             let home = self.shard.engine.questions().home_to_continue_at(departed.parcel.partition);
             let at = place_of(home).and_then(|place| self.shard.relay_to.get(usize::from(place)).copied().flatten());
-            if departed.attempt.as_ref().is_some_and(|attempt| at != Some(attempt.at)) {
-                // The table names another home.
-                departed.attempt = None;
-            } else if departed.attempt.as_ref().is_some_and(|attempt| attempt.until <= now) {
-                departed.fail_attempt(now);
-            }
+            departed.end_late_attempt(now, at);
             if departed.next_at <= now && departed.attempt.is_none() {
                 departed.next_at = now.plus(RETRY_MS);
                 if self.go_home(key, home, at) {
@@ -128,7 +123,7 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// Goes to the new home if there is one by now; says whether the client is at home here.
+    /// Connects to the new home if the table names one; returns true if that is this node.
     fn go_home(&mut self, key: RelayKey, home: Home, at: Option<SocketAddr>) -> bool {
         let Some(Relay::Moving(departed)) = self.shard.relays.get(key) else { return false };
         match home {
@@ -154,7 +149,7 @@ impl RelayCalls<'_> {
         false
     }
 
-    /// The new home is reached: it is sent the image of the connection.
+    /// The new home is connected: it gets the image of the connection.
     fn bring(&mut self, key: RelayKey) {
         let Some(Relay::Moving(departed)) = self.shard.relays.remove_for_now(key) else { return };
         let Departed { mut client, seat, goodbye, origin, parcel, search, attempt, .. } = *departed;
@@ -183,7 +178,7 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// The client is at home here: its connection goes to the shard of its home.
+    /// The client's home is here: its connection goes to the shard of its home.
     fn come_home(&mut self, key: RelayKey) {
         let Some(Relay::Moving(departed)) = self.shard.relays.remove(key) else { return };
         let Departed { client, seat, origin, parcel, search, .. } = *departed;
@@ -206,30 +201,6 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// This node stops before the client has a home: it is asked to use another server.
-    pub(super) fn begin_farewell(&mut self, key: RelayKey) {
-        let Some(Relay::Moving(departed)) = self.shard.relays.remove_for_now(key) else { return };
-        let Departed { mut client, seat, mut goodbye, .. } = *departed;
-        // Its old home has sent whole packets.
-        if let Some(last) = goodbye.take_last() {
-            client.append(&last);
-        }
-        self.shard.relays.put(key, Relay::Farewell(Box::new(HomelessClient { client, seat })));
-        self.end_farewell(key);
-    }
-
-    /// Writes the last bytes of a client without a home, until it has closed its side.
-    pub(super) fn end_farewell(&mut self, key: RelayKey) {
-        let Some(Relay::Farewell(last)) = self.shard.relays.get(key) else { return };
-        let more = last.client.finish_and_discard(&mut self.shard.buffer);
-        last.client.show_blocked(self.shard.poll.registry(), key.token(CLIENT));
-        if last.client.is_over() {
-            self.end_relay(key);
-        } else if more {
-            self.shard.relays.ring.push_back(key);
-        }
-    }
-
     /// No home has taken the client in time.
     fn give_up_move(&mut self, key: RelayKey) {
         self.shard.counters.relays_failed += 1;
@@ -245,7 +216,7 @@ fn place_of(home: Home) -> Option<u16> {
 }
 
 impl SocketCalls<'_> {
-    /// Takes in the connection of a client that is at home here again or from now on.
+    /// Takes a relayed connection of a client whose home is now here.
     pub(crate) fn adopt_continued(
         &mut self,
         (transport, listener, seat, peer): (Transport, ListenerId, Seat, Peer),
@@ -268,6 +239,7 @@ impl SocketCalls<'_> {
                 self.shard.relaying().keep_departed(transport, false, (seat, origin), (parcel, Some(search)));
             }
             Err(NotContinued::NotExpected) => self.lose(key),
+            Err(NotContinued::Refused(reason)) => self.dismiss_client(key, &image, reason),
         }
     }
 
@@ -280,9 +252,13 @@ impl SocketCalls<'_> {
             // The other node tries again.
             Err(NotContinued::NotHere) => self.lose(key),
             Err(NotContinued::NotExpected) => {
-                self.shard.engine.outputs().append_frame(key, &REFUSED);
+                self.shard.engine.outputs().append_frame(key, &refused(None));
                 let detail = "its session does not expect this connection";
                 self.shard.engine.handle_transport_failed(self.shard.now, key, Reason::NotServedHere, detail);
+            }
+            Err(NotContinued::Refused(reason)) => {
+                self.shard.engine.outputs().append_frame(key, &refused(Some(reason.code_of_disconnect())));
+                self.refuse_continued(key, reason);
             }
         }
     }
@@ -293,22 +269,62 @@ impl SocketCalls<'_> {
         image: &tidegate_engine::ConnectionImage,
         tell: bool,
     ) -> Result<(), NotContinued> {
-        if self.shard.shared.asks_outside {
-            // Its credential may hold no longer.
-            return Err(NotContinued::NotExpected);
-        }
-        self.shard.admission().count_continued(key, image).map_err(|_| NotContinued::NotExpected)?;
+        self.check_credential(key, image).inspect_err(|error| self.note_not_continued(*error))?;
         let continued = self.shard.engine.homes().continue_connection(self.shard.now, key, image, tell);
         match continued {
             Ok(()) => self.shard.counters.continued += 1,
-            Err(_) => self.shard.admission().uncount_user(key),
+            Err(error) => {
+                self.shard.admission().uncount_user(key);
+                self.note_not_continued(error);
+            }
         }
         continued
+    }
+
+    /// Counts a connection that is not continued here, unless it is tried again.
+    fn note_not_continued(&mut self, error: NotContinued) {
+        self.shard.counters.not_continued += u64::from(error != NotContinued::NotHere);
     }
 
     /// A connection whose transport is dropped is counted no more.
     fn drop_transport(&mut self, seat: Seat) {
         self.shard.admission().free_seat(seat);
         self.shard.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use tidegate_engine::PartitionId;
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_ends_in_time_or_when_the_home_is_another() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let dial = || TcpStream::connect(at).unwrap();
+        let attempt = || Some(HomeAttempt { home: dial(), at, until: Millis(ATTEMPT_MS) });
+        let mut departed = Departed {
+            client: End::of(Transport::Tcp(dial())),
+            seat: Seat::NONE,
+            goodbye: Goodbye::Never,
+            origin: ClientOrigin { listener: ListenerId(0), tenant: None },
+            parcel: Parcel { partition: PartitionId(1), proven: Vec::new(), tail: Vec::new() },
+            search: Search::from(Millis(0)),
+            next_at: Millis(0),
+            attempt: attempt(),
+        };
+        departed.end_late_attempt(Millis(ATTEMPT_MS - 1), Some(at));
+        assert!(departed.attempt.is_some());
+        departed.end_late_attempt(Millis(ATTEMPT_MS), Some(at));
+        assert_eq!(departed.attempt.as_ref().map(|attempt| attempt.at), None);
+        assert_eq!(departed.next_at, Millis(ATTEMPT_MS + RETRY_MS), "it is tried again later");
+        departed.attempt = attempt();
+        departed.end_late_attempt(Millis(0), None);
+        assert_eq!(departed.attempt.as_ref().map(|attempt| attempt.at), None);
+        assert_eq!(departed.next_at, Millis(ATTEMPT_MS + RETRY_MS), "that is no failure");
     }
 }

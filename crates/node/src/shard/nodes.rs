@@ -1,12 +1,15 @@
-//! A shard's half of the links: its batches go out, those of other nodes come in, and rosters come by the same way.
+//! A shard's half of the links: it sends its batches and receives the batches of other nodes and the rosters, both in
+//! one order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tidegate_engine::{Batch, Durability, Roster, ShardId, WireError};
+use mio::Token;
+use tidegate_engine::{Batch, Durability, Millis, Now, Roster, ShardId, WireError};
 
-use crate::cluster::{LinksSender, PeerNews, PeerSeat, RosterOrder, ToLinks};
+use crate::cluster::{AttachedLinks, LinksSender, PeerNews, PeerSeat, RosterOrder, SharedLinks, ToLinks};
 use crate::flight::FlightEvent;
+use crate::shard::LINKS;
 use crate::shard::facets::PeerCalls;
 
 /// A batch that has to wait for a commit.
@@ -19,7 +22,7 @@ struct Held {
     batch: Batch,
 }
 
-/// What a shard knows of the other nodes.
+/// A shard's state about the other nodes.
 #[derive(Debug)]
 pub(crate) struct ClusterShard {
     links: LinksSender,
@@ -28,9 +31,11 @@ pub(crate) struct ClusterShard {
     /// Whether batches wait for commits at all, where there is a store.
     commits: bool,
     held: VecDeque<Held>,
-    /// Something was put before the thread of the links that it has not been woken for.
+    /// The links, where this shard works them in its turns.
+    attached: Option<AttachedLinks>,
+    /// An outbox was filled since the links were worked or woken last.
     unannounced: bool,
-    /// The roster of which it is still to be told that everybody knows what is wanted here.
+    /// The roster for which this shard has yet to report that all nodes know its interest.
     settling: Option<u64>,
 }
 
@@ -42,6 +47,7 @@ impl ClusterShard {
             seats: Arc::new([]),
             commits: durability == Durability::Commit,
             held: VecDeque::new(),
+            attached: None,
             unannounced: false,
             settling: None,
         }
@@ -59,23 +65,26 @@ impl ClusterShard {
         }
     }
 
-    /// Wakes the thread of the links once for all that was put before it.
-    fn announce(&mut self) {
+    /// Writes all that was put into outboxes, or wakes the thread of the links once for it.
+    fn announce(&mut self, now: Now) {
         if std::mem::take(&mut self.unannounced) {
-            self.links.wake();
+            match &self.attached {
+                Some(attached) => attached.write(now),
+                None => self.links.wake(),
+            }
         }
     }
 }
 
 impl PeerCalls<'_> {
-    /// Hands over what was gathered for shards of other nodes. `submitted` is the last batch of the journal that was
-    /// given to the store in this turn.
+    /// Hands over the batches for shards of other nodes. `submitted` is the last batch of the journal that was given to
+    /// the store in this turn.
     ///
-    /// What promises something must not leave before the commit that holds it. The engine keeps answers back by itself;
-    /// a batch that may carry what this node must remember having sent says so. It does not say whose promise that is:
-    /// another shard of this node may have written it. So such a batch waits as long as anything is uncommitted, and
-    /// then for a batch of this shard's journal that stands behind all of that in the store's one order. What comes
-    /// behind it for the same shard keeps its place. All else leaves at once.
+    /// A batch that promises an effect must not leave before the commit of that effect. The engine itself keeps answers
+    /// back, and marks a batch that may carry such a promise. The mark does not say which shard wrote the effect. So a
+    /// marked batch waits while any write is uncommitted, and then for a batch of this shard's journal that comes after
+    /// these writes in the store's one order. Later batches for the same shard keep their place. All others leave at
+    /// once.
     pub(crate) fn send_to_nodes(&mut self, submitted: Option<u64>) {
         let Some(cluster) = &mut self.shard.cluster else { return };
         let seats = Arc::clone(&cluster.seats);
@@ -95,7 +104,7 @@ impl PeerCalls<'_> {
         }
     }
 
-    /// All batches of the journal up to this one are committed.
+    /// All batches of the journal up to this one are committed. The released batches leave at the end of the turn.
     pub(crate) fn release_to_nodes(&mut self, committed: u64) {
         let Some(cluster) = &mut self.shard.cluster else { return };
         while cluster.held.front().is_some_and(|held| held.until <= committed)
@@ -103,13 +112,44 @@ impl PeerCalls<'_> {
         {
             cluster.push(&seats, seat, &batch);
         }
-        cluster.announce();
     }
 
-    /// Wakes the thread of the links for what was put before it.
+    /// Works the links in this shard's turns from now on.
+    pub(crate) fn attach_links(&mut self, links: Arc<SharedLinks>) {
+        let Some(cluster) = &mut self.shard.cluster else { return };
+        match AttachedLinks::attach(links, &cluster.links, self.shard.poll.registry(), LINKS) {
+            Ok(attached) => cluster.attached = Some(attached),
+            Err(error) => tracing::warn!(%error, "the links to other nodes stay with their own thread"),
+        }
+    }
+
+    /// The poller reports an event; returns whether it is one of the links.
+    pub(crate) fn take_links_readiness(&mut self, token: Token) -> bool {
+        if token == LINKS
+            && let Some(attached) = self.shard.cluster.as_mut().and_then(|cluster| cluster.attached.as_mut())
+        {
+            attached.note_event();
+        }
+        token == LINKS
+    }
+
+    /// Takes the batches of other nodes into the inbox, where this shard works the links.
+    pub(crate) fn work_links(&mut self) {
+        if let Some(attached) = self.shard.cluster.as_mut().and_then(|cluster| cluster.attached.as_mut()) {
+            attached.begin_turn(self.shard.now.monotonic);
+        }
+    }
+
+    /// When the links need this shard, which would sleep: 0 for at once.
+    pub(crate) fn rest_links(&mut self) -> Millis {
+        let attached = self.shard.cluster.as_mut().and_then(|cluster| cluster.attached.as_mut());
+        attached.map_or(Millis::NEVER, AttachedLinks::rest)
+    }
+
+    /// Has the filled outboxes written.
     pub(crate) fn announce_to_nodes(&mut self) {
         if let Some(cluster) = &mut self.shard.cluster {
-            cluster.announce();
+            cluster.announce(self.shard.now);
         }
     }
 
@@ -134,26 +174,26 @@ impl PeerCalls<'_> {
         links.send(ToLinks::Broken { slot: from, error });
     }
 
-    /// Puts a roster in force. It comes by the inbox, behind the last batch of who leaves and before the first of who
-    /// comes.
+    /// Puts a roster in force. It comes by the inbox, after the last batch of leaving nodes and before the first of
+    /// arriving ones.
     pub(crate) fn set_roster(&mut self, order: RosterOrder) {
-        // All that was gathered for those who leave goes to where they were.
+        // The batches gathered for leaving shards go to their present addresses.
         self.shard.send_batches();
         self.shard.engine.cluster().set_roster(self.shard.now, order.roster.clone());
         let Some(cluster) = &mut self.shard.cluster else { return };
         cluster.roster = order.roster;
         cluster.seats = order.seats;
         cluster.settling = Some(order.number);
-        // What the new roster has caused goes to the other shards before they hear that this one has it: a number is
-        // not given to anybody else as long as one of them may still speak of whoever had it.
+        // The records that the new roster has caused go to the other shards before the notice that this one has it: a
+        // number is not reused as long as a shard may still send records about its former owner.
         self.shard.take_events();
         self.shard.send_batches();
         if let Some(cluster) = &self.shard.cluster {
-            cluster.links.send(ToLinks::Heard { shard: self.shard.place.shard, number: order.number });
+            cluster.links.send(ToLinks::HasRoster { shard: self.shard.place.shard, number: order.number });
         }
     }
 
-    /// Tells when the other nodes know what is wanted here.
+    /// Reports when the other nodes know the interest of this shard.
     pub(crate) fn tell_settled_with_nodes(&mut self) {
         let settled = self.shard.engine.questions().is_known_to_nodes();
         if let Some(cluster) = self.shard.cluster.as_mut().filter(|_| settled)
@@ -163,7 +203,7 @@ impl PeerCalls<'_> {
         }
     }
 
-    /// Remembers that a node came or went.
+    /// Records the arrival or departure of a node.
     pub(crate) fn record_peer_news(&mut self, news: &PeerNews) {
         let event = FlightEvent::new(self.shard.now.unix, self.shard.place.shard, news.kind);
         self.shard.flight.record(self.shard.now, event.address(Some(news.address)).detail(&news.detail));

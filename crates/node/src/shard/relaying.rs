@@ -3,7 +3,7 @@
 use mio::event::Event as Readiness;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
-use tidegate_engine::{ConnectionKey, Evicted, Homes, Output};
+use tidegate_engine::{ConnectionKey, Homes, Output};
 
 #[cfg(feature = "quic")]
 use crate::quic::News;
@@ -66,7 +66,7 @@ impl RelayCalls<'_> {
         self.shard.engine.homes().fail_relay(self.shard.now, client, "cannot reach the orchestrator of the client");
     }
 
-    /// Handles readiness of one end of a relay; returns whether the token is one.
+    /// Handles readiness of one end of a relay; returns true if the token belongs to a relay.
     pub(crate) fn take_relay_readiness(&mut self, token: Token, event: &Readiness) -> bool {
         let Some((key, side)) = self.shard.relays.key_of(token) else { return RelayKey::is_relay(token) };
         match self.shard.relays.get(key) {
@@ -103,7 +103,7 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// The home has accepted the connection, or not.
+    /// The connection to the home was established or has failed.
     fn finish_connecting(&mut self, key: RelayKey) {
         let Some(Relay::Connecting { client, home, at }) = self.shard.relays.get(key) else { return };
         let (client, at) = (*client, *at);
@@ -117,7 +117,7 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// The home is there: the client's connection leaves the engine.
+    /// The home is connected: the client's connection leaves the engine.
     fn open_relay(&mut self, key: RelayKey, client: ConnectionKey) {
         let Some(Relay::Connecting { home, .. }) = self.shard.relays.remove_for_now(key) else { return };
         let tenant = self.shard.accepting().tenant_to_relay(client);
@@ -173,7 +173,7 @@ impl RelayCalls<'_> {
         }
         let more = match pumped {
             Pumped::Left { parcel, search } => return self.begin_moving(key, parcel, search),
-            Pumped::Refused => return self.end_relay(key),
+            Pumped::Refused(code) => return self.dismiss_refused(key, code),
             Pumped::Bytes { .. } if is_over => return self.end_relay(key),
             Pumped::Bytes { more } => more,
         };
@@ -223,24 +223,6 @@ impl RelayCalls<'_> {
         self.shard.admission().free_seat(seat);
         self.shard.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         self.shard.shortage.relieve();
-    }
-
-    /// Ends at most `limit` relays, and asks MQTT 5 clients to use another server; returns their number.
-    pub(crate) fn send_relayed_away(&mut self, limit: usize, clients: Evicted) -> usize {
-        let reference = self.shard.engine.questions().drain_reference().map(str::to_owned);
-        let keys = self.shard.relays.staying(limit, |pair| clients == Evicted::Everyone || pair.goodbye.is_possible());
-        for key in &keys {
-            if let Some(Relay::Open(pair)) = self.shard.relays.get(*key)
-                && pair.goodbye.begin(reference.as_deref())
-            {
-                pair.ending = true;
-                self.shard.relays.set_deadline(self.shard.now.monotonic, *key, Stage::Ending);
-                self.pump_relay(*key);
-            } else {
-                self.end_relay(*key);
-            }
-        }
-        keys.len()
     }
 
     /// Ends all relays, since the node stops. MQTT 5 clients get a DISCONNECT, if no packet is under way.

@@ -12,7 +12,7 @@ impl OrderCalls<'_> {
     pub(crate) fn take_service_order(&mut self, order: ServiceOrder) {
         let Shard { engine, services, serving, now, .. } = &mut *self.shard;
         let now = *now;
-        // Whoever asked may have given up waiting: answers that nobody takes are dropped.
+        // The caller may have given up waiting: its answer is dropped.
         match order {
             ServiceOrder::Publish { message, at_home } => {
                 if at_home && !engine.questions().is_home_of_topic(message.tenant, &message.topic) {

@@ -10,13 +10,18 @@ use crate::shard::facets::StoreCalls;
 
 impl StoreCalls<'_> {
     /// Submits the journal of this turn to the store. This must happen before any output to other shards or to clients,
-    /// which may depend on it. Returns the number of the last batch submitted.
+    /// which may depend on it. Returns the number of the last batch submitted whose commit is awaited.
     pub(crate) fn submit_journal(&mut self) -> Option<u64> {
         let journal = self.shard.journal.as_ref()?;
         let mut last = None;
         while let Some(batch) = self.shard.engine.store().take_journal() {
-            last = Some(batch.sequence);
-            if let Err(error) = journal.writer.submit(batch.sequence, batch.operations) {
+            let submitted = if batch.is_awaited {
+                last = Some(batch.sequence);
+                journal.writer.submit(batch.sequence, batch.operations)
+            } else {
+                journal.writer.submit_unawaited(batch.sequence, batch.operations)
+            };
+            if let Err(error) = submitted {
                 // A batch that cannot be stored is never confirmed: its clients keep waiting, and the process cannot
                 // continue.
                 tracing::error!(shard = self.shard.place.shard.0, %error, "the store rejected a batch");

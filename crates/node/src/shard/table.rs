@@ -14,9 +14,9 @@ use crate::transport::Transport;
 pub(crate) struct Slot {
     transport: Option<Transport>,
     generation: u32,
-    /// The listener that it came through.
+    /// The listener of the connection.
     pub listener: ListenerId,
-    /// Its slot among those of its address.
+    /// Its slot in the count of its address.
     seat: Seat,
     /// Its origin, for when its socket no longer knows it.
     origin: Origin,

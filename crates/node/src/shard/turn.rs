@@ -43,6 +43,7 @@ impl Shard {
         self.datagrams().receive_datagrams();
         self.take_events();
         self.accepting().accept_connections();
+        self.peering().work_links();
         self.orders().take_inbox();
         self.note_taken();
         self.run_timers();
@@ -80,7 +81,9 @@ impl Shard {
     fn take_readiness(&mut self, event: &Readiness) {
         let token = event.token();
         let Some(key) = self.table.key_of(token) else {
-            if self.relaying().take_relay_readiness(token, event) || self.datagrams().take_quic_readiness(token, event)
+            if self.peering().take_links_readiness(token)
+                || self.relaying().take_relay_readiness(token, event)
+                || self.datagrams().take_quic_readiness(token, event)
             {
                 return;
             }
@@ -137,6 +140,7 @@ impl OrderCalls<'_> {
                 Some(ToShard::Committed(sequence)) => self.shard.peering().take_committed(sequence),
                 Some(ToShard::QuicBatch(batch)) => self.shard.datagrams().take_quic_batch(*batch),
                 Some(ToShard::QuicNotice(notice)) => self.shard.datagrams().take_quic_notice(*notice),
+                Some(ToShard::WorkLinks(links)) => self.shard.peering().attach_links(links),
                 Some(ToShard::Dialed(attempt, dialed)) => self.take_dialed(attempt, dialed),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
@@ -174,7 +178,7 @@ impl OrderCalls<'_> {
             Admin::Why { subject, answer } => {
                 let mut known = flight.answer(&subject);
                 if let FlightSubject::Client(client_id) = &subject {
-                    known.suppressed += engine.questions().untold(client_id);
+                    known.suppressed += engine.questions().omitted(client_id);
                 }
                 let _ = answer.send(known);
             }
@@ -238,6 +242,7 @@ impl OrderCalls<'_> {
             counters: self.shard.engine.questions().counters().clone(),
             gauges: self.shard.engine.questions().gauges(),
             usage: self.shard.engine.questions().usage(self.shard.now),
+            users: self.shard.engine.questions().usage_by_user(self.shard.now),
             slow_sessions: self.shard.engine.questions().count_slow_sessions(self.shard.now),
             shell: self.shard.counters,
             flight: self.shard.flight.counters(),
@@ -286,11 +291,18 @@ impl Shard {
         }
         self.datagrams().run_quic_timers();
         self.sockets().close_overdue();
-        let held = Held { bytes: self.engine.questions().held_bytes(), connections: self.table.len() };
+        let held =
+            Held { bytes: self.engine.questions().held_bytes() + self.index_bytes(), connections: self.table.len() };
         self.trim_policy.note(self.now.monotonic, held);
         if self.trim_policy.is_due(self.now.monotonic, held) {
             self.give_memory_back();
         }
+    }
+
+    /// Memory of the store's index of its journal, which the first shard counts.
+    fn index_bytes(&self) -> u64 {
+        let journal = self.journal.as_ref().filter(|_| self.place.shard == ShardId(0));
+        journal.map_or(0, |journal| journal.status.index_bytes())
     }
 
     fn give_memory_back(&mut self) {

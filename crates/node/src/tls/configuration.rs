@@ -37,8 +37,18 @@ pub(super) struct ListDue {
     pub(super) next_update: i64,
 }
 
-/// Reads all files and makes a configuration of them. Returns when its lists of revoked certificates are outdated.
-pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<(Arc<ServerConfig>, Vec<ListDue>), TlsError> {
+/// What the files of a listener make.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) config: Arc<ServerConfig>,
+    /// Checks the certificates of clients, where these may show one.
+    pub(super) verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// When the lists of revoked certificates are outdated.
+    pub(super) lists: Vec<ListDue>,
+}
+
+/// Reads all files and makes a configuration of them.
+pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<Built, TlsError> {
     let provider = Arc::new(default_provider());
     let versions = match settings.minimum_version {
         TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12][..],
@@ -52,8 +62,8 @@ pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<(Arc<ServerCo
     let mut lists = Vec::new();
     let verifier = client_verifier(settings, &provider, &mut lists)?;
     let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions).map_err(setup)?;
-    let builder = match verifier {
-        Some(verifier) => builder.with_client_cert_verifier(verifier),
+    let builder = match &verifier {
+        Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(Arc::new(ByServerName::new(certificates)));
@@ -63,7 +73,7 @@ pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<(Arc<ServerCo
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Ticketer::new().map_err(setup)?;
     config.send_tls13_tickets = TICKETS;
-    Ok((Arc::new(config), lists))
+    Ok(Built { config: Arc::new(config), verifier, lists })
 }
 
 pub(super) fn setup(error: impl std::fmt::Display) -> TlsError {

@@ -23,7 +23,7 @@ pub(crate) fn certificate_problem(reason: &CertificateError) -> String {
 /// Why the files of a TLS listener cannot be used; each error names the file and a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// An address with TLS, and no settings for it.
+    /// An address with TLS but without settings for it.
     #[error("listener {address} speaks TLS and has no certificate: give it one, with its key")]
     NoSettings {
         /// The address.

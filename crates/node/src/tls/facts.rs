@@ -54,7 +54,7 @@ pub struct Identity {
     pub role: IdentityRole,
 }
 
-/// The fields of a client's certificate that say who it is.
+/// The identifying fields of a client's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The first common name of the subject.

@@ -1,8 +1,8 @@
 //! TLS 1.3 between two nodes of a cluster.
 //!
-//! Who the other node is, is proven by the cluster's secret over keys of the TLS connection, which nobody in between can
-//! have. So its certificate need not name it: with an authority it has to come from that authority, and without one it
-//! may be any.
+//! The cluster's secret proves the identity of the other node, over keys of the TLS connection, which no relay in
+//! between can have. So its certificate need not name it: with an authority the certificate has to come from that
+//! authority, and without one any certificate is accepted.
 
 use std::fmt;
 use std::path::Path;
@@ -53,7 +53,7 @@ impl LinkTls {
             minimum_version: TlsVersion::Tls13,
             ..TlsSettings::new(certificate, key)
         };
-        let (server, _) = build(&settings, ALPN)?;
+        let server = build(&settings, ALPN)?.config;
         let provider = Arc::new(default_provider());
         let mut roots = RootCertStore::empty();
         for (certificate, number) in files::certificates(ca)?.into_iter().zip(1..) {
@@ -68,11 +68,11 @@ impl LinkTls {
         Ok(Self::new(server, client.map_err(setup)?))
     }
 
-    /// The listener shows a certificate that nobody has issued (DER, with its key as PKCS #8).
+    /// The listener shows a self-signed certificate (DER, with its key as PKCS #8).
     ///
     /// # Errors
     /// When they do not belong together.
-    pub fn of_nobody(certificate: Vec<u8>, key: Vec<u8>) -> Result<Self, TlsError> {
+    pub fn self_signed(certificate: Vec<u8>, key: Vec<u8>) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
         let server = ServerConfig::builder_with_provider(Arc::clone(&provider));
         let server = server.with_protocol_versions(&[&version::TLS13]).map_err(setup)?.with_no_client_auth();
@@ -81,7 +81,7 @@ impl LinkTls {
         server.alpn_protocols = vec![ALPN.to_vec()];
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_protocol_versions(&[&version::TLS13]).map_err(setup)?.dangerous();
-        let client = builder.with_custom_certificate_verifier(Arc::new(Anybody(provider))).with_no_client_auth();
+        let client = builder.with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))).with_no_client_auth();
         Ok(Self::new(Arc::new(server), client))
     }
 
@@ -92,12 +92,12 @@ impl LinkTls {
         Self { server, client: Arc::new(client) }
     }
 
-    /// The side of who was connected to.
+    /// The listener's side.
     pub(crate) fn listen(&self) -> Result<Connection, rustls::Error> {
         Ok(ServerConnection::new(Arc::clone(&self.server))?.into())
     }
 
-    /// The side of who has connected.
+    /// The dialer's side.
     pub(crate) fn dial(&self, address: std::net::IpAddr) -> Result<Connection, rustls::Error> {
         Ok(ClientConnection::new(Arc::clone(&self.client), ServerName::IpAddress(address.into()))?.into())
     }
@@ -153,11 +153,11 @@ impl ServerCertVerifier for OfAuthority {
     }
 }
 
-/// Takes any certificate whose key the other side has.
+/// Accepts any certificate whose key the other side has.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 
-use super::configuration::{ListDue, build};
+use super::configuration::{Built, ListDue, build};
 use super::error::TlsError;
 use super::files::Stamp;
 use super::settings::{OutdatedLists, TlsSettings};
@@ -30,6 +32,7 @@ pub(crate) struct TlsListener {
 struct Current {
     settings: Arc<TlsSettings>,
     config: Arc<ServerConfig>,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
     lists: Arc<[ListDue]>,
     /// Whether the warning about an outdated list was logged.
     warned: Arc<AtomicBool>,
@@ -37,8 +40,8 @@ struct Current {
 
 impl Current {
     fn read(settings: Arc<TlsSettings>, alpn: &[u8]) -> Result<Self, TlsError> {
-        let (config, lists) = build(&settings, alpn)?;
-        let read = Self { settings, config, lists: lists.into(), warned: Arc::default() };
+        let Built { config, verifier, lists } = build(&settings, alpn)?;
+        let read = Self { settings, config, verifier, lists: lists.into(), warned: Arc::default() };
         read.tell_of_outdated_lists(time::now());
         Ok(read)
     }
@@ -65,7 +68,7 @@ impl Current {
 pub struct RevocationLists {
     /// Lists that are in use.
     pub lists: u64,
-    /// Of these, lists that are older than their own next update.
+    /// Number of lists that are older than their own next update.
     pub outdated: u64,
     /// When the first of them is outdated or has been, seconds since 1970; 0 without any.
     pub next_update: u64,
@@ -95,6 +98,14 @@ impl TlsListener {
     /// Its current settings.
     pub(crate) fn settings(&self) -> Arc<TlsSettings> {
         self.current().settings
+    }
+
+    /// Whether a client may show this chain of certificates now, its own one first.
+    pub(crate) fn accepts_client(&self, chain: &[Box<[u8]>]) -> bool {
+        let Some(verifier) = self.current().verifier else { return false };
+        let chain: Vec<CertificateDer<'_>> = chain.iter().map(|one| CertificateDer::from(&**one)).collect();
+        let Some((own, between)) = chain.split_first() else { return false };
+        verifier.verify_client_cert(own, between, UnixTime::now()).is_ok()
     }
 
     /// The current configuration of new connections.

@@ -74,7 +74,7 @@ pub enum ClientCertificates {
 /// The policy when a list of revoked certificates is older than its own next update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutdatedLists {
-    /// The list still counts, and the log says that it is outdated.
+    /// The list still holds, and the log reports that it is outdated.
     #[default]
     Accept,
     /// Clients of its authority are refused until there is a newer one.

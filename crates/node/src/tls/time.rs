@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_none() {
+    fn other_text_is_no_time() {
         for text in
             [&b""[..], b"Z", b"700101000000", b"7001010000Z", b"70010100000xZ", b"701301000000Z", b"700100000000Z"]
         {

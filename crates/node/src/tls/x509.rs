@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_control_character_is_none() {
+    fn a_name_with_a_control_character_is_refused() {
         assert_eq!(text(UTF8_STRING, b"admin\0.example"), None);
         assert_eq!(text(UTF8_STRING, b"\xff"), None);
         assert_eq!(text(BMP_STRING, b"\0a\0"), None);

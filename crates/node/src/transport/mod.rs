@@ -223,6 +223,19 @@ impl Transport {
         self.session().is_some_and(Tls::is_resumed)
     }
 
+    /// The certificates that the client has shown in TLS, its own one first, DER.
+    pub(crate) fn client_chain(&self) -> Vec<Box<[u8]>> {
+        match self {
+            Self::Quic(quic) => quic.client_chain(),
+            _ => self.session().map_or_else(Vec::new, Tls::client_chain),
+        }
+    }
+
+    /// Whether another part of the process has found out who the client is from its TLS session.
+    pub(crate) fn has_identity_inside(&self) -> bool {
+        self.tls_of_inside().is_some_and(|tls| tls.client.is_some() || tls.identity.is_some())
+    }
+
     /// The facts about the connection. `settings` are those of its TLS listener.
     pub(crate) fn facts(&self, settings: Option<&TlsSettings>) -> ConnectionFacts {
         let peer = match self.peer() {

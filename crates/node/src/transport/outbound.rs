@@ -42,7 +42,7 @@ impl Outbound {
         self.failed
     }
 
-    /// Says goodbye, behind all that was written.
+    /// Sends a close_notify after all output.
     pub(super) fn close(&mut self) {
         self.session.send_close_notify();
     }

@@ -70,7 +70,7 @@ pub(crate) struct Tls {
     session: UnbufferedServerConnection,
     /// Received, and not yet a whole record or message.
     held: Vec<u8>,
-    /// Encrypted, and not yet taken by the socket.
+    /// Encrypted, and not yet accepted by the socket.
     waiting: Vec<u8>,
     /// The name that the client asked for.
     server_name: Option<Box<str>>,
@@ -373,6 +373,12 @@ impl Tls {
         let rest = encrypted.get(written..).unwrap_or_default();
         self.waiting.extend_from_slice(rest);
         Ok(Sent { bytes: plain.len(), blocked: !rest.is_empty() })
+    }
+
+    /// The certificates that the client has shown, DER.
+    pub(super) fn client_chain(&self) -> Vec<Box<[u8]>> {
+        let chain = self.session.peer_certificates().unwrap_or_default();
+        chain.iter().map(|certificate| certificate.as_ref().into()).collect()
     }
 
     /// The result of the handshake, and the client's identity by the listener's rule.

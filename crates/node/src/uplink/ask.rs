@@ -41,7 +41,7 @@ impl fmt::Debug for Question<'_> {
 pub enum BrokerWord {
     /// It lets the user in.
     Welcome,
-    /// It does not, because of who it is.
+    /// Refused for its identity.
     Refused(ReasonCode),
 }
 
@@ -162,7 +162,7 @@ impl Talk {
                 return Err(wrong(&format_args!("{} instead of CONNACK", frame.packet_type())));
             }
             if let (true, [_, code]) = (version.is_v5() && frame.body.get(1) != Some(&0), frame.body) {
-                // A broker that does not know MQTT 5.0 answers in the form that it knows.
+                // A broker without MQTT 5.0 answers in the form of its version.
                 let code =
                     ConnectReturnCode::from_byte(*code).map_or(ReasonCode::UnspecifiedError, ConnectReturnCode::reason);
                 return Ok((code, format!("{code:?}")));

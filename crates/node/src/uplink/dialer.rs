@@ -32,7 +32,7 @@ pub(crate) struct Dialer {
     released: Condvar,
 }
 
-/// Which brokers are not connected to yet.
+/// The brokers that are not connected to yet.
 #[derive(Debug, Default)]
 enum Hold {
     /// None.
@@ -65,7 +65,7 @@ impl Dialer {
         Self { hold: Mutex::new(Hold::All), ..Self::default() }
     }
 
-    /// Connects to brokers from now on, but for these.
+    /// Connects to brokers from now on, except these.
     pub(crate) fn release(&self, but: BTreeSet<String>) {
         *self.hold() = if but.is_empty() { Hold::Nothing } else { Hold::Some(but) };
         self.released.notify_all();

@@ -8,7 +8,7 @@ mod tls;
 use std::sync::mpsc::Sender;
 
 use tidegate_engine::{
-    AdoptError, Brought, Continued, Evicted, ListenerId, Settling, UplinkError, UplinkImage, UplinkOptions,
+    AdoptError, Brought, Continued, Evicted, ImageError, ListenerId, Settling, UplinkError, UplinkImage, UplinkOptions,
     UplinkReport,
 };
 
@@ -31,14 +31,14 @@ pub struct BrokerSettings {
     pub at: HostPort,
     /// How TLS is spoken to it; `None` for plain TCP.
     pub tls: Option<UplinkTls>,
-    /// How it is spoken to.
+    /// The options of its connection.
     pub options: UplinkOptions,
 }
 
 /// How a fleet is, as one orchestrator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetReport {
-    /// Its brokers, in the order in which they came.
+    /// Its brokers, in their order of arrival.
     pub brokers: Vec<BrokerReport>,
     /// Filters that the clients of this process want.
     pub filters: u64,
@@ -82,6 +82,8 @@ pub(crate) enum FleetOrder {
         options: UplinkOptions,
         answer: Sender<Result<String, AdoptError>>,
     },
+    /// Keep the session of a dead orchestrator at a broker that is not in the fleet.
+    Keep { of: String, uplink: Box<UplinkImage>, answer: Sender<Result<String, ImageError>> },
     /// Say whether all messages have arrived that a broker sent before the first such order.
     Settle { name: String, settling: Option<Settling>, answer: Sender<Option<Settling>> },
     /// Give out the messages that the connection of a dead orchestrator has delivered.
@@ -97,7 +99,7 @@ pub(crate) enum FleetOrder {
     /// Send clients elsewhere from now on, or no more.
     Redirect { begin: bool, reference: Option<String>, done: Sender<()> },
     /// End the connections of so many clients and say how many there were.
-    Evict { clients: usize, whom: Evicted, answer: Sender<usize> },
+    Evict { clients: usize, which: Evicted, answer: Sender<usize> },
     /// Say how the fleet is.
     Report(Sender<(Vec<UplinkReport>, u64, bool)>),
 }

@@ -20,7 +20,7 @@ pub struct Outgoing {
     close: Goodbye,
 }
 
-/// How far the end of the connection has come.
+/// The stage of the connection's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Goodbye {
     /// It is not in sight.

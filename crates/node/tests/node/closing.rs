@@ -129,7 +129,7 @@ fn no_way_to_end_leaks_a_connection() {
             for (number, address) in addresses(&node).iter().enumerate() {
                 end_in_every_way(address, &format!("{round}-{number}"));
             }
-            // Half-closed sockets and those that the server drains are gone when the shards say so.
+            // Half-closed sockets and sockets that the server drains are gone when the shards say so.
             while handle.report().unwrap().gauges.connections > 0 {
                 std::thread::yield_now();
             }

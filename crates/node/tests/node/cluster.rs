@@ -12,4 +12,5 @@ mod routing;
 mod secured;
 mod slow_disk;
 mod strangers;
+mod transports;
 mod world;

@@ -31,7 +31,7 @@ fn a_firehose_does_not_silence_others() {
     let node = node(1);
     let [tcp, ..] = addresses(&node);
     let mut firehose = Client::connect(&tcp, "firehose");
-    let burst = publish("nobody/listens", &[0; 1000]).repeat(1000);
+    let burst = publish("no/subscriber", &[0; 1000]).repeat(1000);
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let flood = std::thread::spawn(move || {
         while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {

@@ -123,7 +123,7 @@ fn an_end_of_either_side_is_the_end_of_the_other() {
     client.socket().finish();
     client.rest();
     watcher.expect(&publish("gone", b"will"));
-    // One that asks to use another server: there is none.
+    // A DISCONNECT with "use another server", without a server to use.
     let mut client = Client::dial(&tcp_of(&edge));
     client.send(&connect_with_will(&id_at(1, "polite"), "gone", "never"));
     client.expect(&CONNACK);

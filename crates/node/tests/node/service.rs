@@ -28,7 +28,7 @@ fn clients_are_known_pinged_and_sent_elsewhere() {
         let pongs = handle.insiders().pongs(&wake);
         let before = Instant::now();
         let asked = |client_id: &str| (TenantId::DEFAULT, client_id.to_owned(), "p".to_owned());
-        let sent = handle.insiders().ping(vec![asked("nobody"), asked("client")], Millis::NEVER).unwrap();
+        let sent = handle.insiders().ping(vec![asked("absent"), asked("client")], Millis::NEVER).unwrap();
         assert!(sent[0].is_none() && sent[1].is_some_and(|at| at >= before));
         let publish = client.receive(7);
         assert_eq!(publish[..5], [0x32, 5, 0, 1, b'p']);
@@ -131,7 +131,7 @@ fn an_observer_hears_of_every_shard_and_holds_acknowledgements() {
         let message = observed.recv().unwrap();
         assert_eq!((&*message.message().client_id, &*message.message().topic), (name, "list"));
         if name == "d" {
-            // It is dropped unconfirmed, and an MQTT 3 client cannot be told.
+            // It is dropped unconfirmed, and an MQTT 3 client cannot be notified.
             drop(message);
             assert!(client.rest().is_empty());
         } else {

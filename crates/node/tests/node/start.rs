@@ -1,4 +1,4 @@
-//! What a node refuses to start with.
+//! Settings with which a node refuses to start.
 
 use tidegate_node::{Node, StartError};
 

@@ -37,7 +37,9 @@ impl RealDisk {
         if !path.is_dir() {
             let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
             made.map_err(|error| {
-                let text = format!("the directory is not there and cannot be made: {error}; make it, for the user whom the broker runs as");
+                let text = format!(
+                    "the directory is not there and cannot be made: {error}; make it, for the user of the broker"
+                );
                 io::Error::new(error.kind(), text)
             })?;
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {

@@ -60,7 +60,7 @@ pub enum ImportError {
     /// The last line is missing.
     #[error(
         "the export ends after {entries} entries without the line that says how many there are: a part is missing, or an earlier \
-         version wrote it; export it again, or take what is there with --incomplete"
+         version wrote it; export it again, or import the present entries with --incomplete"
     )]
     Incomplete {
         /// Entries read.
@@ -132,7 +132,7 @@ pub fn import(
         if read > 0 && !line.trim_ascii().is_empty() {
             match decode(&line).map_err(|what| ImportError::Line { line: number, what })? {
                 Decoded::Entry(..) if said.is_some() => {
-                    let what = "it stands behind the last line".to_owned();
+                    let what = "it is behind the last line".to_owned();
                     return Err(ImportError::Line { line: number, what });
                 }
                 Decoded::Entry(key, value) => {
@@ -167,7 +167,7 @@ fn write(store: &mut Stepped, sequence: u64, batch: Vec<u8>) -> Result<(), Impor
             return Err(ImportError::Write(status.last_error().unwrap_or_default()));
         }
     }
-    // As in a running store, the journal does not grow much beyond what a merge sorts in memory.
+    // As in a running store, the journal does not grow much beyond the size that a merge sorts in memory.
     let status = store.status();
     if status.journal_bytes() > Settings::default().merge_min_bytes.max(status.table_bytes() / 2) {
         while store.merge(usize::MAX)? {}

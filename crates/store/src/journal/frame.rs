@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_another_segment_is_none_until_it_is_sealed_again() {
+    fn a_frame_of_another_segment_is_invalid_until_sealed_again() {
         for salt in SALTS {
             let mut bytes = frames(salt, 40, &[b"one", b"two"]);
             for other in [Salt::One(8), Salt::Two { header: 8, payload: 9 }, Salt::Two { header: 7, payload: 8 }] {

@@ -33,6 +33,8 @@ pub(crate) struct Batch {
     pub(crate) sequence: u64,
     pub(crate) operations: u64,
     pub(crate) payload: Vec<u8>,
+    /// Something waits for its commit.
+    pub(crate) is_awaited: bool,
 }
 
 impl Batch {
@@ -73,6 +75,8 @@ pub(crate) struct JournalWriter {
     /// All frames below are synced.
     durable: u64,
     pending: VecDeque<Batch>,
+    /// Something waits for the commit of a pending batch.
+    is_awaited: bool,
     /// The bytes that the pending batches count for.
     pending_weight: u64,
     /// Frames from `durable` on.
@@ -103,6 +107,7 @@ impl JournalWriter {
             next,
             durable,
             pending: VecDeque::new(),
+            is_awaited: false,
             pending_weight: 0,
             buffer,
             written: 0,
@@ -115,7 +120,15 @@ impl JournalWriter {
     /// Takes a batch; the next steps write it.
     pub(crate) fn take(&mut self, batch: Batch) {
         self.pending_weight += batch.weight();
+        self.is_awaited |= batch.is_awaited;
         self.pending.push_back(batch);
+    }
+
+    /// Whether nothing waits for the commit of the pending batches, and they are no group yet. A group whose write has
+    /// failed is tried again without that.
+    pub(crate) fn may_wait(&self) -> bool {
+        let is_begun = self.written < self.buffer.len() || !self.marks.is_empty();
+        !self.pending.is_empty() && !self.is_awaited && !is_begun && !self.has_group()
     }
 
     /// Whether as much waits as a group may have.
@@ -166,7 +179,7 @@ impl JournalWriter {
         }
         let holds = self.active.as_ref().is_some_and(|active| active.position > FIRST_FRAME);
         if holds && let Err(error) = self.begin_segment() {
-            // Nobody waits for it, so the store is not called full or failing for that.
+            // No caller waits for it, so it does not make the store full or failing.
             tracing::warn!(%error, "cannot create a journal file, which the merge needs");
             return Step::Retry;
         }
@@ -286,6 +299,8 @@ impl JournalWriter {
                 self.next += 1;
             }
         }
+        // The rest of a larger number of batches is a group at once.
+        self.is_awaited &= !self.pending.is_empty();
         if let (Some(active), Some(frames)) = (&self.active, self.buffer.get_mut(begin..)) {
             frame::seal(frames, active.segment.salt, self.durable);
         }

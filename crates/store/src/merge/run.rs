@@ -60,7 +60,7 @@ impl Run {
         let name = segment.name();
         let (begin, end) = (FIRST_FRAME, segment.end().max(FIRST_FRAME));
         let bytes = read_part(&*segment.file, begin, end - begin).map_err(|error| ReadError::reading(&name, error))?;
-        let too_long = || ReadError::damaged(&name, begin, "a file of more than 4 GiB is none of ours");
+        let too_long = || ReadError::damaged(&name, begin, "no file of a store has more than 4 GiB");
         u32::try_from(bytes.len()).map_err(|_| too_long())?;
         let file = u32::try_from(self.files.len()).map_err(|_| too_long())?;
         let mut frames = Frames { bytes: &bytes, salt: segment.salt, position: 0, expected: segment.first };

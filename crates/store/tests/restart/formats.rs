@@ -33,7 +33,7 @@ fn store_of_format_1(cut: usize) -> SimulatedDisk {
 }
 
 #[test]
-fn a_store_of_format_1_is_opened_and_goes_on_in_format_2() {
+fn a_store_of_format_1_continues_in_format_2() {
     let disk = store_of_format_1(0);
     assert!(problems(&disk).is_empty());
     let mut store = stepped(&disk);
@@ -53,7 +53,7 @@ fn a_store_of_format_1_is_opened_and_goes_on_in_format_2() {
 }
 
 #[test]
-fn a_torn_end_and_damage_of_format_1_are_told_apart() {
+fn a_torn_end_and_damage_of_format_1_are_distinguished() {
     let disk = store_of_format_1(60);
     let Opened { store, report } = opened(&disk).unwrap();
     assert!(report.torn.is_some(), "{report:?}");

@@ -11,7 +11,7 @@ use super::{
     reload, request, subscribe, up, why,
 };
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 pub(crate) fn dispatch(cli: Cli) -> ExitCode {
     match cli.command {
         None => run::run(&cli.run).into(),

@@ -47,12 +47,12 @@ Examples:
   tidegate -l 0.0.0.0:1883 --allow-anonymous  one for everybody on the network
   tidegate -p 1883 -l ws://127.0.0.1:9001     one for MQTT and for MQTT over WebSocket
   tidegate --quic 14567                       one for MQTT over QUIC, too
-  tidegate --data /var/lib/tidegate           one that keeps what it has acknowledged
+  tidegate --data /var/lib/tidegate           a broker that keeps its messages in a store
   tidegate -c tidegate.toml --shards 2        one with a configuration and two threads
   tidegate --node a --bus embedded:///var/lib/tidegate/bus
   tidegate --node a --bus nats://127.0.0.1:4222
                                               a node of a cluster
-  tidegate sub -t 'sensors/#' -v              show what is published
+  tidegate sub -t 'sensors/#' -v              show published messages
   tidegate pub -t sensors/1 -m 21.5           publish a message
   tidegate config convert mosquitto.conf      carry a configuration of another broker over
 
@@ -72,7 +72,7 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// What `tidegate` can be told to do.
+/// The commands of `tidegate`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the broker (the same as no command)
@@ -96,7 +96,7 @@ pub(crate) enum Command {
     /// Check, show, explain and convert configurations
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Have a running broker read its configuration anew: exit code 0 when it is in force, 1 when it was refused
+    /// Have a running broker reload its configuration: exit code 0 when it is in force, 1 when it was refused
     Reload(reload::Args),
     /// Ask the access rules
     #[command(subcommand)]
@@ -137,7 +137,7 @@ pub(crate) enum ManualSubject {
     Reasons,
 }
 
-/// Reads the command line of this process; help, and what is wrong with it, ends the process.
+/// Reads the command line of this process; help, and an error in it, ends the process.
 pub(crate) fn parse() -> Cli {
     let matches = flowing(Cli::command()).get_matches();
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())

@@ -11,8 +11,8 @@ Examples:
   tidegate orchestrator --data /var/lib/tidegate -c orchestrator.toml
   tidegate orchestrator --node a --bus embedded://bus --data a --broker mqtt://10.0.0.1:1883
 
-Clients see one broker. Each PUBLISH goes to one broker of the fleet; subscriptions go to all of them. What is acknowledged to a
-publisher is kept until a broker has acknowledged it and, where somebody subscribed to it, brought it back.
+Clients see one broker. Each PUBLISH goes to one broker of the fleet; subscriptions go to all of them. A message acknowledged to its
+publisher is kept until a broker has acknowledged it and, if a client subscribed to it, sent it back.
 A password in an address is seen in the process list: put it into the configuration file (orchestrator.brokers) or into
 the environment (TIDEGATE__ORCHESTRATOR__BROKERS) instead.";
 
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// A former flag, whose key is refused with what to write in its place
+    /// A former flag, whose key is refused with the present one
     #[arg(long, value_name = "HOST:PORT", hide = true)]
     relay: Option<String>,
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Where the configuration comes from, with what these flags say.
+    /// The sources of the configuration, with the keys of these flags.
     pub(crate) fn sources(&self) -> ConfigArgs {
         let mut sources = self.run.clone();
         let mut set = vec![("orchestrator.enabled".to_owned(), "true".to_owned())];
@@ -54,7 +54,7 @@ impl Args {
             ("orchestrator.relay", &self.relay),
         ];
         set.extend(named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))));
-        // What was set by name wins over a flag, as everywhere.
+        // A key set by name wins over a flag, as everywhere.
         set.append(&mut sources.set);
         sources.set = set;
         sources

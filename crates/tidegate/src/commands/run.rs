@@ -189,8 +189,12 @@ fn stop_services((http, coap): (HttpListeners, CoapListeners), placed: &(Bridges
     placed.1.stop(grace);
 }
 
-/// Has bridges and pipelines run where their partitions are.
+/// Has bridges and pipelines run where their partitions are. A broker without any that may move gets no thread, since
+/// a process that does nothing shall not wake up.
 fn follow(placed: &Arc<(Bridges, Pipelines)>) -> Result<Follower, StartError> {
+    if !placed.0.may_move() && !placed.1.may_move() {
+        return Ok(Follower::default());
+    }
     let placed = Arc::clone(placed);
     let look = move || {
         placed.0.follow();
@@ -337,7 +341,7 @@ fn stop(
     let grace = if leaves_wills { config.shutdown.grace.min(GOODBYES) } else { config.shutdown.grace };
     let closing = mirrored.map(|mirrored| mirrored.stop_within(grace)).transpose()?;
     let stopped = if leaves_wills { node.stop_replaced(grace) } else { node.stop(grace) };
-    metering.finish(&stopped.usage);
+    metering.finish(&stopped.usage, &stopped.users);
     if let Some(console) = console {
         console.running.stop();
     }

@@ -19,7 +19,7 @@ fn run_against(flags: Vec<String>, arguments: &[&str]) -> crate::tool::Ended {
     run(&Target::reached_by(flags), arguments)
 }
 
-/// Reads one packet, and says of which type it is.
+/// Reads one packet, and returns its type.
 fn packet(stream: &mut TcpStream) -> u8 {
     let mut header = [0; 2];
     stream.read_exact(&mut header).unwrap();
@@ -157,7 +157,7 @@ fn nonsense_is_an_error() {
 
 #[test]
 fn a_port_that_speaks_tls_is_named_with_the_flags_for_it() {
-    // The alert by which a server of TLS answers what is no handshake.
+    // The alert with which a TLS server answers bytes that are no handshake.
     let (flags, server) = serve(|listener| drop(accept(&listener, &[0x15, 3, 3, 0, 2, 2, 0x32])));
     let ended = run_against(flags, &["pub", "-t", "t", "-m", "x"]);
     assert_eq!(ended.code, Some(1));

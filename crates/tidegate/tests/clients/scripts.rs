@@ -73,7 +73,7 @@ cases! {
         std::fs::remove_dir_all(folder).unwrap();
     }
 
-    /// Each call takes one message, and what it does not show stays with the broker.
+    /// Each call takes one message; the rest stays with the broker.
     fn a_session_is_emptied_message_by_message(target: &Target) {
         for (qos, version) in [("1", "311"), ("2", "311"), ("1", "5"), ("2", "5")] {
             let id = format!("worker-{qos}-{version}");
@@ -98,7 +98,7 @@ cases! {
         assert_eq!((quiet.code, quiet.err.as_str()), (Some(27), ""));
     }
 
-    /// The answer to somebody else is passed over.
+    /// The answer to another request is ignored.
     fn a_request_gets_its_response(target: &Target) {
         let responder = subscribed(target, &["-t", "ask", "-C", "1", "-F", "%R %D", "-V", "5"]);
         std::thread::scope(|scope| {
@@ -120,13 +120,13 @@ cases! {
         }
         let live = subscribed(target, &["-t", "r/#", "-R", "-C", "1", "-T", "r/1"]);
         let remover = run(target, &["sub", "-t", "r/#", "--retained-only", "--remove-retained", "-T", "r/2"]);
-        assert_eq!(remover.text(), "r/1\nr/3\n", "it ends when what it removed is gone");
+        assert_eq!(remover.text(), "r/1\nr/3\n", "it ends when the removed topics are gone");
         assert_eq!(live.end().text(), "\n", "the removal of r/3");
         let left = run(target, &["sub", "-t", "r/#", "-W", "1"]);
         assert_eq!((left.code, left.out.as_slice()), (Some(27), &b"r/2\n"[..]));
     }
 
-    fn a_will_is_for_those_who_do_not_say_farewell(target: &Target) {
+    fn a_will_is_published_without_a_disconnect(target: &Target) {
         let will = ["-t", "x", "--will-topic", "will", "--will-payload", "gone", "-V", "5"];
         let watch = subscribed(target, &["-t", "will", "-C", "1", "-V", "5"]);
         let killed = subscribed(target, &will);
@@ -182,7 +182,7 @@ cases! {
         std::fs::remove_dir_all(folder).unwrap();
     }
 
-    fn topic_aliases_shorten_what_is_sent(target: &Target) {
+    fn topic_aliases_shorten_the_packets(target: &Target) {
         let sub = subscribed(target, &["-t", "a/long/topic", "-C", "3", "-F", "%t %p", "-V", "5"]);
         let alias = ["-D", "publish", "topic-alias", "1"];
         let sent = run_with(target, &[&["pub", "-t", "a/long/topic", "-l", "-d"], &alias[..]].concat(), b"1\n2\n3\n");

@@ -107,7 +107,7 @@ pub(crate) fn mosquitto() -> Option<Target> {
     Some(Target { process: Some(process), folder: Some(folder), flags: flags("127.0.0.1", &port) })
 }
 
-/// A folder that nobody else has.
+/// A folder of this test alone.
 pub(crate) fn new_folder() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);

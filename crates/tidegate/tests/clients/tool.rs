@@ -15,7 +15,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Standard output, of a command that did what it should.
+    /// Standard output of a command that succeeded.
     pub(crate) fn text(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.err);
         String::from_utf8(self.out).unwrap()

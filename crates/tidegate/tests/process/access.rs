@@ -23,7 +23,7 @@ fn the_rule_that_decides_is_named_with_its_line() {
 }
 
 #[test]
-fn cve_2018_12550_a_broken_or_missing_file_of_rules_keeps_the_broker_from_starting() {
+fn cve_2018_12550_a_broken_file_of_rules_prevents_the_start() {
     let folder = Folder::new();
     let broken = folder.write("acl", "topic read public/#\nnonsense\n");
     for path in [broken, folder.file("missing")] {
@@ -39,7 +39,7 @@ fn cve_2018_12550_a_broken_or_missing_file_of_rules_keeps_the_broker_from_starti
 }
 
 #[test]
-fn users_without_a_word_about_their_rights_keep_the_broker_from_starting() {
+fn users_without_rights_in_the_settings_prevent_the_start() {
     let folder = Folder::new();
     let users = folder.write("users", "");
     let auth = format!("[[auth]]\nkind = 'password-file'\nfile = {users:?}\n");
@@ -47,7 +47,7 @@ fn users_without_a_word_about_their_rights_keep_the_broker_from_starting() {
     let ended = check(&auth);
     assert_eq!(ended.code, Some(1));
     assert!(
-        ended.err.contains("nothing says what they may do") && ended.err.contains("default = \"allow\""),
+        ended.err.contains("no rule sets their rights") && ended.err.contains("default = \"allow\""),
         "{}",
         ended.err
     );
@@ -58,7 +58,7 @@ fn users_without_a_word_about_their_rights_keep_the_broker_from_starting() {
 }
 
 #[test]
-fn cve_2018_12550_an_empty_file_of_rules_lets_nobody_do_anything() {
+fn cve_2018_12550_an_empty_file_of_rules_denies_everything() {
     let folder = Folder::new();
     let set = format!("access.acl_file={}", folder.write("acl", ""));
     let broker = Broker::start(&["--set", &set]);

@@ -77,7 +77,7 @@ fn publish_1(node: &mut Node, topic: &str, id: u8, payload: &str) {
     node.send(&[&head[..], topic.as_bytes(), &[0, id, 0], payload.as_bytes()].concat());
 }
 
-/// What comes until a message ends like this.
+/// The received messages up to one that ends like this.
 fn until_message(node: &mut Node, end: &str) -> Vec<String> {
     let mut all = Vec::new();
     loop {
@@ -92,13 +92,13 @@ fn until_message(node: &mut Node, end: &str) -> Vec<String> {
 }
 
 #[test]
-fn applications_and_nodes_reach_each_other_and_nothing_is_lost_when_the_broker_is_killed() {
+fn a_killed_broker_loses_no_message_of_applications() {
     reach_each_other(&Nats::start().address());
 }
 
 #[cfg(feature = "kafka")]
 #[test]
-fn applications_on_kafka_and_nodes_reach_each_other_also_by_kafka_s_own_client() {
+fn applications_on_kafka_and_nodes_exchange_messages() {
     use crate::cluster::Bus as _;
     crate::cluster::kafka::require_example("Dispatch");
     let kafka = crate::cluster::kafka::Kafka::start();
@@ -134,7 +134,7 @@ fn reach_each_other(bus: &str) {
     publish_1(&mut truck, "ctx/to/app/dispatch/done", 7, "well");
     until("PUBACK", || (truck.packet() == (0x40, vec![0, 7])).then_some(()));
     let records = application.records(Topic::AppModel, 1);
-    let record = records.iter().find(|record| &record.payload[..] == b"well").expect("what is acknowledged is there");
+    let record = records.iter().find(|record| &record.payload[..] == b"well").expect("an acknowledged record is kept");
     let said = |name: &str| record.headers.iter().find(|header| header.name == name).map(|header| &*header.value);
     assert_eq!((&record.key[..], said("recipient"), said("topic")), (&b"truck-7"[..], Some("dispatch"), Some("done")));
     // It dies in the middle of everything. Meanwhile applications go on, not all of them well.
@@ -157,7 +157,7 @@ fn reach_each_other(bus: &str) {
     assert_eq!((aside.len(), &aside[0].payload[..]), (3, &b"bad"[..]));
     let (_, metrics) = broker.get("/metrics");
     assert!(metrics.contains("tidegate_context_records_rejected_total 3\n"), "{metrics}");
-    // The receipt of what was sent before the broker died is a record, too.
+    // The receipt of the message sent before the broker died is a record, too.
     for number in 0..got.len() {
         truck.send(&[0x40, 2, 0, u8::try_from(number + 1).unwrap()]);
     }
@@ -189,7 +189,7 @@ impl Told {
 }
 
 #[test]
-fn a_service_that_is_killed_is_followed_by_another_and_nothing_is_lost_or_told_twice() {
+fn a_killed_service_loses_and_repeats_no_message() {
     const NODES: usize = 40;
     let (nats, folder) = (Nats::start(), Folder::new());
     let rest = format!("bus = '{}'\npartitions = {PARTITIONS}\nservices = 'elsewhere'\n", nats.address());
@@ -200,7 +200,7 @@ fn a_service_that_is_killed_is_followed_by_another_and_nothing_is_lost_or_told_t
         let named = ["--services", services, "--groups", GROUPS, "--member", name];
         Broker::start_with(&[&["core", "--bus", &bus][..], &named, &set].concat())
     };
-    // Each service by itself, twice.
+    // Each service alone, twice.
     let (manager, _stands_by) = (core("points", "p1"), core("points", "p2"));
     let (definer, _shares) = (core("groups", "g1"), core("groups", "g2"));
     let application = Application::open(&nats.address(), &Topic::ALL);
@@ -213,7 +213,7 @@ fn a_service_that_is_killed_is_followed_by_another_and_nothing_is_lost_or_told_t
     };
     send("ambulance");
     told.until_all(NODES, &["ambulances"]);
-    // In the middle of what it is told.
+    // In the middle of its records.
     send("tractor");
     definer.signal("KILL");
     let began = Instant::now();

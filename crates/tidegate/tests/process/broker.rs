@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Time after which an answer counts as missing. Nothing waits this long when all is well.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The binary, with an environment of which no variable is ours.
+/// The binary, with an environment without any variable of Tidegate.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     let ours = std::env::vars_os().map(|(name, _)| name);
@@ -39,7 +39,7 @@ impl From<Output> for Ended {
 }
 
 /// Time in which something of another process may go on.
-#[expect(clippy::disallowed_methods, reason = "what is waited for is in another process, and no event announces it")]
+#[expect(clippy::disallowed_methods, reason = "the event is in another process, which does not announce it")]
 pub(crate) fn pause(milliseconds: u64) {
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
 }
@@ -100,7 +100,7 @@ impl Broker {
         assert!(sent.success());
     }
 
-    /// Waits for its end; what it wrote after the line that says "ready" is in `out`.
+    /// Waits for its end; the output after the line that says "ready" is in `out`.
     pub(crate) fn wait(mut self) -> Ended {
         let mut out = String::new();
         self.stdout.read_to_string(&mut out).unwrap();
@@ -109,7 +109,7 @@ impl Broker {
         ended
     }
 
-    /// Whether it has ended by itself.
+    /// True if it has ended without a signal of the test.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.as_mut().unwrap().try_wait().unwrap().is_some()
     }

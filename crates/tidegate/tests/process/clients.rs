@@ -14,7 +14,7 @@ fn client(broker: &Broker, arguments: &[&str]) -> crate::broker::Ended {
 }
 
 #[test]
-fn what_is_published_is_shown() {
+fn published_messages_are_shown() {
     let broker = Broker::start(&[]);
     let published = client(&broker, &["pub", "-t", "a/b", "-m", "21.5", "-q", "1", "-r"]);
     assert_eq!((published.code, published.out.as_str(), published.err.as_str()), (Some(0), "", ""));
@@ -26,7 +26,7 @@ fn what_is_published_is_shown() {
 
 #[test]
 fn a_broker_that_is_not_there_is_named() {
-    // Bound and closed again: nobody listens there.
+    // Bound and closed again: no process listens there.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let ended = run(&["pub", "-h", "127.0.0.1", "-p", &address.port().to_string(), "-t", "a", "-m", "x"]);
     assert_eq!(ended.code, Some(1), "{}", ended.err);

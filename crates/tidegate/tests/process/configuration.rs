@@ -54,7 +54,7 @@ fn a_file_without_an_end_is_not_read_for_ever() {
 }
 
 #[test]
-fn what_is_in_force_is_shown_with_its_source() {
+fn the_settings_in_force_are_shown_with_their_source() {
     let folder = Folder::new();
     let file = folder.write("t.toml", "[node]\nname = \"a\"\n[queue]\nmax_messages = 5\n");
     let arguments = ["config", "show", "--config", &file, "--set", "queue.max_messages=6", "--listen", "1884"];
@@ -120,7 +120,7 @@ fn a_configuration_of_mosquitto_is_converted() {
 }
 
 #[test]
-fn what_cannot_be_converted_is_told_by_the_exit_code() {
+fn the_exit_code_reports_lines_without_a_conversion() {
     let folder = Folder::new();
     let theirs = folder.write("mosquitto.conf", "listener 1883\nallow_anonymous true\nplugin /rules.so\n");
     let ended = run(&["config", "convert", &theirs, "--json"]);
@@ -139,7 +139,7 @@ fn what_cannot_be_converted_is_told_by_the_exit_code() {
     );
 }
 
-/// The shapes of `crates/mosquitto-conf`: what comes out can be run, whatever it leaves out.
+/// The shapes of `crates/mosquitto-conf`: their results can be run, even those with omissions.
 #[test]
 fn every_converted_shape_is_a_configuration() {
     let folder = Folder::new();

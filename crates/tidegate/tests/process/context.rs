@@ -66,7 +66,7 @@ fn port_of(broker: &Broker) -> &str {
     broker.address("mqtt://").rsplit_once(':').unwrap().1
 }
 
-/// What is retained on a topic, waited for.
+/// Waits for the retained message of a topic.
 pub(crate) fn retained(broker: &Broker, topic: &str) -> String {
     let ended = run(&["sub", "-p", port_of(broker), "-t", topic, "-C", "1", "-W", "120"]);
     assert_eq!(ended.code, Some(0), "{topic}: {}", ended.err);
@@ -82,7 +82,7 @@ fn one_broker_is_a_gateway_with_all_services() {
     assert_eq!(list["gateways"][0]["address"], broker.address("mqtt://"));
     let mut node = Node::connect(broker.address("mqtt://"), "truck-7");
     node.publish("ctx/context/truck-7", r#"{"speed": 90, "kind": "ambulance"}"#);
-    // Who is in the group gets it; until then it goes to nobody.
+    // Members of the group get it; until then it has no receiver.
     let address = broker.address("mqtt://").to_owned();
     let operator = std::thread::spawn(move || {
         let mut operator = Node::connect(&address, "operator");
@@ -98,10 +98,9 @@ fn one_broker_is_a_gateway_with_all_services() {
     let _ = operator.join();
 }
 
-/// Nodes are sent to where a listener for them is, whatever it speaks; and where that cannot be known, the operator is
-/// told.
+/// Nodes are redirected to a listener for nodes, of any protocol; if its address is unknown, the operator is notified.
 #[test]
-fn nodes_are_told_the_address_of_a_listener_for_nodes() {
+fn nodes_get_the_address_of_a_listener_for_nodes() {
     let folder = Folder::new();
     let of_applications = "[[listener]]\naddress = '127.0.0.1:0'\nmobile_nodes = false\n";
     let of_nodes = "[[listener]]\naddress = 'ws://127.0.0.1:0/mqtt'\n";
@@ -124,8 +123,8 @@ fn nodes_are_told_the_address_of_a_listener_for_nodes() {
     assert!(!said.contains("is not reachable"), "{said}");
 }
 
-/// Of two gateways with one name the manager hears the newer one only, and nodes are told of one: what is the matter
-/// has to be said. Whichever comes first, one of them hears of the other.
+/// Of two gateways with one name the manager knows only the newer, and nodes are redirected to one: this has to be
+/// reported. One of them, by the order of their starts, learns of the other.
 #[test]
 fn of_two_gateways_with_one_name_one_says_so() {
     let nats = Nats::start();
@@ -164,7 +163,7 @@ fn gateways_on_nats_are_balanced_by_a_core_of_its_own() {
     let core = Broker::start_with(&arguments);
     assert!(core.ready.contains("core=c1"), "{}", core.ready);
     let mut nodes: Vec<Node> = (0..20).map(|node| Node::connect(a.address("mqtt://"), &format!("n{node}"))).collect();
-    // Half of them are told where the other gateway is.
+    // Half of them get the address of the other gateway.
     let mut told = 0;
     let began = Instant::now();
     for node in &mut nodes {

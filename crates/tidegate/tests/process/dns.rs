@@ -23,7 +23,7 @@ fn start(arguments: &[&str]) -> Broker {
 }
 
 #[test]
-fn weights_are_kept_the_draining_are_not_named_and_the_end_says_what_was_answered() {
+fn weights_hold_draining_brokers_are_hidden_and_answers_counted() {
     let server = start(&[
         "--policy=weighted",
         "--endpoint=a=192.0.2.1;weight=2",
@@ -50,7 +50,7 @@ fn a_file_says_who_is_near() {
 }
 
 #[test]
-fn what_is_wrong_is_told_before_anything_is_answered() {
+fn errors_are_reported_before_the_first_answer() {
     let folder = Folder::new();
     let wrong = folder.write("wrong.txt", "127.0.0.0/8 somewhere\n");
     for (arguments, told) in [

@@ -39,7 +39,7 @@ fn an_orchestrator_is_left_by_its_clients_and_takes_no_new_ones() {
 }
 
 #[test]
-fn nobody_there_is_a_failure_that_says_so() {
+fn an_absent_broker_is_a_failure_with_its_reason() {
     let ended = run(&["drain", "--admin", "http://127.0.0.1:1"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.err.contains("no broker answers at 127.0.0.1:1"), "{}", ended.err);

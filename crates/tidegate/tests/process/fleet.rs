@@ -17,7 +17,7 @@ fn json(args: &[&str]) -> Value {
 }
 
 #[test]
-fn scripts_get_an_object_from_policy_to_what_came_of_it() {
+fn scripts_get_objects_from_policies_to_outcomes() {
     let folder = Folder::new();
     let trace = step(&folder);
     let all = json(&["fleet", "simulate", &trace, "--capacity", "100", "--json"]);
@@ -58,7 +58,7 @@ fn people_get_a_table_and_the_actions_of_a_single_policy() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_the_line_or_the_flag() {
+fn errors_name_the_line_or_the_flag() {
     let folder = Folder::new();
     let trace = step(&folder);
     let unsorted = folder.write("unsorted.csv", "time_s,rate\n10,1\n5,1\n");

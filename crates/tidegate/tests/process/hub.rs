@@ -42,7 +42,7 @@ fn status(broker: &Broker, wanted: impl Fn(&serde_json::Value) -> bool) -> serde
     }
 }
 
-/// A server that takes batches, answers with a status that can be changed, and tells what it has taken.
+/// A server that takes batches, answers with a status that can be changed, and reports the batches taken.
 struct Server {
     url: String,
     status: Arc<AtomicU16>,
@@ -295,7 +295,7 @@ fn processes_beside_a_broker_share_the_work() {
     );
 }
 
-/// Publishes numbers until they end or the connection does; gives those that were acknowledged to `books`.
+/// Publishes numbers until they end or the connection does; adds the acknowledged ones to `books`.
 fn publish_numbers(address: &str, numbers: std::ops::Range<u64>, books: &Mutex<BTreeSet<u64>>) {
     let (host, port) = address.rsplit_once(':').unwrap();
     let mut options = Options::new(format!("device-{}", numbers.start));

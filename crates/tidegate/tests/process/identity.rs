@@ -1,4 +1,4 @@
-//! Brokers that are shown the credentials of each client: their word lets it in, and their rules say what it may do.
+//! Brokers that get the credentials of each client: they decide on its admission, and their rules on its rights.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -58,7 +58,7 @@ fn orchestrator_with(brokers: &[&Broker], settings: &[(&str, &str)], more: &[&st
     orchestrator
 }
 
-/// What is told of the fleet, as soon as it `is` what is waited for.
+/// The status of the fleet, as soon as `is` accepts it.
 fn fleet_when(orchestrator: &Broker, is: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -163,7 +163,8 @@ fn a_client_may_do_what_the_broker_lets_its_user_do() {
     assert_eq!((bob.subscribe("shared/#", 0), bob.subscribe("bob/#", 0)), (0, 0));
     assert_eq!(ann.subscribe("shared/#", 0), 0x80, "to be written only");
 
-    // What the broker lets pass gets through, also to another user; what it does not reaches nobody, kept or not.
+    // A message that the broker accepts gets through, also to another user; one that it refuses reaches no client,
+    // retained or not.
     ann.publish("bob/forged", false);
     ann.publish("bob/kept", true);
     ann.publish("shared/news", false);
@@ -174,7 +175,7 @@ fn a_client_may_do_what_the_broker_lets_its_user_do() {
     ann.publish("ann/own", true);
     assert_eq!(ann.message(), "ann/own");
 
-    // What nobody wants any more is asked for no more; what was refused is counted.
+    // A filter without subscribers is not requested any more; refusals are counted.
     let fleet = fleet_when(&server, |fleet| fleet["brokers"][0]["filters"] == 3 && fleet["brokers"][0]["owed"] == 0);
     assert_eq!((fleet["identities"].as_u64(), fleet["clients"].as_u64()), (Some(2), Some(2)), "{fleet}");
     let numbers = server.get("/metrics").1;
@@ -193,7 +194,7 @@ fn a_client_may_do_what_the_broker_lets_its_user_do() {
 }
 
 #[test]
-fn one_user_too_many_is_refused_and_more_clients_of_a_user_are_not() {
+fn the_limit_counts_users_and_not_their_clients() {
     let folder = Folder::new();
     let at_home = broker(&folder);
     let server = orchestrator(&[&at_home], &[("max_identities", "1")]);
@@ -252,7 +253,7 @@ fn brokers_come_and_go_for_all_users() {
     fleet_when(&server, |fleet| fleet["brokers"][0]["state"] == "drained");
     change("DELETE", "b0", "");
     drop(first);
-    // Who comes now is asked about at the one that is left, as is whoever has long been there.
+    // New clients are checked at the remaining broker, and so are the long connected ones.
     let _bob = Client::connect(&server, "2", "bob");
     ann.publish("ann/x", false);
     assert_eq!(ann.message(), "ann/x");

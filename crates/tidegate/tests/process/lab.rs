@@ -42,7 +42,7 @@ fn answer<'a>(probed: &'a Value, id: &str) -> &'a Value {
 }
 
 #[test]
-fn a_probe_finds_what_the_broker_does_and_what_it_does_not() {
+fn a_probe_finds_abilities_and_their_absence() {
     let broker = Broker::start(&["--set", "retained.available=false", "--set", "listener.0.maximum_qos=1"]);
     let address = format!("mqtt://{}", broker.address("mqtt://"));
     let probed = run(&["lab", "probe", &address, "--json"]);
@@ -61,7 +61,7 @@ fn a_probe_finds_what_the_broker_does_and_what_it_does_not() {
 }
 
 #[test]
-fn a_probe_of_nobody_fails_and_one_of_no_address_is_wrong_usage() {
+fn a_probe_of_no_broker_fails_and_of_no_address_is_misuse() {
     assert_eq!(run(&["lab", "probe", "mqtt://127.0.0.1:1"]).code, Some(1));
     assert_eq!(run(&["lab", "probe", "127.0.0.1"]).code, Some(2));
 }
@@ -79,7 +79,7 @@ fn criteria_are_answered_by_a_probe_or_a_scenario() {
         known.iter().any(|known| known["id"] == id && known["by"] == by)
     };
     assert!(by("MID-33", "unknown") && by("MID-10", "scenario") && by("MID-20", "probe"));
-    assert_eq!(run(&["lab", "criteria", "nobody"]).code, Some(2));
+    assert_eq!(run(&["lab", "criteria", "absent"]).code, Some(2));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn an_interruption_ends_the_broker_too_and_leaves_a_report() {
 }
 
 #[test]
-fn a_soak_that_is_interrupted_shows_what_it_has_measured() {
+fn an_interrupted_soak_shows_its_measurements() {
     let (folder, broker) = (Folder::new(), Broker::start(&[]));
     let (scenario, address) = (folder.write("short.toml", SHORT), broker.address("mqtt://"));
     let port = address.rsplit_once(':').unwrap().1;
@@ -164,7 +164,7 @@ fn a_soak_that_is_interrupted_shows_what_it_has_measured() {
     assert!(why.starts_with("stopped after ") && why.contains(" of 1h"), "{why}");
     assert!(fs::read_to_string(folder.file("out/report.html")).unwrap().contains("stopped after"));
     let kept = fs::read_dir(folder.file("out/runs")).unwrap().count();
-    assert_eq!(kept, 0, "the same command begins anew");
+    assert_eq!(kept, 0, "the same command starts again");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_lab_that_is_killed_leaves_no_broker_and_no_files_behind() {
     }
 }
 
-/// A run of ten minutes that has just begun, with what it says, and how its brokers are marked.
+/// A run of ten minutes that has just begun, with its output, and the mark of its brokers.
 fn long_run(folder: &Folder) -> (Child, Lines<BufReader<ChildStderr>>, String) {
     let scenario = folder.write("long.toml", &SHORT.replace("duration_ms = 500", "duration_ms = 600000"));
     let mut lab = Command::new(env!("CARGO_BIN_EXE_tidegate"))

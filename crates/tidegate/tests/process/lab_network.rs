@@ -51,7 +51,7 @@ fn links() -> Vec<String> {
 }
 
 #[test]
-fn every_message_takes_the_delay_twice_and_tcp_mends_what_is_lost() {
+fn every_message_is_delayed_twice_and_tcp_repairs_losses() {
     let folder = Folder::new();
     let (scenario, out) = (folder.write("slow.toml", SLOW), folder.file("out"));
     let ran = run(&["lab", "run", &scenario, "--peer", "tidegate", "--out", &out, "--ports", "30300-30349"]);
@@ -71,7 +71,7 @@ fn every_message_takes_the_delay_twice_and_tcp_mends_what_is_lost() {
     assert!(least.unwrap() >= TWICE_NS - TWICE_NS / 500, "{least:?}");
     let packets = |column: &str| run["broker"][column].as_array().unwrap().last().unwrap().as_u64().unwrap();
     // How many messages share a packet is for the machine to say: one that is late sends several at once.
-    assert!(packets("network_packets") > 0, "what comes to the broker is counted");
+    assert!(packets("network_packets") > 0, "packets to the broker are counted");
     assert!(packets("network_sent_packets") > 0, "and what leaves it");
     assert!(run["network"]["by"].as_str().is_some_and(|by| by.contains("netem")), "{}", run["network"]);
     assert!(fs::read_to_string(folder.file("out/report.html")).unwrap().contains("20 ms, 2 % loss each way"));
@@ -97,7 +97,7 @@ fn a_lab_that_is_killed_leaves_neither_broker_nor_link_behind() {
     let broker = children.split_whitespace().find(|child| link != format!("tgl{child}")).unwrap().to_owned();
     lab.kill().unwrap();
     lab.wait().unwrap();
-    // Whoever holds the namespace notices by the end of its input; the test's own limit is that of the runner.
+    // The holder of the namespace notices by the end of its input; the time limit is the runner's.
     while links().contains(&link) || is_alive(&broker) {
         std::thread::yield_now();
     }

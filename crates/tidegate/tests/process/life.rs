@@ -21,6 +21,19 @@ fn one_line_says_ready_and_names_the_ports() {
 }
 
 #[test]
+fn a_broker_alone_has_no_thread_that_polls() {
+    let broker = Broker::start(&["--shards", "1"]);
+    let threads = std::fs::read_dir(format!("/proc/{}/task", broker.id())).unwrap();
+    let name = |thread: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(thread.unwrap().path().join("comm")).unwrap().trim().to_owned()
+    };
+    let mut names: Vec<_> = threads.map(name).collect();
+    names.sort();
+    // Each of these sleeps until it gets something, or for a minute (`meter`).
+    assert_eq!(names, ["console", "log", "meter", "shard-0", "tidegate"]);
+}
+
+#[test]
 fn every_signal_that_stops_ends_with_exit_code_0() {
     for signal in ["TERM", "INT"] {
         let broker = Broker::start(&[]);
@@ -52,7 +65,7 @@ fn pings_that_wait_during_a_stop_keep_clients() {
     for client in &mut clients {
         client.write_all(b"\xc0\x00").unwrap();
     }
-    // What is tested is that this time passes: the keep-alive of all ends.
+    // The test is about this time: the keep-alive of all clients ends.
     let (_kept, never) = std::sync::mpsc::channel::<()>();
     never.recv_timeout(Duration::from_millis(1_600).saturating_sub(connected.elapsed())).unwrap_err();
     broker.signal("CONT");
@@ -89,7 +102,7 @@ fn idle_connections_leave_files_to_store_and_admin() {
     idle[0].set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
     let mut second = connect(b'b');
-    // SUBSCRIBE and PUBLISH at QoS 1: their acknowledgements promise what is stored.
+    // SUBSCRIBE and PUBLISH at QoS 1: their acknowledgements promise stored state.
     let mut answer = [0; 5];
     first.write_all(b"\x82\x06\x00\x01\x00\x01t\x01").unwrap();
     first.read_exact(&mut answer).unwrap();
@@ -170,7 +183,7 @@ fn a_taken_port_is_an_error_that_names_it() {
 
 #[test]
 fn a_taken_default_admin_port_is_a_warning() {
-    // Whether the port is ours or somebody else's: it is taken.
+    // A listener of this test or of another process: the port is taken.
     let _taken = TcpListener::bind("127.0.0.1:18083");
     let broker = Broker::start_with(&["--listen", "127.0.0.1:0"]);
     assert!(!broker.ready.contains("admin="), "{}", broker.ready);
@@ -222,7 +235,7 @@ fn the_log_says_who_connects_who_leaves_and_who_is_refused() {
     for (level, expected) in [("info", 3), ("warn", 1), ("error", 0)] {
         let broker = Broker::start(&["--log", level]);
         let mut client = TcpStream::connect(broker.address("mqtt://")).unwrap();
-        // CONNECT of MQTT 3.1.1 with the client id "a", then DISCONNECT; and what is no CONNECT.
+        // CONNECT of MQTT 3.1.1 with the client id "a", then DISCONNECT; and bytes that are no CONNECT.
         client.write_all(b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01a\xe0\x00").unwrap();
         let mut stranger = TcpStream::connect(broker.address("mqtt://")).unwrap();
         stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();

@@ -37,7 +37,7 @@ fn fetch(broker: &Broker, count: &str) -> String {
 }
 
 #[test]
-fn a_broker_goes_on_elsewhere_when_its_machine_is_gone() {
+fn a_broker_continues_elsewhere_when_its_machine_is_gone() {
     let (nats, folder) = (Nats::start(), Folder::new());
     let (here, there) = (folder.file("here"), folder.file("there"));
     let broker = nats.broker(&here);
@@ -80,12 +80,12 @@ fn a_broker_stops_though_the_bus_is_away() {
     owe(&broker, "one");
     nats.kill();
     broker.signal("TERM");
-    // What it had acknowledged was confirmed before.
+    // Its acknowledged messages were confirmed before.
     assert_eq!(broker.wait().code, Some(0));
 }
 
 #[test]
-fn what_a_mirror_needs_is_said() {
+fn the_needs_of_a_mirror_are_reported() {
     for (arguments, said) in [
         (&["--mirror", "nats://127.0.0.1:1"][..], "--mirror-name"),
         (&["--mirror", "nats://127.0.0.1:1", "--mirror-name", "a"], "--data"),
@@ -97,10 +97,10 @@ fn what_a_mirror_needs_is_said() {
 }
 
 #[test]
-fn a_broker_that_waits_for_the_bus_of_its_store_ends_when_it_is_told_to() {
+fn a_broker_that_waits_for_the_bus_of_its_store_can_be_ended() {
     let folder = Folder::new();
     let data = folder.file("data");
-    // Nobody listens at port 1.
+    // No process listens at port 1.
     let mut command = command(&["--data", &data, "--mirror", "nats://127.0.0.1:1", "--mirror-name", "a"]);
     let mut broker = command
         .args(["--listen", "127.0.0.1:0", "--admin", "off"])

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use crate::broker::{Broker, Folder, PATIENCE, command, run};
 use crate::ports::free_port;
 
-/// Who tries: nobody by name, a user, the user with a wrong password, and somebody unknown.
+/// The clients that try: one without a name, a user, the user with a wrong password, and an unknown user.
 pub(crate) const CLIENTS: [Option<(&str, &str)>; 4] =
     [None, Some(("ann", "right")), Some(("ann", "wrong")), Some(("eve", "right"))];
 
@@ -52,7 +52,7 @@ fn next(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     Some((head[0], body))
 }
 
-/// What a client may do: "connects", and each topic that it publishes to and gets back.
+/// The rights of a client: "connects", and each topic that it publishes to and gets back.
 pub(crate) fn rights(port: u16, client: Option<(&str, &str)>) -> BTreeSet<String> {
     let mut rights = BTreeSet::new();
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return rights };
@@ -127,7 +127,7 @@ fn all_rights(ports: &[u16]) -> Vec<(u16, &'static str, BTreeSet<String>)> {
 }
 
 #[test]
-fn converted_shapes_let_in_whom_mosquitto_lets_in() {
+fn converted_shapes_admit_the_same_clients_as_mosquitto() {
     if Command::new("mosquitto").arg("-h").stdout(Stdio::null()).spawn().and_then(|mut child| child.wait()).is_err() {
         // Another test runs the shapes without Mosquitto.
         return;

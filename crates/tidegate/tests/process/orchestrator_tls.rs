@@ -1,4 +1,4 @@
-//! An orchestrator and a broker that speaks TLS: whom the orchestrator trusts, and what it shows of itself.
+//! An orchestrator and a broker that speaks TLS: the authorities that the orchestrator trusts, and its own certificate.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -49,7 +49,7 @@ fn refused(settings: &[(&str, &str)]) -> String {
     ended.err
 }
 
-/// How the orchestrator sees its broker, as soon as that `is` what is waited for.
+/// The status of the orchestrator's broker, as soon as `is` accepts it.
 fn seen(orchestrator: &Broker, is: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -119,7 +119,7 @@ fn messages_go_to_a_broker_over_tls_and_come_back() {
 }
 
 #[test]
-fn a_broker_is_not_trusted_without_its_authority_or_under_another_name() {
+fn a_broker_is_trusted_by_authority_and_name_only() {
     let folder = Folder::new();
     let (certs, others) = (certificates(&folder, "certs"), certificates(&folder, "others"));
     let at_home = broker(&folder, "127.0.0.1", &certs, "");
@@ -129,7 +129,7 @@ fn a_broker_is_not_trusted_without_its_authority_or_under_another_name() {
     let text = error(&stranger);
     assert!(text.contains("no authority that is trusted here"), "{text}");
 
-    // The certificate is for this machine's usual names, and 127.0.0.9 is none of them.
+    // The certificate is for this machine's usual names, and 127.0.0.9 is not among them.
     let elsewhere = broker(&folder, "127.0.0.9", &certs, "");
     let misnamed = orchestrator(&elsewhere, "127.0.0.9", &[("broker_ca", &authority)]);
     let text = error(&misnamed);

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::broker::{Ended, Folder, PATIENCE, command, pause};
 
-/// Runs a command of which one thread panics once it runs; it is killed when that does not end it.
+/// Runs a command with a thread that panics once it runs; kills the process if the panic does not end it.
 fn panicking(arguments: &[&str]) -> Ended {
     let folder = Folder::new();
     let place = folder.file("word.sock");

@@ -1,4 +1,4 @@
-//! MQTT over QUIC, from the flag of the broker to those of the clients.
+//! MQTT over QUIC, from the flag of the broker to the flags of the clients.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
@@ -33,7 +33,7 @@ fn end(mut command: Command) -> Ended {
 }
 
 #[test]
-fn a_broker_makes_a_certificate_for_this_machine_and_clients_find_it() {
+fn a_broker_makes_a_certificate_that_clients_find() {
     let folder = Folder::new();
     let broker = start(&folder, &[]);
     let published = end(client(&folder, &broker, &["pub", "-t", "a/b", "-m", "21.5", "-q", "1", "-r"]));
@@ -115,9 +115,9 @@ fn what_does_not_go_is_said_before_anything_is_served() {
         assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.err);
         assert!(ended.err.contains(part), "{arguments:?}: {}", ended.err);
     }
-    // Bound and closed again: nobody listens there.
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let port = nobody.port().to_string();
+    // Bound and closed again: no process listens there.
+    let unused = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = unused.port().to_string();
     let ended = end(at_home(
         &folder,
         &["pub", "--quic", "-h", "127.0.0.1", "-p", &port, "-t", "a", "-m", "x", "--cafile", "/dev/null"],
@@ -126,5 +126,5 @@ fn what_does_not_go_is_said_before_anything_is_served() {
     drop(start(&folder, &[]));
     let ended = end(at_home(&folder, &["pub", "--quic", "-h", "127.0.0.1", "-p", &port, "-t", "a", "-m", "x"]));
     assert_eq!(ended.code, Some(1), "{}", ended.err);
-    assert!(ended.err.contains(&nobody.to_string()), "{}", ended.err);
+    assert!(ended.err.contains(&unused.to_string()), "{}", ended.err);
 }

@@ -97,7 +97,7 @@ fn limits_hold_from_the_reload_on() {
 }
 
 #[test]
-fn nobody_answers_where_there_is_no_broker() {
+fn a_reload_without_a_broker_fails() {
     let ended = run(&["reload", "--admin", "http://127.0.0.1:1"]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""));
     assert!(ended.err.contains("no broker answers at 127.0.0.1:1"), "{}", ended.err);
@@ -108,7 +108,7 @@ fn nobody_answers_where_there_is_no_broker() {
 }
 
 #[test]
-fn the_answer_names_what_is_different_in_files() {
+fn the_answer_names_the_differences_of_files() {
     let folder = Folder::new();
     let broker = broker(&folder, "topic write a\ntopic read b\n");
     folder.write("acl", "topic read b\ntopic write c\n");

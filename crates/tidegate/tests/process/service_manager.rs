@@ -1,4 +1,4 @@
-//! What systemd is told of a broker, over the socket that it names in the environment.
+//! The notifications of a broker to systemd, over the socket that the environment names.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -11,7 +11,7 @@ fn next(manager: &UnixDatagram) -> String {
 }
 
 #[test]
-fn the_service_manager_is_told_of_the_start_of_reloads_and_of_the_end() {
+fn the_service_manager_is_notified_of_start_reload_and_end() {
     let folder = Folder::new();
     let socket = folder.file("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();

@@ -1,4 +1,4 @@
-//! `tidegate core`: when it is ready, what it says until then, and what ends it.
+//! `tidegate core`: when it is ready, its messages until then, and its end.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -26,7 +26,7 @@ fn until_it_says(admin: &str, code: &str, words: &[&str]) {
 }
 
 #[test]
-fn services_are_ready_when_they_have_their_bus_and_say_until_then_what_they_wait_for() {
+fn services_are_ready_with_their_bus_and_name_it_until_then() {
     let mut nats = Nats::start();
     nats.kill();
     let bus = nats.address();
@@ -38,7 +38,7 @@ fn services_are_ready_when_they_have_their_bus_and_say_until_then_what_they_wait
     let lines = BufReader::new(core.stdout.take().unwrap()).lines();
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
     until_it_says(&admin, "503", &["starting: points, groups-city wait for the bus nats://127", "nothing listens"]);
-    assert_eq!(said.try_recv(), Err(TryRecvError::Empty), "nobody is told that it is ready");
+    assert_eq!(said.try_recv(), Err(TryRecvError::Empty), "it does not report that it is ready");
     nats.resume();
     let ready = said.recv_timeout(PATIENCE).unwrap();
     assert!(ready.contains(" ready: core=c1 services=points,groups-city admin=http://127"), "{ready}");
@@ -83,7 +83,7 @@ fn another_manager_takes_over_at_once_when_one_is_stopped() {
     let another = gateway(&folder, "b", &rest);
     let began = Instant::now();
     while !retained(&another, "ctx/gateways").contains("\"name\":\"b\"") {
-        assert!(began.elapsed() < PATIENCE, "nobody manages");
+        assert!(began.elapsed() < PATIENCE, "no manager is active");
         pause(20);
     }
 }

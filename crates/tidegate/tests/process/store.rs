@@ -29,7 +29,7 @@ fn killed_with_state(data: &str) {
     broker.wait();
 }
 
-/// What a broker has to say for itself when it does not start.
+/// The error of a broker that does not start.
 fn refused(data: &str) -> String {
     let ended = run(&["--listen", "127.0.0.1:0", "--admin", "off", "--data", data]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
@@ -77,7 +77,7 @@ fn a_backup_of_a_running_broker_is_restored() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kill_9_and_a_way_through_export_and_import() {
+fn acknowledged_messages_survive_kill_9_export_and_import() {
     let folder = Folder::new();
     let (data, copy) = (folder.file("data"), folder.file("copy"));
     killed_with_state(&data);
@@ -161,7 +161,7 @@ fn an_export_that_was_cut_off_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_second_broker_on_the_same_directory_is_told_who_has_it() {
+fn a_second_broker_on_a_directory_learns_its_owner() {
     let folder = Folder::new();
     let data = folder.file("data");
     let broker = Broker::start(&["--data", &data]);
@@ -194,7 +194,7 @@ fn a_directory_that_cannot_be_written_is_refused() {
     std::fs::set_permissions(&data, PermissionsExt::from_mode(0o700)).unwrap();
 }
 
-/// Turns the bits of the byte in the middle of what is written of a file.
+/// Turns the bits of the byte in the middle of the written part of a file.
 fn damage(path: &Path) {
     let mut file = std::fs::File::options().read(true).write(true).open(path).unwrap();
     let mut bytes = Vec::new();
@@ -207,7 +207,7 @@ fn damage(path: &Path) {
 }
 
 #[test]
-fn damage_after_a_clean_stop_is_refused_with_what_to_do_and_what_is_whole_can_be_saved() {
+fn damage_is_refused_with_the_remedy_and_the_rest_can_be_saved() {
     let folder = Folder::new();
     let data = folder.file("data");
     killed_with_state(&data);
@@ -272,10 +272,9 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// Passwords of wills, payloads and user names are in the store's files: nobody else reads them, whatever the umask
-/// says.
+/// Passwords of wills, payloads and user names are in the store's files: no other user reads them, with any umask.
 #[test]
-fn the_data_directory_and_its_files_are_private_also_when_the_umask_is_open() {
+fn the_data_directory_is_private_with_an_open_umask() {
     let folder = Folder::new();
     let (data, copy) = (folder.file("data"), folder.file("copy"));
     let program = env!("CARGO_BIN_EXE_tidegate");
@@ -303,7 +302,7 @@ fn the_data_directory_and_its_files_are_private_also_when_the_umask_is_open() {
     }
 }
 
-/// A client with a session of its own, or that goes on with it.
+/// A client that begins or resumes a session.
 fn connect(broker: &Broker, id: &str) -> TcpStream {
     let mut stream = TcpStream::connect(broker.address("mqtt://")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -318,7 +317,7 @@ fn connect(broker: &Broker, id: &str) -> TcpStream {
     stream
 }
 
-/// The first byte of a packet, and what follows its length.
+/// The first byte of a packet, and the bytes after its length.
 fn read_packet(stream: &mut TcpStream) -> (u8, Vec<u8>) {
     let mut byte = [0];
     stream.read_exact(&mut byte).unwrap();
@@ -358,7 +357,7 @@ fn fetch(broker: &Broker, id: &str, messages: usize) {
 }
 
 #[test]
-fn a_store_that_is_full_takes_new_messages_again_when_what_waits_was_fetched() {
+fn a_full_store_accepts_messages_after_queued_ones_are_taken() {
     let folder = Folder::new();
     let data = folder.file("data");
     let sizes = ["store.max_bytes=64MiB", "store.segment_size=1MiB", "store.merge_at=4MiB", "queue.max_bytes=1GiB"];
@@ -381,6 +380,51 @@ fn a_store_that_is_full_takes_new_messages_again_when_what_waits_was_fetched() {
         assert!(begin.elapsed() < PATIENCE, "the store becomes free again");
     }
     assert_eq!(publish(&mut publisher), 0);
+}
+
+/// A broker that may have so many KiB of address space.
+fn limited(kib: u32, data: &str) -> std::process::Command {
+    let mut command = std::process::Command::new("sh");
+    let script = format!("ulimit -v {kib}; exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_tidegate")]).stdin(Stdio::null());
+    command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--shards", "1", "--data", data]);
+    command
+}
+
+#[test]
+fn a_store_beyond_the_memory_of_the_process_stays_whole() {
+    const VALUES: u32 = 200;
+    let folder = Folder::new();
+    let data = folder.file("data");
+    let broker = Broker::start(&["--data", &data]);
+    let mut publisher = connect(&broker, "p");
+    for number in 0..VALUES {
+        // 1,000,007 bytes follow: a topic of 4 bytes, the packet id 1, no properties, 999,998 bytes of payload.
+        let mut packet = vec![0x33, 0xc7, 0x84, 0x3d, 0, 4];
+        packet.extend_from_slice(format!("r{number:03}").as_bytes());
+        packet.extend_from_slice(&[0, 1, 0]);
+        packet.resize(4 + 1_000_007, 7);
+        publisher.write_all(&packet).unwrap();
+        let (first, body) = read_packet(&mut publisher);
+        assert_eq!((first, body.get(2).copied().unwrap_or(0) & 0x80), (0x40, 0));
+    }
+    broker.signal("KILL");
+    broker.wait();
+    let kept = |broker: &Broker| {
+        let metrics = broker.get("/metrics").1;
+        let line = metrics.lines().find_map(|line| line.strip_prefix("mqtt_retained_messages "));
+        line.and_then(|count| count.parse().ok())
+    };
+    // Three quarters of 240,000 KiB are less than the values take.
+    let ended: Ended = limited(240_000, &data).output().unwrap().into();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
+    assert!(ended.err.contains("`ulimit -v`") && ended.err.contains("tidegate store stats"), "{}", ended.err);
+    // Here `retained.max_bytes` is an eighth of the limit, less than the values take: it refuses new values alone.
+    let broker = Broker::spawn(limited(1_000_000, &data));
+    assert_eq!(kept(&broker), Some(VALUES));
+    drop(broker);
+    let broker = Broker::start(&["--data", &data, "--set", "retained.max_messages=1"]);
+    assert_eq!(kept(&broker), Some(VALUES));
 }
 
 #[test]

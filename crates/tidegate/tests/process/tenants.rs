@@ -1,4 +1,4 @@
-//! Tenants of a running broker: whose client somebody is, and that nobody sees anything of another one.
+//! Tenants of a running broker: the tenant of each client, and that no client sees data of another tenant.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -11,7 +11,7 @@ struct House {
     folder: Folder,
 }
 
-/// How somebody comes in: the number of the listener, and further flags.
+/// The way into the broker: the number of the listener, and further flags.
 struct Door<'a>(usize, &'a [&'a str]);
 
 impl House {
@@ -176,7 +176,7 @@ fn a_certificate_that_names_the_client_gives_it_its_client_id() {
 }
 
 #[test]
-fn a_tenant_at_its_quota_is_told_and_another_one_is_not_held_up() {
+fn a_tenant_at_its_quota_is_refused_and_others_are_served() {
     let config = "[[listener]]\nname = 'door'\naddress = '127.0.0.1:0'\n[[listener]]\nname = 'acme'\naddress = '127.0.0.1:0'\n\
          [[tenant]]\nname = 'acme'\nlisteners = ['acme']\nmax_retained = 2\n";
     let house = House::new(Folder::new(), config);
@@ -187,11 +187,11 @@ fn a_tenant_at_its_quota_is_told_and_another_one_is_not_held_up() {
     }
     house.retain(&inside, "c", "y");
     assert_eq!(house.first(&outside, "4"), "a x\nb x\nc x\nd x\n");
-    assert_eq!(house.first(&inside, "2"), "c y\nd x\n", "what is kept may still be replaced");
+    assert_eq!(house.first(&inside, "2"), "c y\nd x\n", "retained messages may still be replaced");
 }
 
 #[test]
-fn what_is_stored_stays_with_its_tenant_whatever_order_the_configuration_has() {
+fn stored_state_stays_with_its_tenant_in_any_order_of_tenants() {
     let folder = Folder::new();
     let data = folder.file("data");
     let config = |tenants: &[&str]| {

@@ -61,7 +61,7 @@ impl House {
 #[test]
 fn a_quota_is_whole_over_all_shards_and_a_reload_changes_it() {
     let house = House::new("[[tenant]]\nname = 'acme'\nlisteners = ['acme']\nmax_sessions = 5\n");
-    assert_eq!(house.sessions(1, 0..9), 5, "whichever shards they are at home on");
+    assert_eq!(house.sessions(1, 0..9), 5, "on all shards");
     assert_eq!(house.sessions(0, 0..9), 9);
     assert!(house.metric("tidegate_tenant_holdings{tenant=\"acme\",kind=\"sessions\"} 5"));
     assert!(house.metric("tidegate_tenant_quota{tenant=\"acme\",kind=\"sessions\"} 5"));
@@ -106,7 +106,7 @@ fn a_ban_is_about_the_tenant_that_it_names() {
     assert_eq!(house.ask(&["ban", "remove", "client", "eve"]).code, Some(1), "that would be the default tenant's");
     assert_eq!(house.ask(&["ban", "remove", "client", "eve", "--tenant", "acme"]).code, Some(0));
     assert!(comes_in(1, "eve"));
-    let unknown = house.ask(&["ban", "add", "client", "eve", "--tenant", "nobody"]);
+    let unknown = house.ask(&["ban", "add", "client", "eve", "--tenant", "absent"]);
     assert!(unknown.code == Some(1) && unknown.err.contains("no tenant"), "{}", unknown.err);
     assert_eq!(house.reload(&format!("{acme}banned_clients = ['ann']\n")).code, Some(0));
     assert!(comes_in(0, "ann") && !comes_in(1, "ann"));

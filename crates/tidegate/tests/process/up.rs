@@ -29,7 +29,7 @@ fn connected_as(address: &str, id: &str) -> TcpStream {
     client
 }
 
-/// A fleet of two orchestrators each of which is home to its share.
+/// A fleet of two orchestrators; each is the home of its share.
 fn shared(fleet: &Fleet) -> serde_json::Value {
     fleet.status_when("two homes", |status| {
         let orchestrators = status["levels"]["orchestrator"]["resources"].as_array().unwrap();
@@ -132,7 +132,7 @@ fn a_fleet_comes_up_carries_messages_heals_and_goes() {
 }
 
 #[test]
-fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_size() {
+fn a_fleet_outlives_its_manager_and_the_next_one_resizes_it() {
     let mut fleet = Fleet::new();
     let file = fleet.file("{ min = 1, max = 1 }", "{ min = 1, max = 1 }");
     fleet.start(&["up", &file]);
@@ -186,7 +186,7 @@ fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_s
 }
 
 #[test]
-fn an_orchestrator_that_cannot_be_restarted_is_given_up_and_what_it_has_stored_is_kept() {
+fn an_orchestrator_that_cannot_restart_keeps_its_store() {
     let mut fleet = Fleet::new();
     let text = "[fleet]\nname = \"test\"\ninterval = \"200ms\"\ncheck = \"50ms\"\nrestart_limit = \"1s\"\n\
         [sla]\nbrokers = { min = 1, max = 1 }\norchestrators = { min = 2, max = 2 }\n";
@@ -219,9 +219,9 @@ fn an_orchestrator_that_cannot_be_restarted_is_given_up_and_what_it_has_stored_i
 }
 
 #[test]
-fn a_stop_that_is_cut_off_is_told_and_finished_by_the_next_manager() {
+fn the_next_manager_reports_and_finishes_an_interrupted_stop() {
     let mut fleet = Fleet::new();
-    // Its shell does not hear SIGTERM, so that the stop lasts until somebody else ends it.
+    // Its shell ignores SIGTERM, so that the stop lasts until the test ends it.
     let text = "[fleet]\nname = \"test\"\ninterval = \"200ms\"\ncheck = \"50ms\"\n[sla]\n[brokers]\ntemplate = \"stubborn\"\n\
          [templates.stubborn]\ncommand = \"sh\"\nargs = [\"-c\", \"trap '' TERM; \\\"$0\\\" \\\"$@\\\" & sleep 1000\", \"{exe}\", \
          \"run\", \"--listen\", \"{host}:{port}\", \"--shards\", \"1\"]\nprobe = { kind = \"mqtt\" }\nstop = { limit = \"300s\" }\n";
@@ -284,7 +284,7 @@ fn a_client_has_one_home_in_a_fleet_of_two_orchestrators() {
         assert_eq!(client(ports[1], &[&subscribe[..], &["-C", "1", "-W", "120"]].concat()), "kept\n");
     }
 
-    // Whoever leaves gives everything to the one that stays.
+    // A leaving orchestrator gives all its partitions to the one that stays.
     let subscribe = ["sub", "-i", "leaver", "-c", "-q", "1", "-t", "leaver/a"];
     let port = |address: &str| address.rsplit_once(':').unwrap().1.to_owned();
     let said = run(&[&["sub", "-p", &port(&at[1])][..], &subscribe[1..], &["-E"]].concat());
@@ -323,7 +323,7 @@ pub(crate) fn resolve(server: &str) -> [u8; 4] {
 }
 
 #[test]
-fn a_broker_that_was_there_is_put_behind_an_orchestrator_with_a_name() {
+fn an_existing_broker_joins_a_named_orchestrator() {
     let broker = Broker::start(&[]);
     let mut fleet = Fleet::new();
     let address = broker.address("mqtt://");
@@ -385,7 +385,7 @@ fn orchestrators_with_their_own_addresses_have_one_port() {
 }
 
 #[test]
-fn what_is_wrong_with_a_fleet_is_told_before_anything_runs() {
+fn errors_of_a_fleet_are_reported_before_anything_runs() {
     let fleet = Fleet::new();
     let told = |arguments: &[&str], code: i32, parts: &[&str]| {
         let ended: Ended = fleet.command(arguments).output().unwrap().into();
@@ -420,7 +420,7 @@ fn what_is_wrong_with_a_fleet_is_told_before_anything_runs() {
 
 /// A broker that takes its time, as some do for half a minute.
 #[test]
-fn a_start_that_takes_long_says_whom_it_waits_for() {
+fn a_slow_start_names_the_resource_that_it_waits_for() {
     let fleet = Fleet::new();
     let text = "[fleet]\nname = \"slow\"\n[sla]\nbrokers = { min = 1, max = 1 }\norchestrators = { min = 1, max = 1 }\n\
                 [brokers]\ntemplate = \"slow\"\n[templates.slow]\nlevel = \"broker\"\ncommand = \"sleep\"\nargs = [\"600\"]\n\

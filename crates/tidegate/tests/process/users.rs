@@ -1,4 +1,4 @@
-//! Users of a password file: what becomes of their connections when a reload takes them away, and of those who guess.
+//! Users of a password file: their connections after a reload that removes them, and clients that guess passwords.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -54,7 +54,7 @@ fn is_served(stream: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn a_reload_ends_connections_of_users_that_are_gone_or_have_another_password_and_of_no_others() {
+fn a_reload_ends_connections_of_changed_users_only() {
     let folder = Folder::new();
     let users = folder.write("users", "");
     for name in ["alice", "bob", "carol"] {
@@ -77,7 +77,7 @@ fn a_reload_ends_connections_of_users_that_are_gone_or_have_another_password_and
     assert_ne!(dial(&broker, "bob", "bob", "old").1, Some(0));
     assert_eq!(dial(&broker, "bob", "bob", "new").1, Some(0));
     reload(&broker);
-    assert!(is_served(&mut carol), "a reload that changes nobody ends nothing");
+    assert!(is_served(&mut carol), "a reload without changed users ends no connection");
     let story = run(&["why", "client", "alice", "--admin", broker.address("admin=")]);
     assert!(story.out.contains("administrative_action"), "{}", story.out);
 }
@@ -111,7 +111,7 @@ fn connections_stay_where_the_configuration_says_so() {
 }
 
 #[test]
-fn who_guesses_passwords_is_banned_counted_and_explained_and_this_machine_never_is() {
+fn a_password_guesser_is_banned_and_this_machine_never() {
     let folder = Folder::new();
     let users = folder.write("users", "");
     set_user(&users, "alice", "let-me-in");
@@ -140,7 +140,7 @@ fn who_guesses_passwords_is_banned_counted_and_explained_and_this_machine_never_
 }
 
 #[test]
-fn an_address_that_is_not_exempt_and_a_client_that_flaps_are_banned() {
+fn a_flapping_client_and_a_failing_address_are_banned() {
     let folder = Folder::new();
     let users = folder.write("users", "");
     set_user(&users, "alice", "let-me-in");
@@ -207,7 +207,7 @@ fn a_hash_that_needs_too_much_memory_stops_the_start() {
 }
 
 #[test]
-fn the_log_tells_a_refusal_once_and_what_was_denied() {
+fn the_log_has_each_refusal_once_and_the_denied_action() {
     let folder = Folder::new();
     let users = folder.write("users", "");
     set_user(&users, "alice", "right");

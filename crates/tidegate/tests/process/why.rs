@@ -11,7 +11,7 @@ fn connect(client_id: &str) -> Vec<u8> {
     [&[0x10, 12 + length], &b"\0\x04MQTT\x04\x02\0\0\0"[..], &[length], client_id.as_bytes()].concat()
 }
 
-/// Connects and reads what comes until the broker closes, or the CONNACK.
+/// Connects and reads until the broker closes or sends a CONNACK.
 fn dial(broker: &Broker, client_id: &str) -> (TcpStream, Vec<u8>) {
     let mut stream = TcpStream::connect(broker.address("mqtt://")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -55,11 +55,11 @@ fn exchange(stream: &mut TcpStream, packet: &[u8], answer: usize) {
 }
 
 #[test]
-fn a_dropped_message_is_explained_by_client_and_topic_and_its_full_queue_is_named() {
+fn a_dropped_message_is_explained_with_its_full_queue() {
     let broker = Broker::start(&["--set", "queue.max_messages=1", "--set", "queue.overflow=drop-newest"]);
     let admin = broker.address("admin=");
-    let nobody = run(&["why", "slow", "--admin", admin]);
-    assert!(nobody.code == Some(0) && nobody.out.starts_with("no client is slow"), "{}", nobody.out);
+    let none = run(&["why", "slow", "--admin", admin]);
+    assert!(none.code == Some(0) && none.out.starts_with("no client is slow"), "{}", none.out);
     let mut away = TcpStream::connect(broker.address("mqtt://")).unwrap();
     away.set_read_timeout(Some(PATIENCE)).unwrap();
     exchange(&mut away, b"\x10\x10\0\x04MQTT\x04\0\0\0\0\x04away", 4);
@@ -89,7 +89,7 @@ fn a_dropped_message_is_explained_by_client_and_topic_and_its_full_queue_is_name
 }
 
 #[test]
-fn an_address_is_closed_as_the_configuration_says_and_its_story_is_known() {
+fn a_banned_address_is_closed_and_its_events_are_known() {
     let broker = Broker::start(&["--set", "admission.banned_addresses=127.0.0.0/8"]);
     let admin = broker.address("admin=");
     let mut stream = TcpStream::connect(broker.address("mqtt://")).unwrap();
@@ -124,7 +124,7 @@ fn a_token_opens_the_api_and_without_it_the_reason_is_said() {
 
 #[test]
 fn a_broker_that_is_not_there_is_said_to_be_not_there() {
-    // Port 1 belongs to nobody.
+    // No process has port 1.
     let ended = run(&["why", "client", "c", "--admin", "http://127.0.0.1:1"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.err.starts_with("error: no broker answers at 127.0.0.1:1"), "{}", ended.err);

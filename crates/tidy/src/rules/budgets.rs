@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_over_the_budget_needs_a_reason_and_a_long_one_has_none() {
+    fn a_function_needs_a_reason_exactly_if_over_the_budget() {
         assert!(functions(&function(70), &[]).is_empty());
         assert_eq!(functions(&function(71), &[]).len(), 1);
         assert!(functions(&function(120), &EXCUSE).is_empty());

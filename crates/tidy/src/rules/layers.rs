@@ -321,7 +321,7 @@ fn judge(layer: &Layer, dependency: &Value) -> Option<String> {
     if dependency["path"].is_string() {
         let allowed = layer.ours.contains(&used) || (test && layer.tests.contains(&used));
         return (!allowed).then(|| {
-            format!("`{}` may not use `{used}`: move what is shared down, or hand it in through a trait", layer.name)
+            format!("`{}` may not use `{used}`: move the shared part down, or hand it in through a trait", layer.name)
         });
     }
     let allowed = test || layer.others.is_none_or(|names| names.contains(&full));

@@ -19,7 +19,7 @@ pub fn violations(tree: &Tree) -> Vec<Violation> {
     });
     let parts: BTreeSet<String> = crates.chain(tops).filter(|part| part != MAP).collect();
     let unnamed = parts.iter().filter(|part| !map.text.contains(&format!("`{part}`")));
-    unnamed.map(|part| Violation::new(MAP, 0, format!("`{part}` is not on the map: say what it is for"))).collect()
+    unnamed.map(|part| Violation::new(MAP, 0, format!("`{part}` is not on the map: add its purpose"))).collect()
 }
 
 #[cfg(test)]

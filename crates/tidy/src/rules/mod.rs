@@ -1,4 +1,4 @@
-//! One file per rule. Each takes what it looks at and gives the places that break it.
+//! One file per rule. Each takes the sources or the tree and returns the violations.
 
 pub mod budgets;
 pub mod documented;

@@ -1,4 +1,4 @@
-//! What a page names of the code is there: its files and folders, and the tests that show what it promises.
+//! The files, folders and tests that a page names exist.
 
 use crate::Violation;
 use crate::tree::{File, Tree};
@@ -47,7 +47,7 @@ pub fn tests(tree: &Tree) -> Vec<Violation> {
     })
 }
 
-/// What is wrong with what stands in backquotes on all pages.
+/// Violations in the quoted code of all pages.
 fn violations(tree: &Tree, wrong: impl Fn(&str, &str) -> Option<String>) -> Vec<Violation> {
     let mut found = Vec::new();
     for page in tree.files.iter().filter(|file| file.path.rsplit('.').next() == Some("md")) {
@@ -74,7 +74,7 @@ fn is_test(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    const CODE: &str = "mod moving;\n#[test]\nfn what_is_owed_before_a_move_is_owed_after_it() {}\n";
+    const CODE: &str = "mod moving;\n#[test]\nfn a_move_keeps_all_messages_of_its_session() {}\n";
 
     fn found(page: &str, text: &str) -> usize {
         let python = ("e2e/test_a.py", "    async def test_what_one_client_sends_reaches_another(self):\n");
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn tests_that_are_called_otherwise_are_caught() {
-        assert_eq!(found("docs/a.md", "`moving::*`, `moving::what_is_owed_before_a_move_is_owed_after_it`"), 0);
-        assert_eq!(found("docs/a.md", "`what_is_owed_before_a_move_is_owed_after_it`"), 0);
+        assert_eq!(found("docs/a.md", "`moving::*`, `moving::a_move_keeps_all_messages_of_its_session`"), 0);
+        assert_eq!(found("docs/a.md", "`a_move_keeps_all_messages_of_its_session`"), 0);
         assert_eq!(found("docs/a.md", "`test_what_one_client_sends_reaches_another`"), 0);
         assert_eq!(found("docs/a.md", "`test_what_one_client_sends_reaches_nothing`"), 1);
-        assert_eq!(found("docs/a.md", "`moved::*`, `what_is_owed_before_a_move_is_gone`"), 2);
+        assert_eq!(found("docs/a.md", "`moved::*`, `a_move_drops_all_messages_of_its_session`"), 2);
         assert_eq!(found("docs/a.md", "`tidegate_tls_revocation_lists_next_update_seconds` `queue_full_newest`"), 0);
     }
 }

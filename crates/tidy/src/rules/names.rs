@@ -1,16 +1,16 @@
-//! A module is named after what it holds, and every file is reached by a module.
+//! A module is named after its content, and every file is reached by a module.
 
 use crate::Violation;
 use crate::source::Sources;
 use crate::tree::Tree;
 
-/// Names that say nothing of what is inside.
+/// Names without a meaning for the content.
 const BANNED: &[&str] =
     &["util", "utils", "utilities", "common", "commons", "helper", "helpers", "base", "misc", "shared_code", "stuff"];
 
 /// Files, folders and modules whose name says nothing.
 pub fn violations(tree: &Tree, sources: &Sources) -> Vec<Violation> {
-    let advice = |name: &str| format!("`{name}` says nothing of what is inside: name the noun");
+    let advice = |name: &str| format!("`{name}` does not name the content: use its noun");
     let mut found = Vec::new();
     for file in tree.files.iter().filter(|file| file.path.starts_with("crates/") || file.path.starts_with("e2e/")) {
         for part in file.path.split('/') {
@@ -28,9 +28,9 @@ pub fn violations(tree: &Tree, sources: &Sources) -> Vec<Violation> {
     found
 }
 
-/// Files that no module declares: nobody compiles them.
+/// Files that no module declares, so that they are not compiled.
 pub fn orphans(sources: &Sources) -> Vec<Violation> {
-    let advice = "no `mod` reaches this file, so nobody compiles it: declare it or delete it";
+    let advice = "no `mod` reaches this file, so it is not compiled: declare it or delete it";
     sources.orphans.iter().map(|path| Violation::new(path, 0, advice)).collect()
 }
 

@@ -5,8 +5,7 @@ use crate::Violation;
 use crate::exceptions::Exception;
 use crate::source::{Source, Sources};
 
-/// The crates that work on what a peer sent: clients, other nodes, servers that are asked, and whoever writes to the
-/// bus.
+/// The crates that process bytes of peers: clients, other nodes, queried servers, and writers to the bus.
 const CAREFUL: &[&str] = &[
     "mqtt", "engine", "node", "client", "dns", "acl", "auth", "bus", "cluster", "mirror", "context", "console",
     "fleet", "bridge", "coap",

@@ -1,5 +1,5 @@
-//! `mqtt` and `engine` see no clock, socket, thread, file, async runtime or randomness: what they need is handed in, so
-//! that a run can be repeated from its inputs alone.
+//! `mqtt` and `engine` see no clock, socket, thread, file, async runtime or randomness: their inputs are handed in, so
+//! that a run can be repeated from them alone.
 
 use crate::Violation;
 use crate::source::{Source, Sources, Written};
@@ -12,7 +12,7 @@ const BANNED: &[(&str, &str)] = &[
     ("std::time::Instant", "time is handed in with every call"),
     ("std::time::SystemTime", "time is handed in with every call"),
     ("std::time::UNIX_EPOCH", "time is handed in with every call"),
-    ("std::net", "sockets belong to `node`; hand in what is needed of an address"),
+    ("std::net", "sockets belong to `node`; hand in the needed part of an address"),
     ("std::os", "what the system offers belongs to `node`"),
     ("std::fs", "files belong to the binary"),
     ("std::env", "configuration is handed in"),
@@ -61,8 +61,8 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["eprintln", "!"], "events and errors are returned"),
     (&["print", "!"], "events and errors are returned"),
     (&["eprint", "!"], "events and errors are returned"),
-    (&["thread_local", "!"], "state belongs to a value that somebody owns"),
-    (&["static", "mut"], "state belongs to a value that somebody owns"),
+    (&["thread_local", "!"], "state belongs to a value with an owner"),
+    (&["static", "mut"], "state belongs to a value with an owner"),
 ];
 
 /// The places where a pure crate looks at the world.

@@ -90,7 +90,7 @@ pub fn arrows_up(sources: &Sources, orders: &[Arrows]) -> Vec<Violation> {
             .into_iter()
             .filter(|ceiling| ceiling.count > 0)
             .collect();
-        let advice = "a module imports only what is below it in the order";
+        let advice = "a module imports only modules below it in the order";
         found.extend(against(&[(order.of.to_owned(), up.len())], &ceiling, 0, "arrows up", advice));
     }
     found

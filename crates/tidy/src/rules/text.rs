@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn machine_paths_are_caught_and_topics_are_not() {
-        assert_eq!(count("a.md", concat!("see /ho", "me/somebody/x\n")), 1);
+        assert_eq!(count("a.md", concat!("see /ho", "me/person/x\n")), 1);
         assert_eq!(count("a.md", "publish to my/home/kitchen\n"), 0);
     }
 

@@ -16,8 +16,9 @@ use zeroize::Zeroizing;
 
 use super::{ProviderError, Workshop};
 use crate::clock::Clock;
-use crate::decision::{Decision, Refusal, RefusalKind};
+use crate::decision::{Decision, Identity, Refusal, RefusalKind};
 use crate::fetch::{Server, check_header};
+use crate::mark::Mark;
 use crate::permits::Permits;
 use crate::provider::{Context, Provider};
 use crate::request::Request;
@@ -110,6 +111,10 @@ impl Http {
 impl Provider for Http {
     fn decide(&self, request: &Request, context: Context) -> Decision {
         self.ask(request, context.left)
+    }
+
+    fn mark(&self, _: &Identity) -> Option<Mark> {
+        Some(Mark::of_settings(&self.settings))
     }
 
     fn cache_ttl(&self) -> Option<Duration> {

@@ -92,6 +92,16 @@ impl Key {
         Self { id: None, algorithm: None, material }
     }
 
+    /// Appends the key, for a digest.
+    pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(format!("{:?}{:?}", self.id, self.algorithm).as_bytes());
+        match &self.material {
+            Material::Secret(secret) => bytes.extend_from_slice(secret.expose()),
+            Material::Rsa { modulus, exponent } => bytes.extend([modulus.as_slice(), exponent].concat()),
+            Material::P256(key) | Material::P384(key) | Material::Ed25519(key) => bytes.extend_from_slice(key),
+        }
+    }
+
     /// Whether a token that names this algorithm and this key may be verified with it.
     pub(super) fn may_verify(&self, algorithm: Algorithm, id: Option<&str>) -> bool {
         let named = match (&self.id, id) {

@@ -13,9 +13,12 @@ mod tests;
 
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
 use super::{ProviderError, Workshop};
 use crate::clock::Clock;
-use crate::decision::{Decision, Refusal, RefusalKind};
+use crate::decision::{Decision, Identity, Refusal, RefusalKind};
+use crate::mark::Mark;
 use crate::provider::{Context, Provider};
 use crate::request::Request;
 use crate::settings::{JwtSettings, TokenPlace};
@@ -103,5 +106,11 @@ impl Provider for Jwt {
             return Decision::Ignore;
         };
         self.verify(&token, request, context).unwrap_or_else(Decision::Deny)
+    }
+
+    fn mark(&self, _: &Identity) -> Option<Mark> {
+        let mut bytes = Zeroizing::new(format!("{:?}", self.settings).into_bytes());
+        self.source.fixed().iter().for_each(|key| key.append_to(&mut bytes));
+        Some(Mark::of(&bytes))
     }
 }

@@ -69,6 +69,14 @@ impl Source {
         })
     }
 
+    /// The keys of a file. Keys of a server are not among them: the set changes while its tokens hold.
+    pub(super) fn fixed(&self) -> &[Key] {
+        match self {
+            Self::Fixed(keys) => keys,
+            Self::Remote(_) => &[],
+        }
+    }
+
     /// The keys; none when they could not be fetched yet. `unknown` says that those there are do not fit, so that a set
     /// that has changed meanwhile is found.
     pub(super) fn keys(&self, provider: &str, unknown: bool, left: Duration) -> Option<Arc<[Key]>> {

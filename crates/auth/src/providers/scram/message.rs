@@ -30,7 +30,7 @@ pub(super) enum MessageError {
 pub(super) struct ClientFirst<'a> {
     /// Everything before the bare message, such as `n,,`.
     pub(super) gs2_header: &'a str,
-    /// The user as whom the client wants to act, if given.
+    /// The user that the client wants to act as, if given.
     pub(super) authorization: Option<String>,
     /// The rest of the message, which is signed.
     pub(super) bare: &'a str,

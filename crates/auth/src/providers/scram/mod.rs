@@ -13,7 +13,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::users::Users;
 use super::{ProviderError, Workshop};
-use crate::decision::Decision;
+use crate::decision::{Decision, Identity};
+use crate::mark::Mark;
 use crate::password::{PasswordHash, ScramHash, hmac_sha256};
 use crate::provider::{Context, Mechanism, Provider};
 use crate::request::Request;
@@ -54,6 +55,10 @@ impl Provider for Scram {
             let conversation = Conversation::new(Arc::clone(&self.name), Arc::clone(&self.users));
             Box::new(conversation) as Box<dyn Mechanism>
         })
+    }
+
+    fn mark(&self, identity: &Identity) -> Option<Mark> {
+        self.users.users.mark(identity)
     }
 
     fn users(&self) -> Option<Vec<(String, u64)>> {

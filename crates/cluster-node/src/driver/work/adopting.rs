@@ -144,14 +144,14 @@ impl Worker {
     }
 
     pub(super) fn work_off(&mut self, remembered: RememberedBroker, transfer: u64, image: Option<Vec<u8>>) {
-        let RememberedBroker { of, broker, here, held, left } = remembered;
+        let RememberedBroker { of, broker, here, held, left } = remembered.clone();
         let [here, held, left] = [here, held, left].map(|partitions| set_of(&partitions));
         let uplink = UplinkImage { broker: broker.clone(), image, forwards: !left.is_empty() };
         let name = match OrchestratorMoves::of(&self.node).adopt_broker(&of, uplink, transfer) {
             Ok(name) => name,
             Err(error @ AdoptError::Uplink(UplinkError::Unknown(_))) => {
-                tracing::info!(%error, node = of, "a broker of a dead orchestrator is not in the fleet any more");
-                return;
+                tracing::info!(%error, node = of, "a broker of a dead orchestrator is not in the fleet: it is waited for");
+                return self.adopted.resuming.add(remembered, Instant::now());
             }
             Err(error) => {
                 let what = "messages of a dead orchestrator and a broker for each other are not worked off";

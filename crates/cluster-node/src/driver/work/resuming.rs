@@ -1,5 +1,5 @@
-//! Connections of dead orchestrators that an earlier life of this process worked off. Each is continued when its broker is
-//! in the fleet, and only where the table has left the partitions of the connection to this member: the member that takes
+//! Connections of dead orchestrators that an earlier life of this process worked off, or whose brokers were not in the fleet
+//! at the takeover. Each is continued when its broker is in the fleet, and only where the table has left the partitions of the connection to this member: the member that takes
 //! over these partitions also takes over the connection.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ const NAMED_LIMIT: Duration = Duration::from_secs(60);
 /// Pause before it is looked again whether brokers are in the fleet.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The connections of the last life of this process that are not continued yet.
+/// The connections that are not continued yet.
 #[derive(Default)]
 pub(super) struct Resuming {
     waiting: Vec<Resumed>,
@@ -32,6 +32,8 @@ pub(super) struct Resuming {
 
 struct Resumed {
     remembered: RememberedBroker,
+    /// When it was taken over; `None` in an earlier life of this process.
+    taken_over: Option<Instant>,
     /// Since when the dead orchestrator is back.
     back_since: Option<Instant>,
 }
@@ -68,8 +70,14 @@ fn name_of(remembered: &RememberedBroker) -> String {
 
 impl Resuming {
     pub(super) fn of(remembered: Vec<RememberedBroker>) -> Self {
-        let waiting = remembered.into_iter().map(|remembered| Resumed { remembered, back_since: None });
+        let of_last_life = |remembered| Resumed { remembered, taken_over: None, back_since: None };
+        let waiting = remembered.into_iter().map(of_last_life);
         Self { waiting: waiting.collect(), ..Self::default() }
+    }
+
+    /// Adds a connection that was taken over, and whose broker is not in the fleet.
+    pub(super) fn add(&mut self, remembered: RememberedBroker, now: Instant) {
+        self.waiting.push(Resumed { remembered, taken_over: Some(now), back_since: None });
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &RememberedBroker> {
@@ -101,7 +109,6 @@ impl Resuming {
         let has_passed = |since: Option<Instant>, limit: Duration| {
             since.is_some_and(|since| around.now.saturating_duration_since(since) >= limit)
         };
-        let is_unnamed = has_passed(self.brokers_since, NAMED_LIMIT);
         let mut due = Due::default();
         for mut resumed in std::mem::take(&mut self.waiting) {
             let remembered = &resumed.remembered;
@@ -109,6 +116,7 @@ impl Resuming {
                 resumed.back_since.get_or_insert(around.now);
             }
             let here = set_of(&remembered.here);
+            let missing_since = self.brokers_since.map(|since| resumed.taken_over.map_or(since, |at| at.max(since)));
             let is_own = !both(here, held).is_empty();
             let (is_fetched, is_named) =
                 (!both(here, restoring).is_empty(), around.brokers.contains(&remembered.broker));
@@ -116,7 +124,10 @@ impl Resuming {
                 // It was taken over from another member meanwhile, which had continued it.
             } else if is_own && is_named {
                 due.continued.push(resumed.remembered);
-            } else if !(is_own || is_fetched) || has_passed(resumed.back_since, BACK_LIMIT) || is_unnamed && !is_named {
+            } else if !(is_own || is_fetched)
+                || has_passed(resumed.back_since, BACK_LIMIT)
+                || !is_named && has_passed(missing_since, NAMED_LIMIT)
+            {
                 due.given_up.push(resumed.remembered);
             } else {
                 self.waiting.push(resumed);
@@ -168,7 +179,7 @@ impl Worker {
                 Ok(transfer) => self.work_off(remembered, transfer, None),
                 Err(error) => {
                     self.complain(&error, "a connection of a dead orchestrator is not worked off; it is tried again");
-                    self.adopted.resuming.waiting.push(Resumed { remembered, back_since: None });
+                    self.adopted.resuming.add(remembered, Instant::now());
                 }
             }
         }
@@ -259,6 +270,21 @@ mod tests {
         let mut resuming = begun();
         assert_eq!(member.look(&mut resuming, 0), [0, 0, 1]);
         assert_eq!(member.look(&mut resuming, 30), [0, 1, 0], "the dead one is back and connects");
+    }
+
+    #[test]
+    fn a_connection_that_was_taken_over_waits_for_its_broker() {
+        let mut member = Member::new();
+        let mut resuming = Resuming::of(Vec::new());
+        resuming.note_table(set_of(&[3]), Partitions::NONE);
+        member.brokers.insert("y".to_owned());
+        assert_eq!(member.look(&mut resuming, 0), [0, 0, 0]);
+        resuming.add(remembered(&[3]), member.began + Duration::from_secs(500));
+        assert_eq!(member.look(&mut resuming, 559), [0, 0, 1], "other brokers have been there for long");
+        assert_eq!(member.look(&mut resuming, 560), [0, 1, 0]);
+        resuming.add(remembered(&[3]), member.began + Duration::from_secs(600));
+        member.brokers.insert("x".to_owned());
+        assert_eq!(member.look(&mut resuming, 601), [1, 0, 0]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Which messages a dead node has dealt to groups that had moved away from it by then.
 //!
-//! The node tells their next home, but may die before that has heard of it. Then it is in the node's store alone, and
-//! whoever goes on with the node's partitions tells the home in its place: the publisher of such a message may be about
-//! to send it again.
+//! The node notifies their next home, but may die before the home has the notice. Then only the node's store has it,
+//! and the successor of the node notifies the home instead: the publisher of such a message may be about to send it
+//! again.
 
 use crate::cluster::exchanges::Exchanges;
 use crate::ids::Partitions;
@@ -10,7 +10,7 @@ use crate::link::exchange_word::ExchangeName;
 use crate::partitions::put_partitions;
 use crate::wire::WireWrite;
 
-/// Messages, and to groups of which partitions they were dealt.
+/// Messages, each with the partitions to whose groups it was dealt.
 pub(crate) type DealtBefore = Vec<(ExchangeName, Partitions)>;
 
 impl Exchanges {

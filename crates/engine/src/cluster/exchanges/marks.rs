@@ -1,9 +1,9 @@
 //! Which partitions have got which messages of other nodes, and of shards of this process whose messages cross to other
 //! nodes as well.
 //!
-//! A message that a group has dealt has a name, too: the id under which it is kept where it was dealt. It is kept until
-//! the commit of what has become of it is known there, and is dealt to the same member again if its node dies before:
-//! whoever has taken that node's place knows by the name that the member has it.
+//! A message that a group has dealt has a name too: the id under which the dealing shard keeps it. The shard keeps it
+//! until it knows that the outcome is committed. If the member's node dies before, the message is dealt to the same
+//! member again, and the successor of that node knows by the name that the member has it.
 
 use crate::ids::{Partitions, Place, ShardId};
 use crate::journal::Journal;
@@ -14,21 +14,21 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tidegate_mqtt::QoS;
 
-/// Lives of shards of which something is remembered; that of the one that has been silent longest is forgotten.
+/// Maximum number of lives of shards with marks; the one that has been silent longest is forgotten.
 const ORIGINS_MAX: usize = 256;
 
 /// Messages of groups that are remembered, the last ones: more than a shard is given while others find out that a node
 /// is dead.
 const DEALS_MAX: usize = 4096;
 
-/// The origin of what groups have dealt.
+/// The origin of messages that groups have dealt.
 const DEALS: u64 = 0;
 
-/// Sets of partitions that are compared with the set of a new mark. The marks of a shard have few different ones: its
-/// own partitions, with the groups of each other shard, and those of a move.
+/// Number of sets of partitions that are compared with the set of a new mark. The marks of a shard have few different
+/// sets: its own partitions, with the groups of each other shard, and the sets of a move.
 const RECENT_MAX: usize = 8;
 
-/// What is remembered of one message.
+/// The partitions that have a message, and the shards that store this mark.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mark {
     /// The partitions that have got it. Marks with the same sets share them: they are 256 bytes.
@@ -37,10 +37,10 @@ pub(crate) struct Mark {
     pub(crate) stored: u64,
 }
 
-/// What is remembered of the messages of one life of a shard.
+/// The marks of the messages of one life of a shard.
 #[derive(Debug, Default)]
 struct OfOrigin {
-    /// When it was heard of last, in words.
+    /// When its last exchange word came, counted in words.
     heard: u64,
     by_number: BTreeMap<u64, Mark>,
 }
@@ -62,18 +62,18 @@ impl Recent {
     }
 }
 
-/// What is remembered of messages that came from other nodes, until their publishers have released them.
+/// The marks of messages that came from other nodes, until their publishers have released them.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     words: u64,
     recent: Recent,
     origins: BTreeMap<u64, OfOrigin>,
-    /// Ids of what groups have dealt, in the order in which it came.
+    /// Ids of the messages that groups have dealt, in their order of arrival.
     deals: VecDeque<u64>,
 }
 
 impl ExchangeName {
-    /// That of what a group has dealt under this id.
+    /// The name of the message that a group has dealt under this id.
     pub(crate) fn of_deal(id: u64) -> Self {
         Self { origin: DEALS, number: id }
     }
@@ -86,21 +86,21 @@ impl Marks {
 
     /// Who has got a message.
     pub(crate) fn get(&self, name: ExchangeName) -> Got {
-        self.find(name).map_or(Got::NOBODY, |mark| *mark.by)
+        self.find(name).map_or(Got::EMPTY, |mark| *mark.by)
     }
 
-    /// Whether a QoS 2 message that a group keeps under an id was taken here, or by whom this shard goes on for.
+    /// True if this shard, or a node that it succeeds, has accepted the QoS 2 message that a group keeps under an id.
     pub(crate) fn has_deal(&self, qos: QoS, id: u64) -> bool {
         qos == QoS::ExactlyOnce && id != 0 && self.find(ExchangeName::of_deal(id)).is_some()
     }
 
-    /// The names of messages that some partitions have got, by those of the partitions that have got them.
+    /// The names of the messages that some partitions have, by the sets of partitions that have them.
     pub(crate) fn of_partitions(&self, partitions: Partitions) -> BTreeMap<Got, Vec<ExchangeName>> {
         let mut names: BTreeMap<Got, Vec<ExchangeName>> = BTreeMap::new();
         for (origin, marks) in &self.origins {
             for (number, mark) in &marks.by_number {
                 let by = mark.by.among(partitions);
-                if !by.is_nobody() {
+                if !by.is_empty() {
                     names.entry(by).or_default().push(ExchangeName { origin: *origin, number: *number });
                 }
             }
@@ -108,7 +108,7 @@ impl Marks {
         names
     }
 
-    /// Those that groups of some partitions were dealt, and of which of these.
+    /// The messages that groups of some partitions were dealt, each with these partitions.
     pub(crate) fn dealt_to(&self, partitions: Partitions) -> impl Iterator<Item = (ExchangeName, Partitions)> + '_ {
         let all = self.origins.iter().flat_map(move |(origin, marks)| {
             let named = move |(number, mark): (&u64, &Mark)| {
@@ -132,12 +132,13 @@ impl Marks {
         mark.clone()
     }
 
-    /// Takes in what a store holds.
+    /// Adds a mark that a store holds.
     pub(crate) fn restore(&mut self, name: ExchangeName, shard: ShardId, by: Got) {
         self.add(name, by, 1 << (shard.0 & 63));
     }
 
-    /// Forgets what nobody asks for any more; returns it with the shards under whose number it is stored.
+    /// Forgets the marks below `done_below` of an origin; returns them with the shards under whose number they are
+    /// stored.
     pub(crate) fn forget_below(&mut self, origin: u64, done_below: u64) -> Vec<(ExchangeName, u64)> {
         let Some(marks) = self.origins.get_mut(&origin) else { return Vec::new() };
         if marks.by_number.first_key_value().is_none_or(|(first, _)| *first >= done_below) {
@@ -161,20 +162,20 @@ impl Marks {
         gone
     }
 
-    /// Forgets what a group has dealt under an id; returns the shards under whose number it is stored.
+    /// Forgets the mark of a message that a group has dealt under an id; returns the shards under whose number it is
+    /// stored.
     pub(crate) fn forget_deal(&mut self, id: u64) -> u64 {
         let mark = self.origins.get_mut(&DEALS).and_then(|deals| deals.by_number.remove(&id));
         mark.map_or(0, |mark| mark.stored)
     }
 
-    /// It is forgotten, and may come again.
+    /// Gives up a dealt message: it is forgotten, and may come again.
     pub(crate) fn give_up_deal(&mut self, id: u64) -> u64 {
         self.deals.retain(|other| *other != id);
         self.forget_deal(id)
     }
 
-    /// Sessions of these partitions have got nothing here any more. Returns what was noted of them, as it is from now
-    /// on.
+    /// Removes partitions whose sessions have left this shard from all marks. Returns the changed marks.
     pub(crate) fn leave(&mut self, partitions: Partitions) -> Vec<(ExchangeName, Mark)> {
         let mut changed = Vec::new();
         for (origin, marks) in &mut self.origins {
@@ -184,7 +185,7 @@ impl Marks {
                 }
                 mark.by = self.recent.share(mark.by.without_sessions(partitions));
                 changed.push((ExchangeName { origin: *origin, number: *number }, mark.clone()));
-                !mark.by.is_nobody()
+                !mark.by.is_empty()
             });
         }
         changed
@@ -197,8 +198,8 @@ impl Marks {
 }
 
 impl Journal {
-    /// Of what an earlier process has stored under the numbers of several shards each has all, and one of this
-    /// process's deletes it.
+    /// After a change of the number of shards, each shard holds all marks of several earlier shards, and one shard of
+    /// this process deletes each.
     pub(crate) fn delete_marks(&mut self, place: Place, name: ExchangeName, stored: u64) {
         let its = |shard: u16| stored >> shard & 1 != 0 && shard % place.shards == place.shard.0;
         for shard in (0..crate::ids::MAX_SHARDS).filter(|shard| its(*shard)) {
@@ -228,6 +229,6 @@ mod tests {
         assert_eq!(left.len(), 3_000);
         let one = &left.iter().find(|(it, _)| it.origin == 2).unwrap().1.by;
         assert!(left.iter().filter(|(it, _)| it.origin == 2).all(|(_, mark)| Arc::ptr_eq(&mark.by, one)));
-        assert_eq!(**one, Got { sessions: got(3).sessions.without(Partitions::of(PartitionId(0))), ..Got::NOBODY });
+        assert_eq!(**one, Got { sessions: got(3).sessions.without(Partitions::of(PartitionId(0))), ..Got::EMPTY });
     }
 }

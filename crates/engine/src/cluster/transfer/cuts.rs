@@ -12,7 +12,7 @@ use crate::roster::Shards;
 use std::collections::BTreeMap;
 
 impl Transfers {
-    /// Whether every shard has said that its messages are for the new home.
+    /// Whether every shard has confirmed that its messages go to the new home.
     pub(crate) fn is_cut(&self, id: u64) -> bool {
         let leaving = self.leaving.values().filter(|leaving| leaving.id == id);
         leaving.map(|leaving| leaving.uncut).all(|uncut| uncut == Shards::default())
@@ -78,7 +78,7 @@ impl Transfers {
         self.cuts.retain(|cut| !cut.partitions.is_empty());
     }
 
-    /// A table has come: it may decide moves whose new homes are gone. Returns the partitions of those moves.
+    /// A table is in force: it may decide moves whose new homes are gone. Returns the partitions of these moves.
     pub(crate) fn settle_undecided(&mut self, roster: &Roster) -> Partitions {
         let before = self.undecided();
         self.undecided.retain(|cut| !roster.has_decided(cut.id));

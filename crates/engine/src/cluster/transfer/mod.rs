@@ -60,10 +60,10 @@ pub(crate) struct Transfers {
     pub(crate) coming: BTreeMap<PartitionId, Coming>,
     /// Messages noted for partitions that leave.
     pub(crate) noted: NotedByMove,
-    /// Bytes set aside for partitions that come.
+    /// Bytes set aside for arriving partitions.
     pub(crate) aside: BytesOfMoves,
     pub(crate) cuts: Vec<Cut>,
-    /// Cuts for new homes that are gone. Whether these have become the homes before is not known until a table says how the move has ended.
+    /// Cuts for new homes that are gone. A later table decides whether these became the homes before.
     undecided: Vec<Cut>,
     /// From where partitions have moved, as far as this shard has cut them: the former home may not know of the move yet.
     moved_from: BTreeMap<PartitionId, ShardId>,
@@ -154,14 +154,14 @@ pub(crate) struct Coming {
     /// Shards whose messages the old home still notes.
     pub(crate) uncut: Shards,
     pub(crate) aside: Vec<Aside>,
-    /// Why it cannot come.
+    /// The reason why it cannot come.
     pub(crate) failed: Option<ImageError>,
     pub(crate) stage: Stage,
     /// Retained values that were set here, newer than the values of the rest.
     pub(crate) touched: BTreeSet<(TenantId, Box<str>)>,
 }
 
-/// How far a partition has come.
+/// The stage of an arriving partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// Arriving messages are set aside.
@@ -217,7 +217,7 @@ impl Transfers {
         !self.are_none() && (!self.of_addresses_only || settings.is_of_addresses(topic.as_bytes()))
     }
 
-    /// Whether nothing leaves or comes.
+    /// Whether no partition leaves or comes.
     #[inline]
     pub(crate) fn are_none(&self) -> bool {
         self.leaving.is_empty() && self.coming.is_empty()
@@ -271,7 +271,7 @@ impl Transfers {
         self.moved_from.get(&partition) == Some(&shard)
     }
 
-    /// A table has come: drops the state of partitions that are back at their former home.
+    /// A table is in force: drops the state of partitions that are back at their former home.
     pub(crate) fn forget_returned(&mut self, roster: &Roster) {
         self.moved_from.retain(|partition, from| roster.home_of(*partition) != *from);
     }
@@ -292,7 +292,7 @@ impl Transfers {
     }
 
     /// Whether another shard reports the outcomes of messages to the sessions of a partition.
-    fn is_told_elsewhere(&self, partition: PartitionId) -> bool {
+    fn old_home_answers(&self, partition: PartitionId) -> bool {
         self.coming.get(&partition).is_some_and(|coming| coming.stage < Stage::Served)
     }
 
@@ -307,7 +307,7 @@ impl Transfers {
         }
     }
 
-    /// The moves of partitions are over, or the partitions are forgotten: nothing is noted for them any more.
+    /// The moves of partitions are over, or the partitions are forgotten: stops to note messages for them.
     pub(crate) fn end_leaving(&mut self, partitions: Partitions) {
         self.leaving.retain(|partition, _| !partitions.has(*partition));
         self.noted.keep(|id| self.leaving.values().any(|leaving| leaving.id == id));
@@ -369,12 +369,12 @@ impl Sessions {
     /// Whether the old home of a session answers for messages to it: the session is about to come from another node, and its move may
     /// still be called off.
     #[inline]
-    pub(crate) fn is_told_elsewhere(&self, transfers: &Transfers, key: SessionKey) -> bool {
+    pub(crate) fn old_home_answers(&self, transfers: &Transfers, key: SessionKey) -> bool {
         if transfers.coming.is_empty() {
             return false;
         }
         let partition = self.get(key.0).map(|session| partition_of(session.tenant, &session.client_id));
-        partition.is_some_and(|partition| transfers.is_told_elsewhere(partition))
+        partition.is_some_and(|partition| transfers.old_home_answers(partition))
     }
 
     /// Whether the image of a session was given out.
@@ -410,7 +410,7 @@ impl<'a> Terms<'a> {
 }
 
 impl Transfers {
-    /// Looks at a delivery to a session that may be moving; says whether it is not for the session now.
+    /// Looks at a delivery to a session that may be moving; returns whether it is not for the session now.
     #[cold]
     pub(crate) fn attend_transfer(
         &mut self,

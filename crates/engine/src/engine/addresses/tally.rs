@@ -7,7 +7,7 @@ use crate::link::record::Record;
 use crate::roster::Shards;
 
 impl TimerCalls<'_> {
-    /// Reports changed counts, because their time has come.
+    /// Reports changed counts when they are due.
     pub(crate) fn handle_receipts_timer(&mut self) {
         self.engine.state.tallies.due = None;
         let changed: Vec<(u64, ShardId, Counts)> = self
@@ -32,7 +32,7 @@ impl TimerCalls<'_> {
                 self.engine.links.send(origin, Record::Counted { number, counts });
             }
         }
-        // Counts of other shards come meanwhile.
+        // Counts of other shards arrive meanwhile.
         let changed = self.engine.state.tallies.wholes.iter().filter(|(_, whole)| whole.changed);
         let numbers: Vec<u64> = changed.map(|(number, _)| *number).collect();
         for number in numbers {

@@ -9,7 +9,7 @@ use crate::now::Now;
 use std::collections::BTreeSet;
 
 impl ShardQuestions<'_> {
-    /// Whether every shard has said that its messages are for the new home.
+    /// Whether every shard has confirmed that its messages go to the new home.
     pub fn is_cut(&self, id: u64) -> bool {
         self.engine.state.transfers.is_cut(id)
     }

@@ -7,7 +7,7 @@ use crate::link::exchange_word::ExchangeName;
 use crate::wire::{WireError, WireReader};
 
 impl MoveCalls<'_> {
-    /// Reads what `put_dealt_before` has written.
+    /// Reads the output of `put_dealt_before`.
     pub(crate) fn read_dealt_before(reader: &mut WireReader<'_>) -> Result<DealtBefore, WireError> {
         let count = reader.u32("a number of messages that were dealt")?;
         (0..count).map(|_| Ok((ExchangeName::read(reader)?, Partitions::read(reader)?))).collect()

@@ -68,10 +68,10 @@ impl ClusterCalls<'_> {
         self.forget_nodes_that_left(now);
         // Groups that stay in the process are not concerned by moves between nodes.
         let decided = if self.engine.links.roster.keeps_groups() { Partitions::NONE } else { decided };
-        self.engine.groups.begin_dealing_anew(&self.engine.state, &mut self.engine.links, &groups_before, decided);
+        self.engine.groups.begin_dealer_change(&self.engine.state, &mut self.engine.links, &groups_before, decided);
         subscribing!(self.engine).reseat_members(now, &groups_before);
         self.engine.groups.tell_homes_of_groups(&mut self.engine.links, &groups_before);
-        peering!(self.engine).finish_dealing_anew(now);
+        peering!(self.engine).finish_dealer_change(now);
         self.forget_those_replaced(now);
         for peer in gone {
             deciding!(self.engine).end_admissions_of(now, peer);
@@ -94,7 +94,7 @@ impl ClusterCalls<'_> {
 
     /// Forgets the interest of lost nodes once their clients have announced it elsewhere.
     pub(crate) fn forget_those_replaced(&mut self, now: Now) {
-        if self.engine.peers.awaits_somebody(
+        if self.engine.peers.awaits_absent_home(
             &self.engine.links.roster,
             &self.engine.groups,
             &self.engine.state.transfers,

@@ -8,7 +8,7 @@ use crate::records::image::read_message as read_publication;
 use crate::wire::{WireError, WireReader};
 
 impl MoveCalls<'_> {
-    /// Reads what `put_outgoing` has written.
+    /// Reads the output of `put_outgoing`.
     pub(crate) fn read_outgoing(
         reader: &mut WireReader<'_>,
         now: Now,

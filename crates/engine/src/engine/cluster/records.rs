@@ -4,6 +4,7 @@ use crate::cluster::WELCOME_INDEX;
 use crate::durable::RESTORING_INDEX;
 use crate::engine::facets::ClusterCalls;
 use crate::event::Delay;
+use crate::flows::cluster::ending::ending;
 use crate::flows::cluster::peering::Peering;
 use crate::flows::cluster::peering::peering;
 use crate::flows::connection::parking::parking;
@@ -37,14 +38,15 @@ use crate::wire::{WireError, WireReader};
 use std::collections::BTreeSet;
 use tidegate_mqtt::QoS;
 
-/// A message that passed more places than this is not passed on: something goes round in a circle.
+/// A message that passed more places than this is not passed on: it goes round in a circle.
 const HOPS_MAX: u8 = 32;
 
 impl ClusterCalls<'_> {
     /// Takes a batch from another shard.
     ///
     /// # Errors
-    /// When a shard of another node has sent what cannot be read: what is behind is lost, and the shell ends the link.
+    /// If a shard of another node has sent a record that cannot be read: the rest of the batch is lost, and
+    /// the shell ends the link.
     pub fn handle_batch(&mut self, now: Now, batch: Batch) -> Result<(), WireError> {
         self.engine.state.journal.now = now;
         let whole = self.read_batch(now, &batch);
@@ -58,7 +60,7 @@ impl ClusterCalls<'_> {
         whole
     }
 
-    /// Works off the records of a batch, as far as it can be read: what is behind is lost and counted once.
+    /// Processes the records of a batch up to the first that cannot be read; the rest is lost and counted once.
     fn read_batch(&mut self, now: Now, batch: &Batch) -> Result<(), WireError> {
         let mut reader = WireReader::new(&batch.bytes);
         let mut head = ReadHead::new(batch.head, now.monotonic);
@@ -123,7 +125,10 @@ impl ClusterCalls<'_> {
                 );
             }
             Record::Replayed => self.engine.recovery.handle_replayed(self.engine.place, &mut self.engine.state),
-            Record::Fleet(FleetWord::Room { gate }) => uplinking!(self.engine).set_gate(Gate::from_number(gate)),
+            Record::Fleet(FleetWord::Room { gate }) => {
+                uplinking!(self.engine).set_gate(Gate::from_number(gate));
+                ending!(self.engine).publish_held(now);
+            }
             Record::Fleet(FleetWord::Denied { topic }) => self.engine.uplinks.quarantine.add(topic, now.monotonic),
             Record::Fleet(FleetWord::Limit { packet, payload }) => {
                 self.engine.uplinks.set_largest(LenLimit { packet, payload });
@@ -140,7 +145,8 @@ impl ClusterCalls<'_> {
             Record::Marked { number } => self.engine.links.marked(from, number),
             Record::Transfer(word) => {
                 if matches!(*word, TransferWord::Ask { .. }) {
-                    // What has reached some of its receivers here went to the old home alone: it was sent before.
+                    // A message that has reached some of its receivers here went to the old home alone: it was sent
+                    // before.
                     self.engine.pipeline().finish_fan_outs(now);
                 }
                 moving!(self.engine).handle_transfer(from, *word);
@@ -161,7 +167,7 @@ impl ClusterCalls<'_> {
     /// Takes records of publishers that wait for room in queues and links, and passes on all others.
     fn handle_room_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
         match record {
-            // A publisher that is gone need not wait, and hears nothing of the room that there will be.
+            // A publisher that is gone need not wait, and receives no notice of free space.
             Record::Park { connection } => {
                 self.engine.state.reports().tell_delayed(Delay::Queue(None), connection);
                 parking!(self.engine).park_for(now, connection, from);
@@ -201,8 +207,7 @@ impl ClusterCalls<'_> {
         let source = source_of(&envelope);
         let mark = self.engine.state.journal.mark();
         // These have got it, when it was on its way before.
-        let known =
-            named.map(|word| deciding!(self.engine).mark_coming(from, &word)).filter(|known| !known.is_nobody());
+        let known = named.map(|word| deciding!(self.engine).mark_coming(from, &word)).filter(|known| !known.is_empty());
         let mut refused = None;
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
         envelope.publication.retain_is_done = true;

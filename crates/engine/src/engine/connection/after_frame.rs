@@ -18,8 +18,8 @@ impl Engine {
             | state.to_unpark.len()
             | state.to_refill.len()
             | state.to_close.len()
-            | state.hungry.len()
-            | state.roomy.len();
+            | state.needs_fetch.len()
+            | state.has_capacity.len();
         if caused == 0
             && state.receipts.is_empty()
             && !state.dead_letters.as_ref().is_some_and(DeadLetters::has_waiting)
@@ -47,14 +47,14 @@ impl Engine {
                 self.close_connection(now, key, reason, detail);
             } else if let Some(session) = self.state.to_refill.pop() {
                 self.state.refill(now.monotonic, &mut self.layouts, session);
-            } else if let Some(session) = self.state.hungry.pop() {
+            } else if let Some(session) = self.state.needs_fetch.pop() {
                 self.fetches.wake(&self.state, session);
             } else if let Some(publisher) = self.state.to_unpark.pop() {
                 self.waiting().unpark_publisher(now, publisher);
             } else if self.state.overload.has_memory_again(&self.state.memory) {
                 let waiting = std::mem::take(&mut self.state.overload).waiting;
                 self.state.to_unpark.extend(waiting);
-            } else if let Some(session) = self.state.roomy.pop() {
+            } else if let Some(session) = self.state.has_capacity.pop() {
                 let online = self.state.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
                 self.groups.announce_presence(&self.state, &mut self.links, session, online);
             } else if !publishing!(self).publish_receipt(now) && !publishing!(self).publish_dead_letter(now) {

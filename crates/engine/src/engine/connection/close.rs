@@ -32,7 +32,7 @@ impl Engine {
     /// The transport of a connection has failed in a way that has a reason of its own, such as a certificate that is
     /// missing. Where there is a client already, its connection is lost as any other.
     pub fn handle_transport_failed(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: &str) {
-        let heard = self.state.connections.get(key).is_some_and(|connection| connection.phase != Phase::AwaitConnect);
+        let heard = self.state.connections.session_of(key).is_some();
         if heard {
             return self.handle_transport_closed(now, key);
         }
@@ -42,7 +42,7 @@ impl Engine {
 }
 
 impl ShardQuestions<'_> {
-    /// Whether a connection has sent no CONNECT yet.
+    /// Whether a connection has not sent a CONNECT.
     pub fn is_unheard(&self, key: ConnectionKey) -> bool {
         self.engine.state.connections.get(key).is_some_and(|connection| connection.phase == Phase::AwaitConnect)
     }
@@ -61,7 +61,7 @@ impl ControlCalls<'_> {
         true
     }
 
-    /// Ends the connection of a client by name; says whether there was one.
+    /// Ends the connection of a client by name; returns whether there was one.
     pub fn disconnect_client(&mut self, now: Now, tenant: TenantId, client_id: &str, reason: Reason) -> bool {
         let session = self.engine.state.sessions.find_session(tenant, client_id);
         let Some(session) = session else { return false };
@@ -74,8 +74,8 @@ impl ControlCalls<'_> {
         true
     }
 
-    /// Ends the connections of everybody who came in with a proven user name that `is_meant`; says how many there were.
-    /// Takes a look at every session.
+    /// Ends the connections of all clients with a proven user name that `is_meant`; returns their number. Visits every
+    /// session.
     pub fn disconnect_users(&mut self, now: Now, is_meant: impl Fn(TenantId, &str) -> bool, reason: Reason) -> u64 {
         let name_is_meant = |session: &Session| {
             let name = session.identity.as_ref().and_then(|identity| identity.user_name.as_deref());
@@ -134,7 +134,7 @@ impl Engine {
         reference: Option<&str>,
     ) {
         if !self.fan_outs.is_empty() {
-            // Its own share of these messages goes before the DISCONNECT.
+            // The client's own messages of this kind are sent before the DISCONNECT.
             self.pipeline().finish_fan_out(now, key);
         }
         let Some(connection) = self.state.connections.get(key) else { return };
@@ -231,7 +231,7 @@ impl Engine {
             let client_id = session.client_id.to_string();
             self.state.events.push_back(Event::Log(LogEvent::Disconnected { key, client_id, reason }));
         }
-        // A relayed client whose edge has ended comes back by another one.
+        // A relayed client whose edge has ended returns by another one.
         let relayed = self.state.settings.listener(connection_listener).is_some_and(|listener| listener.relayed);
         let sent_on =
             matches!(reason, Reason::UseAnotherServer | Reason::Moved) || relayed && reason == Reason::ConnectionLost;

@@ -13,6 +13,7 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::settings::Authentication;
+use crate::sys::ClientNews;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::{Connect, Frame};
 
@@ -88,7 +89,7 @@ impl EntryCalls<'_> {
         match (verdict, Connect::decode(*first_byte, body)) {
             (Verdict::Accept(accepted), Ok(connect)) => {
                 self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
-                // It arrived before anyone could pay for it.
+                // It arrived before its memory could be charged to a client.
                 let payer = self.engine.state.connections.payer_of(key);
                 self.engine.state.meters.count_input(Some(payer), packet_len(body.len()));
             }
@@ -175,7 +176,7 @@ impl EntryCalls<'_> {
             // What the wait for a verdict needed is over.
             connection.settle();
         }
-        let event = self.engine.sys.client_event(now, &mut self.engine.state, session, None);
+        let event = self.engine.sys.client_event(now, &mut self.engine.state, session, ClientNews::Connected);
         publishing!(self.engine).publish_client_event(now, event);
         if resumed.is_some() {
             self.engine.control().ask_for_rights_again(now, session);
@@ -185,7 +186,7 @@ impl EntryCalls<'_> {
     }
 }
 
-/// The length of a packet whose body is so long.
+/// The length of a packet with a body of this length.
 fn packet_len(body: usize) -> usize {
     1 + tidegate_mqtt::varint::len(u32::try_from(body).unwrap_or(u32::MAX)) + body
 }

@@ -3,36 +3,41 @@
 use crate::connection::alias::OutboundAliases;
 use crate::connection::connect::grant::Granted;
 use crate::connection::input::Flow;
-use crate::connection::{Connection, Phase};
+use crate::connection::terms::PromisedTerms;
+use crate::connection::{Connection, EnhancedState, Phase};
 use crate::engine::facets::HomeCalls;
 use crate::event::{Event, LogEvent};
 use crate::flows::connection::connecting::connecting;
 use crate::flows::publish::publishing::publishing;
 use crate::flows::subscribe::subscribing::subscribing;
+use crate::identity::Identity;
 use crate::ids::{ConnectionKey, PartitionId, SessionKey};
 use crate::image::connection::{
     CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX,
 };
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
-use crate::session::InFlight;
+use crate::session::{InFlight, Standing};
 use crate::settings::Settings;
 use crate::state::open_output;
+use crate::sys::ClientNews;
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
+use std::sync::Arc;
 use tidegate_mqtt::{Connect, ConnectProperties, varint};
 
-/// How far the times may differ at which two nodes expect a connection, milliseconds: their clocks are read in turns.
+/// Maximum difference of the times at which two nodes expect a connection, milliseconds: they read their clocks in
+/// turns.
 const EXPECTED_WITHIN_MS: u64 = 50;
 
-/// Whether another node brings a connection that is to continue here.
+/// True if these bytes begin the frame by which another node brings a connection to continue here.
 pub(crate) fn begins_continuation(settings: &Settings, connection: &Connection, bytes: &[u8]) -> bool {
     connection.phase == Phase::AwaitConnect
         && bytes.first() == Some(&RELAY_FRAME)
         && settings.listener(connection.listener).is_some_and(|listener| listener.relayed)
 }
 
-/// Whether these bytes are the frame of an edge that stops, or begin it.
+/// True if these bytes are the frame of an edge that stops, or its beginning.
 pub(crate) fn is_end_of_edge(settings: &Settings, connection: &Connection, bytes: &[u8]) -> bool {
     connection.phase == Phase::Open
         && EDGE_STOPS.starts_with(bytes)
@@ -40,8 +45,7 @@ pub(crate) fn is_end_of_edge(settings: &Settings, connection: &Connection, bytes
 }
 
 impl HomeCalls<'_> {
-    /// The edge of a client stops. The client is not lost: it has time to connect by another edge before its will is
-    /// published.
+    /// The edge of a client stops: the client has time to connect by another edge before its will is published.
     #[cold]
     pub(crate) fn end_of_edge(&mut self, now: Now, key: ConnectionKey) {
         let session = self.engine.state.connections.session_of(key);
@@ -54,7 +58,7 @@ impl HomeCalls<'_> {
         }
     }
 
-    /// Takes the frame with the image of a connection: the shell is asked for its proof.
+    /// Takes the frame with the image of a connection, and asks the shell for its proof.
     pub(crate) fn take_continuation(&mut self, key: ConnectionKey, bytes: &[u8]) -> Result<(Flow, usize), Refused> {
         let malformed = || Refused::new(Reason::MalformedPacket, "no image of a connection");
         let (length, behind) = match varint::decode(bytes.get(1..).unwrap_or_default()) {
@@ -82,11 +86,26 @@ impl HomeCalls<'_> {
         Ok((Flow::Next, behind + length))
     }
 
+    /// The client of an image as its session says, with the proof that it has shown. The caller decides whether that is
+    /// accepted here.
+    ///
+    /// # Errors
+    /// As [`HomeCalls::continue_connection`].
+    pub fn identity_of(&self, now: Now, image: &ConnectionImage) -> Result<Option<Arc<Identity>>, NotContinued> {
+        let session = self.session_of_image(now, image)?;
+        let identity = self.engine.state.sessions.get(session.0).and_then(|session| session.identity.as_deref());
+        let proven = |identity: &Identity| {
+            Arc::new(Identity { expires_at: image.proof_ends, proof: image.proof.clone(), ..identity.clone() })
+        };
+        Ok(identity.map(proven))
+    }
+
     /// Ties a connection that has left another node to its session, which the partition has brought. Nothing is sent again
     /// and the client gets no packet for it. `tell` sends [`CONTINUED`] before all else, to the node with the socket.
     ///
     /// # Errors
-    /// When the session is not here, or does not expect this connection. The connection stays as it is.
+    /// When the session is not here, or does not expect this connection, or when the terms of the connection cannot be
+    /// kept. The connection stays as it is.
     pub fn continue_connection(
         &mut self,
         now: Now,
@@ -95,14 +114,17 @@ impl HomeCalls<'_> {
         tell: bool,
     ) -> Result<(), NotContinued> {
         self.engine.state.journal.now = now;
-        let partition = image.partition();
-        let is_here = self.engine.questions().home_to_continue_at(partition) == Home::Here;
-        if !is_here || !self.engine.place.owns(partition) {
-            return Err(NotContinued::NotHere);
-        }
-        let session = self.expected_session(now, image).ok_or(NotContinued::NotExpected)?;
+        let session = self.session_of_image(now, image)?;
+        let identity = self.identity_of(now, image)?;
+        let narrower = self.terms_beyond_listener(key, image.terms)?;
         connecting!(self.engine).take_places(image.tenant, Some(session)).map_err(|_| NotContinued::NotExpected)?;
+        if let Some(session) = self.engine.state.sessions.get_mut(session.0) {
+            session.identity = identity;
+        }
         self.bind_continued(now, key, session, image, tell);
+        if let Some(connection) = self.engine.state.connections.get_mut(key).filter(|_| narrower.is_some()) {
+            connection.extra_mut().promised = narrower.map(Box::new);
+        }
         connecting!(self.engine).return_places(image.tenant);
         // A packet whose beginning came with the image is completed by later input.
         self.engine.handle_input(now, key, &[]);
@@ -112,6 +134,31 @@ impl HomeCalls<'_> {
 }
 
 impl HomeCalls<'_> {
+    /// The session of an image, if it is here and still waits for this connection.
+    fn session_of_image(&self, now: Now, image: &ConnectionImage) -> Result<SessionKey, NotContinued> {
+        let partition = image.partition();
+        let is_here = self.engine.questions().home_to_continue_at(partition) == Home::Here;
+        if !is_here || !self.engine.place.owns(partition) {
+            return Err(NotContinued::NotHere);
+        }
+        self.expected_session(now, image).ok_or(NotContinued::NotExpected)
+    }
+
+    /// The terms of a connection, where its listener here has narrower ones.
+    fn terms_beyond_listener(
+        &self,
+        key: ConnectionKey,
+        terms: PromisedTerms,
+    ) -> Result<Option<PromisedTerms>, NotContinued> {
+        let state = &self.engine.state;
+        let listener = state.connections.get(key).and_then(|it| state.settings.listener(it.listener));
+        let here = PromisedTerms::of(&state.settings, listener.ok_or(NotContinued::NotExpected)?);
+        if !terms.can_be_kept(here) {
+            return Err(NotContinued::Refused(Reason::UseAnotherServer));
+        }
+        Ok(Some(terms).filter(|terms| !terms.are_within(here)))
+    }
+
     /// The session of an image, if it still waits for this connection.
     fn expected_session(&self, now: Now, image: &ConnectionImage) -> Option<SessionKey> {
         let key = self.engine.state.sessions.find_session(image.tenant, &image.client_id)?;
@@ -140,6 +187,8 @@ impl HomeCalls<'_> {
         let will = kept.and_then(|session| session.will().cloned());
         let identity = kept.and_then(|session| session.identity.clone());
         let connect = connect_of(image);
+        // The client has its standing from its first home.
+        let standing = kept.map_or(Standing::Client, |session| session.standing);
         let granted = Granted {
             client_id: &image.client_id,
             assigned: false,
@@ -148,7 +197,6 @@ impl HomeCalls<'_> {
             receive_maximum: image.receive_maximum,
         };
         connecting!(self.engine).cancel_session_timers(session);
-        let standing = connecting!(self.engine).standing_of(key, &connect);
         connecting!(self.engine).bind(now, key, session, &connect, &granted);
         self.engine.state.sessions.replace_will(
             &mut self.engine.state.memory,
@@ -156,6 +204,8 @@ impl HomeCalls<'_> {
             session,
             will,
         );
+        let has_addresses = self.engine.state.settings.addresses.is_some();
+        let standing = if has_addresses { standing } else { Standing::Client };
         subscribing!(self.engine).set_standing(now, session, standing);
         connecting!(self.engine).bound_by_proof(now, key, identity.as_deref());
         self.restore_connection(now, key, session, image);
@@ -169,19 +219,23 @@ impl HomeCalls<'_> {
         if let Some(connection) = self.engine.state.connections.get_mut(key) {
             connection.settle();
         }
-        let event = self.engine.sys.client_event(now, &mut self.engine.state, session, None);
+        let event = self.engine.sys.client_event(now, &mut self.engine.state, session, ClientNews::Continued);
         publishing!(self.engine).publish_client_event(now, event);
         self.engine.control().ask_for_rights_again(now, session);
         self.engine.groups.announce_presence(&self.engine.state, &mut self.engine.links, session, true);
         self.engine.state.refill(now.monotonic, &mut self.engine.layouts, session);
     }
 
-    /// State that no CONNECT contains: topic aliases, and messages in flight that are not sent again.
+    /// Restores state that a CONNECT does not contain: topic aliases, and messages in flight that are not sent again.
     fn restore_connection(&mut self, now: Now, key: ConnectionKey, session: SessionKey, image: &ConnectionImage) {
         if let Some(connection) = self.engine.state.connections.get_mut(key) {
             if !image.aliases_in.is_empty() {
                 connection.extra_mut().aliases_in = image.inbound_aliases();
                 self.engine.state.memory.held += connection.extra_mut().aliases_in.bytes();
+            }
+            if let Some(method) = &image.method {
+                let enhanced = EnhancedState { method: method.clone(), running: false };
+                connection.extra_mut().enhanced = Some(Box::new(enhanced));
             }
             connection.aliases_out = image.aliases_out > 0;
             if image.aliases_out > 0 {
@@ -201,7 +255,7 @@ impl HomeCalls<'_> {
     }
 }
 
-/// The CONNECT that would ask for such a connection.
+/// The CONNECT of a client with such a connection.
 fn connect_of(image: &ConnectionImage) -> Connect<'_> {
     Connect {
         version: image.version,

@@ -22,8 +22,8 @@ use crate::telling::refused::Refused;
 use crate::timers::Timer;
 use tidegate_mqtt::{Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame};
 
-/// Whether a connection begins like a CONNECT packet. The first byte tells: what begins otherwise (another protocol on
-/// this port, as a rule) is not waited for.
+/// Whether a connection begins like a CONNECT packet. The first byte decides: other input (usually another protocol on
+/// this port) is not waited for.
 fn check_first_byte(bytes: &[u8]) -> Result<(), Refused> {
     let Some(&first) = bytes.first() else { return Ok(()) };
     let reason = match PacketType::from_first_byte(first) {
@@ -169,7 +169,7 @@ impl Engine {
                 Some(listener) => listener.max_packet_size,
                 None => self.uplinks.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
             };
-            let result = match split_frame(rest, max) {
+            let result = match split_frame(rest, max).or_else(|error| connection.split_promised(rest, error)) {
                 Ok(None) if connection.phase == Phase::AwaitConnect => match check_first_byte(rest) {
                     Ok(()) => return taken,
                     Err(refused) => Err(refused),
@@ -345,7 +345,7 @@ impl WaitingCalls<'_> {
 
     /// A publisher has waited as long as it may. Queues that still block it drop its messages until they have room.
     pub(crate) fn give_up_parking(&mut self, now: Now, key: ConnectionKey) {
-        if self.end_withheld(now, key) || self.goes_on_waiting(now, key) {
+        if self.end_withheld(now, key) || self.keeps_waiting(now, key) {
             return;
         }
         if parking!(self.engine).waits_for_turn_alone(now, key) {

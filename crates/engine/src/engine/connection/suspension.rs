@@ -75,7 +75,7 @@ impl WaitingCalls<'_> {
         let mut rest = &kept[..];
         while let Ok(Some(frame)) = split_frame(rest, u32::MAX) {
             if frame.packet_type() == PacketType::Disconnect {
-                // One that is malformed says nothing, and the client is gone in any case.
+                // A malformed packet has no effect, and the client is gone in any case.
                 let _ = self.engine.handle_disconnect(now, key, version, &frame);
                 return;
             }
@@ -85,7 +85,7 @@ impl WaitingCalls<'_> {
 
     /// True if a client keeps waiting beyond its timeout because its node has no lease. In the end a client that has
     /// sent something is refused.
-    pub(crate) fn goes_on_waiting(&mut self, now: Now, key: ConnectionKey) -> bool {
+    pub(crate) fn keeps_waiting(&mut self, now: Now, key: ConnectionKey) -> bool {
         let is_patient = self.engine.homes.is_patient(now);
         let limit = now.monotonic.plus(self.engine.settings.limits.block_timeout_ms);
         let Some(connection) = self.engine.state.connections.get_mut(key).filter(|it| it.is_suspended()) else {

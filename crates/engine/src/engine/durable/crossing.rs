@@ -37,14 +37,14 @@ impl StoreCalls<'_> {
 }
 
 impl ShardQuestions<'_> {
-    /// Whether this shard knows all that the others have taken in, and all of them what this one has.
+    /// Whether this shard knows the interest of all others, and all others know its own.
     pub fn is_settled(&self) -> bool {
         self.engine.peers.interest_under_way == 0 && self.engine.recovery.replay.is_none()
     }
 }
 
 impl StoreCalls<'_> {
-    /// Delivers what an earlier process left crossing, as far as it is for this shard. All shards know of each other.
+    /// Delivers the messages for this shard that an earlier process left in transit. All shards know of each other.
     fn replay(&mut self, now: Now, replay: Replay) {
         let mut done = Vec::new();
         for (number, left) in replay.left {

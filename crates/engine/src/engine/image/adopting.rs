@@ -68,6 +68,29 @@ impl OrchestratorMoves<'_> {
         images.collect()
     }
 
+    /// Keeps the session of the dead orchestrator `of` at a broker that is not in the fleet, for a later
+    /// [`OrchestratorMoves::adopt_uplink`] without an image. Returns the name of its connection.
+    /// [`FleetCalls::continue_adopted`](crate::FleetCalls::continue_adopted) names the sessions that stay.
+    ///
+    /// # Errors
+    /// When the image cannot be read.
+    pub fn keep_uplink(&mut self, now: Now, of: &str, uplink: &UplinkImage) -> Result<String, ImageError> {
+        self.engine.state.journal.now = now;
+        let name = format!("{}@{of}", uplink.broker);
+        let Some(image) = &uplink.image else { return Ok(name) };
+        let mut reader = open(image)?;
+        let mut image = SessionImage::read(&mut reader, now)?;
+        let client_id = format!("{UPLINK_PREFIX}{name}");
+        if self.engine.state.sessions.find_session(image.session.tenant, &client_id).is_none() {
+            image.session.client_id = client_id.into();
+            image.subscriptions.clear();
+            let engine = &mut *self.engine;
+            moving!(engine).adopt_session(now, image);
+            self.engine.fleet().deal_none_to_kept(now);
+        }
+        Ok(name)
+    }
+
     /// Connects to a broker with the session of the dead orchestrator `of`, and returns the name of this connection in the
     /// fleet. The broker gets the pending messages of that session and no others. Its messages are delivered to the
     /// sessions that the transfer `id` brought ([`OrchestratorMoves::begin_awaiting`]), and to all other receivers
@@ -83,19 +106,7 @@ impl OrchestratorMoves<'_> {
         id: u64,
         options: UplinkOptions,
     ) -> Result<String, AdoptError> {
-        self.engine.state.journal.now = now;
-        let name = format!("{}@{of}", uplink.broker);
-        if let Some(image) = &uplink.image {
-            let mut reader = open(image)?;
-            let mut image = SessionImage::read(&mut reader, now).map_err(ImageError::from)?;
-            let client_id = format!("{UPLINK_PREFIX}{name}");
-            if self.engine.state.sessions.find_session(image.session.tenant, &client_id).is_none() {
-                image.session.client_id = client_id.into();
-                image.subscriptions.clear();
-                let engine = &mut *self.engine;
-                moving!(engine).adopt_session(now, image);
-            }
-        }
+        let name = self.keep_uplink(now, of, uplink)?;
         self.engine.fleet().set_uplink(now, &name, options)?;
         let client_id = format!("{of}-{}", uplink.broker);
         if let Some(adopted) = self.engine.uplinks.brokers.adopted_named(&name) {

@@ -27,7 +27,7 @@ impl<'e> OrchestratorMoves<'e> {
     pub fn begin_forwarding(&mut self, id: u64, partitions: Partitions) {
         let had = self.messages_of(partitions);
         self.engine.handover.forwarding.left.insert(id, Departed::new(partitions, had));
-        // After a restart, the sessions have come from the store as those of nodes, and their home is elsewhere.
+        // After a restart, the store has returned these sessions as sessions of nodes, and their home is elsewhere.
         let now = self.engine.state.journal.now;
         self.engine.cluster().forget_nodes_that_left(now);
     }
@@ -66,7 +66,7 @@ impl<'e> OrchestratorMoves<'e> {
     /// shards.
     ///
     /// # Errors
-    /// When this process cannot read what it has collected.
+    /// If this process cannot read the messages that it has collected.
     pub fn return_forwarded(&mut self, now: Now, id: u64, partitions: Partitions) -> Result<Vec<u8>, ImageError> {
         let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) else { return Ok(seal(begin())) };
         let noted = seal(left.noted.clone());
@@ -222,10 +222,10 @@ impl<'e> OrchestratorMoves<'e> {
         let arrivals = &mut self.engine.handover.arrivals;
         let Some(come) = come.get_mut(&id) else { return Ok(seal(out)) };
         // Some of the partitions may have left again.
-        let gone_on = left.values_mut().filter(|left| !left.partitions.among(partitions).is_empty());
-        let mut gone_on: Vec<&mut Departed> = gone_on.collect();
+        let departed = left.values_mut().filter(|left| !left.partitions.among(partitions).is_empty());
+        let mut departed: Vec<&mut Departed> = departed.collect();
         each_noted(now, piece, |id, message| {
-            for left in &mut gone_on {
+            for left in &mut departed {
                 Forwarding::note_left(&mut AtHand::default(), left, now, id, message);
             }
             let is_here = id.is_some_and(|id| settlement.has_seen(id));

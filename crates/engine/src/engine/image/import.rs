@@ -18,10 +18,11 @@ use crate::topics::is_own_topic;
 use crate::wire::{WireError, WireReader};
 
 impl MoveCalls<'_> {
-    /// Takes a partition in that another place has moved out. All of it or, on an error, nothing.
+    /// Imports a partition from another place: all of it or, on an error, nothing.
     ///
-    /// Where a topic has a retained message here already, the newer one stays; without versions, that is the one here. The limits of retained messages
-    /// hold: what they refuse is counted as dropped. The limits of sessions and queues do not: what was owed is owed.
+    /// If this shard has a retained message of the same topic, the newer one stays; without versions, the one here
+    /// stays. The limits of retained messages hold: messages beyond them are dropped and counted. The limits of
+    /// sessions and queues do not apply, since the image holds only messages that were accepted before.
     ///
     /// # Errors
     ///
@@ -68,7 +69,7 @@ impl MoveCalls<'_> {
         self.engine.groups.kept.adopt_kept(now, &mut self.engine.state, &mut self.engine.links, partition, kept);
         deciding!(self.engine).adopt_dealt_before(dealt_before);
         self.engine.outgoing.adopt_outgoing(&mut self.engine.state, outgoing);
-        // The rules here may be others than those that the subscriptions were allowed by.
+        // The rules here may differ from the rules that allowed the subscriptions.
         self.engine.rules.recheck();
         self.engine.after_frame(now);
         Ok(partition)
@@ -97,7 +98,7 @@ impl MoveCalls<'_> {
             if keeps_groups {
                 by.groups = Partitions::NONE;
             }
-            for name in names.into_iter().filter(|_| !by.is_nobody()) {
+            for name in names.into_iter().filter(|_| !by.is_empty()) {
                 state.exchanges.put_mark(self.engine.place, &mut state.journal, name, by);
             }
         }

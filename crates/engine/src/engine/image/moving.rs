@@ -18,9 +18,9 @@ use crate::timers::Timer;
 use crate::topics::is_own_topic;
 
 impl MoveCalls<'_> {
-    /// Serves nobody of these partitions from now on; their sessions stay and collect. Held ones stay held until
-    /// [`MoveCalls::release_partitions`](crate::MoveCalls::release_partitions). MQTT 5 clients are told to use `reference`, the new home, as far as one is
-    /// given.
+    /// Stops to serve the clients of these partitions; their sessions stay and collect messages. Held ones stay held
+    /// until [`MoveCalls::release_partitions`](crate::MoveCalls::release_partitions). MQTT 5 clients get `reference`,
+    /// the new home, in their DISCONNECT, if it is given.
     pub fn hold_partitions(&mut self, now: Now, partitions: Partitions, reference: Option<&str>) {
         self.engine.state.journal.now = now;
         self.engine.state.moving = self.engine.state.moving.with(partitions);
@@ -83,8 +83,8 @@ impl MoveCalls<'_> {
         self.snapshot(now, partitions, max_bytes, Partitions::NONE)
     }
 
-    /// The same of a dead node, whose store this engine has taken in as a whole. Groups may have left that node before:
-    /// what it still kept for them, and what it had dealt to them, goes along with the first image.
+    /// The same for a dead node, whose complete store this engine has loaded. Groups may have left that node before:
+    /// the messages that it kept for them and had dealt to them go along with the first image.
     ///
     /// # Errors
     /// When they hold more than `max_bytes`.
@@ -97,7 +97,7 @@ impl MoveCalls<'_> {
         self.snapshot(now, partitions, max_bytes, Partitions::ALL.without(partitions))
     }
 
-    /// Takes images. What is known here of groups of `others` goes along with the first one.
+    /// Takes images. The first one contains the state of groups of `others` that this shard has.
     fn snapshot(
         &mut self,
         now: Now,
@@ -143,8 +143,8 @@ impl MoveCalls<'_> {
         Ok(Snapshot::Taken(images))
     }
 
-    /// Forgets the sessions of partitions that live elsewhere from now on; returns what they were owed here. Retained
-    /// messages stay: every orchestrator has those that its clients subscribe to.
+    /// Forgets the sessions of partitions that have moved elsewhere; returns the counts of their messages here.
+    /// Retained messages stay: every orchestrator has the retained messages of its clients' subscriptions.
     pub fn forget_partitions(&mut self, now: Now, partitions: Partitions) -> Owed {
         self.engine.state.journal.now = now;
         let aside = moving!(self.engine).abandon_transfers(partitions);
@@ -182,9 +182,9 @@ impl MoveCalls<'_> {
         self.engine.after_frame(now);
     }
 
-    /// Takes in the images of partitions, as far as they are at home on this shard, and holds them. Copies that are
-    /// here already are given up: they come from an earlier attempt, or from a time when the partition was served here.
-    /// Returns what each partition owes, and what was given up.
+    /// Imports the images of partitions whose home is this shard, and holds them. Copies that are here already are
+    /// discarded: they come from an earlier attempt, or from a time when the partition was served here. Returns the
+    /// counts of each imported partition and of the discarded copies.
     ///
     /// # Errors
     /// When an image cannot be taken in; then nothing of these partitions is here.
@@ -212,13 +212,14 @@ impl MoveCalls<'_> {
         Ok((owed, given_up))
     }
 
-    /// The number of the batch that holds all that was written so far; what was written is in the store once
-    /// [`StoreCalls::handle_committed`](crate::StoreCalls::handle_committed) has named it. `None` where nothing is kept.
+    /// The number of the batch that holds everything written so far; it is in the store once
+    /// [`StoreCalls::handle_committed`](crate::StoreCalls::handle_committed) has named the number. `None` if this
+    /// engine has no store.
     pub fn written_batch(&mut self) -> Option<u64> {
         self.engine.state.journal.is_on().then(|| self.engine.state.journal.awaited_batch())
     }
 
-    /// Ends the connections of the clients of partitions; MQTT 5 clients are told to use `reference` instead.
+    /// Ends the connections of the clients of partitions; MQTT 5 clients get `reference` in their DISCONNECT.
     pub(super) fn close_clients_of(
         &mut self,
         now: Now,

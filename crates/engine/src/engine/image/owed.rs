@@ -5,7 +5,7 @@ use crate::ids::{PartitionId, Partitions};
 use crate::image::owed::Owed;
 
 impl ShardQuestions<'_> {
-    /// What a partition owes and keeps.
+    /// The counts of a partition's sessions, queued messages and retained messages.
     pub fn owed(&self, partition: PartitionId) -> Owed {
         self.owed_of(Partitions::of(partition)).pop().map(|(_, owed)| owed).unwrap_or_default()
     }

@@ -2,6 +2,7 @@
 //! the image of the connection to the new home.
 
 use crate::connection::reserving::Reserving;
+use crate::connection::terms::PromisedTerms;
 use crate::connection::{Connection, Extra, Phase};
 use crate::engine::facets::MoveCalls;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, Partitions, SessionKey, UPLINK_LISTENER};
@@ -12,25 +13,25 @@ use crate::session::packet_ids::State;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::PacketId;
 
-/// How long a session lasts at least that waits for its connection, seconds: the wait of a node for a move.
+/// Minimum lifetime of a session that waits for its connection, seconds: the time for which a node waits for a move.
 const MOVED_KEEP_SECONDS: u32 = 10;
 
-/// Longest beginning of a packet that goes with a connection, bytes. The client of a longer one connects again.
+/// Longest incomplete packet that goes with a connection, bytes. A client with a longer one connects again.
 const TAIL_MAX: usize = 8 * 1024;
 
 /// A connection that has left its home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftConnection {
-    /// What the new home has to know.
+    /// The state for the new home.
     pub image: ConnectionImage,
-    /// Bytes of the client that begin a packet.
+    /// The first bytes of an incomplete packet of the client.
     pub tail: Vec<u8>,
 }
 
 impl MoveCalls<'_> {
-    /// The connections of the clients of partitions that can continue elsewhere: these partitions are about to be held,
-    /// and no connection continues here until then. Brokers, pipelines and publishers within the process cannot; MQTT 5
-    /// clients are left out with `but_v5`.
+    /// The connections of clients of these partitions that can continue elsewhere. The partitions are about to be held,
+    /// and no connection continues here until then. Brokers, pipelines and publishers within the process cannot
+    /// continue elsewhere; MQTT 5 clients are left out with `but_v5`.
     pub fn begin_to_leave(&mut self, partitions: Partitions, but_v5: bool) -> Vec<ConnectionKey> {
         self.engine.handover.parting = self.engine.handover.parting.with(partitions);
         let sessions = self.engine.state.sessions.by_partition(self.engine.place.own(partitions));
@@ -42,10 +43,10 @@ impl MoveCalls<'_> {
         all.filter(|key| self.engine.state.connections.get(*key).is_some_and(wanted)).collect()
     }
 
-    /// Ends a connection whose client stays connected to continue elsewhere, as soon as nothing is on its way in this
-    /// node: all packets of the client have been answered, and all output has been written. The caller reads nothing more
-    /// from it. The session expects the connection for ten seconds. `None` as long as something is on its way, and for
-    /// ever when the connection has ended.
+    /// Ends a connection whose client stays connected to continue elsewhere, once no packet is in progress here: all
+    /// packets of the client have been answered, and all output has been written. The caller reads no further input.
+    /// The session expects the connection for ten seconds. `None` while a packet is in progress, and always after the
+    /// connection has ended.
     pub fn leave(&mut self, now: Now, key: ConnectionKey) -> Option<LeftConnection> {
         self.engine.state.journal.now = now;
         let session = self.engine.state.connections.session_of(key)?;
@@ -58,12 +59,12 @@ impl MoveCalls<'_> {
         }
         if let Some(session) = self.engine.state.sessions.get_mut(session.0) {
             session.expiry_seconds = session.expiry_seconds.max(MOVED_KEEP_SECONDS);
-            // They go with the connection: a client that connects again is not sent them.
+            // The messages in flight go with the connection: a client that connects again does not get them.
             for (id, _) in &left.image.unkept {
                 session.flow_mut().inflight.finish(*id);
             }
         }
-        // The will goes along with the session.
+        // The will moves with the session.
         self.engine.handover.exporting = true;
         self.engine.end_connection(now, key, Reason::Moved, None);
         self.engine.handover.exporting = false;
@@ -75,7 +76,7 @@ impl MoveCalls<'_> {
 }
 
 impl MoveCalls<'_> {
-    /// Whether nothing of a connection is on its way in this node.
+    /// True if no packet of a connection is in progress here.
     fn is_at_rest(&self, key: ConnectionKey, session: SessionKey) -> bool {
         let state = &self.engine.state;
         let (Some(connection), Some(session)) = (state.connections.get(key), state.sessions.get(session.0)) else {
@@ -97,10 +98,20 @@ impl MoveCalls<'_> {
         let session = self.engine.state.sessions.get(session.0)?;
         let extra = connection.extra.as_deref();
         let aliases_in = extra.into_iter().flat_map(|extra| extra.aliases_in.iter());
+        let identity = session.identity.as_deref();
+        let promised = connection.promised().copied();
+        let settings = &self.engine.state.settings;
+        let terms = promised.or_else(|| Some(PromisedTerms::of(settings, settings.listener(connection.listener)?)))?;
+        let enhanced = extra.and_then(|extra| extra.enhanced.as_ref());
         let image = ConnectionImage {
             tenant: session.tenant,
             client_id: session.client_id.clone(),
             counted_user: None,
+            shown: None,
+            proof_ends: identity.and_then(|identity| identity.expires_at),
+            proof: identity.and_then(|identity| identity.proof.clone()),
+            method: enhanced.map(|enhanced| enhanced.method.clone()),
+            terms,
             expected_until: 0,
             expiry_seconds: session.expiry_seconds,
             receive_maximum: session.receive_maximum,
@@ -132,10 +143,9 @@ fn may_leave(connection: &Connection) -> bool {
         && !connection.leaving
 }
 
-/// Whether waiting for a connection is of no use.
+/// True if a connection will not come to rest, so that waiting is useless.
 fn is_never_at_rest(connection: &Connection) -> bool {
-    let is_enhanced = |extra: &Extra| extra.enhanced.is_some() || extra.packet_left.is_some();
-    connection.extra.as_deref().is_some_and(is_enhanced)
+    connection.extra.as_deref().is_some_and(|extra| extra.packet_left.is_some())
         || connection.tail.as_ref().is_some_and(|tail| tail.len() > TAIL_MAX)
 }
 
@@ -144,7 +154,7 @@ fn is_extra_at_rest(extra: &Extra) -> bool {
         && extra.parked.is_none()
         && extra.reserving == Reserving::Not
         && extra.withheld_until == Millis::NEVER
-        && extra.enhanced.is_none()
+        && extra.enhanced.as_ref().is_none_or(|enhanced| !enhanced.running)
         && extra.packet_left.is_none()
         && !extra.suspended
 }

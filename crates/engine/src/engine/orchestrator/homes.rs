@@ -50,6 +50,7 @@ impl HomeCalls<'_> {
         if std::mem::take(&mut self.engine.homes.ended) {
             self.engine.state.journal.now = now;
             self.engine.waiting().end_suspension(now);
+            ending!(self.engine).publish_held(now);
             self.engine.after_frame(now);
         }
     }
@@ -73,10 +74,10 @@ impl ShardQuestions<'_> {
 }
 
 impl HomeCalls<'_> {
-    /// Ends the lease when its time has come, before anything else of a turn: others may serve these clients from now
-    /// on. They wait, where the table has patience, and nothing but pings is answered. Otherwise, and where that is
-    /// over, their connections end with [`Reason::LeaseEnded`], and the shell writes nothing of their output any more,
-    /// which may acknowledge something. Says whether the lease has ended just now.
+    /// Ends the lease when it is due, before any other work of a turn: other nodes may serve these clients from now on.
+    /// If the table has patience, the clients wait, and only pings are answered. Otherwise, or after the patience,
+    /// their connections end with [`Reason::LeaseEnded`], and the shell writes no more of their output, which may
+    /// contain acknowledgements. Returns whether the lease has ended just now.
     pub fn keep_lease(&mut self, now: Now) -> bool {
         if self.engine.questions().lease_deadline() > now.monotonic {
             return false;

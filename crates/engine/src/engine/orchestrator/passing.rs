@@ -1,5 +1,5 @@
-//! Clients that one engine asks who they are and another one serves (BRK-10): of a user whose own credentials brokers
-//! are shown.
+//! Clients that one engine authenticates and another one serves (BRK-10): clients of a user whose own credentials are
+//! sent to brokers.
 
 use crate::connection::Phase;
 use crate::engine::facets::HomeCalls;

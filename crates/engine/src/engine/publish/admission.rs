@@ -13,7 +13,7 @@ use crate::session::BlockedPublisher;
 use crate::telling::reason::Reason;
 
 impl WaitingCalls<'_> {
-    /// A publisher whose acknowledgement is withheld has waited as long as it may; says whether that is so.
+    /// A publisher whose acknowledgement is withheld has waited for its maximum time; returns whether that is so.
     pub(crate) fn end_withheld(&mut self, now: Now, key: ConnectionKey) -> bool {
         let extra = self.engine.state.connections.get(key).and_then(|connection| connection.extra.as_ref());
         if extra.is_none_or(|extra| extra.withheld_until > now.monotonic) {

@@ -31,7 +31,7 @@ impl PublishPipeline<'_> {
         }
     }
 
-    /// All messages under way reach everybody now.
+    /// All messages in progress are delivered to their remaining receivers now.
     #[cold]
     pub(crate) fn finish_fan_outs(&mut self, now: Now) {
         while let Some(fan_out) = self.engine.fan_outs.under_way.pop_front() {

@@ -39,7 +39,7 @@ impl PublishPipeline<'_> {
             return Ok(Progress::Taken);
         };
         let (tenant, payer) = (connection.tenant, connection.payer);
-        if raw.qos > listener.maximum_qos {
+        if raw.qos > listener.maximum_qos && !connection.was_promised(raw.qos) {
             return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
         }
         if raw.retain && !self.engine.settings.retained.available {
@@ -94,7 +94,11 @@ impl PublishPipeline<'_> {
         let Some(connection) = self.engine.state.connections.get(key) else { return Ok(()) };
         let Some(listener) = self.engine.state.settings.listener(connection.listener) else { return Ok(()) };
         let flow = self.engine.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
-        if self.engine.state.connections.unacknowledged(key, flow) < usize::from(listener.receive_maximum) {
+        let unacknowledged = self.engine.state.connections.unacknowledged(key, flow);
+        if unacknowledged < usize::from(listener.receive_maximum) {
+            return Ok(());
+        }
+        if connection.promised().is_some_and(|terms| unacknowledged < usize::from(terms.receive_maximum)) {
             return Ok(());
         }
         // A repetition of a message in flight counts only once.

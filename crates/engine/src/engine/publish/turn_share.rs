@@ -7,8 +7,8 @@ use crate::publish::turn_share::Share;
 use crate::subscribe::steps::FILTER_WORK_PER_TURN;
 
 impl TimerCalls<'_> {
-    /// Begins a turn: takes the next steps of long work, and lets those go on who waited for it, as long as it has room,
-    /// each after the other.
+    /// Begins a turn: takes the next steps of long work, and resumes its waiting clients one after the other, while the
+    /// turn has room.
     pub(crate) fn begin_turn(&mut self, now: Now) {
         self.engine.turn_share.begin(&self.engine.state.to_write);
         self.engine.endings.begin_turn(FILTER_WORK_PER_TURN);

@@ -103,6 +103,9 @@ impl PublishPipeline<'_> {
         };
         let max =
             self.engine.state.settings.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
+        // A connection that has come from another node keeps its terms.
+        let max =
+            if alias.get() > max { connection.promised().map_or(max, |terms| terms.topic_alias_maximum) } else { max };
         if alias.get() > max {
             return Err(Refused::new(
                 Reason::InvalidTopicAlias,
@@ -139,7 +142,7 @@ impl PublishPipeline<'_> {
     }
 }
 
-/// A payload that is said to be UTF-8 text has to be, where the listener asks for it.
+/// A payload with the UTF-8 indicator must be UTF-8, if the listener checks it.
 fn check_payload(raw: &RawPublish<'_>) -> Result<(), Refused> {
     if std::str::from_utf8(raw.payload).is_ok() {
         return Ok(());

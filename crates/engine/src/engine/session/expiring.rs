@@ -9,7 +9,7 @@ use crate::timers::Timer;
 const EXPIRED_PER_TURN: u64 = 1024;
 
 impl TimerCalls<'_> {
-    /// The time has come at which something in a session's queue has expired.
+    /// A message in a session's queue may have expired.
     pub(crate) fn handle_expiry_timer(&mut self, now: Now, to: SessionKey) {
         let flow = self.engine.state.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
         // The timer of a session that is gone may name another one.

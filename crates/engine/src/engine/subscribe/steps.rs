@@ -152,7 +152,7 @@ impl SubscribeSteps<'_> {
         }
     }
 
-    /// Takes a step of a packet; says whether it was the last.
+    /// Takes a step of a packet; returns whether it was the last.
     fn take_step(&mut self, now: Now, key: ConnectionKey) -> bool {
         let Some(connection) = self.engine.state.connections.get_mut(key) else { return false };
         if connection.is_suspended() {
@@ -193,7 +193,7 @@ impl SubscribeSteps<'_> {
         done
     }
 
-    /// Works off filters of a packet as far as the turn allows; says whether none is left.
+    /// Works off filters of a packet as far as the turn allows; returns whether none is left.
     fn take_filters(
         &mut self,
         now: Now,
@@ -244,7 +244,7 @@ impl SubscribeSteps<'_> {
         answer: &mut SubAckAnswer,
     ) {
         self.engine.endings.give_way(now, asked.tenant, &mut subscribing!(self.engine));
-        // More filters than a client may have can only be repetitions, whose work nothing else would bound.
+        // More filters than a client may have are repetitions; no other limit bounds their work.
         let max_filters = self.engine.settings.limits.max_subscriptions_per_client as usize;
         let result = match filter {
             Err(_) => Err(Reason::InvalidTopicFilter),

@@ -9,7 +9,7 @@ impl ShardQuestions<'_> {
     /// Dropped, denied or delayed messages of a client since its last reported one
     /// ([`LogEvent::Dropped`](crate::LogEvent::Dropped), [`LogEvent::Denied`](crate::LogEvent::Denied),
     /// [`LogEvent::Delayed`](crate::LogEvent::Delayed)); only of clients with such events lately.
-    pub fn untold(&self, client_id: &str) -> u64 {
-        self.engine.state.telling.untold(client_id)
+    pub fn omitted(&self, client_id: &str) -> u64 {
+        self.engine.state.telling.omitted(client_id)
     }
 }

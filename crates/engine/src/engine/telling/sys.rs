@@ -13,8 +13,9 @@ use crate::telling::reason::Reason;
 use tidegate_mqtt::QoS;
 
 impl ShardQuestions<'_> {
-    /// Whether the next [`Engine::handle_timers`](crate::Engine::handle_timers) publishes `$SYS`, which then tells the memory of the process if
-    /// [`ControlCalls::set_process_memory`](crate::ControlCalls::set_process_memory) has told it before.
+    /// Whether the next [`Engine::handle_timers`](crate::Engine::handle_timers) publishes `$SYS`. It includes the
+    /// memory of the process if [`ControlCalls::set_process_memory`](crate::ControlCalls::set_process_memory) was
+    /// called before.
     pub fn is_about_to_tell(&self, now: Now) -> bool {
         self.engine.sys.next().is_some_and(|at| at <= now.monotonic)
     }

@@ -158,7 +158,7 @@ impl FleetCalls<'_> {
         Ok(())
     }
 
-    /// Asks a broker whether it lives, or gives it up when it has not answered. Says whether it was given up.
+    /// Asks a broker whether it lives, or gives it up when it has not answered. Returns whether it was given up.
     pub(super) fn probe_uplink(&mut self, now: Now, key: UplinkKey) -> bool {
         let Some(settings) = self.engine.uplinks.brokers.config.settings() else { return false };
         let (interval, timeout) = (settings.probe_interval_ms, settings.probe_timeout_ms);

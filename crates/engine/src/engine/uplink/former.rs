@@ -2,9 +2,11 @@
 
 use crate::engine::facets::FleetCalls;
 use crate::flows::cluster::ending::ending;
+use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::{SessionKey, UPLINK_PREFIX};
 use crate::now::Now;
-use crate::orchestrator::uplink::former::{Continued, Former};
+use crate::orchestrator::uplink::former::{Continued, Former, is_of_dead};
+use crate::orchestrator::uplink::{UPLINK_FILTER, UPLINK_SHARE};
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
 
@@ -18,9 +20,28 @@ impl FleetCalls<'_> {
     /// Names the connections of dead orchestrators that this process continues. The sessions of others are ended when all
     /// brokers have been named.
     pub fn continue_adopted(&mut self, now: Now, continued: Continued) {
+        self.engine.state.journal.now = now;
         self.engine.uplinks.brokers.continued = continued;
+        self.deal_none_to_kept(now);
         if self.engine.uplinks.brokers.former == Former::Settled {
             self.forget_other_uplinks(now);
+        }
+    }
+
+    /// The sessions that wait for a connection of a dead orchestrator get no messages of clients, and other brokers get
+    /// their queues. What was sent stays.
+    pub(crate) fn deal_none_to_kept(&mut self, now: Now) {
+        let known = &self.engine.uplinks.brokers.by_session;
+        let uplinks = self.engine.state.sessions.iter().filter(|(_, session)| session.is_uplink());
+        let (of_dead, own): (Vec<_>, Vec<_>) =
+            uplinks.partition(|(_, session)| session.client_id.strip_prefix(UPLINK_PREFIX).is_some_and(is_of_dead));
+        if own.is_empty() {
+            // Nobody else would take their queues.
+            return;
+        }
+        let kept = of_dead.into_iter().map(|(key, _)| key).filter(|key| !known.contains_key(key));
+        for session in kept.map(SessionKey).collect::<Vec<_>>() {
+            subscribing!(self.engine).leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::engine::facets::FleetCalls;
 use crate::event::{Event, LogEvent};
+use crate::flows::cluster::ending::ending;
 use crate::flows::groups::dealing::dealing;
 use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::ConnectionKey;
@@ -31,6 +32,7 @@ impl FleetCalls<'_> {
                 uplink.options = options;
             }
             uplinking!(self.engine).end_drain(now, key);
+            ending!(self.engine).publish_held(now);
             self.engine.after_frame(now);
             return Ok(());
         }
@@ -74,8 +76,8 @@ impl FleetCalls<'_> {
             adopted: None,
             counters: UplinkCounters::default(),
             last_error: String::new(),
-            told_away: false,
-            told_serving: false,
+            away_logged: false,
+            serving_logged: false,
             ends: false,
         };
         self.engine.uplinks.brokers.by_session.insert(session.0, key);
@@ -84,6 +86,7 @@ impl FleetCalls<'_> {
         dealing!(self.engine).keep_order(now);
         self.run_uplink_timer(now, key);
         uplinking!(self.engine).check_gate(now);
+        ending!(self.engine).publish_held(now);
         self.engine.after_frame(now);
         Ok(())
     }
@@ -96,14 +99,14 @@ impl FleetCalls<'_> {
             return;
         }
         why.clone_into(&mut uplink.last_error);
-        if !std::mem::replace(&mut uplink.told_away, true) {
+        if !std::mem::replace(&mut uplink.away_logged, true) {
             let (broker, detail) = (uplink.name.to_string(), why.to_owned());
             self.engine.state.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         }
         self.engine.uplinks.brokers.rest(now, &mut self.engine.state, key, false);
     }
 
-    /// The transport of a connection to a broker has failed in a way that says nothing about MQTT, such as TLS.
+    /// The transport of a connection to a broker has failed for a reason outside MQTT, such as TLS.
     pub fn fail_uplink_transport(&mut self, now: Now, connection: ConnectionKey, why: &str) {
         let uplink = self.engine.uplinks.brokers.of_connection(connection);
         if let Some(uplink) = uplink.and_then(|uplink| self.engine.uplinks.brokers.all.get_mut(&uplink)) {

@@ -30,7 +30,7 @@ impl FleetCalls<'_> {
         Settling { awaited }
     }
 
-    /// Whether all of these messages have arrived. A broker whose messages have all arrived is not asked again.
+    /// Whether all of these messages have arrived. A broker with all of them is not asked again.
     pub fn settle(&mut self, now: Now, settling: &mut Settling) -> bool {
         self.engine.state.journal.now = now;
         let own = self.engine.uplinks.last_number();

@@ -80,7 +80,7 @@ impl Dealing<'_> {
         for entry in flow.inflight.drain() {
             let numbers = entry.item.numbers;
             match entry.item.delivery {
-                // The receiver has said that it has the message.
+                // The receiver has acknowledged the message.
                 _ if entry.state == State::AwaitPubComp => forget(&mut self.state.journal, numbers),
                 Some(delivery) if is_kept(addresses, self.state.sessions.get(key.0), &delivery) => {
                     first.push((delivery, numbers));
@@ -95,7 +95,7 @@ impl Dealing<'_> {
         let mut kept = Vec::with_capacity(first.len() + flow.queue.len());
         for (delivery, numbers) in first {
             if let Some(stored) = stored.filter(|_| numbers.entry != 0) {
-                // Under no packet id any more.
+                // The packet id is free.
                 self.state.journal.delete_entry(stored, numbers);
                 self.state.journal.put_adopted(stored, &delivery);
             }
@@ -127,7 +127,7 @@ impl Dealing<'_> {
     }
 }
 
-/// Whether a message stays for a mobile node whose session ends: one that is addressed to it.
+/// Whether a message addressed to a mobile node is kept after the node's session ends.
 fn is_kept(addresses: Option<&AddressSettings>, session: Option<&Session>, delivery: &Delivery) -> bool {
     let is_for = |session: &Session| is_addressed(addresses, session, &delivery.message);
     delivery.group.is_none() && session.is_some_and(is_for)

@@ -67,7 +67,7 @@ impl Subscribing<'_> {
         }
     }
 
-    /// This shard has none any more.
+    /// This shard has no interest in it any more.
     pub(super) fn want_address_no_more(&mut self, now: Now, tenant: TenantId, filter: &str) {
         let removed = self.index.unsubscribe(tenant, filter, ADDRESSED);
         if removed.is_some_and(|removed| removed.last_local) {

@@ -62,7 +62,7 @@ impl Publishing<'_> {
         }
     }
 
-    /// Publishes the receipt that waits longest; says whether there was one.
+    /// Publishes the receipt that waits longest; returns whether there was one.
     pub(crate) fn publish_receipt(&mut self, now: Now) -> bool {
         let Some(receipt) = self.state.receipts.waiting.pop_front() else { return false };
         let mut properties = Vec::new();

@@ -23,7 +23,7 @@ impl Moving<'_> {
 
     /// What this shard sends from now on is for the new home of these partitions.
     pub(crate) fn cut(&mut self, to: ShardId, id: u64, partitions: Partitions) {
-        // One who asks late, for a move that was called off, takes nothing from the next.
+        // A late request, for a move that was called off, takes nothing from the next move.
         let cuts = &mut self.state.transfers.cuts;
         let later = cuts.iter().filter(|cut| cut.id > id);
         let later = later.fold(Partitions::NONE, |all, cut| all.with(cut.partitions));
@@ -81,8 +81,8 @@ impl Moving<'_> {
 }
 
 impl Dealing<'_> {
-    /// What groups have dealt to sessions that were to come goes back to them. The sessions have been forgotten by now, all of them: a group whose
-    /// home is here would else deal it to the next one that goes.
+    /// Returns messages that groups dealt to sessions of arriving partitions. All these sessions have been forgotten by
+    /// now: a group whose home is here would otherwise deal the message to another of them.
     pub(crate) fn give_back_aside(&mut self, now: Now, all: Vec<Aside>) {
         for aside in all {
             if let Some(group) = &aside.delivery.group {

@@ -12,7 +12,7 @@ impl Deciding<'_> {
         for (name, groups) in all {
             let groups = groups.among(left);
             if !groups.is_empty() {
-                self.state.exchanges.put_mark(self.place, &mut self.state.journal, name, Got { groups, ..Got::NOBODY });
+                self.state.exchanges.put_mark(self.place, &mut self.state.journal, name, Got { groups, ..Got::EMPTY });
                 self.links.tell_homes(self.state, name, groups);
             }
         }

@@ -39,6 +39,6 @@ impl Deciding<'_> {
             &mut self.state.journal,
             exchange.name,
         );
-        self.links.exchange = Some(self.state.exchanges.word(exchange.name, Got::NOBODY));
+        self.links.exchange = Some(self.state.exchanges.word(exchange.name, Got::EMPTY));
     }
 }

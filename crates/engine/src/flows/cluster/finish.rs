@@ -25,7 +25,7 @@ impl Moving<'_> {
                     self.place,
                     &mut self.state.journal,
                     name,
-                    Got { sessions: partitions, ..Got::NOBODY },
+                    Got { sessions: partitions, ..Got::EMPTY },
                 );
             }
             Entry::Dealt(name) => {
@@ -33,7 +33,7 @@ impl Moving<'_> {
                     self.place,
                     &mut self.state.journal,
                     name,
-                    Got { groups: partitions, ..Got::NOBODY },
+                    Got { groups: partitions, ..Got::EMPTY },
                 );
             }
             Entry::Retained(message) => {

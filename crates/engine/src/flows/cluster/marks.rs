@@ -12,7 +12,8 @@ use crate::link::got::Got;
 use tidegate_mqtt::QoS;
 
 impl Deciding<'_> {
-    /// A message that another shard names comes now. Returns who has got it already; from now on all who are here have.
+    /// The next message is the one that another shard names. Returns the partitions that have it already; from now on
+    /// all partitions here have it.
     #[cold]
     pub(crate) fn mark_coming(&mut self, from: ShardId, word: &ExchangeWord) -> Got {
         let mut covered = word.covered;
@@ -43,7 +44,7 @@ impl Exchanges {
     /// Notes the receivers of a message. A mark without receivers is noted as long as this process lives.
     pub(crate) fn put_mark(&mut self, place: Place, journal: &mut Journal, name: ExchangeName, by: Got) {
         let own = 1 << place.shard.0;
-        let stored = if journal.is_on() && !by.is_nobody() { own } else { 0 };
+        let stored = if journal.is_on() && !by.is_empty() { own } else { 0 };
         let mark = self.marks.add(name, by, stored);
         if stored != 0 {
             journal.put(Key::Mark(name, place.shard), |out| mark.by.write_stored(out));
@@ -69,7 +70,7 @@ impl Exchanges {
         if let Some(owner) = owner {
             transfers.note_deal(owner, ExchangeName::of_deal(id));
         }
-        self.put_mark(place, journal, ExchangeName::of_deal(id), Got { sessions, ..Got::NOBODY });
+        self.put_mark(place, journal, ExchangeName::of_deal(id), Got { sessions, ..Got::EMPTY });
         while let Some(id) = self.marks.pop_deal() {
             let stored = self.marks.forget_deal(id);
             journal.delete_marks(place, ExchangeName::of_deal(id), stored);
@@ -84,11 +85,11 @@ impl Exchanges {
         }
     }
 
-    /// Partitions have left, or never came in the end: what their sessions have got is known where they are.
+    /// Partitions have left, or did not arrive: their marks are at their home.
     pub(crate) fn leave_marks(&mut self, place: Place, journal: &mut Journal, partitions: Partitions) {
         let own = 1 << place.shard.0;
         for (name, mark) in self.marks.leave(partitions) {
-            if mark.by.is_nobody() {
+            if mark.by.is_empty() {
                 journal.delete_marks(place, name, mark.stored);
             } else if mark.stored & own != 0 {
                 journal.put(Key::Mark(name, place.shard), |out| mark.by.write_stored(out));

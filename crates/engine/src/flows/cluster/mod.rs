@@ -49,15 +49,15 @@ impl Subscribing<'_> {
             }
         }
         for (key, membership) in moved {
-            self.take_seat_anew(now, key, &membership);
+            self.retake_seat(now, key, &membership);
         }
     }
 }
 
 impl Peers {
-    /// Whether a message would miss somebody whom it is for: sessions, the mobile node of its address, or the home of its topic, at a node that
-    /// is gone and whose place another one has yet to take.
-    pub(crate) fn would_miss_somebody(
+    /// True if a receiver of the message is at a node that is gone and has no successor yet: a session, the mobile node
+    /// of the address, or the home of the topic.
+    pub(crate) fn lacks_receiver(
         &self,
         state: &ShardState,
         roster: &Roster,
@@ -73,15 +73,15 @@ impl Peers {
         let is_node_gone = || state.settings.home_of_address(tenant, topic).is_some_and(is_gone);
         let returns = self.returning != Shards::default();
         self.is_blind
-            || self.misses_somebody(roster, &state.transfers)
+            || self.may_lack_receiver(roster, &state.transfers)
                 && (returns || remote != roster.living(remote) || is_home_gone() || is_node_gone())
     }
 }
 
 impl Peers {
-    /// Whether a roster misses partitions of which this shard has never heard what is wanted there: it has started while their node was
-    /// dead, or that has died too soon. Or it may have forgotten so: as far as it knew, the node that is gone was home to nothing, and before it
-    /// was heard of that end these partitions had moved there.
+    /// True if a roster has lost partitions whose interest this shard does not know. Either their node died before this
+    /// shard had its interest, or the partitions moved to the dead node without this shard knowing: as far as it knew,
+    /// that node was home to no partition.
     pub(crate) fn does_not_know(&self, old: &Roster, new: &Roster) -> bool {
         let is_new = |partition: &PartitionId| new.misses(*partition) && !old.misses(*partition);
         let missed = PartitionId::all().filter(is_new);
@@ -110,8 +110,8 @@ impl Peers {
         transfers.tell_of_transfers(links, peer);
     }
 
-    /// Whether clients of nodes that are gone may be at others soon, or be there without this shard knowing of it.
-    pub(crate) fn awaits_somebody(&self, roster: &Roster, groups: &Groups, transfers: &Transfers) -> bool {
+    /// Whether clients of absent nodes may be at others soon, or already are without this shard's knowledge.
+    pub(crate) fn awaits_absent_home(&self, roster: &Roster, groups: &Groups, transfers: &Transfers) -> bool {
         let unheard = roster.peers().without(self.heard);
         roster.misses_any() || groups.dealers.miss_any() || unheard != Shards::default() || transfers.has_undecided()
     }
@@ -125,9 +125,9 @@ impl Peers {
         self.gone = self.gone.without(peers);
     }
 
-    /// Whether there is somebody whom messages may miss.
+    /// True if some node with receivers may be gone without a successor.
     #[inline]
-    pub(crate) fn misses_somebody(&self, roster: &Roster, transfers: &Transfers) -> bool {
+    pub(crate) fn may_lack_receiver(&self, roster: &Roster, transfers: &Transfers) -> bool {
         self.is_blind
             || roster.misses_any()
             || self.gone != Shards::default()

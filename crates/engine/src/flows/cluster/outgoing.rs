@@ -10,6 +10,7 @@ use crate::link::got::Got;
 use crate::message::Publication;
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
+use crate::orchestrator::uplink::route::Gate;
 use crate::publish::dispatch::Source;
 use crate::records::image::put_publication;
 use crate::records::stored::put_message as put_stored_message;
@@ -26,17 +27,12 @@ const OUTGOING_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 impl SessionEnding<'_> {
     /// Publishes a message of a client that the client does not send again. In a cluster the message is owed to all
-    /// nodes.
+    /// nodes, or by an orchestrator to the brokers.
     pub(crate) fn publish_owed(&mut self, now: Now, publication: &mut Publication<'_>, session: SessionKey) {
         let promised = publication.qos != QoS::AtMostOnce || publication.retain;
         let is_alone = self.homes.are_everywhere() && self.links.roster.has_no_peers();
         let full = self.outgoing.bytes > OUTGOING_MAX_BYTES;
-        if is_alone
-            || !promised
-            || full
-            || self.uplinks.brokers.config.goes_to_fleet(&self.state.settings, publication)
-            || is_own_topic(publication.topic)
-        {
+        if is_alone || !promised || full || is_own_topic(publication.topic) {
             return publishing!(self).publish_inside(now, publication, Some(session));
         }
         let Some(client_id) = self.state.sessions.get(session.0).map(|session| session.client_id.clone()) else {
@@ -62,17 +58,22 @@ impl SessionEnding<'_> {
         }
     }
 
-    /// Whether a message would reach all that it is for.
+    /// Whether this process publishes the messages of this client: no other member does so at the same time.
+    fn is_at_home(&self, it: &OutgoingMessage) -> bool {
+        self.homes.home_of(self.state, it.partition()) == Home::Here && self.recovery.replay.is_none()
+    }
+
+    /// Whether a message would reach all its receivers.
     fn may_leave(&mut self, it: &OutgoingMessage, slot: RouteSlot) -> bool {
-        if self.homes.home_of(self.state, it.partition()) != Home::Here || self.recovery.replay.is_some() {
+        if !self.is_at_home(it) {
             return false;
         }
         // Messages of clients have this way, too: none of them comes in before that.
         self.outgoing.has_met_nodes |= !self.links.roster.lacks_nodes()
-            && !self.peers.awaits_somebody(&self.links.roster, self.groups, &self.state.transfers);
+            && !self.peers.awaits_absent_home(&self.links.roster, self.groups, &self.state.transfers);
         self.outgoing.has_met_nodes
-            && !(self.peers.misses_somebody(&self.links.roster, &self.state.transfers)
-                && self.peers.would_miss_somebody(
+            && !(self.peers.may_lack_receiver(&self.links.roster, &self.state.transfers)
+                && self.peers.lacks_receiver(
                     self.state,
                     &self.links.roster,
                     self.cache.get(slot),
@@ -81,13 +82,16 @@ impl SessionEnding<'_> {
                 ))
     }
 
-    /// Sends a message, if it may leave. Says whether it has left.
+    /// Sends a message, if it may leave. Returns whether it has left.
     fn try_outgoing(&mut self, now: Now, number: u64) -> bool {
         let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
         if it.message.is_expired(now.monotonic) {
             self.state.reports().discard(Reason::MessageExpired, &it.message);
             self.outgoing.remove_outgoing(self.state, number);
             return true;
+        }
+        if self.uplinks.brokers.config.goes_to_fleet(&self.state.settings, &it.message.publication()) {
+            return self.try_outgoing_to_fleet(now, number, &it);
         }
         let slot = publishing!(self).route_of(it.message.tenant, it.message.topic());
         if !self.may_leave(&it, slot) {
@@ -116,6 +120,18 @@ impl SessionEnding<'_> {
         }
         true
     }
+
+    /// Gives a message to the fleet, if it may leave. The batch that removes it from the outgoing messages owes it to a
+    /// broker, under an id: a member that takes over either part knows it by that.
+    fn try_outgoing_to_fleet(&mut self, now: Now, number: u64, it: &OutgoingMessage) -> bool {
+        if !self.is_at_home(it) || self.uplinks.gate == Gate::NoBroker {
+            return false;
+        }
+        let session = self.state.sessions.find_session(it.message.tenant, &it.client_id);
+        publishing!(self).publish_inside(now, &mut it.message.publication(), session);
+        self.outgoing.remove_outgoing(self.state, number);
+        true
+    }
 }
 
 impl Publishing<'_> {
@@ -137,7 +153,7 @@ impl Publishing<'_> {
             &mut self.state.journal,
             exchange.name,
         );
-        self.links.exchange = Some(self.state.exchanges.word(exchange.name, Got::NOBODY));
+        self.links.exchange = Some(self.state.exchanges.word(exchange.name, Got::EMPTY));
         let waits = self.route_owed(now, slot, publication, source);
         self.links.exchange = None;
         (exchange, waits)
@@ -226,7 +242,7 @@ impl Outgoing {
         }
     }
 
-    /// Takes in what the store holds.
+    /// Adds the outgoing messages of the store.
     pub(crate) fn restore_outgoing(
         &mut self,
         now: Now,
@@ -257,7 +273,7 @@ impl Outgoing {
         }
     }
 
-    /// Goes on with the messages of a partition that has come.
+    /// Continues the outgoing messages of a partition that has arrived.
     pub(crate) fn adopt_outgoing(&mut self, state: &mut ShardState, all: Vec<OutgoingMessage>) {
         for it in all {
             let number = self.new_outgoing_number(state);

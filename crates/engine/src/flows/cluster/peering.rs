@@ -16,7 +16,7 @@ use crate::state::ShardState;
 use crate::sys::Sys;
 use crate::topics::SubscriptionIndex;
 
-/// The parts of an engine that take in what other shards say of their subscriptions and groups.
+/// The parts of an engine that process announcements of other shards about their subscriptions and groups.
 pub(crate) struct Peering<'e> {
     pub state: &'e mut ShardState,
     pub index: &'e mut SubscriptionIndex,

@@ -9,12 +9,14 @@ use crate::flows::publish::publishing::publishing;
 use crate::flows::subscribe::subscribing::subscribing;
 use crate::ids::SessionKey;
 use crate::journal::keys::Key;
+use crate::limits::usage::Payer;
 use crate::now::{Millis, Now};
 use crate::session::ended::EndedSession;
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
-use crate::telling::fate::Fate;
+use crate::sys::ClientNews;
+use crate::telling::outcome::DeliveryOutcome;
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use std::collections::VecDeque;
@@ -30,18 +32,19 @@ impl SessionEnding<'_> {
     /// kept for a while.
     pub(crate) fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason, sent_on: bool) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
-        session.connection = None;
+        let payer =
+            session.connection.take().map_or(Payer::NONE, |connection| self.state.connections.payer_of(connection));
         let expiry = session.expiry_seconds;
         // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT
         // nothing may follow ([MQTT-3.14.4-1]).
-        let event = self.sys.client_event(now, self.state, key, Some(reason));
+        let event = self.sys.client_event(now, self.state, key, ClientNews::Ended(reason));
         publishing!(self).publish_client_event(now, event);
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         if let Some(flow) = session.flow.as_mut() {
             self.state.to_unpark.append(&mut flow.blocking);
             flow.to_resend = 0;
         }
-        let (tenant, payer) = (session.tenant, session.payer(self.settings));
+        let tenant = session.tenant;
         self.state.tenants.release(tenant, Holding::Connections, 1);
         self.state.sessions_connected -= 1;
         self.state.meters.disconnect(payer, now.monotonic);
@@ -152,7 +155,7 @@ impl Dealing<'_> {
             // exception: the message id prevents a second delivery.
             let sent_once = entry.state != State::AwaitPubAck && !of_uplink;
             if entry.state == State::AwaitPubComp && !of_uplink {
-                // The receiver has said that it has the message.
+                // The receiver has acknowledged the message.
                 continue;
             }
             match entry.item.delivery {
@@ -214,8 +217,16 @@ impl Dealing<'_> {
         self.state.reports().discard(reason, &delivery.message);
         let message = &delivery.message;
         if self.state.has_addresses && !message.properties().is_empty() {
-            let (topic, properties, fate) = (message.topic(), message.properties(), Fate::Dropped(reason));
-            self.state.reports().tell_fate_named(message.tenant, client_id, topic, properties, message.qos, fate);
+            let (topic, properties, outcome) =
+                (message.topic(), message.properties(), DeliveryOutcome::Dropped(reason));
+            self.state.reports().report_outcome_named(
+                message.tenant,
+                client_id,
+                topic,
+                properties,
+                message.qos,
+                outcome,
+            );
         }
         self.state.reports().tell_given_up(reason, client_id, delivery.message.topic());
     }

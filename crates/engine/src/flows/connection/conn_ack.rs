@@ -7,7 +7,7 @@ use crate::ids::ConnectionKey;
 use tidegate_mqtt::{ConnAck, ConnAckProperties, Connect, PacketType, QoS, ReasonCode};
 
 impl Connecting<'_> {
-    /// Accepts a connection; says whether the client takes packets of that size.
+    /// Accepts a connection; returns whether the client takes packets of that size.
     pub(crate) fn send_conn_ack(
         &mut self,
         key: ConnectionKey,

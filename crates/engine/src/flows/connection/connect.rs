@@ -95,7 +95,7 @@ impl Connecting<'_> {
         self.state.events.push_back(Event::Authenticate { key, request });
     }
 
-    /// Whether the client is a mobile node: through such a listener, and under a name by which others know it.
+    /// Whether the client is a mobile node: its listener admits nodes, and its name is known to others.
     pub(crate) fn standing_of(&self, key: ConnectionKey, connect: &Connect<'_>) -> Standing {
         let listener =
             self.state.connections.get(key).and_then(|connection| self.state.settings.listener(connection.listener));
@@ -146,7 +146,10 @@ impl Connecting<'_> {
         connection.bridge = connect.bridge;
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
         let (listener, tenant) = (connection.listener, connection.tenant);
-        let payer = if connection.is_of_hub { TenantId::UPLINK } else { tenant };
+        let user = self.state.sessions.get(to.0).and_then(|session| session.identity.as_ref()?.user_name.as_deref());
+        let user = user.filter(|_| self.state.settings.usage_by_user);
+        let pays = if connection.is_of_hub { TenantId::UPLINK } else { tenant };
+        let payer = self.state.meters.payer(pays, user);
         connection.payer = payer;
         let ours = self.state.settings.listeners.get(usize::from(listener.0));
         let aliases = connect

@@ -66,7 +66,7 @@ impl Connecting<'_> {
         self.state.events.push_back(Event::Authenticate { key, request });
     }
 
-    /// Asks the client something before the verdict.
+    /// Sends the client a challenge before the decision.
     pub(crate) fn challenge(&mut self, key: ConnectionKey, data: &[u8]) {
         let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.phase == Phase::Authenticating {

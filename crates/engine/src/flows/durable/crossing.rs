@@ -44,7 +44,7 @@ impl Publishing<'_> {
         (deliver, retain): (u64, u64),
         name: Option<ExchangeName>,
     ) {
-        let known = name.map_or(Got::NOBODY, |name| {
+        let known = name.map_or(Got::EMPTY, |name| {
             self.state.exchanges.mark_left(
                 self.links.place,
                 &mut self.state.journal,
@@ -91,7 +91,7 @@ impl Publishing<'_> {
 }
 
 impl Dealing<'_> {
-    /// Says whether this shard was to deal it.
+    /// Returns whether this shard was to deal it.
     pub(crate) fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
         let tenant = left.message.tenant;
         if !left.crossed.is_empty() || !self.links.place.owns(group_partition(tenant, share, filter)) {

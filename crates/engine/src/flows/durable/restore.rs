@@ -125,7 +125,7 @@ impl Restoration {
 }
 
 impl Restoration {
-    /// All parts of a session have come: its queue is put together, unless some parts come later.
+    /// All parts of a session are restored: assembles its queue, unless some parts come later.
     pub(crate) fn close_restored(&mut self, state: &mut ShardState) -> Result<(), RestoreError> {
         let Some((stored, mut restoring)) = self.current.take() else { return Ok(()) };
         if restoring.is_wanted_again() {

@@ -2,7 +2,7 @@
 
 use crate::durable::session_record::SessionRecord;
 use crate::flows::cluster::ending::SessionEnding;
-use crate::journal::keys::StoredSession;
+use crate::journal::keys::{Key, StoredSession};
 use crate::now::Now;
 use crate::session::{FilterList, Session, Standing};
 use crate::timers::Timer;
@@ -12,8 +12,12 @@ impl SessionEnding<'_> {
     /// Takes in the will of a client that was connected when the process ended: as a session that ends at once.
     pub(crate) fn restore_will(&mut self, now: Now, number: StoredSession, value: &[u8]) -> Result<(), WireError> {
         let record = SessionRecord::read(value, now)?;
-        if self.state.sessions.find_session(record.tenant, &record.client_id).is_some() {
-            return Err(WireError { reading: "a client id that no other session has" });
+        if let Some(key) = self.state.sessions.find_session(record.tenant, &record.client_id) {
+            let stored = self.state.sessions.get(key.0).and_then(|session| session.stored);
+            stored.ok_or(WireError { reading: "a client id that no other session has" })?;
+            // Earlier programs stored the will of a mobile node with its session, and by itself.
+            self.state.journal.delete(Key::Will(number));
+            return Ok(());
         }
         let will = record.will.ok_or(WireError { reading: "a will" })?;
         let mut session = Session {

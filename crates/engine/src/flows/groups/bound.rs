@@ -13,7 +13,7 @@ use tidegate_mqtt::QoS;
 
 impl Dealing<'_> {
     /// The only client that may get a message has had no seat for long: the shard where its session is or was knows
-    /// whether it has got it there. If not, the message comes back for anybody. Says whether another shard is asked.
+    /// whether it has got it there. If not, the message comes back for anybody. Returns whether another shard is asked.
     pub(super) fn asks_home_of(
         &mut self,
         now: Now,
@@ -83,7 +83,7 @@ impl Dealing<'_> {
         let receiver = self.groups.receiver_at(key, place);
         self.hand(now, key, place, publication, source, id);
         let Some((_, session)) = receiver.filter(|(shard, _)| *shard == self.links.place.shard) else { return };
-        if self.state.sessions.is_told_elsewhere(&self.state.transfers, SessionKey(session)) {
+        if self.state.sessions.old_home_answers(&self.state.transfers, SessionKey(session)) {
             return;
         }
         let owner = self.state.sessions.get(session).map(|session| partition_of(session.tenant, &session.client_id));

@@ -11,11 +11,11 @@ use crate::now::Now;
 
 impl Peering<'_> {
     /// All members of this shard have taken their seats.
-    pub(crate) fn finish_dealing_anew(&mut self, now: Now) {
+    pub(crate) fn finish_dealer_change(&mut self, now: Now) {
         for shard in self.links.group_roster.others() {
             let Some(other) = self.groups.dealers.other(shard) else { continue };
             if std::mem::take(&mut other.telling) {
-                let (partitions, round) = (other.told_seats, other.told_round);
+                let (partitions, round) = (other.notified_seats, other.notified_round);
                 self.links.send_dealing(shard, DealingWord::Seats { partitions, round, all: true });
             }
         }
@@ -28,7 +28,7 @@ impl Peering<'_> {
     /// Takes a word about dealing.
     pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) -> bool {
         if let DealingWord::Dealt { name, partitions } = word {
-            let got = Got { groups: partitions, ..Got::NOBODY };
+            let got = Got { groups: partitions, ..Got::EMPTY };
             self.state.exchanges.put_mark(self.place, &mut self.state.journal, name, got);
             return false;
         }
@@ -50,16 +50,16 @@ impl Peering<'_> {
                 changed
             }
             DealingWord::Ready { partitions, round } => {
-                round == other.told_round && self.deal_at(now, from, partitions)
+                round == other.notified_round && self.deal_at(now, from, partitions)
             }
             DealingWord::Dealt { .. } => false,
         }
     }
 
-    /// Tells those who wait for it that this shard knows all members of groups.
+    /// Reports to the waiting shards that this shard knows all members of groups.
     fn become_ready(&mut self, now: Now) -> bool {
         let (roster, dealers) = (&self.links.group_roster, &self.groups.dealers);
-        let own = roster.at_home(dealers.own).filtered(|partition| !roster.stands_in(partition));
+        let own = roster.at_home(dealers.own).filtered(|partition| !roster.is_substitute_for(partition));
         let others = roster.others().into_iter().map(|shard| dealers.known(shard));
         let complete = others.fold(own, |all, other| all.among(other.seated));
         let before = std::mem::replace(&mut self.groups.dealers.complete, complete);
@@ -79,7 +79,7 @@ impl Peering<'_> {
         changed
     }
 
-    /// The home of partitions knows all members: it deals what is published here from now on.
+    /// The home of partitions knows all members: from now on it deals the messages published here.
     fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) -> bool {
         let roster = &self.links.group_roster;
         let dealers = &mut self.groups.dealers;

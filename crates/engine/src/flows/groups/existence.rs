@@ -23,7 +23,7 @@ impl Subscribing<'_> {
         (key, self.announce_interest(group.tenant, group.filter, true, ticket))
     }
 
-    /// Nothing is dealt here to a group any more.
+    /// Removes a group that is no longer dealt here.
     pub(super) fn remove_group(&mut self, now: Now, group: GroupName<'_>) {
         let Some(key) = self.groups.find(group) else { return };
         self.groups.remove(key);

@@ -11,7 +11,7 @@ use crate::settings::Holding;
 use std::rc::Rc;
 
 impl Subscribing<'_> {
-    /// Ends a session's membership; says whether there was one.
+    /// Ends a session's membership; returns whether there was one.
     pub(crate) fn leave_group(&mut self, now: Now, key: SessionKey, share: &str, filter: &str) -> bool {
         let Some(rare) = self.state.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else {
             return false;

@@ -120,7 +120,7 @@ impl Subscribing<'_> {
                 continue;
             }
             let seat = Seat { client, member, full: false };
-            waits.add_told(self.take_seat(now, self.links.place.shard, group, key.0, seat, Some(ticket)));
+            waits.add_notified(self.take_seat(now, self.links.place.shard, group, key.0, seat, Some(ticket)));
             waits.confirmations +=
                 u32::from(self.groups.joins_late(&self.links.group_roster, table, partition, ticket));
             dealing!(self).deal_waiting_of(now, group);
@@ -129,7 +129,7 @@ impl Subscribing<'_> {
 }
 
 impl Subscribing<'_> {
-    /// Makes a session that came from elsewhere a member again, for now one that is away.
+    /// Makes a session from another home a member again, at first as an absent one.
     pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let client = hash_name(session.tenant, &session.client_id);
@@ -230,7 +230,7 @@ impl Dealing<'_> {
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_away));
         let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
         match place {
-            // It was taken before their limits were known.
+            // It was accepted before the limits were known.
             None if too_large => self.state.reports().discard_publication(Reason::FleetPacketLimit, publication),
             Some(place) => self.hand(now, key, place, publication, source, 0),
             None => self.groups.keep_for_who_comes(now, self.state, self.links, key, publication),
@@ -260,7 +260,7 @@ impl Dealing<'_> {
         let (names, at): ((&str, &str), _) = ((&name.0, &name.1), (shard, client));
         if shard == self.links.place.shard {
             let to = SessionKey(session);
-            let comes = self.state.sessions.is_told_elsewhere(&self.state.transfers, to);
+            let comes = self.state.sessions.old_home_answers(&self.state.transfers, to);
             if self.state.exchanges.marks.has_deal(publication.qos, again) {
                 self.groups.kept.forget_deal(self.state, again);
             } else if comes && again != 0 || self.keeps_own_deals() && (comes || self.state.sessions.is_fleeting(to)) {
@@ -290,12 +290,13 @@ impl Dealing<'_> {
         self.state.counters.shard_messages_out += 1;
     }
 
-    /// Whether what members of this node itself are dealt is kept as well: another node may have to go on with what this one had.
+    /// True if messages dealt to members of this node itself are kept as well, since another node may have to succeed
+    /// this one.
     fn keeps_own_deals(&self) -> bool {
         self.state.journal.is_on() && !self.links.group_roster.has_no_peers()
     }
 
-    /// Delivers a dealt message to a session of this shard; says whether it is a member. `promised` is the shard that hears
+    /// Delivers a dealt message to a session of this shard; returns whether it is a member. `promised` is the shard that hears
     /// when the delivery ends, and the id under which that shard keeps the message.
     pub(crate) fn deliver_dealt(
         &mut self,

@@ -8,7 +8,7 @@ use crate::session::Membership;
 
 impl Subscribing<'_> {
     /// A group has another home: its member takes its seat there.
-    pub(crate) fn take_seat_anew(&mut self, now: Now, key: SessionKey, membership: &Membership) {
+    pub(crate) fn retake_seat(&mut self, now: Now, key: SessionKey, membership: &Membership) {
         let Some(session) = self.state.sessions.get(key.0) else { return };
         let (client, online) = (hash_name(session.tenant, &session.client_id), session.connection.is_some());
         self.seat_away(now, key, client, membership);

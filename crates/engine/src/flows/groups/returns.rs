@@ -24,7 +24,7 @@ impl Dealing<'_> {
     ) {
         let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
         let (group, home) = (membership.group(), self.links.group_roster.home_of(membership.partition));
-        // Whoever keeps it, though it is the home no longer, forgets it and passes it on in one step.
+        // A former home that keeps it forgets it and passes it on in one step.
         let promised = membership.promised().filter(|(keeper, _)| self.links.group_roster.has(*keeper));
         let (home, of) = promised.unwrap_or((home, 0));
         if of != 0 {
@@ -100,7 +100,7 @@ impl Dealing<'_> {
         self.deal_again(now, group, publication, source, (from, not_to));
     }
 
-    /// Deals a message that came back.
+    /// Deals a returned message.
     pub(crate) fn deal_again(
         &mut self,
         now: Now,
@@ -113,8 +113,8 @@ impl Dealing<'_> {
             Some(key) if source.hops <= RETURNS_MAX => {
                 self.deal_to(now, key, publication, source, Some(not_to));
             }
-            // All have left for homes that do not have them any more: the move was called off, and their node has yet
-            // to hear of it.
+            // All members have left for homes that lack them: the move was called off, and their node does not know
+            // yet.
             Some(_) if publication.qos != QoS::AtMostOnce && !self.links.group_roster.has_no_peers() => {
                 self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
             }
@@ -171,15 +171,15 @@ impl Dealing<'_> {
             let batch = self.state.journal.promised_batch();
             return self.links.answer(from, Promised::Dealt { id }, batch);
         }
-        // Whoever leaves for another node has a seat there by now.
+        // A member that leaves for another node has a seat there by now.
         let is_of_transfer = self.state.transfers.concern(&self.state.settings, publication.topic);
         let stays = seated && !(is_of_transfer && self.state.sessions.has_left(&self.state.transfers, session, from));
         let wants = stays && (insists || self.state.takes_dealt(session, publication));
         self.state.transfers.dealer = Some(from);
         let is_kept = self.state.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
-        // What is set aside for who comes is in no store yet.
+        // The messages set aside for an arriving session are in no store yet.
         let stored =
-            is_kept && (!is_of_transfer || !self.state.sessions.is_told_elsewhere(&self.state.transfers, session));
+            is_kept && (!is_of_transfer || !self.state.sessions.old_home_answers(&self.state.transfers, session));
         let promised = (id != 0 && !stored).then_some((from, id));
         let delivered = wants && self.deliver_dealt(now, session, group, publication, source, promised);
         self.state.transfers.dealer = None;

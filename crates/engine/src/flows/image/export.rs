@@ -79,7 +79,7 @@ impl Moving<'_> {
         }
         self.state.memory.held -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
         if let Some(flow) = &session.flow {
-            // There is no queue here any more whose room they could wait for.
+            // Their queue is not here any more, so they cannot wait for it.
             self.state.to_unpark.extend(&flow.blocking);
             flow.queue.iter().for_each(|delivery| self.state.memory.forget_queued(delivery.cost()));
         }
@@ -124,8 +124,8 @@ fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>) {
     }
 }
 
-/// Writes the packet ids of QoS 2 messages that the client has sent: those that it has not released, and those that were
-/// refused after others had got them.
+/// Writes the packet ids of QoS 2 messages that the client has sent and not released, and of messages that were refused
+/// after other receivers had got them.
 fn put_received(
     out: &mut Vec<u8>,
     flow: Option<&Flow>,

@@ -37,8 +37,8 @@ impl Moving<'_> {
             full.extend(come.kept_back.as_ref().filter(|it| it.noted.len() > KEPT_BACK_MAX_BYTES).map(|_| *number));
         }
         for number in full {
-            // What was kept back before is complete and in order. An error would mean that this process cannot read
-            // what it has written.
+            // The messages kept back before are complete and in order. An error would mean that this process cannot
+            // read its own format.
             let _ = self.deliver_kept_back(now, number);
         }
         passed_over
@@ -71,7 +71,7 @@ impl Moving<'_> {
         passed_over
     }
 
-    /// Delivers what was kept back for a move and was not passed on; from now on nothing is kept back.
+    /// Delivers the messages that were kept back for a move and not passed on, and stops to keep messages back.
     pub(crate) fn deliver_kept_back(&mut self, now: Now, id: u64) -> Result<(), ImageError> {
         let come = self.handover.forwarding.come.get_mut(&id);
         if let Some((mut kept_back, partitions)) = come.and_then(|come| Some((come.kept_back.take()?, come.partitions)))

@@ -41,7 +41,7 @@ impl Moving<'_> {
                 Subscriber { session: key, options, subscription_id },
             );
             if fetching {
-                // The topics have other homes now, so it begins anew.
+                // The topics have other homes now, so it begins from the start.
                 let request = FetchRequest { filter: filter.into(), options: options.bits(), subscription_id };
                 self.fetches.add_fetch(&self.links.roster, &mut self.state.sessions, key, request);
             }

@@ -12,24 +12,24 @@ use crate::session::Delivery;
 use crate::wire::WireWrite;
 use tidegate_mqtt::QoS;
 
-/// What a partition holds, as it was found for all partitions that are given out at once.
+/// The content of a partition, collected for all partitions that are exported at once.
 pub(crate) struct Held<'a> {
     pub sessions: &'a [SessionKey],
     pub retained: &'a [(TenantId, &'a str)],
     pub removed: &'a [(TenantId, &'a str, u64)],
 }
 
-/// What goes along with the first image of a shard.
+/// State that goes along with the first image of a shard.
 #[derive(Default)]
 pub(crate) struct Beside {
-    /// Partitions of which the names of messages that they have got go along: each name once for all of them.
+    /// Partitions whose marks of delivered messages go along: each name once for all of them.
     pub marks: Partitions,
-    /// Partitions that get no image, and of whose groups everything known goes along.
+    /// Partitions without an image whose groups' state goes along completely.
     pub others: Partitions,
 }
 
 impl Imaging<'_> {
-    /// The image of a partition of which nothing is forgotten.
+    /// The image of a partition, which stays here.
     pub(crate) fn image_of(&self, now: Now, partition: PartitionId, held: &Held<'_>, beside: &Beside) -> Vec<u8> {
         let Beside { marks, others } = *beside;
         let mut out = begin();

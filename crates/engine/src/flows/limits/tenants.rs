@@ -39,7 +39,7 @@ impl Connecting<'_> {
         Ok(())
     }
 
-    /// Gives back what `take_places` took.
+    /// Gives back the places of `take_places`.
     pub(crate) fn return_places(&mut self, tenant: TenantId) {
         self.state.tenants.release(tenant, Holding::Connections, 1);
         self.state.tenants.release(tenant, Holding::Sessions, 1);

@@ -40,7 +40,7 @@ impl Deciding<'_> {
                 return Step::Continue;
             }
             Reserving::Asked(number) => {
-                // It has waited as long as it may.
+                // It has waited for its maximum time.
                 self.abandon(number);
                 return self.state.journal.no_room(None);
             }
@@ -73,7 +73,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Reserves room at these queues of this shard, and asks these other shards for it.
+    /// Reserves space at these queues of this shard, and requests it from these other shards.
     fn ask_for_room(
         &mut self,
         key: ConnectionKey,

@@ -14,7 +14,7 @@ const TOPIC_PROPERTY: &str = "dead-letter-topic";
 const REASON_PROPERTY: &str = "dead-letter-reason";
 
 impl Publishing<'_> {
-    /// Publishes the dead letter that waits longest; says whether there was one.
+    /// Publishes the dead letter that waits longest; returns whether there was one.
     pub(crate) fn publish_dead_letter(&mut self, now: Now) -> bool {
         let Some(letters) = self.state.dead_letters.as_mut() else { return false };
         let Some((reason, message)) = letters.waiting.pop_front() else { return false };

@@ -91,7 +91,7 @@ impl TurnShare {
         !self.packets.is_empty()
     }
 
-    /// How many packets wait for their next step.
+    /// Number of packets that wait for their next step.
     pub(crate) fn packets_waiting(&self) -> usize {
         self.packets.len()
     }

@@ -110,7 +110,7 @@ impl Fetching<'_> {
 
     fn deliver_retained(&mut self, now: Now, from: ShardId, id: u32, publication: &mut Publication<'_>) {
         let Some(fetch) = self.fetches.by_id.get(&id) else { return };
-        if self.state.transfers.is_value_told_elsewhere(&self.links.roster, fetch, from, publication) {
+        if self.state.transfers.is_value_of_other_shard(&self.links.roster, fetch, from, publication) {
             return;
         }
         let session = self.state.sessions.get(fetch.session.0);

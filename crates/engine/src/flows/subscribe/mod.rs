@@ -18,7 +18,7 @@ use crate::topics::{FilterKey, Subscriber, is_own_topic};
 use tidegate_mqtt::{RetainHandling, TopicFilter};
 
 impl Subscribing<'_> {
-    /// Whether a filter is one that can be subscribed to, and that its client may.
+    /// Whether a filter is valid for a subscription, and its client is allowed to subscribe.
     fn check_subscription(&self, request: &Request<'_>) -> Result<(), Reason> {
         let max_levels = usize::from(self.state.settings.limits.max_topic_levels);
         let storable = !self.state.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
@@ -103,14 +103,14 @@ impl Subscribing<'_> {
         }
         if done.first_local {
             self.note_sys_interest(now, request.tenant, filter, true);
-            waits.add_told(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
+            waits.add_notified(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
         } else {
-            waits.add_told(0);
+            waits.add_notified(0);
         }
         Ok(())
     }
 
-    /// Removes one subscription; says whether there was one.
+    /// Removes one subscription; returns whether there was one.
     pub(crate) fn unsubscribe(&mut self, now: Now, key: SessionKey, filter: TopicFilter<'_>) -> bool {
         if let Some((share, behind_share)) = filter.shared() {
             let left = self.leave_group(now, key, share, behind_share.as_str());

@@ -63,7 +63,7 @@ impl FromBroker<'_> {
 
     /// The connection of a dead orchestrator delivers a QoS 2 message whose packet id the dead one had taken, or an earlier
     /// life of this process. Sessions that had left the dead one may not have it, and after an earlier life none may have
-    /// it: they know it by its id. Says whether the answer waits for their homes.
+    /// it: they know it by its id. Returns whether the answer waits for their homes.
     pub(super) fn note_repetition(&self, uplinking: &mut Uplinking<'_>, now: Now) -> bool {
         let adopted = uplinking.uplinks.brokers.all.get_mut(&self.uplink).and_then(|uplink| uplink.adopted.as_mut());
         let Some(adopted) = adopted.filter(|_| !self.raw.retain) else { return false };

@@ -57,7 +57,7 @@ impl Uplinking<'_> {
         connection.max_qos_out = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         connection.max_packet_out = max_packet;
         self.state.sessions_connected += 1;
-        // It may have come back with a smaller limit.
+        // It may have returned with a smaller limit.
         BrokerRefusals(dealing!(self)).move_too_large(now, uplink_key);
         self.resume_uplink(now, uplink_key, key, ack.session_present);
         Ok(())

@@ -116,7 +116,7 @@ impl Uplinking<'_> {
         }
         let (session, silent) = (uplink.session, uplink.silent);
         let wanted = uplink.ends || self.uplinks.brokers.stopping;
-        if !wanted && !std::mem::replace(&mut uplink.told_away, true) {
+        if !wanted && !std::mem::replace(&mut uplink.away_logged, true) {
             let (broker, detail) = (uplink.name.to_string(), uplink.last_error.clone());
             self.state.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         }

@@ -16,7 +16,7 @@ impl Dealing<'_> {
         if !by_topic || self.uplinks.brokers.all.len() < 2 {
             return;
         }
-        // First, since what moves may be sent at once.
+        // First, since moved messages may be sent at once.
         self.uplinks.wait_for_moved(now, self.state, self.groups);
         let keys: Vec<UplinkKey> = self.uplinks.brokers.all.keys().copied().collect();
         for key in keys {

@@ -152,7 +152,7 @@ impl Uplinking<'_> {
         }
     }
 
-    /// Notes that a message has come; says whether it is new.
+    /// Notes a received message; returns whether it is new.
     fn note_seen(
         &mut self,
         uplink: UplinkKey,
@@ -267,8 +267,8 @@ fn is_repetition(raw: &RawPublish<'_>, flow: Option<&Flow>) -> bool {
 }
 
 impl Publishing<'_> {
-    /// A value that a broker has kept goes to its topic's home, which says whether it is news and tells everybody. Says
-    /// whether that is another shard.
+    /// Sends a value that a broker has kept to its topic's home, which decides whether it is new and distributes it.
+    /// Returns whether the home is another shard.
     fn ask_home(
         &mut self,
         now: Now,
@@ -316,8 +316,8 @@ impl Publishing<'_> {
         None
     }
 
-    /// Keeps a retained value here as well, unless a later one is known. Says whether it is news, as far as this shard
-    /// knows.
+    /// Keeps a retained value here as well, unless a later one is known. Returns whether it is new, as far as this
+    /// shard knows.
     fn takes_over(
         &mut self,
         now: Now,
@@ -344,7 +344,7 @@ impl Publishing<'_> {
         true
     }
 
-    /// Keeps a value whose topic is at home here; says whether it was news, or why it cannot be kept.
+    /// Keeps a value whose topic is at home here; returns whether it was news, or why it cannot be kept.
     pub(crate) fn retain_from_fleet(&mut self, now: Now, publication: &mut Publication<'_>) -> Result<bool, Reason> {
         let version = version_of(publication.properties);
         let Some((tenant, topic)) = of_brokers(&self.state.settings, publication.topic) else { return Ok(false) };

@@ -38,7 +38,7 @@ impl Uplinking<'_> {
         }
     }
 
-    /// Opens or closes the gate by what the fleet owes, and tells the other shards.
+    /// Opens or closes the gate by the fleet's pending messages, and notifies the other shards.
     pub(crate) fn check_gate(&mut self, now: Now) {
         if !self.uplinks.brokers.config.has_uplinks_here() {
             return;
@@ -138,7 +138,7 @@ impl Dealing<'_> {
         source: &Source,
     ) {
         if publication.qos == QoS::AtMostOnce && self.uplinks.keeps_back(session, publication.topic) {
-            // No acknowledgement says when the broker has it.
+            // No acknowledgement confirms its receipt by the broker.
             self.uplinks.deliver_later(session, publication.keep());
         }
         let rare = self.state.sessions.get(session.0).and_then(|session| session.rare.as_ref());

@@ -21,7 +21,7 @@ use crate::telling::reason::Reason;
 /// No member of any group.
 const NO_MEMBER: (ShardId, u32) = (ShardId(u16::MAX), u32::MAX);
 
-/// What tells the order in which messages entered.
+/// The order in which messages entered.
 fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
     MessageId::at_end_of(delivery.message.properties()).map(|id| (id.entered, id.number))
 }

@@ -1,4 +1,4 @@
-//! Messages that make brokers close their connections are found.
+//! Finds messages that make brokers close their connections.
 
 use crate::event::{Event, LogEvent};
 use crate::flows::groups::dealing::{Dealing, dealing};
@@ -149,7 +149,7 @@ impl BrokerRefusals<'_> {
         taken
     }
 
-    /// A message is given to no broker any more.
+    /// A message is not sent to any broker any more.
     pub(crate) fn set_aside(&mut self, now: Now, key: UplinkKey, id: &MessageId, said: Option<ReasonCode>) {
         for in_flight in self.take_in_flight(key, |place, _| place == 0) {
             let Some(uplink) = self.0.uplinks.brokers.all.get_mut(&key) else { return };

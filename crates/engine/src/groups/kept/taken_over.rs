@@ -68,7 +68,7 @@ impl Groups {
 impl Links {
     /// True if another shard takes over a dead node's part of a partition, and with it the state of its groups.
     pub(crate) fn is_taken_over_elsewhere(&self, partition: PartitionId) -> bool {
-        self.group_roster.misses(partition) && !self.group_roster.stands_in(partition)
+        self.group_roster.misses(partition) && !self.group_roster.is_substitute_for(partition)
     }
 }
 

@@ -81,7 +81,7 @@ prop_compose! {
     }
 }
 
-/// Whether two envelopes say the same.
+/// Whether two envelopes are equal.
 pub(crate) fn same(a: &Envelope<'_>, b: &Envelope<'_>) -> bool {
     let head = |envelope: &Envelope<'_>| {
         let Envelope { purpose, origin, sequence, entered_at, priority, hops, from, ticket, publication: _ } =

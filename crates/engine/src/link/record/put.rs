@@ -1,4 +1,4 @@
-//! Short records, and what several have.
+//! Short records, and the common parts of several.
 
 use crate::ids::ConnectionKey;
 use crate::link::envelope::{Ticket, put_connection, put_ticket};

@@ -13,7 +13,7 @@ const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// The state of a dead orchestrator.
 #[derive(Debug)]
 pub(crate) struct Adopted {
-    /// By which the broker knows it.
+    /// Its client id at the broker.
     pub(crate) client_id: String,
     /// By which its partitions were taken over.
     pub(crate) transfer: u64,

@@ -19,7 +19,7 @@ fn valid(changes: &[Change]) -> impl Iterator<Item = TopicFilter<'_>> {
     changes.iter().filter_map(|change| TopicFilter::new(&change.filter).ok())
 }
 
-/// A SUBSCRIBE packet for these filters; says whether it could be encoded.
+/// Writes a SUBSCRIBE packet for these filters; returns whether it could be encoded.
 pub(crate) fn put_subscribe(
     version: Version,
     packet_id: PacketId,
@@ -40,7 +40,7 @@ pub(crate) fn put_subscribe(
     Subscribe { packet_id, subscription_identifier, user_properties, subscriptions }.encode(version, out).is_ok()
 }
 
-/// An UNSUBSCRIBE packet for these filters; says whether it could be encoded.
+/// Writes an UNSUBSCRIBE packet for these filters; returns whether it could be encoded.
 pub(crate) fn put_unsubscribe(version: Version, packet_id: PacketId, changes: &[Change], out: &mut Vec<u8>) -> bool {
     let filters: Vec<_> = valid(changes).collect();
     let user_properties = UserProperties::EMPTY;

@@ -41,7 +41,7 @@ impl Confirming {
 }
 
 impl super::Uplinks {
-    /// Whether anything that has come back waits for other shards.
+    /// Whether a returned message waits for other shards.
     #[inline]
     pub(crate) fn is_confirming(&self) -> bool {
         !self.settlement.confirming.by_packet.is_empty()
@@ -82,7 +82,7 @@ impl Settlement {
         }
     }
 
-    /// The connection on which messages came has ended: nothing will be answered on it.
+    /// The connection of received messages has ended: no more acknowledgements are sent on it.
     pub(crate) fn end_confirming(
         &mut self,
         state: &mut ShardState,

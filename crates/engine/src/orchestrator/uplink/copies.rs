@@ -19,7 +19,7 @@ use crate::wire::{WireError, WireReader, WireWrite};
 use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, RawPublish};
 
 /// Ids kept for each broker: more than it may have under way to the orchestrator.
-const KEPT_IDS: u16 = 1024;
+const KEPT_IDS: u16 = 2048;
 
 /// Messages above QoS 0 that a broker may have under way to the orchestrator.
 pub(crate) const RECEIVE_MAXIMUM: u16 = KEPT_IDS / 4;
@@ -30,8 +30,8 @@ pub(crate) const RECEIVE_MAXIMUM: u16 = KEPT_IDS / 4;
 pub(super) const UNACKNOWLEDGED_MAX: usize = u16::MAX as usize;
 
 impl UplinkCounters {
-    /// One more message has come from a broker that has so many unacknowledged, where it is above QoS 0. Beyond
-    /// [`RECEIVE_MAXIMUM`] it is counted, beyond [`UNACKNOWLEDGED_MAX`] refused.
+    /// Counts a message above QoS 0 from a broker with this number of unacknowledged ones. Beyond [`RECEIVE_MAXIMUM`]
+    /// it is counted as excess, beyond [`UNACKNOWLEDGED_MAX`] refused.
     pub(crate) fn note_received(&mut self, unacknowledged: Option<usize>) -> Result<(), Refused> {
         let unacknowledged = unacknowledged.unwrap_or(0);
         if unacknowledged >= UNACKNOWLEDGED_MAX {
@@ -60,7 +60,7 @@ pub(crate) fn subscription_identifier(filter: &str) -> u32 {
 #[derive(Debug, Default)]
 pub(crate) struct LastMessage {
     hash: u64,
-    /// Subscriptions whose copies have come.
+    /// Subscriptions whose copies have arrived.
     subscriptions: Vec<u32>,
 }
 
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_broker_beyond_its_window_is_counted_and_then_refused() {
         let mut counters = UplinkCounters::default();
-        for (unacknowledged, beyond) in [(0, 0), (255, 0), (256, 1), (65_534, 2)] {
+        for (unacknowledged, beyond) in [(0, 0), (511, 0), (512, 1), (65_534, 2)] {
             assert!(counters.note_received(Some(unacknowledged)).is_ok());
             assert_eq!(counters.beyond_window, beyond);
         }

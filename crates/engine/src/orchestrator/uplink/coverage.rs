@@ -34,7 +34,7 @@ impl Uplink {
                 || covered(wanted, topic, &|filter| self.filters.refused.contains(filter)) != Covered::Refused)
     }
 
-    /// Whether the broker had better get nothing at all.
+    /// Whether the broker should get no messages.
     fn is_passed_over(&self) -> bool {
         self.pause.is_on() || self.draining.is_some() || self.ends || !self.filters.are_asked()
     }
@@ -155,7 +155,7 @@ impl Walk<'_> {
         self.begun.truncate(before);
     }
 
-    /// Whether any filter begins so.
+    /// Whether any filter has this beginning.
     fn is_begun(&self) -> bool {
         let from = (Bound::Included(self.begun.as_str()), Bound::Unbounded);
         self.filters.range::<str, _>(from).next().is_some_and(|(filter, _)| filter.starts_with(&self.begun))

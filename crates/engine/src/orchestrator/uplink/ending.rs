@@ -24,7 +24,7 @@ pub(crate) struct Ending {
     suspects: BTreeMap<Box<str>, u8>,
     /// The filters that end connections, in the order in which they are tried again.
     known: VecDeque<Box<str>>,
-    /// When the next one is tried again.
+    /// Time of the next attempt.
     pub(super) again_at: Millis,
 }
 
@@ -35,12 +35,12 @@ impl Default for Ending {
 }
 
 impl Ending {
-    /// Whether a filter is to be asked for alone.
+    /// Whether a filter is to be requested alone.
     pub(super) fn is_suspect(&self, filter: &str) -> bool {
         self.suspects.contains_key(filter)
     }
 
-    /// Whether nothing is to be asked for alone.
+    /// Whether no filter is to be requested alone.
     pub(super) fn suspects_nothing(&self) -> bool {
         self.suspects.is_empty()
     }

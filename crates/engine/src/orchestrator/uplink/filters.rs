@@ -22,7 +22,7 @@ pub(crate) const PACKETS_UNDER_WAY: u16 = 8;
 /// Filters remembered that an offline broker still holds; beyond it, the broker sends unwanted messages.
 pub(crate) const GONE_MAX: usize = 100_000;
 
-/// What the clients of this process want, and who waits until the brokers know of it.
+/// The filters of this process's clients, and the clients that wait until brokers have them.
 #[derive(Debug, Default)]
 pub(crate) struct WantedFilters {
     /// The shards that want a filter, one bit each.
@@ -49,11 +49,11 @@ pub(crate) struct Waiter {
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) filter: Box<str>,
-    /// Brokers that know of it.
+    /// Brokers that have the request.
     pub(super) asked: u32,
     /// Brokers that have refused it.
     pub(super) refused: u32,
-    /// What the last one has said.
+    /// The code of the last answer.
     pub(crate) code: ReasonCode,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct FilterSync {
     pub(crate) queue: VecDeque<Change>,
     /// Asked for and not answered.
     pub(crate) asked: VecDeque<(PacketId, Vec<Change>)>,
-    /// Since when it has answered for none of these.
+    /// Time since which it has answered for none of these.
     pub(crate) asked_since: Millis,
     /// How many of the first round are not confirmed.
     pub(crate) first_left: u64,
@@ -106,7 +106,7 @@ pub(crate) struct FilterSync {
     pub(crate) refused: BTreeSet<Box<str>>,
     /// Refused filters that it must forget all the same.
     pub(crate) not_held: BTreeSet<Box<str>>,
-    /// When it is asked for these again.
+    /// Time of the next request for these.
     pub(crate) ask_again_at: Millis,
     /// Filters that end its connections.
     pub(crate) ending: Ending,
@@ -164,7 +164,7 @@ impl FilterSync {
         self.queue.push_back(Change { filter, subscribe: true, wait: 0 });
     }
 
-    /// Whether it has refused no filter and keeps nothing back.
+    /// Whether it has refused no filter and withholds none.
     pub(super) fn refuses_nothing(&self) -> bool {
         self.refused.is_empty() && self.kept_back.is_empty()
     }
@@ -207,7 +207,7 @@ impl FilterSync {
         changes
     }
 
-    /// Whether it holds all that there was when it came.
+    /// Whether it has all filters that existed at its connection.
     pub(crate) fn is_complete(&self) -> bool {
         self.first_left == 0
     }
@@ -332,7 +332,7 @@ impl Brokers {
 }
 
 impl WantedFilters {
-    /// A shard wants a filter, or no longer does. Says whether the ticket is confirmed later, when the brokers know.
+    /// A shard wants a filter, or no longer does. Returns whether the ticket is confirmed later, when the brokers know.
     pub(crate) fn note_wanted(
         &mut self,
         state: &mut ShardState,
@@ -361,8 +361,8 @@ impl WantedFilters {
         self.tell_brokers(state, brokers, filter, present, ticket.map(|ticket| (shard, ticket)))
     }
 
-    /// A subscriber to a filter that another client has just asked for waits as long as that one. Returns true if there
-    /// is anything to wait for.
+    /// A subscriber to a filter that another client has just requested waits as long as that one. Returns true if there
+    /// is an answer to wait for.
     pub(crate) fn wait_behind(&mut self, shard: ShardId, ticket: Ticket) -> bool {
         let Some(last) = self.waits.last_key_value().map(|(wait, _)| *wait) else { return false };
         self.behind.push_back((last, shard, ticket));

@@ -24,6 +24,11 @@ pub(crate) enum Former {
     Settled,
 }
 
+/// Whether the uplink of this name is the connection of a dead orchestrator. The name of a broker has no `@`.
+pub(crate) fn is_of_dead(name: &str) -> bool {
+    name.contains('@')
+}
+
 /// The connections of dead orchestrators ([`crate::OrchestratorMoves::adopt_uplink`]) that this process continues after a
 /// restart. Their sessions are kept until they are adopted again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,18 +36,18 @@ pub enum Continued {
     /// This process continues none.
     #[default]
     None,
-    /// This process does not know yet which ones it continues.
+    /// This process does not know yet which connections it continues.
     All,
     /// The connections with these names in the fleet.
     Named(BTreeSet<String>),
 }
 
 impl Continued {
-    /// Whether the session of the uplink of this name is kept. The name of a broker has no `@`.
+    /// Whether the session of the uplink of this name is kept.
     pub(crate) fn has(&self, name: &str) -> bool {
         match self {
             Self::None => false,
-            Self::All => name.contains('@'),
+            Self::All => is_of_dead(name),
             Self::Named(names) => names.contains(name),
         }
     }

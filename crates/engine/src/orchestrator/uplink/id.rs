@@ -174,7 +174,7 @@ const WINDOW_PER_OWED: u64 = 2;
 pub(crate) struct SeenIds {
     /// Numbers of an origin that are distinguished, a power of two.
     window: u64,
-    /// The one heard of last at the back.
+    /// The origin with the latest message is at the back.
     origins: VecDeque<Seen>,
 }
 
@@ -237,7 +237,7 @@ impl Seen {
         self.newest.saturating_sub(WRITTEN - 1) / 64..=self.newest / 64
     }
 
-    /// The numbers that are written, in their order.
+    /// The numbers to write, in their order.
     fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         self.written().flat_map(|word| {
             let bits = self.word(word);
@@ -308,7 +308,7 @@ impl SeenIds {
         }
     }
 
-    /// Notes a message; says whether it is new.
+    /// Notes a message; returns whether it is new.
     pub(crate) fn insert(&mut self, id: &MessageId) -> bool {
         if let Some(last) = self.origins.back_mut()
             && last.origin == id.origin
@@ -373,13 +373,13 @@ impl SeenIds {
         Ok(())
     }
 
-    /// Whether a message has come back, or is too old to say so.
+    /// Whether a message has returned, or is too old to know.
     pub(crate) fn may_contain(&self, id: &MessageId) -> bool {
         let seen = self.origins.iter().rev().find(|seen| seen.origin == id.origin);
         seen.is_some_and(|seen| seen.contains(id.number) || !seen.is_near(id.number))
     }
 
-    /// Whether a message has come back.
+    /// Whether a message has returned.
     pub(crate) fn contains(&self, id: &MessageId) -> bool {
         let seen = self.origins.iter().rev().find(|seen| seen.origin == id.origin);
         seen.is_some_and(|seen| seen.contains(id.number))

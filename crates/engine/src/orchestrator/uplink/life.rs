@@ -1,4 +1,4 @@
-//! Uplinks come, are lost, drained and removed (BRK-31, BRK-32).
+//! Arrival, loss, drain and removal of broker links (BRK-31, BRK-32).
 
 use super::{Stage, UPLINK_FILTER, UPLINK_SHARE};
 use crate::event::{Event, LogEvent};
@@ -47,10 +47,10 @@ impl Brokers {
         self.begin_spread(now, state);
     }
 
-    /// Tells the log that a broker serves, if it has heard last that it is away.
+    /// Logs that a broker serves, if the log had reported it as away.
     pub(super) fn tell_serving(&mut self, state: &mut ShardState, key: UplinkKey) {
         let Some(uplink) = self.all.get_mut(&key) else { return };
-        if std::mem::take(&mut uplink.told_away) || !std::mem::replace(&mut uplink.told_serving, true) {
+        if std::mem::take(&mut uplink.away_logged) || !std::mem::replace(&mut uplink.serving_logged, true) {
             let broker = uplink.name.to_string();
             state.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
         }

@@ -6,7 +6,7 @@
 //! which deals the clients' messages; messages from brokers go to the subscribers of the clients' tenant. They live on
 //! one shard, the home of partition 0.
 //!
-//! - `route.rs`: what clients publish gets an id and goes to the fleet, or waits for room.
+//! - `route.rs`: clients' messages get an id and go to the fleet, or wait for space.
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
 //! - `filters.rs`: each filter of this process once at each broker, in the packets of `asking.rs`; `coverage.rs`: which
 //!   messages a broker does not bring back.
@@ -107,7 +107,7 @@ pub(crate) struct Uplinks {
     pub(crate) wanted: WantedFilters,
 }
 
-/// The connections to brokers: their state, their timers, and how much each may be given.
+/// The connections to brokers: their state, their timers, and their windows.
 #[derive(Debug, Default)]
 pub(crate) struct Brokers {
     pub(crate) config: FleetConfig,
@@ -184,23 +184,23 @@ pub(crate) struct Uplink {
     pub(crate) version: Version,
     /// The version that was accepted last.
     pub(crate) accepted: Option<Version>,
-    /// Whether it has said that it does not know MQTT 5.0.
+    /// Whether it has refused MQTT 5.0.
     pub(crate) refuses_v5: bool,
-    /// Whether the end of this connection could mean that it does not know the version: it has said nothing so far.
+    /// Whether the end of this connection could mean an unknown version: the broker has sent nothing so far.
     pub(crate) silent: bool,
     pub(crate) draining: Option<Drain>,
     pub(crate) filters: FilterSync,
     /// In flight, but for others to deliver: only the packet ids are to be released.
     pub(crate) released: u64,
-    /// Until when it is given nothing, since it had no room.
+    /// The pause in sending, since it had no space.
     pub(crate) pause: Pause,
-    /// What others have to settle before it is given anything.
+    /// Messages of others that have to be settled before it gets more.
     pub(crate) hold: Hold,
     /// The rest of its queue that is to be dealt again.
     pub(crate) spread: spread::Spread,
     /// The history of the connections that it has closed.
     pub(crate) suspicion: Suspicion,
-    /// Acknowledged and not come back.
+    /// Acknowledged messages that have not returned.
     pub(crate) unreturned: BTreeMap<MessageId, Unreturned>,
     /// When its timer is set.
     pub(crate) timer: Millis,
@@ -225,10 +225,10 @@ pub(crate) struct Uplink {
     pub(crate) counters: UplinkCounters,
     pub(crate) last_error: String,
     /// True if the log has reported that the broker is away.
-    pub(crate) told_away: bool,
+    pub(crate) away_logged: bool,
     /// True if the log has ever reported that it serves.
-    pub(crate) told_serving: bool,
-    /// Whether its connection ends because it was asked to.
+    pub(crate) serving_logged: bool,
+    /// Whether its connection ends on request.
     pub(crate) ends: bool,
 }
 
@@ -241,7 +241,7 @@ pub(crate) enum Stage {
     Connecting,
     /// CONNACK came.
     Open,
-    /// The next attempt comes at this time.
+    /// The next attempt is at this time.
     Resting(Millis),
 }
 
@@ -250,7 +250,7 @@ pub(crate) enum Stage {
 pub(crate) struct Probe {
     /// When the unanswered PINGREQ was sent.
     pub(crate) asked: Option<Millis>,
-    /// When the next one is due.
+    /// Time of the next one.
     pub(crate) next: Millis,
     /// PINGRESP packets taken on this connection.
     pub(crate) answered: u64,
@@ -264,7 +264,7 @@ impl Probe {
     }
 }
 
-/// A broker that is given nothing any more.
+/// A broker that gets no new messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drain {
     /// The answer that shows that the broker has worked off all it was given: one to a PINGREQ sent behind it.
@@ -360,7 +360,7 @@ impl Brokers {
         self.all.get(&key)?.connection
     }
 
-    /// Notes when the timer of an uplink is due; says whether there is such an uplink.
+    /// Notes when the timer of a broker link is due; returns whether the link exists.
     pub(crate) fn note_timer(&mut self, key: UplinkKey, due: Millis) -> bool {
         let uplink = self.all.get_mut(&key);
         uplink.map(|uplink| uplink.timer = due).is_some()
@@ -382,8 +382,8 @@ impl FleetConfig {
         self.settings.as_ref()
     }
 
-    /// Whether brokers decide what clients may do, since they know them: then nothing is kept or delivered that no
-    /// broker has let pass.
+    /// Whether brokers decide on the rights of clients, since they know them: then only messages that a broker has let
+    /// pass are kept or delivered.
     #[inline]
     pub(crate) fn brokers_decide(&self) -> bool {
         self.settings.as_ref().is_some_and(|settings| settings.user.is_some())
@@ -391,27 +391,27 @@ impl FleetConfig {
 }
 
 impl Settlement {
-    /// Bytes of acknowledged messages that have not come back.
+    /// Bytes of acknowledged messages that have not returned.
     pub(crate) fn unreturned_bytes(&self) -> u64 {
         self.unreturned_bytes
     }
 
-    /// Whether messages were sent again that have not come back.
+    /// Whether messages were sent again and have not returned.
     fn awaits_resent(&self) -> bool {
         !self.resends.is_empty()
     }
 
-    /// Whether a message has come.
+    /// Whether a message was received.
     pub(crate) fn has_seen(&self, id: &MessageId) -> bool {
         self.seen.contains(id)
     }
 
-    /// Which messages have come.
+    /// The received messages.
     pub(crate) fn seen_ids(&self) -> &SeenIds {
         &self.seen
     }
 
-    /// Which messages have come so far.
+    /// The messages received so far.
     pub(crate) fn seen_now(&self) -> SeenIds {
         self.seen.clone()
     }

@@ -63,7 +63,7 @@ impl LenLimit {
     /// No message is too long.
     pub(crate) const NONE: Self = Self { packet: u32::MAX, payload: None };
 
-    /// As other shards are informed of it.
+    /// The limit as sent to other shards.
     pub(crate) fn word(self) -> FleetWord<'static> {
         FleetWord::Limit { packet: self.packet, payload: self.payload }
     }

@@ -33,7 +33,7 @@ const BROKERS_ENOUGH: usize = 2;
 #[derive(Clone, Debug)]
 struct Denied {
     times: u8,
-    /// Brokers that have said that they deny the topic.
+    /// Brokers that have denied the topic.
     by: Vec<UplinkKey>,
     until: Millis,
 }

@@ -2,7 +2,7 @@
 
 use crate::now::Millis;
 
-/// Until when a broker is given nothing.
+/// A pause in which a broker gets no messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pause {
     /// Its end, or [`Millis::NEVER`].
@@ -18,7 +18,7 @@ impl Default for Pause {
 }
 
 impl Pause {
-    /// Whether the broker is given nothing.
+    /// Whether the broker is paused.
     pub(crate) fn is_on(&self) -> bool {
         self.until != Millis::NEVER
     }
@@ -30,7 +30,7 @@ impl Pause {
         }
     }
 
-    /// The connection has ended, and what the broker said on it.
+    /// The connection has ended, and with it the answers of the broker.
     pub(crate) fn forget(&mut self) {
         self.until = Millis::NEVER;
     }

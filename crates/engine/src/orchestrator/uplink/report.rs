@@ -10,7 +10,7 @@ impl Uplink {
         matches!((self.draining, self.stage), (None, Stage::Open)) && self.filters.is_complete()
     }
 
-    /// Whether its broker is given messages: it is not drained, and it is there or was away for a short time only.
+    /// Whether its broker gets messages: it is not drained, and it is connected or was away only briefly.
     pub(crate) fn keeps_its_share(&self, now: Millis) -> bool {
         let is_there = self.stage == Stage::Open;
         self.draining.is_none() && (is_there || self.reassign_at != Millis::NEVER && self.reassign_at > now)

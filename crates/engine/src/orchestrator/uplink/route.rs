@@ -23,12 +23,12 @@ pub(crate) enum Gate {
 }
 
 impl Gate {
-    /// As one shard tells another.
+    /// The number for other shards.
     pub(crate) fn number(self) -> u8 {
         self as u8
     }
 
-    /// What another shard has told.
+    /// The state for a number of another shard.
     pub(crate) fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Full,
@@ -61,7 +61,7 @@ impl Uplinks {
 }
 
 impl FleetConfig {
-    /// Whether what the broker itself publishes goes to the fleet.
+    /// Whether the broker's own messages go to the fleet.
     pub(crate) fn goes_to_fleet(&self, settings: &Settings, publication: &Publication<'_>) -> bool {
         self.is_on() && publication.tenant != TenantId::UPLINK && !settings.is_kept_from_brokers(publication.topic)
     }
@@ -110,7 +110,7 @@ impl super::Uplinks {
         uplink.is_none_or(|uplink| uplink.limit.takes(len))
     }
 
-    /// Whether the fleet does not simply take everything.
+    /// Whether the fleet may refuse a message.
     #[inline]
     pub(crate) fn is_choosy(&self) -> bool {
         self.gate != Gate::Open || !self.quarantine.is_empty() || self.largest != LenLimit::NONE
@@ -121,7 +121,7 @@ impl super::Uplinks {
         self.waiting.insert(key);
     }
 
-    /// A publisher is gone, and waits for nothing.
+    /// A publisher is gone, and does not wait.
     pub(crate) fn forget_waiting(&mut self, key: ConnectionKey) {
         self.waiting.remove(&key);
     }
@@ -133,7 +133,7 @@ impl super::Uplinks {
         }
     }
 
-    /// Whether a publisher waits until the fleet has room.
+    /// Whether a publisher waits until the fleet has space.
     pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
         self.waiting.contains(&key)
     }

@@ -32,7 +32,7 @@ const RESENDS_COUNTED_MAX: usize = 65_536;
 pub(crate) struct Resends(BTreeMap<MessageId, u8>);
 
 impl Resends {
-    /// Counts one more; says whether the message has been sent again often enough.
+    /// Counts one more; returns whether the message has been sent again often enough.
     pub(crate) fn is_enough(&mut self, id: &MessageId) -> bool {
         if self.0.len() >= RESENDS_COUNTED_MAX && !self.0.contains_key(id) {
             self.0.pop_first();

@@ -40,7 +40,7 @@ pub(super) const STEADY_AFTER_MS: u64 = 5_000;
 pub(crate) struct Blames(BTreeMap<MessageId, u8>);
 
 impl Blames {
-    /// Counts one more; says whether it was often enough.
+    /// Counts one more; returns whether the limit is reached.
     pub(crate) fn is_enough(&mut self, id: &MessageId) -> bool {
         if self.0.len() >= BLAMES_COUNTED_MAX && !self.0.contains_key(id) {
             self.0.pop_first();
@@ -82,7 +82,7 @@ pub(crate) struct Suspicion {
     at_once: u8,
     /// When it has served for long, [`Millis::NEVER`] where it does not serve or has.
     pub(crate) steady_at: Millis,
-    /// Whether `last_error` tells of something that the next connection does not mend.
+    /// Whether `last_error` is a problem that the next connection does not solve.
     pub(crate) told: bool,
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn is_about_packets(code: ReasonCode) -> bool {
 }
 
 impl Uplink {
-    /// A message has been answered; says whether it was the last one that was to go alone.
+    /// A message has been answered; returns whether it was the last one to be sent alone.
     #[inline]
     pub(super) fn note_one_answered(&mut self) -> bool {
         let suspicion = &mut self.suspicion;
@@ -206,7 +206,7 @@ impl Uplink {
         }
     }
 
-    /// A PINGREQ goes out: its answer tells nothing of a message that is sent behind it.
+    /// A PINGREQ is sent: its answer says nothing about a message sent after it.
     pub(crate) fn note_probe_sent(&mut self, state: &ShardState) {
         if !self.suspicion.is_careful() {
             return;

@@ -34,7 +34,7 @@ impl Fetches {
         let those = self.by_id.values_mut().filter(|fetch| !fetch.is_of_one_topic() && !is_own_topic(&fetch.filter));
         for fetch in those.filter(|fetch| fetch.wanted.has(partition) && !fetch.again.has(partition)) {
             if !fetch.shards.contains(&before) {
-                // The old home has told all that it had.
+                // The old home has sent all its values.
                 fetch.wanted = fetch.wanted.without(one);
             } else if !fetch.will_ask(home) {
                 fetch.again = fetch.again.with(one);
@@ -91,7 +91,7 @@ impl Fetches {
         fetch.shards.last().copied()
     }
 
-    /// A table has come. `unsettled` are the partitions whose home was unknown before.
+    /// A table is in force. `unsettled` are the partitions whose home was unknown before.
     pub(crate) fn follow_moved(
         &mut self,
         roster: &Roster,
@@ -102,7 +102,7 @@ impl Fetches {
         transfers.forget_returned(roster);
         for partition in unsettled.without(transfers.unsettled(roster)).iter() {
             let (before, home) = (old.home_of(partition), roster.home_of(partition));
-            if before != home && !old.stands_in(partition) {
+            if before != home && !old.is_substitute_for(partition) {
                 transfers.note_moved(partition, before);
                 self.follow(partition, before, home);
             }
@@ -113,8 +113,8 @@ impl Fetches {
 }
 
 impl Transfers {
-    /// Whether a value is not taken from the shard that has told it: its home tells it, or has.
-    pub(crate) fn is_value_told_elsewhere(
+    /// Whether a value of this shard is ignored, since its home sends it or has sent it.
+    pub(crate) fn is_value_of_other_shard(
         &self,
         roster: &Roster,
         fetch: &Fetch,

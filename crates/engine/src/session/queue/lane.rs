@@ -68,7 +68,7 @@ impl Lane {
     }
 
     /// Moves the last delivery before the first of the first `limit` that `comes_after` it; the numbers keep their
-    /// places. Says whether it was moved.
+    /// places. Returns whether it was moved.
     pub(super) fn advance_last(&mut self, limit: usize, comes_after: impl Fn(&Delivery) -> bool) -> bool {
         if self.gaps > 0 {
             self.places.retain(|(_, delivery)| delivery.is_some());

@@ -61,7 +61,7 @@ impl SortedQueue {
         self.lanes.keys().any(|lane| !lane.needs_window)
     }
 
-    /// Whether some messages give way to newer ones of their topic.
+    /// Whether some messages are replaced by newer ones of their topic.
     pub(super) fn has_latest(&self) -> bool {
         !self.by_topic.is_empty()
     }
@@ -125,7 +125,7 @@ impl SortedQueue {
         if expires_at > now { None } else { self.take(stand) }
     }
 
-    /// Whose turn it is, and whether it is a lower priority's.
+    /// The next entry, and whether it is of a lower priority.
     fn next(&self, share: u16, window: bool) -> Option<(Stand, bool)> {
         let mut served = self.fronts(window);
         let (first_lane, number) = served.next()?;

@@ -19,7 +19,7 @@ pub(crate) struct Run {
     pub bytes: u64,
 }
 
-/// The expiring messages of a tail, and which of its numbers are gone before it came to them.
+/// The expiring messages of a tail, and the numbers removed before the tail reached them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runs {
     /// The run that the next message may continue.
@@ -30,7 +30,7 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// A message came to the end of the tail.
+    /// A message was appended to the tail.
     pub(crate) fn add(&mut self, number: u64, expires_at: Millis, bytes: u64) {
         if expires_at == Millis::NEVER {
             return;
@@ -49,7 +49,7 @@ impl Runs {
         self.closed.extend(before.map(Reverse));
     }
 
-    /// The messages of another part come to the end.
+    /// The messages of another part are appended.
     pub(crate) fn append(&mut self, mut end: Self) {
         if let Some(open) = end.open.take() {
             let before = self.open.replace(open);
@@ -96,7 +96,7 @@ impl Runs {
         run.last + 1
     }
 
-    /// Whether a message of the tail is gone. Numbers are asked for in their order, and once each.
+    /// Whether a message of the tail is gone. Numbers are requested in their order, and once each.
     pub(crate) fn is_gone(&mut self, number: u64) -> bool {
         let passed = self.gone.partition_point(|(_, last)| *last < number);
         self.gone.drain(..passed);

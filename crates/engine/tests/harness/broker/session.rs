@@ -54,7 +54,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// Adds a subscription; says whether it is new.
+    /// Adds a subscription; returns whether it is new.
     pub(super) fn subscribe(&mut self, filter: &str, options: SubscriptionOptions, id: Option<u32>) -> bool {
         self.subscriptions.insert(filter.to_owned(), (options, id)).is_none()
     }

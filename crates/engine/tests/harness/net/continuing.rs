@@ -50,7 +50,7 @@ impl Net {
             preset: Preset::default(),
             upstream: left.tail.iter().copied().chain(upstream).collect(),
             hung_up: false,
-            end_told: false,
+            end_reported: false,
             paused: false,
             window: usize::MAX,
             dirty: false,
@@ -116,7 +116,7 @@ impl Net {
                 self.by_key[shard].insert(key, id);
             }
             Err(NotContinued::NotHere) => self.engines[shard].release_connection(key),
-            Err(NotContinued::NotExpected) => {
+            Err(NotContinued::NotExpected | NotContinued::Refused(_)) => {
                 // No engine counts its end.
                 self.broken += 1;
                 (socket.stand, socket.closed) = (Stand::Gone, Some(Reason::NotServedHere));

@@ -103,6 +103,9 @@ impl Net {
         let engine = |shard| {
             let mut engine = Engine::new(Arc::clone(&self.settings), place(shard), seed(shard), now);
             super::events::open_windows(&mut engine, now);
+            if self.is_member {
+                engine.homes().set_homes(now, Some(super::nodes::served_nowhere()));
+            }
             engine
         };
         self.engines = (0..shards).map(engine).collect();

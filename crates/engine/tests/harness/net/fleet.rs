@@ -51,7 +51,7 @@ impl Net {
             preset: Preset::default(),
             upstream: std::collections::VecDeque::new(),
             hung_up: false,
-            end_told: false,
+            end_reported: false,
             paused: false,
             window: usize::MAX,
             dirty: false,

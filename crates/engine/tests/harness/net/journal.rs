@@ -16,7 +16,7 @@ impl Net {
         }
     }
 
-    /// Commits all waiting batches, or a part of them; in a cluster those of one of its stores.
+    /// Commits all waiting batches, or some of them; in a cluster the batches of one of its stores.
     pub(super) fn commit_some(&mut self) {
         let nodes = self.nodes;
         let first = |net: &Self, at: usize| net.store.waiting.get(at).map(|(shard, _)| nodes.node_of(*shard));

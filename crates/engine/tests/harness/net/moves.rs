@@ -55,7 +55,7 @@ impl Net {
         }
     }
 
-    /// Brings the move to its end, and that to all nodes. Says whether it has come there.
+    /// Brings the move to its end, and that to all nodes. Returns whether it has come there.
     pub(crate) fn end_move(&mut self) -> bool {
         self.advance_move();
         if self.moving.is_none() {

@@ -19,9 +19,9 @@ const NOT_GIVEN: u8 = u8::MAX;
 pub(super) struct Table {
     /// Nodes that are known to be dead, one bit each.
     dead: u64,
-    /// Partitions that nobody serves, since their node is dead and another one is to take its place.
+    /// Partitions without a serving node, since their node is dead and another one is to take its place.
     absent: Partitions,
-    /// Partitions that nobody serves, since they move.
+    /// Partitions without a serving node, since they move.
     moving: Partitions,
     /// How many moves have begun.
     moves_begun: u64,
@@ -34,7 +34,7 @@ pub(super) struct Table {
 pub(crate) struct Nodes {
     count: u16,
     shards: u16,
-    /// Those that are gone, whether the others know that they are dead or not, one bit each.
+    /// Nodes that are gone, whether the others know that they are dead or not, one bit each.
     gone: u64,
     /// Pairs of nodes that do not reach each other, a bit each.
     unlinked: u64,
@@ -87,7 +87,7 @@ impl Nodes {
         partitions.iter().for_each(|partition| self.newest.given[usize::from(partition.0)] = node as u8);
     }
 
-    /// A node lives again, and works what it did.
+    /// A node lives again, and serves its former partitions.
     pub(crate) fn begin(&mut self, node: usize) {
         self.gone &= !(1 << node);
         self.newest.dead &= !(1 << node);
@@ -99,14 +99,14 @@ impl Nodes {
         self.gone |= 1 << node;
     }
 
-    /// A node is gone, and the table says that it is dead: others are to go on with what it has.
+    /// A node is gone, and the table says that it is dead: others are to succeed it.
     pub(super) fn bury(&mut self, node: usize) {
         self.newest.absent = self.at_home(node);
         self.lose(node);
         self.newest.dead |= 1 << node;
     }
 
-    /// Those who are to take the place of the dead have it.
+    /// The successors of the dead nodes have taken their places.
     pub(super) fn end_absence(&mut self) -> Partitions {
         let absent = std::mem::take(&mut self.newest.absent);
         for partition in absent.iter() {
@@ -146,7 +146,7 @@ impl Nodes {
         engine / usize::from(self.shards)
     }
 
-    /// Where an engine stands in its process.
+    /// The place of an engine in its process.
     pub(crate) fn place(self, engine: u16) -> Place {
         Place { shard: ShardId(engine % self.shards), shards: self.shards }
     }
@@ -188,7 +188,7 @@ impl Nodes {
             NOT_GIVEN => first,
             node => usize::from(node) * usize::from(self.shards) + first % usize::from(self.shards),
         };
-        // What a dead node worked goes to the shard of the same number on the next one.
+        // The partitions of a dead node go to the shard of the same number on the next node.
         let on_nodes = (0..usize::from(self.count)).map(|step| (first + step * usize::from(self.shards)) % engines);
         let is_alive = |engine: &usize| table.dead >> self.node_of(*engine) & 1 == 0;
         on_nodes.into_iter().find(is_alive).expect("a node that is not dead")
@@ -200,7 +200,7 @@ impl Nodes {
         all.filter(|partition| self.node_of(self.home_of(*partition)) == node).collect()
     }
 
-    /// Those that nobody serves until another node has taken the place of theirs.
+    /// Partitions without a serving node until another one has taken the place of theirs.
     pub(crate) fn absent(self) -> Partitions {
         self.newest.absent
     }
@@ -262,6 +262,12 @@ impl Nodes {
     }
 }
 
+/// A table by which nothing is served.
+pub(super) fn served_nowhere() -> Homes {
+    let (homes, lease_until) = ([Home::Nowhere; PARTITIONS as usize], Millis::NEVER);
+    Homes { homes, references: Vec::new(), redirect: false, lease_until, patience_ms: 0 }
+}
+
 /// The place of two of at most eight nodes.
 fn place_of_pair(one: usize, other: usize) -> usize {
     one.min(other) * 8 + one.max(other)
@@ -273,8 +279,8 @@ fn pair(one: usize, other: usize) -> u64 {
 }
 
 impl Net {
-    /// A node dies: what it held is gone, and what was under way from it to others has come before they hear of its
-    /// end. It was theirs to serve before, as far as it was kept nowhere.
+    /// A node dies: its state in memory is lost, and its records in transit arrive before the others know of its end.
+    /// It was the server of its partitions until then, unless a store keeps them.
     pub(crate) fn end_node(&mut self, node: usize) {
         self.nodes.lose(node);
         self.nodes.newest.dead |= 1 << node;
@@ -298,10 +304,7 @@ impl Net {
             self.engines[engine] = Engine::new(Arc::clone(&self.settings), place, 1000 + self.trace.steps, self.now);
             super::events::open_windows(&mut self.engines[engine], self.now);
             // A node serves nothing before it has a table.
-            let homes = [Home::Nowhere; PARTITIONS as usize];
-            let lease_until = Millis::NEVER;
-            let nothing = Homes { homes, references: Vec::new(), redirect: false, lease_until, patience_ms: 0 };
-            self.engines[engine].homes().set_homes(self.now, Some(nothing));
+            self.engines[engine].homes().set_homes(self.now, Some(served_nowhere()));
             self.by_key[engine] = BTreeMap::new();
             self.inboxes[engine] = VecDeque::new();
             self.shipping[engine] = None;
@@ -345,13 +348,13 @@ impl Net {
         }
     }
 
-    /// A node dies, and others will go on with what it owed.
+    /// A node dies, and others will succeed it.
     pub(crate) fn await_node(&mut self, node: usize) {
         self.nodes.bury(node);
         self.end_node(node);
     }
 
-    /// Others go on with what a dead node owed.
+    /// Others succeed a dead node.
     pub(crate) fn replace_node(&mut self, node: usize) {
         self.trace.note(format!("node {node} is replaced"));
         self.nodes.end_absence();

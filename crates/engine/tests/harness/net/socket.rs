@@ -43,7 +43,7 @@ pub(crate) struct Socket {
     /// The client has closed its end: the server sees it behind `upstream`.
     pub(super) hung_up: bool,
     /// The engine knows it; it may end the connection later.
-    pub(super) end_told: bool,
+    pub(super) end_reported: bool,
     /// The server was asked not to read.
     pub paused: bool,
     /// Bytes that the client's end still takes.
@@ -75,7 +75,7 @@ impl Net {
             preset: connecting.preset.clone(),
             upstream: VecDeque::new(),
             hung_up: false,
-            end_told: false,
+            end_reported: false,
             paused: false,
             window: usize::MAX,
             dirty: false,
@@ -171,7 +171,7 @@ impl Net {
         let name = self.sockets[id].side.client_id.clone();
         if all == 0 {
             self.trace.note(format!("shard {shard}: {name} is gone (socket {id})"));
-            self.sockets[id].end_told = true;
+            self.sockets[id].end_reported = true;
             self.engines[shard].handle_transport_closed(self.now, key);
         } else {
             let part = self.part(all).min(all);

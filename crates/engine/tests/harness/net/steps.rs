@@ -64,7 +64,7 @@ impl Net {
         }
     }
 
-    /// Lets one thing happen; says whether there was one.
+    /// Lets one thing happen; returns whether there was one.
     pub(crate) fn run_one(&mut self) -> bool {
         let Some(step) = self.next_step() else { return false };
         self.take(step);
@@ -121,7 +121,7 @@ impl Net {
         let ids = || self.live.iter().copied();
         let readable = |id: &SocketId| {
             let socket = &self.sockets[*id];
-            let something = !socket.upstream.is_empty() || (socket.hung_up && !socket.end_told);
+            let something = !socket.upstream.is_empty() || (socket.hung_up && !socket.end_reported);
             at(*id).is_some() && something && !socket.paused && socket.closing.is_none()
         };
         steps.extend(ids().filter(readable).map(Step::Read));

@@ -36,7 +36,7 @@ impl Net {
         self.unread.values().any(|tables| !tables.is_empty())
     }
 
-    /// A node reads the next table; says whether there was one.
+    /// A node reads the next table; returns whether there was one.
     pub(crate) fn read_table(&mut self, node: usize) -> bool {
         let Some((table, orders)) = self.unread.get_mut(&node).and_then(VecDeque::pop_front) else { return false };
         self.trace.note(format!("node {node} reads a table: {orders:?}"));
@@ -78,7 +78,7 @@ impl Net {
         self.nodes.living().for_each(|node| self.read_tables(node));
     }
 
-    /// Some node reads the next table; says whether there was one to read.
+    /// Some node reads the next table; returns whether there was one to read.
     pub(super) fn read_some_table(&mut self, random: &mut Random) -> bool {
         let those: Vec<usize> =
             self.unread.iter().filter(|(_, tables)| !tables.is_empty()).map(|(node, _)| *node).collect();

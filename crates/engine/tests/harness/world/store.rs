@@ -58,10 +58,12 @@ impl World {
         self.0.borrow().store.swept()
     }
 
-    /// Restarts as process `number`. Message ids of two numbers differ.
-    pub(crate) fn become_process(&self, number: u64) {
-        self.0.borrow_mut().crashes = number;
-        self.crash(Crash::now(1));
+    /// Restarts as process `number` of a member, which serves nothing before it has a table. Message ids of two numbers
+    /// differ.
+    pub(crate) fn become_member(&self, number: u64) {
+        let mut net = self.0.borrow_mut();
+        (net.crashes, net.is_member) = (number, true);
+        net.crash(Crash::now(1));
     }
 
     /// The process dies, and another one takes over.

@@ -23,7 +23,7 @@ enum Kind {
     Moving,
     /// Partitions of a cluster of orchestrators move.
     Orchestrators,
-    /// The process dies, and what it has stored goes on.
+    /// The process dies, and continues from its store.
     Crashing,
 }
 
@@ -248,7 +248,7 @@ fn addressed_messages_follow_moves_between_orchestrators() {
 }
 
 #[test]
-fn what_is_addressed_arrives_whatever_dies_in_between() {
+fn addressed_messages_arrive_despite_dead_nodes() {
     for seed in seeds() {
         Weather::new(Kind::Crashing, seed).play();
     }

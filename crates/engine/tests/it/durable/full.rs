@@ -93,6 +93,26 @@ fn a_retained_value_can_be_cleared_and_none_be_set() {
     }
 }
 
+/// Limits are shares of shards: a process of one shard has a third of what three had.
+#[test]
+fn retained_values_survive_a_start_with_a_lower_limit() {
+    let world = stored_with(3, |settings| settings.retained.max_messages = 4);
+    let publisher = world.connect(v5("p"));
+    let tried: Vec<String> = (0..40).map(|number| format!("t/{number:02}")).collect();
+    let is_kept = |topic: &&String| !publisher.publish(message(topic, "x").qos1().retain()).is_error();
+    let kept: Vec<&String> = tried.iter().filter(is_kept).collect();
+    assert_eq!(kept.len(), 12);
+    let refused = world.dropped(Reason::RetainedCountLimit);
+    for _ in 0..2 {
+        world.crash(Crash::now(1));
+        assert_eq!(world.gauges().retained_messages, 12);
+    }
+    assert_eq!((refused, world.dropped(Reason::RetainedCountLimit)), (28, 28), "a start drops none");
+    let publisher = world.connect(v5("p"));
+    assert_eq!(publisher.publish(message("new", "x").qos1().retain()), ReasonCode::QuotaExceeded);
+    assert_eq!(publisher.publish(message(kept[0], "newer").qos1().retain()), ReasonCode::Success);
+}
+
 #[test]
 fn a_qos_2_message_of_a_publisher_that_lasts_is_refused() {
     let world = stored(1);

@@ -308,6 +308,25 @@ fn a_restart_publishes_the_will_of_a_clean_session_once() {
 }
 
 #[test]
+fn a_restart_publishes_the_will_of_a_node_once() {
+    for (from, to) in RESTARTS {
+        let world = stored_with(from, crate::addresses::open);
+        let watcher = world.connect(v5("watcher").lasting());
+        watcher.subscribe("w/#", AtLeastOnce);
+        watcher.lose();
+        for node in [v5("node"), v311("node")] {
+            world.connect(node.will(message("w/node", "gone").qos1()));
+            world.crash(Crash::now(to));
+            let watcher = world.connect(v5("watcher").lasting());
+            assert_eq!(watcher.payloads(), ["gone"], "{from} to {to} shards");
+            watcher.lose();
+        }
+        world.crash(Crash::now(to));
+        world.connect(v5("watcher").lasting()).expect_nothing();
+    }
+}
+
+#[test]
 fn messages_expire_while_the_process_is_down() {
     restarted(
         seconds(30),

@@ -61,6 +61,22 @@ fn a_restart_leaves_it_in_the_store_whatever_the_share_is_then() {
 }
 
 #[test]
+fn a_client_that_reads_its_tail_has_one_will() {
+    let world = stored_with(1, small);
+    let watcher = world.connect(v5("watcher").lasting());
+    watcher.subscribe("w", AtLeastOnce);
+    watcher.lose();
+    fill(&world, 100);
+    // It resumes its session, which ends with this connection.
+    let reader = v5("a").clean(false).manual().will(message("w", "gone").qos1());
+    assert!(world.connect(reader).session_present());
+    world.crash(Crash::now(1));
+    let watcher = world.connect(v5("watcher").lasting());
+    world.advance(seconds(5));
+    assert_eq!(watcher.payloads(), ["gone"]);
+}
+
+#[test]
 fn a_tail_counts_in_its_queue_and_ends_with_its_session() {
     let world = stored_with(1, |settings| {
         small(settings);

@@ -13,16 +13,16 @@ use crate::simulation::seeds;
 /// Things that happen in one run.
 const ACTIONS: usize = 160;
 
-/// The fate of the node with the groups.
+/// The outcome of the node with the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Outcome {
     Dies,
     IsCutOff,
 }
 
 struct Homes {
     seed: u64,
-    fate: Fate,
+    outcome: Outcome,
     world: World,
     random: Random,
     /// The node with the groups: the last one.
@@ -36,10 +36,10 @@ struct Homes {
 }
 
 impl Homes {
-    fn new(fate: Fate, seed: u64) -> Self {
+    fn new(outcome: Outcome, seed: u64) -> Self {
         let mut random = Random::salted(seed, 13);
         let (nodes, shards) = random.pick(&[(3, 1), (2, 2), (3, 1), (2, 1)]);
-        let title = format!("{fate:?}, TIDEGATE_SEED={seed}, {nodes} nodes of {shards} shards");
+        let title = format!("{outcome:?}, TIDEGATE_SEED={seed}, {nodes} nodes of {shards} shards");
         let (receive_maximum, high_water) = (random.pick(&[1, 3, 1000]), random.pick(&[100, 200_000]));
         let world = World::seeded_cluster(nodes, shards, seed, &title, |settings| {
             settings.durability = Durability::Commit;
@@ -54,7 +54,7 @@ impl Homes {
         let node = usize::from(nodes - 1);
         Self {
             seed,
-            fate,
+            outcome,
             world,
             random,
             node,
@@ -121,9 +121,9 @@ impl Homes {
         let sent = self.published.iter().filter(|(_, qos)| *qos == QoS::ExactlyOnce).map(|(payload, _)| payload);
         self.unsure = sent.filter(|payload| !answered(payload)).cloned().collect();
         let arrive = self.random.pick(&[0, 1, usize::MAX]);
-        match self.fate {
-            Fate::Dies => self.world.kill_awaited_node(self.node, arrive),
-            Fate::IsCutOff => {
+        match self.outcome {
+            Outcome::Dies => self.world.kill_awaited_node(self.node, arrive),
+            Outcome::IsCutOff => {
                 let other = self.random.below(self.node);
                 self.world.break_link(self.node, other, arrive);
             }
@@ -131,9 +131,9 @@ impl Homes {
     }
 
     fn end(&mut self) {
-        match self.fate {
-            Fate::Dies => self.world.take_over(self.node),
-            Fate::IsCutOff => self.world.mend_links(),
+        match self.outcome {
+            Outcome::Dies => self.world.take_over(self.node),
+            Outcome::IsCutOff => self.world.mend_links(),
         }
     }
 
@@ -204,7 +204,7 @@ impl Homes {
 #[test]
 fn a_group_message_reaches_its_members_if_its_home_dies() {
     for seed in seeds() {
-        Homes::new(Fate::Dies, seed).play();
+        Homes::new(Outcome::Dies, seed).play();
     }
 }
 
@@ -216,6 +216,6 @@ const FOUND_WHILE_CUT_OFF: [u64; 1] = [84];
 fn a_group_message_survives_broken_links_of_its_home() {
     let found = FOUND_WHILE_CUT_OFF.into_iter().filter(|_| std::env::var_os("TIDEGATE_SEED").is_none());
     for seed in found.chain(seeds()) {
-        Homes::new(Fate::IsCutOff, seed).play();
+        Homes::new(Outcome::IsCutOff, seed).play();
     }
 }

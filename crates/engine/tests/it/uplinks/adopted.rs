@@ -44,6 +44,40 @@ fn pending_messages_of_a_dead_orchestrator_reach_a_broker() {
     heir.engine(0, |engine, now| engine.fleet().remove_uplink(now, "a@dead", false)).expect("it owes nothing");
 }
 
+#[test]
+fn pending_messages_wait_for_a_broker_that_is_not_in_the_fleet() {
+    for is_named in [true, false] {
+        let dead = world();
+        let broker = dead.broker("a");
+        broker.now(|ways| ways.withholds_acknowledgements = true);
+        dead.connect(v5("publisher")).publish(message("t", "1").qos1());
+        let mut images = dead.engine(0, |engine, now| OrchestratorMoves::of(engine).uplink_images(now));
+        let mut image = images.pop().expect("one broker");
+        let heir = world();
+        let own = heir.broker("b");
+        heir.engine(0, |engine, now| {
+            OrchestratorMoves::of(engine).keep_uplink(now, "dead", &image).expect("an image");
+            engine.fleet().continue_adopted(now, Continued::Named(["a@dead".to_owned()].into()));
+        });
+        heir.advance(minutes(1));
+        assert!(own.payloads().is_empty(), "they wait for broker `a`");
+        if is_named {
+            let left = heir.broker_unknown("a@dead", Ways::default());
+            image.image = None;
+            let adopted = heir.engine(0, |engine, now| {
+                OrchestratorMoves::of(engine).adopt_uplink(now, "dead", &image, 1, fleet::lasting())
+            });
+            assert_eq!(adopted.as_deref(), Ok("a@dead"));
+            heir.run();
+            assert_eq!([left.payloads(), own.payloads()].concat(), ["1"]);
+        } else {
+            heir.engine(0, |engine, now| engine.fleet().continue_adopted(now, Continued::None));
+            heir.run();
+            assert_eq!(own.payloads(), ["1"]);
+        }
+    }
+}
+
 const DEATH: u64 = 9;
 
 fn partition(client: &str) -> Partitions {

@@ -7,8 +7,8 @@ use crate::provider::ResourceName;
 
 /// Publishes the serving orchestrators to clients, such as a DNS zone (BRK-18).
 pub trait EntryPoint: Send {
-    /// Sets the named endpoints. Returns those that cannot be named yet, each with the reason; the others are. It does
-    /// not block, for example on the resolution of a name: it is called again soon.
+    /// Sets the named endpoints. Returns the endpoints that cannot be named yet, each with the reason; the others are
+    /// named. It does not block, for example on the resolution of a name: it is called again soon.
     ///
     /// # Errors
     /// When the change failed; it is called again soon.

@@ -45,7 +45,7 @@ use crate::level::Level;
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Condition, Look, Observed, Provider, ResourceName};
 
-/// Where a manager says how it can be asked.
+/// The file with the address of a manager.
 pub const MANAGER_FILE: &str = "manager.json";
 /// The last `status` and `plan`, for when no manager runs.
 pub const STATUS_FILE: &str = "status.json";

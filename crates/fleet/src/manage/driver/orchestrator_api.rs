@@ -25,7 +25,7 @@ pub enum OrchestratorError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// There is no answer, or it is a refusal.
+    /// No answer, or a refusal.
     #[error(transparent)]
     Client(#[from] ClientError),
 }

@@ -19,11 +19,11 @@ pub(super) enum Event {
     TakeLast(Level),
     EmptyMachine(Level),
     AddOne(Level),
-    /// An orchestrator dies and does not come up any more, for as long as it is the only such one.
+    /// An orchestrator dies and cannot start again, while it is the only such one.
     Break,
 }
 
-/// A run with its manager, who may die.
+/// A run with its manager, which may die.
 pub(super) struct Run {
     pub(super) world: World,
     settings: Settings,

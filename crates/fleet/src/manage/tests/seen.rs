@@ -70,7 +70,7 @@ fn drops_of_brokers_are_shared_and_need_all_orchestrators() {
 }
 
 #[test]
-fn memory_is_what_the_provider_says() {
+fn memory_is_the_number_of_the_provider() {
     let mut run = started();
     assert_eq!(seen(&mut run, 0, [Some(1), Some(1)], 0).memory, Some(64 << 20));
 }

@@ -113,7 +113,7 @@ pub enum KubernetesError {
     /// Only the next pod can come.
     #[error("{name} cannot come: the next pod of its StatefulSet is {next}")]
     NotNext {
-        /// Who was to come.
+        /// The awaited resource.
         name: ResourceName,
         /// Who can.
         next: String,

@@ -12,8 +12,7 @@ pub const MAX_HOSTS: u32 = 1_024;
 pub enum Hosts {
     /// All processes have this one, each with ports of its own.
     Shared(String),
-    /// Each process has an address of its own from the first to the last, and all have the same ports where these are
-    /// free.
+    /// Each process has an address of its own in this range, and all have the same ports if these are free.
     Own {
         /// The first one.
         first: Ipv4Addr,
@@ -38,7 +37,7 @@ impl Hosts {
         }
     }
 
-    /// Whether an address is one of these.
+    /// True if an address is one of these.
     pub(super) fn contains(&self, host: &str) -> bool {
         match self {
             Self::Shared(only) => only == host,
@@ -46,12 +45,12 @@ impl Hosts {
         }
     }
 
-    /// Whether two processes may have one address.
+    /// True if two processes may have one address.
     pub(super) fn are_shared(&self) -> bool {
         matches!(self, Self::Shared(_))
     }
 
-    /// For how many processes of two levels there are addresses together; `None` where the levels share none, or need
+    /// Number of processes of two levels that have addresses together; `None` if the levels share no addresses, or need
     /// none of their own.
     pub fn limit_with(&self, other: &Self) -> Option<u32> {
         match (self, other) {
@@ -63,7 +62,7 @@ impl Hosts {
         }
     }
 
-    /// For how many processes there are addresses; `None` for any number.
+    /// Number of processes that have addresses; `None` for any number.
     pub fn limit(&self) -> Option<u32> {
         match self {
             Self::Shared(_) => None,
@@ -75,7 +74,7 @@ impl Hosts {
 impl FromStr for Hosts {
     type Err = HostsError;
 
-    /// `FIRST-LAST` with IPv4 addresses is a range; anything else is a name or an address.
+    /// `FIRST-LAST` with IPv4 addresses is a range; other text is a name or an address.
     fn from_str(text: &str) -> Result<Self, HostsError> {
         let Some((first, last)) = text.split_once('-') else { return Ok(Self::Shared(text.to_owned())) };
         let Ok(first) = first.trim().parse::<Ipv4Addr>() else { return Ok(Self::Shared(text.to_owned())) };

@@ -109,7 +109,7 @@ pub struct Processes {
     samples: BTreeMap<ResourceName, (Instant, Duration)>,
     /// Processes that have answered since they were spawned, or existed before this manager.
     answered: BTreeSet<ResourceName>,
-    /// Since when those are being ended that are.
+    /// Begin of the stop of each resource that is being stopped.
     stopping: BTreeMap<ResourceName, Instant>,
     /// Processes that live and did not answer at the last observation.
     hanging: BTreeSet<ResourceName>,

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn something_else_is_none() {
+    fn other_text_is_no_probe() {
         let (ports, server) = serve(CONNECT.len(), b"SSH-2.0-x");
         assert!(ask_mqtt(&ports).unwrap_err().contains("no MQTT broker"));
         server.join().unwrap();

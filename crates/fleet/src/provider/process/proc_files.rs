@@ -38,7 +38,7 @@ impl Identity {
         Some(Self { pid, started: stat(pid)?.started, boot: boot() })
     }
 
-    /// Whether it is still there and has not ended: a zombie, which only waits for its parent, has.
+    /// Whether it exists and has not ended: a zombie, which only waits for its parent, has ended.
     pub(super) fn lives(&self) -> bool {
         let same = stat(self.pid).filter(|stat| stat.started == self.started && !matches!(stat.state, 'Z' | 'X'));
         same.is_some() && self.boot == boot()
@@ -79,7 +79,7 @@ fn send(pid: u32, signal: Signal) {
     }
 }
 
-/// Processes of this user whose environment holds the given `NAME=VALUE`, in which children resemble their parents.
+/// Processes of this user whose environment holds the given `NAME=VALUE`, which children inherit.
 pub(super) fn marked(mark: &str) -> Vec<u32> {
     let has_mark = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

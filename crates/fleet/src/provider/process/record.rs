@@ -16,7 +16,7 @@ pub(super) const FILE: &str = "resource.json";
 /// Largest record, bytes.
 const MAX_RECORD: u64 = 64 * 1024;
 
-/// One resource as it is kept.
+/// The stored record of a resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) wanted: Allocation,

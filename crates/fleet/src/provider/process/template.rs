@@ -9,7 +9,7 @@ use crate::level::Level;
 
 use super::placeholder::{self, Unknown};
 
-/// The templates that come with Tidegate, by name.
+/// The shipped templates, by name.
 pub const SHIPPED: &[(&str, &str)] = &[
     ("tidegate", include_str!("templates/tidegate.toml")),
     ("mosquitto", include_str!("templates/mosquitto.toml")),
@@ -21,7 +21,7 @@ pub const SHIPPED: &[(&str, &str)] = &[
 /// Ports that a template may ask for.
 const MAX_PORTS: usize = 16;
 
-/// How it is found out whether a process serves.
+/// The check whether a process serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// The process lives; no probe is sent.
@@ -77,11 +77,11 @@ pub struct Template {
     pub address: String,
     /// Where its admin API is.
     pub admin: Option<String>,
-    /// How it is found out whether it serves.
+    /// The check whether it serves.
     pub probe: Probe,
     /// Time for an answer to the probe.
     pub probe_timeout: Duration,
-    /// How it is asked to stop.
+    /// The signal to stop.
     pub stop_signal: StopSignal,
     /// Time to stop, after which it is killed.
     pub stop_limit: Duration,
@@ -90,7 +90,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// The template of that name that comes with Tidegate.
+    /// The shipped template of that name.
     pub fn shipped(name: &str) -> Option<Result<Self, Findings>> {
         let (name, text) = SHIPPED.iter().find(|(known, _)| *known == name)?;
         Some(Self::read(name, &Document { name: format!("{name}.toml"), text: (*text).to_owned() }))

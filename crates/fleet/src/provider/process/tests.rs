@@ -274,7 +274,7 @@ fn a_restarted_process_gets_new_ports_of_its_template() {
 #[test]
 fn a_dead_process_is_killed_without_a_request() {
     let folder = Folder::new();
-    // It would go on for as long as it is asked; its template gives it an hour.
+    // It would continue without end; its template limits it to an hour.
     let mut processes = folder.open("trap '' TERM; : > ready; while :; do sleep 1000; done");
     processes.settings.templates.get_mut("sh").unwrap().stop_limit = Duration::from_secs(3600);
     let resource = processes.allocate(&wanted("broker-1")).unwrap();
@@ -340,7 +340,7 @@ fn processes_with_their_own_addresses_have_the_same_ports() {
     assert_eq!(addresses, [10, 11, 12].map(|last| format!("mqtt://127.0.0.{last}:40010")));
     let fourth = processes.allocate(&wanted("broker-4")).unwrap_err();
     assert!(fourth.to_string().contains("127.0.0.10-127.0.0.12"), "{fourth}");
-    // A later manager knows the addresses, whatever its fleet file says.
+    // A later manager knows the addresses, with any fleet file.
     let mut settings = processes.settings.clone();
     drop(processes);
     settings.places.clear();
@@ -348,7 +348,7 @@ fn processes_with_their_own_addresses_have_the_same_ports() {
     let observed: Vec<String> =
         later.observe(Look::Everything).unwrap().into_iter().map(|it| it.resource.address).collect();
     assert_eq!(observed, addresses);
-    // The address of one that is gone is free again.
+    // The address of a removed one is free again.
     later.settings.places.insert(Level::Broker, Place { hosts: "127.0.0.10-127.0.0.12".parse().unwrap(), ports });
     assert!(release(&mut later, &"broker-2".parse().unwrap()));
     assert_eq!(later.allocate(&wanted("broker-5")).unwrap().address, "mqtt://127.0.0.11:40010");

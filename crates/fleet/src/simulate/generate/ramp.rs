@@ -13,7 +13,7 @@ pub struct Ramp {
     pub high: f64,
     /// How long it rises, and how long it falls; 0 makes steps.
     pub rise_s: u64,
-    /// How long it stays where it is.
+    /// Time for which it stays, seconds.
     pub hold_s: u64,
 }
 

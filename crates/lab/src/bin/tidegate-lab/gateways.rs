@@ -17,8 +17,7 @@ use tidegate_lab::peer::broker_of;
 use super::stop_on_signals;
 use tidegate_terminal::{Exit, report};
 
-/// What gateways have for a lease on every bus, so that a death is noticed as fast on one as on another: the bus is one
-/// server, which is not what is killed.
+/// Lease of gateways on every bus, so that a death is noticed equally fast: the bus is one server, which is not killed.
 const LEASE: &str = "10s";
 
 /// How long gateways that have met are left to themselves before anything is asked of them.

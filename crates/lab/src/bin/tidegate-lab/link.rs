@@ -1,5 +1,5 @@
-//! `tidegate lab link`: the process that holds the network of a broker. `tidegate lab run` starts it; nobody else needs
-//! to.
+//! `tidegate lab link`: the process that holds the network of a broker. `tidegate lab run` starts it; it is not for
+//! users.
 
 use std::io::{BufReader, stdin, stdout};
 

@@ -36,7 +36,7 @@ Examples:
   tidegate lab run all --cases 1 --peer tidegate --out all --time-scale 0.02
   tidegate lab run smoke --peer edge=mqtt://192.0.2.1:1883 --out edge
 
-DIR gets report.html, results.json and results.csv. A series that was interrupted goes on when the
+DIR gets report.html, results.json and results.csv. An interrupted series continues when the
 same command is given again. Exit codes: 0 all runs were made, 1 some were not, 2 the command line is
 wrong. More: docs/lab.md.";
 
@@ -51,7 +51,7 @@ Examples:
   tidegate lab sweep middleware-latency --only 'QoS 0' --peer tidegate --p99 5ms --repeat 3 --out knee
 
 The rate is doubled as long as the level holds, then halved in between, until what broke is within --within
-of what held. With --repeat 3, two of three runs decide about a rate, and the line says where they disagree.
+of the highest that held. With --repeat 3, two of three runs decide about a rate, and the line says where they disagree.
 A line for each broker says what held and what did not, and why; where the generator reached its own limit
 first, it says that.";
 
@@ -83,7 +83,7 @@ each side are the least that can show anything.";
 const CRITERIA: &str = "\
 Examples:
   tidegate lab criteria                                     how each criterion is answered
-  tidegate lab criteria mosquitto=mqtt://127.0.0.1:1883     what a probe finds
+  tidegate lab criteria mosquitto=mqtt://127.0.0.1:1883     the results of a probe
   tidegate lab run middleware-criteria --peer tidegate --peer mosquitto --out criteria     as a report";
 
 /// The whole command line.
@@ -113,7 +113,7 @@ enum LabCommand {
     /// Probe brokers by the criteria of a survey of middleware
     #[command(after_help = CRITERIA)]
     Criteria(criteria::Args),
-    /// Make the report of results anew
+    /// Make the report of results again
     Report(report::Args),
     /// Raise the load until a service level breaks
     #[command(after_help = SWEEP)]
@@ -121,7 +121,7 @@ enum LabCommand {
     /// Find the cheapest configuration that keeps a service level
     #[command(after_help = SIZE)]
     Size(Box<size::SizeArgs>),
-    /// Keep a load up for hours, and tell what drifts
+    /// Keep a load up for hours, and report drifts
     #[command(after_help = SOAK)]
     Soak(Box<soak::SoakArgs>),
     /// Tell whether runs differ, by a statistical test
@@ -142,19 +142,19 @@ enum LabCommand {
     /// End the brokers of a lab that was killed
     #[command(hide = true)]
     Watch(watch::Args),
-    /// A worker of the load generator: told on the standard input what to do
+    /// A worker of the load generator, with orders on the standard input
     #[command(hide = true)]
     Work,
 }
 
-/// Where scenarios and templates of brokers are, beside those that are shipped.
+/// Further directories of scenarios and templates of brokers, in addition to the shipped ones.
 #[derive(Clone, Debug, Args)]
 struct Folders {
-    /// A directory with scenarios (*.toml), beside those that are shipped
+    /// A directory with scenarios (*.toml), in addition to the shipped ones
     #[arg(long, value_name = "DIR")]
     scenarios: Option<PathBuf>,
 
-    /// A directory with templates of brokers (*.toml), beside those that are shipped
+    /// A directory with templates of brokers (*.toml), in addition to the shipped ones
     #[arg(long, value_name = "DIR")]
     peers: Option<PathBuf>,
 }
@@ -165,7 +165,7 @@ fn main() -> ExitCode {
     run(&cli.command).into()
 }
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 fn run(command: &LabCommand) -> Exit {
     match command {
         LabCommand::Link => link::run(),
@@ -186,8 +186,8 @@ fn run(command: &LabCommand) -> Exit {
     }
 }
 
-/// What has to be there before brokers are started: somebody to hear that they are to be stopped, and somebody to stop
-/// them when this process is killed.
+/// Prepares the end of brokers before they are started: a handler of signals, and a watchdog that ends them if this
+/// process is killed.
 fn guarded(place: &Place) -> Result<(Stop, Watchdog), Exit> {
     let failed = |what: &str, error: std::io::Error| {
         tell(&format_args!("cannot {what}: {error}"));
@@ -198,8 +198,8 @@ fn guarded(place: &Place) -> Result<(Stop, Watchdog), Exit> {
     Ok((stop, watchdog))
 }
 
-/// Asks to stop at SIGINT and SIGTERM. What was started is then stopped in order; a second signal changes nothing about
-/// that.
+/// Asks to stop at SIGINT and SIGTERM. The started processes are then stopped in order; a second signal changes
+/// nothing.
 fn stop_on_signals() -> std::io::Result<Stop> {
     let stop = Stop::default();
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

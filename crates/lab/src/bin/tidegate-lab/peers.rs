@@ -17,10 +17,10 @@ pub(crate) struct Args {
     folders: Folders,
 }
 
-/// What is to be done with them.
+/// The action on them.
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Install one from the registry that has it
+    /// Install one from its registry
     Install {
         /// Its name
         #[arg(required = true)]

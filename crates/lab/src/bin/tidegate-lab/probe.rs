@@ -1,4 +1,4 @@
-//! `tidegate lab probe`: what a broker really does.
+//! `tidegate lab probe`: the measured abilities of a broker.
 
 use std::fmt::Write as _;
 
@@ -61,7 +61,7 @@ fn table(probed: &Probed) -> String {
     out
 }
 
-/// The score of each version, and what failed.
+/// The score of each version, and the failed statements.
 fn statements(conformance: &Conformance, out: &mut String) {
     // Writing to a text does not fail.
     let _ = writeln!(out, "Conformance");

@@ -53,7 +53,7 @@ fn series_in(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Writes the report of a directory anew, against another base when there is one.
+/// Writes the report of a directory again, with another base if one is given.
 fn again(directory: &Path, base: Option<&str>) -> Result<Results, String> {
     let mut results = super::compare::read(directory)?;
     if let Some(base) = base {
@@ -74,7 +74,7 @@ pub(crate) fn write_overview(directory: &Path, all: &[Results]) -> Result<(), St
     fs::write(&path, overview(all)).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// Writes what a reader gets.
+/// Writes the files for readers.
 pub(crate) fn write(directory: &Path, results: &Results, with_json: bool) -> Result<(), String> {
     let keep = |name: &str, text: String| {
         let path = directory.join(name);

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long = "peer", value_name = "PEER", required = true)]
     peer: Vec<String>,
 
-    /// Where results go; what is there already is not run again
+    /// Directory of results; runs with results there are not repeated
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
-    /// Limit brokers to what a small board has: raspberry-pi-2, raspberry-pi-3 or raspberry-pi-zero
+    /// Limit brokers to the resources of a small board: raspberry-pi-2, raspberry-pi-3 or raspberry-pi-zero
     #[arg(long, value_name = "BOARD", value_parser = board)]
     board: Option<Board>,
 
@@ -91,7 +91,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
-/// Why nothing is run.
+/// The reason why nothing is run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Wrong {
     #[error(transparent)]

@@ -12,11 +12,11 @@ use tidegate_terminal::{Exit, complain, report};
 /// The flags of `tidegate lab serve`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// A directory of runs, or one that has some
+    /// A directory of runs, or one with such subdirectories
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// Where to listen; whoever reaches it can read all reports in the directory
+    /// Where to listen; every client that reaches it can read all reports in the directory
     #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:18085")]
     listen: SocketAddr,
 }

@@ -28,7 +28,7 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
     to: u64,
 
-    /// End when what broke is within this factor of what held
+    /// End when the lowest failed rate is within this factor of the highest that held
     #[arg(long, value_name = "FACTOR", default_value_t = 1.15)]
     within: f64,
 
@@ -36,7 +36,7 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = tidegate_units::duration::read_flag)]
     p99: Duration,
 
-    /// The level: at least so many percent of what is due are delivered
+    /// The level: at least this percentage of the due messages is delivered
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
     delivered: f64,
 }

@@ -1,4 +1,4 @@
-//! `tidegate lab watch`: ends the brokers of a lab that was killed. The lab starts it; nobody else needs to.
+//! `tidegate lab watch`: ends the brokers of a killed lab. The lab starts it; it is not for users.
 
 use std::io::stdin;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! `tidegate lab work`: one of several processes that produce a load together. `tidegate lab run` starts it; nobody
-//! else needs to.
+//! `tidegate lab work`: one of several processes that produce a load together. `tidegate lab run` starts it; it is not
+//! for users.
 
 use std::io::{BufReader, stdin, stdout};
 

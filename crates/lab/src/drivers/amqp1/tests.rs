@@ -88,7 +88,7 @@ fn a_subscriber_requests_a_copy_and_accepts_messages() {
 }
 
 #[test]
-fn a_subscriber_allows_more_when_half_has_come_and_accepts_nothing_that_is_settled() {
+fn a_subscriber_renews_credit_at_half_and_accepts_unsettled() {
     let (mut driver, mut noted) = (Amqp1::new("lab", None, false, Role::Subscribe), Noted::default());
     let_in(&mut driver, 1000, &mut noted);
     opened(&mut driver, 1000, &mut noted, 100);

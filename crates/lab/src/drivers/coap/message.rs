@@ -43,13 +43,13 @@ impl fmt::Display for Code {
     }
 }
 
-/// A message that has come.
+/// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message<'a> {
     pub(super) kind: Kind,
     pub(super) code: Code,
     pub(super) id: u16,
-    /// 0, if it is not one of ours.
+    /// 0 for a message of another program.
     pub(super) token: u32,
     pub(super) is_observed: bool,
     /// Whether there are more blocks of the payload.

@@ -34,7 +34,7 @@ fn exchanged(pace: Pace) -> LoadOutcome {
 }
 
 #[test]
-fn every_message_reaches_every_subscriber_at_the_pace_of_either_loop() {
+fn both_loops_reach_every_subscriber_with_every_message() {
     let open = Pace::Open { rate: Rate::Total(20_000.0), arrival: Arrival::Uniform };
     for outcome in [exchanged(Pace::Closed { window: 7 }), exchanged(open)] {
         let counts = outcome.counts;
@@ -88,7 +88,7 @@ fn a_run_that_was_over_before_anything_counted_is_not_valid() {
     assert!(outcome.generator.invalid.is_some_and(|why| why.starts_with("nothing was sent in the ")));
 }
 
-/// A server that says this to everybody who comes, and closes.
+/// A server that sends this to every client, and closes.
 fn says(answer: &'static [u8], clients: usize) -> (u16, std::thread::JoinHandle<()>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_taken_once_all_of_it_is_there_and_without_its_padding() {
+    fn a_frame_is_taken_when_complete_and_without_padding() {
         let mut bytes = Vec::new();
         frame(DATA, PADDED | END_STREAM, 3, b"\x02hello..", &mut bytes);
         for end in 0..bytes.len() {

@@ -34,7 +34,7 @@ fn settings(values: &[(u16, u32)]) -> Vec<u8> {
 const OK: &[u8] = &[0x88];
 
 #[test]
-fn a_subscriber_asks_for_events_and_takes_them_however_they_are_cut() {
+fn a_subscriber_takes_events_in_any_fragments() {
     for piece in [1, 7, 10_000] {
         let (mut driver, mut noted) = (driver(Role::Subscribe), Noted::default());
         let mut out = Vec::new();
@@ -62,7 +62,7 @@ fn a_subscriber_asks_for_events_and_takes_them_however_they_are_cut() {
 }
 
 #[test]
-fn a_publisher_posts_each_message_in_a_stream_as_many_as_the_hub_allows() {
+fn a_publisher_posts_within_the_hub_s_limit_of_streams() {
     let (mut driver, mut noted) = (driver(Role::Publish), Noted::default());
     driver.opened(&mut Vec::new());
     feed(&mut driver, &settings(&[(MAX_CONCURRENT_STREAMS, 2)]), 3, &mut noted);

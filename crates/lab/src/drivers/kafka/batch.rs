@@ -113,7 +113,7 @@ fn number(bytes: &mut Bytes<'_>) -> Result<i64, Problem> {
     Err(Problem::new("a number does not end"))
 }
 
-/// A length as these numbers are: signed.
+/// A length in the encoding of these numbers: signed.
 const fn signed(len: usize) -> i64 {
     (len as u64).cast_signed()
 }

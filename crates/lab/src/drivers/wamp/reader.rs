@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         self.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// Passes over a value, whatever it is.
+    /// Skips a value.
     pub(super) fn skip(&mut self) -> Result<(), Problem> {
         self.skip_within(DEEPEST)
     }

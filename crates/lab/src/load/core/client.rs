@@ -3,7 +3,7 @@
 /// How far a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its turn has not come.
+    /// It waits for its turn.
     Waiting,
     /// Its connection is being made.
     Dialling,
@@ -13,9 +13,9 @@ pub(crate) enum State {
     Subscribing,
     /// It works.
     Ready,
-    /// It has no connection and will come back.
+    /// It has no connection and will return.
     Away,
-    /// It has no connection and will not come back.
+    /// It has no connection and will not return.
     Gone,
 }
 

@@ -1,4 +1,4 @@
-//! Clients come, and sometimes go.
+//! Arrival and departure of clients.
 
 use std::num::NonZeroU16;
 
@@ -15,7 +15,7 @@ pub(super) const SUBSCRIBE_ID: PacketId = PacketId::MIN;
 pub(super) const PINGS_PER_KEEP_ALIVE: u64 = 2;
 
 impl Core {
-    /// Lets those dial whose turn has come.
+    /// Connects the clients that are due.
     pub(super) fn dial_due(&mut self, now_ns: u64) {
         while self.next_dial < self.run.clients.count() && self.on_their_way < self.run.plan.dialing {
             let turn_ns = turn_of(&self.run.plan, self.next_dial as u64);
@@ -31,7 +31,7 @@ impl Core {
         }
     }
 
-    /// A connection is open: the client says who it is.
+    /// A connection is open: the client sends its CONNECT.
     pub(crate) fn opened(&mut self, connection: u32) {
         let client = connection / 2;
         let place = &mut self.run.clients[client];

@@ -29,7 +29,7 @@ enum Next {
     At(u64),
     /// Wait for the broker.
     Wait,
-    /// None: it is done.
+    /// None: it has finished.
     Done,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Publishers {
 }
 
 impl Publishers {
-    /// No publishers yet, for a number of streams.
+    /// An empty set of publishers, for a number of streams.
     pub(super) fn new(streams: u32, fillers: Vec<Vec<u8>>) -> Self {
         Self { owners: vec![NONE; streams as usize], fillers, ..Self::default() }
     }
@@ -106,7 +106,7 @@ impl Publishers {
         }
     }
 
-    /// The time of a publisher's next message has come.
+    /// A publisher's next message is due.
     pub(super) fn on_timer(&mut self, run: &mut RunState, publisher: u32, at_ns: u64, now_ns: u64) {
         let due = &mut self.list[publisher as usize];
         if !due.is_closed() {
@@ -127,7 +127,7 @@ impl Publishers {
         }
     }
 
-    /// Publishers go on whose messages have come.
+    /// Resumes publishers whose messages have returned.
     pub(super) fn turn(&mut self, run: &mut RunState, now_ns: u64) {
         let mut eager = std::mem::take(&mut self.eager);
         for publisher in eager.drain(..) {
@@ -398,7 +398,7 @@ impl Publishers {
         release(run, client, packet_id);
     }
 
-    /// PUBACK, PUBCOMP, or a PUBREC that says no.
+    /// PUBACK, PUBCOMP, or a PUBREC with an error.
     pub(super) fn on_acknowledged(
         &mut self,
         run: &mut RunState,

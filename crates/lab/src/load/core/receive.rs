@@ -149,7 +149,7 @@ impl Receivers {
         }
     }
 
-    /// Acknowledges, counts and forwards a message; returns what its publisher need not wait for any more.
+    /// Acknowledges, counts and forwards a message; returns the message that its publisher need not wait for any more.
     pub(super) fn on_publish(
         &mut self,
         run: &mut RunState,

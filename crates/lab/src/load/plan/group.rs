@@ -84,7 +84,7 @@ pub enum Role {
         from: String,
         /// How it begins then.
         to: String,
-        /// The QoS it is passed on with.
+        /// The QoS of its forwarded messages.
         qos: u8,
         /// Time of a relay for each message before it forwards it, in microseconds: one message at a time, like an
         /// application with work to do.
@@ -333,7 +333,7 @@ impl Default for ConnectOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Disturbance {
-    /// Clients disconnect and come back, again and again.
+    /// Clients disconnect and return, again and again.
     Churn {
         /// The share of the group that does, 0 to 1.
         share: f64,
@@ -345,7 +345,7 @@ pub enum Disturbance {
         #[serde(default)]
         abrupt: bool,
     },
-    /// Clients lose their connections at the same moment, and come back at the same moment.
+    /// Clients lose their connections at the same moment, and return at the same moment.
     Storm {
         /// The share of the group that does, 0 to 1.
         share: f64,

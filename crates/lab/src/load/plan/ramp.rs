@@ -1,8 +1,8 @@
-//! How clients come, and when messages begin.
+//! The arrival of clients, and the begin of messages.
 
 use serde::{Deserialize, Serialize};
 
-/// How fast clients come. The number on their way at a time is bounded in any case.
+/// The rate of arriving clients. The number of connects in progress is always bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Ramp {

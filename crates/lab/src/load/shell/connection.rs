@@ -20,7 +20,7 @@ pub(crate) struct Connection {
     stream: TcpStream,
     is_connected: bool,
     /// Whether the core has been told that MQTT may begin.
-    is_told: bool,
+    is_reported: bool,
     /// The received part of an incomplete packet.
     partial: Vec<u8>,
     layers: Option<Box<Layers>>,
@@ -41,12 +41,12 @@ pub(crate) struct Brought {
 impl Connection {
     pub(in crate::load) fn layered(stream: TcpStream, layers: Option<Layers>) -> Self {
         let layers = layers.map(Box::new);
-        Self { stream, is_connected: false, is_told: false, partial: Vec::new(), layers, ends: false }
+        Self { stream, is_connected: false, is_reported: false, partial: Vec::new(), layers, ends: false }
     }
 
     /// A connection within TLS.
     pub(crate) fn within(stream: TcpStream, layers: &LayerSettings) -> Self {
-        // No layer here makes anything by chance.
+        // No layer here uses random numbers.
         Self::layered(stream, Some(layers.begin(0)))
     }
 
@@ -75,7 +75,7 @@ impl Connection {
     /// Whether MQTT may begin; true once.
     pub(crate) fn has_opened(&mut self) -> bool {
         let is_open = self.is_connected && self.layers.as_ref().is_none_or(|layers| layers.is_open());
-        is_open && !std::mem::replace(&mut self.is_told, true)
+        is_open && !std::mem::replace(&mut self.is_reported, true)
     }
 
     /// Whether the layers have something to say themselves.
@@ -83,8 +83,8 @@ impl Connection {
         self.layers.as_ref().is_some_and(|layers| layers.has_output())
     }
 
-    /// The other side has ended it: what it has sent is to be read up to its end. The poller says so once, however much
-    /// came before.
+    /// The other side has ended it: its last bytes are to be read up to the end. The poller reports the end once, with
+    /// any amount of input before it.
     pub(crate) fn note_end(&mut self) {
         self.ends = true;
     }
@@ -160,7 +160,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes what the layers have to say.
+    /// Writes the layers' own output.
     pub(crate) fn flush_own(&mut self) -> io::Result<()> {
         match &mut self.layers {
             Some(layers) if self.is_connected => layers.write(&mut self.stream),
@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// Writes something last, and that it is the last.
+    /// Writes the last bytes, and ends the output.
     pub(crate) fn say_last(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Some(layers) = &mut self.layers {
             layers.seal(bytes)?;
@@ -192,7 +192,8 @@ mod tests {
 
     use super::*;
 
-    /// What a broker says last and the end of its connection come at once, and the poller tells of both with one event.
+    /// The last bytes of a broker and the end of its connection come together, and the poller reports both with one
+    /// event.
     #[test]
     fn an_end_that_comes_with_the_last_bytes_is_noticed() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

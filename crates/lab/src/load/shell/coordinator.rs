@@ -13,8 +13,8 @@ pub(crate) trait Coordinator {
     /// there is an answer.
     fn gathered(&mut self, now_ns: u64) -> Result<Option<u64>, LoadError>;
 
-    /// All messages of this process are sent; what was sent by all, once all others say the same. Asked again until
-    /// there is an answer.
+    /// All messages of this process are sent; returns the totals of all processes once the others have sent theirs. It
+    /// is called again until there is an answer.
     fn all_sent(&mut self, totals: &Totals) -> Result<Option<Totals>, LoadError>;
 
     /// A second has passed.
@@ -23,7 +23,7 @@ pub(crate) trait Coordinator {
 
 /// A process that is alone.
 pub(crate) struct Alone<'a> {
-    /// Who is told how it goes.
+    /// The receiver of the progress.
     pub(crate) progress: &'a mut dyn crate::load::Progress,
     /// Whether the run is to end before its time.
     pub(crate) stop: &'a std::sync::atomic::AtomicBool,

@@ -19,7 +19,7 @@ impl Deadlines {
         Self { epoch: (Instant::now(), clock.now_ns()), due: BinaryHeap::new() }
     }
 
-    /// Takes in when a link has something to do.
+    /// Notes the next deadline of a link.
     pub(super) fn arm(&mut self, number: u32, quic: &mut Quic) {
         let Some(deadline) = quic.deadline() else { return };
         let behind = deadline.saturating_duration_since(self.epoch.0).as_nanos();
@@ -30,13 +30,13 @@ impl Deadlines {
         }
     }
 
-    /// The next link whose time has come.
+    /// The next link that is due.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<u32> {
         let Reverse((at_ns, number)) = *self.due.peek()?;
         (at_ns <= now_ns).then(|| self.due.pop().map_or(number, |_| number))
     }
 
-    /// When there is something to do next.
+    /// Time of the next work.
     pub(super) fn next_ns(&self) -> u64 {
         self.due.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns)
     }

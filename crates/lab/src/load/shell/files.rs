@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::load::LoadError;
 
-/// What a process has open beside its connections: the poll, standard streams, what libraries open for a moment.
+/// Files of a process beside its connections: the poll, standard streams, temporary files of libraries.
 const OTHERS: u64 = 50;
 
 /// Takes as many open files as this process may have, and makes sure that they are enough for so many clients: a
@@ -15,7 +15,7 @@ const OTHERS: u64 = 50;
 pub(super) fn enough(clients: u64) -> Result<(), LoadError> {
     let limits = getrlimit(Resource::Nofile);
     if limits.current != limits.maximum {
-        // What may not be raised stays as it is, and is judged as it is.
+        // A limit that may not be raised stays, and is judged as it is.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
     }
     let needed = clients.saturating_add(OTHERS);
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_raised_as_far_as_may_be_and_too_few_files_are_told_before_a_run() {
+    fn the_limit_of_files_is_raised_and_too_few_end_a_run_early() {
         let before = getrlimit(Resource::Nofile);
         let less = before.maximum.map_or(100_000, |most| most - 1);
         setrlimit(Resource::Nofile, Rlimit { current: Some(less), ..before }).unwrap();

@@ -13,7 +13,7 @@ use crate::load::plan::{LoadPlan, Target, Transport};
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 16 * 1024;
-/// Sealed bytes above which nothing more is sealed.
+/// Sealed bytes above which no more bytes are sealed.
 const CROWDED: usize = 64 * 1024;
 
 /// What the layers of all connections of a run have in common.
@@ -77,7 +77,7 @@ impl LayerSettings {
 pub(in crate::load) struct Layers {
     tls: Option<Tls>,
     websocket: Option<WebSocket>,
-    /// Bytes on their way to TCP.
+    /// Bytes in transit to TCP.
     sealed: Vec<u8>,
     written: usize,
 }
@@ -114,7 +114,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Says that nothing more will come.
+    /// Ends the output.
     pub(super) fn say_last(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.say_last();

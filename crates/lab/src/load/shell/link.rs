@@ -20,7 +20,7 @@ pub(super) struct LinkSettings {
 }
 
 impl LinkSettings {
-    /// Those of a plan.
+    /// The links of a plan.
     ///
     /// # Errors
     /// When the certificates cannot be used.
@@ -122,7 +122,7 @@ impl Link {
         }
     }
 
-    /// Writes what the link has to say itself.
+    /// Writes the link's own output.
     pub(super) fn flush_own(&mut self) -> io::Result<()> {
         match self {
             Self::Stream(stream) => stream.flush_own(),
@@ -130,7 +130,7 @@ impl Link {
         }
     }
 
-    /// Writes something last, and that it is the last.
+    /// Writes the last bytes, and ends the output.
     pub(super) fn say_last(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Stream(stream) => stream.say_last(bytes),

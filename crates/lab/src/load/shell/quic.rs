@@ -25,7 +25,7 @@ use crate::load::plan::{LoadPlan, Transport};
 const ALPN: &[u8] = b"mqtt";
 /// Room for a datagram, in bytes: more than the limit announced to the broker.
 const DATAGRAM_BYTES: usize = 2048;
-/// Datagrams that are taken before others have their turn.
+/// Number of datagrams that are taken in one turn.
 const DATAGRAMS: usize = 256;
 /// Bytes that a connection may have under way to the broker.
 const SEND_WINDOW: u64 = 1024 * 1024;
@@ -75,7 +75,7 @@ pub(super) struct Quic {
     /// There once the handshake is over.
     stream: Option<StreamId>,
     /// Whether the core has been told that MQTT may begin.
-    is_told: bool,
+    is_reported: bool,
     lost: Option<ConnectionError>,
     is_blocked: bool,
     /// A datagram that the socket has not taken.
@@ -108,7 +108,7 @@ impl Quic {
             socket: UdpSocket::from_std(socket),
             remote,
             stream: None,
-            is_told: false,
+            is_reported: false,
             lost: None,
             is_blocked: false,
             unsent: None,
@@ -145,10 +145,10 @@ impl Quic {
 
     /// Whether MQTT may begin; true once.
     pub(super) fn has_opened(&mut self) -> bool {
-        self.is_connected() && !std::mem::replace(&mut self.is_told, true)
+        self.is_connected() && !std::mem::replace(&mut self.is_reported, true)
     }
 
-    /// When time alone makes something due.
+    /// Time of the next work without input.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
         self.connection.poll_timeout()
     }
@@ -212,12 +212,12 @@ impl Quic {
         self.is_blocked
     }
 
-    /// Writes what the connection has to say itself.
+    /// Writes the connection's own output.
     pub(super) fn flush_own(&mut self) -> io::Result<()> {
         self.transmit()
     }
 
-    /// Writes something last, and that it is the last.
+    /// Writes the last bytes, and ends the output.
     pub(super) fn say_last(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(stream) = self.stream else { return Err(io::ErrorKind::NotConnected.into()) };
         let reset = |_| io::Error::from(io::ErrorKind::ConnectionReset);

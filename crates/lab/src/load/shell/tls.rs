@@ -15,12 +15,12 @@ use crate::load::plan::Target;
 /// TLS between MQTT and TCP.
 pub(super) struct Tls {
     session: ClientConnection,
-    /// What the broker has to agree to before anything is said (ALPN), until it is known whether it does.
+    /// The protocol that the broker has to agree to first (ALPN), until its answer is known.
     must_agree: Option<&'static [u8]>,
 }
 
-/// What all connections to a broker have in common. Sessions are not resumed: each client is to cost what a new one
-/// does.
+/// The common settings of all connections to a broker. Sessions are not resumed: each client must cost as much as a new
+/// one.
 ///
 /// # Errors
 /// When the certificates cannot be used.
@@ -59,7 +59,7 @@ fn roots(target: &Target) -> Result<RootCertStore, LoadError> {
 /// The name that the broker's certificate is for.
 ///
 /// # Errors
-/// When it is none.
+/// If the name is invalid.
 pub(super) fn server_name(target: &Target) -> Result<ServerName<'static>, LoadError> {
     let name = target.server_name.as_ref().unwrap_or(&target.host).clone();
     ServerName::try_from(name).map_err(|error| certificates(target, &error.to_string()))

@@ -16,7 +16,7 @@ use crate::load::error::LoadError;
 /// The longest wait, in nanoseconds: other processes are listened to in between.
 const LONGEST_NS: u64 = 20_000_000;
 
-/// A poll whose waits end when they are to: the poll's own time is in milliseconds, so a timer is among what it polls.
+/// A poll whose waits end on time: the poll's own time is in milliseconds, so a timer is among its sources.
 pub(crate) struct Waiter {
     poll: Poll,
     timer: OwnedFd,
@@ -31,7 +31,7 @@ impl Waiter {
     /// The token of the timer. Its events need no answer.
     pub(crate) const TIMER: Token = Token(usize::MAX);
 
-    /// A poll with nothing but its timer.
+    /// A poll with only its timer.
     ///
     /// # Errors
     /// When the system has none.
@@ -53,7 +53,7 @@ impl Waiter {
     /// Waits for something to happen, until a time at most.
     ///
     /// # Errors
-    /// When the system does not say what is ready.
+    /// If the poll of the system fails.
     pub(crate) fn wait(&mut self, events: &mut Events, clock: Clock, until_ns: u64) -> Result<(), LoadError> {
         let now_ns = clock.now_ns();
         let timeout_ns = if until_ns <= now_ns { 0 } else { LONGEST_NS };

@@ -1,4 +1,4 @@
-//! WebSocket between MQTT and what carries it [RFC 6455].
+//! WebSocket between MQTT and its transport [RFC 6455].
 
 use std::io;
 
@@ -21,7 +21,7 @@ const MIDDLE: u8 = 126;
 /// The length is in the next eight bytes.
 const LONG: u8 = 127;
 
-/// WebSocket between MQTT and what carries it.
+/// WebSocket between MQTT and its transport.
 pub(super) struct WebSocket {
     chance: Chance,
     is_open: bool,

@@ -13,7 +13,7 @@ pub(super) fn ask(target: &Target, version: Version) -> Vec<Finding> {
     let stranger = Credentials { username: own_id("stranger"), password: "wrong".to_owned() };
     let cases = [
         ("anonymous", "Clients without a user name are let in", None),
-        ("unknown-user", "Clients with a user name that nobody knows are let in", Some(stranger)),
+        ("unknown-user", "Clients with a user name that does not exist are admitted", Some(stranger)),
     ];
     let lets_in = |credentials| {
         let asked = Target { credentials, ..target.clone() };

@@ -1,4 +1,4 @@
-//! Whether messages are delivered, and with which quality.
+//! Whether messages are delivered, and with which QoS.
 
 use tidegate_mqtt::{QoS, Version};
 

@@ -24,7 +24,7 @@ use crate::load::plan::Target;
 /// Asks everything that the broker's versions allow.
 pub(super) fn all(target: &Target) -> Result<Vec<Finding>> {
     let (mut findings, best) = versions::ask(target)?;
-    // Groups wait more than they work, so they wait together; what is large comes alone, since it holds up others.
+    // Groups mostly wait, so they wait together; large messages come alone, since they delay others.
     let mut groups: Vec<fn(&Target, Version) -> Vec<Finding>> = vec![delivery::ask, subscriptions::ask, sessions::ask];
     if best.is_v5() {
         groups.extend([said::ask as fn(&Target, Version) -> Vec<Finding>, properties::ask]);

@@ -32,7 +32,7 @@ pub(super) fn ask(target: &Target, _: Version) -> Vec<Finding> {
     findings.push(found("alias-out", "Topic aliases to clients", alias_out(target)));
     findings.push(found(
         "refused-not-closed",
-        "A message nobody subscribes to is answered with a reason",
+        "A message without subscribers is answered with a reason",
         no_subscribers(target),
     ));
     findings
@@ -97,9 +97,9 @@ fn alias_out(target: &Target) -> Result<bool> {
     Ok(last.is_some_and(|message| message.aliased && message.topic == topic))
 }
 
-/// 0x10, No matching subscribers, is what a broker may say.
+/// 0x10, No matching subscribers, is an optional code.
 fn no_subscribers(target: &Target) -> Result<bool> {
     let mut publisher = open(target, Version::V5, "pub")?;
-    let code = publisher.publish(&message(&own_topic("nobody"), b"n", QoS::AtLeastOnce)?)?;
+    let code = publisher.publish(&message(&own_topic("unread"), b"n", QoS::AtLeastOnce)?)?;
     Ok(code == 0x10)
 }

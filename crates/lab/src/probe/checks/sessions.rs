@@ -32,7 +32,7 @@ pub(super) fn lasting(version: Version, client_id: &str, clean: bool) -> Connect
 
 /// Forgets the session that a check has left.
 pub(super) fn forget(target: &Target, version: Version, client_id: &str) {
-    // A session of a minute that stays behind harms nobody.
+    // A session of a minute that stays behind does no harm.
     if let Ok(accepted) = Session::open(target, &connect(version, client_id), |_| ()) {
         accepted.session.leave();
     }
@@ -78,7 +78,7 @@ fn takeover(target: &Target, version: Version) -> Result<bool> {
     let id = own_id("takeover");
     let mut first = Session::open(target, &connect(version, &id), |_| ())?.session;
     let second = Session::open(target, &connect(version, &id), |_| ())?.session;
-    // The first one is told or closed; either ends the wait for a message by an error.
+    // The first one gets a DISCONNECT or is closed; either ends the wait for a message by an error.
     let ended = first.message(PATIENCE, |_| false).is_err();
     second.leave();
     Ok(ended)

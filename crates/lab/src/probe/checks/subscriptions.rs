@@ -10,7 +10,7 @@ use crate::probe::session::{Message, PATIENCE, Session};
 use crate::probe::{Answer, Finding};
 
 const GROUP: &str = "subscriptions";
-/// How long something is waited for that should not come; the message that should was there before.
+/// Time of waiting for a message that should not come; the expected one was there before.
 const NOTHING: Duration = Duration::from_millis(300);
 
 pub(super) fn ask(target: &Target, version: Version) -> Vec<Finding> {

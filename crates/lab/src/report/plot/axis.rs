@@ -18,7 +18,7 @@ pub(in crate::report) struct Axis {
     /// Places of the ends, in units of the drawing.
     start: f64,
     end: f64,
-    /// Where lines are drawn, with their labels.
+    /// Positions of the grid lines, with their labels.
     pub(super) ticks: Vec<f64>,
 }
 
@@ -68,7 +68,7 @@ impl Axis {
         Self { scale: Scale::Logarithmic, from, to, start, end, ticks }
     }
 
-    /// Where a value goes; what lies outside goes to the end.
+    /// The position of a value; values outside are at the end.
     pub(super) fn place(&self, value: f64) -> f64 {
         let part = match self.scale {
             Scale::Linear => (value - self.from) / (self.to - self.from),

@@ -14,7 +14,7 @@ const RIGHT: f64 = 460.0;
 /// One bar.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::report) struct Bar {
-    /// What stands before it.
+    /// The text before it.
     pub(in crate::report) label: String,
     /// Its colour.
     pub(in crate::report) series: usize,
@@ -22,7 +22,7 @@ pub(in crate::report) struct Bar {
     pub(in crate::report) ratio: f64,
 }
 
-/// Bars from the base, whose name stands above it.
+/// Bars from the base, whose name is above it.
 pub(in crate::report) fn ratios(label: &str, base: &str, bars: &[Bar]) -> String {
     let most =
         bars.iter().map(|bar| bar.ratio.max(1.0 / bar.ratio)).filter(|ratio| ratio.is_finite()).fold(2.0, f64::max);

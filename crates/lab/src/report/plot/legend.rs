@@ -1,4 +1,4 @@
-//! Which line is whose.
+//! The line of each series.
 
 use super::{colour, dashes};
 use crate::report::markup::{escape, put};

@@ -13,7 +13,7 @@ const TOP: f64 = 38.0;
 /// Letters of events that would lie on each other stand in two rows: this far apart at least in one.
 const LETTER: f64 = 11.0;
 const BOTTOM: f64 = 196.0;
-/// Points of a curve: more than one for two units of the drawing nobody sees.
+/// Points of a curve: more than one for two units of the drawing cannot be seen.
 const POINTS: usize = 240;
 
 /// The values of one broker.
@@ -34,7 +34,7 @@ pub(in crate::report) struct Mark {
     pub(in crate::report) what: String,
 }
 
-/// Curves over seconds, with what happened. `unit` stands above the vertical axis.
+/// Curves over seconds, with the events. `unit` is above the vertical axis.
 pub(in crate::report) fn lines(label: &str, unit: &str, scale: Scale, curves: &[Curve], marks: &[Mark]) -> String {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
     let end = points().map(|(at, _)| *at).chain(marks.iter().map(|mark| mark.at)).fold(1.0, f64::max);
@@ -91,7 +91,7 @@ pub(super) fn horizontal(y: &Axis, out: &mut String) {
 
 fn draw(curve: &Curve, x: &Axis, y: &Axis, out: &mut String) {
     let points = thinned(&curve.points);
-    // A line through one point is nothing that one could see.
+    // A line through one point is invisible.
     if let [(at, value)] = points.as_slice() {
         let (class, at, value) = (colour(curve.series), x.place(*at), y.place(*value));
         put!(out, "<circle class=\"f{class}\" cx=\"{at:.1}\" cy=\"{value:.1}\" r=\"3\"/>");
@@ -106,7 +106,7 @@ fn draw(curve: &Curve, x: &Axis, y: &Axis, out: &mut String) {
     out.push_str("\"/>");
 }
 
-/// At most [`POINTS`] points: each is the mean of those that fall together.
+/// At most [`POINTS`] points: each is the mean of the points in its interval.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let finite: Vec<(f64, f64)> = points.iter().copied().filter(|(_, value)| value.is_finite()).collect();
     let together = finite.len().div_ceil(POINTS).max(1);

@@ -12,7 +12,7 @@ pub(super) use legend::legend;
 pub(super) use line::{Curve, Mark, lines};
 pub(super) use percentile::percentiles;
 
-/// How many series can be told apart; more than these share a colour.
+/// Number of series with different colours; further ones share a colour.
 const SERIES: usize = 8;
 
 /// The dashes of each series, so that they differ in black and white.

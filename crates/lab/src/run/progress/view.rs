@@ -1,4 +1,4 @@
-//! What a terminal shows while runs are made: rows that fit its width, whatever it is.
+//! The view of a terminal while runs are made: rows that fit its width.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +20,7 @@ struct Doing {
     about: Duration,
     since: Duration,
     last: Option<Second>,
-    /// Messages received in each second, or sent where nobody receives.
+    /// Messages received in each second, or sent if there are no receivers.
     curve: VecDeque<u64>,
     failed: u64,
     lost: u64,
@@ -41,7 +41,7 @@ impl View {
         Self { runs: 0, done: 0, kept: 0, doing: None, is_unicode }
     }
 
-    /// Takes in what is said so long after the begin.
+    /// Adds a report that came this long after the begin.
     pub(super) fn take(&mut self, said: &Said, at: Duration) {
         match said {
             Said::Begin { runs, kept, .. } => (self.runs, self.done, self.kept) = (*runs, *kept, *kept),
@@ -142,7 +142,7 @@ impl Doing {
         rows
     }
 
-    /// How the load has gone, second by second.
+    /// The load, second by second.
     fn curve(&self, width: usize, is_unicode: bool) -> Option<String> {
         let most = self.curve.iter().copied().max().filter(|most| *most > 0 && self.curve.len() > 1)?;
         let end = format!(" {}/s at most", shown(float(most)));
@@ -158,12 +158,12 @@ impl Doing {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "what is shown has three digits")]
+#[expect(clippy::cast_precision_loss, reason = "shown numbers have three digits")]
 fn float(number: u64) -> f64 {
     number as f64
 }
 
-/// What a second has brought, the most important first.
+/// The figures of a second, the most important first.
 fn figures(second: &Second) -> Vec<String> {
     let mut parts = vec![format!("{} clients", shown(float(second.connected)))];
     if second.accepted > 0 {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_fits_whatever_the_width_and_nothing_but_ascii_is_shown_where_there_is_nothing_else() {
+    fn every_row_fits_the_width_and_ascii_suffices() {
         for columns in 1..200 {
             for row in view(true).rows(columns, Duration::from_secs(7)) {
                 assert!(row.chars().count() < columns.max(LEAST_COLUMNS), "{columns}: {row}");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_before_its_first_second_and_a_series_of_one_have_short_views() {
+    fn new_runs_and_series_of_one_have_short_views() {
         let mut view = View::new(true);
         assert!(view.rows(80, Duration::ZERO).is_empty());
         view.take(&Said::Begin { runs: 1, kept: 0, about: Duration::ZERO }, Duration::ZERO);

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::BanTarget;
 
-/// The end of a ban, as it is remembered.
+/// The remembered end of a ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BanEnd {
     /// The time of the change that ended the ban, or of the ban that has expired, milliseconds since 1970. It orders
     /// changes of one ban.
     pub(crate) changed: u64,
-    /// When this node noted it, milliseconds since 1970: so long it is kept.
+    /// Time at which this node noted it, milliseconds since 1970; the note is kept for a while.
     pub(crate) noted: u64,
 }
 
@@ -46,7 +46,7 @@ impl BanEnds {
         self.by_target.insert(target, end);
     }
 
-    /// Says whether there was one.
+    /// Returns whether there was one.
     pub(super) fn remove(&mut self, target: &BanTarget) -> Option<BanEnd> {
         let end = self.by_target.remove(target)?;
         self.by_age.remove(&(end, target.clone()));

@@ -1,6 +1,6 @@
-//! Bans of operators that all nodes of a cluster share: of two changes of one ban the later one holds, on every node,
-//! in whichever order they arrive. An end is remembered for a while, so that a node that was away and still has the ban
-//! ends it, too.
+//! Bans of operators that all nodes of a cluster share: of two changes of one ban the later one holds on every node, in
+//! any order of arrival. An end is remembered for a while, so that a node that was away and still has the ban ends it,
+//! too.
 
 use tidegate_engine::Now;
 
@@ -35,7 +35,7 @@ impl Bans {
         self.last_change(target).map_or(now.unix, |(last, _)| now.unix.max(last + 1))
     }
 
-    /// Takes a change in, unless a later one is known. Says whether it changed anything.
+    /// Applies a change, unless a later one is known. Returns whether it changed anything.
     pub(crate) fn apply(&mut self, now: Now, record: BanRecord) -> Result<bool, BanError> {
         self.expire(now);
         let BanRecord { target, changed, ban } = record;
@@ -194,7 +194,7 @@ mod tests {
         // A node was away and has the older one.
         assert_eq!(bans.apply(later(2_000), record("c", NOW.unix, true)), Ok(false));
         assert_eq!(bans.records(later(2_000)), [record("c", NOW.unix + 1, false)]);
-        // The newer one came when it had ended already.
+        // The newer ban came after its own end.
         let mut bans = Bans::new(4);
         bans.apply(later(2_000), ending("c", NOW.unix + 1, 1_000)).unwrap();
         assert_eq!(bans.apply(later(2_000), record("c", NOW.unix, true)), Ok(false));

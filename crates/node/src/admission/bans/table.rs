@@ -41,8 +41,8 @@ impl Bans {
         self.on_change = Some(hook);
     }
 
-    /// Adds a ban or replaces the one of the same target. An automatic ban never weakens an existing one. When the list
-    /// is full, the automatic ban that ends first is dropped; if there is none, the new ban is refused.
+    /// Adds a ban or replaces the ban of the same target. An automatic ban never weakens an existing one. When the list
+    /// is full, the automatic ban that ends first is dropped; if the list has no automatic ban, the new ban is refused.
     pub(crate) fn add(&mut self, now: Now, ban: Ban) -> Result<(), BanError> {
         if ban.reason.len() > MAX_BAN_TEXT || ban.target.name().len() > MAX_BAN_TEXT {
             return Err(BanError::TooLong);
@@ -125,7 +125,7 @@ impl Bans {
         true
     }
 
-    /// Ends a ban; says whether there was one.
+    /// Ends a ban; returns whether there was one.
     pub(crate) fn remove(&mut self, now: Now, target: &BanTarget) -> Result<bool, BanError> {
         self.expire(now);
         if self.by_target.get(target).is_some_and(|ban| ban.origin == BanOrigin::Configuration) {
@@ -153,7 +153,7 @@ impl Bans {
         }
     }
 
-    /// Makes the bans of the configuration these. They count towards the limit and are never refused for it.
+    /// Replaces the bans of the configuration. They count towards the limit and are never refused for it.
     pub(crate) fn configure(&mut self, now: Now, targets: Vec<BanTarget>) {
         let old: Vec<BanTarget> = self
             .by_target

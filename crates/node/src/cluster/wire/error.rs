@@ -6,18 +6,18 @@ pub enum FrameError {
     /// A length that is not possible here.
     #[error("a frame has {length} bytes, more than the limit of {limit}: the peer is not a node of this cluster")]
     Length {
-        /// What the frame says.
+        /// The length in the frame.
         length: usize,
-        /// What is possible.
+        /// The maximum.
         limit: usize,
     },
-    /// A kind that nobody knows.
+    /// An unknown kind.
     #[error("a frame of the unknown kind {0}")]
     Kind(u8),
     /// A body that is not one of its kind.
     #[error("the bytes end early, or are out of range, where {0} was expected")]
     Body(&'static str),
-    /// A hello of something else.
+    /// A hello of another program.
     #[error("it does not speak the protocol of nodes")]
     NoNode,
     /// A hello of another version of the protocol.

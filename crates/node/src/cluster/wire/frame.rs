@@ -5,17 +5,17 @@ use super::error::FrameError;
 use super::hello::{Hello, Refusal};
 use crate::secret::PROOF_BYTES;
 
-/// Longest frame of a handshake, bytes: what is longer comes from no node.
+/// Longest frame of a handshake, bytes: no node sends a longer one.
 pub const MAX_GREETING_BYTES: usize = 512;
 
-/// Longest frame of a session, bytes. A batch holds what a shard had for another one in a turn: at most what a link has
-/// credit for, and one message more, which may be as long as MQTT allows.
+/// Longest frame of a session, bytes. A batch holds the records of one turn for another shard: at most the credit of a
+/// link, and one message more, which may be as long as MQTT allows.
 pub const MAX_FRAME_BYTES: usize = 512 * 1024 * 1024;
 
 /// Length and kind.
 const HEAD_BYTES: usize = 5;
 
-/// What stands before a batch: length, kind, and the numbers of both shards.
+/// Bytes in front of a batch: length, kind, and the numbers of both shards.
 pub const BATCH_HEAD_BYTES: usize = HEAD_BYTES + 4;
 
 const HELLO: u8 = 1;
@@ -40,11 +40,11 @@ pub enum Frame<'a> {
     Proof([u8; PROOF_BYTES]),
     /// That there will be no session; the last frame.
     Refusal(Refusal),
-    /// Records of one shard of the speaker for one of the listener, each by its number among those of its node.
+    /// Records of one shard of the sender for one of the receiver, each shard by its number within its node.
     Batch {
         /// The shard that wrote it.
         from: u16,
-        /// The shard that it is for.
+        /// The receiving shard.
         to: u16,
         /// As [`Batch::write_to`](tidegate_engine::Batch::write_to) makes it.
         batch: &'a [u8],
@@ -56,14 +56,14 @@ pub enum Frame<'a> {
     },
     /// Answers a [`Frame::Ping`].
     Pong {
-        /// What the ping said.
+        /// The number of the ping.
         of: u64,
     },
-    /// The listener knows what all clients of the speaker want.
+    /// The listener knows the interest of all clients of the sender.
     Settled,
     /// Something that the process around the listener answers.
     Question {
-        /// The number of the question among those of the speaker.
+        /// The sender's number of the question.
         number: u64,
         /// The question.
         body: &'a [u8],
@@ -72,14 +72,14 @@ pub enum Frame<'a> {
     Answer {
         /// The number of the question.
         number: u64,
-        /// The answer; empty when there is none.
+        /// The answer; empty if the node has none.
         body: &'a [u8],
     },
     /// Asks the listener to carry something to a third node.
     Carry(Portion<'a>),
     /// Something that the speaker was asked to carry by a third node.
     Carried(Portion<'a>),
-    /// The node leaves: what it had to send has been sent.
+    /// The node leaves: it has sent all its records.
     Goodbye,
 }
 

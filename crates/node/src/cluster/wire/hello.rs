@@ -7,7 +7,7 @@ use crate::cluster::NodeName;
 /// no session.
 pub const LINK_VERSION: u16 = 14;
 
-/// Length of what each side makes up, so that no proof is used twice, bytes.
+/// Length of a nonce, so that no proof is used twice, bytes.
 pub const NONCE_BYTES: usize = 32;
 
 /// What every hello begins with.
@@ -20,7 +20,7 @@ pub struct Hello {
     pub nonce: [u8; NONCE_BYTES],
     /// The speaker.
     pub name: NodeName,
-    /// Whom the speaker means.
+    /// The node that the sender wants to reach.
     pub to: NodeName,
     /// Which life of the speaker this is.
     pub incarnation: u64,
@@ -93,7 +93,7 @@ pub(super) fn take_name(rest: &mut &[u8]) -> Result<NodeName, FrameError> {
     std::str::from_utf8(name).ok().and_then(|name| NodeName::new(name).ok()).ok_or(wrong)
 }
 
-/// Why one side wants no session, as the other is told.
+/// The reason of a refused session, as sent to the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It does not speak this version.
@@ -104,13 +104,13 @@ pub enum Refusal {
     Unknown,
     /// The speaker is in its view in another life.
     Incarnation,
-    /// It is not the one that was meant.
+    /// Another node was meant.
     NotMeant,
     /// It is not the speaker who has to connect: the smaller name does.
     OutOfTurn,
     /// The speaker has more shards than there are numbers left for.
     Shards,
-    /// Something else is wrong with what was said.
+    /// Another error in the frames.
     Protocol,
 }
 
@@ -137,7 +137,7 @@ impl Refusal {
         Ok(Self::ALL.get(usize::from(at)).copied().unwrap_or(Self::Protocol))
     }
 
-    /// What it means, for people.
+    /// Its meaning, for people.
     pub fn text(self) -> &'static str {
         match self {
             Self::Version => "it speaks another version of the link; use releases that go together",

@@ -81,7 +81,7 @@ fn a_batch_in_place_is_the_same_frame() {
 }
 
 #[test]
-fn what_is_no_node_is_told_from_a_node_of_another_version() {
+fn strangers_differ_from_nodes_of_another_version() {
     let http = b"GET / HTTP/1.1\r\n";
     assert!(matches!(split_frame(http, MAX_GREETING_BYTES), Err(FrameError::Length { .. })));
     let mut other = written(&Frame::Hello(hello()));

@@ -14,7 +14,7 @@ pub const MAX_MEMBERSHIP_CHANGES: usize = 10_000;
 /// Why changes were not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangesError {
-    /// There are too many of them; nothing has changed.
+    /// Too many changes; none was made.
     #[error("{changes} changes of groups at once; at most {MAX_MEMBERSHIP_CHANGES} may be: split them")]
     TooMany {
         /// How many there are.
@@ -26,8 +26,8 @@ pub enum ChangesError {
 }
 
 impl NodeInsiders<'_> {
-    /// Changes the groups of a mobile node. When this returns, messages to these groups that enter at the node's own
-    /// shard reach it or do not, as was said; other shards have been told, and know when they next answer anything.
+    /// Changes the groups of a mobile node. At the return, the change holds for messages that enter at the node's own
+    /// shard; other shards are notified, and apply it before their next answer.
     ///
     /// # Errors
     /// When the shard does not answer.
@@ -44,8 +44,8 @@ impl NodeInsiders<'_> {
         Ok(made.into_iter().next().unwrap_or(MembershipOutcome::NoSuchNode))
     }
 
-    /// The same for many nodes, up to [`MAX_MEMBERSHIP_CHANGES`] at once; what came of each stands at its place. Those
-    /// of one node are made in their order.
+    /// The same for many nodes, up to [`MAX_MEMBERSHIP_CHANGES`] at once; the outcomes are in the order of the changes.
+    /// Changes of one node are made in their order.
     ///
     /// # Errors
     /// When there are too many, or a shard does not answer.

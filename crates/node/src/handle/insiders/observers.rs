@@ -1,5 +1,5 @@
-//! Observers: services that must have each message of some topics before its publisher is acknowledged. What a service
-//! has not confirmed is bounded by its window, of which each shard has an equal part.
+//! Observers: services that must have each message of some topics before its publisher is acknowledged. The unconfirmed
+//! messages of a service are bounded by its window; each shard has an equal part of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub struct Observation {
     message: ObservedMessage,
     shard: ShardId,
     node: NodeHandle,
-    is_told: bool,
+    is_answered: bool,
 }
 
 impl Observation {
@@ -34,7 +34,7 @@ impl Observation {
         &self.message
     }
 
-    /// The service has it: its publisher may be acknowledged.
+    /// The service has stored it: its publisher may be acknowledged.
     pub fn confirm(mut self) {
         self.tell(ObserverAnswer::Taken);
     }
@@ -52,7 +52,7 @@ impl Observation {
     }
 
     fn tell(&mut self, answer: ObserverAnswer) {
-        self.is_told = true;
+        self.is_answered = true;
         let order = ServiceOrder::Observed { ticket: self.message.ticket, answer };
         self.node.tell(self.shard, ToShard::Admin(Admin::Service(order)));
     }
@@ -60,7 +60,7 @@ impl Observation {
 
 impl Drop for Observation {
     fn drop(&mut self) {
-        if !self.is_told {
+        if !self.is_answered {
             self.tell(ObserverAnswer::Later);
         }
     }
@@ -77,7 +77,7 @@ pub enum ObserveError {
     NoAnswer(#[from] NoAnswer),
 }
 
-/// An observer at all shards of a node. Dropped, it ends, and what it has not confirmed is refused.
+/// An observer at all shards of a node. Dropping it ends it, and its unconfirmed messages are refused.
 pub struct NodeObserver {
     node: NodeHandle,
     number: u64,
@@ -106,7 +106,7 @@ fn part_of(window: ObserverWindow, shards: u16) -> ObserverWindow {
 fn sink_of(node: &NodeHandle, deliver: &Deliver) -> ObserverSink {
     let (deliver, node) = (Arc::clone(deliver), node.clone());
     Arc::new(move |shard, message| {
-        deliver(Box::new(Observation { message, shard, node: node.clone(), is_told: false }));
+        deliver(Box::new(Observation { message, shard, node: node.clone(), is_answered: false }));
     })
 }
 
@@ -132,7 +132,8 @@ impl NodeInsiders<'_> {
         Ok(guard)
     }
 
-    /// Has the messages of an observer of the settings delivered from now on; an earlier service is told no more.
+    /// Delivers the messages of an observer of the settings to this service from now on; an earlier service receives no
+    /// more.
     pub(crate) fn attach_observer(&self, observer: ObserverId, window: ObserverWindow, deliver: &Deliver) {
         let window = part_of(window, self.node.shards());
         let sink = sink_of(self.node, deliver);

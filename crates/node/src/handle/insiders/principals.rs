@@ -1,6 +1,6 @@
 //! Principals: services and users of other protocols, which publish and read without an MQTT session.
 //!
-//! A principal lives on one shard, the home of its name, so that what it publishes keeps its order.
+//! A principal lives on one shard, the home of its name, so that its messages keep their order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::service::principals::Answered;
 /// Numbers of all principals of the process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A principal at this node. Dropped, it is forgotten; what was not answered is answered first.
+/// A principal at this node. Dropping it removes it; unanswered messages are answered first.
 pub struct NodePrincipal {
     node: NodeHandle,
     shard: ShardId,
@@ -48,7 +48,7 @@ impl NodeInsiders<'_> {
 }
 
 impl NodePrincipal {
-    /// Publishes a message; `answered` hears of its number.
+    /// Publishes a message; `answered` receives its number.
     ///
     /// # Errors
     /// [`Reason::PublisherHeld`] when as many messages as may be are not answered: `answered` does not hear of this one.

@@ -1,5 +1,5 @@
-//! Between the engines and the services that observe what is for applications and what mobile nodes say of themselves.
-//! What they have not confirmed is bounded; beyond the bound, publishers are refused.
+//! Between the engines and the services that observe messages for applications and reports of mobile nodes. The number
+//! of unconfirmed messages is bounded; beyond the bound, publishers are refused.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -16,15 +16,15 @@ use crate::service::{ServiceOrder, ServiceWake, TakenSink};
 /// many reports may wait.
 const WINDOW: ObserverWindow = ObserverWindow { messages: 32_768, bytes: 32 * 1024 * 1024 };
 
-/// What shards tell the service.
+/// The events of shards for the service.
 enum RecordNews {
     Message(Box<Observation>),
     Taken { number: u64, taken: bool },
 }
 
-/// What mobile nodes say of themselves at this node, for a service: messages on the topics that the settings name
-/// (`AddressSettings::reports`). At most 32,768 of them are unconfirmed, or 32 MiB; further ones are refused, and those of
-/// QoS 0 are counted as dropped.
+/// The reports of mobile nodes at this node, for a service: messages on the topics that the settings name
+/// (`AddressSettings::reports`). At most 32,768 of them are unconfirmed, or 32 MiB; further ones are refused, or with
+/// QoS 0 counted as dropped.
 pub struct Reports(Receiver<Box<Observation>>);
 
 impl std::fmt::Debug for Reports {
@@ -34,13 +34,13 @@ impl std::fmt::Debug for Reports {
 }
 
 impl Reports {
-    /// The next one that has come.
+    /// The next observation.
     pub fn take(&self) -> Option<Observation> {
         self.0.try_recv().ok().map(|report| *report)
     }
 }
 
-/// What a service that stands between this node and a bus is told.
+/// The queues of a service between this node and a bus.
 pub struct Records {
     news: Receiver<RecordNews>,
     node: NodeHandle,
@@ -57,8 +57,8 @@ impl std::fmt::Debug for Records {
 pub enum RecordEvent {
     /// A message of a client for applications.
     Message(Box<Observation>),
-    /// What was published under this number has been taken: from now on the node answers for it, also after a crash if
-    /// it has a store. Not `taken` is to be published again.
+    /// The message with this number has been accepted: from now on the node is responsible for it, also after a crash
+    /// if it has a store. If not `taken`, it must be published again.
     Taken {
         /// As it was given.
         number: u64,
@@ -68,7 +68,7 @@ pub enum RecordEvent {
 }
 
 impl Records {
-    /// The next thing that has come.
+    /// The next event.
     pub fn take(&self) -> Option<RecordEvent> {
         Some(match self.news.try_recv().ok()? {
             RecordNews::Message(record) => RecordEvent::Message(record),
@@ -76,7 +76,7 @@ impl Records {
         })
     }
 
-    /// Publishes a message; [`RecordEvent::Taken`] tells that it was taken. Messages of one topic keep their order.
+    /// Publishes a message; [`RecordEvent::Taken`] reports its acceptance. Messages of one topic keep their order.
     pub fn publish(&self, message: InnerPublication, number: u64) {
         let shard = self.node.home(message.tenant, &message.topic);
         let order = ServiceOrder::PublishFromBus(Box::new(message), number);
@@ -85,8 +85,8 @@ impl Records {
 }
 
 impl NodeInsiders<'_> {
-    /// Has what clients publish for applications told from now on, where the settings say that there is a bus for it.
-    /// Until then, and when this is dropped, it is refused.
+    /// Delivers clients' messages for applications from now on, if the settings have a bus for them. Before, and after
+    /// this is dropped, they are refused.
     pub fn records(&self, wake: &ServiceWake) -> Records {
         let (sender, news) = channel();
         let (taken_news, taken_wake) = (sender.clone(), Arc::clone(wake));
@@ -98,7 +98,7 @@ impl NodeInsiders<'_> {
         self.node.tell_all(|| Admin::Service(ServiceOrder::TellTaken(Arc::clone(&sink))));
         let wake = Arc::clone(wake);
         let deliver: Deliver = Arc::new(move |message| {
-            // If the receiver is gone, the message comes back and is refused when it is dropped.
+            // Without a receiver, the message returns and is refused when it is dropped.
             let _ = sender.send(RecordNews::Message(message));
             wake();
         });

@@ -30,7 +30,7 @@ struct Gathered {
 }
 
 impl QuicCalls<'_> {
-    /// A connection that lives here, and who has it.
+    /// A connection on this shard, and its owner.
     pub(super) fn quic(&mut self, id: QuicId) -> Option<(&mut Quic, Owner)> {
         let owner = *self.shard.quic.owners.get(&id)?;
         let transport = match owner {
@@ -276,7 +276,7 @@ impl QuicCalls<'_> {
         }
     }
 
-    /// A client that has moved to another address is counted there. Says whether it may stay.
+    /// A client that has moved to another address is counted there. Returns whether it may stay.
     fn follow_client(&mut self, key: ConnectionKey, news: News) -> bool {
         let Some(before) = news.moved_from else { return true };
         let Some((_, transport)) = self.shard.table.get(key) else { return false };

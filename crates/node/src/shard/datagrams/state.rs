@@ -24,7 +24,7 @@ pub(crate) struct QuicState {
     pub(super) endpoints: Vec<QuicEndpoint>,
     /// Who has each connection that lives here.
     pub(super) owners: HashMap<QuicId, Owner>,
-    /// When their timers are worked off.
+    /// The times of their timers.
     timers: BTreeSet<(Millis, QuicId)>,
     /// Connections that may have packets to send.
     pub(super) touched: Vec<QuicId>,

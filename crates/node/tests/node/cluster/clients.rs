@@ -1,4 +1,5 @@
-//! A client id is unique over all nodes: its home is one of them, and whoever comes to another one is taken there.
+//! A client id is unique over all nodes: its home is one of them, and a client that comes to another node is relayed
+//! there.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use crate::wire::{CONNACK, Client, connect_lasting};
 /// Relays clients to the node that works their partition.
 pub(super) fn relay_clients(world: &World) {
     let names: Vec<String> = world.nodes.keys().cloned().collect();
-    let relays: Vec<_> = world.nodes.values().map(|node| node.local_addresses()[1].socket()).collect();
+    let own = world.nodes.iter().map(|(name, node)| (name, node.local_addresses()[1].socket()));
+    let relays: Vec<_> = own.map(|(name, own)| world.relays.get(name).copied().or(own)).collect();
     for (node, running) in &world.nodes {
         let mut homes = [Home::Here; PARTITIONS as usize];
         for (partition, home) in (0..PARTITIONS).zip(&mut homes) {
@@ -34,7 +36,7 @@ pub(super) fn id_at(world: &World, node: &str, stem: &str) -> String {
 }
 
 #[test]
-fn the_newer_connection_of_a_client_id_takes_over_whichever_nodes_they_come_to() {
+fn the_newer_connection_takes_over_on_any_node() {
     let world = World::of(&[("a", 1), ("b", 2), ("c", 3)]);
     relay_clients(&world);
     let mut ended = 0;
@@ -59,7 +61,7 @@ fn the_newer_connection_of_a_client_id_takes_over_whichever_nodes_they_come_to()
 }
 
 #[test]
-fn a_session_is_found_again_from_every_node_with_all_that_was_published_anywhere() {
+fn a_session_resumes_from_every_node_with_all_messages() {
     let world = World::of(&[("a", 1), ("b", 2), ("c", 1)]);
     relay_clients(&world);
     let id = id_at(&world, "b", "wanders");

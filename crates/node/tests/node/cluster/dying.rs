@@ -9,7 +9,7 @@ use super::proxy::Proxy;
 use super::world::*;
 use crate::wire::{Client, connect_v5};
 
-/// A client of MQTT 5, which is told why it is sent away.
+/// A client of MQTT 5, which receives the reason of its DISCONNECT.
 fn connect_new(world: &World, node: &str, client_id: &str) -> Client {
     let mut client = Client::dial(&world.nodes[node].local_addresses()[0]);
     client.send(&connect_v5(client_id));
@@ -28,7 +28,7 @@ fn why_lost(world: &World, node: &str) -> String {
 }
 
 #[test]
-fn a_node_that_is_dropped_and_comes_back_finds_its_place_again_and_again() {
+fn a_dropped_node_returns_to_its_place_repeatedly() {
     let mut world = World::of(&[("a", 2), ("b", 2), ("c", 1)]);
     let mut steady = world.connect("a", "steady");
     subscribe_at(&mut steady, "t/#", 1);
@@ -57,7 +57,7 @@ fn a_node_that_is_dropped_and_comes_back_finds_its_place_again_and_again() {
 }
 
 #[test]
-fn a_session_that_breaks_is_begun_anew_and_messages_flow_again() {
+fn a_broken_session_is_replaced_and_messages_flow() {
     let mut world = World::apart(&[("a", 2), ("b", 2)], restless());
     let proxy = Proxy::to(world.nodes["b"].handle().cluster_address().unwrap());
     world.detours.insert(("a".into(), "b".into()), proxy.address);
@@ -78,7 +78,7 @@ fn a_session_that_breaks_is_begun_anew_and_messages_flow_again() {
 }
 
 #[test]
-fn who_waits_for_the_word_of_a_node_that_has_gone_is_sent_away_and_asks_again() {
+fn a_client_waiting_for_a_dead_node_is_redirected() {
     let mut world = World::apart(&[("a", 1), ("b", 1)], hasty());
     let proxy = Proxy::to(world.nodes["b"].handle().cluster_address().unwrap());
     world.detours.insert(("a".into(), "b".into()), proxy.address);
@@ -97,7 +97,8 @@ fn who_waits_for_the_word_of_a_node_that_has_gone_is_sent_away_and_asks_again() 
     assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x89), "{goodbye:02x?}");
     let report = world.nodes["a"].handle().report().unwrap();
     assert_eq!(report.counters.disconnects[Reason::NodeLost.number()], 1);
-    // Whoever waited for nothing stays, and what nobody there can want needs nobody's word.
+    // A publisher without a pending request stays, and a message that no client of the dead node can want needs no
+    // confirmation.
     publish_and_wait(&mut other, "t", b"alone", 1, false);
     world.wait("a", |status| status.total.resets > 0);
     assert_eq!(why_lost(&world, "a"), "node b: it sent nothing for 2000 ms");
@@ -113,7 +114,7 @@ fn who_waits_for_the_word_of_a_node_that_has_gone_is_sent_away_and_asks_again() 
 }
 
 #[test]
-fn a_node_that_takes_nothing_loses_its_session_although_it_speaks() {
+fn a_node_that_reads_nothing_loses_its_session() {
     let mut limits = hasty();
     limits.peer_timeout = Duration::from_secs(3_600);
     let mut world = World::with_credit(&[("a", 1), ("b", 1)], limits, 256 * 1024 * 1024);

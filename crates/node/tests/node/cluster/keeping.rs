@@ -20,7 +20,7 @@ impl Drop for Opens {
 }
 
 #[test]
-fn another_node_hears_that_a_message_is_kept_when_it_is_committed_and_not_before() {
+fn a_message_is_confirmed_to_other_nodes_after_its_commit() {
     let mut world = World::apart(&[("a", 1)], LinkLimits::default());
     let gate = Arc::new(Gate::default());
     let disk = SlowDisk { disk: SimulatedDisk::new(1), gate: Arc::clone(&gate) };

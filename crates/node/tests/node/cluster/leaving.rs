@@ -8,7 +8,7 @@ use super::world::*;
 use crate::wire::*;
 
 /// Moves the partitions of `from` to another node, as the nodes of a cluster do it.
-fn move_all(world: &mut World, id: u64, way: (&str, &str)) {
+pub(super) fn move_all(world: &mut World, id: u64, way: (&str, &str)) {
     move_all_while(world, id, way, || {});
 }
 
@@ -124,7 +124,7 @@ fn no_connection_continues_without_the_secret() {
     let mut frame = vec![0, 103, 1, partition[0], partition[1]];
     frame.extend([7; 100]);
     stranger.send(&[&header[..], &frame].concat());
-    assert_eq!(stranger.rest(), [0, 1, 5], "the frame of a refusal");
+    assert_eq!(stranger.rest(), [0, 2, 5, 0], "the frame of a refusal");
     // The same at the listener of clients is no CONNECT.
     let mut client = Client::dial(&world.nodes["a"].local_addresses()[0]);
     client.send(&frame);

@@ -42,7 +42,7 @@ impl Side {
         self.engine.handle_input(NOW, self.clients[client], bytes);
     }
 
-    /// What waits for the other side, as bytes.
+    /// The bytes written for the other side.
     fn written(&mut self) -> Option<Vec<u8>> {
         let batch = self.engine.take_batch(OTHER)?;
         let mut bytes = Vec::new();
@@ -59,14 +59,14 @@ impl Side {
     }
 }
 
-/// Two sides that talk until they have nothing more to say; returns what they said.
+/// Runs two sides until both have no more frames to send; returns the frames.
 fn talk(sides: &mut [Side; 2]) -> Vec<Vec<u8>> {
     let mut said = Vec::new();
     loop {
         let before = said.len();
         for (from, to) in [(0, 1), (1, 0)] {
             while let Some(bytes) = sides[from].written() {
-                assert!(sides[to].take(&bytes), "what was written can be read");
+                assert!(sides[to].take(&bytes), "written frames can be read");
                 said.push(bytes);
             }
         }
@@ -143,7 +143,7 @@ proptest! {
             sides[0].take(&bytes);
             while sides[0].written().is_some() {}
         }
-        // It goes on serving its own clients.
+        // It continues to serve its own clients.
         let client = sides[0].client(&connect("afterwards"));
         let key = sides[0].clients[client];
         prop_assert!(sides[0].engine.output(key).is_some_and(|output| !output.is_empty()));

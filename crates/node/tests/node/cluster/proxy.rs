@@ -91,7 +91,7 @@ impl Proxy {
         Self { address, state, accepting: Some(accepting) }
     }
 
-    /// Passes nothing on any more, in one direction or both: what is sent waits.
+    /// Stops to pass bytes on, in one direction or both: sent bytes wait.
     pub(super) fn stop(&self, there: bool, back: bool) {
         self.state.set(|gates| (gates.there_stopped, gates.back_stopped) = (there, back));
     }
@@ -110,7 +110,7 @@ impl Proxy {
     /// Breaks all connections.
     pub(super) fn cut(&self) {
         for socket in self.state.sockets.lock().unwrap().drain(..) {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }

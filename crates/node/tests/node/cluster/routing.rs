@@ -42,7 +42,7 @@ fn a_publish_on_one_node_reaches_subscribers_on_all_in_order() {
 }
 
 #[test]
-fn what_is_sent_without_waiting_keeps_the_order_of_its_publisher() {
+fn pipelined_messages_keep_the_order_of_their_publisher() {
     const MESSAGES: usize = 3_000;
     let world = World::of(&[("a", 2), ("b", 2)]);
     let mut subscriber = world.connect("b", "subscriber");
@@ -59,14 +59,14 @@ fn what_is_sent_without_waiting_keeps_the_order_of_its_publisher() {
 }
 
 #[test]
-fn a_message_crosses_only_to_nodes_where_somebody_wants_it_and_once_for_each_shard() {
+fn a_message_crosses_once_to_each_interested_shard() {
     let world = World::of(&THREE);
     let messages = |to: &str| world.link("a", to).counters.messages_out;
     let mut publisher = world.connect("a", "publisher");
     for number in 0..20 {
         publish_and_wait(&mut publisher, "wanted/1", format!("{number}").as_bytes(), 1, false);
     }
-    assert_eq!((messages("b"), messages("c")), (0, 0), "nobody wants them");
+    assert_eq!((messages("b"), messages("c")), (0, 0), "no client wants them");
     // Several clients of one shard.
     let mut subscribers: Vec<_> = Vec::new();
     for number in 0.. {
@@ -88,7 +88,7 @@ fn a_message_crosses_only_to_nodes_where_somebody_wants_it_and_once_for_each_sha
     assert_eq!(world.link("b", "a").counters.messages_in, 20);
     for subscriber in &mut subscribers {
         (0..20).for_each(|number| assert_eq!(receive_message(subscriber).payload, format!("{number}")));
-        // Nobody wants it any more.
+        // The last subscriber is gone.
         subscriber.send(&[0xa2, 12, 0, 2, 0, 8, b'w', b'a', b'n', b't', b'e', b'd', b'/', b'#']);
         subscriber.expect(&[0xb0, 2, 0, 2]);
     }
@@ -102,7 +102,7 @@ fn a_message_crosses_only_to_nodes_where_somebody_wants_it_and_once_for_each_sha
 }
 
 #[test]
-fn a_retained_value_is_seen_by_new_subscribers_of_all_nodes_wherever_it_is_at_home() {
+fn new_subscribers_of_all_nodes_get_retained_values() {
     let world = World::of(&THREE);
     let mut publishers: Vec<_> =
         THREE.iter().map(|(node, _)| world.connect(node, &format!("publisher-{node}"))).collect();
@@ -165,7 +165,7 @@ fn a_shared_subscription_over_nodes_deals_each_message_once() {
     }
 }
 
-/// Takes what has come for a member so far.
+/// Takes the messages that a member has received so far.
 fn drain(member: &mut crate::wire::Client, got: &mut Vec<String>) {
     member.send(&crate::wire::PINGREQ);
     loop {

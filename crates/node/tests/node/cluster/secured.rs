@@ -1,4 +1,4 @@
-//! Links over TLS: by certificates of an authority, and by certificates of nobody.
+//! Links over TLS: by certificates of an authority, and by self-signed certificates.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn of_files(directory: &Directory, node: &str, issuer: &Authority, trusted: &Aut
 
 pub(super) fn self_signed() -> LinkTls {
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
-    LinkTls::of_nobody(cert.der().to_vec(), signing_key.serialize_der()).unwrap()
+    LinkTls::self_signed(cert.der().to_vec(), signing_key.serialize_der()).unwrap()
 }
 
 /// Two nodes that know each other; `a` connects.
@@ -57,7 +57,7 @@ fn expect_refused((a, b): &(Node, Node), with: &str) {
     }
     loop {
         let failure = a.handle().cluster().peers[0].last_failure.clone().unwrap_or_default();
-        // The other side may close the connection before what it says is read.
+        // The other side may close the connection before its refusal is read.
         if failure.contains(with) {
             break;
         }
@@ -74,7 +74,7 @@ fn nodes_with_certificates_of_one_authority_are_linked() {
 }
 
 #[test]
-fn nodes_with_certificates_of_nobody_are_linked() {
+fn nodes_with_self_signed_certificates_are_linked() {
     expect_linked(&two(Some(self_signed()), Some(self_signed()), SECRET));
 }
 

@@ -1,4 +1,4 @@
-//! Who does not belong to the cluster does not come in, and nobody suffers from it.
+//! A stranger is not admitted to the cluster, and no node of the cluster suffers from it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -48,7 +48,7 @@ fn a_node_with_another_secret_does_not_come_in() {
 }
 
 #[test]
-fn a_node_under_another_name_or_in_another_life_does_not_come_in() {
+fn a_node_with_another_name_or_life_is_refused() {
     let world = World::apart(&[("a", 1), ("b", 1)], hasty());
     let at = |node: &str| world.nodes[node].handle().cluster_address().unwrap();
     let a = &world.nodes["a"];
@@ -130,10 +130,10 @@ fn who_says_nothing_is_not_waited_for() {
 }
 
 #[test]
-fn an_address_that_nobody_has_is_tried_again_and_again() {
+fn an_unused_address_is_tried_again_and_again() {
     let world = World::apart(&[("a", 1)], hasty());
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    world.nodes["a"].handle().set_cluster(view(vec![peer("b", 1, nobody)])).unwrap();
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    world.nodes["a"].handle().set_cluster(view(vec![peer("b", 1, unused)])).unwrap();
     world.wait("a", |status| status.total.failures >= 3);
     // It is there after all, elsewhere.
     let mut settings = settings_of("b", 1, 3);

@@ -17,7 +17,7 @@ pub(super) fn name(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-/// What a node is started with: a listener for clients, and one for those that other nodes relay.
+/// The settings of a node: a listener for clients, and one for clients that other nodes relay.
 pub(super) fn settings_of(node: &str, incarnation: u64, shards: u16) -> NodeSettings {
     let mut settings = NodeSettings::new("127.0.0.1:0".parse().unwrap());
     settings.shards = shards;
@@ -38,6 +38,8 @@ pub(super) struct World {
     /// Other addresses than their own under which nodes are introduced to others: `(to, of)`.
     pub(super) detours: BTreeMap<(String, String), SocketAddr>,
     pub(super) limits: LinkLimits,
+    /// Other addresses than their own under which nodes take relayed clients.
+    pub(super) relays: BTreeMap<String, SocketAddr>,
     /// Credit of each link between two shards, bytes.
     link_bytes: u64,
     epoch: u64,
@@ -65,6 +67,7 @@ impl World {
             nodes: BTreeMap::new(),
             incarnations: BTreeMap::new(),
             detours: BTreeMap::new(),
+            relays: BTreeMap::new(),
             limits,
             link_bytes,
             epoch: 0,
@@ -99,7 +102,7 @@ impl World {
         }
     }
 
-    /// What a node is told of the cluster.
+    /// The view of the cluster for a node.
     pub(super) fn view_of(&self, node: &str) -> Arc<ClusterView> {
         let mut view = ClusterView { epoch: self.epoch, ..ClusterView::alone() };
         for (other, running) in self.nodes.iter().filter(|(other, _)| *other != node) {
@@ -139,7 +142,7 @@ impl World {
         }
     }
 
-    /// Waits until all nodes know what is wanted on all others.
+    /// Waits until all nodes know the interest of all others.
     pub(super) fn settle(&self) {
         for node in self.nodes.keys() {
             let others = self.nodes.len() - 1;
@@ -199,7 +202,7 @@ pub(super) fn subscribe_at(client: &mut Client, filter: &str, qos: u8) {
     client.expect(&[0x90, 3, 0, 1, qos]);
 }
 
-/// A PUBLISH at a QoS; the packet id stands in it from QoS 1 on.
+/// A PUBLISH at a QoS; the packet id is in it from QoS 1 on.
 pub(super) fn publish_at(topic: &str, payload: &[u8], qos: u8, id: u16, retain: bool) -> Vec<u8> {
     let mut packet = publish(topic, payload);
     packet[0] |= qos << 1 | u8::from(retain);

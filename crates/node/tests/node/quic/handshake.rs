@@ -133,7 +133,7 @@ fn new_clients_get_the_new_certificate_and_connected_ones_stay() {
     let at = address_of(&node);
     let mut connected = over(dial(at), "connected");
     crate::pki::settings(&directory, &second);
-    assert_eq!(shown(at), der(&first.certificate), "nothing changes by itself");
+    assert_eq!(shown(at), der(&first.certificate), "nothing changes without a reload");
     assert_eq!(node.handle().reload_tls().unwrap(), 1);
     // A shard takes the certificate in its next turn, and may have begun a handshake before.
     assert!(std::iter::repeat_with(|| shown(at)).take(1000).any(|it| it == der(&second.certificate)));

@@ -40,7 +40,7 @@ fn new_clients_get_the_new_certificate_and_connected_ones_stay() {
     let config = Arc::new(client_config(&COMMON.authority.pem(), None));
     let mut connected = try_connect(at, &config).unwrap();
     crate::pki::settings(&directory, &second);
-    assert_eq!(shown(at), der(&first), "nothing changes by itself");
+    assert_eq!(shown(at), der(&first), "nothing changes without a reload");
     assert_eq!(node.handle().reload_tls().unwrap(), 1);
     assert_eq!(shown(at), der(&second));
     ping(&mut connected);

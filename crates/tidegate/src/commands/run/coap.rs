@@ -60,7 +60,7 @@ impl Gateway for ToSessions {
     }
 }
 
-/// What a client with a pre-shared key has shown: its identity is the user name. DTLS 1.2 is TLS 1.2 over datagrams.
+/// The facts of a client with a pre-shared key: its identity is the user name. DTLS 1.2 is TLS 1.2 over datagrams.
 fn facts(identity: &str) -> TlsFacts {
     let identity = Identity { value: identity.into(), role: IdentityRole::Username };
     TlsFacts { version: TlsVersion::Tls12, server_name: None, alpn: None, client: None, identity: Some(identity) }

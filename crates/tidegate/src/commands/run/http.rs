@@ -42,16 +42,16 @@ pub(super) struct ToNode {
     node: Inlet,
     visitors: Visitors,
     tenancy: Tenancy,
-    /// Whether clients are asked who they are. Where they are not, nothing is noted of them.
+    /// Whether clients are authenticated; otherwise nothing is noted of them.
     asked: bool,
-    /// Whether other nodes serve clients, too.
+    /// Whether other nodes also serve clients.
     shared: bool,
     /// The histories of each tenant, by its name; the default tenant has an empty one.
     histories: BTreeMap<String, Vec<(PathBuf, Duration)>>,
 }
 
 impl ToNode {
-    /// The way to a node. `clustered` says whether it is one of several.
+    /// The connection to a node. `clustered` is true if it is one of several.
     pub(super) fn new(
         config: &Config,
         node: &Node,

@@ -43,7 +43,7 @@ fn a_client_is_listed_explained_and_banned_from_another_node() {
     assert_eq!((&clients["unreachable"], &clients["more"]), (&Value::Array(Vec::new()), &false.into()), "{clients}");
     let added = done(&cluster, A, &["ban", "add", "client", &id], 0);
     assert!(added.contains("connections closed: 1"), "{added}");
-    // What it was told, and the end.
+    // Its messages, and the end.
     device.read_to_end(&mut Vec::new()).unwrap();
     assert!(connect(cluster.port(B), &id).is_none(), "refused everywhere");
     assert_eq!(banned_on(&cluster, B, &id, 0), ["a", "b", "c"]);
@@ -63,7 +63,7 @@ fn a_client_is_listed_explained_and_banned_from_another_node() {
     assert!(without.out.contains(r#""unreachable":["c"]"#), "{}", without.out);
     assert!(without.err.contains("node c did not answer"), "{}", without.err);
 
-    // What changes while it is away is what holds when it is back.
+    // Changes made while it is away are in force when it is back.
     done(&cluster, A, &["ban", "remove", "client", &id], 3);
     done(&cluster, B, &["ban", "add", "client", "other"], 3);
     // A node that starts while others take its place ends.

@@ -1,4 +1,4 @@
-//! Applications of a cluster whose nodes share what is delivered, one of which is killed.
+//! Applications of a cluster whose nodes share the deliveries; one node is killed.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn send(application: &Application, trucks: &[String], numbers: std::ops::Range<u
     }
 }
 
-/// Publishes for an application by one node of the cluster, and notes what was acknowledged.
+/// Publishes for an application by one node of the cluster, and notes the acknowledged messages.
 fn publish(cluster: &Cluster, by: usize, numbers: std::ops::Range<u32>, acknowledged: &mut BTreeSet<String>) {
     let port = cluster.port(by).to_string();
     for number in numbers {
@@ -58,7 +58,7 @@ fn acknowledgements_of_applications_outlive_a_killed_node() {
     let killed = cluster.nodes[C].take().unwrap();
     killed.signal("KILL");
     killed.wait();
-    // Nobody has its place yet.
+    // No other node has its place yet.
     send(&application, &trucks, 10..20);
     publish(&cluster, A, 10..20, &mut acknowledged);
     cluster.wait_even();

@@ -7,7 +7,7 @@ use crate::broker::{Folder, pause};
 use crate::context::{GROUPS, Node, retained};
 use crate::nats::Nats;
 
-/// What a cluster is told to be the core of mobile nodes as well.
+/// Makes a cluster also the core of mobile nodes.
 pub(super) fn core() -> Cluster {
     core_on(Box::new(Nats::start()))
 }
@@ -42,7 +42,7 @@ fn until_in_group(cluster: &Cluster, by: usize, node: &mut Node) {
                 pause(20);
             }
             operator.publish("ctx/to/group/ambulances/news", "end");
-            // Before it leaves, the broker has what it has sent.
+            // Before it leaves, the broker has all its messages.
             operator.send(&[0xc0, 0]);
             while operator.packet().0 != 0xd0 {}
         });
@@ -76,8 +76,8 @@ fn addressed_messages_find_a_mobile_node_wherever_it_returns() {
     drop(truck);
     cluster.publish(B, &format!("ctx/to/node/{id}/job"), 0..4);
     cluster.publish(A, "ctx/to/group/ambulances/job", 4..6);
-    let (_, anew) = failover::kill(&mut cluster, C);
-    assert_eq!(anew, 0);
+    let (_, emptied) = failover::kill(&mut cluster, C);
+    assert_eq!(emptied, 0);
     // It is away, and still in its group.
     cluster.publish(A, "ctx/to/group/ambulances/job", 6..8);
     let got = cluster.client(B, &["sub", "-i", &id, "-q", "2", "-t", "unused", "-C", "8", "-W", "120"]);

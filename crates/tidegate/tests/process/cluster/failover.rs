@@ -1,12 +1,12 @@
-//! A node dies, and the others go on with what it had.
+//! A node dies, and the others take over its partitions.
 
 use std::time::Instant;
 
 use super::{A, B, C, Cluster, until};
 use crate::broker::run;
 
-/// Kills a node without a warning, and waits until the others serve everything. Says how long that took, for people,
-/// and how many partitions were gone on with and begun anew.
+/// Kills a node without a warning, and waits until the others serve everything. Returns the time that this took, for
+/// people, and the numbers of restored and of emptied partitions.
 pub(super) fn kill(cluster: &mut Cluster, which: usize) -> (u64, u64) {
     let killed = cluster.nodes[which].take().unwrap();
     let began = Instant::now();
@@ -22,7 +22,7 @@ fn sum(cluster: &Cluster, nodes: &[usize], number: &str) -> u64 {
     nodes.iter().map(|which| cluster.view(*which)[number].as_u64().unwrap()).sum()
 }
 
-/// What is retained below `kept/`, as a node gives it out.
+/// The retained messages below `kept/`, as a node sends them.
 fn retained(cluster: &Cluster, which: usize, count: usize) -> Vec<String> {
     let out = cluster.client(which, &["sub", "-t", "kept/#", "-v", "-C", &count.to_string(), "-W", "120"]);
     let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
@@ -101,7 +101,7 @@ fn a_second_death_around_the_first_takeover_loses_nothing() {
     cluster.publish(B, "in/x", 0..4);
     kill(&mut cluster, C);
     cluster.publish(B, "in/x", 4..6);
-    // What has come from the dead is in the log of who took it.
+    // The log of the successor has the state of the dead node.
     kill(&mut cluster, B);
     until("all served by one", || (cluster.view(A)["served"] == 1_024).then_some(()));
     assert_eq!(sum(&cluster, &[A], "taken_anew"), 0);
@@ -122,7 +122,7 @@ fn messages_for_a_dead_node_are_acknowledged_when_they_are_safe() {
     let mut number = 0;
     while cluster.view(A)["served"] != 512 || cluster.view(B)["served"] != 512 || number < 3 {
         let message = number.to_string();
-        // Whoever is sent away comes again by itself, for a while.
+        // A redirected client reconnects automatically, for a while.
         let ended = run(&["pub", "-h", "127.0.0.1", "-p", &port, "-q", "1", "-t", "in/x", "-m", &message]);
         number += u32::from(ended.code == Some(0));
     }

@@ -19,7 +19,7 @@ fn the_partitions_of_a_killed_node_begin_empty_at_the_others() {
     let killed = cluster.nodes[C].take().unwrap();
     killed.signal("KILL");
     killed.wait();
-    // What the living work goes on meanwhile.
+    // The living nodes serve their partitions meanwhile.
     let publisher = cluster.id_at(A, "publisher");
     for number in 0..4 {
         let number = number.to_string();
@@ -29,7 +29,7 @@ fn the_partitions_of_a_killed_node_begin_empty_at_the_others() {
     let emptied: u64 = [A, B].map(|which| cluster.view(which)["taken_anew"].as_u64().unwrap()).iter().sum();
     assert_eq!(emptied, 341);
     cluster.expect_owed(B, &stays, 4);
-    // Whoever was at home there is served again, with nothing.
+    // A client whose home was there is served again, with an empty session.
     assert!(connect(cluster.port(A), &dies).is_some());
     // And the node is welcome again.
     cluster.run(C);
@@ -69,8 +69,8 @@ fn a_node_frozen_for_longer_than_its_lease_acknowledges_nothing() {
     cluster.wait_even();
 }
 
-/// Suspends nodes until the others serve all, and lets them go on: they end by themselves, each with one error. Gives
-/// what they said.
+/// Suspends nodes until the others serve everything, and resumes them: they end, each with one error. Returns their
+/// output.
 fn suspend_until_replaced(cluster: &mut Cluster, which: &[usize], by: usize) -> Vec<String> {
     for node in which {
         cluster.node(*node).signal("STOP");
@@ -113,10 +113,9 @@ fn nodes_without_their_places_end_with_advice_and_lose_nothing() {
         assert!(error.starts_with("error: node `") && error.contains("has lost its place"), "{said}");
         assert!(error.contains("Start it again with the same data directory"), "{said}");
         assert_eq!(said.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{said}");
-        assert!(!said.contains(" ERROR "), "what is said twice is not clearer: {said}");
+        assert!(!said.contains(" ERROR "), "an error is logged once: {said}");
     }
-    // A client that is owed nothing is told that it is not served here: where its home is, or that the node is busy, or
-    // stops.
+    // A client without a session is refused with the reason: its home, a busy node, or a node that stops.
     let mut goodbye = Vec::new();
     let _ = idle.read_to_end(&mut goodbye);
     assert!(matches!(goodbye[..], [0xe0, _, 0x89 | 0x8b | 0x9c, ..]), "{goodbye:02x?}");
@@ -154,7 +153,7 @@ fn deaf(cluster: &Cluster, which: usize) -> TcpStream {
     deaf
 }
 
-/// It is a member still, and there are clients that it would wait for; but nothing of what it has is its own any more.
+/// It is still a member, and there are clients that it would wait for; but none of its partitions is its own any more.
 #[test]
 fn a_node_whose_log_another_process_has_taken_ends_at_once() {
     let patient = ["cluster.leave_timeout=1h", "shutdown.grace=1h"];

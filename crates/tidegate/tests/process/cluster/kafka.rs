@@ -27,8 +27,8 @@ fn safe(folder: &Folder) -> String {
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // Of another name than what it issues: OpenSSL takes a certificate for one that vouches for itself when both are
-    // the same.
+    // Its name differs from the name in its certificates: OpenSSL takes a certificate with equal names for a
+    // self-signed one.
     params.distinguished_name.push(DnType::CommonName, "authority");
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
     let ca = folder.write("ca.pem", &authority.pem());
@@ -49,7 +49,7 @@ fn safe(folder: &Folder) -> String {
     )
 }
 
-/// Says at once what is missing for [`example`].
+/// Reports at once a missing requirement of [`example`].
 pub(crate) fn require_example(class: &str) {
     let compiled = std::path::Path::new(EXAMPLES).join(format!("{class}.class"));
     assert!(
@@ -63,7 +63,7 @@ pub(crate) fn require_example(class: &str) {
 pub(crate) fn example(class: &str, kafka: &Kafka) -> Child {
     let mut java = Command::new("java");
     java.args(["-Xmx128m", "-cp", &format!("{EXAMPLES}:{LIBRARIES}"), class, &format!("127.0.0.1:{}", kafka.port)]);
-    // What it complains about is seen with what the test says.
+    // Its errors are shown with the message of the test.
     java.stdout(Stdio::null()).spawn().expect("java, which ./test kafka installs")
 }
 
@@ -83,7 +83,7 @@ impl Kafka {
         Self::with(Self { process: None, port, user: "", folder }, controller, &listeners)
     }
 
-    /// One that is spoken to over TLS, by those who have a certificate and know the password.
+    /// A server that speaks TLS, for clients with a certificate and the password.
     #[cfg(feature = "kafka-tls")]
     fn start_safe() -> Self {
         let (port, plain, controller, folder) = (free_port(), free_port(), free_port(), Folder::new());
@@ -135,7 +135,7 @@ impl Bus for Kafka {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let is_ready = lines.any(|line| line.contains("Kafka Server started"));
-        // What it says later is read, too, so that it is never blocked.
+        // Its later output is read, too, so that it is never blocked.
         std::thread::spawn(move || lines.for_each(drop));
         self.process = Some(child);
         assert!(is_ready, "Kafka did not start");
@@ -157,7 +157,7 @@ fn nodes_on_kafka_are_one_broker_through_join_stop_and_death() {
     cluster.subscribe(C, &ids[0]);
     cluster.publish(A, "in/x", 0..2);
     cluster.client(C, &["pub", "-q", "1", "-r", "-t", "kept/a", "-m", "x"]);
-    // One client, whichever nodes it connects to.
+    // One client, on any node.
     let id = cluster.id_at(C, "twice");
     let mut one = connect(cluster.port(A), &id).unwrap();
     let _other = connect(cluster.port(C), &id).unwrap();
@@ -178,7 +178,7 @@ fn clients_stay_connected_while_kafka_is_away_beyond_a_lease() {
     super::outage::outlast(&mut cluster, 12_000);
 }
 
-/// What `[cluster]` says of a bus is what it is spoken to with: by the nodes' groups and tables, and by their stores.
+/// `[cluster]` sets how to connect to the bus: for the nodes' groups and tables, and for their stores.
 #[cfg(feature = "kafka-tls")]
 #[test]
 fn nodes_reach_kafka_over_tls_with_certificate_and_password() {

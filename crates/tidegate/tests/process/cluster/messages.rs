@@ -28,7 +28,7 @@ fn messages_cross_only_to_nodes_with_subscribers() {
         for qos in ["0", "1", "2"] {
             cluster.client(which, &["pub", "-t", "all/x", "-m", &format!("{}{qos}", NAMES[which]), "-q", qos]);
         }
-        cluster.client(which, &["pub", "-t", "nobody/wants", "-m", "it", "-q", "1"]);
+        cluster.client(which, &["pub", "-t", "no/subscriber", "-m", "it", "-q", "1"]);
     }
     for reader in readers {
         let ended = reader.wait_with_output().unwrap();
@@ -58,7 +58,7 @@ fn a_retained_message_is_found_at_every_node() {
 }
 
 #[test]
-fn a_client_id_is_one_client_whichever_nodes_it_connects_to() {
+fn a_client_id_is_one_client_on_all_nodes() {
     let cluster = Cluster::start(3);
     for home in [A, B, C] {
         let id = cluster.id_at(home, "twice");

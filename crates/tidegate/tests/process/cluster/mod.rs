@@ -3,6 +3,7 @@
 mod administration;
 mod applications;
 mod core;
+mod credentials;
 mod directory;
 mod failover;
 mod failures;
@@ -68,9 +69,9 @@ struct Cluster {
     bus: Box<dyn Bus>,
     nodes: Vec<Option<Broker>>,
     lease: &'static str,
-    /// Where nodes keep what they have, if they do.
+    /// The data directory of the nodes, if they have stores.
     data: Option<Folder>,
-    /// Other settings of each of them, and flags that begin with `--`.
+    /// Other settings of each of them, and flags that begin with `--`; {node} is the name of the node.
     settings: Vec<String>,
 }
 
@@ -101,7 +102,7 @@ impl Cluster {
         Self::of(nodes, lease, None, Box::new(Nats::start()), &[])
     }
 
-    /// Nodes that keep what they have in directories, and on the bus.
+    /// Nodes with stores in directories, and on the bus.
     fn durable(nodes: usize, lease: &'static str) -> Self {
         Self::durable_with(nodes, lease, &[])
     }
@@ -139,7 +140,9 @@ impl Cluster {
         if let Some(directory) = &directory {
             arguments.extend(["--data", directory, "--set", "mirror.max_bytes=256MiB"]);
         }
-        for setting in &self.settings {
+        let settings: Vec<String> =
+            self.settings.iter().map(|setting| setting.replace("{node}", NAMES[which])).collect();
+        for setting in &settings {
             arguments.extend((!setting.starts_with("--")).then_some("--set"));
             arguments.push(setting);
         }
@@ -219,7 +222,7 @@ impl Cluster {
         self.client(which, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-E"]);
     }
 
-    /// Takes what a session is owed, by way of a node: each message once, in their order.
+    /// Takes the queued messages of a session by way of a node: each message once, in their order.
     fn expect_owed(&self, by: usize, id: &str, number: u32) {
         let count = number.to_string();
         let out = self.client(by, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", &count, "-W", "120"]);

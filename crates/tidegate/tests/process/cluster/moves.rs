@@ -1,4 +1,4 @@
-//! Nodes that come and go while somebody publishes.
+//! Nodes that come and go while a client publishes.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::thread;
 use super::{A, B, C, Cluster};
 use crate::broker::{PATIENCE, pause};
 
-/// Publishes numbers at QoS 2, one after the other, and sends again what was not finished when its connection ends.
+/// Publishes numbers at QoS 2, one after the other, and sends unfinished ones again when its connection ends.
 pub(super) struct Publisher {
     pub(super) port: u16,
     pub(super) id: String,
@@ -44,7 +44,7 @@ impl Publisher {
         if answer[0] == 0x20 && answer[3] == 0 { Ok(stream) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
     }
 
-    /// Publishes until it is told to stop; says how many.
+    /// Publishes until it is stopped; returns the count.
     pub(super) fn run(&self, stop: &AtomicBool) -> u32 {
         let mut stream = self.connect();
         let mut number = 0_u32;
@@ -61,7 +61,7 @@ impl Publisher {
                 dup = 8;
             }
             number += 1;
-            // At a pace at which the queues of those who are away stay within their limits.
+            // At a pace at which the queues of absent clients stay within their limits.
             pause(20);
         }
         number
@@ -82,7 +82,7 @@ impl Publisher {
     }
 }
 
-/// Tells somebody to stop when it goes out of scope.
+/// Sets the flag when it goes out of scope.
 pub(super) struct Stop<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -106,9 +106,9 @@ fn nothing_is_missed_while_a_node_joins_and_another_stops() {
     join_and_stop(&mut Cluster::start(2));
 }
 
-/// Of two nodes another one joins and the second is stopped, while somebody publishes at QoS 2.
+/// To two nodes another one joins and the second is stopped, while a client publishes at QoS 2.
 pub(super) fn join_and_stop(cluster: &mut Cluster) {
-    // Sessions in many partitions, of which some move twice.
+    // Sessions in many partitions; some of these move twice.
     let ids: Vec<String> = (0..12).map(|number| format!("reader-{number}")).collect();
     for id in &ids {
         cluster.subscribe(A, id);
@@ -133,6 +133,6 @@ pub(super) fn join_and_stop(cluster: &mut Cluster) {
     for id in &ids {
         cluster.expect_owed(C, id, number);
     }
-    let anew: u64 = [A, C].map(|which| cluster.view(which)["taken_anew"].as_u64().unwrap()).iter().sum();
-    assert_eq!(anew, 0);
+    let emptied: u64 = [A, C].map(|which| cluster.view(which)["taken_anew"].as_u64().unwrap()).iter().sum();
+    assert_eq!(emptied, 0);
 }

@@ -1,4 +1,4 @@
-//! The bus is away for longer than a lease, and clients notice it only by what they wait for.
+//! The bus is away for longer than a lease, and clients notice only longer waits.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ impl Device {
         Self { stream, bytes: Vec::new() }
     }
 
-    /// What came until now, packet by packet. A connection that ends fails the test.
+    /// The packets received until now. A connection that ends fails the test.
     fn packets(&mut self) -> Vec<Vec<u8>> {
         let mut part = [0; 4096];
         match self.stream.read(&mut part) {
@@ -75,13 +75,13 @@ impl Device {
     }
 }
 
-/// How long the bus is away, milliseconds: as much as a test has time for, or what is asked for by hand.
+/// Duration of the outage of the bus, milliseconds: as long as a test may last, or a value set by hand.
 fn outage(milliseconds: u64) -> u64 {
     std::env::var("OUTAGE_MS").map_or(milliseconds, |asked| asked.parse().expect("milliseconds"))
 }
 
-/// Kills the bus for so many milliseconds, which are more than a lease, while somebody publishes by one node and
-/// somebody subscribes by the other.
+/// Kills the bus for a time longer than a lease, while one client publishes by one node and another subscribes by the
+/// other.
 pub(super) fn outlast(cluster: &mut Cluster, milliseconds: u64) {
     // Each is at home at the node that it is not connected to, and both are connected to both.
     let ids = [cluster.id_at(B, "publisher"), cluster.id_at(A, "subscriber")];

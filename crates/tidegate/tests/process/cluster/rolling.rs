@@ -23,7 +23,7 @@ impl Client {
     }
 }
 
-/// Clients that are connected to each node, of which each has its home.
+/// Clients that are connected to each node; each node is the home of some.
 fn clients(cluster: &Cluster, round: usize) -> Vec<Client> {
     let mut clients = Vec::new();
     for (at, home) in [A, B, C].into_iter().flat_map(|at| [A, B, C].map(|home| (at, home))) {

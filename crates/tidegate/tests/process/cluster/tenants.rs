@@ -50,7 +50,7 @@ impl Nodes {
         self.cluster.nodes[which] = Some(Broker::start_with(&arguments));
     }
 
-    /// A client at a listener of a node; what it prints.
+    /// A client at a listener of a node; returns its output.
     fn client(&self, which: usize, listener: usize, arguments: &[&str]) -> String {
         let ready = &self.cluster.node(which).ready;
         let mut addresses = ready.split_whitespace().filter(|word| word.starts_with("mqtt"));

@@ -12,7 +12,7 @@ type Covered = (&'static str, &'static [Feature]);
 /// Tests elsewhere that use features together.
 const ELSEWHERE: [Covered; 2] = [
     ("a_fleet_comes_up_carries_messages_heals_and_goes", &[Orchestrator, Manager, Store, Console]),
-    ("a_broker_that_was_there_is_put_behind_an_orchestrator_with_a_name", &[Orchestrator, Manager, Dns]),
+    ("an_existing_broker_joins_a_named_orchestrator", &[Orchestrator, Manager, Dns]),
 ];
 
 /// Reasons of pairs that no test uses together: the first that fits counts.

@@ -353,7 +353,7 @@ impl Stage {
         let list = done(&one.as_app(&["sub", "-t", "ctx/gateways", "-C", "1", "-W", "120"]));
         assert!(list.contains("\"address\":\"127.0.0.1:"), "{list}");
         let truck = other.spawn(&["sub", "-i", "truck", "-t", "unused", "-v", "-C", "1", "-W", "120"]);
-        // It is told to a node as soon as that is there.
+        // A node receives it as soon as it is there.
         let context = r#"{"kind": "ambulance"}"#;
         done(&one.as_app(&["pub", "-q", "1", "-i", "truck-2", "-t", "ctx/context/truck-2", "-m", context]));
         let group = other.spawn(&["sub", "-i", "truck-2", "-t", "unused", "-v", "-C", "1", "-W", "120"]);

@@ -116,3 +116,26 @@ fn an_order_at_one_process_of_the_hub_holds_for_all() {
         run(&["hub", "replay", "p", "--from", "1h", "--admin", &format!("http://{}", broker.address("admin=http://"))]);
     assert!(unknown.code == Some(1) && unknown.err.contains("keeps no messages"), "{}", unknown.err);
 }
+
+#[test]
+fn a_log_full_of_delivered_messages_takes_more() {
+    const ALL: u64 = 120;
+    let (folder, server, nats) = (Folder::new(), Server::start(), Nats::start());
+    // Each partition has room for a megabyte, and would keep all of it for an hour.
+    let more = "keep = \"1h\"\nmax_bytes = \"4MiB\"\non_full = \"reject\"\n";
+    let config = shared(&folder, &nats, &server, more);
+    let broker = Broker::start(&["-c", &config, "--data", &folder.file("data")]);
+    let member = member(&config, "one");
+    let filling = "x".repeat(100_000);
+    for number in 0..ALL {
+        publish(
+            &broker,
+            "c",
+            &format!("plant/{}/temp", number % 7),
+            &format!("{{\"n\":{number},\"x\":\"{filling}\"}}"),
+        );
+    }
+    server.wait_for((0..ALL).collect());
+    status(&broker, |it| it["p"]["waiting"] == 0 && it["p"]["out"] == ALL);
+    status(&member, |it| it["p"]["waiting"] == 0 && it["p"]["dropped"] == 0 && it["p"]["failed"] == 0);
+}

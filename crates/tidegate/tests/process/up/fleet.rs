@@ -122,6 +122,16 @@ impl Fleet {
         let ended = Ended::from(subscriber.wait_with_output().unwrap());
         assert_eq!((ended.code, ended.out.as_str()), (Some(0), "hello\n"));
     }
+
+    /// Subscribes to so many filters at QoS 1: all brokers grant all of them.
+    pub(crate) fn grants_filters(status: &serde_json::Value, filters: u32) {
+        let port = status["endpoints"][0].as_str().unwrap().rsplit_once(':').unwrap().1;
+        let filters: Vec<String> = (0..filters).map(|number| format!("filters/{number}/+")).collect();
+        let mut arguments = vec!["sub", "-p", port, "-q", "1", "-E"];
+        arguments.extend(filters.iter().flat_map(|filter| ["-t", filter.as_str()]));
+        let ended = run(&arguments);
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    }
 }
 
 impl Drop for Fleet {

@@ -5,7 +5,7 @@ use crate::publish::inbound::Inbound;
 use crate::topics::stages::Step;
 
 impl Deciding<'_> {
-    /// Sends it on to the nodes that have not got it, or waits for those that were asked.
+    /// Forwards the message to the nodes that lack it, or waits for the nodes that were asked.
     #[cold]
     pub(super) fn resume_exchange(&mut self, it: &Inbound<'_>) -> Step {
         let Some((session, id)) = it.session.zip(it.raw.packet_id) else { return Step::Continue };

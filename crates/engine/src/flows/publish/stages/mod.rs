@@ -43,13 +43,13 @@ impl Deciding<'_> {
             stages = stages.union(stages_of_exactly_once(it, &self.state.sessions));
         }
         if it.tenant == TenantId::UPLINK {
-            // The gate of the fleet bounds what is queued for brokers.
+            // The gate of the fleet bounds the messages queued for brokers.
             stages = stages.without(Stage::Room).with_if(self.uplinks.is_choosy(), Stage::Fleet);
             if !it.raw.retain {
                 return stages;
             }
         }
-        stages.with_if(self.peers.misses_somebody(&self.links.roster, &self.state.transfers), Stage::Missing)
+        stages.with_if(self.peers.may_lack_receiver(&self.links.roster, &self.state.transfers), Stage::Missing)
     }
 
     /// Asks one stage.

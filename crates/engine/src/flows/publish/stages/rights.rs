@@ -9,7 +9,7 @@ use crate::telling::reason::Reason;
 use crate::topics::stages::Step;
 
 impl Deciding<'_> {
-    /// Rejects what the publisher may not publish.
+    /// Rejects a message that the publisher may not publish.
     pub(super) fn check_rights(&mut self, it: &Inbound<'_>) -> Step {
         // Below the name of a tenant at brokers, only its own clients may publish.
         let topic = self.cache.get(it.slot).0;

@@ -20,6 +20,10 @@ pub(super) struct Line {
     /// Readers that had left the dead member and for which it forwarded messages.
     left: Vec<usize>,
     held: Vec<usize>,
+    /// Readers that the member has taken over with the connection.
+    here: Vec<usize>,
+    /// The broker is not in the fleet of the member yet.
+    is_missing: bool,
     settling: Option<Settling>,
     /// The messages whose answers have not come, with the readers that still have to get them, and whether they are the
     /// last ones.
@@ -92,11 +96,17 @@ impl Run {
             });
             publisher.move_to(&world);
             self.members[heir].publishers.push(publisher);
+            self.tell_homes();
             self.run(heir);
         }
         for image in remains.uplinks {
             let heir = self.random.pick(&heirs);
-            self.take_over(dead, heir, self.transfers + 1 + heir as u64, image, (&held, &left));
+            let transfer = self.transfers + 1 + heir as u64;
+            if image.broker.contains('@') {
+                self.take_over_again(dead, heir, transfer, image);
+            } else {
+                self.take_over(dead, heir, transfer, image, (&held, &left));
+            }
             // Nothing counts as taken over before it is in the store.
             self.run(heir);
         }
@@ -121,46 +131,100 @@ impl Run {
         let at = self.connections.iter().position(is_its).expect("the connection of the dead one");
         self.connections[at].1 = world.take_over_broker(&self.connections[at].1, &name);
         image.forwards = !left.is_empty();
-        let adopted = world.engine(0, |engine, now| {
-            OrchestratorMoves::of(engine).adopt_uplink(now, &format!("m{dead}"), &image, transfer, options())
+        let here = held.iter().copied().filter(|reader| self.readers[*reader].home == heir).collect();
+        let (held, left, is_missing) = (held.to_vec(), left.to_vec(), self.random.percent(25));
+        let (settling, piece) = (None, None);
+        let line = Line { name, broker, of: dead, at: heir, transfer, left, held, here, is_missing, settling, piece };
+        self.adopt(&line, &image);
+        self.lines.push(line);
+    }
+
+    /// A member connects with a session that the dead one had taken over from another one.
+    fn take_over_again(&mut self, dead: usize, heir: usize, transfer: u64, mut image: UplinkImage) {
+        let is_its = |line: &Line| line.at == dead && line.name == image.broker;
+        // One that is worked off may be in the store still.
+        let Some(at) = self.lines.iter().position(is_its) else { return };
+        let mut line = self.lines.swap_remove(at);
+        let world = self.members[heir].world.clone();
+        let is_its = |(_, connection): &(usize, Broker)| connection.name() == line.name;
+        let connection = self.connections.iter().position(is_its).expect("the connection of the dead one");
+        self.connections[connection].1 = world.take_over_broker(&self.connections[connection].1, &line.name);
+        let others = line.held.iter().chain(&line.left).copied().filter(|reader| !line.here.contains(reader));
+        (line.left, line.held) = (others.collect(), line.here.clone());
+        line.here.retain(|reader| self.readers[*reader].home == heir);
+        (line.at, line.transfer, line.settling, line.piece) = (heir, transfer, None, None);
+        line.is_missing = self.random.percent(25);
+        BROKERS[line.broker].clone_into(&mut image.broker);
+        image.forwards = !line.left.is_empty();
+        self.adopt(&line, &image);
+        self.lines.push(line);
+    }
+
+    fn adopt(&self, line: &Line, image: &UplinkImage) {
+        let of = format!("m{}", line.of);
+        self.members[line.at].world.engine(0, |engine, now| {
+            let mut moves = OrchestratorMoves::of(engine);
+            if line.is_missing {
+                assert_eq!(moves.keep_uplink(now, &of, image).as_deref(), Ok(line.name.as_str()));
+            } else {
+                let adopted = moves.adopt_uplink(now, &of, image, line.transfer, options());
+                assert_eq!(adopted.as_deref(), Ok(line.name.as_str()));
+            }
         });
-        assert_eq!(adopted.as_deref(), Ok(name.as_str()));
-        let (held, left) = (held.to_vec(), left.to_vec());
-        self.lines.push(Line { name, broker, of: dead, at: heir, transfer, left, held, settling: None, piece: None });
+    }
+
+    /// The missing broker of a connection comes into the fleet.
+    fn find_broker(&mut self, line: &mut Line) {
+        line.is_missing = false;
+        self.transfers += 1;
+        line.transfer = self.transfers;
+        self.resume_line(line);
+        self.run(line.at);
+    }
+
+    /// A member continues with the connection of a dead one, whose session it has.
+    fn resume_line(&mut self, line: &Line) {
+        let here = line.held.iter().copied().filter(|reader| self.readers[*reader].home == line.at);
+        let here: Vec<usize> = here.collect();
+        let partitions = here.iter().map(|reader| self.partitions(*reader)).fold(Partitions::NONE, Partitions::with);
+        for reader in here {
+            self.open.entry((line.at, reader)).or_default().push(line.transfer);
+        }
+        self.members[line.at].world.engine(0, |engine, now| {
+            OrchestratorMoves::of(engine).resume_awaiting(now, line.transfer, partitions);
+        });
+        let image =
+            UplinkImage { broker: BROKERS[line.broker].to_owned(), image: None, forwards: !line.left.is_empty() };
+        self.adopt(line, &image);
     }
 
     /// The next life of a member continues with the connections of dead ones.
     pub(super) fn resume_lines(&mut self, member: usize) {
-        let world = self.members[member].world.clone();
-        for at in 0..self.lines.len() {
-            if self.lines[at].at != member {
-                continue;
+        let mut missing = std::collections::BTreeSet::new();
+        let all = std::mem::take(&mut self.lines);
+        for mut line in all {
+            if line.at == member && line.is_missing {
+                missing.insert(line.name.clone());
+            } else if line.at == member {
+                self.transfers += 1;
+                (line.transfer, line.settling, line.piece) = (self.transfers, None, None);
+                self.resume_line(&line);
             }
-            self.transfers += 1;
-            let transfer = self.transfers;
-            let here: Vec<usize> =
-                self.lines[at].held.iter().copied().filter(|reader| self.readers[*reader].home == member).collect();
-            let partitions = here.iter().map(|reader| self.partitions(*reader));
-            let partitions = partitions.fold(Partitions::NONE, Partitions::with);
-            for reader in here {
-                self.open.entry((member, reader)).or_default().push(transfer);
-            }
-            let line = &mut self.lines[at];
-            (line.transfer, line.settling, line.piece) = (transfer, None, None);
-            let broker = BROKERS[line.broker].to_owned();
-            let image = UplinkImage { broker, image: None, forwards: !line.left.is_empty() };
-            world.engine(0, |engine, now| {
-                OrchestratorMoves::of(engine).resume_awaiting(now, transfer, partitions);
-                let of = format!("m{}", line.of);
-                OrchestratorMoves::of(engine).adopt_uplink(now, &of, &image, transfer, options()).expect("a session");
-            });
+            self.lines.push(line);
         }
-        world.engine(0, |engine, now| engine.fleet().continue_adopted(now, Continued::None));
+        let continued = if missing.is_empty() { Continued::None } else { Continued::Named(missing) };
+        self.members[member].world.engine(0, |engine, now| engine.fleet().continue_adopted(now, continued));
     }
 
     /// The messages that a broker has brought for a dead member go to its sessions.
     pub(super) fn work_off(&mut self, at: usize) {
         let mut line = self.lines.swap_remove(at);
+        if line.is_missing {
+            if self.random.percent(30) {
+                self.find_broker(&mut line);
+            }
+            return self.lines.push(line);
+        }
         if !self.is_worked_off(&mut line) {
             return self.lines.push(line);
         }

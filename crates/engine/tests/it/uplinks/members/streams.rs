@@ -36,6 +36,8 @@ impl Run {
         // Messages are kept back for a limited time, and no longer than the partition stays.
         self.end_waiting(from, reader);
         self.run(from);
+        // Its client has time to return before the will comes.
+        self.readers[reader].will = None;
         let (images, had) = self.members[from].world.engine(0, |engine, now| {
             engine.moves().hold_partitions(now, partitions, None);
             let Ok(Snapshot::Taken(images)) = engine.moves().snapshot_partitions(now, partitions, u64::MAX) else {
@@ -99,6 +101,7 @@ impl Run {
     pub(super) fn serve(&mut self, home: usize, reader: usize) {
         let partitions = self.partitions(reader);
         self.readers[reader].home = home;
+        self.tell_homes();
         let world = &self.members[home].world;
         world.engine(0, |engine, now| engine.moves().release_partitions(now, partitions));
         if self.random.percent(70) {
@@ -174,7 +177,7 @@ impl Run {
         }
     }
 
-    /// Says whether it was the last one.
+    /// Returns whether it was the last one.
     fn forward_piece(&mut self, it: &mut Stream) -> bool {
         let (from, home, partitions) =
             (self.members[it.from].world.clone(), self.readers[it.reader].home, self.partitions(it.reader));
@@ -221,7 +224,7 @@ impl Run {
         is_over
     }
 
-    /// Messages for a session come to its home, by the transfer that has brought it. Says whether the answer comes.
+    /// Messages for a session come to its home, by the transfer that has brought it. Returns whether the answer comes.
     pub(super) fn give(&mut self, home: usize, reader: usize, stream: u64, messages: &[u8]) -> bool {
         let (world, partitions) = (self.members[home].world.clone(), self.partitions(reader));
         let open = self.open.entry((home, reader)).or_default();

@@ -144,7 +144,7 @@ impl Drop for HttpEndpoint {
     }
 }
 
-/// A place among the connections; it is free again at its end, however that comes.
+/// A slot among the connections, freed at the end of the connection.
 struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {

@@ -75,10 +75,10 @@ fn what_shall_come_is_starting_and_what_shall_go_is_stopping() {
         // Another client has scaled in, and no pod is deleted yet.
         Exchange::get(SET_PATH, 200, &one),
         Exchange::get(PODS_PATH, 200, &pods()),
-        // Now it is.
+        // Now it is ready.
         Exchange::get(SET_PATH, 200, &one),
         Exchange::get(PODS_PATH, 200, PODS_GOING),
-        // A machine is emptied: the pod will come back.
+        // A machine is emptied: the pod will return.
         Exchange::get(SET_PATH, 200, STATEFUL_SET),
         Exchange::get(PODS_PATH, 200, PODS_GOING),
     ]);

@@ -64,7 +64,7 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    /// Expects these questions in this order.
+    /// Expects these requests in this order.
     pub(super) fn play(exchanges: Vec<Exchange>) -> Self {
         let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();

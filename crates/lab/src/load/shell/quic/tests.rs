@@ -12,7 +12,7 @@ use crate::load::plan::Target;
 
 /// The server waits this long for a datagram before the client has its turn.
 const TURN: Duration = Duration::from_millis(2);
-/// Bytes that the server takes ahead of what it has worked off.
+/// Bytes that the server accepts ahead of the processed ones.
 const WINDOW: u32 = 10_000;
 /// A test that is not over by then never will be.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ impl Server {
         Self { endpoint, socket, client, stream, echo, has_ended: false, loses, seen: 0, lost: 0 }
     }
 
-    /// Takes a datagram, if one comes, and sends what it has to say.
+    /// Takes a datagram, if one comes, and sends the pending ones.
     fn turn(&mut self) {
         let mut datagram = [0; DATAGRAM_BYTES];
         if let Ok((len, from)) = self.socket.recv_from(&mut datagram) {
@@ -97,7 +97,7 @@ impl Server {
     }
 }
 
-/// Sends back what has come; whether the client has ended the stream.
+/// Sends the received bytes back; returns true if the client has ended the stream.
 fn echo(connection: &mut Connection, stream: StreamId, echo: &mut Vec<u8>) -> bool {
     let mut has_ended = false;
     if let Ok(mut chunks) = connection.recv_stream(stream).read(true) {
@@ -123,7 +123,7 @@ fn dial(to: &Server) -> Quic {
     Quic::dial(&settings, to.socket.local_addr().unwrap(), None).unwrap()
 }
 
-/// Lets both take turns until something has come to pass.
+/// Runs both in turns until `is_done`.
 fn until(server: &mut Server, client: &mut Quic, mut is_done: impl FnMut(&mut Quic, &Server) -> bool) {
     let begin = Instant::now();
     while !is_done(client, server) {
@@ -135,13 +135,13 @@ fn until(server: &mut Server, client: &mut Quic, mut is_done: impl FnMut(&mut Qu
     }
 }
 
-/// What is sent comes back, in order and whole, whatever gets lost on the way.
+/// Sent bytes come back, in order and complete, with any loss of datagrams.
 fn comes_back(bytes: usize, loses: usize) -> Server {
     let mut server = Server::new(loses);
     let mut client = dial(&server);
     assert!(!client.has_opened() && !client.is_connected());
     until(&mut server, &mut client, |client, _| client.connect().unwrap());
-    assert!(client.has_opened() && !client.has_opened(), "it is told once");
+    assert!(client.has_opened() && !client.has_opened(), "it is reported once");
     let sent: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8).collect();
     let mut output = Output { bytes: sent.clone(), ..Output::default() };
     let (mut back, mut buffer) = (Vec::new(), Vec::new());
@@ -162,7 +162,7 @@ fn comes_back(bytes: usize, loses: usize) -> Server {
 }
 
 #[test]
-fn bytes_go_both_ways_over_quic_and_the_end_of_the_stream_is_seen() {
+fn quic_carries_bytes_both_ways_and_the_end() {
     // More than may be under way at a time, so that the client has to wait for room.
     assert_eq!(comes_back(10 * WINDOW as usize, 0).lost, 0);
 }
@@ -173,7 +173,7 @@ fn what_gets_lost_on_the_way_is_sent_again() {
 }
 
 #[test]
-fn it_is_told_where_nobody_listens() {
+fn a_missing_listener_is_reported() {
     let server = Server::new(0);
     let mut client = dial(&server);
     drop(server);

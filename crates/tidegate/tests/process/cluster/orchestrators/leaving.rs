@@ -54,7 +54,7 @@ fn a_member_hands_over_and_takes_a_share_when_it_is_asked() {
 }
 
 #[test]
-fn a_relayed_client_of_a_leaver_is_told_where_to() {
+fn a_relayed_client_of_a_leaver_gets_a_reference() {
     let fleet = Fleet::start(2, "10s");
     let client = connect(fleet.cluster.port(A), &fleet.cluster.id_at(B, "relayed")).unwrap();
     let order = json!({"server_reference": "elsewhere.example:1883", "per_second": 1000, "evict_after_s": 60});
@@ -62,7 +62,7 @@ fn a_relayed_client_of_a_leaver_is_told_where_to() {
     assert!(goodbye(client).contains("elsewhere.example:1883"));
 }
 
-/// A client of MQTT 3.1.1, which cannot be told to go.
+/// A client of MQTT 3.1.1, which cannot be redirected.
 fn connect_early(port: u16, id: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -75,7 +75,7 @@ fn connect_early(port: u16, id: &str) -> TcpStream {
 }
 
 #[test]
-fn a_client_that_cannot_be_told_to_leave_has_time_to_leave() {
+fn a_client_without_redirection_has_time_to_leave() {
     let fleet = Fleet::start(2, "10s");
     for home in [A, B] {
         let (id, other) = (fleet.cluster.id_at(home, "early"), fleet.cluster.id_at(home, "late"));
@@ -119,12 +119,12 @@ fn one_broker_is_named_once() {
 }
 
 #[test]
-fn two_orchestrators_with_one_name_are_told() {
+fn two_orchestrators_with_one_name_are_reported() {
     let fleet = Fleet::start(1, "10s");
     let broker = format!("mqtt://{}", fleet.brokers[0].address("mqtt://"));
     let _namesake =
         Broker::start_with(&["orchestrator", "--name", "a", "--listen", "127.0.0.1:0", "--broker", &broker]);
-    until("the namesake is told", || {
+    until("the namesake is reported", || {
         let status = fleet.ask(A, "GET", "/api/v1/fleet", &Value::Null);
         let brokers = status["brokers"].as_array()?;
         let told =
@@ -134,7 +134,7 @@ fn two_orchestrators_with_one_name_are_told() {
 }
 
 #[test]
-fn former_settings_are_refused_with_what_to_write() {
+fn former_settings_are_refused_with_the_present_ones() {
     for (key, value, part) in [
         ("peers", "a=h:1/h:2/h:3", "--node NAME and the same --bus ADDRESS"),
         ("relay", "127.0.0.1:1", "cluster.relay"),

@@ -4,7 +4,7 @@ use crate::telling::reason::Reason;
 
 /// The outcome of a message to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum DeliveryOutcome {
     /// The node has acknowledged it, or it was written to its connection, at QoS 0.
     Delivered,
     /// The node is away, and it is kept.
@@ -13,7 +13,7 @@ pub(crate) enum Fate {
     Dropped(Reason),
 }
 
-impl Fate {
+impl DeliveryOutcome {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
