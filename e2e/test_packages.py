@@ -77,6 +77,9 @@ class Packages(unittest.TestCase):
         subprocess.run(["strip", "-o", cls.program, BINARY], check=True)
         cls.version = run(cls.program, "--version").stdout
         cls.out = cls.folder / "dist"
+        cls.out.mkdir()
+        # Cargo has such a file where packages go: its profile is also called `dist`.
+        (cls.out / ".cargo-lock").touch()
         cls.package(cls.out, "tar", "deb", "rpm", "wheel", "npm", "sbom")
 
     @classmethod

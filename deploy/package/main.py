@@ -59,7 +59,8 @@ def possible_kinds():
 
 def write_sums(out):
     """Checksums of everything in the directory, in the form that `sha256sum --check` reads."""
-    files = sorted(file for file in out.iterdir() if file.is_file() and file.name != "SHA256SUMS")
+    # Hidden files are Cargo's: its profile `dist` has the same directory.
+    files = sorted(file for file in out.iterdir() if file.is_file() and file.name != "SHA256SUMS" and not file.name.startswith("."))
     lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
     (out / "SHA256SUMS").write_text("".join(lines))
 
