@@ -231,6 +231,6 @@ fn payloads_are_sent_in_the_format_of_encode() {
     let same = StepSettings { encode: Some(Format::Json), ..StepSettings::default() };
     assert_eq!(body(&same).unwrap(), message.payload);
     let wrong = StepSettings { format: Format::Cbor, ..packed };
-    let error = body(&wrong).unwrap_err();
+    let error = body(&wrong).unwrap_err().to_string();
     assert!(error.starts_with("encode: the payload is not CBOR"), "{error}");
 }

@@ -297,7 +297,7 @@ impl SocketCalls<'_> {
 mod tests {
     use std::net::TcpListener;
 
-    use tidegate_engine::PartitionId;
+    use tidegate_engine::{Millis, PartitionId};
 
     use super::*;
 
