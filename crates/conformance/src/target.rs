@@ -114,7 +114,7 @@ impl Target {
 }
 
 impl Capabilities {
-    /// Takes what a property of the CONNACK announces.
+    /// Applies a property of the CONNACK.
     pub(crate) fn take(&mut self, property: &Property) {
         match property {
             Property::MaximumQos(qos) => self.maximum_qos = *qos,

@@ -13,7 +13,7 @@ pub enum OpenError {
     Setting {
         /// The key in the configuration.
         key: &'static str,
-        /// Why, and what is wanted.
+        /// Why, and the remedy.
         why: String,
     },
     /// The authorities for TLS cannot be used.

@@ -30,7 +30,7 @@ pub enum EndpointError {
 /// `mqtt://host:1883,host:1884` for a broker of several nodes.
 ///
 /// # Errors
-/// When it is none.
+/// If the address is invalid.
 pub fn target_of(address: &str) -> Result<Target, EndpointError> {
     match endpoint_of(address)? {
         (target, None) => Ok(target),

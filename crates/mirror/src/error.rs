@@ -4,7 +4,7 @@ use std::io;
 
 use tidegate_bus::{BusError, LogName, Position};
 
-/// What is wrong with a log.
+/// The damage of a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// The checksum of a record does not fit its bytes.
@@ -24,7 +24,7 @@ pub enum Damage {
     /// A record ends before its last field.
     #[error("it is too short")]
     TooShort,
-    /// A record goes on behind its last field.
+    /// A record has bytes behind its last field.
     #[error("it is too long")]
     TooLong,
     /// The name of a file is not UTF-8.

@@ -1,4 +1,4 @@
-//! Nodes within a node: what the outer node asks of them, and what they share with it.
+//! Nodes within a node: the calls of the outer node, and the state that they share with it.
 
 use std::fmt;
 use std::io;
@@ -43,7 +43,7 @@ pub(crate) trait Within: fmt::Debug + Send + Sync {
     /// The shards of all of them.
     fn inboxes(&self) -> Vec<ShardSender>;
 
-    /// The counters of those that have ended.
+    /// The counters of the ended nodes.
     fn ended(&self) -> NodeReport;
 
     /// How many there may be at once.

@@ -11,7 +11,7 @@
 //! # Where things are
 //!
 //! - `node` starts and stops, `settings` has its settings, `limits` has the bounds of a turn.
-//! - `shard` is a thread, its turn, and what it does with the parts below; `orders` are the messages that it takes from
+//! - `shard` is a thread, its turn, and its work with the parts below; `orders` are the messages that it takes from
 //!   other threads, by an `inbox`. No part below imports `shard`.
 //! - Connections: `listener`, `transport` (with `tls`, [`websocket`], [`proxy_protocol`]), `quic`, `admission` (limits
 //!   and bans), `access` (the rights of a client). `observer` authenticates clients.

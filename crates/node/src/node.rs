@@ -1,6 +1,7 @@
 //! Starting and stopping: from settings to running shards, and back.
 
 mod listening;
+mod ways;
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -18,8 +19,8 @@ use tidegate_store::{Running, Status, Store};
 use crate::address::{ListenAddress, LocalAddress};
 use crate::admission::Admission;
 use crate::clock::{Clock, time_until};
-use crate::cluster::{FromLinks, LinkBindError, LinksThread, PreparedLinks, ShardDoor};
-use crate::durable::{self, Commits, DurableError, ShardJournal, restorer};
+use crate::cluster::{LinkBindError, LinksThread, PreparedLinks};
+use crate::durable::{self, DurableError, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::{Fleet, NodeHandle};
 use crate::inbox::inbox;
@@ -33,6 +34,7 @@ use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
 use crate::uplink::Dialer;
 use listening::{Listening, listen, spread, spread_quic};
+use ways::{commits_of, start_links};
 
 /// Why a node did not start. All started parts were stopped.
 #[derive(Debug, thiserror::Error)]
@@ -412,37 +414,6 @@ fn event_loops(shards: u16) -> Result<(Vec<EventLoop>, Vec<ShardSender>), StartE
     };
     let pairs: Vec<_> = (0..shards).map(ShardId).map(make).collect::<Result<_, StartError>>()?;
     Ok(pairs.into_iter().unzip())
-}
-
-/// Starts the links. The only shard of a node works them.
-fn start_links(
-    links: PreparedLinks,
-    clock: Clock,
-    shards: &[ShardSender],
-    alarm: Alarm,
-) -> Result<LinksThread, StartError> {
-    let doors = shards.iter().cloned().map(door_of).collect();
-    let thread = links.start(clock, doors, alarm).map_err(StartError::LinksThread)?;
-    if let [only] = shards {
-        only.send(ToShard::WorkLinks(thread.shared()));
-    }
-    Ok(thread)
-}
-
-/// The way of the links to a shard.
-fn door_of(inbox: ShardSender) -> ShardDoor {
-    ShardDoor::new(move |message| {
-        inbox.send(match message {
-            FromLinks::Batch(batch) => ToShard::Batch(batch),
-            FromLinks::Roster(order) => ToShard::Admin(Admin::Roster(order)),
-            FromLinks::News(news) => ToShard::Admin(Admin::PeerNews(news)),
-        });
-    })
-}
-
-/// The way of the store's commits to a shard.
-fn commits_of(inbox: ShardSender) -> Commits {
-    Box::new(move |sequence| inbox.send(ToShard::Committed(sequence)))
 }
 
 fn check(settings: &NodeSettings) -> Result<(), StartError> {

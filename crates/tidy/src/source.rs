@@ -173,31 +173,6 @@ impl Source {
         None
     }
 
-    /// The last parameter in the angle brackets at a position, as its tokens, and how many parameters there are.
-    pub fn last_parameter(&self, position: usize) -> Option<(usize, &[Token])> {
-        if !self.reads(position, &["<"]) {
-            return None;
-        }
-        let (mut depth, mut number, mut before, mut start) = (0_usize, 1, "", position + 1);
-        for (place, token) in self.tokens.iter().enumerate().skip(position) {
-            match token.text.as_str() {
-                "<" | "(" | "[" | "{" => depth += 1,
-                ">" if before == "-" => {}
-                ">" | ")" | "]" | "}" => depth = depth.saturating_sub(1),
-                "," if depth == 1 => {
-                    number += 1;
-                    start = place + 1;
-                }
-                _ => {}
-            }
-            if depth == 0 {
-                return Some((number, &self.tokens[start..place]));
-            }
-            before = &token.text;
-        }
-        None
-    }
-
     /// Whether the tokens from `position` on read as `pattern`.
     pub fn reads(&self, position: usize, pattern: &[&str]) -> bool {
         self.tokens.len() >= position + pattern.len()

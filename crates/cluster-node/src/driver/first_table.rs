@@ -1,4 +1,4 @@
-//! The first table of a cluster, for tests of what follows from a table.
+//! The first table of a cluster, for tests of its effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 

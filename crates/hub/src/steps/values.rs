@@ -1,4 +1,4 @@
-//! Values: their kinds, their order, and what they are as numbers and texts.
+//! Values: their kinds, their order, and their forms as numbers and texts.
 
 use std::cmp::Ordering;
 

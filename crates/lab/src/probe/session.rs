@@ -76,7 +76,7 @@ pub enum SessionError {
     /// A packet of ours cannot be written in this version of MQTT.
     #[error("{0}")]
     Encode(#[from] EncodeError),
-    /// A topic or filter of ours is none.
+    /// A topic or filter of the probe is invalid.
     #[error("{0}")]
     Topic(#[from] TopicError),
     /// The broker sent bytes that are no packet.

@@ -10,7 +10,7 @@ use crate::misspelt;
 /// The keys of `[load]` that a scenario with a `check` reads.
 const OF_A_CHECK: &str = "protocol";
 
-/// What is wrong with the cases of a file.
+/// The cases of a file are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CaseError {
     /// The cases cannot be made.
@@ -37,7 +37,7 @@ impl Scenario {
     /// Finds the first thing in the file's text that would stop a run, or be passed over in silence.
     ///
     /// # Errors
-    /// With the line where it can be told.
+    /// With the line if it is known.
     pub(super) fn checked(&self, text: &str) -> Result<(), CaseError> {
         self.names_are_used(text)?;
         let cases = self.cases().map_err(Box::new)?;

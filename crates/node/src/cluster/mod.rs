@@ -2,9 +2,10 @@
 //!
 //! To an engine, a shard of another node is a shard like any other ([`Roster`](tidegate_engine::Roster)). Here its
 //! batches cross: `shard/nodes.rs` is a shard's side, `outbox.rs` the batches that wait, `links.rs` the sessions and
-//! their sockets, `work.rs` the thread or shard that works them, `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one
-//! comes or goes, and `wire` what is sent. Who is in the cluster and who is home to what is decided elsewhere and comes
-//! as a [`ClusterView`]. `carrying.rs` has sessions whose bytes a third node carries. `questions.rs` carries what administration asks of other nodes. `docs/cluster.md` has the limits.
+//! their sockets, `work.rs` the thread or shard that works them, `handshake.rs` how nodes find out that they belong
+//! together, `membership.rs` the arrival and departure of nodes, and `wire` the frames. The members and the homes of
+//! partitions are decided elsewhere and come as a [`ClusterView`]. `carrying.rs` has sessions whose bytes a third node
+//! carries. `questions.rs` carries what administration asks of other nodes. `docs/cluster.md` has the limits.
 
 mod carrying;
 mod frames;

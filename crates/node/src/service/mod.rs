@@ -1,4 +1,4 @@
-//! What services within the process order of a shard, and what a shard tells them.
+//! The orders of services within the process to a shard, and its reports to them.
 
 mod inside;
 pub(crate) mod observers;

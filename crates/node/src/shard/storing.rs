@@ -6,6 +6,7 @@ use tidegate_store::{Loaded, ReadError, Status};
 use crate::durable::QueueRead;
 use crate::limits::UNCOMMITTED_BYTES;
 use crate::orders::ToShard;
+use crate::shard::Shard;
 use crate::shard::facets::StoreCalls;
 
 impl StoreCalls<'_> {
@@ -108,5 +109,13 @@ fn tell_full(status: &Status) {
         );
     } else {
         tracing::info!(used, free, pending, "the store accepts new messages and sessions again");
+    }
+}
+
+impl Shard {
+    /// Memory of the store's index of its journal, which the first shard counts.
+    pub(super) fn index_bytes(&self) -> u64 {
+        let journal = self.journal.as_ref().filter(|_| self.place.shard == ShardId(0));
+        journal.map_or(0, |journal| journal.status.index_bytes())
     }
 }

@@ -299,12 +299,6 @@ impl Shard {
         }
     }
 
-    /// Memory of the store's index of its journal, which the first shard counts.
-    fn index_bytes(&self) -> u64 {
-        let journal = self.journal.as_ref().filter(|_| self.place.shard == ShardId(0));
-        journal.map_or(0, |journal| journal.status.index_bytes())
-    }
-
     fn give_memory_back(&mut self) {
         self.counters.memory_trims += 1;
         self.engine.control().shrink();

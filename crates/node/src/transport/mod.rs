@@ -236,7 +236,7 @@ impl Transport {
         self.tls_of_inside().is_some_and(|tls| tls.client.is_some() || tls.identity.is_some())
     }
 
-    /// The facts about the connection. `settings` are those of its TLS listener.
+    /// The facts about the connection. `settings` are of its TLS listener.
     pub(crate) fn facts(&self, settings: Option<&TlsSettings>) -> ConnectionFacts {
         let peer = match self.peer() {
             Peer::Address(address) => Some(address),

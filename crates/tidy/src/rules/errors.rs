@@ -5,7 +5,7 @@
 use crate::Violation;
 use crate::ceilings::Ceiling;
 use crate::rules::structure::{against, crates};
-use crate::source::{Source, Sources};
+use crate::source::{Source, Sources, Token};
 
 /// Crates with more texts as errors than their ceilings.
 pub fn violations(sources: &Sources, ceilings: &[Ceiling]) -> Vec<Violation> {
@@ -28,11 +28,36 @@ pub fn violations(sources: &Sources, ceilings: &[Ceiling]) -> Vec<Violation> {
 /// How many results of a file have a text as their error.
 fn texts(source: &Source) -> usize {
     let positions = (0..source.tokens.len()).filter(|position| source.reads(*position, &["Result", "<"]));
-    let is_text = |position: usize| match source.last_parameter(position + 1) {
+    let is_text = |position: usize| match last_parameter(source, position + 1) {
         Some((2, [only])) => only.text == "String",
         _ => false,
     };
     positions.filter(|position| is_text(*position)).count()
+}
+
+/// The last parameter in the angle brackets at a position, as its tokens, and how many parameters there are.
+fn last_parameter(source: &Source, position: usize) -> Option<(usize, &[Token])> {
+    if !source.reads(position, &["<"]) {
+        return None;
+    }
+    let (mut depth, mut number, mut before, mut start) = (0_usize, 1, "", position + 1);
+    for (place, token) in source.tokens.iter().enumerate().skip(position) {
+        match token.text.as_str() {
+            "<" | "(" | "[" | "{" => depth += 1,
+            ">" if before == "-" => {}
+            ">" | ")" | "]" | "}" => depth = depth.saturating_sub(1),
+            "," if depth == 1 => {
+                number += 1;
+                start = place + 1;
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            return Some((number, &source.tokens[start..place]));
+        }
+        before = &token.text;
+    }
+    None
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::ceilings::{Arrows, Ceiling};
 use crate::exceptions::Exception;
 use crate::source::{Method, Source, Sources, is_stand_in};
 
-/// Functions that may work on one type: methods of all its `impl` blocks, those of traits included, and free functions
+/// Functions that may work on one type: methods of all its `impl` blocks, also of traits, and free functions
 /// whose first parameter borrows it.
 const METHODS: usize = 40;
 

@@ -38,7 +38,7 @@ pub enum PlanError {
     Value(&'static str),
 }
 
-/// What is wrong with a group of clients.
+/// An invalid group of clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
     /// A value is out of its range, or two exclude each other.
@@ -53,7 +53,7 @@ pub enum GroupError {
     /// A payload has no room for its stamp, or its bounds are the wrong way round.
     #[error("a payload has at least {STAMP_LEN} bytes, and the largest is not below the smallest")]
     Payload,
-    /// A topic is none.
+    /// A topic is invalid.
     #[error("`{topic}` is no topic: {error}")]
     Topic {
         /// The topic of the first client.
@@ -61,7 +61,7 @@ pub enum GroupError {
         /// Why.
         error: TopicError,
     },
-    /// A topic filter is none.
+    /// A topic filter is invalid.
     #[error("`{filter}` is no topic filter: {error}")]
     Filter {
         /// The filter of the first client.
