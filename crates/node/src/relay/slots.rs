@@ -271,6 +271,7 @@ mod tests {
     use super::super::{ClientOrigin, Pair};
     use super::*;
     use crate::admission::Seat;
+    use crate::transport::Transport;
 
     #[test]
     fn a_relay_always_has_its_full_time_for_its_last_bytes() {
