@@ -273,7 +273,7 @@ impl End {
         self.status.note_connected(self.side, true);
         let (bridge, end, address) = (&*self.name, self.side.name(), self.driver.address().to_string());
         tracing::info!(bridge, end, %address, session = connected.session_present, "bridge connected");
-        // Before MQTT 5.0 each SUBSCRIBE brings the retained messages again, also those that the bridge has outdated here.
+        // Before MQTT 5.0 each SUBSCRIBE brings the retained messages again, also if the bridge has outdated them here.
         self.is_subscribed &= connected.session_present;
         if !self.is_subscribed || self.driver.client().options().version.is_v5() {
             self.subscribe();

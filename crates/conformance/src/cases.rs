@@ -1,6 +1,6 @@
 //! The cases, one module for each area of the specification.
 
-use crate::registry::Case;
+use crate::case::Case;
 
 mod acknowledgements;
 mod connect;

@@ -17,6 +17,7 @@
 //! }
 //! ```
 
+mod case;
 mod cases;
 mod client;
 mod journal;
@@ -24,22 +25,26 @@ mod manifest;
 mod monitor;
 mod options;
 mod outcome;
+mod probe;
 mod registry;
 mod report;
 mod runner;
 mod scenario;
 mod target;
+mod tcp;
 mod transport;
 mod version;
 mod websocket;
 mod wire;
 
+pub use case::Case;
 pub use manifest::{Binds, Manifest, ManifestError, Row, Status};
 pub use options::Options;
 pub use outcome::{Outcome, Stop};
-pub use registry::{Case, cases};
+pub use probe::Unreachable;
+pub use registry::cases;
 pub use report::{Report, Result, Score, Verdict};
 pub use runner::{run, run_with};
 pub use scenario::Scenario;
-pub use target::{Feature, Target, Unreachable};
+pub use target::{Feature, Target};
 pub use version::Version;

@@ -1,6 +1,6 @@
 //! The verdicts of a run, by case and by statement.
 
-use crate::registry::Case;
+use crate::case::Case;
 use crate::version::Version;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

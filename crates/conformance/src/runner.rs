@@ -1,12 +1,14 @@
 //! Running the chosen cases, many at a time, and gathering their verdicts.
 
+use crate::case::Case;
 use crate::journal::Journal;
 use crate::options::Options;
 use crate::outcome::Stop;
-use crate::registry::{Case, cases};
+use crate::probe::Unreachable;
+use crate::registry::cases;
 use crate::report::{Report, Result, Verdict};
 use crate::scenario::Scenario;
-use crate::target::{Target, Unreachable};
+use crate::target::Target;
 use crate::version::Version;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

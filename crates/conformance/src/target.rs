@@ -1,13 +1,8 @@
 //! The broker under test: its address and its announced features.
 
-use crate::journal::Journal;
 use crate::options::Options;
-use crate::outcome::Stop;
-use crate::scenario::Scenario;
 use crate::version::Version;
-use crate::wire::{Property, Subscribe};
-use std::fmt;
-use std::rc::Rc;
+use crate::wire::Property;
 
 /// A feature that a case needs; a case without its features is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,67 +90,7 @@ pub struct Target {
     pub(crate) run: String,
 }
 
-/// No version of MQTT could be spoken with the broker at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreachable {
-    address: String,
-    reason: String,
-}
-
-impl fmt::Display for Unreachable {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "no MQTT broker answers at {}: {}; start one there, or give another address with --broker HOST:PORT",
-            self.address, self.reason
-        )
-    }
-}
-
-impl std::error::Error for Unreachable {}
-
 impl Target {
-    /// Asks the broker for its versions and features.
-    ///
-    /// # Errors
-    /// When the broker accepts a CONNECT of no version.
-    pub fn probe(options: &Options, run: String) -> Result<Self, Unreachable> {
-        let mut target = Self { options: options.clone(), capabilities: Capabilities::default(), run };
-        let mut reason = String::new();
-        let mut spoken = Vec::new();
-        for version in Version::ALL {
-            match target.probe_version(version) {
-                Ok(properties) => {
-                    spoken.push(version);
-                    for property in &properties {
-                        target.capabilities.take(property);
-                    }
-                }
-                Err(Stop::Failed(why) | Stop::Skipped(why)) => reason = why,
-            }
-        }
-        if spoken.is_empty() {
-            let address = options.broker.clone();
-            return Err(Unreachable { address, reason });
-        }
-        target.capabilities.shared &= spoken.contains(&Version::V5);
-        target.capabilities.versions = spoken;
-        Ok(target)
-    }
-
-    fn probe_version(&self, version: Version) -> Result<Vec<Property>, Stop> {
-        let scenario = Scenario::new(self, 0, version, Rc::new(Journal::new()));
-        let mut client = scenario.open("probe")?;
-        let connect = scenario.connection("probe").keep_alive(1);
-        client.send_connect(&connect)?;
-        let connack = client.expect_connack()?;
-        // A filter with a wildcard is accepted by every broker that has them, also by one of MQTT 3.1.1, which cannot
-        // say.
-        client.subscribe_packet(&Subscribe::new(&scenario.topic("+"), 0))?;
-        client.disconnect()?;
-        Ok(connack.properties)
-    }
-
     /// Why a case with these needs cannot run here, if it cannot.
     pub(crate) fn lacks(&self, needs: &[Feature]) -> Option<&'static str> {
         needs.iter().find(|feature| !self.offers(**feature)).map(|feature| feature.absence())
@@ -179,7 +114,8 @@ impl Target {
 }
 
 impl Capabilities {
-    fn take(&mut self, property: &Property) {
+    /// Applies a property of the CONNACK.
+    pub(crate) fn take(&mut self, property: &Property) {
         match property {
             Property::MaximumQos(qos) => self.maximum_qos = *qos,
             Property::RetainAvailable(available) => self.retained = *available != 0,

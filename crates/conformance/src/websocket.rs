@@ -1,7 +1,7 @@
 //! The client's side of RFC 6455, as much of it as MQTT over WebSocket needs, with full control over frames.
 
 use crate::outcome::{Outcome, failed};
-use crate::transport::{Reading, open_tcp, read_some, write_all};
+use crate::tcp::{Reading, open_tcp, read_some, write_all};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 

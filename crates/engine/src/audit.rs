@@ -159,7 +159,7 @@ impl Audit<'_> {
         }
         let Some(rare) = &session.rare else { return };
         found.holds(session.stored.is_none() || rare.stored_will.is_none(), || {
-            format!("{}: its will is stored with it and by itself", name())
+            format!("{}: its will is stored with it and alone", name())
         });
         let away = session.connection.is_none();
         found.holds(!away || rare.fetches_expected == 0, || format!("{} expects fetches while it is away", name()));

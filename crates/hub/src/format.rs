@@ -8,6 +8,8 @@ mod wanted;
 #[cfg(feature = "pipelines")]
 pub(crate) use decode::json;
 #[cfg(feature = "pipelines")]
+pub use decode::{EncodeError, FormatError, JsonError};
+#[cfg(feature = "pipelines")]
 pub(crate) use wanted::Wanted;
 
 /// How a payload is read.

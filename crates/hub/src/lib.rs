@@ -24,6 +24,8 @@ mod log;
 #[cfg(feature = "pipelines")]
 mod message;
 #[cfg(feature = "pipelines")]
+mod open_error;
+#[cfg(feature = "pipelines")]
 mod record;
 #[cfg(feature = "pipelines")]
 mod run;
@@ -44,11 +46,15 @@ pub use crate::archive::ArchiveSettings;
 pub use crate::core::{
     Action, Batch, Batching, Core, CoreSettings, Ending, News, Numbers, Outcome, REASON_FIELD, SinkPlan,
 };
+#[cfg(feature = "pipelines")]
+pub use format::{EncodeError, FormatError, JsonError};
 pub use format::{FileFormat, Format};
 #[cfg(feature = "pipelines")]
-pub use log::{LogSettings, MAX_PIPELINE_NAME};
+pub use log::{LogSettings, MAX_PIPELINE_NAME, NamesError};
 #[cfg(feature = "pipelines")]
 pub use message::{FieldName, Message, ORIGIN_PROPERTY, Origin};
+#[cfg(feature = "pipelines")]
+pub use open_error::{OpenError, TrustError};
 #[cfg(feature = "pipelines")]
 pub use record::{Content, Record, WholeMessage};
 #[cfg(feature = "pipelines")]
@@ -61,10 +67,10 @@ pub use sinks::{
 };
 #[cfg(feature = "pipelines")]
 pub use sources::{
-    HttpSourceSettings, KafkaSourceSettings, NatsSourceSettings, Source, SourceSettings, SourceStep, TopicsSettings,
-    Wake,
+    HttpSourceSettings, KafkaSourceSettings, NatsSourceSettings, ReplayError, Source, SourceSettings, SourceStep,
+    TopicsSettings, Wake,
 };
 #[cfg(feature = "pipelines")]
-pub use steps::{At, Part, StepError, StepSettings, Steps};
+pub use steps::{At, ComputeError, Part, StepError, StepSettings, Steps};
 #[cfg(feature = "pipelines")]
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};

@@ -20,5 +20,6 @@ mod zeromq;
 
 pub use exchange::run;
 pub use plan::{ExchangePlan, Protocol};
+pub use translate::TranslateError;
 
 use driver::{Driver, Problem, Role, Sink};

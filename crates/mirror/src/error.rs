@@ -4,6 +4,65 @@ use std::io;
 
 use tidegate_bus::{BusError, LogName, Position};
 
+/// The damage of a log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// The checksum of a record does not fit its bytes.
+    #[error("its checksum is wrong")]
+    Checksum,
+    /// A record of another format.
+    #[error("it has format {found}, this version reads {reads}")]
+    Format {
+        /// That of the record.
+        found: u8,
+        /// That of this version.
+        reads: u8,
+    },
+    /// A record of an unknown kind.
+    #[error("its kind, {0}, is unknown")]
+    Kind(u8),
+    /// A record ends before its last field.
+    #[error("it is too short")]
+    TooShort,
+    /// A record has bytes behind its last field.
+    #[error("it is too long")]
+    TooLong,
+    /// The name of a file is not UTF-8.
+    #[error("a name is not text")]
+    NotText,
+    /// The name of a file could lead elsewhere.
+    #[error("{0:?} is no name of a file")]
+    Name(String),
+    /// The files of a list, or their parts, are not in order.
+    #[error("its files are not in order")]
+    Order,
+    /// A list has another number of files than the records before it.
+    #[error("there are {there} files, {listed} should be")]
+    FileCount {
+        /// Files by the records.
+        there: usize,
+        /// Files by the list.
+        listed: usize,
+    },
+    /// A file is not what the list says.
+    #[error("{0} has unexpected content")]
+    Content(String),
+    /// A part of a file is missing at the end of the log.
+    #[error("{0} is not all there")]
+    Lacking(String),
+    /// A record is missing.
+    #[error("record {next} comes after record {last}")]
+    Gap {
+        /// The number of the record.
+        next: u64,
+        /// The number of the one before it.
+        last: u64,
+    },
+    /// The first records are missing.
+    #[error("its beginning cannot be read")]
+    Beginning,
+}
+
 /// Why a mirror could not be opened. The attempt left the log unchanged, except for a claim.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
@@ -53,8 +112,8 @@ pub enum MirrorError {
         log: LogName,
         /// Where.
         position: Position,
-        /// A description of the damage.
-        what: String,
+        /// The damage.
+        what: Damage,
     },
     /// The log was to be filled from a directory, and that was not done.
     #[error("{log} was never filled to its end; start the node once with the data directory that it was filled from")]

@@ -9,7 +9,7 @@ use tidegate_store::{Disk, RealDisk};
 use crate::ask::ask;
 use crate::open::claim;
 use crate::replay::{Replay, Stop};
-use crate::{MirrorError, OpenReport};
+use crate::{Damage, MirrorError, OpenReport};
 
 /// How often a log is read from its beginning again when its owner trims it meanwhile.
 const ATTEMPTS: u32 = 8;
@@ -46,7 +46,7 @@ pub fn fetch(bus: &Bus, log: &LogName, directory: &Path, fence: bool) -> Result<
             Err(Stop::Restart) => replay.parts.discard()?,
         }
     }
-    let what = "its beginning cannot be read".to_owned();
+    let what = Damage::Beginning;
     Err(MirrorError::Damaged { log: log.clone(), position: Position::START, what })
 }
 

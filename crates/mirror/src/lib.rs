@@ -37,7 +37,7 @@ mod send_queue;
 mod settings;
 
 pub use disk::{MirrorDisk, MirrorStatus};
-pub use error::{Lost, MirrorError};
+pub use error::{Damage, Lost, MirrorError};
 pub use fetch::fetch;
 pub use local::is_copy;
 pub use open::{OpenReport, OpenedMirror, open};

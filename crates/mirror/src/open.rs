@@ -13,7 +13,7 @@ use crate::record::{Body, Origin, encode};
 use crate::replay::{Replay, Stop};
 use crate::send_queue::{SendQueue, State};
 use crate::settings::MIN_MAX_BYTES;
-use crate::{MirrorDisk, MirrorError, Settings};
+use crate::{Damage, MirrorDisk, MirrorError, Settings};
 
 /// How often the log is claimed again when another process claims it at the same time.
 const CLAIMS: u32 = 8;
@@ -161,7 +161,7 @@ fn find(
         Ok(()) => {}
         Err(Stop::Failed(error)) => return Err(error),
         Err(Stop::Restart) => {
-            let (position, what) = (Position::START, "its beginning cannot be read".to_owned());
+            let (position, what) = (Position::START, Damage::Beginning);
             return Err(MirrorError::Damaged { log: log.clone(), position, what });
         }
     }

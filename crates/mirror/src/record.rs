@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use tidegate_bus::Position;
 
+use crate::error::Damage;
 use crate::extents::{Extent, Extents};
 use crate::files::{FileId, FileState, Files, Mark};
 
@@ -128,16 +129,16 @@ fn put_files(bytes: &mut Vec<u8>, files: &Files) {
 /// Reads a record.
 ///
 /// # Errors
-/// The error is a description of the fault.
-pub(crate) fn decode(record: &[u8]) -> Result<(Origin, Body<'_>), String> {
+/// The damage of a record that cannot be read.
+pub(crate) fn decode(record: &[u8]) -> Result<(Origin, Body<'_>), Damage> {
     let mut rest = Rest(record);
     let checksum = rest.word()?;
     if crc32c::crc32c(rest.0) != checksum {
-        return Err("its checksum is wrong".to_owned());
+        return Err(Damage::Checksum);
     }
     let version = rest.byte()?;
     if version != VERSION {
-        return Err(format!("it has format {version}, this version reads {VERSION}"));
+        return Err(Damage::Format { found: version, reads: VERSION });
     }
     let kind = rest.byte()?;
     let origin = Origin { incarnation: rest.number()?, sequence: rest.number()?, offset: rest.number()? };
@@ -154,48 +155,48 @@ pub(crate) fn decode(record: &[u8]) -> Result<(Origin, Body<'_>), String> {
         RENAME => Body::Rename { from: rest.text()?, to: rest.text()? },
         UNLINK => Body::Unlink { name: rest.text()? },
         INDEX => Body::Index(rest.files()?),
-        kind => return Err(format!("its kind, {kind}, is unknown")),
+        kind => return Err(Damage::Kind(kind)),
     };
-    if rest.0.is_empty() { Ok((origin, body)) } else { Err("it is too long".to_owned()) }
+    if rest.0.is_empty() { Ok((origin, body)) } else { Err(Damage::TooLong) }
 }
 
 /// The unread bytes of a record.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(|| "it is too short".to_owned())?;
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Damage> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Damage::TooShort)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
-        self.take(N)?.try_into().map_err(|_| "it is too short".to_owned())
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damage> {
+        self.take(N)?.try_into().map_err(|_| Damage::TooShort)
     }
 
-    fn byte(&mut self) -> Result<u8, String> {
+    fn byte(&mut self) -> Result<u8, Damage> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    fn word(&mut self) -> Result<u32, String> {
+    fn word(&mut self) -> Result<u32, Damage> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn number(&mut self) -> Result<u64, String> {
+    fn number(&mut self) -> Result<u64, Damage> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn text(&mut self) -> Result<&'a str, String> {
+    fn text(&mut self) -> Result<&'a str, Damage> {
         let length = u16::from_le_bytes(self.array()?);
-        let text = std::str::from_utf8(self.take(usize::from(length))?).map_err(|_| "a name is not text".to_owned())?;
+        let text = std::str::from_utf8(self.take(usize::from(length))?).map_err(|_| Damage::NotText)?;
         // A name becomes one of a file here: it must not lead anywhere else.
         if text.is_empty() || text.contains('/') || text == "." || text == ".." {
-            return Err(format!("{text:?} is no name of a file"));
+            return Err(Damage::Name(text.to_owned()));
         }
         Ok(text)
     }
 
-    fn files(&mut self) -> Result<Files, String> {
+    fn files(&mut self) -> Result<Files, Damage> {
         let (next, count) = (self.number()?, self.number()?);
         let mut files = BTreeMap::new();
         for _ in 0..count {
@@ -209,7 +210,7 @@ impl<'a> Rest<'a> {
                 extents.push(Extent { at, length, checksum });
             }
             if !extents.is_sorted_by(|one, next| one.end() < next.at) || id >= next {
-                return Err("its files are not in order".to_owned());
+                return Err(Damage::Order);
             }
             let extents = Extents::from_parts(extents);
             let first =

@@ -6,12 +6,12 @@ use std::io;
 use tidegate_bus::{Bus, BusError, LogName, Place, Position, Record};
 use tidegate_store::RealDisk;
 
-use crate::MirrorError;
 use crate::ask::Range;
 use crate::files::{FileId, Files, Mark};
 use crate::local::{Parts, holds};
 use crate::record::{Body, decode};
 use crate::send_queue::RECORD_OVERHEAD;
+use crate::{Damage, MirrorError};
 
 /// The state read so far.
 pub(crate) struct Replay<'a> {
@@ -115,7 +115,7 @@ impl<'a> Replay<'a> {
 
     fn check_lacking(&self, end: Position) -> Result<(), Stop> {
         let Some(file) = self.lacking.iter().find_map(|id| self.files.get(*id)) else { return Ok(()) };
-        let what = format!("{} is not all there", file.name.as_deref().unwrap_or("a file"));
+        let what = Damage::Lacking(file.name.clone().unwrap_or_else(|| "a file".to_owned()));
         Err(Stop::Failed(MirrorError::Damaged { log: self.log.clone(), position: end, what }))
     }
 
@@ -131,8 +131,8 @@ impl<'a> Replay<'a> {
         if self.sequence == 0 && !self.has_index {
             self.is_whole = origin.sequence == 1;
         } else if origin.sequence != self.sequence + 1 {
-            let text = format!("record {} comes after record {}", origin.sequence, self.sequence);
-            let damaged = MirrorError::Damaged { log: self.log.clone(), position, what: text };
+            let what = Damage::Gap { next: origin.sequence, last: self.sequence };
+            let damaged = MirrorError::Damaged { log: self.log.clone(), position, what };
             // With a copy, records may have been trimmed that it has not seen.
             return Err(if self.records == 1 { Stop::Restart } else { Stop::Failed(damaged) });
         }
@@ -146,7 +146,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn apply(&mut self, body: Body<'_>, mark: Mark) -> io::Result<Result<(), String>> {
+    fn apply(&mut self, body: Body<'_>, mark: Mark) -> io::Result<Result<(), Damage>> {
         let gone = match body {
             Body::Claim => None,
             Body::Data { file, at, length, bytes } => {
@@ -173,10 +173,10 @@ impl<'a> Replay<'a> {
     }
 
     /// A list of all files must agree with the result of the records before it.
-    fn compare(&mut self, mut listed: Files) -> io::Result<Result<(), String>> {
+    fn compare(&mut self, mut listed: Files) -> io::Result<Result<(), Damage>> {
         let knows_all = self.has_index || self.is_whole;
         if knows_all && self.files.len() != listed.len() {
-            return Ok(Err(format!("there are {} files, {} should be", self.files.len(), listed.len())));
+            return Ok(Err(Damage::FileCount { there: self.files.len(), listed: listed.len() }));
         }
         let ids: Vec<FileId> = listed.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -187,7 +187,7 @@ impl<'a> Replay<'a> {
             let same = is.extents.agrees(&should.extents);
             let may_lack = !knows_all || self.lacking.contains(&id);
             if !same_name || !(same || may_lack) {
-                return Ok(Err(format!("{name} has unexpected content")));
+                return Ok(Err(Damage::Content(name)));
             }
             if same {
                 self.lacking.remove(&id);

@@ -1,6 +1,10 @@
 //! The control plane's hold on a running node.
 
 pub(crate) mod clients;
+mod cluster;
+pub(crate) mod fleet;
+pub(crate) mod insiders;
+pub(crate) mod moves;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +18,10 @@ use crate::admission::Admission;
 use crate::admission::stored_bans::StoredBans;
 use crate::clock::Clock;
 use crate::cluster::LinksHandle;
-use crate::identities::{Family, Identities};
+use crate::inner::{Family, InnerNodes, Within};
+use crate::orders::{Admin, ShardSender, ToShard};
 use crate::relay::NodeHomes;
 use crate::report::NodeReport;
-use crate::shard::inbox::{Admin, InboxSender, ToShard};
 use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
 use crate::uplink::{Brokers, Dialer};
 
@@ -25,7 +29,7 @@ use crate::uplink::{Brokers, Dialer};
 pub(crate) struct Fleet {
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) brokers: Brokers,
-    pub(crate) identities: Option<Arc<Identities>>,
+    pub(crate) identities: Option<InnerNodes>,
     pub(crate) links: Option<Arc<LinksHandle>>,
 }
 
@@ -36,14 +40,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// make it on a thread that may block. Without calls it causes no work.
 #[derive(Clone, Debug)]
 pub struct NodeHandle {
-    inboxes: Arc<[InboxSender]>,
+    inboxes: Arc<[ShardSender]>,
     pub(crate) tls: Arc<TlsListeners>,
     clock: Clock,
     admission: Arc<Admission>,
     stored_bans: Arc<StoredBans>,
     dialer: Arc<Dialer>,
     brokers: Brokers,
-    identities: Option<Arc<Identities>>,
+    identities: Option<InnerNodes>,
     links: Option<Arc<LinksHandle>>,
 }
 
@@ -56,7 +60,7 @@ pub struct NoAnswer {
 }
 
 impl NodeHandle {
-    pub(crate) fn new(inboxes: Vec<InboxSender>, family: &Family, fleet: Fleet) -> Self {
+    pub(crate) fn new(inboxes: Vec<ShardSender>, family: &Family, fleet: Fleet) -> Self {
         let Fleet { dialer, brokers, identities, links } = fleet;
         let Family { tls, clock, admission, bans: stored_bans, .. } = family.clone();
         Self { inboxes: inboxes.into(), tls, clock, admission, stored_bans, dialer, brokers, identities, links }
@@ -68,8 +72,8 @@ impl NodeHandle {
     }
 
     /// The users whose own credentials brokers are shown, where they are.
-    pub(crate) fn identities(&self) -> Option<&Arc<Identities>> {
-        self.identities.as_ref()
+    pub(crate) fn identities(&self) -> Option<&dyn Within> {
+        self.identities.as_ref().map(|nodes| &*nodes.0)
     }
 
     /// The brokers of the fleet, as others know them.
@@ -78,13 +82,13 @@ impl NodeHandle {
     }
 
     /// The shard that a node of one shard has.
-    pub(crate) fn first_inbox(&self) -> Option<InboxSender> {
+    pub(crate) fn first_inbox(&self) -> Option<ShardSender> {
         self.inboxes.first().cloned()
     }
 
     /// The shards of the nodes within this one.
-    fn inner_inboxes(&self) -> Vec<InboxSender> {
-        self.identities.as_ref().map(|identities| identities.inboxes()).unwrap_or_default()
+    fn inner_inboxes(&self) -> Vec<ShardSender> {
+        self.identities().map(Within::inboxes).unwrap_or_default()
     }
 
     /// The writer of bans to the store.
@@ -103,7 +107,7 @@ impl NodeHandle {
     }
 
     #[cfg(test)]
-    pub(crate) fn inboxes(&self) -> &[InboxSender] {
+    pub(crate) fn inboxes(&self) -> &[ShardSender] {
         &self.inboxes
     }
 
@@ -140,7 +144,7 @@ impl NodeHandle {
         for shard in self.ask_all(Admin::Report)? {
             report.add(shard);
         }
-        if let Some(identities) = &self.identities {
+        if let Some(identities) = self.identities() {
             report.add_counted(&identities.ended());
         }
         Ok(report)
@@ -150,7 +154,7 @@ impl NodeHandle {
     /// inner nodes. All are asked before the first is awaited, so that they answer in parallel, within one common
     /// timeout.
     pub(crate) fn ask_all<T>(&self, question: impl Fn(Sender<T>) -> Admin) -> Result<Vec<T>, NoAnswer> {
-        let ask = |inbox: &InboxSender| {
+        let ask = |inbox: &ShardSender| {
             let (answer, answers) = channel();
             inbox.send(ToShard::Admin(question(answer)));
             answers
@@ -170,7 +174,7 @@ impl NodeHandle {
     /// # Errors
     /// When a shard does not answer; it puts them in force in its next turn, if it has one.
     pub fn set_access(&self, access: Option<&AccessFactory>) -> Result<(), NoAnswer> {
-        if let Some(identities) = &self.identities {
+        if let Some(identities) = self.identities() {
             identities.set_access(access);
         }
         self.ask_all(|done| Admin::SetAccess { access: access.cloned(), done }).map(drop)
@@ -178,7 +182,7 @@ impl NodeHandle {
 
     /// How many users there may be whose own credentials brokers are shown, where they are.
     pub fn max_identities(&self) -> Option<u16> {
-        self.identities.as_ref().map(|identities| identities.max())
+        self.identities().map(Within::max)
     }
 
     /// Applies the limits of other settings on every shard, as listed at
@@ -188,7 +192,7 @@ impl NodeHandle {
     /// # Errors
     /// When a shard does not answer; it puts them in force in its next turn, if it has one.
     pub fn set_limits(&self, settings: Settings, of_user: Option<Settings>) -> Result<(), NoAnswer> {
-        if let (Some(identities), Some(of_user)) = (&self.identities, of_user) {
+        if let (Some(identities), Some(of_user)) = (self.identities(), of_user) {
             identities.set_limits(of_user);
         }
         let settings = Arc::new(settings);

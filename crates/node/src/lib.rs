@@ -10,15 +10,17 @@
 //!
 //! # Where things are
 //!
-//! - `node` starts and stops, `settings` has its settings, `shard` is a thread and its turn, `limits` has the bounds of
-//!   a turn.
+//! - `node` starts and stops, `settings` has its settings, `limits` has the bounds of a turn.
+//! - `shard` is a thread, its turn, and its work with the parts below; `orders` are the messages that it takes from
+//!   other threads, by an `inbox`. No part below imports `shard`.
 //! - Connections: `listener`, `transport` (with `tls`, [`websocket`], [`proxy_protocol`]), `quic`, `admission` (limits
 //!   and bans), `access` (the rights of a client). `observer` authenticates clients.
 //! - Connections that leave: `relay` (to the client's home at another orchestrator), `identities` (to the node of its
 //!   user).
 //! - More than one process: [`cluster`] (links between nodes), `moves` (of partitions), `uplink` (brokers of a fleet).
 //! - Persistence: `durable`, between shards and the store. The recorder for `tidegate why`: `flight`.
-//! - For the control plane: `handle` (questions), `service` (services), `report` (numbers), `tenants`.
+//! - For the control plane: `handle` (its calls), `service` (what services within the process order), `report`
+//!   (numbers), `tenants`.
 
 mod access;
 pub mod address;
@@ -30,6 +32,8 @@ pub mod files;
 mod flight;
 mod handle;
 mod identities;
+mod inbox;
+mod inner;
 mod left_out;
 mod limits;
 mod listener;
@@ -38,6 +42,8 @@ mod moves;
 mod node;
 mod observer;
 mod orchestrator_moves;
+mod orders;
+mod peer;
 pub mod proxy_protocol;
 #[cfg(feature = "quic")]
 mod quic;
@@ -46,13 +52,17 @@ mod quic;
 mod quic;
 mod relay;
 mod report;
+mod secret;
 mod service;
 mod settings;
 mod shard;
+mod shortage;
+mod socket_io;
 mod tenants;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tokens;
 mod transport;
 mod uplink;
 pub mod websocket;
@@ -67,8 +77,8 @@ pub use admission::{
 pub use clock::Clock;
 pub use cluster::{
     AskError, Carried, ClusterSettings, ClusterStatus, ClusterView, LinkBindError, LinkCounters, LinkLimits, LinkState,
-    MAX_NODE_NAME, MAX_QUESTION_BYTES, MIN_SECRET_BYTES, NodeName, NodeNameError, PeerAnswer, PeerEvent, PeerNode,
-    PeerQuestion, PeerStatus, Secret, SecretTooShort,
+    MAX_NODE_NAME, MAX_QUESTION_BYTES, NodeName, NodeNameError, PeerAnswer, PeerEvent, PeerNode, PeerQuestion,
+    PeerStatus,
 };
 pub use durable::DurableError;
 pub use durable::place::{PlaceError, StoreImages, bans_of, images_of};
@@ -77,26 +87,33 @@ pub use flight::{
     FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject, MAX_FLIGHT_TEXT,
 };
 pub use handle::clients::NodeClients;
+pub use handle::fleet::{FleetError, NodeFleet};
+pub use handle::insiders::inlet::{Inlet, TlsStart};
+pub use handle::insiders::membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
+pub use handle::insiders::observers::{Deliver, NodeObserver, Observation, ObserveError};
+pub use handle::insiders::principals::NodePrincipal;
+pub use handle::insiders::records::{RecordEvent, Records, Reports};
+pub use handle::insiders::{NodeInsiders, Pongs};
+pub use handle::moves::{Arrived, MoveError, NodeMoves};
 pub use handle::{NoAnswer, NodeHandle};
-pub use identities::{Door, EnterError, Give, Identities, IdentitySettings};
+pub use identities::{EnterError, Give, Identities, IdentitySettings};
+pub use inner::InnerNodes;
 pub use left_out::LeftOut;
 pub use listener::BindError;
 pub use listener::preset::Presets;
 pub use memory::program_pages::release_program_pages;
 pub use memory::room::TooLittleMemory;
 pub use memory::share_allocator_arena;
-pub use moves::{Arrived, MoveError, NodeMoves};
 pub use node::{Node, StartError, Stopped};
-pub use observer::{Answer, ContinuedClient, Observer, Occasion, Peer, TracingObserver};
+pub use observer::{Answer, ContinuedClient, Observer, Occasion, TracingObserver};
 pub use orchestrator_moves::OrchestratorMoves;
+pub use orders::Door;
+pub use peer::Peer;
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
-pub use service::inside::{Inlet, TlsStart};
-pub use service::membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
-pub use service::observers::{Deliver, NodeObserver, Observation, ObserveError};
-pub use service::principals::{Answered, NodePrincipal, PublishOutcome};
-pub use service::records::{RecordEvent, Records, Reports};
-pub use service::{ClientLink, NodeInsiders, Ping, Pong, Pongs, ServiceWake};
+pub use secret::{MIN_SECRET_BYTES, Secret, SecretTooShort};
+pub use service::principals::{Answered, PublishOutcome};
+pub use service::{ClientLink, Ping, Pong, ServiceWake};
 pub use settings::NodeSettings;
 pub use tenants::{TenantCounts, TenantHoldings};
 pub use tls::{
@@ -104,6 +121,4 @@ pub use tls::{
     IdentityField, IdentityRole, LinkTls, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,
     TlsVersion,
 };
-pub use uplink::{
-    BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetError, FleetReport, NodeFleet, Question, UplinkTls,
-};
+pub use uplink::{BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetReport, Question, UplinkTls};

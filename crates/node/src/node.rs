@@ -1,5 +1,8 @@
 //! Starting and stopping: from settings to running shards, and back.
 
+mod listening;
+mod ways;
+
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -20,16 +23,18 @@ use crate::cluster::{LinkBindError, LinksThread, PreparedLinks};
 use crate::durable::{self, DurableError, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::{Fleet, NodeHandle};
-use crate::identities::Family;
+use crate::inbox::inbox;
+use crate::inner::Family;
 use crate::listener::BindError;
-use crate::listener::listening::{Listening, listen, spread, spread_quic};
 use crate::observer::Observer;
+use crate::orders::{Admin, ShardInbox, ShardSender, ToShard};
 use crate::quic::MAX_ENDPOINTS;
 use crate::settings::NodeSettings;
-use crate::shard::inbox::{Admin, Inbox, InboxSender, ToShard, inbox};
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
 use crate::uplink::Dialer;
+use listening::{Listening, listen, spread, spread_quic};
+use ways::{commits_of, start_links};
 
 /// Why a node did not start. All started parts were stopped.
 #[derive(Debug, thiserror::Error)]
@@ -221,10 +226,10 @@ impl Node {
         }
         if let Some(links) = links {
             let alarm = Alarm { shard: ShardId(0), observer };
-            node.links = Some(links.start(clock, senders, alarm).map_err(StartError::LinksThread)?);
+            node.links = Some(start_links(links, clock, &senders, alarm)?);
         }
         if let Some(identities) = identities {
-            identities.begin(family)?;
+            identities.0.begin(family).map_err(StartError::TlsThread)?;
         }
         Ok(node)
     }
@@ -250,8 +255,9 @@ impl Node {
     }
 
     /// Lets clients in, now that all that the store holds is taken in.
-    fn serve_from(&mut self, store: Store, inboxes: &[InboxSender]) -> Result<(), StartError> {
-        let running = durable::start(store, inboxes.to_vec(), self.handle.stored_bans())?;
+    fn serve_from(&mut self, store: Store, inboxes: &[ShardSender]) -> Result<(), StartError> {
+        let running =
+            durable::start(store, inboxes.iter().cloned().map(commits_of).collect(), self.handle.stored_bans())?;
         for (shard, inbox) in (0..).zip(inboxes) {
             let journal =
                 ShardJournal { writer: running.writer(shard), reader: running.reader(), status: running.status() };
@@ -396,10 +402,10 @@ impl Drop for Node {
 }
 
 /// The event loop of a shard.
-type EventLoop = (Poll, Inbox);
+type EventLoop = (Poll, ShardInbox);
 
 /// A poller with an inbox for each shard, and the sending sides of all inboxes.
-fn event_loops(shards: u16) -> Result<(Vec<EventLoop>, Vec<InboxSender>), StartError> {
+fn event_loops(shards: u16) -> Result<(Vec<EventLoop>, Vec<ShardSender>), StartError> {
     let make = |shard| {
         let refused = |source| StartError::Poll { shard, source };
         let poll = Poll::new().map_err(refused)?;

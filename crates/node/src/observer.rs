@@ -1,33 +1,12 @@
 //! The interface from a node to its process: log events, requests for authentication, and failures.
 
-use std::fmt;
-use std::net::SocketAddr;
+use tidegate_engine::{
+    Accepted, AuthRequest, ConnectionKey, Identity, ListenerId, LogEvent, Reason, ShardId, TenantId, Verdict,
+};
 
-use tidegate_engine::{AuthRequest, ConnectionKey, Identity, ListenerId, LogEvent, Reason, ShardId, TenantId, Verdict};
-
-use crate::shard::inbox::{InboxSender, ToShard};
+use crate::orders::{Door, ShardSender, ToShard};
+use crate::peer::Peer;
 use crate::tls::ConnectionFacts;
-
-/// The origin of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
-    /// An address.
-    Address(SocketAddr),
-    /// A process of this machine.
-    Unix,
-    /// The socket is closed.
-    Gone,
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(address) => address.fmt(f),
-            Self::Unix => f.write_str("unix"),
-            Self::Gone => f.write_str("unknown"),
-        }
-    }
-}
 
 /// A log event of an engine and where it happened.
 #[derive(Debug)]
@@ -107,7 +86,7 @@ const FAILURE_EXIT_CODE: i32 = 101;
 /// The receiver of the answer to a request for authentication.
 #[derive(Debug)]
 pub struct Answer {
-    pub(crate) shard: InboxSender,
+    pub(crate) shard: ShardSender,
     pub(crate) place: ShardId,
     pub(crate) key: ConnectionKey,
 }
@@ -121,6 +100,11 @@ impl Answer {
     /// Gives the answer. It has no effect if the client has disconnected.
     pub fn give(self, verdict: Verdict) {
         self.shard.send(ToShard::Verdict { key: self.key, verdict });
+    }
+
+    /// Passes the client to the node of its user. It has no effect if the client has disconnected.
+    pub fn pass_to(self, door: Door, accepted: Accepted) {
+        self.shard.send(ToShard::Pass { key: self.key, door, accepted });
     }
 }
 

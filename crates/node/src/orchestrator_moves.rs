@@ -9,11 +9,13 @@ use tidegate_engine::{
     AdoptError, Behind, Brought, Continued, Forwarded, PartitionImage, Partitions, Settling, UplinkError, UplinkImage,
 };
 
+use crate::handle::fleet::FleetError;
+use crate::handle::moves::{Arrived, MoveError};
 use crate::handle::{NoAnswer, NodeHandle};
 use crate::moves::pieces::PieceOrder;
-use crate::moves::{Arrived, Collecting, MoveError, MoveOrder, UPLINK_SHARD};
-use crate::shard::inbox::{Admin, ToShard};
-use crate::uplink::{FleetError, FleetOrder};
+use crate::moves::{Collecting, MoveOrder, UPLINK_SHARD};
+use crate::orders::{Admin, ToShard};
+use crate::uplink::FleetOrder;
 
 /// The steps of a move between orchestrators.
 #[derive(Clone, Copy, Debug)]

@@ -6,15 +6,11 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use mio::event::Event as Readiness;
-use mio::{Registry, Token};
-use tidegate_engine::{ConnectionKey, ListenerId, Millis, Output, Reason, ShardId};
+use mio::Registry;
+use tidegate_engine::{ListenerId, Output, Reason};
 
-use crate::relay::RelayKey;
-use crate::shard::facets::QuicCalls;
-use crate::shard::inbox::InboxSender;
+use crate::socket_io::{Input, Wrote};
 use crate::tls::{TlsError, TlsFacts, TlsListener, TlsSettings};
-use crate::transport::{Input, Wrote};
 
 /// Sockets of a node.
 pub(crate) const MAX_ENDPOINTS: usize = 0;
@@ -53,14 +49,8 @@ pub(crate) enum QuicBatch {}
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum QuicNotice {}
 
-/// Who has a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Owner {
-    /// The engine.
-    Client(#[expect(dead_code, reason = "no connection has an owner")] ConnectionKey),
-    /// A relay, whose client's end it is.
-    Relay(#[expect(dead_code, reason = "no connection has an owner")] RelayKey),
-}
+/// Takes the events of connections to the shard of their socket.
+pub(crate) type Notices = Box<dyn Fn(QuicNotice) + Send + Sync>;
 
 /// Refuses to bind.
 pub(crate) fn bind(_: SocketAddr) -> io::Result<(BoundSocket, SocketAddr)> {
@@ -76,7 +66,7 @@ impl QuicSocket {
 }
 
 impl QuicEndpoint {
-    pub(crate) fn new(_: QuicSocket, _: InboxSender, _: u16) -> Result<Self, TlsError> {
+    pub(crate) fn new(_: QuicSocket, _: Notices, _: u16) -> Result<Self, TlsError> {
         Err(TlsError::Setup { reason: NOT_BUILT.to_owned() })
     }
 
@@ -122,72 +112,11 @@ impl Quic {
         match *self {}
     }
 
-    pub(crate) fn read(&mut self, _: &mut [u8]) -> Input {
+    pub(crate) fn read(&mut self, _: &mut [u8]) -> Input<QuicFailure> {
         match *self {}
     }
 
     pub(crate) fn write(&mut self, _: Option<&mut Output>) -> io::Result<Wrote> {
         match *self {}
-    }
-}
-
-/// QUIC on a shard, without state.
-pub(crate) struct QuicState;
-
-impl QuicState {
-    pub(crate) fn new(_: Vec<QuicEndpoint>) -> Self {
-        Self
-    }
-
-    pub(crate) fn deadline(&self) -> Millis {
-        Millis::NEVER
-    }
-
-    pub(crate) fn is_busy(&self, _: bool) -> bool {
-        false
-    }
-
-    pub(crate) fn has_datagrams(&self) -> bool {
-        false
-    }
-
-    pub(crate) fn stop_accepting(&mut self) {}
-
-    pub(crate) fn shrink(&mut self) {}
-}
-
-impl QuicCalls<'_> {
-    pub(crate) fn take_quic_readiness(&mut self, _: Token, _: &Readiness) -> bool {
-        false
-    }
-
-    pub(crate) fn receive_datagrams(&mut self) {}
-
-    pub(crate) fn take_quic_batch(&mut self, batch: QuicBatch) {
-        match batch {}
-    }
-
-    pub(crate) fn take_quic_notice(&mut self, notice: QuicNotice) {
-        match notice {}
-    }
-
-    pub(crate) fn run_quic_timers(&mut self) {}
-
-    pub(crate) fn touch_quic(&mut self, id: QuicId) {
-        match id {}
-    }
-
-    pub(crate) fn flush_quic(&mut self) {}
-
-    pub(crate) fn own_quic(&mut self, id: QuicId, _: Owner) {
-        match id {}
-    }
-
-    pub(crate) fn disown_quic(&mut self, quic: &mut Quic) {
-        match *quic {}
-    }
-
-    pub(crate) fn redirect_quic(&mut self, quic: &mut Quic, _: ShardId) {
-        match *quic {}
     }
 }

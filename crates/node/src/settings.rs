@@ -12,7 +12,7 @@ use crate::address::ListenAddress;
 use crate::admission::AdmissionSettings;
 use crate::cluster::ClusterSettings;
 use crate::flight::FlightSettings;
-use crate::identities::Identities;
+use crate::inner::InnerNodes;
 use crate::listener::preset::Presets;
 use crate::observer::{Observer, TracingObserver};
 use crate::proxy_protocol::Network;
@@ -52,7 +52,7 @@ pub struct NodeSettings {
     /// Makes the client ids that the server assigns differ between runs; `None` takes a random number.
     pub seed: Option<u64>,
     /// The users whose own credentials brokers are shown, where they are.
-    pub identities: Option<Arc<Identities>>,
+    pub identities: Option<InnerNodes>,
     /// The brokers of its fleet, as far as others have to know them.
     pub brokers: Brokers,
     /// The links to the other nodes of its cluster, where it is in one.

@@ -7,8 +7,9 @@ use std::thread;
 use mio::{Events, Poll, Waker};
 use tidegate_engine::{Accepted, ConnectionKey, ShardId, Verdict};
 
+use crate::inbox::inbox;
+use crate::orders::{Admin, ToShard};
 use crate::shard::WAKER;
-use crate::shard::inbox::{Admin, ToShard, inbox};
 use crate::{Node, NodeSettings, Observer, Occasion};
 
 /// Each sender waits from time to time until the receiver has taken all of its messages, so that the receiver falls

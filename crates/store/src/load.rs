@@ -106,7 +106,7 @@ impl Loader {
         self.index.places.is_empty()
     }
 
-    /// Gives back the index of what was merged since the last load.
+    /// Gives back the index of the writes merged since the last load.
     pub(crate) fn forget_merged(&mut self) {
         let (merged, oldest) = {
             let catalog = self.shared.catalog();

@@ -29,7 +29,7 @@ pub struct Function {
     pub lines: usize,
 }
 
-/// A function that works on a type: a method of an `impl` without a trait, or a free function whose first parameter
+/// A function that works on a type: a method of an `impl`, of a trait or not, or a free function whose first parameter
 /// borrows the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Method {
@@ -375,7 +375,7 @@ impl Reader {
             syn::Item::Struct(item) => self.types.push(item.ident.to_string()),
             syn::Item::Enum(item) => self.types.push(item.ident.to_string()),
             syn::Item::Union(item) => self.types.push(item.ident.to_string()),
-            syn::Item::Impl(block) if block.trait_.is_none() => {
+            syn::Item::Impl(block) => {
                 for item in &block.items {
                     if let syn::ImplItem::Fn(function) = item
                         && !function.attrs.iter().any(is_test_attribute)

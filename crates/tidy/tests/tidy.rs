@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use tidegate_tidy::rules::{
-    budgets, documented, layers, links, map, named, names, panics, promises, purity, structure, text, words,
+    budgets, documented, errors, layers, links, map, named, names, panics, promises, purity, structure, text, words,
 };
 use tidegate_tidy::source::Sources;
 use tidegate_tidy::tree::{self, Tree};
@@ -52,6 +52,11 @@ fn no_type_has_too_many_functions() {
 fn modules_import_each_other_in_no_more_circles() {
     none(&structure::circles(&SOURCES, ceilings::CIRCLES));
     none(&structure::file_circles(&SOURCES, ceilings::FILE_CIRCLES));
+}
+
+#[test]
+fn errors_are_types() {
+    none(&errors::violations(&SOURCES, ceilings::TEXT_ERRORS));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::sync::Arc;
+use tidegate_random::SplitMix64;
 
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -10,18 +11,6 @@ struct Simulated {
     holdings: Arc<Holdings>,
     life: u64,
     alive: bool,
-}
-
-/// A sequence of numbers that depends on the seed alone (xorshift).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }
 
 struct World {
@@ -72,7 +61,7 @@ impl World {
 #[test]
 fn no_partition_has_two_members_and_shares_become_equal() {
     for seed in 1..300 {
-        let mut chance = Chance(seed * 7_919);
+        let mut chance = SplitMix64::new(seed * 7_919);
         let mut world = World { table: Table::default(), members: BTreeMap::new(), now: Instant::now(), lives: 0 };
         for _ in 0..200 {
             let name = format!("m{}", chance.below(5));

@@ -11,6 +11,8 @@ mod counters;
 mod doubt;
 mod encryption;
 mod error;
+#[cfg(test)]
+mod first_table;
 mod following;
 mod kind;
 mod lead;

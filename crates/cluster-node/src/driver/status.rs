@@ -480,24 +480,14 @@ impl ClusterPart for ClusterApi {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_cluster::{Seen, Sighting, decide};
+    use crate::driver::first_table::first_table;
 
     /// The node "a" of a table with "b", which has only moves to forward.
     fn leaving() -> Standpoint {
         let advert = |leaving: bool| Advert { life: 1, leaving, ..Advert::default() };
         let adverts: BTreeMap<String, Advert> =
             [("a".to_owned(), advert(true)), ("b".to_owned(), advert(false))].into();
-        let members = adverts.keys().map(|name| (name.clone(), Sighting { life: 1, settled: true })).collect();
-        let seen = Seen {
-            members,
-            adverts: adverts.clone(),
-            may_bury: true,
-            may_move: true,
-            may_balance: true,
-            factors: None,
-            expected: std::collections::BTreeSet::new(),
-        };
-        let mut table = decide(&Table::default(), &seen).unwrap_or_default();
+        let mut table = first_table(&adverts);
         table.lives.insert("a".to_owned(), 1);
         let (member, has_place, leaving, bus) = (true, true, true, true);
         Standpoint { member, has_place, leaving, table, adverts, bus, ..Standpoint::default() }

@@ -103,7 +103,8 @@ pub(super) fn tell(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_cluster::{Move, Seen, Sighting, decide};
+    use crate::driver::first_table::first_table;
+    use tidegate_cluster::Move;
 
     fn advert(port: u16) -> Advert {
         let mut advert = Advert { life: 1, incarnation: u64::from(port), ..Advert::default() };
@@ -115,18 +116,7 @@ mod tests {
 
     fn of_two() -> (Table, BTreeMap<String, Advert>) {
         let adverts: BTreeMap<String, Advert> = [("a".to_owned(), advert(1)), ("b".to_owned(), advert(5))].into();
-        let sighting = Sighting { life: 1, settled: true };
-        let members = adverts.keys().map(|name| (name.clone(), sighting)).collect();
-        let seen = Seen {
-            members,
-            adverts: adverts.clone(),
-            may_bury: true,
-            may_move: true,
-            may_balance: true,
-            factors: None,
-            expected: std::collections::BTreeSet::new(),
-        };
-        (decide(&Table::default(), &seen).unwrap_or_default(), adverts)
+        (first_table(&adverts), adverts)
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The form of PUBACK, PUBREC, PUBREL and PUBCOMP as a client sends them.
 
+use crate::case::Case;
 use crate::client::Client;
 use crate::outcome::{Outcome, skipped};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::reason_codes::{MALFORMED_PACKET, PROTOCOL_ERROR};

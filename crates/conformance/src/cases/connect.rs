@@ -1,8 +1,8 @@
 //! CONNECT: its place, its header, its flags, and packets that are not one.
 
+use crate::case::Case;
 use crate::client::Arrival;
 use crate::outcome::{Outcome, ensure, failed, skipped};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::version::Version;

@@ -1,8 +1,8 @@
 //! The payload of CONNECT: client identifiers, will fields and credentials.
 
+use crate::case::Case;
 use crate::client::Connack;
 use crate::outcome::{Outcome, ensure, failed, skipped};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::wire::reason_codes::{
     BAD_AUTHENTICATION_METHOD, BAD_USER_NAME_OR_PASSWORD, CLIENT_IDENTIFIER_NOT_VALID, MALFORMED_PACKET,

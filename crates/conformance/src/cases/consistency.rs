@@ -1,9 +1,9 @@
 //! Order and completeness when several things happen at the same time. Which of them comes first is the broker's
 //! affair; that nothing is lost, doubled or overtaken is not.
 
+use crate::case::Case;
 use crate::client::{Arrival, Client};
 use crate::outcome::{Outcome, ensure, failed};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::{Packet, PacketType, Publish, Subscribe};

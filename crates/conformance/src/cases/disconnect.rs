@@ -1,7 +1,7 @@
 //! DISCONNECT, and packets that a server never expects.
 
+use crate::case::Case;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::version::Version;
 use crate::wire::reason_codes::{MALFORMED_PACKET, PROTOCOL_ERROR};

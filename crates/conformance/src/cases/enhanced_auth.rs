@@ -1,8 +1,8 @@
 //! AUTH and authentication methods, as far as a broker without any of them can be asked.
 
+use crate::case::Case;
 use crate::client::Arrival;
 use crate::outcome::{Outcome, ensure, failed};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::wire::reason_codes::{BAD_AUTHENTICATION_METHOD, MALFORMED_PACKET, NOT_AUTHORIZED, PROTOCOL_ERROR};
 use crate::wire::{Bytes, Packet, Property, properties};

@@ -1,7 +1,7 @@
 //! The Message Expiry Interval of MQTT 5.
 
+use crate::case::Case;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::{PacketType, Property, Publish};

@@ -1,8 +1,8 @@
 //! Receive Maximum in both directions, and what must not wait for it.
 
+use crate::case::Case;
 use crate::client::{Arrival, Client};
 use crate::outcome::{Outcome, ensure, failed, skipped};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::reason_codes::{PROTOCOL_ERROR, RECEIVE_MAXIMUM_EXCEEDED};

@@ -1,8 +1,8 @@
 //! Keep alive and PINGREQ.
 
+use crate::case::Case;
 use crate::client::Arrival;
 use crate::outcome::{Outcome, ensure, failed, skipped};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::wire::reason_codes::{KEEP_ALIVE_TIMEOUT, MALFORMED_PACKET, PROTOCOL_ERROR};
 use crate::wire::{Packet, PacketType, Property, Publish};

@@ -1,7 +1,7 @@
 //! Cases particular to MQTT 3.1. Most other cases run in it too.
 
+use crate::case::Case;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::version::Version;

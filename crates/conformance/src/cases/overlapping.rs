@@ -1,8 +1,8 @@
 //! Subscriptions of one client that match the same message, and subscription identifiers.
 
+use crate::case::Case;
 use crate::client::Client;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::reason_codes::PROTOCOL_ERROR;

@@ -1,8 +1,8 @@
 //! Maximum Packet Size in both directions.
 
+use crate::case::Case;
 use crate::client::{Arrival, Client};
 use crate::outcome::{Outcome, ensure, failed, skipped};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::bytes::variable;

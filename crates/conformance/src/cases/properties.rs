@@ -1,7 +1,7 @@
 //! Properties of PUBLISH on their way through the broker, and requests of CONNECT about properties.
 
+use crate::case::Case;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::reason_codes::{MALFORMED_PACKET, PROTOCOL_ERROR, TOPIC_NAME_INVALID};

@@ -1,8 +1,8 @@
 //! PUBLISH at any QoS: topic, payload, flags and what must not be in it.
 
+use crate::case::Case;
 use crate::client::Arrival;
 use crate::outcome::{Outcome, ensure, failed};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::version::Version;

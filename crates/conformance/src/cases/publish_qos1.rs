@@ -1,7 +1,7 @@
 //! QoS 1 in both directions on one connection; redelivery is in `redelivery`.
 
+use crate::case::Case;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::{PacketType, Publish};

@@ -1,8 +1,8 @@
 //! QoS 2 in both directions; redelivery by the broker is in `redelivery`.
 
+use crate::case::Case;
 use crate::client::Arrival;
 use crate::outcome::{Outcome, ensure, failed, skipped};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::reason_codes::{MALFORMED_PACKET, PACKET_IDENTIFIER_NOT_FOUND, PROTOCOL_ERROR};

@@ -1,9 +1,9 @@
 //! The packets that the broker sends again when a session is resumed: everything that is owed, once, in order, under
 //! the same packet identifiers, and no other packet in its place.
 
+use crate::case::Case;
 use crate::client::{Arrival, Client};
 use crate::outcome::{Outcome, ensure, failed};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::{Packet, PacketType, Publish};

@@ -1,9 +1,9 @@
 //! The retain options of a subscription in MQTT 5, and a broker without retained messages.
 
 use super::retained::{expect_none_retained, retain};
+use crate::case::Case;
 use crate::client::Arrival;
 use crate::outcome::{Outcome, ensure, failed};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::reason_codes::RETAIN_NOT_SUPPORTED;

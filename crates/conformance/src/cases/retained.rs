@@ -1,8 +1,8 @@
 //! Retained messages: storing, replacing, deleting, and who gets them.
 
+use crate::case::Case;
 use crate::client::Client;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::{Publish, Subscribe};

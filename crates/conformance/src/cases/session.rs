@@ -1,7 +1,7 @@
 //! Sessions: their presence, their content, their end.
 
+use crate::case::Case;
 use crate::outcome::{Outcome, ensure, failed, skipped};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::version::Version;

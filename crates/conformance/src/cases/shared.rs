@@ -1,8 +1,8 @@
 //! Shared subscriptions of MQTT 5.
 
+use crate::case::Case;
 use crate::client::{Arrival, Client};
 use crate::outcome::{Outcome, ensure, failed, skipped};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::reason_codes::{MALFORMED_PACKET, PROTOCOL_ERROR};

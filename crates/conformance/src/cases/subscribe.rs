@@ -1,7 +1,7 @@
 //! SUBSCRIBE and SUBACK, and the effect of a subscription from then on.
 
+use crate::case::Case;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::reason_codes::{MALFORMED_PACKET, PROTOCOL_ERROR};

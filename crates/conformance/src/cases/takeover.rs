@@ -1,8 +1,8 @@
 //! A second connection with the same client identifier.
 
+use crate::case::Case;
 use crate::client::Client;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::version::Version;

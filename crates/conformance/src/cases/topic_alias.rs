@@ -1,8 +1,8 @@
 //! Topic aliases in both directions.
 
+use crate::case::Case;
 use crate::client::Client;
 use crate::outcome::{Outcome, ensure, failed};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::reason_codes::{MALFORMED_PACKET, PROTOCOL_ERROR, TOPIC_ALIAS_INVALID};

@@ -1,7 +1,7 @@
 //! Which topic filters are valid, and which topic names they match.
 
+use crate::case::Case;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::version::Version;

@@ -1,7 +1,7 @@
 //! UNSUBSCRIBE and UNSUBACK.
 
+use crate::case::Case;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::reason_codes::{MALFORMED_PACKET, NO_SUBSCRIPTION_EXISTED, PROTOCOL_ERROR};

@@ -1,7 +1,7 @@
 //! UTF-8 in topics and filters, where it is not the topic of another area.
 
+use crate::case::Case;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::wire::reason_codes::{MALFORMED_PACKET, PROTOCOL_ERROR, TOPIC_FILTER_INVALID};
 use crate::wire::subscribe::head;

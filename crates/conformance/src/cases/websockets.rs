@@ -1,7 +1,7 @@
 //! MQTT over WebSocket.
 
+use crate::case::Case;
 use crate::outcome::{Outcome, Stop, ensure, failed};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::websocket::{Frame, WebSocket, opcode, unmasked_frame};

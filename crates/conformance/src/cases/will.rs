@@ -1,9 +1,9 @@
 //! Will Messages: when they are published, and when they are not.
 
 use super::keep_alive;
+use crate::case::Case;
 use crate::client::Client;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
 use crate::wire::{Property, Publish, Will, reason_codes};

@@ -1,8 +1,8 @@
 //! The Will Delay Interval of MQTT 5, and what cuts it short.
 
 use super::will::DELAY_MARGIN;
+use crate::case::Case;
 use crate::outcome::{Outcome, ensure};
-use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::wire::{Property, Publish, Will};
 use std::time::{Duration, Instant};

@@ -114,7 +114,7 @@ fn attempt(pipeline: &Pipeline, message: &Arc<Message>) -> Value {
             tried["record"] = record.object().into();
         }
         Ok(None) => tried["record"] = Value::Null,
-        Err(why) => tried["error"] = why.into(),
+        Err(why) => tried["error"] = why.to_string().into(),
     }
     tried
 }

@@ -51,7 +51,9 @@ impl PipelinesPart for HubPart {
         match command {
             PipelineCommand::Pause => Ok(self.0.pause(name, true)),
             PipelineCommand::Resume => Ok(self.0.pause(name, false)),
-            PipelineCommand::Replay(from) => self.0.replay(name, *from).map_err(ControlError::Refused),
+            PipelineCommand::Replay(from) => {
+                self.0.replay(name, *from).map_err(|error| ControlError::Refused(error.to_string()))
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use serde_json::Value;
+use tidegate_random::SplitMix64;
 
 pub use self::lane::{Batching, Outcome};
 use self::lane::{Item, Lane};
@@ -146,7 +147,7 @@ pub struct Core<D> {
     actions: VecDeque<Action<D>>,
     numbers: Numbers,
     paused: bool,
-    chance: u64,
+    chance: SplitMix64,
 }
 
 impl<D> Core<D> {
@@ -159,7 +160,7 @@ impl<D> Core<D> {
         }
         first_lanes.push(lanes.len());
         lanes.extend(settings.dead_letter.map(|batching| Lane::new(settings.sinks.len(), batching)));
-        let chance = settings.seed | 1;
+        let chance = SplitMix64::new(settings.seed);
         Self {
             steps,
             settings,
@@ -222,7 +223,7 @@ impl<D> Core<D> {
                 }
                 let fields = message.fields(crate::Format::Json);
                 let record = Record::new(Arc::clone(message), Content::Row(fields));
-                self.fail(now, &Item { entry, record: Arc::new(record) }, why, true);
+                self.fail(now, &Item { entry, record: Arc::new(record) }, why.to_string(), true);
             }
         }
     }
@@ -294,7 +295,7 @@ impl<D> Core<D> {
 
     /// The batch of a lane has come to an end.
     pub fn settle(&mut self, now: u64, lane: usize, outcome: Outcome) {
-        let chance = self.next_chance();
+        let chance = self.chance.number();
         let dead = self.first_lanes[self.settings.sinks.len()];
         let Some(at) = self.lanes.get_mut(lane) else { return };
         let (sink, was_away) = (at.sink, at.error.is_some());
@@ -317,14 +318,6 @@ impl<D> Core<D> {
         if let Some((item, why)) = settled.poison {
             self.fail(now, &item, why, lane != dead);
         }
-    }
-
-    fn next_chance(&mut self) -> u64 {
-        // xorshift64: chance for pauses need not be better.
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        self.chance
     }
 
     /// The connection to the broker has ended: tokens of it are of no use any more.

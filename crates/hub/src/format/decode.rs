@@ -8,28 +8,68 @@ use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use super::Format;
-use super::wanted::{PartReader, Wanted};
+use super::wanted::{PartReader, Wanted, is_within};
 
 /// Deepest nesting of a payload.
 const MAX_DEPTH: usize = 64;
+
+/// A payload is not of its format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the payload is not {}: {why}", named(*.format))]
+pub struct FormatError {
+    /// The format.
+    pub format: Format,
+    /// What its reader says.
+    pub why: String,
+}
+
+/// A value has no form in a format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it has no form in {format}: {why}")]
+pub struct EncodeError {
+    /// The name of the format.
+    pub format: &'static str,
+    /// What its writer says.
+    pub why: String,
+}
+
+/// A text is not JSON that a record can hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    /// It is not JSON; what the reader says.
+    #[error("{0}")]
+    Syntax(String),
+    /// It is nested too deep.
+    #[error("it is nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+}
+
+const fn named(format: Format) -> &'static str {
+    match format {
+        Format::Json => "JSON",
+        Format::Cbor => "CBOR that JSON can say",
+        Format::MessagePack => "MessagePack that JSON can say",
+        Format::Raw => "text",
+    }
+}
 
 impl Format {
     /// Reads a payload.
     ///
     /// # Errors
-    /// In words, when it is not of this format.
-    pub fn decode(self, payload: &[u8]) -> Result<Value, String> {
+    /// When it is not of this format.
+    pub fn decode(self, payload: &[u8]) -> Result<Value, FormatError> {
         match self {
-            Self::Json => json(payload).map_err(|error| not_json(&error)),
+            Self::Json => json(payload).map_err(|error| self.refuse(&error)),
             Self::Cbor => {
                 let read = ciborium::de::from_reader_with_recursion_limit(payload, MAX_DEPTH);
-                read.map_err(|error| format!("the payload is not CBOR that JSON can say: {error}"))
+                read.map_err(|error| self.refuse(&error))
             }
             Self::MessagePack => {
                 let mut reader = rmp_serde::Deserializer::from_read_ref(payload);
                 reader.set_max_depth(MAX_DEPTH);
                 let read = serde::Deserialize::deserialize(&mut reader);
-                read.map_err(|error| not_message_pack(&error))
+                read.map_err(|error: rmp_serde::decode::Error| self.refuse(&error))
             }
             Self::Raw => Ok(raw(payload)),
         }
@@ -38,39 +78,42 @@ impl Format {
     /// Reads a payload, and makes values of the wanted parts alone, where the format allows it.
     ///
     /// # Errors
-    /// In words, when it is not of this format.
-    pub(crate) fn decode_parts(self, payload: &[u8], wanted: &Wanted) -> Result<Value, String> {
+    /// When it is not of this format.
+    pub(crate) fn decode_parts(self, payload: &[u8], wanted: &Wanted) -> Result<Value, FormatError> {
         let part = PartReader::new(wanted, MAX_DEPTH);
         match self {
             Self::Json => {
                 let mut reader = serde_json::Deserializer::from_slice(payload);
                 let read = part.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
-                read.map_err(|error| not_json(&error))
+                read.map_err(|error| self.refuse(&error))
             }
             Self::MessagePack => {
                 let mut reader = rmp_serde::Deserializer::from_read_ref(payload);
                 reader.set_max_depth(MAX_DEPTH);
-                part.deserialize(&mut reader).map_err(|error| not_message_pack(&error))
+                part.deserialize(&mut reader).map_err(|error| self.refuse(&error))
             }
             Self::Cbor | Self::Raw => self.decode(payload),
         }
     }
 
+    fn refuse(self, error: &dyn Display) -> FormatError {
+        FormatError { format: self, why: error.to_string() }
+    }
+
     /// Writes a value as a payload.
     ///
     /// # Errors
-    /// In words, when it has no form in this format.
-    pub fn encode(self, value: &Value) -> Result<Vec<u8>, String> {
+    /// When it has no form in this format.
+    pub fn encode(self, value: &Value) -> Result<Vec<u8>, EncodeError> {
+        let refused = |format, error: &dyn Display| EncodeError { format, why: error.to_string() };
         match self {
             Self::Json => Ok(value.to_string().into_bytes()),
             Self::Cbor => {
                 let mut out = Vec::new();
-                ciborium::into_writer(value, &mut out).map_err(|error| format!("it has no form in CBOR: {error}"))?;
+                ciborium::into_writer(value, &mut out).map_err(|error| refused("CBOR", &error))?;
                 Ok(out)
             }
-            Self::MessagePack => {
-                rmp_serde::to_vec(value).map_err(|error| format!("it has no form in MessagePack: {error}"))
-            }
+            Self::MessagePack => rmp_serde::to_vec(value).map_err(|error| refused("MessagePack", &error)),
             Self::Raw => match value {
                 Value::String(text) => Ok(text.clone().into_bytes()),
                 other => Ok(other.to_string().into_bytes()),
@@ -87,28 +130,10 @@ impl Format {
 /// Reads JSON that is nested no deeper than other formats may be, so that it can be read again within a record.
 ///
 /// # Errors
-/// In words, when it is not JSON, or nested too deep.
-pub(crate) fn json(text: &[u8]) -> Result<Value, String> {
-    let value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    if is_within(&value, MAX_DEPTH) { Ok(value) } else { Err(format!("it is nested deeper than {MAX_DEPTH} levels")) }
-}
-
-/// Whether a value has at most so many levels of arrays and objects.
-pub(super) fn is_within(value: &Value, levels: usize) -> bool {
-    let Some(left) = levels.checked_sub(1) else { return !value.is_array() && !value.is_object() };
-    match value {
-        Value::Array(items) => items.iter().all(|item| is_within(item, left)),
-        Value::Object(fields) => fields.values().all(|value| is_within(value, left)),
-        _ => true,
-    }
-}
-
-fn not_json(error: &dyn Display) -> String {
-    format!("the payload is not JSON: {error}")
-}
-
-fn not_message_pack(error: &dyn Display) -> String {
-    format!("the payload is not MessagePack that JSON can say: {error}")
+/// When it is not JSON, or nested too deep.
+pub(crate) fn json(text: &[u8]) -> Result<Value, JsonError> {
+    let value = serde_json::from_slice(text).map_err(|error| JsonError::Syntax(error.to_string()))?;
+    if is_within(&value, MAX_DEPTH) { Ok(value) } else { Err(JsonError::TooDeep) }
 }
 
 fn raw(payload: &[u8]) -> Value {
@@ -143,7 +168,7 @@ mod tests {
         assert_eq!(Format::MessagePack.decode(&packed).unwrap(), value);
         assert_eq!(Format::Raw.decode(b"on").unwrap(), json!("on"));
         assert_eq!(Format::Raw.decode(b"\xff\x00").unwrap(), json!("/wA="));
-        assert!(Format::Json.decode(b"{").unwrap_err().contains("not JSON"));
+        assert!(Format::Json.decode(b"{").unwrap_err().to_string().contains("not JSON"));
         assert_eq!(Format::Json.shown(b"hello"), json!("hello"));
     }
 
@@ -155,7 +180,7 @@ mod tests {
         assert!(Format::Json.decode("[".repeat(10_000).as_bytes()).is_err());
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(Format::Json.decode(nested(MAX_DEPTH).as_bytes()).is_ok());
-        let why = Format::Json.decode(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err();
+        let why = Format::Json.decode(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err().to_string();
         assert!(why.contains("deeper than 64"), "{why}");
         // A record with it as one field can be read again.
         assert!(Format::Json.shown(nested(127).as_bytes()).is_string());

@@ -5,8 +5,6 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::decode::is_within;
-
 /// The wanted parts of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -160,6 +158,16 @@ impl Visitor<'_> for FieldFinder<'_> {
 
     fn visit_str<E>(self, name: &str) -> Result<Option<usize>, E> {
         Ok(self.0.iter().position(|(wanted, _)| wanted == name))
+    }
+}
+
+/// Whether a value has at most so many levels of arrays and objects.
+pub(super) fn is_within(value: &Value, levels: usize) -> bool {
+    let Some(left) = levels.checked_sub(1) else { return !value.is_array() && !value.is_object() };
+    match value {
+        Value::Array(items) => items.iter().all(|item| is_within(item, left)),
+        Value::Object(fields) => fields.values().all(|value| is_within(value, left)),
+        _ => true,
     }
 }
 

@@ -54,17 +54,25 @@ pub(crate) struct Names {
     pub(crate) group: GroupName,
 }
 
+/// The name of a pipeline cannot be used on the bus.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the pipeline `{pipeline}` cannot be on the bus: its name must be 1 to {} ASCII letters, digits, `-` and `_`",
+    MAX_PIPELINE_NAME
+)]
+pub struct NamesError {
+    /// The pipeline.
+    pub pipeline: String,
+}
+
 impl LogSettings {
-    pub(crate) fn names(&self) -> Result<Names, String> {
+    pub(crate) fn names(&self) -> Result<Names, NamesError> {
         let messages = LogName::new(&format!("hub-{}", self.pipeline));
         let states = LogName::new(&format!("hub-{}-state", self.pipeline));
         let group = GroupName::new(&format!("hub-{}", self.pipeline));
         match (messages, states, group) {
             (Ok(messages), Ok(states), Ok(group)) => Ok(Names { messages, states, group }),
-            _ => Err(format!(
-                "the pipeline `{}` cannot be on the bus: its name must be 1 to {MAX_PIPELINE_NAME} ASCII letters, digits, `-` and `_`",
-                self.pipeline
-            )),
+            _ => Err(NamesError { pipeline: self.pipeline.clone() }),
         }
     }
 

@@ -24,8 +24,9 @@ pub use self::status::{LastFailure, PipelineState, PipelineStatus, SinkStatus};
 use self::worker::{Course, Orders, Worker};
 use crate::archive::ArchiveSettings;
 use crate::core::{Batching, Core, CoreSettings, SinkPlan};
+use crate::open_error::OpenError;
 use crate::sinks::{FileSinks, Place, Sink, SinkKind, SinkSettings};
-use crate::sources::{Http, Kafka, LogSource, Nats, Replayed, Source, SourceSettings, Topics, Wake};
+use crate::sources::{Http, Kafka, LogSource, Nats, ReplayError, Replayed, Source, SourceSettings, Topics, Wake};
 use crate::steps::{StepSettings, Steps};
 use crate::time::wall_clock;
 
@@ -93,7 +94,7 @@ pub enum HubError {
         /// The sink.
         sink: String,
         /// Why.
-        why: String,
+        why: OpenError,
     },
     /// The source cannot be used.
     #[error("pipeline `{pipeline}`: {why}")]
@@ -101,7 +102,7 @@ pub enum HubError {
         /// The pipeline.
         pipeline: String,
         /// Why.
-        why: String,
+        why: OpenError,
     },
     /// The system has no threads or sockets left.
     #[error("pipeline `{pipeline}` cannot be started: {source}")]
@@ -144,7 +145,7 @@ impl Pipeline {
         (self.wake)();
     }
 
-    fn replay(&self, from: u64) -> Receiver<Result<(), String>> {
+    fn replay(&self, from: u64) -> Receiver<Result<(), ReplayError>> {
         let (tell, answer) = mpsc::channel();
         self.orders.replays.lock().unwrap_or_else(PoisonError::into_inner).push((from, tell));
         (self.wake)();
@@ -324,15 +325,14 @@ impl Hub {
     /// pipeline does not run here.
     ///
     /// # Errors
-    /// In words, when its source keeps no messages, or does not answer.
-    pub fn replay(&self, name: &str, from: u64) -> Result<bool, String> {
+    /// When its source keeps no messages, or does not answer.
+    pub fn replay(&self, name: &str, from: u64) -> Result<bool, ReplayError> {
         let answer = {
             let state = self.state();
             let Some(pipeline) = state.running.iter().find(|pipeline| pipeline.name == name) else { return Ok(false) };
             pipeline.replay(from)
         };
-        let late = || Err("the replay has not begun yet: it begins when the source answers".to_owned());
-        answer.recv_timeout(ORDER_WITHIN).unwrap_or_else(|_| late())?;
+        answer.recv_timeout(ORDER_WITHIN).unwrap_or(Err(ReplayError::Late))?;
         Ok(true)
     }
 

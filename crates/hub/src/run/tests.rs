@@ -282,7 +282,7 @@ fn a_replay_without_a_bus_reads_the_archive() {
         stream.write_all(&[0x32, 7, 0, 1, b't', 0, id, 0, payload]).unwrap();
         assert_eq!(packet(&mut stream).0, 4, "it is acknowledged, and so it is in the archive");
     }
-    assert_eq!(hub.replay("hot", 0), Ok(true));
+    assert!(matches!(hub.replay("hot", 0), Ok(true)));
     wait_for_delivered(&hub, 2);
     assert_eq!(payloads(), ["y", "y"]);
     drop(stream);
@@ -290,7 +290,7 @@ fn a_replay_without_a_bus_reads_the_archive() {
     // The archive has messages that the steps have left out, for steps that are better.
     let hub = Hub::start(vec![settings("payload == 'n'")]).unwrap();
     let stream = accept(&listener, 1);
-    assert_eq!(hub.replay("hot", 0), Ok(true));
+    assert!(matches!(hub.replay("hot", 0), Ok(true)));
     wait_for_delivered(&hub, 1);
     assert_eq!(payloads(), ["y", "y", "n"]);
     drop((stream, listener));

@@ -11,7 +11,7 @@ use tidegate_client::TopicFilterBuf;
 use super::status::{LastFailure, Snapshot};
 use crate::core::{Action, Batch, Core, Ending, News, Outcome};
 use crate::message::Message;
-use crate::sources::{Source, SourceStep};
+use crate::sources::{ReplayAnswer, Source, SourceStep};
 use crate::time::wall_clock;
 
 /// Time between two lines of the log about messages that are not delivered.
@@ -25,16 +25,13 @@ const MAX_STEPS: usize = 64;
 /// broker and the pipeline more than the message does.
 const GATHER_TIME: Duration = Duration::from_millis(2);
 
-/// An answer that an operator waits for.
-type Ordered = Sender<Result<(), String>>;
-
 /// What others ask of a pipeline.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     pub(super) paused: AtomicBool,
     pub(super) stop: AtomicBool,
     /// The time of a replay, Unix milliseconds, and who waits for the answer.
-    pub(super) replays: Mutex<Vec<(u64, Ordered)>>,
+    pub(super) replays: Mutex<Vec<(u64, ReplayAnswer)>>,
 }
 
 /// The parts of a worker.

@@ -10,6 +10,7 @@ use ring::hmac;
 use super::place::Ids;
 use super::web::{Server, ServerSettings};
 use super::{Sink, SinkError};
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 /// The header of the signature: `sha256=` and the HMAC-SHA256 of the body in hexadecimal digits.
@@ -39,7 +40,7 @@ pub(super) struct HttpSink {
 }
 
 impl HttpSink {
-    pub(super) fn new(settings: &HttpSettings, ids: Ids) -> Result<Self, String> {
+    pub(super) fn new(settings: &HttpSettings, ids: Ids) -> Result<Self, OpenError> {
         let HttpSettings { url, headers, timeout, ca_file, .. } = settings.clone();
         let server = Server::new(ServerSettings { url, headers, timeout, ca_file })?;
         let key = settings.secret.as_ref().map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret));
@@ -159,7 +160,7 @@ mod tests {
         let new = |url: &str, header: &str| {
             let headers = vec![(header.to_owned(), "x".to_owned())];
             let settings = HttpSettings { url: url.to_owned(), headers, ..HttpSettings::default() };
-            HttpSink::new(&settings, ids()).map(|_| ()).unwrap_err()
+            HttpSink::new(&settings, ids()).map(|_| ()).unwrap_err().to_string()
         };
         assert!(new("ftp://h/", "a").contains("http://"));
         assert!(new("http://h/?token=t", "a b").contains("`a b`"));

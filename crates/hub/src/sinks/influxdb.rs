@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::web::{Server, ServerSettings};
 use super::{Sink, SinkError};
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 /// Nanoseconds of a millisecond.
@@ -39,11 +40,12 @@ pub(super) struct InfluxSink {
 }
 
 impl InfluxSink {
-    pub(super) fn new(settings: &InfluxSettings) -> Result<Self, String> {
+    pub(super) fn new(settings: &InfluxSettings) -> Result<Self, OpenError> {
         let InfluxSettings { url, headers, measurement, tags, timeout, ca_file } = settings.clone();
         let mut parameters = url.split_once('?').map_or("", |(_, query)| query).split('&');
         if !parameters.any(|parameter| matches!(parameter, "precision=ns" | "precision=n" | "precision=nanosecond")) {
-            return Err("times are in nanoseconds: the query of `url` needs `precision=ns`".to_owned());
+            let why = "times are in nanoseconds: the query of `url` needs `precision=ns`";
+            return Err(OpenError::setting("url", why));
         }
         Ok(Self { server: Server::new(ServerSettings { url, headers, timeout, ca_file })?, measurement, tags })
     }

@@ -14,6 +14,7 @@ use tidegate_context::partition_of;
 
 use super::{Sink, SinkError};
 use crate::log::{LogSettings, Names, SharedState, states, wait};
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 /// Of the delivered messages of a full partition, one in so many is removed at once.
@@ -34,7 +35,7 @@ impl LogSink {
     ///
     /// # Errors
     /// In words, when the name of the pipeline cannot be one on the bus.
-    pub(super) fn new(settings: &LogSettings) -> Result<Self, String> {
+    pub(super) fn new(settings: &LogSettings) -> Result<Self, OpenError> {
         Ok(Self { names: settings.names()?, settings: settings.clone(), bus: None, epochs: Vec::new() })
     }
 

@@ -40,6 +40,7 @@ pub use self::sqlite::SqliteSettings;
 use crate::archive::ArchiveSettings;
 use crate::core::Batching;
 use crate::log::LogSettings;
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 /// Why a batch is not where it belongs.
@@ -134,7 +135,7 @@ impl SinkKind {
             Self::Amqp(settings) => settings.check().err(),
             Self::S3(settings) => settings.check().err(),
             Self::Redis(settings) => {
-                redis::RedisSink::new(settings, place::Ids::default()).err().map(|why| ("url", why))
+                redis::RedisSink::new(settings, place::Ids::default()).err().map(|why| ("url", why.to_string()))
             }
             _ => None,
         }
@@ -146,7 +147,7 @@ impl SinkSettings {
     ///
     /// # Errors
     /// In words, when its settings are of no use or a file that they name cannot be read.
-    pub fn open(&self, files: &FileSinks, place: &Place<'_>) -> Result<Box<dyn Sink>, String> {
+    pub fn open(&self, files: &FileSinks, place: &Place<'_>) -> Result<Box<dyn Sink>, OpenError> {
         let ids = place::Ids::new(place, &self.name);
         Ok(match &self.kind {
             SinkKind::File(settings) => Box::new(files.open(settings)),

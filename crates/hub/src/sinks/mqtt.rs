@@ -12,6 +12,7 @@ use tidegate_client::{
 };
 
 use super::{Sink, SinkError};
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 /// Messages under way to the broker at once.
@@ -49,16 +50,17 @@ pub(super) struct MqttSink {
 }
 
 impl MqttSink {
-    pub(super) fn new(settings: &MqttSettings, lane: usize) -> Result<Self, String> {
+    pub(super) fn new(settings: &MqttSettings, lane: usize) -> Result<Self, OpenError> {
         let mut settings = settings.clone();
         if lane > 0 {
             // Two connections of one client id would end each other.
             settings.client_id = format!("{}-{lane}", settings.client_id);
         }
         if let Some(topic) = &settings.topic {
-            TopicNameBuf::new(topic.as_str()).map_err(|error| format!("the topic `{topic}`: {error}"))?;
+            TopicNameBuf::new(topic.as_str())
+                .map_err(|error| OpenError::part(format!("the topic `{topic}`"), error))?;
         }
-        let driver = driver(&settings).map_err(|error| error.to_string())?;
+        let driver = driver(&settings).map_err(|error| OpenError::setting("url", error.to_string()))?;
         Ok(Self { settings, driver, connected: false, accepted: HashSet::new() })
     }
 

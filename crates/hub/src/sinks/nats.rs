@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::place::Ids;
 use super::{Sink, SinkError};
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 /// Which server and stream.
@@ -35,18 +36,17 @@ pub(super) struct NatsSink {
 }
 
 impl NatsSink {
-    pub(super) fn new(settings: &NatsSettings, ids: Ids) -> Result<Self, String> {
+    pub(super) fn new(settings: &NatsSettings, ids: Ids) -> Result<Self, OpenError> {
         let allowed = |text: &str| !text.is_empty() && !text.contains([' ', '*', '>', '\t']);
         if !allowed(&settings.stream) || settings.stream.contains('.') {
-            return Err(format!("`{}` is no name of a stream", settings.stream));
+            return Err(OpenError::setting("stream", format!("`{}` is no name of a stream", settings.stream)));
         }
         if !allowed(&settings.subject) {
-            return Err(format!("`{}` is no subject", settings.subject));
+            return Err(OpenError::setting("subject", format!("`{}` is no subject", settings.subject)));
         }
         // The client answers pings in the background, so it needs a thread of its own.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-nats").build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
-        Ok(Self { settings: settings.clone(), ids, runtime, context: None })
+        Ok(Self { settings: settings.clone(), ids, runtime: runtime?, context: None })
     }
 }
 

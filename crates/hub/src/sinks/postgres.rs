@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use super::place::Ids;
 use super::postgres_tls::Tls;
 use super::{Sink, SinkError};
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 /// The column of the id of a record.
@@ -55,23 +56,24 @@ struct Connection {
 }
 
 impl PostgresSink {
-    pub(super) fn new(settings: &PostgresSettings, ids: Ids) -> Result<Self, String> {
+    pub(super) fn new(settings: &PostgresSettings, ids: Ids) -> Result<Self, OpenError> {
         // The library does not repeat the URL, which may hold a password.
         // The certificate is checked in any case.
         let url = settings.url.replace("sslmode=verify-full", "sslmode=require");
-        let mut config = Config::from_str(&url).map_err(|error| format!("the URL of the database: {error}"))?;
+        let mut config = Config::from_str(&url).map_err(|error| OpenError::part("the URL of the database", error))?;
         config.connect_timeout(settings.timeout).application_name("tidegate-hub");
         // A server that has vanished without a word is noticed.
         config.tcp_user_timeout(settings.timeout).keepalives_idle(KEEP_ALIVE);
         let tls = match config.get_ssl_mode() {
             SslMode::Require => Some(Tls::new(settings.ca_file.as_deref())?),
             _ if settings.ca_file.is_some() => {
-                return Err("`ca` is for TLS: add `?sslmode=require` to the URL of the database".to_owned());
+                let why = "`ca` is for TLS: add `?sslmode=require` to the URL of the database";
+                return Err(OpenError::setting("ca", why));
             }
             _ => None,
         };
         if settings.table.is_empty() {
-            return Err("it has no `table`".to_owned());
+            return Err(OpenError::setting("table", "it has no `table`"));
         }
         let table = settings.table.split('.').map(quoted).collect::<Vec<_>>().join(".");
         Ok(Self { config, tls, table, timeout: settings.timeout, ids, open: None })
@@ -229,7 +231,9 @@ mod tests {
         let open = |url: &str, ca: Option<&str>| {
             let ca_file = ca.map(PathBuf::from);
             let settings = PostgresSettings { url: url.into(), table: "t".into(), ca_file, ..Default::default() };
-            PostgresSink::new(&settings, Ids::default()).map(|sink| sink.tls.is_some())
+            PostgresSink::new(&settings, Ids::default())
+                .map(|sink| sink.tls.is_some())
+                .map_err(|error| error.to_string())
         };
         assert_eq!(open("postgres://h/d", None), Ok(false));
         assert!(open("postgres://h/d", Some("ca.pem")).is_err_and(|why| why.contains("sslmode=require")));

@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Stream;
 
 use super::tls;
+use crate::open_error::TrustError;
 
 /// Makes the TLS sessions of connections.
 #[derive(Clone)]
@@ -35,7 +36,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 impl Tls {
     /// Trusts the authorities of a file, or the system's.
-    pub(super) fn new(ca_file: Option<&Path>) -> Result<Self, String> {
+    pub(super) fn new(ca_file: Option<&Path>) -> Result<Self, TrustError> {
         tls::client(ca_file).map(Self)
     }
 }

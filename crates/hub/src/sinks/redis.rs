@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::place::Ids;
 use super::{Sink, SinkError};
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 /// Longest line of an answer, bytes.
@@ -39,8 +40,8 @@ pub(super) struct RedisSink {
 }
 
 impl RedisSink {
-    pub(super) fn new(settings: &RedisSettings, ids: Ids) -> Result<Self, String> {
-        let form = || "`url` is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]".to_owned();
+    pub(super) fn new(settings: &RedisSettings, ids: Ids) -> Result<Self, OpenError> {
+        let form = || OpenError::setting("url", "`url` is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]");
         let rest = settings.url.strip_prefix("redis://").ok_or_else(form)?;
         let (credentials, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
         let (at, database) = place.split_once('/').unwrap_or((place, ""));
@@ -202,7 +203,7 @@ mod tests {
     use crate::message::Message;
     use crate::record::{Content, WholeMessage};
 
-    fn sink(url: &str) -> Result<RedisSink, String> {
+    fn sink(url: &str) -> Result<RedisSink, OpenError> {
         let settings = RedisSettings { url: url.to_owned(), stream: "s".to_owned(), ..RedisSettings::default() };
         RedisSink::new(&settings, Ids::default())
     }

@@ -13,6 +13,7 @@ use super::place::{Ids, Place};
 use super::web::{HttpAnswer, Server, ServerSettings};
 use super::{Sink, SinkError, parquet};
 use crate::FileFormat;
+use crate::open_error::OpenError;
 use crate::record::Record;
 use crate::time::{rfc3339, wall_clock};
 
@@ -83,13 +84,14 @@ pub(super) struct S3Sink {
 }
 
 impl S3Sink {
-    pub(super) fn new(settings: &S3Settings, place: &Place<'_>, ids: Ids) -> Result<Self, String> {
+    pub(super) fn new(settings: &S3Settings, place: &Place<'_>, ids: Ids) -> Result<Self, OpenError> {
         let settings = S3Settings { url: settings.url.trim_end_matches('/').to_owned(), ..settings.clone() };
-        let host = settings.check().map_err(|(_, why)| why)?.to_owned();
+        let host = settings.check()?.to_owned();
         let folder = format!("{}{}", place.pipeline, if place.dead_letters { "-dead" } else { "" });
         // The longest name: the folder, the day, the time and the digest.
         if settings.prefix.len() + 3 * folder.len() + 64 > MAX_NAME {
-            return Err(format!("`prefix` is too long: names of objects have at most {MAX_NAME} bytes"));
+            let why = format!("`prefix` is too long: names of objects have at most {MAX_NAME} bytes");
+            return Err(OpenError::setting("prefix", why));
         }
         let (timeout, ca_file) = (settings.timeout, settings.ca_file.clone());
         let server = Server::new(ServerSettings { url: settings.url.clone(), headers: Vec::new(), timeout, ca_file })?;
@@ -209,7 +211,7 @@ mod tests {
         }
     }
 
-    fn sink(settings: &S3Settings) -> Result<S3Sink, String> {
+    fn sink(settings: &S3Settings) -> Result<S3Sink, OpenError> {
         let place = Place { pipeline: "hot", ..Place::default() };
         S3Sink::new(settings, &place, Ids::new(&place, "lake"))
     }
@@ -249,7 +251,7 @@ mod tests {
             change(&mut settings);
             sink(&settings).map(|_| ())
         };
-        assert_eq!(with(|_| ()), Ok(()));
+        assert!(with(|_| ()).is_ok());
         assert!(with(|settings| settings.url = "https://h/bucket".into()).is_err());
         assert!(with(|settings| settings.url = "ftp://h".into()).is_err());
         assert!(with(|settings| settings.bucket = "No".into()).is_err());

@@ -12,6 +12,7 @@ use ureq::typestate::WithBody;
 
 use super::SinkError;
 use super::tls::authorities;
+use crate::open_error::{OpenError, TrustError};
 
 /// Bytes of an answer that are read: enough to report why it is invalid.
 const MAX_ANSWER: u64 = 64 << 10;
@@ -38,21 +39,25 @@ pub(super) struct ServerSettings {
 }
 
 impl Server {
-    pub(super) fn new(settings: ServerSettings) -> Result<Self, String> {
+    pub(super) fn new(settings: ServerSettings) -> Result<Self, OpenError> {
         let ServerSettings { url, headers, timeout, ca_file } = settings;
         // The query may hold a token.
         let shown = url.split('?').next().unwrap_or_default();
-        let uri: ureq::http::Uri = url.parse().map_err(|_| format!("`{shown}` is no URL"))?;
+        let uri: ureq::http::Uri =
+            url.parse().map_err(|_| OpenError::setting("url", format!("`{shown}` is no URL")))?;
         let tls = match uri.scheme_str() {
             Some("http") => TlsConfig::default(),
             Some("https") => tls(ca_file.as_deref())?,
-            _ => return Err(format!("`{shown}` is no URL: write http://HOST:PORT/PATH or https://HOST/PATH")),
+            _ => {
+                let why = format!("`{shown}` is no URL: write http://HOST:PORT/PATH or https://HOST/PATH");
+                return Err(OpenError::setting("url", why));
+            }
         };
         for (name, value) in &headers {
             let fits = ureq::http::HeaderName::from_bytes(name.as_bytes()).is_ok()
                 && ureq::http::HeaderValue::from_bytes(value.as_bytes()).is_ok();
             if !fits {
-                return Err(format!("the header `{name}` cannot be sent"));
+                return Err(OpenError::setting("headers", format!("the header `{name}` cannot be sent")));
             }
         }
         let agent = ureq::Agent::config_builder()
@@ -114,7 +119,7 @@ pub(super) struct HttpAnswer {
     pub(super) text: String,
 }
 
-fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, String> {
+fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, TrustError> {
     let authorities = authorities(ca_file)?;
     let authorities: Vec<Certificate<'static>> =
         authorities.iter().map(|der| Certificate::from_der(der.as_ref()).to_owned()).collect();

@@ -23,6 +23,7 @@ use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
 use crate::core::Ending;
 use crate::message::Message;
+use crate::open_error::OpenError;
 use crate::time::wall_clock;
 
 /// Time for the head of a request, and for its body.
@@ -78,12 +79,12 @@ impl Http {
     ///
     /// # Errors
     /// In words, when the address is not free, or the system has no threads left.
-    pub(crate) fn new(settings: &HttpSourceSettings) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("cannot listen on {}: {error}", settings.listen);
+    pub(crate) fn new(settings: &HttpSourceSettings) -> Result<Self, OpenError> {
+        let failed = |error: std::io::Error| OpenError::part(format!("cannot listen on {}", settings.listen), error);
         let listener = TcpListener::bind(settings.listen).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-http").build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
+        let runtime = runtime?;
         let inbox = Inbox::default();
         let hook = Arc::new(Hook::new(settings, &inbox));
         let listener = {

@@ -9,6 +9,8 @@ mod progress;
 mod replayed;
 mod topics;
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
@@ -50,6 +52,28 @@ pub enum SourceStep<T> {
     /// An operator has paused or resumed the pipeline, perhaps at another process.
     Paused(bool),
 }
+
+/// Why messages do not come again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The source forgets a message when it is delivered.
+    #[error("its source keeps no messages that are delivered")]
+    NothingKept,
+    /// The archive cannot be read, or the order cannot be kept there.
+    #[error("the archive {}: {error}", folder.display())]
+    Archive {
+        /// Its folder.
+        folder: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+    /// The source has not answered in time.
+    #[error("the replay has not begun yet: it begins when the source answers")]
+    Late,
+}
+
+/// The answer to an operator who asks for messages again.
+pub(crate) type ReplayAnswer = Sender<Result<(), ReplayError>>;
 
 /// Where messages come from. It lives on the thread of its pipeline.
 pub trait Source: Send {
@@ -94,10 +118,10 @@ pub trait Source: Send {
     fn pause(&mut self, _paused: bool) {}
 
     /// Has messages come again that the broker took at `from` (Unix milliseconds) or later. The operator gets the answer
-    /// when that outlasts a crash, or an error in words when the source keeps no messages.
-    fn replay(&mut self, _from: u64, answer: Sender<Result<(), String>>) {
+    /// when that outlasts a crash, or an error when the source keeps no messages.
+    fn replay(&mut self, _from: u64, answer: ReplayAnswer) {
         // An operator that has gone needs no answer.
-        let _ = answer.send(Err("its source keeps no messages that are delivered".to_owned()));
+        let _ = answer.send(Err(ReplayError::NothingKept));
     }
 
     /// Leaves the sender, which keeps unacknowledged messages.

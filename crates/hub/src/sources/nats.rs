@@ -15,6 +15,7 @@ use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
 use crate::core::Ending;
 use crate::message::Message;
+use crate::open_error::OpenError;
 use crate::time::wall_clock;
 
 /// Time between two attempts to connect.
@@ -78,13 +79,13 @@ impl Nats {
     ///
     /// # Errors
     /// In words, when the settings are of no use, or the system has no threads left.
-    pub(crate) fn new(settings: &NatsSourceSettings) -> Result<Self, String> {
-        if let Some((_, why)) = settings.unusable() {
-            return Err(why);
+    pub(crate) fn new(settings: &NatsSourceSettings) -> Result<Self, OpenError> {
+        if let Some(unusable) = settings.unusable() {
+            return Err(unusable.into());
         }
         // The client answers pings in the background, so it needs a thread of its own.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-nats").build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
+        let runtime = runtime?;
         let inbox = Inbox::default();
         runtime.spawn(run(settings.clone(), inbox.clone()));
         Ok(Self {

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use super::progress::Progress;
-use super::{Source, SourceStep, Wake};
+use super::{ReplayAnswer, ReplayError, Source, SourceStep, Wake};
 use crate::archive::{ArchivePlace, ArchiveReader, ArchiveReplay};
 use crate::core::Ending;
+use crate::open_error::OpenError;
 
 /// How often the state of a replay is written.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
@@ -88,8 +88,9 @@ where
     ///
     /// # Errors
     /// In words, when the state of the replay cannot be read.
-    pub(crate) fn new(source: S, folder: &Path, window: u16) -> Result<Self, String> {
-        let replay = ArchiveReplay::load(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    pub(crate) fn new(source: S, folder: &Path, window: u16) -> Result<Self, OpenError> {
+        let replay =
+            ArchiveReplay::load(folder).map_err(|error| OpenError::part(folder.display().to_string(), error))?;
         let reading = replay.map(|replay| Reading::new(folder, replay, 0));
         let window = usize::from(window);
         Ok(Self { source, folder: folder.to_owned(), window, reading, runs: 0, is_past_next: false })
@@ -235,7 +236,7 @@ where
         self.source.pause(paused);
     }
 
-    fn replay(&mut self, from: u64, answer: Sender<Result<(), String>>) {
+    fn replay(&mut self, from: u64, answer: ReplayAnswer) {
         let begun = ArchiveReplay::new(&self.folder, from).and_then(|replay| {
             replay.save(&self.folder)?;
             self.runs += 1;
@@ -243,7 +244,7 @@ where
             Ok(())
         });
         // An operator that has gone needs no answer.
-        let _ = answer.send(begun.map_err(|error| format!("the archive {}: {error}", self.folder.display())));
+        let _ = answer.send(begun.map_err(|error| ReplayError::Archive { folder: self.folder.clone(), error }));
     }
 
     fn leave(&mut self) {
@@ -327,7 +328,7 @@ mod tests {
         assert!(one.ready().is_none(), "nothing comes before a replay");
         let (answer, answered) = channel();
         one.replay(2, answer);
-        assert_eq!(answered.recv(), Ok(Ok(())));
+        answered.recv().unwrap().unwrap();
         let mut killed = source(&folder, Vec::new());
         let messages = taken(&mut killed);
         assert_eq!(times(&messages), [2, 3]);

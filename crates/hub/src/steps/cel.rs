@@ -3,7 +3,8 @@
 use serde_json::Value;
 use tidegate_context::{Expression, ExpressionError, Variables};
 
-use super::node::Environment;
+use super::environment::Environment;
+use super::error::ComputeError;
 use super::{At, StepError};
 use crate::message::FIELDS;
 
@@ -35,27 +36,27 @@ impl Cel {
         environment: &Environment<'_>,
         row: Option<&Value>,
         ask: impl FnOnce(&Expression, &Variables) -> Result<T, ExpressionError>,
-    ) -> Result<T, String> {
+    ) -> Result<T, ComputeError> {
         let payload = if self.needs_payload { environment.payload()? } else { &NO_ROW };
         let fields: Vec<(&str, Value)> =
             FIELDS.iter().filter_map(|name| Some((*name, environment.message.field(name)?))).collect();
         let rest = [("payload", payload), ("row", row.unwrap_or(&NO_ROW))];
         let all = fields.iter().map(|(name, value)| (*name, value)).chain(rest);
-        ask(&self.expression, &Variables::of_all(all)).map_err(|error| error.to_string())
+        Ok(ask(&self.expression, &Variables::of_all(all))?)
     }
 
     /// Whether it holds.
-    pub(super) fn truth(&self, environment: &Environment<'_>, row: Option<&Value>) -> Result<bool, String> {
+    pub(super) fn truth(&self, environment: &Environment<'_>, row: Option<&Value>) -> Result<bool, ComputeError> {
         self.with(environment, row, Expression::truth)
     }
 
     /// Its result.
-    pub(super) fn json(&self, environment: &Environment<'_>, row: Option<&Value>) -> Result<Value, String> {
+    pub(super) fn json(&self, environment: &Environment<'_>, row: Option<&Value>) -> Result<Value, ComputeError> {
         self.with(environment, row, Expression::json)
     }
 
     /// Its result, as text.
-    pub(super) fn text(&self, environment: &Environment<'_>, row: Option<&Value>) -> Result<String, String> {
+    pub(super) fn text(&self, environment: &Environment<'_>, row: Option<&Value>) -> Result<String, ComputeError> {
         Ok(match self.json(environment, row)? {
             Value::String(text) => text,
             other => other.to_string(),

@@ -104,7 +104,7 @@ fn called(expr: &Expr, depth: usize) -> Result<Node, StepError> {
             let given = [Some(operand), substring_from.as_ref(), substring_for.as_ref()];
             let arguments: Result<Vec<_>, _> = given.into_iter().flatten().map(|one| inner(one)).collect();
             let arguments = arguments?;
-            Function::Substr.check(arguments.len()).map_err(|said| refuse(expr, said))?;
+            Function::Substr.check(arguments.len()).map_err(|said| refuse(expr, said.to_string()))?;
             Node::Call(Function::Substr, arguments)
         }
         Expr::Function(call) => return function(expr, call, depth),
@@ -207,6 +207,6 @@ fn function(expr: &Expr, call: &Call, depth: usize) -> Result<Node, StepError> {
     if call.over.is_some() || call.filter.is_some() {
         return Err(refuse(expr, "windows are not understood: each message is evaluated alone"));
     }
-    function.check(arguments.len()).map_err(|said| refuse(expr, said))?;
+    function.check(arguments.len()).map_err(|said| refuse(expr, said.to_string()))?;
     Ok(Node::Call(function, arguments))
 }

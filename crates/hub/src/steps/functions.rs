@@ -4,12 +4,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::node::{Environment, element, number_of, order, real, text_of};
+use super::environment::Environment;
+use super::error::{ArityError, ComputeError, MAX_RESULT};
+use super::values::{element, number_of, order, real, text_of};
 use crate::format::json;
 use crate::time::rfc3339;
-
-/// Longest text that a function makes, bytes.
-const MAX_RESULT: usize = 1 << 20;
 
 macro_rules! functions {
     ($($function:ident $least:literal $most:literal $($name:literal)+;)*) => {
@@ -80,19 +79,18 @@ impl Function {
     }
 
     /// Whether it takes so many values.
-    pub(super) fn check(self, count: usize) -> Result<(), String> {
+    pub(super) fn check(self, count: usize) -> Result<(), ArityError> {
         let Some((_, names, least, most)) = TABLE.iter().find(|(function, ..)| *function == self) else {
             return Ok(());
         };
         if (*least..=*most).contains(&count) {
             return Ok(());
         }
-        let wanted = if least == most { least.to_string() } else { format!("{least} to {most}") };
-        Err(format!("`{}` takes {wanted} values, not {count}", names[0]))
+        Err(ArityError { function: names[0], least: *least, most: *most, count })
     }
 
     /// Its result. Null as the first value gives null, except in functions that exist to handle null.
-    pub(super) fn call(self, values: Vec<Value>, environment: &Environment<'_>) -> Result<Value, String> {
+    pub(super) fn call(self, values: Vec<Value>, environment: &Environment<'_>) -> Result<Value, ComputeError> {
         match self {
             Self::Coalesce => return Ok(values.into_iter().find(|value| !value.is_null()).unwrap_or_default()),
             Self::Concat => return joined(&values),
@@ -120,7 +118,7 @@ impl Function {
         }
     }
 
-    fn number(self, first: &Value, second: &Value) -> Result<Value, String> {
+    fn number(self, first: &Value, second: &Value) -> Result<Value, ComputeError> {
         let number = number_of(first)?;
         match self {
             Self::Abs => first.as_i64().and_then(i64::checked_abs).map_or_else(|| real(number.abs()), |n| Ok(n.into())),
@@ -134,7 +132,7 @@ impl Function {
             }
             Self::Sqrt => real(number.sqrt()),
             Self::Power => real(number.powf(number_of(second)?)),
-            Self::Mod if number_of(second)? == 0.0 => Err("a number is divided by 0".to_owned()),
+            Self::Mod if number_of(second)? == 0.0 => Err(ComputeError::DividedByZero),
             Self::Mod => match (first.as_i64(), second.as_i64()) {
                 (Some(one), Some(other)) => Ok(one.checked_rem(other).into()),
                 _ => real(number % number_of(second)?),
@@ -146,7 +144,7 @@ impl Function {
         }
     }
 
-    fn other(self, first: &Value, second: &Value, third: Option<&Value>) -> Result<Value, String> {
+    fn other(self, first: &Value, second: &Value, third: Option<&Value>) -> Result<Value, ComputeError> {
         let text = text_of(first);
         Ok(match self {
             Self::Lower => Value::String(text.to_lowercase()),
@@ -177,7 +175,7 @@ impl Function {
             Self::Bool => match text.to_lowercase().as_str() {
                 "true" | "1" | "on" => true.into(),
                 "false" | "0" | "off" => false.into(),
-                _ => return Err(format!("`{text}` is neither true nor false")),
+                _ => return Err(ComputeError::NotBool(text)),
             },
             Self::NullIf if order(first, second) == Some(std::cmp::Ordering::Equal) => Value::Null,
             Self::NullIf => first.clone(),
@@ -195,26 +193,26 @@ impl Function {
                 let is_seconds = text_of(second).starts_with("second") || second.is_null() && time < 1e11;
                 Value::String(rfc3339(unsigned(if is_seconds { time * 1_000.0 } else { time })))
             }
-            Self::JsonDecode => json(text.as_bytes()).map_err(|error| format!("it is not JSON: {error}"))?,
+            Self::JsonDecode => json(text.as_bytes()).map_err(ComputeError::NotJson)?,
             Self::Base64Encode => bounded(STANDARD.encode(text))?,
             Self::Base64Decode => {
-                let bytes = STANDARD.decode(text).map_err(|error| format!("it is not base64: {error}"))?;
-                String::from_utf8(bytes).map_err(|_| "the decoded bytes are no text".to_owned())?.into()
+                let bytes = STANDARD.decode(text).map_err(ComputeError::NotBase64)?;
+                String::from_utf8(bytes).map_err(|_| ComputeError::NotText)?.into()
             }
             _ => Value::Null,
         })
     }
 }
 
-fn bounded(text: String) -> Result<Value, String> {
-    if text.len() > MAX_RESULT { Err(format!("the text is longer than {MAX_RESULT} bytes")) } else { Ok(text.into()) }
+fn bounded(text: String) -> Result<Value, ComputeError> {
+    if text.len() > MAX_RESULT { Err(ComputeError::TooLong) } else { Ok(text.into()) }
 }
 
-fn joined(values: &[Value]) -> Result<Value, String> {
+fn joined(values: &[Value]) -> Result<Value, ComputeError> {
     bounded(values.iter().map(text_of).collect())
 }
 
-fn whole(number: f64) -> Result<Value, String> {
+fn whole(number: f64) -> Result<Value, ComputeError> {
     // Beyond it a real number cannot say each whole one.
     if number.abs() < 9e15 { Ok(Value::from(number as i64)) } else { real(number) }
 }
@@ -240,7 +238,7 @@ fn now_in(now: u64, unit: Option<&Value>) -> Value {
 }
 
 /// From a place, counted from 0 as in EMQX, and so many characters.
-fn substr(text: &str, from: &Value, len: Option<&Value>) -> Result<Value, String> {
+fn substr(text: &str, from: &Value, len: Option<&Value>) -> Result<Value, ComputeError> {
     let place = |value: &Value| number_of(value).map(|number| usize::try_from(unsigned(number)).unwrap_or(usize::MAX));
     let characters = text.chars().skip(place(from)?);
     Ok(match len {

@@ -5,11 +5,14 @@
 
 mod cel;
 mod compile;
+mod environment;
+mod error;
 mod functions;
 mod node;
 mod sql;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +22,8 @@ use sqlparser::tokenizer::Span;
 use tidegate_client::TopicFilterBuf;
 
 use self::cel::Cel;
-use self::node::Environment;
+use self::environment::Environment;
+pub use self::error::ComputeError;
 use self::sql::Sql;
 use crate::format::{Format, Wanted};
 use crate::message::{FieldName, Message};
@@ -191,8 +195,8 @@ impl Steps {
     /// The record of a message; nothing when a step drops it. `now` is in Unix milliseconds.
     ///
     /// # Errors
-    /// In words, when the message cannot be computed with.
-    pub fn run(&self, message: &Arc<Message>, now: u64) -> Result<Option<Record>, String> {
+    /// When the message cannot be computed with.
+    pub fn run(&self, message: &Arc<Message>, now: u64) -> Result<Option<Record>, ComputeError> {
         if self.forwards {
             return Ok(Some(self.logged(message, now)));
         }
@@ -216,7 +220,7 @@ impl Steps {
         message: &Arc<Message>,
         now: u64,
         shown: &mut dyn FnMut(&'static str, Value),
-    ) -> Result<Option<Record>, String> {
+    ) -> Result<Option<Record>, ComputeError> {
         self.compute(message, now, Some(shown))
     }
 
@@ -225,7 +229,7 @@ impl Steps {
         message: &Arc<Message>,
         now: u64,
         mut shown: Option<Shown<'_>>,
-    ) -> Result<Option<Record>, String> {
+    ) -> Result<Option<Record>, ComputeError> {
         let environment = Environment::new(message, self.format, &self.wanted, now);
         if let Some(filter) = &self.filter {
             let passes = filter.truth(&environment, None).map_err(at("filter"))?;
@@ -261,7 +265,7 @@ impl Steps {
             let Some(cel) = cel else { return Ok(None) };
             let text = cel.text(&environment, row.as_ref()).map_err(at(step))?;
             show(&mut shown, step, || Value::String(text.clone()));
-            Ok::<_, String>(Some(text))
+            Ok::<_, ComputeError>(Some(text))
         };
         let (computed_topic, computed_key) = (text(&self.topic, "topic")?, text(&self.key, "key")?);
         let encoded = self.encode(message, changed.then_some(&fields)).map_err(at("encode"))?;
@@ -272,14 +276,18 @@ impl Steps {
 
     /// The payload in the format of `encode`: that of the fields, or without them of the message. Nothing where it is the
     /// format that the payload has anyway.
-    fn encode(&self, message: &Message, fields: Option<&Vec<(FieldName, Value)>>) -> Result<Option<Vec<u8>>, String> {
+    fn encode(
+        &self,
+        message: &Message,
+        fields: Option<&Vec<(FieldName, Value)>>,
+    ) -> Result<Option<Vec<u8>>, ComputeError> {
         let present = if fields.is_some() { Format::Json } else { self.format };
         let Some(format) = self.encode.filter(|format| *format != present) else { return Ok(None) };
         let value = match fields {
             Some(fields) => object(fields),
             None => self.format.decode(&message.payload)?,
         };
-        format.encode(&value).map(Some)
+        Ok(Some(format.encode(&value)?))
     }
 }
 
@@ -294,8 +302,8 @@ fn show(shown: &mut Option<Shown<'_>>, step: &'static str, value: impl FnOnce() 
 }
 
 /// Names the step in an error.
-fn at(step: &'static str) -> impl Fn(String) -> String {
-    move |error| format!("{step}: {error}")
+fn at(step: &'static str) -> impl Fn(ComputeError) -> ComputeError {
+    move |error| ComputeError::Step { step, error: Box::new(error) }
 }
 
 fn object(fields: &[(FieldName, Value)]) -> Value {

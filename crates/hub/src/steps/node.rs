@@ -1,42 +1,15 @@
 //! Evaluation of expressions of SQL. A missing value is null. A computation with null gives null, and a condition that
 //! is null does not hold.
 
-use std::cell::OnceCell;
 use std::cmp::Ordering;
 
-use serde_json::{Number, Value};
+use serde_json::Value;
 
+use super::environment::Environment;
+use super::error::ComputeError;
 use super::functions::Function;
-use crate::format::{Format, Wanted};
-use crate::message::Message;
-
-/// What an expression looks at.
-#[derive(Debug)]
-pub(crate) struct Environment<'a> {
-    pub(crate) message: &'a Message,
-    pub(crate) format: Format,
-    /// Unix milliseconds.
-    pub(crate) now: u64,
-    /// The parts of the payload that the expressions look at.
-    wanted: &'a Wanted,
-    payload: OnceCell<Result<Value, String>>,
-}
-
-impl<'a> Environment<'a> {
-    /// That of a message.
-    pub(crate) fn new(message: &'a Message, format: Format, wanted: &'a Wanted, now: u64) -> Self {
-        Self { message, format, now, wanted, payload: OnceCell::new() }
-    }
-
-    /// The wanted parts of the payload, read on the first use.
-    ///
-    /// # Errors
-    /// In words, when it is not of its format.
-    pub(crate) fn payload(&self) -> Result<&Value, String> {
-        let read = self.payload.get_or_init(|| self.format.decode_parts(&self.message.payload, self.wanted));
-        read.as_ref().map_err(Clone::clone)
-    }
-}
+use super::values::{element, kind, number_of, order, real, text_of};
+use crate::format::Wanted;
 
 /// An operator between two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +103,8 @@ impl Node {
     /// Its result.
     ///
     /// # Errors
-    /// In words, when types do not fit, a number is divided by 0, or the payload is not of its format.
-    pub(crate) fn value(&self, environment: &Environment<'_>) -> Result<Value, String> {
+    /// When types do not fit, a number is divided by 0, or the payload is not of its format.
+    pub(crate) fn value(&self, environment: &Environment<'_>) -> Result<Value, ComputeError> {
         Ok(match self {
             Self::Literal(value) => value.clone(),
             Self::Field(name) => environment.message.field(name).unwrap_or_default(),
@@ -140,7 +113,7 @@ impl Node {
             Self::Not(operand) => match operand.value(environment)? {
                 Value::Bool(truth) => Value::Bool(!truth),
                 Value::Null => Value::Null,
-                other => return Err(format!("NOT needs true or false, and there is {}", kind(&other))),
+                other => return Err(ComputeError::Kind { needed: "NOT needs true or false", found: kind(&other) }),
             },
             Self::Minus(operand) => arithmetic(Binary::Minus, &Value::from(0), &operand.value(environment)?)?,
             Self::Binary(op @ (Binary::And | Binary::Or), left, right) => return logic(*op, left, right, environment),
@@ -187,7 +160,7 @@ impl Node {
     }
 }
 
-fn path(root: &Node, steps: &[Step], environment: &Environment<'_>) -> Result<Value, String> {
+fn path(root: &Node, steps: &[Step], environment: &Environment<'_>) -> Result<Value, ComputeError> {
     let computed;
     let mut value = if matches!(root, Node::Payload) {
         environment.payload()?
@@ -210,17 +183,7 @@ fn path(root: &Node, steps: &[Step], environment: &Environment<'_>) -> Result<Va
     Ok(value.clone())
 }
 
-/// An element by its number, from 1, or from the end below 0.
-pub(super) fn element(items: &[Value], at: i64) -> Option<&Value> {
-    let back = usize::try_from(at.unsigned_abs()).ok()?;
-    match at.cmp(&0) {
-        Ordering::Greater => items.get(back - 1),
-        Ordering::Less => items.get(items.len().checked_sub(back)?),
-        Ordering::Equal => None,
-    }
-}
-
-fn logic(op: Binary, left: &Node, right: &Node, environment: &Environment<'_>) -> Result<Value, String> {
+fn logic(op: Binary, left: &Node, right: &Node, environment: &Environment<'_>) -> Result<Value, ComputeError> {
     let decides = op == Binary::Or;
     let mut unknown = false;
     for side in [left, right] {
@@ -228,13 +191,13 @@ fn logic(op: Binary, left: &Node, right: &Node, environment: &Environment<'_>) -
             Value::Bool(truth) if truth == decides => return Ok(Value::Bool(decides)),
             Value::Bool(_) => {}
             Value::Null => unknown = true,
-            other => return Err(format!("AND and OR need true or false, and there is {}", kind(&other))),
+            other => return Err(ComputeError::Kind { needed: "AND and OR need true or false", found: kind(&other) }),
         }
     }
     Ok(if unknown { Value::Null } else { Value::Bool(!decides) })
 }
 
-fn is_in(operand: &Node, list: &[Node], environment: &Environment<'_>) -> Result<Value, String> {
+fn is_in(operand: &Node, list: &[Node], environment: &Environment<'_>) -> Result<Value, ComputeError> {
     let value = operand.value(environment)?;
     let mut unknown = value.is_null();
     for item in list {
@@ -247,7 +210,7 @@ fn is_in(operand: &Node, list: &[Node], environment: &Environment<'_>) -> Result
     Ok(if unknown { Value::Null } else { Value::Bool(false) })
 }
 
-fn binary(op: Binary, left: &Value, right: &Value) -> Result<Value, String> {
+fn binary(op: Binary, left: &Value, right: &Value) -> Result<Value, ComputeError> {
     if left.is_null() || right.is_null() {
         return Ok(Value::Null);
     }
@@ -273,57 +236,7 @@ fn concat(left: &Value, right: &Value) -> Value {
     Value::String(text_of(left) + &text_of(right))
 }
 
-/// A value as text; text without quotes.
-pub(super) fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
-}
-
-/// How two values of one kind stand to each other.
-pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
-    match (left, right) {
-        (Value::Number(one), Value::Number(other)) => match (one.as_i64(), other.as_i64()) {
-            (Some(one), Some(other)) => Some(one.cmp(&other)),
-            _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
-        },
-        (Value::String(one), Value::String(other)) => Some(one.cmp(other)),
-        (Value::Bool(one), Value::Bool(other)) => Some(one.cmp(other)),
-        _ => (left == right).then_some(Ordering::Equal),
-    }
-}
-
-/// A number, also from a text.
-pub(super) fn number_of(value: &Value) -> Result<f64, String> {
-    let number = match value {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.trim().parse().ok(),
-        Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
-        _ => None,
-    };
-    number.ok_or_else(|| format!("a number is needed, and there is {}", kind(value)))
-}
-
-fn kind(value: &Value) -> String {
-    let text: String = value.to_string().chars().take(40).collect();
-    match value {
-        Value::Null => "null".to_owned(),
-        Value::Bool(_) => format!("the truth value {text}"),
-        Value::Number(_) => format!("the number {text}"),
-        Value::String(_) => format!("the text {text}"),
-        Value::Array(_) => format!("the array {text}"),
-        Value::Object(_) => format!("the object {text}"),
-    }
-}
-
-/// A number as a value, whole where it was computed of whole ones.
-pub(super) fn real(number: f64) -> Result<Value, String> {
-    Number::from_f64(number).map(Value::Number).ok_or_else(|| "the result is no finite number".to_owned())
-}
-
-fn arithmetic(op: Binary, left: &Value, right: &Value) -> Result<Value, String> {
+fn arithmetic(op: Binary, left: &Value, right: &Value) -> Result<Value, ComputeError> {
     if left.is_null() || right.is_null() {
         return Ok(Value::Null);
     }
@@ -332,7 +245,7 @@ fn arithmetic(op: Binary, left: &Value, right: &Value) -> Result<Value, String> 
             Binary::Plus => one.checked_add(other),
             Binary::Minus => one.checked_sub(other),
             Binary::Multiply => one.checked_mul(other),
-            Binary::Modulo if other == 0 => return Err("a number is divided by 0".to_owned()),
+            Binary::Modulo if other == 0 => return Err(ComputeError::DividedByZero),
             Binary::Modulo => one.checked_rem(other),
             _ => None,
         };
@@ -345,7 +258,7 @@ fn arithmetic(op: Binary, left: &Value, right: &Value) -> Result<Value, String> 
         Binary::Plus => real(one + other),
         Binary::Minus => real(one - other),
         Binary::Multiply => real(one * other),
-        Binary::Divide | Binary::Modulo if other == 0.0 => Err("a number is divided by 0".to_owned()),
+        Binary::Divide | Binary::Modulo if other == 0.0 => Err(ComputeError::DividedByZero),
         Binary::Divide => real(one / other),
         Binary::Modulo => real(one % other),
         _ => Ok(Value::Null),

@@ -12,7 +12,9 @@ use sqlparser::parser::{Parser, ParserError};
 use tidegate_client::TopicFilterBuf;
 
 use super::compile::compile;
-use super::node::{Environment, Node};
+use super::environment::Environment;
+use super::error::ComputeError;
+use super::node::Node;
 use super::{At, StepError};
 use crate::format::Wanted;
 use crate::message::FieldName;
@@ -106,8 +108,8 @@ impl Sql {
     /// The row that it makes of a message; nothing when FROM does not match its topic or it does not fulfil WHERE.
     ///
     /// # Errors
-    /// In words, when the message cannot be computed with.
-    pub(crate) fn row(&self, environment: &Environment<'_>) -> Result<Option<Vec<(FieldName, Value)>>, String> {
+    /// When the message cannot be computed with.
+    pub(crate) fn row(&self, environment: &Environment<'_>) -> Result<Option<Vec<(FieldName, Value)>>, ComputeError> {
         if !self.from.iter().any(|filter| filter.matches_text(&environment.message.topic)) {
             return Ok(None);
         }

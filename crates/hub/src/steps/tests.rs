@@ -19,7 +19,7 @@ fn message(topic: &str, payload: &Value) -> Arc<Message> {
 fn select(sql: &str, topic: &str, payload: &Value) -> Result<Option<Value>, String> {
     let settings = StepSettings { sql: Some(sql.to_owned()), ..StepSettings::default() };
     let steps = Steps::new(&settings).map_err(|(_, error)| error.to_string())?;
-    let record = steps.run(&message(topic, payload), 1_772_323_201_500)?;
+    let record = steps.run(&message(topic, payload), 1_772_323_201_500).map_err(|error| error.to_string())?;
     Ok(record.map(|record| serde_json::from_str(&record.json()).unwrap()))
 }
 
@@ -167,7 +167,7 @@ fn a_payload_not_of_its_format_fails_where_fields_are_read() {
     let bad = Arc::new(Message { payload: b"{".to_vec(), ..Message::clone(&message("t", &json!(0))) });
     let run = |sql: &str| {
         let settings = StepSettings { sql: Some(sql.to_owned()), ..StepSettings::default() };
-        Steps::new(&settings).unwrap().run(&bad, 0)
+        Steps::new(&settings).unwrap().run(&bad, 0).map_err(|error| error.to_string())
     };
     assert!(run("SELECT payload.a AS a FROM 't'").unwrap_err().contains("not JSON"));
     assert!(run("SELECT topic FROM 't'").unwrap().is_some());
@@ -231,6 +231,6 @@ fn payloads_are_sent_in_the_format_of_encode() {
     let same = StepSettings { encode: Some(Format::Json), ..StepSettings::default() };
     assert_eq!(body(&same).unwrap(), message.payload);
     let wrong = StepSettings { format: Format::Cbor, ..packed };
-    let error = body(&wrong).unwrap_err();
+    let error = body(&wrong).unwrap_err().to_string();
     assert!(error.starts_with("encode: the payload is not CBOR"), "{error}");
 }

@@ -333,7 +333,7 @@ fn identity(verdict: Verdict) -> Arc<tidegate_engine::Identity> {
 }
 
 #[test]
-fn a_client_of_another_node_continues_while_its_user_is_the_same() {
+fn a_client_of_another_node_continues_with_the_same_user() {
     let (here, other) = (Folder::new("users-here"), Folder::new("users-other"));
     let file = here.users(&["ann", "bob"]);
     let door = start(&with_users("", &file));

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub use list::{CRITERIA, Criterion};
 pub use text::{list, markdown, plain};
 
-use crate::priority::Asked;
+use crate::priority::{Asked, CheckError};
 use crate::probe::{self, Finding};
 use crate::results::Found;
 
@@ -86,8 +86,8 @@ pub fn judge(name: &str, findings: Option<&[Finding]>) -> Judged {
 /// Probes a broker, if it supports MQTT, and returns all answers as a table.
 ///
 /// # Errors
-/// In words, when it does not answer.
-pub(crate) fn found(asked: &Asked) -> Result<Vec<Found>, String> {
+/// When it does not answer.
+pub(crate) fn found(asked: &Asked) -> Result<Vec<Found>, CheckError> {
     let findings = if asked.by_mqtt { Some(probe::findings(&asked.target)?) } else { None };
     let judged = judge(&asked.peer, findings.as_deref());
     let title = |id: &str| CRITERIA.iter().find(|criterion| criterion.id == id).map_or("", |criterion| criterion.title);

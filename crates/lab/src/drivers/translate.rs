@@ -4,14 +4,24 @@ use super::{ExchangePlan, Protocol};
 use crate::load::LoadPlan;
 use crate::load::plan::{Begin, ClientGroup, Filler, Publishing, Ramp, Role, Size, Subscribing, Transport};
 
+/// A protocol cannot carry a load.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("over {protocol} the lab carries no load with {what}")]
+pub struct TranslateError {
+    /// The protocol.
+    pub protocol: &'static str,
+    /// The first feature of the load that it cannot carry.
+    pub what: &'static str,
+}
+
 impl ExchangePlan {
     /// The exchange for a plan: the same clients, sizes, rates and guarantees. Topics become one subject or exchange
     /// for all, or one for each pair.
     ///
     /// # Errors
-    /// A description of the first feature that an exchange does not support.
-    pub fn of(plan: &LoadPlan, protocol: Protocol) -> Result<Self, String> {
-        let cannot = |what: &str| Err(format!("over {} the lab carries no load with {what}", protocol.name()));
+    /// For the first feature that an exchange does not support.
+    pub fn of(plan: &LoadPlan, protocol: Protocol) -> Result<Self, TranslateError> {
+        let cannot = |what| Err(TranslateError { protocol: protocol.name(), what });
         let (mut publishers, mut subscribers) = (Vec::new(), Vec::new());
         for group in &plan.groups {
             if !group.disturbances.is_empty() {
@@ -161,7 +171,7 @@ mod tests {
             (plan("a/{client}", "a/+", 0), "topics"),
         ] {
             let error = ExchangePlan::of(&plan, Protocol::Nats).unwrap_err();
-            assert!(error.contains(what), "{error}");
+            assert!(error.what.contains(what), "{error}");
         }
     }
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use tidegate_mqtt::{TopicFilter, TopicName};
 
-use super::plan::{ClientGroup, LoadPlan, PlanError, Publishing, Role, Subscribing};
-use super::template::Template;
+use super::plan::{ClientGroup, GroupError, LoadPlan, PlanError, Publishing, Role, Subscribing};
+use super::template::{Template, TemplateError};
 
 /// Stages that a message can be passed on through.
 const MOST_STAGES: usize = 16;
@@ -24,7 +24,7 @@ pub(crate) struct Directory {
 }
 
 /// Adds the name of the group to a problem.
-fn of(group: &ClientGroup) -> impl FnOnce(String) -> PlanError + use<'_> {
+fn of(group: &ClientGroup) -> impl FnOnce(GroupError) -> PlanError + use<'_> {
     |problem| PlanError::Group { group: group.name.clone(), problem }
 }
 
@@ -46,7 +46,8 @@ impl Directory {
         let mut stages = Vec::new();
         for group in &plan.groups {
             if let Role::Relay { subscribing, from, to, .. } = &group.role {
-                stages.push(Stage::new(subscribing, from, to, group.count).map_err(of(group))?);
+                stages
+                    .push(Stage::new(subscribing, from, to, group.count).map_err(GroupError::from).map_err(of(group))?);
             }
         }
         for group in &plan.groups {
@@ -64,12 +65,13 @@ impl Directory {
         Ok(directory)
     }
 
-    fn add_publishers(&mut self, publishing: &Publishing, count: u32, stages: &[Stage]) -> Result<(), String> {
+    fn add_publishers(&mut self, publishing: &Publishing, count: u32, stages: &[Stage]) -> Result<(), GroupError> {
         let template = Template::new(&publishing.topics.pattern)?;
         for client in 0..count {
             for topic in 0..publishing.topics.count {
                 let stream = self.primary;
-                self.primary = stream.checked_add(1).ok_or("there are more streams than can be numbered")?;
+                self.primary =
+                    stream.checked_add(1).ok_or(GroupError::Value("there are more streams than can be numbered"))?;
                 for name in reached(template.expand(client, topic), stages) {
                     self.by_topic.entry(name).or_default().push(stream);
                 }
@@ -84,7 +86,7 @@ impl Directory {
         (from, to): (&str, &str),
         count: u32,
         respondent: &mut u32,
-    ) -> Result<(), String> {
+    ) -> Result<(), GroupError> {
         let mut answers = Vec::new();
         for client in 0..count {
             for filter in filters_of(subscribing, client)? {
@@ -94,7 +96,7 @@ impl Directory {
                     for stream in self.by_topic[&topic].iter().filter(|stream| **stream < self.primary) {
                         let answer = self
                             .answer(*respondent, *stream)
-                            .ok_or("there are more respondents and streams than can be numbered")?;
+                            .ok_or(GroupError::Value("there are more respondents and streams than can be numbered"))?;
                         answers.push((answered.clone(), answer));
                     }
                 }
@@ -149,7 +151,7 @@ impl Directory {
 }
 
 impl Stage {
-    fn new(subscribing: &Subscribing, from: &str, to: &str, count: u32) -> Result<Self, String> {
+    fn new(subscribing: &Subscribing, from: &str, to: &str, count: u32) -> Result<Self, TemplateError> {
         let (mut exact, mut wild) = (HashSet::new(), Vec::new());
         for client in 0..count {
             for filter in filters_of(subscribing, client)? {
@@ -191,7 +193,7 @@ pub(crate) const fn subscribing(role: &Role) -> Option<&Subscribing> {
 }
 
 /// The filters of a client, without the group that shares them.
-pub(crate) fn filters_of(subscribing: &Subscribing, client: u32) -> Result<Vec<String>, String> {
+pub(crate) fn filters_of(subscribing: &Subscribing, client: u32) -> Result<Vec<String>, TemplateError> {
     subscribing.filters.iter().map(|filter| Ok(Template::new(filter)?.expand(client, 0))).collect()
 }
 

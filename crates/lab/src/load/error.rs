@@ -44,9 +44,6 @@ pub enum LoadError {
         /// How many there may be.
         limit: u64,
     },
-    /// The broker lacks a feature that a test needs.
-    #[error("the test could not be made: {0}")]
-    Check(String),
     /// A worker process ended, or sent an unexpected message.
     #[error("worker {worker} of the load generator failed: {problem}")]
     Worker {

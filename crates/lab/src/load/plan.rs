@@ -18,7 +18,7 @@ pub use group::{
 pub use pace::{Arrival, Pace, Rate};
 pub use ramp::{Begin, Ramp};
 pub use target::{Credentials, Node, Protocol, Target, Transport};
-pub use validate::{CLIENTS_PER_PROCESS, PlanError};
+pub use validate::{CLIENTS_PER_PROCESS, GroupError, PlanError};
 
 /// Everything that a run depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

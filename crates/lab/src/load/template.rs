@@ -1,5 +1,22 @@
 //! Names with placeholders for numbers: topics, filters and client ids.
 
+/// Why a text is no template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// A placeholder has no end.
+    #[error("`{text}` has a `{{` without its `}}`")]
+    Unclosed {
+        /// The text.
+        text: String,
+    },
+    /// A placeholder is unknown.
+    #[error("`{{{name}}}` is no placeholder: take {{client}}, {{client%N}}, {{client/N}} or {{topic}}")]
+    Unknown {
+        /// Its name.
+        name: String,
+    },
+}
+
 /// A text with placeholders: `{client}`, `{topic}`, and `{client%N}` and `{client/N}` for remainder and quotient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
@@ -30,18 +47,17 @@ impl Template {
     ///
     /// # Errors
     /// For a placeholder that is unknown or not closed.
-    pub fn new(text: &str) -> Result<Self, String> {
+    pub fn new(text: &str) -> Result<Self, TemplateError> {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
-            let (name, behind) =
-                after.split_once('}').ok_or_else(|| format!("`{text}` has a `{{` without its `}}`"))?;
+            let unclosed = || TemplateError::Unclosed { text: text.to_owned() };
+            let (name, behind) = after.split_once('}').ok_or_else(unclosed)?;
             if !before.is_empty() {
                 parts.push(Part::Text(before.to_owned()));
             }
-            parts.push(placeholder(name).ok_or_else(|| {
-                format!("`{{{name}}}` is no placeholder: take {{client}}, {{client%N}}, {{client/N}} or {{topic}}")
-            })?);
+            let unknown = || TemplateError::Unknown { name: name.to_owned() };
+            parts.push(placeholder(name).ok_or_else(unknown)?);
             rest = behind;
         }
         if !rest.is_empty() {

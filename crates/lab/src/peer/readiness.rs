@@ -1,11 +1,12 @@
 //! Whether a peer answers.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use tidegate_mqtt::{
-    ConnAck, Connect, ConnectProperties, MAX_PACKET_SIZE, PacketType, ReasonCode, Version, split_frame,
+    ConnAck, Connect, ConnectProperties, DecodeError, EncodeError, FrameError, MAX_PACKET_SIZE, PacketType, ReasonCode,
+    Version, split_frame,
 };
 
 /// How long one attempt may take.
@@ -21,21 +22,41 @@ pub(super) enum Kind {
     Tcp,
 }
 
+/// Why a peer does not answer yet.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotReady {
+    #[error("{0}")]
+    System(#[from] io::Error),
+    #[error("{0} has no address")]
+    NoAddress(String),
+    #[error("{0}")]
+    Encode(#[from] EncodeError),
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    #[error("{0}")]
+    Decode(#[from] DecodeError),
+    #[error("it answers a CONNECT by {0:?}")]
+    OtherPacket(PacketType),
+    #[error("it reports that it does not serve yet")]
+    Unavailable,
+    #[error("it closes the connection instead of a CONNACK")]
+    Closed,
+}
+
 /// Whether it answers now, so many clients where it is asked by MQTT; why not, otherwise. Of a cluster each client may
 /// have another home.
-pub(super) fn answers(kind: Kind, host: &str, port: u16, clients: u32) -> Result<(), String> {
+pub(super) fn answers(kind: Kind, host: &str, port: u16, clients: u32) -> Result<(), NotReady> {
     let address = resolve(host, port)?;
     if kind == Kind::Tcp {
-        return TcpStream::connect_timeout(&address, ATTEMPT).map(drop).map_err(|error| error.to_string());
+        return Ok(TcpStream::connect_timeout(&address, ATTEMPT).map(drop)?);
     }
     (0..clients).try_for_each(|client| is_let_in(address, client))
 }
 
-fn is_let_in(address: SocketAddr, client: u32) -> Result<(), String> {
-    let text = |error: std::io::Error| error.to_string();
-    let mut stream = TcpStream::connect_timeout(&address, ATTEMPT).map_err(text)?;
-    stream.set_read_timeout(Some(ATTEMPT)).map_err(text)?;
-    stream.set_write_timeout(Some(ATTEMPT)).map_err(text)?;
+fn is_let_in(address: SocketAddr, client: u32) -> Result<(), NotReady> {
+    let mut stream = TcpStream::connect_timeout(&address, ATTEMPT)?;
+    stream.set_read_timeout(Some(ATTEMPT))?;
+    stream.set_write_timeout(Some(ATTEMPT))?;
     let mut out = Vec::new();
     let client_id = format!("tidegate-lab-ready-{client}");
     let connect = Connect {
@@ -49,35 +70,34 @@ fn is_let_in(address: SocketAddr, client: u32) -> Result<(), String> {
         password: None,
         properties: ConnectProperties::default(),
     };
-    connect.encode(&mut out).map_err(|error| error.to_string())?;
-    stream.write_all(&out).map_err(text)?;
+    connect.encode(&mut out)?;
+    stream.write_all(&out)?;
     let mut received = Vec::new();
     let mut buffer = [0; 64];
     loop {
-        let frame = split_frame(&received, MAX_PACKET_SIZE).map_err(|error| error.to_string())?;
+        let frame = split_frame(&received, MAX_PACKET_SIZE)?;
         if let Some(frame) = frame {
             if frame.packet_type() != PacketType::ConnAck {
-                return Err(format!("it answers a CONNECT by {:?}", frame.packet_type()));
+                return Err(NotReady::OtherPacket(frame.packet_type()));
             }
-            let answer =
-                ConnAck::decode(Version::V311, frame.first_byte, frame.body).map_err(|error| error.to_string())?;
+            let answer = ConnAck::decode(Version::V311, frame.first_byte, frame.body)?;
             if answer.reason_code == ReasonCode::ServerUnavailable {
-                return Err("it reports that it does not serve yet".to_owned());
+                return Err(NotReady::Unavailable);
             }
             // The answer is complete, and another refusal also shows a ready broker; the farewell need not arrive.
             let _ = stream.write_all(&[0xE0, 0x00]);
             return Ok(());
         }
-        match stream.read(&mut buffer).map_err(text)? {
-            0 => return Err("it closes the connection instead of a CONNACK".to_owned()),
+        match stream.read(&mut buffer)? {
+            0 => return Err(NotReady::Closed),
             read => received.extend_from_slice(&buffer[..read]),
         }
     }
 }
 
-fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
-    let mut found = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;
-    found.next().ok_or_else(|| format!("{host} has no address"))
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, NotReady> {
+    let mut found = (host, port).to_socket_addrs()?;
+    found.next().ok_or_else(|| NotReady::NoAddress(host.to_owned()))
 }
 
 #[cfg(test)]
@@ -86,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    fn answer_with(bytes: &'static [u8]) -> Result<(), String> {
+    fn answer_with(bytes: &'static [u8]) -> Result<(), NotReady> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = std::thread::spawn(move || {
@@ -106,13 +126,13 @@ mod tests {
 
     #[test]
     fn a_connack_is_an_answer_and_anything_else_is_not() {
-        assert_eq!(answer_with(b"\x20\x02\x00\x00"), Ok(()));
-        assert_eq!(answer_with(b"\x20\x02\x00\x05"), Ok(()), "a refusal comes from a broker that is ready");
+        assert!(answer_with(b"\x20\x02\x00\x00").is_ok());
+        assert!(answer_with(b"\x20\x02\x00\x05").is_ok(), "a refusal comes from a broker that is ready");
         assert!(
-            answer_with(b"\x20\x02\x00\x03").unwrap_err().contains("not serve yet"),
+            matches!(answer_with(b"\x20\x02\x00\x03"), Err(NotReady::Unavailable)),
             "a node that is no member of its cluster"
         );
         assert!(answer_with(b"\xd0\x00").is_err());
-        assert!(answer_with(b"").unwrap_err().contains("closes"));
+        assert!(matches!(answer_with(b""), Err(NotReady::Closed)));
     }
 }

@@ -243,7 +243,7 @@ impl Running {
                     self.ready_after = started.elapsed();
                     return Ok(());
                 }
-                Err(why) => last = why,
+                Err(why) => last = why.to_string(),
             }
             if stop.wait(LOOK) {
                 return Err(PeerError::Stopped { peer: self.template.name.clone() });

@@ -12,7 +12,8 @@ use tidegate_mqtt::{
 
 use super::Asked;
 use super::judge::Came;
-use crate::probe::session::Session;
+use crate::probe::SessionError;
+use crate::probe::session::{Result, Session};
 use crate::stop::Stop;
 
 /// Messages that the broker may have under way to a subscriber that has said so (MQTT 5).
@@ -22,8 +23,6 @@ pub(super) const WINDOW: u16 = 4;
 const WINDOW_UNSAID: usize = 20;
 /// After this time without a message, missing ones are lost.
 const SILENCE: Duration = Duration::from_secs(2);
-
-type Result<T> = std::result::Result<T, String>;
 
 /// How publishers and subscribers are connected. A channel is a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +160,7 @@ impl<'a> Channels<'a> {
                 self.publish_all(batch)?;
             }
             drop(sender);
-            Ok::<(), String>(())
+            Ok::<(), SessionError>(())
         })?;
         let mut came: Vec<(Instant, Came)> = receipts.into_iter().collect();
         came.sort_by_key(|(at, _)| *at);
@@ -191,7 +190,7 @@ impl<'a> Channels<'a> {
         }
         let place = usize::from(priority) % self.publishers.len();
         self.publishers[place].publish(&Publish {
-            topic: Some(TopicName::new(&topic).map_err(|error| error.to_string())?),
+            topic: Some(TopicName::new(&topic)?),
             qos: QoS::AtLeastOnce,
             retain: false,
             dup: false,

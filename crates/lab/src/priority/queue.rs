@@ -1,7 +1,7 @@
 //! The queue test (MID-68): how many messages wait for one client, on one topic and on several.
 
-use super::Asked;
 use super::channels::{ARRANGEMENTS, Batch, Channels};
+use super::{Asked, CheckError};
 use crate::results::Found;
 use crate::stop::Stop;
 
@@ -22,7 +22,7 @@ struct Filled {
 }
 
 /// Fills the queue of a client that does not acknowledge, by one topic and by three.
-pub(super) fn limits(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String> {
+pub(crate) fn limits(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, CheckError> {
     let (one, several) = (fill(asked, stop, 0)?, fill(asked, stop, 1)?);
     let conclusion = match (one.kept, several.kept) {
         (a, b) if a >= MOST as usize && b >= MOST as usize => format!("No limit was met within {MOST} messages"),
@@ -56,7 +56,7 @@ pub(super) fn limits(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String> {
 }
 
 /// Fills the queue in an arrangement, and takes the kept messages.
-fn fill(asked: &Asked, stop: &Stop, arrangement: usize) -> Result<Filled, String> {
+fn fill(asked: &Asked, stop: &Stop, arrangement: usize) -> Result<Filled, CheckError> {
     let mut channels = Channels::open(asked, ARRANGEMENTS[arrangement], 1000 + arrangement)?;
     let batch = Batch { priorities: &[], rounds: 0, bytes: BYTES, says_priority: false, sleep: None };
     let mut filled = Filled { published: 0, refused: None, ended: None, kept: 0, first_lost: None };
@@ -71,7 +71,7 @@ fn fill(asked: &Asked, stop: &Stop, arrangement: usize) -> Result<Filled, String
                 }
             }
             Err(why) => {
-                filled.ended = Some(why);
+                filled.ended = Some(why.to_string());
                 break;
             }
         }

@@ -1,8 +1,9 @@
 //! The priority tests: the study's table, and the strict test (MID-64..67).
 
-use super::Asked;
 use super::channels::{ARRANGEMENTS, Arrangement, Batch, Channels};
 use super::judge::{keeps_order, order, out_of_turn, row};
+use super::{Asked, CheckError};
+use crate::probe::SessionError;
 use crate::results::Found;
 use crate::stop::Stop;
 
@@ -17,7 +18,7 @@ const STRICT: &[u8] = &[0, 1, 2, 0, 2, 1, 1, 0, 2, 1, 2, 0, 2, 0, 1, 2, 1, 0];
 const STRICT_ROUNDS: usize = 20;
 
 /// Both tables.
-pub(super) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String> {
+pub(crate) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, CheckError> {
     let mut number = 0;
     let mut study = Found {
         title: "In which order messages come (MID-66)".to_owned(),
@@ -42,14 +43,14 @@ pub(super) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String>
         for (size, bytes) in SIZES {
             for priorities in PUBLISHED {
                 if stop.is_asked() {
-                    return Err("stopped".to_owned());
+                    return Err(CheckError::Stopped);
                 }
                 let mut exchange = |rounds, sleep| {
                     number += 1;
                     let channels = Channels::open(asked, arrangement, number)?;
                     let under_way = channels.under_way();
                     let batch = Batch { priorities, rounds, bytes, says_priority: true, sleep };
-                    Ok::<_, String>((channels.exchange(&batch, stop)?, under_way))
+                    Ok::<_, SessionError>((channels.exchange(&batch, stop)?, under_way))
                 };
                 let once = exchange(1, None).map(|(came, _)| row(came.iter().map(|message| message.priority)));
                 let waited = exchange(ROUNDS, Some(asked.sleep)).map(|(came, under_way)| {
@@ -63,7 +64,8 @@ pub(super) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String>
                         format!("a channel not as published{lost}")
                     }
                 });
-                let cell = |text: Result<String, String>| text.unwrap_or_else(|why| format!("not found out: {why}"));
+                let cell =
+                    |text: Result<String, SessionError>| text.unwrap_or_else(|why| format!("not found out: {why}"));
                 study.rows.push(vec![
                     arrangement.name.to_owned(),
                     size.to_owned(),
@@ -78,7 +80,7 @@ pub(super) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String>
 }
 
 /// Whether no message arrives while one of a higher priority waits, on one connection.
-fn strict(asked: &Asked, stop: &Stop, mut number: usize) -> Result<Found, String> {
+fn strict(asked: &Asked, stop: &Stop, mut number: usize) -> Result<Found, CheckError> {
     let mut rows = Vec::new();
     for says_priority in [true, false] {
         for arrangement in ARRANGEMENTS.iter().filter(|arrangement| !arrangement.several_subscribers) {
@@ -105,7 +107,7 @@ fn strict_row(
     arrangement: Arrangement,
     says_priority: bool,
     number: usize,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, CheckError> {
     let channels = Channels::open(asked, arrangement, number)?;
     let under_way = channels.under_way();
     let sleep = Some(asked.sleep.min(std::time::Duration::from_secs(1)));

@@ -1,7 +1,7 @@
 //! How many of the normative statements of MQTT a broker holds, by the conformance suite, and which not.
 
 use serde::Serialize;
-use tidegate_conformance::{Options, Report, Verdict, Version, run};
+use tidegate_conformance::{Options, Report, Unreachable, Verdict, Version, run};
 
 use crate::load::plan::Target;
 
@@ -43,14 +43,14 @@ pub struct FailedCase {
 }
 
 /// Runs the suite.
-pub(super) fn check(target: &Target) -> Result<Conformance, String> {
+pub(super) fn check(target: &Target) -> Result<Conformance, Unreachable> {
     let place = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
     let mut options = Options::new(format!("{place}:{}", target.port));
     if let Some(credentials) = &target.credentials {
         options.user_name = Some(credentials.username.clone());
         options.password = Some(credentials.password.clone());
     }
-    run(&options).map(|report| told(&report)).map_err(|error| error.to_string())
+    run(&options).map(|report| told(&report))
 }
 
 fn told(report: &Report) -> Conformance {

@@ -8,11 +8,12 @@ mod version;
 
 pub use conformance::{Conformance, FailedCase, VersionScore};
 use serde::Serialize;
+pub use session::SessionError;
 pub(crate) use version::version_of;
 
+use crate::endpoint::{EndpointError, target_of};
 use crate::load::plan::{Target, Transport};
 use crate::peer::without_credentials;
-use crate::run::target_of;
 
 /// The name and version of the output of `--json`.
 pub const SCHEMA: &str = "tidegate-lab/probe/1";
@@ -74,8 +75,8 @@ pub enum How {
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// An invalid address.
-    #[error("{0}")]
-    Address(String),
+    #[error(transparent)]
+    Address(#[from] EndpointError),
     /// Only MQTT over TCP is probed.
     #[error("`{0}` is not MQTT over TCP; give its address as mqtt://HOST:PORT")]
     Transport(String),
@@ -85,7 +86,15 @@ pub enum ProbeError {
         /// The address.
         address: String,
         /// The last reason.
-        why: String,
+        why: SessionError,
+    },
+    /// The conformance suite does not reach it.
+    #[error("no version of MQTT is answered at {address}: {why}")]
+    Conformance {
+        /// The address.
+        address: String,
+        /// The reason.
+        why: tidegate_conformance::Unreachable,
     },
 }
 
@@ -94,7 +103,7 @@ pub enum ProbeError {
 /// # Errors
 /// When no version of MQTT is answered.
 pub fn probe(address: &str) -> Result<Probed, ProbeError> {
-    let target: Target = target_of(address).map_err(ProbeError::Address)?;
+    let target: Target = target_of(address)?;
     if target.transport != Transport::Tcp {
         return Err(ProbeError::Transport(without_credentials(address)));
     }
@@ -104,7 +113,7 @@ pub fn probe(address: &str) -> Result<Probed, ProbeError> {
 }
 
 /// The findings alone, of a target that is MQTT over TCP.
-pub(crate) fn findings(target: &Target) -> Result<Vec<Finding>, String> {
+pub(crate) fn findings(target: &Target) -> Result<Vec<Finding>, SessionError> {
     checks::all(target)
 }
 
@@ -115,9 +124,9 @@ pub(crate) fn findings(target: &Target) -> Result<Vec<Finding>, String> {
 /// As [`probe`]; and when the suite does not reach the broker.
 pub fn probe_with_conformance(address: &str) -> Result<Probed, ProbeError> {
     let mut probed = probe(address)?;
-    let target: Target = target_of(address).map_err(ProbeError::Address)?;
-    let found =
-        conformance::check(&target).map_err(|why| ProbeError::Silent { address: without_credentials(address), why })?;
+    let target: Target = target_of(address)?;
+    let found = conformance::check(&target)
+        .map_err(|why| ProbeError::Conformance { address: without_credentials(address), why })?;
     probed.conformance = Some(found);
     Ok(probed)
 }
@@ -138,10 +147,10 @@ impl Answer {
     }
 
     /// Yes or no, or the error.
-    fn from_result(result: Result<bool, String>) -> Self {
+    fn from_result(result: Result<bool, SessionError>) -> Self {
         match result {
             Ok(yes) => Self::from_bool(yes),
-            Err(why) => Self::Unknown(why),
+            Err(why) => Self::Unknown(why.to_string()),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! A client that blocks: it does one thing at a time, returns the received packets, and waits no longer than its limit.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use tidegate_mqtt::{
-    ConnAck, Connect, Disconnect, MAX_PACKET_SIZE, Packet, PacketId, PingReq, PubAck, PubComp, PubRec, PubRel, Publish,
-    QoS, ReasonCode, Subscribe, SubscriptionOptions, Subscriptions, TopicFilter, UserProperties, Version, split_frame,
+    ConnAck, Connect, DecodeError, Disconnect, EncodeError, FrameError, MAX_PACKET_SIZE, Packet, PacketId, PacketType,
+    PingReq, PubAck, PubComp, PubRec, PubRel, Publish, QoS, ReasonCode, Subscribe, SubscriptionOptions, Subscriptions,
+    TopicError, TopicFilter, UserProperties, Version, split_frame,
 };
 
 use crate::load::plan::Target;
@@ -63,7 +64,64 @@ pub(crate) struct Accepted<T> {
     pub(crate) said: T,
 }
 
-type Result<T> = std::result::Result<T, String>;
+/// Why a conversation with a broker ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The name of the host leads nowhere.
+    #[error("the host has no address")]
+    NoAddress,
+    /// A system call failed.
+    #[error("{0}")]
+    System(#[from] io::Error),
+    /// A packet of ours cannot be written in this version of MQTT.
+    #[error("{0}")]
+    Encode(#[from] EncodeError),
+    /// A topic or filter of the probe is invalid.
+    #[error("{0}")]
+    Topic(#[from] TopicError),
+    /// The broker sent bytes that are no packet.
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    /// The broker sent a packet that cannot be read.
+    #[error("{0}")]
+    Decode(#[from] DecodeError),
+    /// The broker refused the connection.
+    #[error("refused: {}", .0.text())]
+    Refused(ReasonCode),
+    /// The broker answered a CONNECT with another packet than a CONNACK.
+    #[error("CONNECT was answered by {0:?}")]
+    NoConnAck(PacketType),
+    /// A SUBACK is empty.
+    #[error("a SUBACK without a code")]
+    EmptySubAck,
+    /// Another packet came than the awaited one.
+    #[error("no {0}")]
+    Missing(&'static str),
+    /// No answer came in time.
+    #[error("no answer within {} s", .0.as_secs())]
+    Late(Duration),
+    /// The awaited message did not come.
+    #[error("the message did not come")]
+    NoMessage,
+    /// The broker sent a DISCONNECT.
+    #[error("the broker disconnects: {}", .0.text())]
+    Disconnected(ReasonCode),
+    /// The broker closed the connection.
+    #[error("the broker closes the connection")]
+    Closed,
+    /// A thread of the probe ended by a panic.
+    #[error("a check has ended by a panic")]
+    Panicked,
+}
+
+impl SessionError {
+    /// Whether the broker answered, and did not let the client in.
+    pub(crate) const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Closed)
+    }
+}
+
+pub(crate) type Result<T> = std::result::Result<T, SessionError>;
 
 impl Session {
     /// Connects; `take` looks at the CONNACK while it is there.
@@ -73,10 +131,10 @@ impl Session {
         take: impl Fn(&ConnAck<'_>) -> T,
     ) -> Result<Accepted<T>> {
         let place = (target.host.as_str(), target.port);
-        let address = place.to_socket_addrs().map_err(text)?.next().ok_or("the host has no address")?;
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(text)?;
-        stream.set_nodelay(true).map_err(text)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(text)?;
+        let address = place.to_socket_addrs()?.next().ok_or(SessionError::NoAddress)?;
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         let mut session = Self {
             stream,
             version: connect.version,
@@ -90,19 +148,19 @@ impl Session {
             Some(credentials) => (Some(credentials.username.as_str()), Some(credentials.password.as_bytes())),
             None => (connect.username, connect.password),
         };
-        Connect { username: user, password, ..*connect }.encode(&mut out).map_err(text)?;
+        Connect { username: user, password, ..*connect }.encode(&mut out)?;
         session.write(&out)?;
         let said = session.read_packet(PATIENCE, |packet| match packet {
             Packet::ConnAck(connack) if connack.reason_code == ReasonCode::Success => Ok(take(connack)),
-            Packet::ConnAck(connack) => Err(format!("refused: {}", connack.reason_code.text())),
-            other => Err(format!("CONNECT was answered by {:?}", other.packet_type())),
+            Packet::ConnAck(connack) => Err(SessionError::Refused(connack.reason_code)),
+            other => Err(SessionError::NoConnAck(other.packet_type())),
         })??;
         Ok(Accepted { session, said })
     }
 
     /// Subscribes to one filter and gives the code of the answer.
     pub(crate) fn subscribe(&mut self, filter: &str, options: SubscriptionOptions, id: Option<u32>) -> Result<u8> {
-        let filter = TopicFilter::new(filter).map_err(text)?;
+        let filter = TopicFilter::new(filter)?;
         let subscriptions = [(filter, options)];
         self.packet_id = self.packet_id.next();
         let packet = Subscribe {
@@ -112,11 +170,11 @@ impl Session {
             subscriptions: Subscriptions::new(&subscriptions),
         };
         let mut out = Vec::new();
-        packet.encode(self.version, &mut out).map_err(text)?;
+        packet.encode(self.version, &mut out)?;
         self.write(&out)?;
         match self.wait_for(PATIENCE, |got| matches!(got, Got::Granted(_)))? {
-            Got::Granted(codes) => codes.first().copied().ok_or_else(|| "a SUBACK without a code".to_owned()),
-            _ => Err("no SUBACK".to_owned()),
+            Got::Granted(codes) => codes.first().copied().ok_or(SessionError::EmptySubAck),
+            _ => Err(SessionError::Missing("SUBACK")),
         }
     }
 
@@ -125,14 +183,14 @@ impl Session {
         self.packet_id = self.packet_id.next();
         let packet_id = (publish.qos != QoS::AtMostOnce).then_some(self.packet_id);
         let mut out = Vec::new();
-        Publish { packet_id, ..*publish }.encode(self.version, &mut out).map_err(text)?;
+        Publish { packet_id, ..*publish }.encode(self.version, &mut out)?;
         self.write(&out)?;
         if packet_id.is_none() {
             return Ok(0);
         }
         match self.wait_for(PATIENCE, |got| matches!(got, Got::Acknowledged(_)))? {
             Got::Acknowledged(code) => Ok(code),
-            _ => Err("no acknowledgement".to_owned()),
+            _ => Err(SessionError::Missing("acknowledgement")),
         }
     }
 
@@ -173,7 +231,7 @@ impl Session {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.stream.write_all(bytes).map_err(text)
+        Ok(self.stream.write_all(bytes)?)
     }
 
     fn wait_for(&mut self, limit: Duration, wanted: impl Fn(&Got) -> bool) -> Result<Got> {
@@ -183,7 +241,7 @@ impl Session {
                 Ok(got) if wanted(&got) => return Ok(got),
                 Ok(Got::Message(message)) => self.waiting.push(message),
                 Ok(_) => {}
-                Err(Ended::Late) => return Err(format!("no answer within {} s", limit.as_secs())),
+                Err(Ended::Late) => return Err(SessionError::Late(limit)),
                 Err(Ended::Broken(why)) => return Err(why),
             }
         }
@@ -213,7 +271,7 @@ impl Session {
             Packet::PubComp(complete) => Ok(Got::Acknowledged(complete.reason_code.byte())),
             Packet::SubAck(suback) => Ok(Got::Granted(suback.reason_codes.iter().map(ReasonCode::byte).collect())),
             Packet::PingResp(_) => Ok(Got::Pong),
-            Packet::Disconnect(disconnect) => Err(format!("the broker disconnects: {}", disconnect.reason_code.text())),
+            Packet::Disconnect(disconnect) => Err(SessionError::Disconnected(disconnect.reason_code)),
             _ => Ok(Got::Other),
         })?;
         self.write(&out).map_err(Ended::Broken)?;
@@ -235,7 +293,7 @@ impl Session {
 
     fn read_packet<T>(&mut self, limit: Duration, take: impl FnOnce(&Packet<'_>) -> T) -> Result<T> {
         self.read_packet_or(limit, |packet| Ok(take(packet))).map_err(|ended| match ended {
-            Ended::Late => format!("no answer within {} s", limit.as_secs()),
+            Ended::Late => SessionError::Late(limit),
             Ended::Broken(why) => why,
         })
     }
@@ -247,9 +305,8 @@ impl Session {
     ) -> std::result::Result<T, Ended> {
         let until = Instant::now() + limit;
         loop {
-            let broken = |error: &dyn std::fmt::Display| Ended::Broken(error.to_string());
-            if let Some(frame) = split_frame(&self.received, MAX_PACKET_SIZE).map_err(|error| broken(&error))? {
-                let packet = Packet::decode(self.version, &frame).map_err(|error| broken(&error))?;
+            if let Some(frame) = split_frame(&self.received, MAX_PACKET_SIZE).map_err(broken)? {
+                let packet = Packet::decode(self.version, &frame).map_err(broken)?;
                 let taken = take(&packet).map_err(Ended::Broken);
                 let len = frame.total_len;
                 self.received.drain(..len);
@@ -259,15 +316,15 @@ impl Session {
             if left.is_zero() {
                 return Err(Ended::Late);
             }
-            self.stream.set_read_timeout(Some(left)).map_err(|error| broken(&error))?;
+            self.stream.set_read_timeout(Some(left)).map_err(broken)?;
             let mut buffer = vec![0; 65_536];
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(Ended::Broken("the broker closes the connection".to_owned())),
+                Ok(0) => return Err(Ended::Broken(SessionError::Closed)),
                 Ok(read) => self.received.extend_from_slice(&buffer[..read]),
                 Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
                     return Err(Ended::Late);
                 }
-                Err(error) => return Err(broken(&error)),
+                Err(error) => return Err(broken(error)),
             }
         }
     }
@@ -276,11 +333,11 @@ impl Session {
 /// Why there is no packet.
 enum Ended {
     Late,
-    Broken(String),
+    Broken(SessionError),
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
+fn broken(error: impl Into<SessionError>) -> Ended {
+    Ended::Broken(error.into())
 }
 
 fn acknowledge(publish: &Publish<'_>, version: Version, out: &mut Vec<u8>) {

@@ -23,8 +23,8 @@ pub use number::shown;
 pub use overview::overview;
 pub use page::page;
 
-use crate::priority::Check;
 use crate::results::{Measure, Results};
+use crate::scenario::Check;
 
 /// The report of results.
 pub fn html(results: &Results) -> String {

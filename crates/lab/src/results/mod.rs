@@ -5,7 +5,7 @@
 
 mod csv;
 mod environment;
-mod measure;
+mod measured;
 pub mod statistics;
 mod table;
 
@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 pub use csv::csv;
 pub use environment::Environment;
-pub use measure::{Better, Measure};
 pub use table::{Cell, Table};
+
+pub use crate::measure::{Better, Measure};
 
 use crate::limits::Limits;
 use crate::load::{LoadOutcome, LoadPlan};

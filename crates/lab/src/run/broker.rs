@@ -1,8 +1,9 @@
 //! The broker of a run: started for it, or already running.
 
 use super::execute::{ExecuteError, Task, Timeline};
-use super::plan::{carrier_of, endpoint_of};
+use super::plan::carrier_of;
 use super::series::Order;
+use crate::endpoint::endpoint_of;
 use crate::peer::{GatewayOrder, Peer, PeerError, Ports, Running, Site, Stopped, Template, without_credentials};
 use crate::results::PeerInfo;
 use crate::sample::Watched;

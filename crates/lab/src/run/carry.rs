@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::drivers::{self, ExchangePlan, Protocol};
+use crate::criteria;
+use crate::drivers::{self, ExchangePlan, Protocol, TranslateError};
 use crate::load::plan::Transport;
 use crate::load::{self, LoadError, LoadOutcome, LoadPlan, Progress};
 use crate::peer::within;
-use crate::priority::{Asked, Check};
+use crate::priority::{self, Asked, CheckError};
 use crate::results::Found;
+use crate::scenario::Check;
 use crate::stop::Stop;
 
 /// The command of this program that is a worker: `tidegate lab work`.
@@ -20,6 +22,15 @@ const WORK: &str = "work";
 pub(super) struct Carried {
     pub(super) load: LoadOutcome,
     pub(super) found: Vec<Found>,
+}
+
+/// Why a load was not carried, or a test not made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CarryError {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("the test could not be made: {0}")]
+    Check(#[from] CheckError),
 }
 
 /// What carries a load.
@@ -37,8 +48,8 @@ impl Carrier {
     /// The carrier of a plan over a protocol; MQTT by default.
     ///
     /// # Errors
-    /// In words, when the protocol cannot carry this.
-    pub(super) fn of(plan: &LoadPlan, protocol: Option<Protocol>) -> Result<Self, String> {
+    /// When the protocol cannot carry this.
+    pub(super) fn of(plan: &LoadPlan, protocol: Option<Protocol>) -> Result<Self, TranslateError> {
         match protocol {
             None => Ok(Self::Mqtt(plan.clone(), Vec::new())),
             Some(protocol) => ExchangePlan::of(plan, protocol).map(Self::Exchange),
@@ -78,7 +89,7 @@ impl Carrier {
         executable: &Path,
         progress: &mut dyn Progress,
         stop: &Stop,
-    ) -> Result<Carried, LoadError> {
+    ) -> Result<Carried, CarryError> {
         let load = match self {
             Self::Check(check, asked) => return checked(*check, asked, stop),
             Self::Exchange(exchange) => drivers::run(exchange, progress, stop.flag())?,
@@ -107,9 +118,13 @@ fn worker(executable: &Path, plan: &LoadPlan, number: u32, limited: &[Vec<PathBu
 }
 
 /// Runs a test in place of a load: it counts nothing, and has findings.
-fn checked(check: Check, asked: &Asked, stop: &Stop) -> Result<Carried, LoadError> {
+fn checked(check: Check, asked: &Asked, stop: &Stop) -> Result<Carried, CarryError> {
     let zero = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let found = check.run(asked, stop).map_err(LoadError::Check)?;
+    let found = match check {
+        Check::Priority => priority::priority(asked, stop),
+        Check::Queue => priority::limits(asked, stop),
+        Check::Criteria => criteria::found(asked),
+    }?;
     let zero_unix_ns = u64::try_from(zero.as_nanos()).unwrap_or(u64::MAX);
     Ok(Carried { load: LoadOutcome { zero_unix_ns, ..LoadOutcome::default() }, found })
 }

@@ -5,17 +5,19 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::broker::Broker;
-use super::carry::{Carried, Carrier};
+use super::carry::{Carried, Carrier, CarryError};
 use super::limited;
 use super::plan::{carrier_of, load_of};
 use super::progress::{Report, Said};
 use super::series::Order;
-use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
+use crate::drivers::TranslateError;
+use crate::endpoint::EndpointError;
+use crate::load::{LoadOutcome, LoadPlan, Progress, Second};
 use crate::network::{Link, NetworkError};
 use crate::peer::{Peer, PeerError, Ports, Site, without_credentials};
 use crate::probe::version_of;
 use crate::results::{AppliedNetwork, Happened, PeerInfo, Run};
-use crate::sample::{Cgroups, Limited, Sampler, Watched};
+use crate::sample::{Cgroups, LimitError, Limited, Sampler, Watched};
 use crate::scenario::{Case, Event, ScenarioError};
 use crate::stop::Stop;
 
@@ -45,17 +47,25 @@ pub(super) enum ExecuteError {
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     #[error("{0}")]
-    Load(#[from] LoadError),
+    Carry(#[from] CarryError),
     #[error("the network of the case cannot be made: {0}")]
     Network(#[from] NetworkError),
     #[error("cannot apply the limits of the case here: {0}")]
-    Limits(String),
+    Limits(#[from] LimitError),
+    #[error(
+        "cannot apply the limits of the case here: the broker is an address; limits are for brokers that the lab starts"
+    )]
+    LimitsOfAddress,
     #[error("{0} cannot be killed and started by this scenario: it is an address; use a template")]
     NotOurs(String),
     #[error("{peer} does not speak {protocol}")]
     Protocol { peer: String, protocol: String },
-    #[error("{0}")]
-    Carrier(String),
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    #[error(transparent)]
+    Translate(#[from] TranslateError),
+    #[error("this test speaks MQTT over TCP only")]
+    OnlyTcp,
     #[error("the system gives no thread: {0}")]
     Thread(std::io::Error),
     #[error(

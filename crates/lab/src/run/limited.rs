@@ -20,19 +20,18 @@ pub(super) fn broker(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limite
         return Ok(None);
     }
     if matches!(task.peer, Peer::Address { .. }) {
-        let why = "the broker is an address; limits are for brokers that the lab starts".to_owned();
-        return Err(ExecuteError::Limits(why));
+        return Err(ExecuteError::LimitsOfAddress);
     }
     if !task.case.limits.takes_cgroup() {
         return Ok(None);
     }
-    cgroups.limit(&name(task), &task.case.limits).map(Some).map_err(ExecuteError::Limits)
+    Ok(Some(cgroups.limit(&name(task), &task.case.limits)?))
 }
 
 /// The cgroups of the groups, in the order of their processes.
 pub(super) fn groups(task: &Task<'_>, plan: &LoadPlan, cgroups: &Cgroups) -> Result<Vec<LimitedGroup>, ExecuteError> {
     let made = (0..).zip(plan.limited()).map(|(place, (group, wanted)): (u32, _)| {
-        let cgroup = cgroups.limit(&format!("{}-{place}", name(task)), &wanted).map_err(ExecuteError::Limits)?;
+        let cgroup = cgroups.limit(&format!("{}-{place}", name(task)), &wanted)?;
         Ok(LimitedGroup { name: group.name.clone(), wanted, cgroup })
     });
     made.collect()

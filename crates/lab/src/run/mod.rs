@@ -11,6 +11,6 @@ mod progress;
 mod series;
 
 pub use kept::KeptError;
-pub use plan::{plan_of, target_of};
+pub use plan::plan_of;
 pub use progress::{Live, Report, Said};
 pub use series::{Order, RunError, run};

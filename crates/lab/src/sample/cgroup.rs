@@ -36,6 +36,32 @@ pub struct Limited {
     pub by: &'static str,
 }
 
+/// Why limits cannot be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum LimitError {
+    /// This machine has no cgroup for it; why, and what to do.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A cgroup cannot be made.
+    #[error("cannot make {}: {source}", path.display())]
+    Make {
+        /// Its directory.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// A limit cannot be set.
+    #[error("cannot write {text} to {}: {source}", path.display())]
+    Write {
+        /// The limit.
+        text: String,
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+}
+
 impl Cgroups {
     /// Detects the abilities of this machine.
     pub fn detect() -> Self {
@@ -60,12 +86,12 @@ impl Cgroups {
     /// Makes a cgroup with these limits.
     ///
     /// # Errors
-    /// In words, when this machine cannot.
-    pub fn limit(&self, name: &str, limits: &Limits) -> Result<Limited, String> {
+    /// When this machine cannot.
+    pub fn limit(&self, name: &str, limits: &Limits) -> Result<Limited, LimitError> {
         let quota = limits.cpus.map(quota_us);
         let memory = limits.memory.map(|bytes| bytes.0.to_string());
         let (directories, settings, by) = match self {
-            Self::Unavailable(why) => return Err(why.clone()),
+            Self::Unavailable(why) => return Err(LimitError::Unavailable(why.clone())),
             Self::V1 { cpu, memory: at } => {
                 let (cpu, at) = (cpu.join(name), at.join(name));
                 let mut settings = Vec::new();
@@ -86,10 +112,12 @@ impl Cgroups {
         };
         let limited = Limited { directories, by };
         for directory in &limited.directories {
-            fs::create_dir(directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+            fs::create_dir(directory).map_err(|source| LimitError::Make { path: directory.clone(), source })?;
         }
         for (path, text) in settings {
-            fs::write(&path, &text).map_err(|error| format!("cannot write {text} to {}: {error}", path.display()))?;
+            if let Err(source) = fs::write(&path, &text) {
+                return Err(LimitError::Write { text, path, source });
+            }
         }
         Ok(limited)
     }

@@ -6,5 +6,5 @@ mod process;
 mod sampler;
 mod tree;
 
-pub use cgroup::{Cgroups, Limited};
+pub use cgroup::{Cgroups, LimitError, Limited};
 pub use sampler::{Sampled, Sampler, Watched};

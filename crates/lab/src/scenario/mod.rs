@@ -16,7 +16,7 @@ mod shipped;
 pub use board::{BOARDS, Board};
 pub use error::ScenarioError;
 pub use matrix::Case;
-pub use model::{Action, Event, Reference, Scenario};
+pub use model::{Action, Check, Event, Reference, Scenario};
 pub use order::shuffled;
 pub use scale::scaled;
 pub use shipped::Library;

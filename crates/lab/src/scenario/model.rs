@@ -36,7 +36,7 @@ pub struct Scenario {
     pub case: Option<String>,
     /// The test in place of a load; it uses only the version of the protocol from `load`.
     #[serde(default)]
-    pub check: Option<crate::priority::Check>,
+    pub check: Option<Check>,
     /// The plan of the load.
     #[serde(default)]
     pub load: toml::Table,
@@ -62,9 +62,21 @@ pub struct Scenario {
     /// Published figures beside ours.
     #[serde(default)]
     pub references: Vec<Reference>,
-    /// Which measures the report's summary shows first; see [`Measure`](crate::results::Measure).
+    /// Which measures the report's summary shows first; see [`Measure`](crate::measure::Measure).
     #[serde(default)]
-    pub measures: Vec<crate::results::Measure>,
+    pub measures: Vec<crate::measure::Measure>,
+}
+
+/// The subject of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Check {
+    /// Whether messages of a higher priority go first (MID-64..67).
+    Priority,
+    /// How many messages wait for a client, and whether each topic has a queue of its own (MID-68).
+    Queue,
+    /// The survey's criteria (MID-02 to MID-36): the results of a probe.
+    Criteria,
 }
 
 /// What happens to the broker while it is under load.
@@ -110,5 +122,5 @@ pub struct Reference {
     pub value: String,
     /// Which of our measures is the same, where one is.
     #[serde(default)]
-    pub measure: Option<crate::results::Measure>,
+    pub measure: Option<crate::measure::Measure>,
 }

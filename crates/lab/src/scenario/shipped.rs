@@ -129,7 +129,9 @@ impl Library {
 /// Reads a user's file: every case of it is checked, so that an error is found before its turn.
 fn read(name: &str, text: &str, path: &str) -> Result<Scenario, ScenarioError> {
     let scenario = parse(name, text, path)?;
-    scenario.checked(text).map_err(|message| ScenarioError::Wrong { path: path.to_owned(), message })?;
+    scenario
+        .checked(text)
+        .map_err(|error| ScenarioError::Wrong { path: path.to_owned(), message: error.to_string() })?;
     Ok(scenario)
 }
 

@@ -8,7 +8,6 @@ mod addresses;
 mod bans;
 mod bounded;
 mod bucket;
-mod gate;
 mod lag;
 mod settings;
 mod source;
@@ -35,7 +34,6 @@ use self::window::Window;
 
 pub use self::bans::{Ban, BanChange, BanError, BanOrigin, BanRecord, BanTarget, MAX_BAN_TEXT, RecordError};
 pub use self::bucket::Rate;
-pub(crate) use self::gate::{Gate, ip_of};
 pub(crate) use self::lag::{LoopLag, TooLong};
 pub use self::settings::AdmissionSettings;
 pub use self::source::{Network, NetworkError, Source};

@@ -9,9 +9,9 @@ use super::links::Links;
 use super::loss::Loss;
 use super::session::{Phase, Session, after};
 use super::slots::SessionId;
+use super::to_shards::FromLinks;
 use super::wire::{Frame, MAX_FRAME_BYTES, MAX_GREETING_BYTES, split_frame};
 use crate::flight::FlightKind;
-use crate::shard::inbox::ToShard;
 
 /// Each is asked for a sign of life so many times within the limit of its silence.
 const PINGS_PER_TIMEOUT: u32 = 4;
@@ -50,7 +50,7 @@ impl Links {
                 let batch = Batch::read_from(batch, slot, open.shift).map_err(Loss::Records)?;
                 session.counters.batches_in += 1;
                 session.counters.messages_in += u64::from(batch.messages());
-                self.shards.get(usize::from(to)).ok_or(Loss::Shard)?.send(ToShard::Batch(batch));
+                self.shards.get(usize::from(to)).ok_or(Loss::Shard)?.send(FromLinks::Batch(batch));
             }
             Frame::Ping { sent } => {
                 // For a shorter time in transit, the difference of the clocks is larger than the time.

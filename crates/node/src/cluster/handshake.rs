@@ -13,7 +13,8 @@
 //! cover the nonces of the connection, so neither can be used again.
 
 use super::wire::{Frame, FrameError, Hello, NONCE_BYTES, Refusal, put_frame};
-use super::{ClusterView, NodeName, PeerNode, Secret};
+use super::{ClusterView, NodeName, PeerNode};
+use crate::secret::Secret;
 
 /// This node, as its hello describes it.
 #[derive(Clone, Debug)]

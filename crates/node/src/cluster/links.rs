@@ -17,12 +17,13 @@ use super::session::{Farewell, Phase, Session, after};
 use super::settings::{Carried, LinkLimits};
 use super::slots::{SessionId, Slots};
 use super::table::{LinkTable, MAX_STRANGERS};
+use super::to_shards::ShardDoor;
 use super::wire::{Frame, NONCE_BYTES};
 use super::work::{LISTENER, ToLinks, WAKER};
 use super::{ClusterSettings, ClusterView, PeerNode};
 use crate::clock::Clock;
-use crate::listener::Shortage;
-use crate::shard::inbox::{Inbox, InboxSender};
+use crate::inbox::Inbox;
+use crate::shortage::Shortage;
 use crate::tls::LinkTls;
 
 /// Connections that are accepted at a time; the others are accepted in the next turn.
@@ -49,7 +50,7 @@ pub(super) struct Links {
     tls: Option<LinkTls>,
     pub(super) limits: LinkLimits,
     pub(super) clock: Clock,
-    pub(super) shards: Vec<InboxSender>,
+    pub(super) shards: Vec<ShardDoor>,
     pub(super) view: Arc<ClusterView>,
     pub(super) table: LinkTable,
     pub(super) slots: Slots,
@@ -70,7 +71,7 @@ impl Links {
         listener: TcpListener,
         settings: ClusterSettings,
         clock: Clock,
-        shards: Vec<InboxSender>,
+        shards: Vec<ShardDoor>,
     ) -> Self {
         let own = shards.len() as u16;
         let slots = Slots::new(own);

@@ -13,12 +13,11 @@ use super::peer::Peer;
 use super::seating::roster;
 use super::session::{Farewell, Open, Phase, Session, after};
 use super::settings::Carried;
-use super::shard::{PeerNews, PeerSeat, RosterOrder};
 use super::slots::{NoSlots, SessionId};
 use super::status::{ClusterStatus, LinkState};
+use super::to_shards::{FromLinks, PeerNews, PeerSeat, RosterOrder};
 use super::{ClusterView, NodeName};
 use crate::flight::FlightKind;
-use crate::shard::inbox::{Admin, ToShard};
 
 /// Wall clocks that differ by more than this are worth a line in the log, milliseconds.
 const SKEW_MS: u64 = 5_000;
@@ -166,7 +165,7 @@ impl Links {
                 Carried::Values => roster(place, &self.view, &self.local.name, &seats).with_values_only(),
             };
             let order = RosterOrder { roster, seats: Arc::clone(&of_all), number };
-            inbox.send(ToShard::Admin(Admin::Roster(Box::new(order))));
+            inbox.send(FromLinks::Roster(Box::new(order)));
         }
         number
     }
@@ -270,7 +269,7 @@ impl Links {
     pub(super) fn tell(&self, kind: FlightKind, session: &Session, detail: &str) {
         if let Some(inbox) = self.shards.first() {
             let news = PeerNews { kind, address: session.address.ip(), detail: detail.to_owned() };
-            inbox.send(ToShard::Admin(Admin::PeerNews(Box::new(news))));
+            inbox.send(FromLinks::News(Box::new(news)));
         }
     }
 

@@ -1,10 +1,11 @@
 //! Links between the nodes of a cluster: one TCP session with each other node, over which the shards of both talk.
 //!
 //! To an engine, a shard of another node is a shard like any other ([`Roster`](tidegate_engine::Roster)). Here its
-//! batches cross: `shard.rs` is a shard's side, `outbox.rs` the batches that wait, `links.rs` the sessions and
-//! their sockets, `work.rs` the thread or shard that works them, `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one
-//! comes or goes, and `wire` what is sent. Who is in the cluster and who is home to what is decided elsewhere and comes
-//! as a [`ClusterView`]. `carrying.rs` has sessions whose bytes a third node carries. `questions.rs` carries what administration asks of other nodes. `docs/cluster.md` has the limits.
+//! batches cross: `shard/nodes.rs` is a shard's side, `outbox.rs` the batches that wait, `links.rs` the sessions and
+//! their sockets, `work.rs` the thread or shard that works them, `handshake.rs` how nodes find out that they belong
+//! together, `membership.rs` the arrival and departure of nodes, and `wire` the frames. The members and the homes of
+//! partitions are decided elsewhere and come as a [`ClusterView`]. `carrying.rs` has sessions whose bytes a third node
+//! carries. `questions.rs` carries what administration asks of other nodes. `docs/cluster.md` has the limits.
 
 mod carrying;
 mod frames;
@@ -21,15 +22,14 @@ mod prepared;
 mod questions;
 mod rosters;
 mod seating;
-pub(crate) mod secret;
 mod session;
 mod settings;
-mod shard;
 mod slots;
 mod status;
 mod table;
 #[cfg(test)]
 mod tests;
+mod to_shards;
 mod view;
 pub mod wire;
 mod work;
@@ -39,9 +39,8 @@ pub use name::{MAX_NODE_NAME, NodeName, NodeNameError};
 pub use prepared::LinkBindError;
 pub(crate) use prepared::PreparedLinks;
 pub use questions::{AskError, MAX_QUESTION_BYTES, PeerAnswer, PeerEvent, PeerQuestion};
-pub use secret::{MIN_SECRET_BYTES, Secret, SecretTooShort};
 pub use settings::{Carried, ClusterSettings, LinkLimits};
-pub(crate) use shard::{ClusterShard, PeerNews, RosterOrder};
 pub use status::{ClusterStatus, LinkCounters, LinkState, PeerStatus};
+pub(crate) use to_shards::{FromLinks, PeerNews, PeerSeat, RosterOrder, ShardDoor};
 pub use view::{ClusterView, PeerNode};
-pub(crate) use work::{LinksSender, LinksThread, SharedLinks};
+pub(crate) use work::{AttachedLinks, LinksSender, LinksThread, SharedLinks, ToLinks};

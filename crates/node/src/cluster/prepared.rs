@@ -7,10 +7,11 @@ use mio::net::TcpListener;
 use mio::{Interest, Poll, Waker};
 
 use super::links::Links;
+use super::to_shards::ShardDoor;
 use super::work::{LISTENER, LinksSender, LinksThread, ToLinks, WAKER};
 use super::{ClusterSettings, LinksHandle};
 use crate::clock::Clock;
-use crate::shard::inbox::{Inbox, InboxSender, ToShard, inbox};
+use crate::inbox::{Inbox, inbox};
 
 /// Other nodes cannot be waited for.
 #[derive(Debug, thiserror::Error)]
@@ -60,19 +61,14 @@ impl PreparedLinks {
         self.sender.clone()
     }
 
-    /// Starts the thread. `alarm` is kept by it and dropped when it ends. The only shard of a node works the links.
+    /// Starts the thread. `alarm` is kept by it and dropped when it ends.
     pub(crate) fn start<A: Send + 'static>(
         self,
         clock: Clock,
-        shards: Vec<InboxSender>,
+        shards: Vec<ShardDoor>,
         alarm: A,
     ) -> io::Result<LinksThread> {
         let Self { settings, listener, poll, sender, inbox, .. } = self;
-        let only = if let [only] = &shards[..] { Some(only.clone()) } else { None };
-        let thread = LinksThread::start(sender, alarm, Links::new(poll, inbox, listener, settings, clock, shards))?;
-        if let Some(only) = only {
-            only.send(ToShard::WorkLinks(thread.shared()));
-        }
-        Ok(thread)
+        LinksThread::start(sender, alarm, Links::new(poll, inbox, listener, settings, clock, shards))
     }
 }

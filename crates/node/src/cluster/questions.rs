@@ -5,7 +5,7 @@
 //! the order of its other frames.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender};
 
 use super::NodeName;
 use super::links::Links;
@@ -14,7 +14,6 @@ use super::session::{Open, Phase, Session};
 use super::slots::SessionId;
 use super::wire::Frame;
 use super::work::{LinksSender, ToLinks};
-use crate::handle::NodeHandle;
 
 /// Longest question, and longest answer, bytes. It is a small part of the limit of a node's send queue.
 pub const MAX_QUESTION_BYTES: usize = 4 * 1024 * 1024;
@@ -222,32 +221,5 @@ impl Links {
             session.put(&Frame::Answer { number, body: &[] });
         }
         Ok(())
-    }
-}
-
-impl NodeHandle {
-    /// Asks another node of the cluster. The answer comes later, or never if the other process hangs: wait for it for a
-    /// bounded time.
-    ///
-    /// # Errors
-    /// When the question is too long, or this node is in no cluster. Other failures come in place of the answer.
-    pub fn ask_node(&self, node: &NodeName, body: Vec<u8>) -> Result<PeerAnswer, AskError> {
-        if body.len() > MAX_QUESTION_BYTES {
-            return Err(AskError::TooLong);
-        }
-        let links = self.links().ok_or(AskError::NotLinked)?;
-        let (answer, answers) = channel();
-        links.sender.send(ToLinks::Ask { node: node.clone(), body, answer });
-        Ok(answers)
-    }
-
-    /// Where questions of other nodes go from now on, and the news of sessions with them. Without a cluster nothing
-    /// comes, and the receiver ends at once.
-    pub fn listen_to_peers(&self) -> Receiver<PeerEvent> {
-        let (listener, events) = channel();
-        if let Some(links) = self.links() {
-            links.sender.send(ToLinks::Listen { listener, links: links.sender.clone() });
-        }
-        events
     }
 }

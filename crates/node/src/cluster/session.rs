@@ -314,7 +314,7 @@ impl Session {
                 Ok(0) => return Err(Loss::Closed),
                 Ok(length) => {
                     self.counters.bytes_in += length as u64;
-                    // A read that leaves room has emptied the socket; the poller reports what comes later.
+                    // A read that leaves room has emptied the socket; the poller reports later bytes.
                     self.readable = length == buffer.len() || self.peer_closed;
                     return Ok(Some(length));
                 }

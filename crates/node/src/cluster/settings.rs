@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{NodeName, Secret};
+use super::NodeName;
+use crate::secret::Secret;
 use crate::tls::LinkTls;
 
 /// The settings of a node for its cluster, fixed at start.

@@ -15,9 +15,10 @@ use super::session::{Phase, Session};
 use super::slots::SessionId;
 use super::wire::{Frame, MAX_FRAME_BYTES, Part, Portion, put_frame, split_frame};
 use super::work::{LinksSender, WAKER};
-use super::{ClusterSettings, ClusterView, NodeName, PeerNode, Secret};
+use super::{ClusterSettings, ClusterView, NodeName, PeerNode};
 use crate::clock::Clock;
-use crate::shard::inbox::inbox;
+use crate::inbox::inbox;
+use crate::secret::Secret;
 
 fn name(name: &str) -> NodeName {
     NodeName::new(name).unwrap()

@@ -28,7 +28,7 @@ use super::session::after;
 use super::slots::SessionId;
 use super::{AskError, ClusterStatus, ClusterView, NodeName, PeerEvent};
 use crate::clock::time_until;
-use crate::shard::inbox::InboxSender;
+use crate::inbox::InboxSender;
 
 /// A message to the links.
 #[derive(Debug)]
@@ -233,7 +233,7 @@ impl AttachedLinks {
     ///
     /// # Errors
     /// When the poller of the shard refuses it; the thread works the links then.
-    pub(super) fn attach(
+    pub(crate) fn attach(
         shared: Arc<SharedLinks>,
         sender: &LinksSender,
         registry: &Registry,
@@ -249,12 +249,12 @@ impl AttachedLinks {
     }
 
     /// The poller of the shard reports an event.
-    pub(super) fn note_event(&mut self) {
+    pub(crate) fn note_event(&mut self) {
         self.is_ready = true;
     }
 
     /// The turn of the shard begins: received batches go to its inbox.
-    pub(super) fn begin_turn(&mut self, now: Millis) {
+    pub(crate) fn begin_turn(&mut self, now: Millis) {
         let mut work = self.shared.work();
         work.turn_since = Some(now);
         let has_mail = work.links.as_mut().is_some_and(Links::has_mail);
@@ -265,7 +265,7 @@ impl AttachedLinks {
     }
 
     /// Writes what the shard has put into outboxes.
-    pub(super) fn write(&self, now: Now) {
+    pub(crate) fn write(&self, now: Now) {
         if let Some(links) = &mut self.shared.work().links {
             links.now = now;
             links.write_out();
@@ -273,7 +273,7 @@ impl AttachedLinks {
     }
 
     /// The shard would sleep: when the links need it, 0 for at once.
-    pub(super) fn rest(&mut self) -> Millis {
+    pub(crate) fn rest(&mut self) -> Millis {
         let mut work = self.shared.work();
         self.due = if work.may_sleep() { work.due() } else { Millis(0) };
         work.turn_since = None;

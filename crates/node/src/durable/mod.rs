@@ -8,18 +8,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use tidegate_engine::{
-    Engine, LoadedQueue, Now, ReadFailure, RestoreError, RestoreRoute, Restored, SecondReading, ShardId, Takers,
-    TenantId, WantedQueue, session_of_queue,
+    Engine, Now, RestoreError, RestoreRoute, Restored, SecondReading, ShardId, Takers, TenantId, session_of_queue,
 };
-use tidegate_store::{Loaded, MergeError, ReadError, Reader, Running, Status, Store, Writer};
+use tidegate_store::{MergeError, ReadError, Reader, Running, Status, Store, Writer};
 
 use crate::admission::stored_bans::{self, StoredBans};
 use crate::admission::{Admission, RecordError};
-use crate::limits::{RESTORE_CHUNK_BYTES, RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS, UNCOMMITTED_BYTES};
+use crate::limits::{RESTORE_CHUNK_BYTES, RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS};
 use crate::memory::return_free_pages;
 use crate::memory::room::{Room, TooLittleMemory};
-use crate::shard::facets::StoreCalls;
-use crate::shard::inbox::{InboxSender, ToShard};
 
 /// A key and its value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
@@ -283,121 +280,20 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
     whole
 }
 
-/// Starts a store that reports commits to the inboxes of shards. The last writer, behind the shards' writers, belongs
-/// to the bans.
-pub(crate) fn start(store: Store, inboxes: Vec<InboxSender>, bans: &Arc<StoredBans>) -> Result<Running, DurableError> {
-    let of_bans = inboxes.len() as u16;
+/// Reports to a shard the last of its batches that is committed.
+pub(crate) type Commits = Box<dyn Fn(u64) + Send + Sync>;
+
+/// Starts a store that reports commits to the shards. The last writer, behind the shards' writers, belongs to the bans.
+pub(crate) fn start(store: Store, shards: Vec<Commits>, bans: &Arc<StoredBans>) -> Result<Running, DurableError> {
+    let of_bans = shards.len() as u16;
     let committed = Arc::clone(bans);
-    let commits = move |writer: u16, sequence: u64| match inboxes.get(usize::from(writer)) {
-        Some(inbox) => inbox.send(ToShard::Committed(sequence)),
+    let commits = move |writer: u16, sequence: u64| match shards.get(usize::from(writer)) {
+        Some(shard) => shard(sequence),
         None => committed.on_committed(sequence),
     };
     let running = store.start(Box::new(commits)).map_err(DurableError::Threads)?;
     bans.serve(running.writer(of_bans));
     Ok(running)
-}
-
-/// Logs that the store is full, or accepts messages again.
-fn tell_full(status: &Status) {
-    let (used, free) = (status.store_bytes(), status.free_bytes());
-    let (pending, error) = (status.pending_bytes(), status.last_error());
-    if status.is_fenced() {
-        // Another process owns it now. This one ends, and its exit reports the reason and the remedy.
-        tracing::info!(pending, "the store rejects writes: another process owns it");
-    } else if status.is_full() {
-        let (min_free, max) = (status.min_free_bytes(), status.max_bytes());
-        tracing::error!(
-            used,
-            max,
-            free,
-            min_free,
-            pending,
-            error,
-            "the store takes no more: new messages and sessions are refused"
-        );
-    } else {
-        tracing::info!(used, free, pending, "the store accepts new messages and sessions again");
-    }
-}
-
-impl StoreCalls<'_> {
-    /// Submits the journal of this turn to the store. This must happen before any output to other shards or to clients,
-    /// which may depend on it. Returns the number of the last batch submitted whose commit is awaited.
-    pub(crate) fn submit_journal(&mut self) -> Option<u64> {
-        let journal = self.shard.journal.as_ref()?;
-        let mut last = None;
-        while let Some(batch) = self.shard.engine.store().take_journal() {
-            let submitted = if batch.is_awaited {
-                last = Some(batch.sequence);
-                journal.writer.submit(batch.sequence, batch.operations)
-            } else {
-                journal.writer.submit_unawaited(batch.sequence, batch.operations)
-            };
-            if let Err(error) = submitted {
-                // A batch that cannot be stored is never confirmed: its clients keep waiting, and the process cannot
-                // continue.
-                tracing::error!(shard = self.shard.place.shard.0, %error, "the store rejected a batch");
-            }
-        }
-        last
-    }
-
-    /// Requests a part of a queue from the store; the answer arrives in the inbox.
-    pub(crate) fn read_queue(&mut self, wanted: WantedQueue) {
-        let inbox = self.shard.inboxes.get(usize::from(self.shard.place.shard.0)).cloned();
-        let (Some(journal), Some(inbox)) = (&self.shard.journal, inbox) else { return };
-        let WantedQueue { tenant, client_id, session, from, to, max_bytes } = wanted;
-        let done = move |read: Result<Loaded, ReadError>| {
-            let entries = read.map(|loaded| loaded.entries);
-            inbox.send(ToShard::Read(Box::new(QueueRead { tenant, client_id, session, entries })));
-        };
-        journal.reader.load(from, to, max_bytes, Box::new(done));
-    }
-
-    /// Passes a part of a queue from the store to the engine.
-    pub(crate) fn take_queue_read(&mut self, read: QueueRead) {
-        let QueueRead { tenant, client_id, session, entries } = read;
-        match entries {
-            Ok(entries) => {
-                self.shard
-                    .engine
-                    .store()
-                    .handle_read(self.shard.now, &LoadedQueue { tenant, client_id, session, entries });
-            }
-            Err(ReadError::Busy) => {
-                self.shard.engine.store().fail_read(self.shard.now, tenant, &client_id, session, ReadFailure::Busy);
-            }
-            Err(error) => {
-                tracing::error!(client_id, %error, "cannot read a part of a queue; its messages are lost. `tidegate store check` shows where");
-                self.shard.engine.store().fail_read(self.shard.now, tenant, &client_id, session, ReadFailure::Lost);
-            }
-        }
-    }
-
-    /// Looks how the store is doing, at the beginning of a turn.
-    pub(crate) fn watch_store(&mut self) {
-        let Some(journal) = &self.shard.journal else { return };
-        let full = journal.status.is_full();
-        if full != self.shard.store_full {
-            self.shard.store_full = full;
-            self.shard.engine.store().set_store_full(full);
-            // All shards see the same store; one of them logs.
-            if self.shard.place.shard == ShardId(0) {
-                tell_full(&journal.status);
-            }
-        }
-        // A slow disk slows down publishers; a stalled one makes the engine refuse messages.
-        self.shard.stalled = !full && journal.status.pending_bytes() > UNCOMMITTED_BYTES;
-    }
-
-    /// Notifies the starter of the node when the other shards know the restored state of this one.
-    pub(crate) fn tell_settled(&mut self) {
-        if self.shard.engine.questions().is_settled()
-            && let Some(settled) = self.shard.settled.take()
-        {
-            let _ = settled.send(self.shard.place.shard);
-        }
-    }
 }
 
 #[cfg(test)]

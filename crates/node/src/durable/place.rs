@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Engine, Now, OrchestratorMoves, PartitionImage, Partitions, Place, RestoreRoute, Settings as EngineSettings,
-    Snapshot, Sweep, Takers, UplinkImage,
+    Engine, ImageError, Now, OrchestratorMoves, PartitionImage, Partitions, Place, RestoreRoute,
+    Settings as EngineSettings, Snapshot, Sweep, Takers, UplinkImage,
 };
 use tidegate_store::Store;
 
@@ -12,7 +12,6 @@ use crate::admission::Ban;
 use crate::admission::stored_bans;
 use crate::clock::Clock;
 use crate::durable::DurableError;
-use crate::moves::MoveError;
 
 /// Why a store could not be given on.
 #[derive(Debug, thiserror::Error)]
@@ -21,8 +20,8 @@ pub enum PlaceError {
     #[error(transparent)]
     Durable(#[from] DurableError),
     /// It cannot be made an image of.
-    #[error(transparent)]
-    Image(#[from] MoveError),
+    #[error("{0}")]
+    Image(ImageError),
     /// Queues were left in the store.
     #[error("queues are too long to be loaded at once; start a node with this store")]
     TooLong,
@@ -89,7 +88,7 @@ pub fn images_of(store: &Store, settings: EngineSettings, partitions: Partitions
     engine.store().finish_restore(now).map_err(DurableError::from)?;
     engine.moves().hold_partitions(now, partitions, None);
     let all = partitions;
-    match engine.moves().snapshot_of_dead(now, partitions, u64::MAX).map_err(MoveError::from)? {
+    match engine.moves().snapshot_of_dead(now, partitions, u64::MAX).map_err(PlaceError::Image)? {
         Snapshot::Taken(partitions) => {
             let moves = OrchestratorMoves::of(&mut engine);
             let (uplinks, had) = (moves.uplink_images(now), moves.messages_of(all));

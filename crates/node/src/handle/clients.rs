@@ -12,7 +12,7 @@ use tidegate_engine::{ClientQuery, ClientSummary, Place, Reason, ShardId, SlowSe
 use super::{ANSWER_TIMEOUT, NoAnswer, NodeHandle, wait_until};
 use crate::admission::{Ban, BanError, BanRecord, BanTarget};
 use crate::flight::{FlightAnswer, FlightSubject};
-use crate::shard::inbox::{Admin, InboxSender, ToShard};
+use crate::orders::{Admin, ShardSender, ToShard};
 
 /// The clients of a node. Every call waits for the shards.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl NodeClients<'_> {
     pub fn disconnect_client(&self, tenant: TenantId, client_id: &str, reason: Reason) -> Result<bool, NoAnswer> {
         let place = Place { shard: ShardId(0), shards: self.node.shards() };
         let home = place.home_of(partition_of(tenant, client_id));
-        let ask = |inbox: &InboxSender| {
+        let ask = |inbox: &ShardSender| {
             let (answer, answers) = channel();
             inbox.send(ToShard::Admin(Admin::Disconnect { tenant, client_id: client_id.into(), reason, answer }));
             answers

@@ -7,13 +7,12 @@
 //! of a user starts with the first client and ends some time after the last session.
 
 mod contact;
-mod door;
 mod fleet;
 mod linger;
+mod within;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
@@ -23,19 +22,14 @@ use tidegate_engine::Settings;
 use zeroize::Zeroizing;
 
 use crate::access::AccessFactory;
-use crate::admission::Admission;
-use crate::admission::stored_bans::StoredBans;
-use crate::clock::Clock;
-use crate::node::{Node, StartError};
+use crate::inner::Family;
+use crate::node::Node;
+use crate::orders::{Admin, Door, Pass, ShardSender, ToShard};
 use crate::report::NodeReport;
 use crate::settings::NodeSettings;
-use crate::shard::inbox::{Admin, InboxSender, ToShard};
-use crate::tls::TlsListeners;
 use crate::uplink::{BrokerSettings, Brokers};
 
 use contact::Contact;
-pub use door::Door;
-pub(crate) use door::{Admitted, Pass};
 
 /// How long the first client of a user waits for the user's connections to the brokers: without them, its first
 /// messages are lost at QoS 0.
@@ -66,18 +60,6 @@ pub struct Identities {
     stopping: Condvar,
 }
 
-/// The parts that a node shares with those within it.
-#[derive(Clone)]
-pub(crate) struct Family {
-    pub(crate) tls: Arc<TlsListeners>,
-    pub(crate) clock: Clock,
-    pub(crate) admission: Arc<Admission>,
-    pub(crate) bans: Arc<StoredBans>,
-    pub(crate) connections: Arc<AtomicU32>,
-    /// Connections at once, over all of them.
-    pub(crate) max_connections: u32,
-}
-
 #[derive(Default)]
 struct State {
     users: BTreeMap<String, Entry>,
@@ -98,7 +80,7 @@ enum Entry {
 
 struct Running {
     node: Node,
-    inbox: InboxSender,
+    inbox: ShardSender,
     pass: Arc<Pass>,
     password: Option<Zeroizing<Vec<u8>>>,
     /// Time since which it is unused.
@@ -133,16 +115,6 @@ impl Identities {
     fn state(&self) -> MutexGuard<'_, State> {
         // A poisoned lock is fine: the map is consistent at every step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The node that has the listeners runs.
-    ///
-    /// # Errors
-    /// When the system refuses a thread.
-    pub(crate) fn begin(self: &Arc<Self>, family: Family) -> Result<(), StartError> {
-        // A second node finds the first one's; there is one in each process.
-        let _ = self.family.set(family);
-        linger::start(self).map_err(StartError::TlsThread)
     }
 
     /// Gives an accepted client the way to the node of its user, which is started if necessary. A new password is used
@@ -240,54 +212,6 @@ impl Identities {
         for give in waiting {
             give(door.clone());
         }
-    }
-
-    /// The shards of all nodes of users.
-    pub(crate) fn inboxes(&self) -> Vec<InboxSender> {
-        let state = self.state();
-        state.users.values().filter_map(Entry::running).map(|running| running.inbox.clone()).collect()
-    }
-
-    /// The counters of ended nodes of users.
-    pub(crate) fn ended(&self) -> NodeReport {
-        self.state().ended.clone()
-    }
-
-    /// How many users there may be at once.
-    pub(crate) fn max(&self) -> u16 {
-        self.settings.max
-    }
-
-    /// Applies the limits of other settings, which are for one user's node, on all nodes of users, and on later ones.
-    /// The call does not wait: an ending node has no clients, so it needs no limits.
-    pub(crate) fn set_limits(&self, settings: Settings) {
-        let settings = Arc::new(settings);
-        let mut state = self.state();
-        state.limits = Some(Arc::clone(&settings));
-        for running in state.users.values().filter_map(Entry::running) {
-            let done = channel().0;
-            running.inbox.send(ToShard::Admin(Admin::SetLimits { settings: Arc::clone(&settings), done }));
-        }
-    }
-
-    /// New nodes begin with these rules.
-    pub(crate) fn set_access(&self, access: Option<&AccessFactory>) {
-        self.state().access = access.cloned();
-    }
-
-    /// Stops the nodes of all users, within `limit` each and all at once; returns whether all that was to be written was.
-    pub(crate) fn stop(&self, limit: Duration) -> bool {
-        let users = {
-            let mut state = self.state();
-            state.stops = true;
-            std::mem::take(&mut state.users)
-        };
-        self.stopping.notify_all();
-        std::thread::scope(|scope| {
-            let stop = |running: Box<Running>| scope.spawn(move || running.node.stop(limit).drained);
-            let stopping: Vec<_> = users.into_values().filter_map(Entry::into_running).map(stop).collect();
-            stopping.into_iter().all(|one| one.join().unwrap_or(false))
-        })
     }
 }
 

@@ -15,9 +15,9 @@ use tidegate_engine::ListenerId;
 use super::{Acceptor, Layers, ListenSocket};
 use crate::address::{HostPort, ListenAddress, LocalAddress};
 use crate::limits::{BACKLOG, TCP_KEEPALIVE};
-use crate::listener::proxies::Proxies;
 use crate::quic::{self, QuicSocket};
 use crate::tls::TlsListener;
+use crate::transport::Proxies;
 
 /// A listener could not be started.
 #[derive(Debug, thiserror::Error)]

@@ -1,11 +1,7 @@
 //! Listening sockets, and failures of accept.
 
-pub(crate) mod accept;
 mod bind;
-pub(crate) mod listening;
 pub(crate) mod preset;
-pub(crate) mod proxies;
-mod shortage;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,13 +14,11 @@ use tidegate_engine::ListenerId;
 
 pub use bind::BindError;
 pub(crate) use bind::{SocketFile, bind, bind_quic};
-pub(crate) use shortage::{Reserve, Shortage};
 
 use crate::address::LocalAddress;
-use crate::listener::proxies::Proxies;
-use crate::observer::Peer;
+use crate::peer::Peer;
 use crate::tls::TlsListener;
-use crate::transport::Transport;
+use crate::transport::{Proxies, Transport};
 
 /// A listening socket.
 #[derive(Debug)]

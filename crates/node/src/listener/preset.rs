@@ -3,10 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_engine::{ConnectionKey, ListenerId, Preset, TenantId};
+use tidegate_engine::{ListenerId, Preset, TenantId};
 
-use crate::proxy_protocol::RelayedTenant;
-use crate::shard::facets::AcceptCalls;
 use crate::tls::ConnectionFacts;
 
 type Find = dyn Fn(ListenerId, &ConnectionFacts) -> Preset + Send + Sync;
@@ -32,31 +30,20 @@ impl Presets {
     pub fn marking(self, mark: impl Fn(TenantId) -> u32 + Send + Sync + 'static) -> Self {
         Self { mark: Arc::new(mark), ..self }
     }
+
+    /// The facts about a client of a listener.
+    pub(crate) fn find(&self, listener: ListenerId, facts: &ConnectionFacts) -> Preset {
+        (self.find)(listener, facts)
+    }
+
+    /// The mark of the name of a tenant.
+    pub(crate) fn mark(&self, tenant: TenantId) -> u32 {
+        (self.mark)(tenant)
+    }
 }
 
 impl fmt::Debug for Presets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Presets")
-    }
-}
-
-impl AcceptCalls<'_> {
-    /// Passes the facts of a connection to the engine after its TLS handshake, before any of its bytes.
-    pub(crate) fn preset(&mut self, key: ConnectionKey) {
-        let Some(presets) = self.shard.shared.presets.clone() else { return };
-        let facts = self.shard.sockets().facts(key);
-        if facts.tls.is_some() || facts.relayed_tenant.is_some() {
-            let preset = (presets.find)(self.shard.table.listener(key), &facts);
-            self.shard.engine.control().preset_connection(key, preset);
-        }
-    }
-
-    /// The tenant of a connection, as far as its listener and its TLS session determine it, for the client's home.
-    pub(crate) fn tenant_to_relay(&mut self, key: ConnectionKey) -> Option<RelayedTenant> {
-        let presets = self.shard.shared.presets.clone()?;
-        let facts = self.shard.sockets().facts(key);
-        let preset = (presets.find)(self.shard.table.listener(key), &facts);
-        let tenant = preset.settled.or(preset.instead_of_listener)?;
-        Some(RelayedTenant { tenant, settled: preset.settled.is_some(), mark: (presets.mark)(tenant) })
     }
 }

@@ -1,6 +1,6 @@
 //! The limits of the process on its memory, while the store is loaded.
 //!
-//! An allocation beyond such a limit fails, and the process aborts without a word. A start compares what it has with
+//! An allocation beyond such a limit fails, and the process aborts without a word. A start compares its memory with
 //! the limits, and ends with an error before.
 
 use rlimit::Resource;

@@ -38,16 +38,16 @@ pub(crate) enum QuicFailure {
 
 /// A connection and its stream.
 pub(crate) struct Quic {
-    pub(super) connection: Connection,
+    pub(crate) connection: Connection,
     handle: ConnectionHandle,
-    pub(super) endpoint: Arc<EndpointShared>,
+    pub(crate) endpoint: Arc<EndpointShared>,
     /// The stream that the client has opened.
-    pub(super) stream: Option<StreamId>,
+    pub(crate) stream: Option<StreamId>,
     phase: Phase,
     /// The client has ended its stream.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
     /// The failure that is to be reported.
-    pub(super) failure: Option<QuicFailure>,
+    pub(crate) failure: Option<QuicFailure>,
     /// Where the client was when it was looked at last.
     peer: SocketAddr,
     /// The close code and reason for the client when the connection is dropped.
@@ -55,9 +55,9 @@ pub(crate) struct Quic {
     /// Datagrams that the socket has not taken.
     unsent: Option<Box<(Transmit, Vec<u8>)>>,
     /// When its timers are worked off next, as the shard has noted it.
-    pub(super) due: Millis,
+    pub(crate) due: Millis,
     /// Whether it is to be processed at the end of this turn.
-    pub(super) touched: bool,
+    pub(crate) touched: bool,
 }
 
 /// How far the connection is.
@@ -81,7 +81,7 @@ pub(crate) struct News {
 
 /// How sending went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flushed {
+pub(crate) enum Flushed {
     /// All that may be sent now is sent.
     All,
     /// There is more than one turn sends.
@@ -92,7 +92,7 @@ pub(super) enum Flushed {
 
 impl Quic {
     /// A connection whose handshake has just begun.
-    pub(super) fn new(
+    pub(crate) fn new(
         connection: Connection,
         handle: ConnectionHandle,
         endpoint: Arc<EndpointShared>,
@@ -153,12 +153,12 @@ impl Quic {
     }
 
     /// Processes an event from the endpoint.
-    pub(super) fn handle_event(&mut self, event: ConnectionEvent) {
+    pub(crate) fn handle_event(&mut self, event: ConnectionEvent) {
         self.connection.handle_event(event);
     }
 
     /// Processes the events of the connection.
-    pub(super) fn news(&mut self) -> News {
+    pub(crate) fn news(&mut self) -> News {
         let mut news = News::default();
         while let Some(event) = self.connection.poll() {
             match event {
@@ -211,7 +211,7 @@ impl Quic {
     }
 
     /// Sends packets as far as allowed now, at most a bounded number.
-    pub(super) fn flush(&mut self, now: Instant, room: &mut Vec<u8>, sends: &mut u64) -> Flushed {
+    pub(crate) fn flush(&mut self, now: Instant, room: &mut Vec<u8>, sends: &mut u64) -> Flushed {
         if let Some(unsent) = self.unsent.take() {
             if self.endpoint.send(&unsent.0, &unsent.1) == Sent::Blocked {
                 self.unsent = Some(unsent);
@@ -235,7 +235,7 @@ impl Quic {
     }
 
     /// Sends the endpoint its pending events, except for the end, which is sent once and last.
-    pub(super) fn tell_endpoint(&mut self) {
+    pub(crate) fn tell_endpoint(&mut self) {
         let mut events = Vec::new();
         while let Some(event) = self.connection.poll_endpoint_events() {
             if !event.is_drained() {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use mio::unix::SourceFd;
-use mio::{Interest, Registry};
+use mio::{Interest, Registry, Token};
 use quinn_proto::crypto::HandshakeTokenKey;
 use quinn_proto::{
     ConnectionError, ConnectionEvent, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Incoming, Transmit,
@@ -17,11 +17,24 @@ use tidegate_engine::{ListenerId, ShardId};
 use super::bind::BoundSocket;
 use super::configuration;
 use super::connection::Quic;
-use super::limits::{PROOF_SHARE, RECEIVE_BATCH, RECEIVE_BUFFER_BYTES};
-use super::shared::EndpointShared;
-use super::state::token_of;
-use crate::shard::inbox::InboxSender;
+use super::limits::{MAX_ENDPOINTS, PROOF_SHARE, RECEIVE_BATCH, RECEIVE_BUFFER_BYTES};
+use super::shared::{EndpointShared, Notices};
 use crate::tls::{HandshakeSlot, TlsError, TlsListener};
+use crate::tokens::RESERVED_INDEX;
+
+/// The tokens of UDP sockets follow the tokens of listeners.
+const FIRST_TOKEN: usize = RESERVED_INDEX as usize + 512;
+
+/// The token of a UDP socket.
+pub(crate) fn token_of(number: u16) -> Token {
+    Token(FIRST_TOKEN + usize::from(number))
+}
+
+/// The number of the UDP socket that a token names.
+pub(crate) fn number_of(token: Token) -> Option<u16> {
+    let number = token.0.checked_sub(FIRST_TOKEN).filter(|number| *number < MAX_ENDPOINTS)?;
+    u16::try_from(number).ok()
+}
 
 /// A bound socket of a listener, on its way to its shard.
 #[derive(Debug)]
@@ -44,7 +57,7 @@ impl QuicSocket {
 }
 
 /// The result of one datagram.
-pub(super) enum Arrived {
+pub(crate) enum Arrived {
     /// It is for a connection.
     Event(ConnectionHandle, ConnectionEvent),
     /// A request for a connection.
@@ -52,7 +65,7 @@ pub(super) enum Arrived {
 }
 
 /// Buffer for the datagrams of one system call. Its pages take memory only once they were written to.
-pub(super) struct ReceiveRoom {
+pub(crate) struct ReceiveRoom {
     bytes: Box<[u8]>,
     metas: [RecvMeta; RECEIVE_BATCH],
 }
@@ -67,18 +80,18 @@ impl Default for ReceiveRoom {
 /// A listening UDP socket.
 pub(crate) struct QuicEndpoint {
     endpoint: Endpoint,
-    pub(super) shared: Arc<EndpointShared>,
-    pub(super) listener: ListenerId,
-    pub(super) tls: Arc<TlsListener>,
+    pub(crate) shared: Arc<EndpointShared>,
+    pub(crate) listener: ListenerId,
+    pub(crate) tls: Arc<TlsListener>,
     /// The certificates that new connections get.
     certificates: Arc<rustls::ServerConfig>,
     token_key: Arc<dyn HandshakeTokenKey>,
     /// The shard of each connection, by its number.
     routes: Vec<Option<ShardId>>,
     /// Datagrams may be waiting.
-    pub(super) ready: bool,
+    pub(crate) ready: bool,
     /// Whether new connections are taken.
-    pub(super) accepting: bool,
+    pub(crate) accepting: bool,
 }
 
 impl QuicEndpoint {
@@ -86,14 +99,14 @@ impl QuicEndpoint {
     ///
     /// # Errors
     /// When the certificates or the system's randomness cannot be used.
-    pub(crate) fn new(socket: QuicSocket, home: InboxSender, shards: u16) -> Result<Self, TlsError> {
+    pub(crate) fn new(socket: QuicSocket, notices: Notices, shards: u16) -> Result<Self, TlsError> {
         let refused = |reason: String| TlsError::Setup { reason };
         let QuicSocket { listener, tls, bound, number } = socket;
         let token_key = configuration::token_key().map_err(|_| refused("the system gives no random bytes".into()))?;
         let certificates = tls.configuration();
         let server = configuration::server(&certificates, &token_key).map_err(refused)?;
         let endpoint = Endpoint::new(configuration::endpoint(), Some(server), !bound.state.may_fragment(), None);
-        let shared = Arc::new(EndpointShared::new(number, bound.socket, bound.state, home, shards));
+        let shared = Arc::new(EndpointShared::new(number, bound.socket, bound.state, notices, shards));
         let (routes, ready, accepting) = (Vec::new(), true, true);
         Ok(Self { endpoint, shared, listener, tls, certificates, token_key, routes, ready, accepting })
     }
@@ -105,7 +118,7 @@ impl QuicEndpoint {
     }
 
     /// Receives once and processes the datagrams; answers the datagrams that need no connection. Returns their number.
-    pub(super) fn receive(&mut self, room: &mut ReceiveRoom, arrived: &mut Vec<Arrived>) -> io::Result<usize> {
+    pub(crate) fn receive(&mut self, room: &mut ReceiveRoom, arrived: &mut Vec<Arrived>) -> io::Result<usize> {
         let mut buffers = room.bytes.chunks_mut(RECEIVE_BUFFER_BYTES).map(IoSliceMut::new);
         let mut buffers: [IoSliceMut<'_>; RECEIVE_BATCH] =
             std::array::from_fn(|_| buffers.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
@@ -135,7 +148,7 @@ impl QuicEndpoint {
     }
 
     /// Uses certificates that were read again.
-    pub(super) fn follow_certificates(&mut self) {
+    pub(crate) fn follow_certificates(&mut self) {
         let certificates = self.tls.configuration();
         if Arc::ptr_eq(&certificates, &self.certificates) {
             return;
@@ -148,7 +161,7 @@ impl QuicEndpoint {
     }
 
     /// Whether so many handshakes are in progress that clients have to prove their address first.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         let most = self.tls.settings().max_handshakes;
         most != 0 && self.tls.handshakes_under_way() >= most.div_ceil(PROOF_SHARE)
     }
@@ -157,7 +170,7 @@ impl QuicEndpoint {
     ///
     /// # Errors
     /// When the client's packets so far begin no connection.
-    pub(super) fn accept(
+    pub(crate) fn accept(
         &mut self,
         incoming: Incoming,
         slot: HandshakeSlot,
@@ -180,7 +193,7 @@ impl QuicEndpoint {
     }
 
     /// Makes a client validate its address, without state for it.
-    pub(super) fn ask_for_proof(&mut self, incoming: Incoming) {
+    pub(crate) fn ask_for_proof(&mut self, incoming: Incoming) {
         let mut answer = Vec::new();
         match self.endpoint.retry(incoming, &mut answer) {
             Ok(transmit) => self.answer(&transmit, &answer),
@@ -189,24 +202,24 @@ impl QuicEndpoint {
     }
 
     /// Refuses a connection.
-    pub(super) fn refuse(&mut self, incoming: Incoming) {
+    pub(crate) fn refuse(&mut self, incoming: Incoming) {
         let mut answer = Vec::new();
         let transmit = self.endpoint.refuse(incoming, &mut answer);
         self.answer(&transmit, &answer);
     }
 
     /// Forgets that a client asked; it asks again.
-    pub(super) fn forget(&mut self, incoming: Incoming) {
+    pub(crate) fn forget(&mut self, incoming: Incoming) {
         self.endpoint.ignore(incoming);
     }
 
     /// Which shard has a connection.
-    pub(super) fn shard_of(&self, handle: ConnectionHandle) -> Option<ShardId> {
+    pub(crate) fn shard_of(&self, handle: ConnectionHandle) -> Option<ShardId> {
         self.routes.get(handle.0).copied().flatten()
     }
 
     /// Notes which shard has a connection, or that it has ended.
-    pub(super) fn route(&mut self, handle: ConnectionHandle, to: Option<ShardId>) {
+    pub(crate) fn route(&mut self, handle: ConnectionHandle, to: Option<ShardId>) {
         if self.routes.len() <= handle.0 {
             self.routes.resize(handle.0 + 1, None);
         }
@@ -216,7 +229,7 @@ impl QuicEndpoint {
     }
 
     /// Processes an event of a connection; returns the endpoint's answer to it.
-    pub(super) fn take_notice(&mut self, handle: ConnectionHandle, event: EndpointEvent) -> Option<ConnectionEvent> {
+    pub(crate) fn take_notice(&mut self, handle: ConnectionHandle, event: EndpointEvent) -> Option<ConnectionEvent> {
         self.shard_of(handle)?;
         if event.is_drained() {
             self.route(handle, None);

@@ -13,7 +13,9 @@ use quinn_udp::{RecvMeta, UdpSocketState};
 use tidegate_engine::ShardId;
 
 use super::limits::{DATAGRAMS_UNDER_WAY, SEGMENTS_PER_SEND};
-use crate::shard::inbox::{InboxSender, ToShard};
+
+/// Takes the events of connections to the shard of their socket.
+pub(crate) type Notices = Box<dyn Fn(QuicNotice) + Send + Sync>;
 
 /// A connection of this node: its socket's number, and its own number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,29 +52,29 @@ pub(crate) struct EndpointShared {
     pub number: u16,
     socket: UdpSocket,
     state: UdpSocketState,
-    home: InboxSender,
+    notices: Notices,
     /// Datagrams under way to each shard.
     under_way: Box<[AtomicUsize]>,
 }
 
 impl EndpointShared {
-    pub(super) fn new(number: u16, socket: UdpSocket, state: UdpSocketState, home: InboxSender, shards: u16) -> Self {
+    pub(crate) fn new(number: u16, socket: UdpSocket, state: UdpSocketState, notices: Notices, shards: u16) -> Self {
         let under_way = (0..shards).map(|_| AtomicUsize::new(0)).collect();
-        Self { number, socket, state, home, under_way }
+        Self { number, socket, state, notices, under_way }
     }
 
     /// The socket, for a poller.
-    pub(super) fn fd(&self) -> RawFd {
+    pub(crate) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
     /// Datagrams that one system call may carry.
-    pub(super) fn segments(&self) -> usize {
+    pub(crate) fn segments(&self) -> usize {
         self.state.max_gso_segments().min(SEGMENTS_PER_SEND)
     }
 
     /// Sends once. Whatever is wrong with a datagram is the network's: it is lost, and sent again where that matters.
-    pub(super) fn send(&self, transmit: &quinn_proto::Transmit, contents: &[u8]) -> Sent {
+    pub(crate) fn send(&self, transmit: &quinn_proto::Transmit, contents: &[u8]) -> Sent {
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
             ecn: transmit.ecn.and_then(|mark| quinn_udp::EcnCodepoint::from_bits(mark as u8)),
@@ -91,52 +93,46 @@ impl EndpointShared {
     }
 
     /// Receives once and returns the number of buffers that were filled.
-    pub(super) fn receive(&self, buffers: &mut [io::IoSliceMut<'_>], metas: &mut [RecvMeta]) -> io::Result<usize> {
+    pub(crate) fn receive(&self, buffers: &mut [io::IoSliceMut<'_>], metas: &mut [RecvMeta]) -> io::Result<usize> {
         self.state.recv((&self.socket).into(), buffers, metas)
     }
 
     /// Sends events of a connection to the endpoint.
-    pub(super) fn tell(&self, handle: ConnectionHandle, events: Vec<EndpointEvent>) {
-        self.home.send(ToShard::QuicNotice(Box::new(QuicNotice { endpoint: self.number, handle, events })));
+    pub(crate) fn tell(&self, handle: ConnectionHandle, events: Vec<EndpointEvent>) {
+        (self.notices)(QuicNotice { endpoint: self.number, handle, events });
     }
 
-    /// Sends datagrams to the shard of their connections. Returns how many were dropped because too many wait there.
-    pub(super) fn pass_on(
+    /// Datagrams for the shard of their connections, and how many were dropped because too many wait there.
+    pub(crate) fn batch(
         self: &Arc<Self>,
         to: ShardId,
-        inbox: &InboxSender,
         mut events: Vec<(ConnectionHandle, ConnectionEvent)>,
-    ) -> usize {
-        let Some(under_way) = self.under_way.get(usize::from(to.0)) else { return events.len() };
+    ) -> (Option<QuicBatch>, usize) {
+        let Some(under_way) = self.under_way.get(usize::from(to.0)) else { return (None, events.len()) };
         let room = DATAGRAMS_UNDER_WAY.saturating_sub(under_way.load(Ordering::Relaxed));
         let dropped = events.len().saturating_sub(room);
         events.truncate(room);
-        if !events.is_empty() {
-            under_way.fetch_add(events.len(), Ordering::Relaxed);
-            inbox.send(ToShard::QuicBatch(Box::new(QuicBatch { endpoint: Arc::clone(self), to, events })));
+        if events.is_empty() {
+            return (None, dropped);
         }
-        dropped
+        under_way.fetch_add(events.len(), Ordering::Relaxed);
+        (Some(QuicBatch { endpoint: Arc::clone(self), to, events }), dropped)
     }
-}
 
-impl EndpointShared {
-    /// Puts the answer to a connection's notice before its shard. There is no more of them than of notices.
-    pub(super) fn pass_answer(
+    /// The answer to a connection's notice, for its shard. There is no more of them than of notices.
+    pub(crate) fn answer(
         self: &Arc<Self>,
         to: ShardId,
-        inbox: &InboxSender,
         answer: (ConnectionHandle, ConnectionEvent),
-    ) {
-        let Some(under_way) = self.under_way.get(usize::from(to.0)) else { return };
-        under_way.fetch_add(1, Ordering::Relaxed);
-        let batch = QuicBatch { endpoint: Arc::clone(self), to, events: vec![answer] };
-        inbox.send(ToShard::QuicBatch(Box::new(batch)));
+    ) -> Option<QuicBatch> {
+        self.under_way.get(usize::from(to.0))?.fetch_add(1, Ordering::Relaxed);
+        Some(QuicBatch { endpoint: Arc::clone(self), to, events: vec![answer] })
     }
 }
 
 impl QuicBatch {
     /// The number of the socket, and the datagrams.
-    pub(super) fn open(mut self) -> (u16, Vec<(ConnectionHandle, ConnectionEvent)>) {
+    pub(crate) fn open(mut self) -> (u16, Vec<(ConnectionHandle, ConnectionEvent)>) {
         let events = std::mem::take(&mut self.events);
         self.settle(events.len());
         (self.endpoint.number, events)

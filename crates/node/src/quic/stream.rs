@@ -5,9 +5,9 @@ use std::io::{self, IoSlice};
 use quinn_proto::{ReadError, ReadableError, StreamId, WriteError};
 use tidegate_engine::Output;
 
-use super::connection::Quic;
+use super::connection::{Quic, QuicFailure};
 use crate::limits::SLICES_PER_WRITE;
-use crate::transport::{Ended, Input, Wrote};
+use crate::socket_io::{Input, Wrote};
 
 /// How reading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ enum Stop {
 
 impl Quic {
     /// Reads once into `buffer`.
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Input {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Input<QuicFailure> {
         let (filled, stop) = self.fill(buffer);
         if stop == Stop::End {
             self.ended = true;
@@ -31,7 +31,7 @@ impl Quic {
             1.. => Input::Bytes { payload: 0..filled, full: full || self.ended },
             0 if !self.ended => Input::Blocked,
             0 => match self.failure.take() {
-                Some(failure) => Input::Last { payload: 0..0, ended: Ended::Quic(failure) },
+                Some(failure) => Input::Last { payload: 0..0, ended: failure },
                 None => Input::Closed,
             },
         }

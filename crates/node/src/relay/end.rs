@@ -12,7 +12,7 @@ use crate::transport::{Input, Transport, Wrote};
 /// One end of a relay.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a socket")]
-pub(super) struct End {
+pub(crate) struct End {
     transport: Transport,
     output: Output,
     /// The transport may be readable.
@@ -33,12 +33,12 @@ pub(super) struct End {
 
 impl End {
     /// An end that may be readable already.
-    pub(super) fn of(transport: Transport) -> Self {
+    pub(crate) fn of(transport: Transport) -> Self {
         Self::with_output(transport, Output::default())
     }
 
     /// The same with pending output.
-    pub(super) fn with_output(transport: Transport, output: Output) -> Self {
+    pub(crate) fn with_output(transport: Transport, output: Output) -> Self {
         Self {
             transport,
             output,
@@ -53,7 +53,7 @@ impl End {
     }
 
     /// Handles readiness from the poller.
-    pub(super) fn note(&mut self, event: &Readiness) {
+    pub(crate) fn note(&mut self, event: &Readiness) {
         self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
         self.peer_closed |= event.is_read_closed() || event.is_error();
         if event.is_writable() || event.is_error() {
@@ -63,40 +63,40 @@ impl End {
 
     /// Handles the events of a QUIC connection.
     #[cfg(feature = "quic")]
-    pub(super) fn note_news(&mut self, news: News) {
+    pub(crate) fn note_news(&mut self, news: News) {
         self.readable |= news.readable || news.ended;
         self.peer_closed |= news.ended;
         self.blocked &= !news.writable;
     }
 
-    pub(super) fn transport_mut(&mut self) -> &mut Transport {
+    pub(crate) fn transport_mut(&mut self) -> &mut Transport {
         &mut self.transport
     }
 
     /// The transport, of an end without pending output.
-    pub(super) fn into_transport(self) -> Transport {
+    pub(crate) fn into_transport(self) -> Transport {
         self.transport
     }
 
     /// The transport has failed.
-    pub(super) fn fail(&mut self) {
+    pub(crate) fn fail(&mut self) {
         self.ended = true;
         self.shut = true;
         self.output = Output::default();
     }
 
     /// Whether its input has ended.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// Whether its input and output have ended.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.ended && self.shut
     }
 
     /// Adapts the poller's interest after output was blocked or unblocked.
-    pub(super) fn show_blocked(&mut self, registry: &Registry, token: Token) {
+    pub(crate) fn show_blocked(&mut self, registry: &Registry, token: Token) {
         if self.blocked != self.shown_blocked && !self.shut {
             self.shown_blocked = self.blocked;
             if self.transport.set_blocked(registry, token, self.blocked).is_err() {
@@ -105,12 +105,12 @@ impl End {
         }
     }
 
-    pub(super) fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         !self.output.is_empty() || self.transport.is_waiting()
     }
 
     /// Writes pending output, as far as the transport accepts it.
-    pub(super) fn flush(&mut self, buffer: &mut [u8]) {
+    pub(crate) fn flush(&mut self, buffer: &mut [u8]) {
         while !self.blocked && !self.shut && self.has_output() {
             match self.transport.write(Some(&mut self.output), buffer) {
                 Ok(Wrote::Blocked) => self.blocked = true,
@@ -126,14 +126,14 @@ impl End {
     }
 
     /// Appends bytes to the output.
-    pub(super) fn append(&mut self, last: &[u8]) {
+    pub(crate) fn append(&mut self, last: &[u8]) {
         if !self.shut {
             self.output.append(last);
         }
     }
 
     /// Ends the output.
-    pub(super) fn finish(&mut self, buffer: &mut [u8]) {
+    pub(crate) fn finish(&mut self, buffer: &mut [u8]) {
         if !self.closing {
             self.closing = true;
             self.transport.close(HOME_ENDED);
@@ -148,7 +148,7 @@ impl End {
 
 impl End {
     /// Ends the output, and drops the input. Returns whether there is more to do at once.
-    pub(super) fn finish_and_discard(&mut self, buffer: &mut [u8]) -> bool {
+    pub(crate) fn finish_and_discard(&mut self, buffer: &mut [u8]) -> bool {
         self.finish(buffer);
         if self.readable && !self.ended {
             match self.transport.read(buffer) {
@@ -167,7 +167,7 @@ impl End {
 
 /// Moves bytes from one end to the other: one read, if the other has no pending output. Returns whether there is more
 /// to do at once. `sift` appends the bytes read to the output, and returns true after the last bytes.
-pub(super) fn carry(
+pub(crate) fn carry(
     from: &mut End,
     to: &mut End,
     buffer: &mut [u8],

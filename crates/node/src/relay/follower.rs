@@ -21,7 +21,7 @@ enum Next {
 
 /// Follows the packets that a server sends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Follower {
+pub(crate) struct Follower {
     next: Next,
     /// The packet under way is a CONNACK.
     of_connack: bool,
@@ -39,27 +39,27 @@ impl Default for Follower {
 
 impl Follower {
     /// Whether a DISCONNECT may come next: between two packets, behind a CONNACK that accepts ([MQTT-3.14.0-1]).
-    pub(super) fn is_between_packets(&self) -> bool {
+    pub(crate) fn is_between_packets(&self) -> bool {
         self.accepted && self.next == Next::First
     }
 
     /// A follower of a server that has accepted the client before.
-    pub(super) fn of_accepted() -> Self {
+    pub(crate) fn of_accepted() -> Self {
         Self { accepted: true, ..Self::default() }
     }
 
     /// Whether the next byte begins a packet, or a frame.
-    pub(super) fn is_at_beginning(&self) -> bool {
+    pub(crate) fn is_at_beginning(&self) -> bool {
         self.next == Next::First
     }
 
     /// Whether the last byte was one of a frame for the relay.
-    pub(super) fn was_in_frame(&self) -> bool {
+    pub(crate) fn was_in_frame(&self) -> bool {
         self.of_frame
     }
 
     /// Follows bytes.
-    pub(super) fn follow(&mut self, bytes: &[u8]) {
+    pub(crate) fn follow(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             at += self.step(rest);
@@ -67,7 +67,7 @@ impl Follower {
     }
 
     /// Follows one byte, or the available part of a body; returns the number of bytes.
-    pub(super) fn step(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn step(&mut self, bytes: &[u8]) -> usize {
         let Some(&byte) = bytes.first() else { return 0 };
         match self.next {
             Next::First => {

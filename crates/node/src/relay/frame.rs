@@ -4,7 +4,7 @@
 use tidegate_engine::{CONTINUE, CONTINUED, ConnectionImage, LeftConnection, PartitionId, RELAY_FRAME};
 use tidegate_mqtt::{PacketType, ReasonCode, varint};
 
-use crate::cluster::secret::{CONNECTION_PROOF_BYTES, Secret};
+use crate::secret::{CONNECTION_PROOF_BYTES, Secret};
 
 /// The home asks the edge to send no more of the client's bytes, and to end its side.
 pub(crate) const LEAVE: [u8; 3] = [RELAY_FRAME, 1, LEAVING];
@@ -15,13 +15,13 @@ const LEFT: u8 = 4;
 const REFUSING: u8 = 5;
 
 /// The frame by which the new home refuses a connection, with the code of the DISCONNECT for its client.
-pub(super) fn refused(code: Option<ReasonCode>) -> [u8; 4] {
+pub(crate) fn refused(code: Option<ReasonCode>) -> [u8; 4] {
     [RELAY_FRAME, 2, REFUSING, code.map_or(0, ReasonCode::byte)]
 }
 
 /// A frame of a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RelayFrame {
+pub(crate) enum RelayFrame {
     /// [`LEAVE`].
     Leave,
     /// The connection has left.
@@ -58,7 +58,7 @@ impl Parcel {
     }
 
     /// What the new home gets in front of further bytes of the client.
-    pub(super) fn to_home(&self) -> Vec<u8> {
+    pub(crate) fn to_home(&self) -> Vec<u8> {
         let mut bytes = frame(&[&[CONTINUE], &self.partition.0.to_le_bytes(), &self.proven]);
         bytes.extend_from_slice(&self.tail);
         bytes
@@ -82,7 +82,7 @@ pub(crate) fn image_of(proven: &[u8], secret: Option<&Secret>) -> Option<Connect
 
 impl RelayFrame {
     /// Reads a whole frame.
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         if bytes == LEAVE {
             return Some(Self::Leave);
         }

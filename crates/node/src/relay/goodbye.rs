@@ -7,7 +7,7 @@ use tidegate_mqtt::{Connect, Disconnect, ReasonCode, Version, split_frame};
 
 /// How a client can be informed.
 #[derive(Clone, Debug)]
-pub(super) enum Goodbye {
+pub(crate) enum Goodbye {
     /// Not at all: it uses an earlier version, or its CONNECT cannot be read here.
     Never,
     /// By a DISCONNECT of at most so many bytes.
@@ -20,7 +20,7 @@ pub(super) enum Goodbye {
 
 impl Goodbye {
     /// For a client that has sent `bytes`, from its CONNECT on.
-    pub(super) fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         let Ok(Some(frame)) = split_frame(bytes, u32::MAX) else { return Self::Never };
         match Connect::decode(frame.first_byte, frame.body) {
             Ok(connect) => {
@@ -31,22 +31,22 @@ impl Goodbye {
     }
 
     /// For a client of a version that takes packets of so many bytes.
-    pub(super) fn for_version(version: Version, max_packet: u32) -> Self {
+    pub(crate) fn for_version(version: Version, max_packet: u32) -> Self {
         if version == Version::V5 { Self::Possible { max_packet } } else { Self::Never }
     }
 
     /// Whether the client can be informed.
-    pub(super) fn is_possible(&self) -> bool {
+    pub(crate) fn is_possible(&self) -> bool {
         matches!(self, Self::Possible { .. })
     }
 
     /// Whether the client was asked to use another server.
-    pub(super) fn was_said(&self) -> bool {
+    pub(crate) fn was_said(&self) -> bool {
         matches!(self, Self::Said)
     }
 
     /// Requests the goodbye at the next end of a packet; returns whether that is possible.
-    pub(super) fn begin(&mut self, reference: Option<&str>) -> bool {
+    pub(crate) fn begin(&mut self, reference: Option<&str>) -> bool {
         let Self::Possible { max_packet } = self else { return false };
         let reason = Reason::UseAnotherServer;
         let disconnect = Disconnect {
@@ -63,7 +63,7 @@ impl Goodbye {
     }
 
     /// The goodbye of a node that stops, if there can be one.
-    pub(super) fn take_last(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn take_last(&mut self) -> Option<Vec<u8>> {
         if self.is_possible() {
             self.begin(None);
         }
@@ -71,7 +71,7 @@ impl Goodbye {
     }
 
     /// The goodbye of a home that does not let the client stay, if there can be one.
-    pub(super) fn take_refusal(&mut self, code: ReasonCode) -> Option<Vec<u8>> {
+    pub(crate) fn take_refusal(&mut self, code: ReasonCode) -> Option<Vec<u8>> {
         let Self::Possible { max_packet } = self else { return None };
         let mut last = Vec::new();
         Disconnect::new(code).encode_within(Version::V5, *max_packet, &mut last).ok()?;
@@ -80,7 +80,7 @@ impl Goodbye {
     }
 
     /// The goodbye, if it was requested. It is sent once.
-    pub(super) fn take_due(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn take_due(&mut self) -> Option<Vec<u8>> {
         let Self::Due { last } = self else { return None };
         let last = std::mem::take(last);
         *self = Self::Said;

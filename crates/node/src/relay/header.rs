@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::cluster::secret::Secret;
-use crate::observer::Peer;
+use crate::peer::Peer;
 use crate::proxy_protocol::{RelayedTenant, write_v2};
+use crate::secret::Secret;
 
 /// The header for a client. Without an address (a local or vanished client) the relay speaks for itself. In a cluster
 /// its secret proves the tenant.
-pub(super) fn of(peer: Peer, tenant: Option<RelayedTenant>, secret: Option<&Secret>) -> Vec<u8> {
+pub(crate) fn of(peer: Peer, tenant: Option<RelayedTenant>, secret: Option<&Secret>) -> Vec<u8> {
     let source = match peer {
         Peer::Address(source) => Some(source),
         Peer::Unix | Peer::Gone => None,

@@ -2,53 +2,36 @@
 //!
 //! A relay has two ends with a buffer each, bounded by one read. An end is read only while the buffer of the other one
 //! is empty, so that a slow reader slows down the sender. A PROXY protocol header informs the home of the client's
-//! address. All work happens on the shard's poll.
+//! address. `shard/relaying.rs` and `shard/moving.rs` do the work, on the shard's poll.
 
-pub(crate) mod credential;
-mod dismissing;
-mod end;
-mod follower;
+pub(crate) mod departed;
+pub(crate) mod end;
+pub(crate) mod follower;
 pub(crate) mod frame;
-mod goodbye;
-mod header;
-mod moving;
-mod pair;
+pub(crate) mod goodbye;
+pub(crate) mod header;
+pub(crate) mod pair;
 mod place;
-mod search;
-mod sieve;
-mod slots;
+pub(crate) mod search;
+pub(crate) mod sieve;
+pub(crate) mod slots;
 
 use std::net::SocketAddr;
 
-use mio::event::Event as Readiness;
 use mio::net::TcpStream;
-use mio::{Interest, Token};
-use tidegate_engine::{ConnectionKey, Homes, Output, Reason};
+use tidegate_engine::{ConnectionKey, Reason};
 
-pub use place::NodeHomes;
-use slots::Stage;
-pub(crate) use slots::{RelayKey, Relays};
-
+use self::departed::Departed;
 use self::end::End;
-use self::follower::Follower;
-use self::goodbye::Goodbye;
-use self::moving::Departed;
-pub(crate) use self::pair::ClientOrigin;
-pub(crate) use self::pair::Pair;
-use self::pair::{MoveStage, Pumped};
+pub(crate) use self::pair::{ClientOrigin, Pair};
+pub use self::place::NodeHomes;
 pub(crate) use self::search::Search;
-use self::sieve::Sieve;
+pub(crate) use self::slots::{RelayKey, Relays};
 use crate::admission::Seat;
-#[cfg(feature = "quic")]
-use crate::quic::News;
-use crate::quic::Owner;
-use crate::shard::facets::RelayCalls;
-use crate::shard::table::Flags;
-use crate::transport::Transport;
 
 /// How long a home may take to accept a connection, and how long the last bytes of a relay may take to leave,
 /// milliseconds.
-const PATIENCE_MS: u64 = 5_000;
+pub(crate) const PATIENCE_MS: u64 = 5_000;
 
 /// The client's end, and the home's.
 pub(crate) const CLIENT: usize = 0;
@@ -70,246 +53,8 @@ pub(crate) enum Relay {
 /// The client's end of a relay without a home.
 #[derive(Debug)]
 pub(crate) struct HomelessClient {
-    client: End,
-    seat: Seat,
-}
-
-impl RelayCalls<'_> {
-    /// Puts a table of homes in force.
-    pub(crate) fn set_homes(&mut self, homes: Option<&NodeHomes>) {
-        self.shard.relay_to = homes.map(|homes| homes.relays.clone()).unwrap_or_default();
-        let now = self.shard.now;
-        self.shard.engine.homes().set_homes(now, homes.map(|homes| Homes::clone(&homes.table)));
-        self.shard.relays.retry_now(now.monotonic);
-    }
-
-    /// The engine wants a client to be relayed to a place.
-    pub(crate) fn begin_relay(&mut self, client: ConnectionKey, place: u16) {
-        let Some(at) = self.shard.relay_to.get(usize::from(place)).copied().flatten() else {
-            self.fail_relay(client, "its address for relayed clients is unknown, or its name has no address");
-            return;
-        };
-        let home = match TcpStream::connect(at) {
-            Ok(home) => home,
-            Err(error) => {
-                self.fail_relay(client, &format!("{at}: {error}"));
-                return;
-            }
-        };
-        let key = self.shard.relays.insert(Relay::Connecting { client, home, at });
-        let token = key.token(HOME);
-        let registered = match self.shard.relays.get(key) {
-            Some(Relay::Connecting { home, .. }) => {
-                self.shard.poll.registry().register(home, token, Interest::READABLE | Interest::WRITABLE)
-            }
-            _ => Ok(()),
-        };
-        if let Err(error) = registered {
-            self.shard.relays.remove(key);
-            self.fail_relay(client, &error.to_string());
-            return;
-        }
-        self.shard.relays.set_deadline(self.shard.now.monotonic, key, Stage::Connecting);
-    }
-
-    /// Informs a client that its home is unreachable. The log is rate-limited.
-    fn fail_relay(&mut self, client: ConnectionKey, why: &str) {
-        self.shard.counters.relays_failed += 1;
-        if let Some(times) = self.shard.relays.unreachable.note(self.shard.now.monotonic) {
-            tracing::warn!(times, "cannot reach the orchestrator of a client: {why}");
-        }
-        self.shard.engine.homes().fail_relay(self.shard.now, client, "cannot reach the orchestrator of the client");
-    }
-
-    /// Handles readiness of one end of a relay; returns true if the token belongs to a relay.
-    pub(crate) fn take_relay_readiness(&mut self, token: Token, event: &Readiness) -> bool {
-        let Some((key, side)) = self.shard.relays.key_of(token) else { return RelayKey::is_relay(token) };
-        match self.shard.relays.get(key) {
-            Some(Relay::Connecting { .. }) => self.finish_connecting(key),
-            Some(Relay::Moving(_)) => self.take_moving_readiness(key, side, event),
-            Some(Relay::Farewell(last)) => {
-                last.client.note(event);
-                self.end_farewell(key);
-            }
-            Some(Relay::Open(pair)) => {
-                let end = &mut pair.ends[usize::from(side != CLIENT)];
-                end.note(event);
-                self.pump_relay(key);
-            }
-            None => {}
-        }
-        true
-    }
-
-    /// Handles the events of the QUIC connection of a relayed client.
-    #[cfg(feature = "quic")]
-    pub(crate) fn take_relay_news(&mut self, key: RelayKey, news: News) {
-        match self.shard.relays.get(key) {
-            Some(Relay::Open(pair)) => {
-                pair.ends[CLIENT].note_news(news);
-                self.pump_relay(key);
-            }
-            Some(Relay::Moving(departed)) => departed.client.note_news(news),
-            Some(Relay::Farewell(last)) => {
-                last.client.note_news(news);
-                self.end_farewell(key);
-            }
-            Some(Relay::Connecting { .. }) | None => {}
-        }
-    }
-
-    /// The connection to the home was established or has failed.
-    fn finish_connecting(&mut self, key: RelayKey) {
-        let Some(Relay::Connecting { client, home, at }) = self.shard.relays.get(key) else { return };
-        let (client, at) = (*client, *at);
-        match is_connected(home) {
-            Ok(false) => {}
-            Ok(true) => self.open_relay(key, client),
-            Err(error) => {
-                self.shard.relays.remove(key);
-                self.fail_relay(client, &format!("{at}: {error}"));
-            }
-        }
-    }
-
-    /// The home is connected: the client's connection leaves the engine.
-    fn open_relay(&mut self, key: RelayKey, client: ConnectionKey) {
-        let Some(Relay::Connecting { home, .. }) = self.shard.relays.remove_for_now(key) else { return };
-        let tenant = self.shard.accepting().tenant_to_relay(client);
-        let Some(bytes) = self.shard.engine.homes().leave_for_home(client) else {
-            // The client has disconnected meanwhile.
-            self.shard.relays.free(key);
-            return;
-        };
-        let origin = ClientOrigin { listener: self.shard.table.listener(client), tenant };
-        let Some((flags, mut transport, seat)) = self.shard.table.remove(client) else {
-            self.shard.relays.free(key);
-            return;
-        };
-        let goodbye = Goodbye::of(&bytes);
-        let mut of_client = Follower::default();
-        of_client.follow(&bytes);
-        let mut output = Output::default();
-        output.append(&header::of(transport.peer(), tenant, self.shard.shared.cluster_secret.as_ref()));
-        output.append(&bytes);
-        let registered = flags.has(Flags::REGISTERED);
-        let moved = if registered { transport.deregister(self.shard.poll.registry()) } else { Ok(()) };
-        let moved = moved.and_then(|()| transport.register(self.shard.poll.registry(), key.token(CLIENT)));
-        // Small messages are sent at once; a failure to set the option is harmless.
-        let _ = home.set_nodelay(true);
-        let ends = [End::of(transport), End::with_output(Transport::Tcp(home), output)];
-        let (stage, sieve) = (MoveStage::Open, Sieve::default());
-        let mut pair = Box::new(Pair { ends, seat, ending: false, goodbye, sieve, sent: of_client, stage, origin });
-        if moved.is_err() {
-            pair.ends[CLIENT].fail();
-        }
-        self.shard.counters.relayed += 1;
-        let quic = pair.client_transport().quic().map(|quic| quic.id());
-        self.shard.relays.put(key, Relay::Open(pair));
-        if let Some(id) = quic {
-            self.shard.datagrams().own_quic(id, Owner::Relay(key));
-        }
-        self.pump_relay(key);
-    }
-
-    /// Moves the pending bytes of a relay, and ends it when both ends are done.
-    pub(crate) fn pump_relay(&mut self, key: RelayKey) {
-        let Some(Relay::Open(pair)) = self.shard.relays.get(key) else { return };
-        let pumped = pair.pump(&mut self.shard.buffer);
-        for (side, end) in [CLIENT, HOME].into_iter().zip(&mut pair.ends) {
-            end.show_blocked(self.shard.poll.registry(), key.token(side));
-        }
-        let begins_to_end = pair.is_ending() && !pair.ending;
-        pair.ending |= begins_to_end;
-        let quic = pair.client_transport().quic().map(|quic| quic.id());
-        let is_over = pair.is_over();
-        if let Some(id) = quic {
-            self.shard.datagrams().touch_quic(id);
-        }
-        let more = match pumped {
-            Pumped::Left { parcel, search } => return self.begin_moving(key, parcel, search),
-            Pumped::Refused(code) => return self.dismiss_refused(key, code),
-            Pumped::Bytes { .. } if is_over => return self.end_relay(key),
-            Pumped::Bytes { more } => more,
-        };
-        if begins_to_end {
-            self.shard.relays.set_deadline(self.shard.now.monotonic, key, Stage::Ending);
-        }
-        if more {
-            self.shard.relays.ring.push_back(key);
-        }
-    }
-
-    /// Continues relays that had more to move than one turn allows.
-    pub(crate) fn work_relays(&mut self) {
-        for _ in 0..self.shard.relays.ring.len() {
-            let Some(key) = self.shard.relays.ring.pop_front() else { break };
-            self.pump_relay(key);
-            self.end_farewell(key);
-        }
-        while let Some((key, stage)) = self.shard.relays.pop_due(self.shard.heard.until()) {
-            match stage {
-                Stage::Connecting => {
-                    if let Some(Relay::Connecting { client, at, .. }) = self.shard.relays.remove(key) {
-                        self.fail_relay(client, &format!("{at} does not answer"));
-                    }
-                }
-                Stage::Ending => self.end_relay(key),
-                Stage::Continuing => self.bring_again(key),
-            }
-        }
-        self.retry_moves();
-    }
-
-    fn end_relay(&mut self, key: RelayKey) {
-        let (mut client, seat) = match self.shard.relays.remove(key) {
-            Some(Relay::Open(pair)) => {
-                let Pair { ends: [client, _], seat, .. } = *pair;
-                (client, seat)
-            }
-            Some(Relay::Moving(departed)) => (departed.client, departed.seat),
-            Some(Relay::Farewell(last)) => (last.client, last.seat),
-            Some(Relay::Connecting { .. }) | None => return,
-        };
-        self.shard.counters.relays_ended += 1;
-        if let Some(quic) = client.transport_mut().quic() {
-            self.shard.datagrams().disown_quic(quic);
-        }
-        self.shard.admission().free_seat(seat);
-        self.shard.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        self.shard.shortage.relieve();
-    }
-
-    /// Ends all relays, since the node stops. MQTT 5 clients get a DISCONNECT, if no packet is under way.
-    pub(crate) fn end_relays(&mut self) {
-        let now = self.shard.now.monotonic;
-        for key in self.shard.relays.all() {
-            match self.shard.relays.get(key) {
-                Some(Relay::Open(pair)) => {
-                    pair.begin_to_stop();
-                    self.shard.relays.set_deadline(now, key, Stage::Ending);
-                    self.pump_relay(key);
-                }
-                Some(Relay::Moving(_)) => {
-                    self.shard.relays.set_deadline(now, key, Stage::Ending);
-                    self.begin_farewell(key);
-                }
-                Some(Relay::Farewell(_) | Relay::Connecting { .. }) | None => {}
-            }
-        }
-    }
-}
-
-/// Whether a connection is established; an error if it cannot be.
-fn is_connected(home: &TcpStream) -> std::io::Result<bool> {
-    if let Some(error) = home.take_error()? {
-        return Err(error);
-    }
-    match home.peer_addr() {
-        // Not connected yet: the event was for another reason.
-        Err(error) if error.kind() == std::io::ErrorKind::NotConnected => Ok(false),
-        other => other.map(|_| true),
-    }
+    pub(crate) client: End,
+    pub(crate) seat: Seat,
 }
 
 /// The reason of a client's end if its home has ended the connection.

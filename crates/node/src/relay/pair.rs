@@ -17,18 +17,18 @@ use crate::transport::Transport;
 /// Both ends of an open relay.
 #[derive(Debug)]
 pub(crate) struct Pair {
-    pub(super) ends: [End; 2],
-    pub(super) seat: Seat,
+    pub(crate) ends: [End; 2],
+    pub(crate) seat: Seat,
     /// True if its last bytes have a deadline already.
-    pub(super) ending: bool,
+    pub(crate) ending: bool,
     /// The state of the DISCONNECT that asks the client to use another server.
-    pub(super) goodbye: Goodbye,
+    pub(crate) goodbye: Goodbye,
     /// Separates packets and frames of the home.
-    pub(super) sieve: Sieve,
+    pub(crate) sieve: Sieve,
     /// Follows the packets of the client, which the home gets.
-    pub(super) sent: Follower,
-    pub(super) stage: MoveStage,
-    pub(super) origin: ClientOrigin,
+    pub(crate) sent: Follower,
+    pub(crate) stage: MoveStage,
+    pub(crate) origin: ClientOrigin,
 }
 
 /// The way by which a client has come to this node.
@@ -42,7 +42,7 @@ pub(crate) struct ClientOrigin {
 
 /// The stage of a move of the client's home.
 #[derive(Debug)]
-pub(super) enum MoveStage {
+pub(crate) enum MoveStage {
     /// The home stays.
     Open,
     /// The old home gets no more bytes of the client.
@@ -55,7 +55,7 @@ pub(super) enum MoveStage {
 
 /// The result of moving bytes.
 #[derive(Debug)]
-pub(super) enum Pumped {
+pub(crate) enum Pumped {
     /// The relay continues. Is there more to do at once?
     Bytes { more: bool },
     /// The connection has left its home. `search` is set if it had left another home before.
@@ -66,7 +66,7 @@ pub(super) enum Pumped {
 
 impl Pair {
     /// Moves bytes, at most one read for each direction.
-    pub(super) fn pump(&mut self, buffer: &mut [u8]) -> Pumped {
+    pub(crate) fn pump(&mut self, buffer: &mut [u8]) -> Pumped {
         let [client, home] = &mut self.ends;
         if self.sieve.is_between_packets()
             && let Some(last) = self.goodbye.take_due()
@@ -122,7 +122,7 @@ impl Pair {
     }
 
     /// The image sent to a new home that has not answered.
-    pub(super) fn take_parcel(&mut self) -> Option<(Parcel, Search)> {
+    pub(crate) fn take_parcel(&mut self) -> Option<(Parcel, Search)> {
         match std::mem::replace(&mut self.stage, MoveStage::Open) {
             MoveStage::Continuing { parcel, search } => Some((parcel, search)),
             stage => {
@@ -135,7 +135,7 @@ impl Pair {
     /// This node stops. Its clients get a DISCONNECT to use another server, and their homes a notice that the clients
     /// are not lost, each if no packet is in progress. The DISCONNECT names no server: a stopping node knows no better
     /// one than the client.
-    pub(super) fn begin_to_stop(&mut self) {
+    pub(crate) fn begin_to_stop(&mut self) {
         let [client, home] = &mut self.ends;
         let is_heard = matches!(self.stage, MoveStage::Open | MoveStage::Continuing { .. }) && !client.has_ended();
         if is_heard && self.sent.is_at_beginning() {
@@ -157,16 +157,16 @@ impl Pair {
         home.finish_and_discard(buffer) || more
     }
 
-    pub(super) fn client_transport(&mut self) -> &mut Transport {
+    pub(crate) fn client_transport(&mut self) -> &mut Transport {
         self.ends[CLIENT].transport_mut()
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.ends.iter().all(End::is_over)
     }
 
     /// True if an end has ended. A relay whose home moves continues.
-    pub(super) fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         match self.stage {
             MoveStage::Open => self.ends.iter().any(End::has_ended),
             MoveStage::Leaving => self.ends[HOME].has_ended(),
@@ -176,7 +176,7 @@ impl Pair {
     }
 
     /// True if the new home has not answered yet.
-    pub(super) fn awaits_answer(&self) -> bool {
+    pub(crate) fn awaits_answer(&self) -> bool {
         matches!(self.stage, MoveStage::Continuing { .. })
     }
 }

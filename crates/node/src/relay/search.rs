@@ -3,9 +3,9 @@
 use tidegate_engine::Millis;
 
 /// Time for which a client waits for its new home, milliseconds: as long as its session waits there.
-pub(super) const MOVE_PATIENCE_MS: u64 = 10_000;
+pub(crate) const MOVE_PATIENCE_MS: u64 = 10_000;
 /// Pause of a relay between searches for the new home, milliseconds. It doubles with each further failure.
-pub(super) const RETRY_MS: u64 = 50;
+pub(crate) const RETRY_MS: u64 = 50;
 /// Maximum number of doublings of this pause.
 const MAX_DOUBLINGS: u32 = 4;
 
@@ -13,23 +13,23 @@ const MAX_DOUBLINGS: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
     /// Time of its end without success.
-    pub(super) until: Millis,
+    pub(crate) until: Millis,
     /// Number of homes that could not be reached, or have closed without an answer.
     failed: u32,
 }
 
 impl Search {
-    pub(super) fn from(now: Millis) -> Self {
+    pub(crate) fn from(now: Millis) -> Self {
         Self { until: now.plus(MOVE_PATIENCE_MS), failed: 0 }
     }
 
     /// The search after one more failure.
-    pub(super) fn failed(self) -> Self {
+    pub(crate) fn failed(self) -> Self {
         Self { failed: self.failed + 1, ..self }
     }
 
     /// Time of the next search: at once, and after failures later each time.
-    pub(super) fn next_at(self, now: Millis) -> Millis {
+    pub(crate) fn next_at(self, now: Millis) -> Millis {
         match self.failed.checked_sub(1) {
             None => now,
             Some(doublings) => now.plus(RETRY_MS << doublings.min(MAX_DOUBLINGS)),

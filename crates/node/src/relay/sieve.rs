@@ -8,7 +8,7 @@ use super::goodbye::Goodbye;
 
 /// Separates the frames of a home from its packets. Packets are neither kept nor changed.
 #[derive(Debug, Default)]
-pub(super) struct Sieve {
+pub(crate) struct Sieve {
     follower: Follower,
     /// The incomplete frame.
     partial: Vec<u8>,
@@ -18,24 +18,24 @@ pub(super) struct Sieve {
 
 impl Sieve {
     /// For a home at which an accepted client continues.
-    pub(super) fn of_accepted() -> Self {
+    pub(crate) fn of_accepted() -> Self {
         Self { follower: Follower::of_accepted(), ..Self::default() }
     }
 
     /// True if a DISCONNECT may come next.
-    pub(super) fn is_between_packets(&self) -> bool {
+    pub(crate) fn is_between_packets(&self) -> bool {
         self.follower.is_between_packets()
     }
 
     /// Takes the next frame out.
-    pub(super) fn take_frame(&mut self) -> Option<RelayFrame> {
+    pub(crate) fn take_frame(&mut self) -> Option<RelayFrame> {
         (!self.frames.is_empty()).then(|| self.frames.remove(0))
     }
 
     /// Appends the packets among some bytes to the output of the client, up to the goodbye once it is due. Returns true
     /// if no more bytes may follow: after the goodbye, after the frame of a connection that has left, and after an
     /// invalid frame.
-    pub(super) fn sift(&mut self, bytes: &[u8], out: &mut Output, goodbye: &mut Goodbye) -> bool {
+    pub(crate) fn sift(&mut self, bytes: &[u8], out: &mut Output, goodbye: &mut Goodbye) -> bool {
         let (mut at, mut from) = (0, 0);
         while at < bytes.len() {
             if self.is_between_packets()

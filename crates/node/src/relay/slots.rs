@@ -7,8 +7,8 @@ use tidegate_engine::Millis;
 
 use super::goodbye::Goodbye;
 use super::{CLIENT, HOME, PATIENCE_MS, Relay};
-use crate::listener::Shortage;
-use crate::shard::table::RESERVED_INDEX;
+use crate::shortage::Shortage;
+use crate::tokens::RESERVED_INDEX;
 #[cfg(feature = "quic")]
 use crate::transport::Transport;
 
@@ -174,13 +174,13 @@ impl Relays {
     }
 
     /// A relay waits for the new home of its client until its next search, at this time.
-    pub(super) fn await_home(&mut self, key: RelayKey, at: Millis) {
+    pub(crate) fn await_home(&mut self, key: RelayKey, at: Millis) {
         self.moving.insert(key);
         self.retry_at = self.retry_at.min(at);
     }
 
     /// Another table is in force: relays that wait for homes search at once.
-    pub(super) fn retry_now(&mut self, now: Millis) {
+    pub(crate) fn retry_now(&mut self, now: Millis) {
         for key in self.moving.clone() {
             if let Some(Relay::Moving(departed)) = self.get(key) {
                 departed.look_at(now);
@@ -190,7 +190,7 @@ impl Relays {
     }
 
     /// The relays that wait for new homes, if a search is due.
-    pub(super) fn take_moving(&mut self, now: Millis) -> BTreeSet<RelayKey> {
+    pub(crate) fn take_moving(&mut self, now: Millis) -> BTreeSet<RelayKey> {
         if self.retry_at > now {
             return BTreeSet::new();
         }
@@ -200,7 +200,7 @@ impl Relays {
 
     /// Relays that are open and not about to end, or wait for the new home of their client, and that are wanted, so many
     /// at most.
-    pub(super) fn staying(&self, limit: usize, wanted: impl Fn(&Goodbye) -> bool) -> Vec<RelayKey> {
+    pub(crate) fn staying(&self, limit: usize, wanted: impl Fn(&Goodbye) -> bool) -> Vec<RelayKey> {
         let stays = |slot: &Slot| match &slot.relay {
             Some(Relay::Open(pair)) => !pair.ending && wanted(&pair.goodbye),
             Some(Relay::Moving(departed)) => wanted(&departed.goodbye),
@@ -264,10 +264,14 @@ mod tests {
     use super::super::end::End;
     use super::super::follower::Follower;
     use super::super::frame::Parcel;
+    use super::super::goodbye::Goodbye;
+    use super::super::pair::MoveStage;
     use super::super::search::Search;
-    use super::super::{ClientOrigin, MoveStage, Pair, Sieve};
+    use super::super::sieve::Sieve;
+    use super::super::{ClientOrigin, Pair};
     use super::*;
     use crate::admission::Seat;
+    use crate::transport::Transport;
 
     #[test]
     fn a_relay_always_has_its_full_time_for_its_last_bytes() {

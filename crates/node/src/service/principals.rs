@@ -1,44 +1,19 @@
-//! Principals: services and users of other protocols, which publish and read without an MQTT session.
-//!
-//! A principal lives on one shard, the home of its name, so that its messages keep their order.
+//! The principals that have their home on a shard.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_engine::{Engine, InnerPublication, Now, Principal, PrincipalId, Reason, RetainedValue, ShardId};
+use tidegate_engine::{
+    Engine, InnerPublication, Now, ObserverId, Principal, PrincipalId, PrincipalKind, Reason, TenantId,
+};
 use tidegate_mqtt::ReasonCode;
-
-use super::NodeInsiders;
-use crate::handle::{NoAnswer, NodeHandle};
-use crate::service::ServiceOrder;
-use crate::service::inside::Inlet;
-use crate::shard::inbox::{Admin, ToShard};
 
 /// The outcome of a message: the code that a PUBACK would have, or the reason of the refusal.
 pub type PublishOutcome = Result<ReasonCode, Reason>;
 
 /// Is called on a shard's thread with the number of a message and its outcome. It only hands them over.
 pub type Answered = Arc<dyn Fn(u64, PublishOutcome) + Send + Sync>;
-
-/// Numbers of all principals of the process.
-static NEXT: AtomicU64 = AtomicU64::new(1);
-
-/// A principal at this node. Dropping it removes it; unanswered messages are answered first.
-pub struct NodePrincipal {
-    node: NodeHandle,
-    shard: ShardId,
-    number: u64,
-    principal: Principal,
-    unanswered: Arc<AtomicUsize>,
-    max_unanswered: usize,
-}
-
-impl std::fmt::Debug for NodePrincipal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NodePrincipal").field("principal", &self.principal.name).finish_non_exhaustive()
-    }
-}
 
 /// A shard's state about its principals.
 #[derive(Default)]
@@ -55,52 +30,6 @@ struct Waiting {
     unanswered: Arc<AtomicUsize>,
     /// The principal is gone; it is removed with its last answer.
     gone: bool,
-}
-
-impl NodeInsiders<'_> {
-    /// Registers a principal. `answered` hears of each message once; no more than `max_unanswered` wait for that.
-    pub fn principal(&self, principal: Principal, max_unanswered: usize, answered: &Answered) -> NodePrincipal {
-        let shard = self.node.home(principal.tenant, &principal.name);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let unanswered = Arc::new(AtomicUsize::new(0));
-        let (waiting, answered) = (Arc::clone(&unanswered), Arc::clone(answered));
-        let boxed = Box::new(principal.clone());
-        let order = ServiceOrder::AddPrincipal { number, principal: boxed, answered, unanswered: waiting };
-        self.node.tell(shard, ToShard::Admin(Admin::Service(order)));
-        NodePrincipal { node: self.node.clone(), shard, number, principal, unanswered, max_unanswered }
-    }
-}
-
-impl NodePrincipal {
-    /// Publishes a message; `answered` receives its number.
-    ///
-    /// # Errors
-    /// [`Reason::PublisherHeld`] when as many messages as may be are not answered: `answered` does not hear of this one.
-    pub fn publish(&self, message: InnerPublication, number: u64) -> Result<(), Reason> {
-        if self.unanswered.fetch_add(1, Ordering::AcqRel) >= self.max_unanswered {
-            self.unanswered.fetch_sub(1, Ordering::AcqRel);
-            return Err(Reason::PublisherHeld);
-        }
-        let order = ServiceOrder::PublishAs { principal: self.number, message: Box::new(message), number };
-        self.node.tell(self.shard, ToShard::Admin(Admin::Service(order)));
-        Ok(())
-    }
-
-    /// The retained message of a topic, or why the principal is not given it: [`Reason::NotAuthorized`], or
-    /// [`Reason::NotServedHere`] when another node of a cluster is the home of the topic.
-    ///
-    /// # Errors
-    /// When the shard does not answer.
-    pub fn retained(&self, topic: &str) -> Result<Result<Option<RetainedValue>, Reason>, NoAnswer> {
-        Inlet::new(self.node.clone()).retained(&self.principal, topic)
-    }
-}
-
-impl Drop for NodePrincipal {
-    fn drop(&mut self) {
-        let order = ServiceOrder::RemovePrincipal { number: self.number };
-        self.node.tell(self.shard, ToShard::Admin(Admin::Service(order)));
-    }
 }
 
 impl NodePrincipals {
@@ -145,14 +74,14 @@ impl NodePrincipals {
         message: InnerPublication,
         number: u64,
     ) {
-        let id = *self.bus.get_or_insert_with(|| engine.insiders().add_principal(now, super::records::bus_principal()));
+        let id = *self.bus.get_or_insert_with(|| engine.insiders().add_principal(now, bus_principal()));
         engine.insiders().publish_as(now, id, message, number);
     }
 
     /// A message of a principal has been answered. Returns whether a message from a bus is done with.
     pub(crate) fn take(&mut self, principal: PrincipalId, number: u64, outcome: PublishOutcome) -> Option<bool> {
         if self.bus == Some(principal) {
-            return Some(super::records::is_taken(outcome));
+            return Some(is_taken(outcome));
         }
         let waiting = self.waiting.get(&principal)?;
         waiting.unanswered.fetch_sub(1, Ordering::AcqRel);
@@ -168,4 +97,31 @@ impl NodePrincipals {
             self.waiting.remove(&principal);
         }
     }
+}
+
+/// Messages from a bus that a shard holds while it cannot take them. The service has no more under way.
+const MAX_HELD_FROM_BUS: usize = 1 << 20;
+/// Bytes of these messages.
+const MAX_HELD_BYTES_FROM_BUS: u64 = 256 * 1024 * 1024;
+
+/// The principal that publishes the messages from a bus.
+fn bus_principal() -> Principal {
+    Principal {
+        kind: PrincipalKind::Broker,
+        tenant: TenantId::DEFAULT,
+        name: "bus".into(),
+        identity: None,
+        listener: None,
+        max_held_messages: MAX_HELD_FROM_BUS,
+        max_held_bytes: MAX_HELD_BYTES_FROM_BUS,
+        // A message from a bus does not go there again.
+        unobserved_by: vec![ObserverId::APPLICATIONS, ObserverId::REPORTS],
+    }
+}
+
+/// Whether a message from a bus is done with: it was taken, or would never be. Otherwise it is published again. A full
+/// queue that rejects does not hold up the bus: its message is dropped, and counted as such.
+fn is_taken(outcome: PublishOutcome) -> bool {
+    let of_subscriber = [Reason::QueueFullReject, Reason::BlockedTooLong, Reason::BusRefused];
+    outcome.err().is_none_or(|reason| !reason.is_temporary() || of_subscriber.contains(&reason))
 }

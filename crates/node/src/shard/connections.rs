@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 
 use tidegate_engine::{ConnectionKey, ListenerId, Reason, ShardId};
 
-use crate::admission::{Seat, ip_of};
+use crate::admission::Seat;
 use crate::limits::HANDSHAKE_STEP_BYTES;
-use crate::observer::Peer;
-use crate::quic::Owner;
+use crate::orders::{Adoption, ToShard};
+use crate::peer::Peer;
+use crate::shard::datagrams::Owner;
 use crate::shard::facets::SocketCalls;
-use crate::shard::inbox::{Adoption, ToShard};
+use crate::shard::gate::ip_of;
 use crate::shard::table::{Flags, token_of};
 use crate::tls::ConnectionFacts;
 use crate::transport::{Ended, Input, Transport, Wrote};

@@ -1,14 +1,31 @@
 //! A shard: one thread with one engine, its sockets and its inbox.
 
-pub(crate) mod close;
-pub(crate) mod connections;
-pub(crate) mod facets;
-pub(crate) mod heard;
-pub(crate) mod inbox;
-pub(crate) mod leaving;
-pub(crate) mod table;
-pub(crate) mod turn;
-pub(crate) mod wake;
+mod accepting;
+mod close;
+mod connections;
+mod credential;
+#[cfg(feature = "quic")]
+mod datagrams;
+#[cfg(not(feature = "quic"))]
+#[path = "datagrams_absent.rs"]
+mod datagrams;
+mod dismissing;
+mod facets;
+mod fleet;
+mod gate;
+mod heard;
+mod leaving;
+mod moving;
+mod nodes;
+mod passing;
+mod pieces;
+mod presets;
+mod relaying;
+mod services;
+mod steps;
+mod storing;
+mod table;
+mod turn;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,25 +38,31 @@ use mio::{Events, Poll, Token};
 use tidegate_engine::{Accepted, ConnectionKey, Engine, Millis, Now, Place, Reason, Roster, Settings, ShardId};
 
 use crate::access::AccessFactory;
-use crate::admission::{Admission, Gate, LoopLag};
+use crate::admission::{Admission, LoopLag};
 use crate::clock::{Clock, time_until};
-use crate::cluster::{ClusterShard, LinksSender, Secret};
+use crate::cluster::LinksSender;
 use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::flight::{FlightSettings, Recorder};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
+use crate::listener::Acceptor;
 use crate::listener::preset::Presets;
-use crate::listener::{Acceptor, Reserve, Shortage};
 use crate::memory::TrimPolicy;
 use crate::moves::Committing;
 use crate::observer::Observer;
-use crate::quic::{QuicEndpoint, QuicState};
+use crate::orders::{ShardInbox, ShardSender};
+use crate::quic::QuicEndpoint;
 use crate::relay::{NodeHomes, Relays};
 use crate::report::ShellCounters;
+use crate::secret::Secret;
 use crate::service::Services;
+use crate::shard::datagrams::QuicState;
+use crate::shard::gate::Gate;
 use crate::shard::heard::Heard;
-use crate::shard::inbox::{Inbox, InboxSender};
-use crate::shard::table::{RESERVED_INDEX, Table};
+use crate::shard::nodes::ClusterShard;
+use crate::shard::table::Table;
+use crate::shortage::{Reserve, Shortage};
 use crate::tls::TlsListeners;
+use crate::tokens::RESERVED_INDEX;
 use crate::uplink::Dialer;
 
 /// The token of a shard's waker.
@@ -89,9 +112,9 @@ pub(crate) struct ShardSeed {
     pub settings: Arc<Settings>,
     pub seed: u64,
     pub poll: Poll,
-    pub inbox: Inbox,
+    pub inbox: ShardInbox,
     /// The inboxes of all shards, by their number.
-    pub inboxes: Vec<InboxSender>,
+    pub inboxes: Vec<ShardSender>,
     pub acceptors: Vec<Acceptor>,
     /// Its sockets for QUIC.
     pub quic: Vec<QuicEndpoint>,
@@ -140,8 +163,8 @@ pub(crate) struct Shard {
     pub(crate) relay_to: Arc<[Option<SocketAddr>]>,
     /// Answers that wait for a commit.
     pub(crate) committing: Vec<Committing>,
-    pub(crate) inbox: Inbox,
-    pub(crate) inboxes: Vec<InboxSender>,
+    pub(crate) inbox: ShardInbox,
+    pub(crate) inboxes: Vec<ShardSender>,
     pub(crate) acceptors: Vec<Acceptor>,
     pub(crate) quic: QuicState,
     pub(crate) reserve: Reserve,

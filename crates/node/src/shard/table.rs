@@ -6,11 +6,8 @@ use mio::Token;
 use tidegate_engine::{ConnectionKey, ListenerId};
 
 use crate::admission::Seat;
-use crate::observer::Peer;
+use crate::peer::Peer;
 use crate::transport::Transport;
-
-/// Tokens from this index on name no connection: wakers and listeners.
-pub(crate) const RESERVED_INDEX: u32 = u32::MAX - 1024;
 
 /// The shell's state of one connection.
 #[derive(Debug)]

@@ -20,9 +20,9 @@ use crate::limits::{
 use crate::memory::program_pages::release_program_pages;
 use crate::memory::{self, Held, return_free_pages};
 use crate::observer::{Answer, Occasion};
+use crate::orders::{Admin, ToShard};
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
-use crate::shard::inbox::{Admin, ToShard};
 use crate::shard::table::Flags;
 use crate::shard::{Shard, Stage, WAKER, listener_position};
 
@@ -297,12 +297,6 @@ impl Shard {
         if self.trim_policy.is_due(self.now.monotonic, held) {
             self.give_memory_back();
         }
-    }
-
-    /// Memory of the store's index of its journal, which the first shard counts.
-    fn index_bytes(&self) -> u64 {
-        let journal = self.journal.as_ref().filter(|_| self.place.shard == ShardId(0));
-        journal.map_or(0, |journal| journal.status.index_bytes())
     }
 
     fn give_memory_back(&mut self) {

@@ -17,6 +17,16 @@ use super::resolver::ByServerName;
 use super::settings::{CertificateFiles, ClientCertificates, OutdatedLists, TlsSettings};
 use super::{files, time, x509};
 
+impl TlsSettings {
+    /// Reads all files, to check whether a listener can be created from them.
+    ///
+    /// # Errors
+    /// When one cannot be used.
+    pub fn check(&self) -> Result<(), TlsError> {
+        build(self, b"mqtt").map(drop)
+    }
+}
+
 /// Tickets given to a client of TLS 1.3. Each is used once, and a device makes one connection.
 const TICKETS: usize = 1;
 

@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::settings::IdentityRole;
 use crate::proxy_protocol::RelayedTenant;
 
 /// Facts about a connection when its client asks for admission.
@@ -32,6 +31,18 @@ pub struct TlsFacts {
     pub client: Option<ClientCertificate>,
     /// Who the client is by its certificate, where the listener takes a part of it for that and the certificate has it.
     pub identity: Option<Identity>,
+}
+
+/// The use of the identity in a client's certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IdentityRole {
+    /// None: it only proves that the client may connect.
+    #[default]
+    None,
+    /// The user name.
+    Username,
+    /// The client id.
+    ClientId,
 }
 
 /// Who a client is by its certificate.

@@ -1,7 +1,8 @@
 //! Who a client is by its certificate.
 
+use super::facts::IdentityRole;
 use super::facts::{ClientCertificate, Identity};
-use super::settings::{IdentityField, IdentityRole, TlsSettings};
+use super::settings::{IdentityField, TlsSettings};
 use super::x509;
 
 /// Reads the certificate that a client has shown, and takes its identity from it as the listener asks.

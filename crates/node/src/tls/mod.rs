@@ -6,6 +6,7 @@
 mod configuration;
 mod der;
 mod error;
+mod explain;
 mod facts;
 mod files;
 mod identity;
@@ -19,7 +20,8 @@ mod x509;
 
 pub use error::TlsError;
 pub(crate) use error::certificate_problem;
-pub use facts::{ClientCertificate, ConnectionFacts, Identity, TlsFacts, TlsVersion};
+pub(crate) use explain::explain;
+pub use facts::{ClientCertificate, ConnectionFacts, Identity, IdentityRole, TlsFacts, TlsVersion};
 pub(crate) use identity::client_facts;
 pub use link::LinkTls;
 pub(crate) use link::binding;
@@ -27,7 +29,6 @@ pub(crate) use listener::{ALPN_HTTP, ALPN_MQTT, HandshakeSlot, TlsListener, TlsL
 pub use listener::{PreparedTls, RevocationLists};
 pub(crate) use resolver::take_server_name;
 pub use settings::{
-    CertificateFiles, ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, IdentityRole, OutdatedLists,
-    TlsSettings,
+    CertificateFiles, ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, OutdatedLists, TlsSettings,
 };
 pub(crate) use watch::FileWatch;

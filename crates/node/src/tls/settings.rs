@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::TlsError;
-use super::configuration::build;
-use super::facts::TlsVersion;
+use super::facts::{IdentityRole, TlsVersion};
 
 /// Default limit of concurrent handshakes of a listener.
 pub const DEFAULT_MAX_HANDSHAKES: u32 = 4_096;
@@ -49,14 +47,6 @@ impl TlsSettings {
             minimum_version: TlsVersion::Tls12,
             max_handshakes: DEFAULT_MAX_HANDSHAKES,
         }
-    }
-
-    /// Reads all files, to check whether a listener can be created from them.
-    ///
-    /// # Errors
-    /// When one cannot be used.
-    pub fn check(&self) -> Result<(), TlsError> {
-        build(self, b"mqtt").map(drop)
     }
 }
 
@@ -103,16 +93,4 @@ pub enum IdentityField {
     SanEmail,
     /// The first URI among the alternative names.
     SanUri,
-}
-
-/// The use of the identity in a client's certificate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IdentityRole {
-    /// None: it only proves that the client may connect.
-    #[default]
-    None,
-    /// The user name.
-    Username,
-    /// The client id.
-    ClientId,
 }

@@ -2,6 +2,7 @@
 
 mod outbound;
 mod proxied;
+mod proxies;
 mod rtt;
 mod socket;
 mod stream;
@@ -11,7 +12,6 @@ mod websocket;
 use std::fmt;
 use std::io::{self, Read};
 use std::net::{IpAddr, Shutdown};
-use std::ops::Range;
 use std::sync::Arc;
 
 use mio::event::Source;
@@ -22,15 +22,16 @@ use tidegate_engine::{Output, Reason};
 
 use self::outbound::Outbound;
 use self::proxied::Proxied;
+pub(crate) use self::proxies::Proxies;
 use self::socket::{read, write_output};
 use self::stream::Stream;
 use self::tls::Tls;
 pub(crate) use self::tls::TlsFailure;
 use self::websocket::WebSocket;
-use crate::listener::proxies::Proxies;
-use crate::observer::Peer;
+use crate::peer::Peer;
 use crate::proxy_protocol::{ProxyError, RelayedConnection, RelayedTenant};
 use crate::quic::{Quic, QuicFailure};
+pub(crate) use crate::socket_io::Wrote;
 use crate::tls::{ConnectionFacts, HandshakeSlot, TlsFacts, TlsSettings};
 
 /// A transport. State that few connections need is boxed, so that a TCP connection stays at 16 bytes.
@@ -59,35 +60,11 @@ pub(crate) enum Ended {
     Proxy(ProxyError),
     /// The QUIC connection failed.
     #[error(transparent)]
-    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "there are no QUIC connections without the feature"))]
     Quic(QuicFailure),
 }
 
-/// The result of one read.
-#[derive(Debug)]
-pub(crate) enum Input {
-    /// MQTT bytes in this range of the buffer (perhaps none), and whether the read filled the buffer.
-    Bytes { payload: Range<usize>, full: bool },
-    /// The last MQTT bytes: the transport ended. Its final output is pending.
-    Last { payload: Range<usize>, ended: Ended },
-    /// The first bytes gave the client's address; there may be more to read.
-    Introduced,
-    /// No more input at the moment.
-    Blocked,
-    /// The peer closed its side.
-    Closed,
-}
-
-/// The result of one write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrote {
-    /// All is written.
-    All,
-    /// The socket accepted the offered bytes, and more are pending.
-    Some,
-    /// The socket accepts no more until its next readiness.
-    Blocked,
-}
+/// The result of one read of a transport.
+pub(crate) type Input = crate::socket_io::Input<Ended>;
 
 impl Transport {
     /// TLS that waits for its `ClientHello`.
@@ -120,7 +97,7 @@ impl Transport {
             Self::WebSocket(web) => web.read(buffer),
             Self::Proxied(proxied) => proxied.read(buffer),
             Self::Outbound(tls) => tls.read(buffer),
-            Self::Quic(quic) => Ok(quic.read(buffer)),
+            Self::Quic(quic) => Ok(quic.read(buffer).map_end(Ended::Quic)),
         }
     }
 
@@ -259,7 +236,7 @@ impl Transport {
         self.tls_of_inside().is_some_and(|tls| tls.client.is_some() || tls.identity.is_some())
     }
 
-    /// The facts about the connection. `settings` are those of its TLS listener.
+    /// The facts about the connection. `settings` are of its TLS listener.
     pub(crate) fn facts(&self, settings: Option<&TlsSettings>) -> ConnectionFacts {
         let peer = match self.peer() {
             Peer::Address(address) => Some(address),

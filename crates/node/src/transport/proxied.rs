@@ -4,12 +4,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use super::{Ended, Input, Transport};
-use crate::cluster::secret::Secret;
-use crate::listener::proxies::Proxies;
+use super::{Ended, Input, Proxies, Transport};
 use crate::proxy_protocol::{
     HEADER_MAX, Header, Progress, ProxyError, RelayedConnection, RelayedTenant, begins_header, parse,
 };
+use crate::secret::Secret;
 use crate::tls::TlsFacts;
 
 /// The transport below a header of the PROXY protocol, and the content of the header.

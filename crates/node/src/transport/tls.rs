@@ -39,7 +39,7 @@ pub(crate) enum TlsFailure {
     #[error("the client broke the TLS protocol: {}", explain(.0))]
     Session(rustls::Error),
     /// In a session with a broker.
-    #[error("TLS with the broker failed: {}", crate::uplink::explain_tls(.0))]
+    #[error("TLS with the broker failed: {}", crate::tls::explain(.0))]
     Broker(rustls::Error),
     /// A message or a record is longer than any that is reasonable.
     #[error("a TLS message is longer than {HELD_MAX} bytes")]

@@ -24,19 +24,19 @@ impl Brokers {
     }
 
     /// Adds one, or changes it.
-    pub(super) fn know(&self, broker: BrokerSettings) {
+    pub(crate) fn know(&self, broker: BrokerSettings) {
         self.all().insert(broker.name.clone(), Known { broker, draining: false });
     }
 
     /// Marks a broker as draining.
-    pub(super) fn drain(&self, name: &str) {
+    pub(crate) fn drain(&self, name: &str) {
         if let Some(known) = self.all().get_mut(name) {
             known.draining = true;
         }
     }
 
     /// Removes a broker.
-    pub(super) fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) {
         self.all().remove(name);
     }
 

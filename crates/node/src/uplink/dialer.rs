@@ -20,8 +20,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where a broker is, and whether TLS is spoken there.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    pub(super) at: HostPort,
-    pub(super) tls: Option<UplinkTls>,
+    pub(crate) at: HostPort,
+    pub(crate) tls: Option<UplinkTls>,
 }
 
 /// Knows where brokers are and connects to them, one thread for each attempt: each broker has one at a time.
@@ -87,7 +87,7 @@ impl Dialer {
     }
 
     /// Forgets a broker.
-    pub(super) fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, name: &str) {
         self.places().remove(name);
     }
 
@@ -97,7 +97,7 @@ impl Dialer {
     }
 
     /// Connects to a broker and reports the outcome.
-    pub(super) fn dial(self: &Arc<Self>, name: &str, tell: impl FnOnce(Dialed) + Send + 'static) -> Result<(), String> {
+    pub(crate) fn dial(self: &Arc<Self>, name: &str, tell: impl FnOnce(Dialed) + Send + 'static) -> Result<(), String> {
         let place = self.place(name).ok_or("the broker's address is unknown")?;
         let (name, dialer) = (name.to_owned(), Arc::clone(self));
         let dial = move || {

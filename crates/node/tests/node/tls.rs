@@ -14,6 +14,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, HandshakeKind};
 use tidegate_engine::Reason;
 use tidegate_node::{FlightSubject, Node, NodeReport, NodeSettings, TlsSettings, TlsVersion};
+use tidegate_random::SplitMix64;
 
 use crate::pki::{COMMON, client_config, client_config_of};
 use crate::wire::*;
@@ -264,13 +265,8 @@ fn plain_and_tls_listeners_do_not_share_tickets() {
 fn no_bytes_of_a_client_stop_a_shard() {
     let (node, at) = start(COMMON.settings.clone());
     let hello = hello();
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = move |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        usize::try_from(state >> 33).unwrap() % below
-    };
+    let mut series = SplitMix64::new(1);
+    let mut random = move |below: usize| usize::try_from(series.below(below as u64)).unwrap();
     for round in 0..400 {
         let (mut socket, mut bytes) = (tcp(at), hello.clone());
         if round % 3 == 0 {

@@ -434,8 +434,8 @@ fn node_settings(
         cluster: None,
         observer: Arc::new(BrokerObserver::new(authentication.clone(), None, door.clone(), visitors.clone())),
     };
-    settings.identities = config.identities(&settings);
-    if let Some(identities) = settings.identities.clone() {
+    if let Some(identities) = config.identities(&settings) {
+        settings.identities = Some(identities.inner_nodes());
         settings.observer = Arc::new(BrokerObserver::new(authentication, Some(identities), door, visitors));
     }
     settings

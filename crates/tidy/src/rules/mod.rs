@@ -2,6 +2,7 @@
 
 pub mod budgets;
 pub mod documented;
+pub mod errors;
 pub mod layers;
 pub mod links;
 pub mod map;

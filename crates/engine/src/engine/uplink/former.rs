@@ -29,14 +29,14 @@ impl FleetCalls<'_> {
     }
 
     /// The sessions that wait for a connection of a dead orchestrator get no messages of clients, and other brokers get
-    /// their queues. What was sent stays.
+    /// their queues. The sent messages stay.
     pub(crate) fn deal_none_to_kept(&mut self, now: Now) {
         let known = &self.engine.uplinks.brokers.by_session;
         let uplinks = self.engine.state.sessions.iter().filter(|(_, session)| session.is_uplink());
         let (of_dead, own): (Vec<_>, Vec<_>) =
             uplinks.partition(|(_, session)| session.client_id.strip_prefix(UPLINK_PREFIX).is_some_and(is_of_dead));
         if own.is_empty() {
-            // Nobody else would take their queues.
+            // No other broker would take their queues.
             return;
         }
         let kept = of_dead.into_iter().map(|(key, _)| key).filter(|key| !known.contains_key(key));

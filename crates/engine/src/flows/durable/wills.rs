@@ -15,7 +15,7 @@ impl SessionEnding<'_> {
         if let Some(key) = self.state.sessions.find_session(record.tenant, &record.client_id) {
             let stored = self.state.sessions.get(key.0).and_then(|session| session.stored);
             stored.ok_or(WireError { reading: "a client id that no other session has" })?;
-            // Earlier programs stored the will of a mobile node with its session, and by itself.
+            // Earlier programs stored the will of a mobile node with its session, and alone.
             self.state.journal.delete(Key::Will(number));
             return Ok(());
         }

@@ -7,7 +7,8 @@ use crate::ids::UplinkKey;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::link::envelope::Ticket;
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::filters::{Change, GONE_MAX, Waiter};
+use crate::orchestrator::uplink::asking::Change;
+use crate::orchestrator::uplink::filters::{GONE_MAX, Waiter};
 use crate::telling::refused::Refused;
 use tidegate_mqtt::{Frame, PacketId, SubAck, UnsubAck};
 

@@ -8,7 +8,7 @@ use crate::ids::UplinkKey;
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::orchestrator::uplink::refusal::Verdict;
+use crate::orchestrator::uplink::filters::Verdict;
 use crate::settings::fleet_topics::of_brokers;
 use crate::telling::reason::Reason;
 use tidegate_mqtt::{ReasonCode, SubAck, TopicFilter};

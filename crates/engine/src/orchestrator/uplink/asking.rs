@@ -5,42 +5,13 @@ use tidegate_mqtt::{
     Unsubscribe, UserProperties, Version,
 };
 
-use super::copies::subscription_identifier;
-use super::filters::{Change, FilterSync};
-
-/// Filters in one SUBSCRIBE or UNSUBSCRIBE packet.
-const FILTERS_PER_PACKET: usize = 256;
-/// Bytes of filters in one packet, but for a single filter of any length.
-const FILTER_BYTES_PER_PACKET: usize = 16 * 1024;
-
-impl FilterSync {
-    /// The changes for the next packet: changes of one kind, in order, and with the same identifier if they have one. A
-    /// suspect goes alone, when all filters before it are answered.
-    pub(super) fn next_changes(&mut self, identifies: bool) -> Vec<Change> {
-        let (queue, ending) = (&mut self.queue, &self.ending);
-        let is_alone = |change: &Change| ending.is_suspect(&change.filter);
-        let mut asked = self.asked.iter().flat_map(|(_, changes)| changes);
-        if asked.clone().any(is_alone) || queue.front().is_some_and(is_alone) && asked.next().is_some() {
-            return Vec::new();
-        }
-        let mut changes: Vec<Change> = Vec::new();
-        let mut bytes = 0;
-        while let Some(next) = queue.front() {
-            let alike = |first: &Change| {
-                let same = || subscription_identifier(&first.filter) == subscription_identifier(&next.filter);
-                first.subscribe == next.subscribe && (!identifies || !next.subscribe || same())
-            };
-            let same_kind = changes.first().is_none_or(alike);
-            let fits = changes.is_empty() || bytes + next.filter.len() <= FILTER_BYTES_PER_PACKET;
-            let alone = changes.first().is_some_and(|first| is_alone(first) || is_alone(next));
-            if alone || !same_kind || !fits || changes.len() >= FILTERS_PER_PACKET {
-                break;
-            }
-            bytes += next.filter.len();
-            changes.extend(queue.pop_front());
-        }
-        changes
-    }
+/// One filter that a broker is asked for, or to forget.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) filter: Box<str>,
+    pub(crate) subscribe: bool,
+    /// Whose wait it ends, 0 for nobody's.
+    pub(crate) wait: u64,
 }
 
 fn valid(changes: &[Change]) -> impl Iterator<Item = TopicFilter<'_>> {

@@ -4,14 +4,10 @@
 //! filter that is asked for alone when the broker closes the connection again and again counts as refused, and is tried
 //! again more rarely.
 
-use crate::orchestrator::uplink::Brokers;
-use crate::orchestrator::uplink::filters::WantedFilters;
-use crate::state::ShardState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::filters::Change;
-use crate::ids::UplinkKey;
-use crate::now::{Millis, Now};
+use super::asking::Change;
+use crate::now::Millis;
 
 /// How often a filter has to be under way alone when the broker closes the connection until it is not asked for any
 /// more.
@@ -102,7 +98,7 @@ impl Ending {
     }
 
     /// The filter that is tried again now, if any is.
-    fn next_again(&mut self, now: Millis, wanted: &BTreeMap<Box<str>, u64>) -> Option<Box<str>> {
+    pub(super) fn next_again(&mut self, now: Millis, wanted: &BTreeMap<Box<str>, u64>) -> Option<Box<str>> {
         if self.again_at > now {
             return None;
         }
@@ -111,24 +107,5 @@ impl Ending {
         let filter = filter.filter(|filter| wanted.contains_key(filter))?;
         self.suspects.insert(filter.clone(), BLAMED_MAX - 1);
         Some(filter)
-    }
-}
-
-impl Brokers {
-    /// A broker is asked once more for a filter that has ended its connections: it may have become another one.
-    pub(crate) fn ask_ending_again(
-        &mut self,
-        now: Now,
-        state: &mut ShardState,
-        wanted: &WantedFilters,
-        key: UplinkKey,
-    ) {
-        let Some(uplink) = self.all.get_mut(&key) else { return };
-        let Some(filter) = uplink.filters.ending.next_again(now.monotonic, &wanted.filters) else {
-            return;
-        };
-        uplink.filters.ask(filter);
-        self.fit_window(state, key);
-        self.send_filters(state, key);
     }
 }

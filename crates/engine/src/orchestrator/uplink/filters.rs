@@ -1,10 +1,9 @@
 //! Each filter of this process once at each broker (BRK-24), however many clients and shards want it.
 
 use super::Stage;
-use super::asking::{put_subscribe, put_unsubscribe};
+use super::asking::{Change, put_subscribe, put_unsubscribe};
 use super::copies::subscription_identifier;
 use super::ending::Ending;
-use super::refusal::Verdict;
 use crate::ids::UplinkKey;
 use crate::ids::{ShardId, TenantId};
 use crate::link::envelope::Ticket;
@@ -46,6 +45,25 @@ pub(crate) struct Waiter {
     pub(crate) verdict: Verdict,
 }
 
+/// The answers of brokers for a filter with a waiting SUBACK.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) filter: Box<str>,
+    /// Brokers that have the request.
+    pub(super) asked: u32,
+    /// Brokers that have refused it.
+    pub(super) refused: u32,
+    /// The code of the last answer.
+    pub(crate) code: ReasonCode,
+}
+
+impl Verdict {
+    /// Whether all brokers have refused it. One that was lost meanwhile has not.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.asked > 0 && self.refused >= self.asked
+    }
+}
+
 impl WantedFilters {
     /// How many filters the clients of this process want.
     pub(crate) fn len(&self) -> usize {
@@ -53,18 +71,14 @@ impl WantedFilters {
     }
 }
 
-/// One filter that a broker is asked for, or to forget.
-#[derive(Clone, Debug)]
-pub(crate) struct Change {
-    pub(crate) filter: Box<str>,
-    pub(crate) subscribe: bool,
-    /// Whose wait it ends, 0 for nobody's.
-    pub(crate) wait: u64,
-}
-
 /// How many times the time for a probe's answer a broker has to answer for filters: it may have to look up much that it
 /// has kept.
 pub(crate) const SUB_ACK_PROBES: u64 = 6;
+
+/// Filters in one SUBSCRIBE or UNSUBSCRIBE packet.
+const FILTERS_PER_PACKET: usize = 256;
+/// Bytes of filters in one packet, but for a single filter of any length.
+const FILTER_BYTES_PER_PACKET: usize = 16 * 1024;
 
 /// After how long a broker is asked again for filters that it has refused, milliseconds.
 const ASK_AGAIN_MS: u64 = 60_000;
@@ -163,6 +177,34 @@ impl FilterSync {
 
     pub(crate) fn answer_due(&self, timeout: u64) -> Millis {
         self.asked_since.plus(timeout.saturating_mul(SUB_ACK_PROBES))
+    }
+
+    /// The changes for the next packet: changes of one kind, in order, and with the same identifier if they have one. A
+    /// suspect goes alone, when all filters before it are answered.
+    fn next_changes(&mut self, identifies: bool) -> Vec<Change> {
+        let (queue, ending) = (&mut self.queue, &self.ending);
+        let is_alone = |change: &Change| ending.is_suspect(&change.filter);
+        let mut asked = self.asked.iter().flat_map(|(_, changes)| changes);
+        if asked.clone().any(is_alone) || queue.front().is_some_and(is_alone) && asked.next().is_some() {
+            return Vec::new();
+        }
+        let mut changes: Vec<Change> = Vec::new();
+        let mut bytes = 0;
+        while let Some(next) = queue.front() {
+            let alike = |first: &Change| {
+                let same = || subscription_identifier(&first.filter) == subscription_identifier(&next.filter);
+                first.subscribe == next.subscribe && (!identifies || !next.subscribe || same())
+            };
+            let same_kind = changes.first().is_none_or(alike);
+            let fits = changes.is_empty() || bytes + next.filter.len() <= FILTER_BYTES_PER_PACKET;
+            let alone = changes.first().is_some_and(|first| is_alone(first) || is_alone(next));
+            if alone || !same_kind || !fits || changes.len() >= FILTERS_PER_PACKET {
+                break;
+            }
+            bytes += next.filter.len();
+            changes.extend(queue.pop_front());
+        }
+        changes
     }
 
     /// Whether it has all filters that existed at its connection.
@@ -268,6 +310,23 @@ impl Brokers {
         filters.ask_again_at = now.monotonic.plus(ASK_AGAIN_MS);
         let again = filters.refused.iter().filter(|filter| !filters.ending.is_known(filter));
         filters.queue.extend(again.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
+        self.send_filters(state, key);
+    }
+
+    /// A broker is asked once more for a filter that has ended its connections: it may have become another one.
+    pub(crate) fn ask_ending_again(
+        &mut self,
+        now: Now,
+        state: &mut ShardState,
+        wanted: &WantedFilters,
+        key: UplinkKey,
+    ) {
+        let Some(uplink) = self.all.get_mut(&key) else { return };
+        let Some(filter) = uplink.filters.ending.next_again(now.monotonic, &wanted.filters) else {
+            return;
+        };
+        uplink.filters.ask(filter);
+        self.fit_window(state, key);
         self.send_filters(state, key);
     }
 }

@@ -6,26 +6,7 @@ use crate::ids::ShardId;
 use crate::ids::UplinkKey;
 use crate::link::envelope::Ticket;
 use crate::orchestrator::uplink::Brokers;
-use tidegate_mqtt::{PacketId, ReasonCode, SubAck};
-
-/// The answers of brokers for a filter with a waiting SUBACK.
-#[derive(Debug)]
-pub(crate) struct Verdict {
-    pub(crate) filter: Box<str>,
-    /// Brokers that have the request.
-    pub(super) asked: u32,
-    /// Brokers that have refused it.
-    pub(super) refused: u32,
-    /// The code of the last answer.
-    pub(crate) code: ReasonCode,
-}
-
-impl Verdict {
-    /// Whether all brokers have refused it. One that was lost meanwhile has not.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.asked > 0 && self.refused >= self.asked
-    }
-}
+use tidegate_mqtt::{PacketId, SubAck};
 
 impl WantedFilters {
     /// Who waits for brokers to answer, and all who wait behind others.

@@ -93,7 +93,7 @@ fn a_retained_value_can_be_cleared_and_none_be_set() {
     }
 }
 
-/// Limits are shares of shards: a process of one shard has a third of what three had.
+/// Limits are shares of shards: a process of one shard has a third of the limit of three.
 #[test]
 fn retained_values_survive_a_start_with_a_lower_limit() {
     let world = stored_with(3, |settings| settings.retained.max_messages = 4);

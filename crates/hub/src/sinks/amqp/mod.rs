@@ -15,6 +15,7 @@ use self::wire::{Arguments, CHANNEL, FRAME_OVERHEAD, Method, Publication};
 use super::place::Ids;
 use super::socket::{ServiceUrl, Socket, share_of};
 use super::{Sink, SinkError, tls};
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 /// Usual ports, without and with TLS.
@@ -89,8 +90,8 @@ enum Frame {
 }
 
 impl AmqpSink {
-    pub(super) fn new(settings: &AmqpSettings, ids: Ids) -> Result<Self, String> {
-        let url = settings.check().map_err(|(_, why)| why)?;
+    pub(super) fn new(settings: &AmqpSettings, ids: Ids) -> Result<Self, OpenError> {
+        let url = settings.check()?;
         let tls = if url.secure { Some(tls::client(settings.ca_file.as_deref())?) } else { None };
         Ok(Self { settings: settings.clone(), url, tls, ids, open: None, accepted: HashSet::new() })
     }
@@ -385,7 +386,7 @@ mod tests {
     use crate::message::Message;
     use crate::record::Content;
 
-    fn sink(settings: AmqpSettings) -> Result<AmqpSink, String> {
+    fn sink(settings: AmqpSettings) -> Result<AmqpSink, OpenError> {
         let url = if settings.url.is_empty() { "amqp://h".to_owned() } else { settings.url };
         AmqpSink::new(&AmqpSettings { url, ..settings }, Ids::default())
     }
@@ -504,9 +505,12 @@ mod tests {
     fn settings_that_are_of_no_use_are_refused() {
         let url = |url: &str| sink(AmqpSettings { url: url.to_owned(), ..AmqpSettings::default() });
         assert!(url("amqp://u:p@h:1/v").is_ok());
-        assert!(url("h:5672").is_err_and(|why| why.contains("amqp://")));
+        assert!(url("h:5672").is_err_and(|why| why.to_string().contains("amqp://")));
         let ca_file = Some(PathBuf::from("ca.pem"));
-        assert!(sink(AmqpSettings { ca_file, ..AmqpSettings::default() }).is_err_and(|why| why.contains("amqps://")));
+        assert!(
+            sink(AmqpSettings { ca_file, ..AmqpSettings::default() })
+                .is_err_and(|why| why.to_string().contains("amqps://"))
+        );
         assert!(sink(AmqpSettings { queue: "q".repeat(256), ..AmqpSettings::default() }).is_err());
     }
 }

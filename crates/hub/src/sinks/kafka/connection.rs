@@ -110,7 +110,7 @@ impl BrokerConnection {
         SystemRandom::new().fill(&mut nonce).map_err(|_| SinkError::away("the system gives no random numbers"))?;
         let scram = Scram::new(hash, user, password, STANDARD_NO_PAD.encode(nonce));
         let server = self.authenticate(scram.first().as_bytes())?;
-        let (last, expected) = scram.finish(&server).map_err(SinkError::Away)?;
+        let (last, expected) = scram.finish(&server).map_err(SinkError::away)?;
         if self.authenticate(last.as_bytes())? != expected {
             return Err(SinkError::away("the server does not know the password"));
         }

@@ -28,6 +28,7 @@ use self::wire::{AnswerReader, Led, Metadata, code};
 use super::place::{Ids, LaneIds};
 use super::socket::{ServerAddress, ServiceUrl, share_of};
 use super::{Sink, SinkError, tls};
+use crate::open_error::OpenError;
 use crate::record::Record;
 
 /// The usual port of a broker.
@@ -140,8 +141,8 @@ struct Numbering {
 type Group = Vec<Arc<Record>>;
 
 impl KafkaSink {
-    pub(super) fn new(settings: &KafkaSettings, ids: Ids, lane: usize) -> Result<Self, String> {
-        let url = settings.check().map_err(|(_, why)| why)?;
+    pub(super) fn new(settings: &KafkaSettings, ids: Ids, lane: usize) -> Result<Self, OpenError> {
+        let url = settings.check()?;
         let tls = if url.secure { Some(tls::client(settings.ca_file.as_deref())?) } else { None };
         let access = Access { tls, login: url.login, mechanism: settings.mechanism };
         let lane_ids = || LaneIds::new(&ids, &settings.transactions_prefix, lane);

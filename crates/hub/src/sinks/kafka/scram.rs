@@ -27,6 +27,11 @@ pub(super) struct Scram {
     first: String,
 }
 
+/// The server does not speak SCRAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer of the server is not that of SCRAM")]
+pub(super) struct NotScram;
+
 impl Scram {
     /// `nonce` is chance, in visible characters without commas.
     pub(super) fn new(hash: Hash, user: &str, password: &str, nonce: String) -> Self {
@@ -41,8 +46,8 @@ impl Scram {
     }
 
     /// The second message to the server, and its last answer when it knows the password, too.
-    pub(super) fn finish(&self, server: &str) -> Result<(String, String), String> {
-        let unexpected = || "the answer of the server is not that of SCRAM".to_owned();
+    pub(super) fn finish(&self, server: &str) -> Result<(String, String), NotScram> {
+        let unexpected = || NotScram;
         let value = |name: &str| server.split(',').find_map(|part| part.strip_prefix(name)).ok_or_else(unexpected);
         let (nonce, salt) = (value("r=")?, STANDARD.decode(value("s=")?).map_err(|_| unexpected())?);
         let iterations: u32 = value("i=")?.parse().map_err(|_| unexpected())?;

@@ -15,16 +15,17 @@ mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use self::shares::{OffsetToken, Shares};
 use self::work::Work;
 use super::inbox::Inbox;
-use super::{Source, SourceStep, Wake};
+use super::{ReplayAnswer, Source, SourceStep, Wake};
 use crate::core::Ending;
 use crate::message::Message;
+use crate::open_error::OpenError;
 use crate::sinks::kafka::batches::Taken;
 use crate::sinks::{KafkaSettings, SaslMechanism};
 
@@ -96,8 +97,8 @@ impl Kafka {
     ///
     /// # Errors
     /// In words, when the settings are of no use, or the system has no threads left.
-    pub(crate) fn new(settings: &KafkaSourceSettings) -> Result<Self, String> {
-        let url = settings.as_of_a_sink().check().map_err(|(_, why)| why)?;
+    pub(crate) fn new(settings: &KafkaSourceSettings) -> Result<Self, OpenError> {
+        let url = settings.as_of_a_sink().check()?;
         let servers: Vec<String> = url.servers.iter().map(ToString::to_string).collect();
         let place = format!("kafka://{}/{}", servers.join(","), settings.topic);
         let (inbox, shares) = (Inbox::default(), Arc::new(Shares::default()));
@@ -107,7 +108,7 @@ impl Kafka {
             work.run();
             drop(running);
         };
-        thread::Builder::new().name("hub-kafka".to_owned()).spawn(run).map_err(|error| error.to_string())?;
+        thread::Builder::new().name("hub-kafka".to_owned()).spawn(run)?;
         Ok(Self { settings: settings.clone(), place, inbox, shares, ended })
     }
 }
@@ -180,7 +181,7 @@ impl Source for Kafka {
     }
 
     /// The partitions of this process are read again from that time on.
-    fn replay(&mut self, from: u64, answer: Sender<Result<(), String>>) {
+    fn replay(&mut self, from: u64, answer: ReplayAnswer) {
         tracing::info!(topic = self.settings.topic, from, "the partitions of this process are to be read again");
         self.shares.ask_for_replay(from, answer);
     }

@@ -8,6 +8,7 @@ use super::super::inbox::Inbox;
 use super::shares::Shares;
 use super::wire::{self, Assignment, Joined, Member, Subscriber};
 use super::{KafkaNews, KafkaSourceSettings, deal};
+use crate::open_error::TrustError;
 use crate::sinks::kafka::connection::{Access, BrokerConnection};
 use crate::sinks::kafka::wire::{self as kafka, AnswerReader, Api, Coordinated, code};
 use crate::sinks::kafka::{Cluster, Seeker};
@@ -99,7 +100,7 @@ impl Work {
         url: ServiceUrl,
         inbox: Inbox<KafkaNews>,
         shares: Arc<Shares>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, TrustError> {
         let tls = if url.secure { Some(tls::client(settings.ca_file.as_deref())?) } else { None };
         let access = Access { tls, login: url.login, mechanism: settings.mechanism };
         let member = Member { group: settings.group.clone(), ..Member::default() };

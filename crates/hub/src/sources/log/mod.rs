@@ -8,16 +8,16 @@ mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{Append, Bounds, Bus, BusError, MemberName, Membership, MembershipEvent, Place, Position, Reader};
 
 use self::partition::{Phase, Share, Token};
 use super::inbox::Inbox;
-use super::{Source, SourceStep, Wake};
+use super::{ReplayAnswer, Source, SourceStep, Wake};
 use crate::core::Ending;
 use crate::log::{LogSettings, Mark, Names, Replay, SharedState, mark_record, pause_record, replay_record, states};
+use crate::open_error::OpenError;
 use crate::time::wall_clock;
 
 /// How often marks are written while there is something to write.
@@ -85,14 +85,14 @@ impl LogSource {
     ///
     /// # Errors
     /// In words, when the pipeline has no name for the bus, or the bus cannot be opened.
-    pub(crate) fn new(settings: &LogSettings) -> Result<Self, String> {
+    pub(crate) fn new(settings: &LogSettings) -> Result<Self, OpenError> {
         let names = settings.names()?;
         let inbox = Inbox::default();
         let wake = inbox.wake();
         let bus = Bus::open(&settings.address, settings.bus.clone(), Arc::new(move |_| wake()));
         Ok(Self {
             names,
-            bus: bus.map_err(|error| format!("the bus {}: {error}", settings.address))?,
+            bus: bus.map_err(|error| OpenError::part(format!("the bus {}", settings.address), error))?,
             settings: settings.clone(),
             inbox,
             to_make: 0,
@@ -395,7 +395,7 @@ impl Source for LogSource {
         self.orders.push_back(pause_record(paused));
     }
 
-    fn replay(&mut self, from: u64, answer: Sender<Result<(), String>>) {
+    fn replay(&mut self, from: u64, answer: ReplayAnswer) {
         // Of two replays at once the later one counts.
         let number = wall_clock().max(self.state.replay.number + 1);
         self.orders.push_back(replay_record(Replay { number, from }));

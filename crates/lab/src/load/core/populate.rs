@@ -14,8 +14,9 @@ use super::{Core, Meter, NONE, Phase, Times};
 use crate::load::chance::{Chance, mix};
 use crate::load::directory::{Directory, filters_of, publishing, subscribing};
 use crate::load::outcome::{GroupOutcome, LoadOutcome};
-use crate::load::plan::{Begin, ClientGroup, Filler, LoadPlan, PlanError, Role, Subscribing};
+use crate::load::plan::{Begin, ClientGroup, Filler, GroupError, LoadPlan, PlanError, Role, Subscribing};
 use crate::load::stamp::{Marks, STAMP_LEN};
+use crate::load::template::TemplateError;
 use crate::load::timers::{Timer, Timers};
 
 impl Core {
@@ -72,7 +73,8 @@ impl Core {
                     if answers {
                         self.receivers.add_respondent(self.run.clients.count() as u32, respondent);
                     }
-                    let wrong = |problem| PlanError::Group { group: group.name.clone(), problem };
+                    let wrong =
+                        |error| PlanError::Group { group: group.name.clone(), problem: GroupError::Template(error) };
                     self.add_client(index as u16, number, &mut shared).map_err(wrong)?;
                 }
                 respondent += u32::from(answers);
@@ -81,7 +83,7 @@ impl Core {
         Ok(())
     }
 
-    fn add_client(&mut self, group: u16, number: u32, shared: &mut HashMap<String, u32>) -> Result<(), String> {
+    fn add_client(&mut self, group: u16, number: u32, shared: &mut HashMap<String, u32>) -> Result<(), TemplateError> {
         let client = self.run.clients.count() as u32;
         let role = &self.run.plan.groups[usize::from(group)].role;
         let mut receiver = NONE;
@@ -129,7 +131,7 @@ fn first_address(plan: &LoadPlan, group: u16, number: u32) -> u16 {
 }
 
 /// The subscription that a client shares with others.
-fn share(subscribing: &Subscribing, number: u32) -> Result<Option<String>, String> {
+fn share(subscribing: &Subscribing, number: u32) -> Result<Option<String>, TemplateError> {
     let Some(share) = &subscribing.shared else { return Ok(None) };
     Ok(Some(format!("{share}/{}", filters_of(subscribing, number)?.join(" "))))
 }

@@ -8,7 +8,7 @@ use crate::load::chance::Chance;
 use crate::load::plan::{Pace, Publishing, Record, Size};
 use crate::load::schedule::Schedule;
 use crate::load::stamp::Stamp;
-use crate::load::template::Template;
+use crate::load::template::{Template, TemplateError};
 
 /// Packet ids that a client has.
 const MOST_IN_FLIGHT: u32 = 65_535;
@@ -75,7 +75,7 @@ impl Publisher {
         number: u32,
         first_stream: u32,
         chance: Chance,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, TemplateError> {
         let template = Template::new(&publishing.topics.pattern)?;
         let topics = (0..publishing.topics.count).map(|topic| template.expand(number, topic).into());
         Ok(Self {

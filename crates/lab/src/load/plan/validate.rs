@@ -1,10 +1,10 @@
 //! Whether a plan can be carried out.
 
-use tidegate_mqtt::{TopicFilter, TopicName};
+use tidegate_mqtt::{TopicError, TopicFilter, TopicName};
 
 use super::{ClientGroup, LoadPlan, Pace, Protocol, Publishing, Ramp, Rate, Role, Size, Subscribing, Transport};
 use crate::load::stamp::STAMP_LEN;
-use crate::load::template::Template;
+use crate::load::template::{Template, TemplateError};
 
 /// Clients of one process; many systems allow 20,000 descriptors, and a few are needed for other purposes.
 pub const CLIENTS_PER_PROCESS: u64 = 19_900;
@@ -31,11 +31,47 @@ pub enum PlanError {
         /// The group's name.
         group: String,
         /// The fault, with its remedy.
-        problem: String,
+        problem: GroupError,
     },
     /// A value of the plan is out of its range.
     #[error("{0}")]
     Value(&'static str),
+}
+
+/// An invalid group of clients.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GroupError {
+    /// A value is out of its range, or two exclude each other.
+    #[error("{0}")]
+    Value(&'static str),
+    /// A group with limits has more clients than a process carries.
+    #[error("with `limits` it lives in one process, which carries {CLIENTS_PER_PROCESS} clients at most")]
+    TooManyForLimits,
+    /// There is no such quality of service.
+    #[error("there is no QoS {0}: give 0, 1 or 2")]
+    NoQos(u8),
+    /// A payload has no room for its stamp, or its bounds are the wrong way round.
+    #[error("a payload has at least {STAMP_LEN} bytes, and the largest is not below the smallest")]
+    Payload,
+    /// A topic is invalid.
+    #[error("`{topic}` is no topic: {error}")]
+    Topic {
+        /// The topic of the first client.
+        topic: String,
+        /// Why.
+        error: TopicError,
+    },
+    /// A topic filter is invalid.
+    #[error("`{filter}` is no topic filter: {error}")]
+    Filter {
+        /// The filter of the first client.
+        filter: String,
+        /// Why.
+        error: TopicError,
+    },
+    /// A name has an unusable placeholder.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
 }
 
 impl LoadPlan {
@@ -94,26 +130,26 @@ impl LoadPlan {
 }
 
 /// Whether a group with limits can have a process of its own.
-fn lives_alone(group: &ClientGroup, plan: &LoadPlan) -> Result<(), String> {
+fn lives_alone(group: &ClientGroup, plan: &LoadPlan) -> Result<(), GroupError> {
     let Some(limits) = group.limits else { return Ok(()) };
     if limits.descriptors.is_some() || !limits.takes_cgroup() {
-        return Err("the `limits` of a group are `cpus` and `memory`".to_owned());
+        return Err(GroupError::Value("the `limits` of a group are `cpus` and `memory`"));
     }
     if limits.cpus.is_some_and(|cpus| !(cpus.is_finite() && cpus > 0.0)) {
-        return Err("`limits.cpus` is a number of cores above 0".to_owned());
+        return Err(GroupError::Value("`limits.cpus` is a number of cores above 0"));
     }
     if plan.ramp != Ramp::AtOnce {
-        return Err("with `limits` its clients are dialled by a process of their own, which keeps no `ramp`: leave one of them out".to_owned());
+        return Err(GroupError::Value(
+            "with `limits` its clients are dialled by a process of their own, which keeps no `ramp`: leave one of them out",
+        ));
     }
     if u64::from(group.count) > CLIENTS_PER_PROCESS {
-        return Err(format!(
-            "with `limits` it lives in one process, which carries {CLIENTS_PER_PROCESS} clients at most"
-        ));
+        return Err(GroupError::TooManyForLimits);
     }
     Ok(())
 }
 
-fn check(group: &ClientGroup, plan: &LoadPlan) -> Result<(), String> {
+fn check(group: &ClientGroup, plan: &LoadPlan) -> Result<(), GroupError> {
     match &group.role {
         Role::Publisher(publishing) => publishes(publishing)?,
         Role::Subscriber(subscribing) => subscribes(subscribing)?,
@@ -128,59 +164,66 @@ fn check(group: &ClientGroup, plan: &LoadPlan) -> Result<(), String> {
         Role::Idle => {}
     }
     if group.disturbances.iter().any(|disturbance| !(0.0..=1.0).contains(&disturbance.share())) {
-        return Err("a share is a number from 0 to 1".to_owned());
+        return Err(GroupError::Value("a share is a number from 0 to 1"));
     }
     let v5_only = group.connect.session_expiry_s.is_some() || group.connect.receive_maximum.is_some();
     if v5_only && plan.protocol == Protocol::V311 {
-        return Err("session expiry and receive maximum are MQTT 5's: set `protocol` to \"5\"".to_owned());
+        return Err(GroupError::Value("session expiry and receive maximum are MQTT 5's: set `protocol` to \"5\""));
     }
     if group.connect.receive_maximum == Some(0) {
-        return Err("a receive maximum is at least 1".to_owned());
+        return Err(GroupError::Value("a receive maximum is at least 1"));
     }
-    Template::new(&group.connect.client_id).map(|_| ())
+    Template::new(&group.connect.client_id)?;
+    Ok(())
 }
 
-fn quality(qos: u8) -> Result<(), String> {
-    if qos > 2 { Err(format!("there is no QoS {qos}: give 0, 1 or 2")) } else { Ok(()) }
+fn quality(qos: u8) -> Result<(), GroupError> {
+    if qos > 2 { Err(GroupError::NoQos(qos)) } else { Ok(()) }
 }
 
-fn publishes(publishing: &Publishing) -> Result<(), String> {
+fn publishes(publishing: &Publishing) -> Result<(), GroupError> {
     quality(publishing.qos)?;
     let (min, max) = publishing.payload.size.bounds();
     if (min as usize) < STAMP_LEN || max < min {
-        return Err(format!("a payload has at least {STAMP_LEN} bytes, and the largest is not below the smallest"));
+        return Err(GroupError::Payload);
     }
     if max > 256 * 1024 * 1024 - 65_600 {
-        return Err("MQTT has no packets above 256 MiB".to_owned());
+        return Err(GroupError::Value("MQTT has no packets above 256 MiB"));
     }
     if publishing.payload.record.is_some() && publishing.payload.size != Size::default() {
-        return Err("a record has the size that it has: give either `record` or `size`".to_owned());
+        return Err(GroupError::Value("a record has the size that it has: give either `record` or `size`"));
     }
     if publishing.topics.count == 0 {
-        return Err("a publisher has at least one topic".to_owned());
+        return Err(GroupError::Value("a publisher has at least one topic"));
     }
     let topic = Template::new(&publishing.topics.pattern)?.expand(0, 0);
-    TopicName::new(&topic).map_err(|error| format!("`{topic}` is no topic: {error}"))?;
+    if let Err(error) = TopicName::new(&topic) {
+        return Err(GroupError::Topic { topic, error });
+    }
     match publishing.pace {
         Pace::Open { rate: Rate::PerClient(rate) | Rate::Total(rate), .. } if !(rate.is_finite() && rate > 0.0) => {
-            Err("a rate is a number above 0".to_owned())
+            Err(GroupError::Value("a rate is a number above 0"))
         }
-        Pace::Closed { window } if !(1..=65_535).contains(&window) => Err("a window is 1 to 65535 messages".to_owned()),
+        Pace::Closed { window } if !(1..=65_535).contains(&window) => {
+            Err(GroupError::Value("a window is 1 to 65535 messages"))
+        }
         _ => Ok(()),
     }
 }
 
-fn subscribes(subscribing: &Subscribing) -> Result<(), String> {
+fn subscribes(subscribing: &Subscribing) -> Result<(), GroupError> {
     quality(subscribing.qos)?;
     if subscribing.filters.is_empty() {
-        return Err("a subscriber has at least one filter".to_owned());
+        return Err(GroupError::Value("a subscriber has at least one filter"));
     }
     if subscribing.slow.is_some_and(|slow| slow.bytes == 0 || slow.every_ms == 0) {
-        return Err("a slow reader reads at least 1 byte, at least 1 ms apart".to_owned());
+        return Err(GroupError::Value("a slow reader reads at least 1 byte, at least 1 ms apart"));
     }
     for filter in &subscribing.filters {
         let filter = Template::new(filter)?.expand(0, 0);
-        TopicFilter::new(&filter).map_err(|error| format!("`{filter}` is no topic filter: {error}"))?;
+        if let Err(error) = TopicFilter::new(&filter) {
+            return Err(GroupError::Filter { filter, error });
+        }
     }
     Ok(())
 }

@@ -18,15 +18,12 @@ use tidegate_mqtt::{
 };
 
 use super::Finding;
-use super::session::Session;
+use super::session::{Result, Session, SessionError};
 use crate::load::plan::Target;
-
-type Result<T> = std::result::Result<T, String>;
 
 /// Asks everything that the broker's versions allow.
 pub(super) fn all(target: &Target) -> Result<Vec<Finding>> {
-    let (mut findings, spoken, why) = versions::ask(target);
-    let Some(best) = spoken.iter().copied().max_by_key(|version| order(*version)) else { return Err(why) };
+    let (mut findings, best) = versions::ask(target)?;
     // Groups mostly wait, so they wait together; large messages come alone, since they delay others.
     let mut groups: Vec<fn(&Target, Version) -> Vec<Finding>> = vec![delivery::ask, subscriptions::ask, sessions::ask];
     if best.is_v5() {
@@ -36,20 +33,12 @@ pub(super) fn all(target: &Target) -> Result<Vec<Finding>> {
     thread::scope(|scope| {
         let asked: Vec<_> = groups.iter().map(|ask| scope.spawn(move || ask(target, best))).collect();
         for group in asked {
-            findings.extend(group.join().map_err(|_| "a check has ended by a panic".to_owned())?);
+            findings.extend(group.join().map_err(|_| SessionError::Panicked)?);
         }
-        Ok::<(), String>(())
+        Ok::<(), SessionError>(())
     })?;
     findings.extend(limits::ask(target, best));
     Ok(findings)
-}
-
-fn order(version: Version) -> u8 {
-    match version {
-        Version::V31 => 0,
-        Version::V311 => 1,
-        Version::V5 => 2,
-    }
 }
 
 /// A CONNECT of a client with an id of its own.
@@ -85,7 +74,7 @@ fn open(target: &Target, version: Version, name: &str) -> Result<Session> {
 }
 
 fn message<'a>(topic: &'a str, payload: &'a [u8], qos: QoS) -> Result<Publish<'a>> {
-    let topic = TopicName::new(topic).map_err(|error| error.to_string())?;
+    let topic = TopicName::new(topic)?;
     Ok(Publish {
         dup: false,
         qos,

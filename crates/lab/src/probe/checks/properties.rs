@@ -6,7 +6,7 @@ use tidegate_mqtt::{ConnectProperties, PublishProperties, QoS, TopicName, UserPr
 
 use super::{Result, at, connect, message, open, own_id, own_topic};
 use crate::load::plan::Target;
-use crate::probe::session::{Message, PATIENCE, Session};
+use crate::probe::session::{Message, PATIENCE, Session, SessionError};
 use crate::probe::{Answer, Finding};
 
 const GROUP: &str = "properties";
@@ -50,7 +50,7 @@ fn passed_on(target: &Target) -> Result<Message> {
     let mut with = message(&topic, b"p", QoS::AtLeastOnce)?;
     with.properties = PublishProperties {
         message_expiry: Some(100),
-        response_topic: Some(TopicName::new("answers/here").map_err(|error| error.to_string())?),
+        response_topic: Some(TopicName::new("answers/here")?),
         correlation_data: Some(b"42"),
         content_type: Some("text/plain"),
         user_properties: UserProperties::new(&[("b", "1"), ("a", "2"), ("b", "3")]),
@@ -58,7 +58,7 @@ fn passed_on(target: &Target) -> Result<Message> {
     };
     publisher.publish(&with)?;
     let came = subscriber.message(PATIENCE, |message| message.topic == topic)?;
-    came.ok_or_else(|| "the message did not come".to_owned())
+    came.ok_or(SessionError::NoMessage)
 }
 
 fn alias_in(target: &Target) -> Result<bool> {

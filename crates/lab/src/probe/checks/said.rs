@@ -25,7 +25,7 @@ pub(super) fn ask(target: &Target, _: Version) -> Vec<Finding> {
             accepted.session.leave();
             accepted.said
         }
-        Err(why) => vec![Finding::said(GROUP, "connack", "CONNACK", Answer::Unknown(why))],
+        Err(why) => vec![Finding::said(GROUP, "connack", "CONNACK", Answer::Unknown(why.to_string()))],
     };
     // The session was asked for for ever: it is forgotten now.
     if let Ok(accepted) = Session::open(target, &connect(Version::V5, &id), |_| ()) {

@@ -66,7 +66,7 @@ fn will(target: &Target, version: Version) -> Result<bool> {
     let mut subscriber = open(target, version, "sub")?;
     subscriber.subscribe(&topic, at(QoS::AtMostOnce), None)?;
     let mut dying = connect(version, &id);
-    let topic_name = TopicName::new(&topic).map_err(|error| error.to_string())?;
+    let topic_name = TopicName::new(&topic)?;
     let properties = WillProperties::default();
     dying.will = Some(Will { topic: topic_name, payload: b"gone", qos: QoS::AtMostOnce, retain: false, properties });
     // Without a farewell.
@@ -90,7 +90,7 @@ fn assigned(target: &Target, version: Version) -> Result<bool> {
             accepted.session.leave();
             Ok(true)
         }
-        Err(why) if why.starts_with("refused") || why.contains("closes") => Ok(false),
+        Err(why) if why.is_refusal() => Ok(false),
         Err(why) => Err(why),
     }
 }

@@ -112,7 +112,7 @@ fn overlapping(target: &Target, version: Version) -> Answer {
         }
         Ok(copies)
     };
-    copies().map_or_else(Answer::Unknown, |copies| Answer::Value(copies.to_string()))
+    copies().map_or_else(|why| Answer::Unknown(why.to_string()), |copies| Answer::Value(copies.to_string()))
 }
 
 fn identifier(target: &Target) -> Result<bool> {

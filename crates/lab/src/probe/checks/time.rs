@@ -7,7 +7,7 @@ use tidegate_mqtt::{PublishProperties, QoS, Version};
 use super::sessions::{forget, lasting};
 use super::{Result, at, message, open, own_id, own_topic};
 use crate::load::plan::Target;
-use crate::probe::session::Session;
+use crate::probe::session::{Session, SessionError};
 use crate::probe::{Answer, Finding};
 
 const GROUP: &str = "time";
@@ -71,6 +71,6 @@ fn expires(target: &Target) -> Result<bool> {
     forget(target, Version::V5, &id);
     match came {
         Some(message) => Ok(message.payload == b"lasting"),
-        None => Err("no message was kept".to_owned()),
+        None => Err(SessionError::Missing("message was kept")),
     }
 }

@@ -2,7 +2,8 @@
 
 use super::carried::Portion;
 use super::error::FrameError;
-use super::hello::{Hello, PROOF_BYTES, Refusal};
+use super::hello::{Hello, Refusal};
+use crate::secret::PROOF_BYTES;
 
 /// Longest frame of a handshake, bytes: no node sends a longer one.
 pub const MAX_GREETING_BYTES: usize = 512;

@@ -10,9 +10,6 @@ pub const LINK_VERSION: u16 = 14;
 /// Length of a nonce, so that no proof is used twice, bytes.
 pub const NONCE_BYTES: usize = 32;
 
-/// Length of a proof, bytes.
-pub const PROOF_BYTES: usize = 32;
-
 /// What every hello begins with.
 const MAGIC: [u8; 8] = *b"tidelink";
 

@@ -15,4 +15,6 @@ pub use error::FrameError;
 pub use frame::{
     BATCH_HEAD_BYTES, Frame, MAX_FRAME_BYTES, MAX_GREETING_BYTES, begin_batch, end_batch, put_frame, split_frame,
 };
-pub use hello::{Hello, LINK_VERSION, NONCE_BYTES, PROOF_BYTES, Refusal};
+pub use hello::{Hello, LINK_VERSION, NONCE_BYTES, Refusal};
+
+pub use crate::secret::PROOF_BYTES;

@@ -3,6 +3,7 @@
 use std::net::UdpSocket;
 
 use tidegate_node::Node;
+use tidegate_random::SplitMix64;
 
 use super::{address_of, dial, over, report_when, settings, start};
 use crate::pki::COMMON;
@@ -61,20 +62,8 @@ fn places_for_handshakes_are_limited() {
     drop(flood);
 }
 
-/// A generator of numbers that are no secret, the same in each run.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next() as u8).collect()
-    }
+fn bytes_of(noise: &mut SplitMix64, length: usize) -> Vec<u8> {
+    (0..length).map(|_| noise.number() as u8).collect()
 }
 
 /// The first datagram of a handshake, as a client sends it.
@@ -92,7 +81,7 @@ fn initial() -> Vec<u8> {
 fn datagrams_that_are_nothing_do_no_harm() {
     let (node, at) = start(2);
     let mut client = over(dial(at), "client");
-    let (noise, socket) = (&mut Noise(0x5eed), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let (noise, socket) = (&mut SplitMix64::new(0x5eed), UdpSocket::bind("127.0.0.1:0").unwrap());
     let mut sent = 0;
     let mut throw = |bytes: &[u8]| {
         // The test is not about the socket's own buffer.
@@ -104,8 +93,8 @@ fn datagrams_that_are_nothing_do_no_harm() {
         let real = initial();
         throw(&[]);
         for _ in 0..20 {
-            let length = noise.next() as usize % 1_500;
-            let mut bytes = noise.bytes(length);
+            let length = noise.number() as usize % 1_500;
+            let mut bytes = bytes_of(noise, length);
             throw(&bytes);
             if let Some(first) = bytes.first_mut() {
                 *first |= 0xc0;
@@ -113,12 +102,12 @@ fn datagrams_that_are_nothing_do_no_harm() {
             throw(&bytes);
         }
         // Parts of a real one, and real ones with some bits turned over, in the header more often than elsewhere.
-        throw(&real[..noise.next() as usize % real.len()]);
+        throw(&real[..noise.number() as usize % real.len()]);
         for _ in 0..10 {
             let mut bytes = real.clone();
             for _ in 0..3 {
-                let place = noise.next() as usize % if round % 2 == 0 { 40 } else { bytes.len() };
-                bytes[place] ^= 1 << (noise.next() % 8);
+                let place = noise.number() as usize % if round % 2 == 0 { 40 } else { bytes.len() };
+                bytes[place] ^= 1 << (noise.number() % 8);
             }
             throw(&bytes);
         }

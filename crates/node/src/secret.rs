@@ -7,8 +7,10 @@ use std::sync::Arc;
 use ring::hmac;
 use zeroize::Zeroizing;
 
-use super::wire::PROOF_BYTES;
 use crate::proxy_protocol::{Header, RelayedTenant, TenantProof};
+
+/// Length of a proof, bytes.
+pub const PROOF_BYTES: usize = 32;
 
 /// Minimum length of a secret, bytes. An eavesdropper of a handshake can try secrets offline, so the secret must be too
 /// long to guess.
@@ -40,14 +42,14 @@ impl Secret {
     }
 
     /// The proof of `side` that it knows the secret: over the frames of both sides (HMAC-SHA-256).
-    pub(super) fn prove(&self, side: &[u8], said: [&[u8]; 2]) -> [u8; PROOF_BYTES] {
+    pub(crate) fn prove(&self, side: &[u8], said: [&[u8]; 2]) -> [u8; PROOF_BYTES] {
         let mut proof = [0; PROOF_BYTES];
         proof.copy_from_slice(hmac::sign(&self.key(), &statement(side, said)).as_ref());
         proof
     }
 
     /// Whether a proof is valid for `side`; takes as long for a wrong one as for a right one.
-    pub(super) fn is_proof(&self, proof: &[u8], side: &[u8], said: [&[u8]; 2]) -> bool {
+    pub(crate) fn is_proof(&self, proof: &[u8], side: &[u8], said: [&[u8]; 2]) -> bool {
         hmac::verify(&self.key(), &statement(side, said), proof).is_ok()
     }
 }

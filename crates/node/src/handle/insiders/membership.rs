@@ -6,7 +6,7 @@ use tidegate_engine::{MembershipChange, MembershipOutcome, Place, ShardId, Tenan
 
 use super::NodeInsiders;
 use crate::handle::{NoAnswer, wait};
-use crate::shard::inbox::{Admin, ToShard};
+use crate::orders::{Admin, ToShard};
 
 /// Changes that one call may bring: each shard makes its part of them in one turn, a few milliseconds for all.
 pub const MAX_MEMBERSHIP_CHANGES: usize = 10_000;

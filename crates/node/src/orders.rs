@@ -1,11 +1,12 @@
-//! The inbox of a shard: messages from other threads, and the wake-up of the shard.
+//! The messages of other threads to a shard.
+
+mod door;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::Sender;
 
-use mio::Waker;
 use tidegate_engine::{
     Accepted, Batch, ClientQuery, ClientSummary, ConnectionKey, DialAttempt, ListenerId, MembershipChange,
     MembershipOutcome, Millis, Partitions, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
@@ -16,17 +17,25 @@ use crate::admission::{BanTarget, Seat};
 use crate::cluster::{PeerNews, RosterOrder, SharedLinks};
 use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
-use crate::identities::{Admitted, Door};
+use crate::inbox::{Inbox, InboxSender};
 use crate::moves::MoveOrder;
-use crate::observer::Peer;
+use crate::peer::Peer;
 use crate::quic::{QuicBatch, QuicNotice};
 use crate::relay::frame::Parcel;
 use crate::relay::{ClientOrigin, NodeHomes, Search};
 use crate::report::ShardReport;
 use crate::service::ServiceOrder;
-use crate::shard::wake::Gate;
 use crate::transport::Transport;
 use crate::uplink::{Dialed, FleetOrder};
+
+pub use self::door::Door;
+pub(crate) use self::door::{Admitted, Pass};
+
+/// The sending side of a shard's inbox.
+pub(crate) type ShardSender = InboxSender<ToShard>;
+
+/// The receiving side of a shard's inbox.
+pub(crate) type ShardInbox = Inbox<ToShard>;
 
 /// A message to a shard. Batches and sockets come from other shards, the rest from the control plane.
 #[derive(Debug)]
@@ -47,7 +56,6 @@ pub(crate) enum ToShard {
     #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "there are no QUIC connections without the feature"))]
     QuicBatch(Box<QuicBatch>),
     /// Events of a QUIC connection for the shard of its socket.
-    #[cfg_attr(not(feature = "quic"), expect(dead_code, reason = "there are no QUIC connections without the feature"))]
     QuicNotice(Box<QuicNotice>),
     /// A broker of the fleet was dialed.
     Dialed(DialAttempt, Dialed),
@@ -129,81 +137,4 @@ pub(crate) enum Admin {
     /// Panic, so that a test can check the effect of a failing shard on the process.
     #[cfg(test)]
     Panic,
-}
-
-/// The sending side of a shard's inbox, or of another thread's that works like one.
-#[derive(Debug)]
-pub(crate) struct InboxSender<T = ToShard> {
-    queue: Sender<T>,
-    gate: Arc<Gate>,
-    waker: Arc<Waker>,
-}
-
-impl<T> Clone for InboxSender<T> {
-    fn clone(&self) -> Self {
-        Self { queue: self.queue.clone(), gate: Arc::clone(&self.gate), waker: Arc::clone(&self.waker) }
-    }
-}
-
-/// The receiving side, owned by the thread.
-#[derive(Debug)]
-pub(crate) struct Inbox<T = ToShard> {
-    queue: Receiver<T>,
-    gate: Arc<Gate>,
-    /// Whether the last drain was cut off by its bound.
-    more: bool,
-}
-
-/// An inbox whose owner sleeps in the poll that `waker` belongs to.
-pub(crate) fn inbox<T>(waker: Waker) -> (InboxSender<T>, Inbox<T>) {
-    let (sender, receiver) = channel();
-    let gate = Arc::new(Gate::default());
-    let sender = InboxSender { queue: sender, gate: Arc::clone(&gate), waker: Arc::new(waker) };
-    (sender, Inbox { queue: receiver, gate, more: false })
-}
-
-impl<T> InboxSender<T> {
-    /// Sends a message to the thread and wakes it if it sleeps. A message for a shard that has left its loop is
-    /// dropped: its connections are closed.
-    pub(crate) fn send(&self, message: T) {
-        if self.queue.send(message).is_ok() {
-            self.wake();
-        }
-    }
-
-    /// Wakes the thread if it sleeps, for work outside the inbox.
-    pub(crate) fn wake(&self) {
-        if self.gate.notify()
-            && let Err(error) = self.waker.wake()
-        {
-            tracing::error!(%error, "cannot wake a thread");
-        }
-    }
-}
-
-impl<T> Inbox<T> {
-    /// Turns wake-ups off, right after a poll: [`Inbox::next`] finds new messages.
-    pub(crate) fn awake(&mut self) {
-        self.more |= self.gate.wake_up();
-    }
-
-    /// The next message; the caller bounds how many it takes per turn.
-    pub(crate) fn next(&mut self) -> Option<T> {
-        if !self.more {
-            return None;
-        }
-        let message = self.queue.try_recv().ok();
-        self.more = message.is_some();
-        message
-    }
-
-    /// Whether messages may wait.
-    pub(crate) fn has_more(&self) -> bool {
-        self.more
-    }
-
-    /// Whether the thread may sleep: no message waits, and the next sender wakes it.
-    pub(crate) fn may_sleep(&mut self) -> bool {
-        !self.more && self.gate.fall_asleep()
-    }
 }

@@ -7,9 +7,8 @@ use mio::Interest;
 use mio::unix::SourceFd;
 use tidegate_engine::{Millis, ShardId};
 
-use super::connection::{Flushed, Quic};
-use super::shared::{EndpointShared, QuicId};
-use super::state::{Owner, token_of};
+use super::state::Owner;
+use crate::quic::{EndpointShared, Flushed, Quic, QuicId, token_of};
 use crate::shard::facets::QuicCalls;
 
 /// A timer further away than this is not moved when its deadline moves on, milliseconds. An early timer does no harm,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::cluster::secret::Secret;
 use crate::proxy_protocol::Network;
+use crate::secret::Secret;
 
 /// Proxies in front of a listener.
 #[derive(Clone, Debug)]

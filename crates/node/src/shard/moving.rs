@@ -6,73 +6,29 @@ use mio::Interest;
 use mio::event::Event as Readiness;
 use mio::net::TcpStream;
 use std::net::SocketAddr;
-use tidegate_engine::{Home, ListenerId, Millis, NotContinued, Output, Reason};
+use tidegate_engine::{Home, ListenerId, NotContinued, Output, Reason};
 
-use super::end::End;
-use super::follower::Follower;
-use super::frame::{Parcel, image_of, refused};
-use super::goodbye::Goodbye;
-use super::pair::{ClientOrigin, MoveStage, Pair};
-use super::search::{MOVE_PATIENCE_MS, RETRY_MS, Search};
-use super::sieve::Sieve;
-use super::slots::Stage;
-use super::{CLIENT, HOME, Relay, RelayKey, header, is_connected};
+use super::relaying::is_connected;
 use crate::admission::Seat;
-use crate::observer::Peer;
-use crate::quic::Owner;
+use crate::orders::{Adoption, ToShard};
+use crate::peer::Peer;
+use crate::relay::departed::{Departed, HomeAttempt};
+use crate::relay::end::End;
+use crate::relay::follower::Follower;
+use crate::relay::frame::{Parcel, image_of, refused};
+use crate::relay::goodbye::Goodbye;
+use crate::relay::pair::MoveStage;
+use crate::relay::search::{MOVE_PATIENCE_MS, RETRY_MS};
+use crate::relay::sieve::Sieve;
+use crate::relay::slots::Stage;
+use crate::relay::{CLIENT, ClientOrigin, HOME, Pair, Relay, RelayKey, Search, header};
+use crate::shard::datagrams::Owner;
 use crate::shard::facets::{RelayCalls, SocketCalls};
-use crate::shard::inbox::{Adoption, ToShard};
 use crate::transport::Transport;
 use tidegate_engine::ConnectionKey;
 
 /// How long a new home may take to accept a connection, milliseconds.
 const ATTEMPT_MS: u64 = 1_000;
-
-/// The client's end of a relay whose home moves.
-#[derive(Debug)]
-pub(crate) struct Departed {
-    pub(super) client: End,
-    pub(super) seat: Seat,
-    pub(super) goodbye: Goodbye,
-    origin: ClientOrigin,
-    parcel: Parcel,
-    search: Search,
-    /// Time of the next search for its new home.
-    next_at: Millis,
-    attempt: Option<HomeAttempt>,
-}
-
-/// A connection to the new home in progress.
-#[derive(Debug)]
-struct HomeAttempt {
-    home: TcpStream,
-    at: SocketAddr,
-    /// Time at which it has failed.
-    until: Millis,
-}
-
-impl Departed {
-    /// Another table is in force: sets the time of the next search for the new home.
-    pub(super) fn look_at(&mut self, at: Millis) {
-        self.next_at = at;
-    }
-
-    /// Ends an attempt whose time is over, or whose address is that of the home no more.
-    fn end_late_attempt(&mut self, now: Millis, home: Option<SocketAddr>) {
-        match &self.attempt {
-            Some(attempt) if home != Some(attempt.at) => self.attempt = None,
-            Some(attempt) if attempt.until <= now => self.fail_attempt(now),
-            Some(_) | None => {}
-        }
-    }
-
-    /// The new home was not reached.
-    fn fail_attempt(&mut self, now: Millis) {
-        self.attempt = None;
-        self.search = self.search.failed();
-        self.next_at = self.search.next_at(now);
-    }
-}
 
 impl RelayCalls<'_> {
     /// A relayed connection has left its home.
@@ -341,7 +297,7 @@ impl SocketCalls<'_> {
 mod tests {
     use std::net::TcpListener;
 
-    use tidegate_engine::PartitionId;
+    use tidegate_engine::{Millis, PartitionId};
 
     use super::*;
 

@@ -3,13 +3,14 @@
 use tidegate_engine::ListenerId;
 
 use crate::address::{ListenAddress, LocalAddress};
-use crate::listener::proxies::Proxies;
 use crate::listener::{Acceptor, bind, bind_quic};
-use crate::node::StartError;
-use crate::quic::{MAX_ENDPOINTS, QuicEndpoint, QuicSocket};
+use crate::orders::{ShardSender, ToShard};
+use crate::quic::{MAX_ENDPOINTS, Notices, QuicEndpoint, QuicSocket};
 use crate::settings::NodeSettings;
-use crate::shard::inbox::InboxSender;
 use crate::tls::{TlsError, TlsListeners};
+use crate::transport::Proxies;
+
+use super::StartError;
 
 /// The listeners, in the order of the settings.
 #[derive(Default)]
@@ -63,7 +64,7 @@ pub(crate) fn spread(acceptors: Vec<Acceptor>, shards: u16) -> Vec<Vec<Acceptor>
 /// Deals the sockets for QUIC out, from the last shard on: the first ones have the listeners of the other transports.
 pub(crate) fn spread_quic(
     sockets: Vec<QuicSocket>,
-    inboxes: &[InboxSender],
+    inboxes: &[ShardSender],
 ) -> Result<Vec<Vec<QuicEndpoint>>, TlsError> {
     let shards = u16::try_from(inboxes.len()).unwrap_or(u16::MAX);
     let mut dealt: Vec<Vec<QuicEndpoint>> = inboxes.iter().map(|_| Vec::new()).collect();
@@ -71,8 +72,13 @@ pub(crate) fn spread_quic(
     for ((mut socket, number), place) in sockets.into_iter().zip(0..).zip(places) {
         socket.set_number(number);
         if let (Some(hand), Some(home)) = (dealt.get_mut(place), inboxes.get(place)) {
-            hand.push(QuicEndpoint::new(socket, home.clone(), shards)?);
+            hand.push(QuicEndpoint::new(socket, notices_to(home.clone()), shards)?);
         }
     }
     Ok(dealt)
+}
+
+/// Where the events of QUIC connections go: to the shard of their socket.
+fn notices_to(home: ShardSender) -> Notices {
+    Box::new(move |notice| home.send(ToShard::QuicNotice(Box::new(notice))))
 }

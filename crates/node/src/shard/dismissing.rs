@@ -3,13 +3,12 @@
 use tidegate_engine::{ConnectionImage, ConnectionKey, Evicted, Reason};
 use tidegate_mqtt::ReasonCode;
 
-use super::end::End;
-use super::goodbye::Goodbye;
-use super::moving::Departed;
-use super::pair::Pair;
-use super::slots::Stage;
-use super::{CLIENT, HomelessClient, Relay, RelayKey};
 use crate::admission::Seat;
+use crate::relay::departed::Departed;
+use crate::relay::end::End;
+use crate::relay::goodbye::Goodbye;
+use crate::relay::slots::Stage;
+use crate::relay::{CLIENT, HomelessClient, Pair, Relay, RelayKey};
 use crate::shard::facets::{RelayCalls, SocketCalls};
 
 /// Why the connection of a client from another node is refused.

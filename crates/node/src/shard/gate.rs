@@ -8,10 +8,11 @@ use tidegate_engine::{
     Verdict,
 };
 
-use super::{Ban, BanTarget, Seat, TooLong};
+use crate::admission::{Ban, BanTarget, Seat, TooLong};
 use crate::clock::claimed_time_us;
 use crate::flight::{FlightEvent, FlightKind};
-use crate::observer::{Answer, Peer};
+use crate::observer::Answer;
+use crate::peer::Peer;
 use crate::shard::facets::AdmissionCalls;
 use crate::shard::table::Flags;
 use crate::tls::IdentityRole;

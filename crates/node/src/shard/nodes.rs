@@ -2,44 +2,15 @@
 //! one order.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use mio::Token;
 use tidegate_engine::{Batch, Durability, Millis, Now, Roster, ShardId, WireError};
 
-use super::outbox::Outbox;
-use super::work::{AttachedLinks, LinksSender, SharedLinks, ToLinks};
-use crate::flight::{FlightEvent, FlightKind};
+use crate::cluster::{AttachedLinks, LinksSender, PeerNews, PeerSeat, RosterOrder, SharedLinks, ToLinks};
+use crate::flight::FlightEvent;
 use crate::shard::LINKS;
 use crate::shard::facets::PeerCalls;
-
-/// Where batches for one shard of another node go.
-#[derive(Clone, Debug)]
-pub(crate) struct PeerSeat {
-    /// The number that it has here.
-    pub slot: ShardId,
-    /// The number that it has there.
-    pub number: u16,
-    pub outbox: Arc<Outbox>,
-}
-
-/// Who there is from now on.
-#[derive(Clone, Debug)]
-pub(crate) struct RosterOrder {
-    pub roster: Roster,
-    pub seats: Arc<[PeerSeat]>,
-    /// Grows with each roster.
-    pub number: u64,
-}
-
-/// Arrival or departure of a node, for the flight recorder.
-#[derive(Clone, Debug)]
-pub(crate) struct PeerNews {
-    pub kind: FlightKind,
-    pub address: IpAddr,
-    pub detail: String,
-}
 
 /// A batch that has to wait for a commit.
 #[derive(Debug)]

@@ -3,14 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mio::Token;
 use tidegate_engine::{ConnectionKey, Millis};
 
-use super::endpoint::{Arrived, QuicEndpoint, ReceiveRoom};
-use super::limits::MAX_ENDPOINTS;
-use super::shared::{EndpointShared, QuicId};
+use crate::quic::{Arrived, EndpointShared, QuicEndpoint, QuicId, ReceiveRoom};
 use crate::relay::RelayKey;
-use crate::shard::table::RESERVED_INDEX;
 
 /// Who has a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,20 +15,6 @@ pub(crate) enum Owner {
     Client(ConnectionKey),
     /// A relay, whose client's end it is.
     Relay(RelayKey),
-}
-
-/// The tokens of UDP sockets follow the tokens of listeners.
-const FIRST_TOKEN: usize = RESERVED_INDEX as usize + 512;
-
-/// The token of a UDP socket.
-pub(crate) fn token_of(number: u16) -> Token {
-    Token(FIRST_TOKEN + usize::from(number))
-}
-
-/// The number of the UDP socket that a token names.
-pub(crate) fn number_of(token: Token) -> Option<u16> {
-    let number = token.0.checked_sub(FIRST_TOKEN).filter(|number| *number < MAX_ENDPOINTS)?;
-    u16::try_from(number).ok()
 }
 
 /// QUIC on a shard.

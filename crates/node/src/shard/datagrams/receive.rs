@@ -8,11 +8,12 @@ use mio::event::Event as Readiness;
 use quinn_proto::{ConnectionEvent, ConnectionHandle, Incoming};
 use tidegate_engine::{ConnectionKey, Millis, ShardId};
 
-use super::connection::{News, Quic};
-use super::endpoint::Arrived;
-use super::limits::{DATAGRAMS_PER_TURN, UNPROVED_HANDSHAKES_PER_TURN};
-use super::shared::{QuicBatch, QuicId, QuicNotice};
-use super::state::{Owner, number_of};
+use super::state::Owner;
+use crate::orders::ToShard;
+use crate::peer::Peer;
+use crate::quic::{
+    Arrived, DATAGRAMS_PER_TURN, News, Quic, QuicBatch, QuicId, QuicNotice, UNPROVED_HANDSHAKES_PER_TURN, number_of,
+};
 use crate::shard::facets::QuicCalls;
 use crate::shard::table::Flags;
 use crate::transport::Transport;
@@ -142,7 +143,11 @@ impl QuicCalls<'_> {
         let Some(endpoint) = self.shard.quic.endpoints.get(position) else { return };
         for ((shard, inbox), events) in (0..).map(ShardId).zip(&self.shard.inboxes).zip(elsewhere) {
             self.shard.counters.quic_passed_on += events.len() as u64;
-            self.shard.counters.quic_dropped += endpoint.shared.pass_on(shard, inbox, events) as u64;
+            let (batch, dropped) = endpoint.shared.batch(shard, events);
+            self.shard.counters.quic_dropped += dropped as u64;
+            if let Some(batch) = batch {
+                inbox.send(ToShard::QuicBatch(Box::new(batch)));
+            }
         }
     }
 
@@ -180,7 +185,7 @@ impl QuicCalls<'_> {
             Ok(seat) => match endpoint.accept(incoming, slot, self.shard.place.shard) {
                 Ok(quic) => {
                     self.shard.counters.quic_begun += 1;
-                    let peer = crate::observer::Peer::Address(quic.peer());
+                    let peer = Peer::Address(quic.peer());
                     self.shard.sockets().take_in(Transport::Quic(Box::new(quic)), listener, seat, peer);
                 }
                 Err(error) => {
@@ -232,8 +237,10 @@ impl QuicCalls<'_> {
                     }
                 }
                 Some(shard) => {
-                    if let Some(inbox) = self.shard.inboxes.get(usize::from(shard.0)) {
-                        endpoint.shared.pass_answer(shard, inbox, (handle, answer));
+                    if let Some(inbox) = self.shard.inboxes.get(usize::from(shard.0))
+                        && let Some(batch) = endpoint.shared.answer(shard, (handle, answer))
+                    {
+                        inbox.send(ToShard::QuicBatch(Box::new(batch)));
                     }
                 }
                 None => {}
@@ -275,7 +282,7 @@ impl QuicCalls<'_> {
         let Some((_, transport)) = self.shard.table.get(key) else { return false };
         let peer = transport.peer();
         tracing::debug!(%before, now = %peer, "a client has moved");
-        let same = matches!(peer, crate::observer::Peer::Address(now) if now.ip() == before.ip());
+        let same = matches!(peer, Peer::Address(now) if now.ip() == before.ip());
         same || self.shard.admission().admit_introduced(key)
     }
 

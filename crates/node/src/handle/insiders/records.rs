@@ -2,32 +2,24 @@
 //! of unconfirmed messages is bounded; beyond the bound, publishers are refused.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 
-use tidegate_engine::{InnerPublication, ObserverId, ObserverWindow, Principal, PrincipalKind, Reason, TenantId};
+use tidegate_engine::{InnerPublication, ObserverId, ObserverWindow};
 
 use super::NodeInsiders;
 use crate::handle::NodeHandle;
-use crate::service::observers::{Deliver, Observation};
-use crate::service::principals::PublishOutcome;
-use crate::service::{ServiceOrder, ServiceWake, Services};
-use crate::shard::inbox::{Admin, ToShard};
+use crate::handle::insiders::observers::{Deliver, Observation};
+use crate::orders::{Admin, ToShard};
+use crate::service::{ServiceOrder, ServiceWake, TakenSink};
 
 /// Messages for applications of a node that wait for the bus at once, 32,768 or 32 MiB; further ones are refused. As
 /// many reports may wait.
 const WINDOW: ObserverWindow = ObserverWindow { messages: 32_768, bytes: 32 * 1024 * 1024 };
 
 /// The events of shards for the service.
-pub(crate) enum RecordNews {
+enum RecordNews {
     Message(Box<Observation>),
     Taken { number: u64, taken: bool },
-}
-
-/// Reports the outcomes of a shard's messages to its service.
-#[derive(Clone)]
-pub(crate) struct TakenSink {
-    news: Sender<RecordNews>,
-    wake: ServiceWake,
 }
 
 /// The reports of mobile nodes at this node, for a service: messages on the topics that the settings name
@@ -97,8 +89,13 @@ impl NodeInsiders<'_> {
     /// this is dropped, they are refused.
     pub fn records(&self, wake: &ServiceWake) -> Records {
         let (sender, news) = channel();
-        let sink = TakenSink { news: sender.clone(), wake: Arc::clone(wake) };
-        self.node.tell_all(|| Admin::Service(ServiceOrder::TellTaken(Box::new(sink.clone()))));
+        let (taken_news, taken_wake) = (sender.clone(), Arc::clone(wake));
+        let sink: TakenSink = Arc::new(move |number, taken| {
+            // The receiver may be gone.
+            let _ = taken_news.send(RecordNews::Taken { number, taken });
+            taken_wake();
+        });
+        self.node.tell_all(|| Admin::Service(ServiceOrder::TellTaken(Arc::clone(&sink))));
         let wake = Arc::clone(wake);
         let deliver: Deliver = Arc::new(move |message| {
             // Without a receiver, the message returns and is refused when it is dropped.
@@ -122,42 +119,4 @@ impl NodeInsiders<'_> {
         self.attach_observer(ObserverId::REPORTS, WINDOW, &deliver);
         Reports(reports)
     }
-}
-
-impl Services {
-    /// Reports whether a message of a service was accepted.
-    pub(crate) fn tell_taken(&self, number: u64, taken: bool) {
-        if let Some(sink) = &self.taken {
-            // The receiver may be gone.
-            let _ = sink.news.send(RecordNews::Taken { number, taken });
-            (sink.wake)();
-        }
-    }
-}
-
-/// Messages from a bus that a shard holds while it cannot take them. The service has no more under way.
-const MAX_HELD_FROM_BUS: usize = 1 << 20;
-/// Bytes of these messages.
-const MAX_HELD_BYTES_FROM_BUS: u64 = 256 * 1024 * 1024;
-
-/// The principal that publishes the messages from a bus.
-pub(crate) fn bus_principal() -> Principal {
-    Principal {
-        kind: PrincipalKind::Broker,
-        tenant: TenantId::DEFAULT,
-        name: "bus".into(),
-        identity: None,
-        listener: None,
-        max_held_messages: MAX_HELD_FROM_BUS,
-        max_held_bytes: MAX_HELD_BYTES_FROM_BUS,
-        // A message from a bus does not go there again.
-        unobserved_by: vec![ObserverId::APPLICATIONS, ObserverId::REPORTS],
-    }
-}
-
-/// Whether a message from a bus is done with: it was taken, or would never be. Otherwise it is published again. A full
-/// queue that rejects does not hold up the bus: its message is dropped, and counted as such.
-pub(crate) fn is_taken(outcome: PublishOutcome) -> bool {
-    let of_subscriber = [Reason::QueueFullReject, Reason::BlockedTooLong, Reason::BusRefused];
-    outcome.err().is_none_or(|reason| !reason.is_temporary() || of_subscriber.contains(&reason))
 }

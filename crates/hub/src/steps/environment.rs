@@ -1,0 +1,36 @@
+//! What expressions look at: a message, its payload, and the time.
+
+use std::cell::OnceCell;
+
+use serde_json::Value;
+
+use crate::format::{Format, FormatError, Wanted};
+use crate::message::Message;
+
+/// What an expression looks at.
+#[derive(Debug)]
+pub(crate) struct Environment<'a> {
+    pub(crate) message: &'a Message,
+    pub(crate) format: Format,
+    /// Unix milliseconds.
+    pub(crate) now: u64,
+    /// The parts of the payload that the expressions look at.
+    wanted: &'a Wanted,
+    payload: OnceCell<Result<Value, FormatError>>,
+}
+
+impl<'a> Environment<'a> {
+    /// That of a message.
+    pub(crate) fn new(message: &'a Message, format: Format, wanted: &'a Wanted, now: u64) -> Self {
+        Self { message, format, now, wanted, payload: OnceCell::new() }
+    }
+
+    /// The wanted parts of the payload, read on the first use.
+    ///
+    /// # Errors
+    /// When it is not of its format.
+    pub(crate) fn payload(&self) -> Result<&Value, FormatError> {
+        let read = self.payload.get_or_init(|| self.format.decode_parts(&self.message.payload, self.wanted));
+        read.as_ref().map_err(Clone::clone)
+    }
+}

@@ -1,0 +1,83 @@
+//! Why a message cannot be computed with.
+
+use std::fmt;
+
+use tidegate_context::ExpressionError;
+
+use crate::format::{EncodeError, FormatError, JsonError};
+
+/// Longest text that a function makes, bytes.
+pub(super) const MAX_RESULT: usize = 1 << 20;
+
+/// Why a message cannot be computed with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ComputeError {
+    /// The payload is not of its format.
+    #[error(transparent)]
+    Payload(#[from] FormatError),
+    /// A value has no form in the wanted format.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// An operation needs another kind of value.
+    #[error("{needed}, and there is {found}")]
+    Kind {
+        /// What the operation needs.
+        needed: &'static str,
+        /// The kind of the value, and its beginning.
+        found: String,
+    },
+    /// A number is divided by 0.
+    #[error("a number is divided by 0")]
+    DividedByZero,
+    /// JSON cannot say the result.
+    #[error("the result is no finite number")]
+    NotFinite,
+    /// A text is no truth value.
+    #[error("`{0}` is neither true nor false")]
+    NotBool(String),
+    /// A result is too long.
+    #[error("the text is longer than {MAX_RESULT} bytes")]
+    TooLong,
+    /// A text to be decoded is not JSON.
+    #[error("it is not JSON: {0}")]
+    NotJson(JsonError),
+    /// A text to be decoded is not base64.
+    #[error("it is not base64: {0}")]
+    NotBase64(base64::DecodeError),
+    /// Decoded bytes are not UTF-8.
+    #[error("the decoded bytes are no text")]
+    NotText,
+    /// An expression of CEL has no result.
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
+    /// A step has failed.
+    #[error("{step}: {error}")]
+    Step {
+        /// The step's key in the configuration.
+        step: &'static str,
+        /// Why.
+        error: Box<Self>,
+    },
+}
+
+/// A function is given too few or too many values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ArityError {
+    pub(super) function: &'static str,
+    /// How many it takes at least.
+    pub(super) least: usize,
+    /// And at most.
+    pub(super) most: usize,
+    pub(super) count: usize,
+}
+
+impl fmt::Display for ArityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { function, least, most, count } = self;
+        if least == most {
+            write!(f, "`{function}` takes {least} values, not {count}")
+        } else {
+            write!(f, "`{function}` takes {least} to {most} values, not {count}")
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Values: their kinds, their order, and their forms as numbers and texts.
+
+use std::cmp::Ordering;
+
+use serde_json::{Number, Value};
+
+use super::error::ComputeError;
+
+/// An element by its number, from 1, or from the end below 0.
+pub(super) fn element(items: &[Value], at: i64) -> Option<&Value> {
+    let back = usize::try_from(at.unsigned_abs()).ok()?;
+    match at.cmp(&0) {
+        Ordering::Greater => items.get(back - 1),
+        Ordering::Less => items.get(items.len().checked_sub(back)?),
+        Ordering::Equal => None,
+    }
+}
+
+/// A value as text; text without quotes.
+pub(super) fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// How two values of one kind stand to each other.
+pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
+    match (left, right) {
+        (Value::Number(one), Value::Number(other)) => match (one.as_i64(), other.as_i64()) {
+            (Some(one), Some(other)) => Some(one.cmp(&other)),
+            _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
+        },
+        (Value::String(one), Value::String(other)) => Some(one.cmp(other)),
+        (Value::Bool(one), Value::Bool(other)) => Some(one.cmp(other)),
+        _ => (left == right).then_some(Ordering::Equal),
+    }
+}
+
+/// A number, also from a text.
+pub(super) fn number_of(value: &Value) -> Result<f64, ComputeError> {
+    let number = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
+        _ => None,
+    };
+    number.ok_or_else(|| ComputeError::Kind { needed: "a number is needed", found: kind(value) })
+}
+
+/// The kind of a value and its beginning, for people.
+pub(super) fn kind(value: &Value) -> String {
+    let text: String = value.to_string().chars().take(40).collect();
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => format!("the truth value {text}"),
+        Value::Number(_) => format!("the number {text}"),
+        Value::String(_) => format!("the text {text}"),
+        Value::Array(_) => format!("the array {text}"),
+        Value::Object(_) => format!("the object {text}"),
+    }
+}
+
+/// A number as a value, whole where it was computed of whole ones.
+pub(super) fn real(number: f64) -> Result<Value, ComputeError> {
+    Number::from_f64(number).map(Value::Number).ok_or(ComputeError::NotFinite)
+}
