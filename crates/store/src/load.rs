@@ -59,13 +59,12 @@ impl Index {
     }
 
     fn set(&mut self, key: &[u8], place: Place) {
-        match self.places.get_mut(key) {
-            Some(known) => *known = place,
-            None => {
-                self.key_bytes += key.len() as u64;
-                self.places.insert(key.into(), place);
-            }
+        if let Some(known) = self.places.get_mut(key) {
+            *known = place;
+            return;
         }
+        self.key_bytes += key.len() as u64;
+        self.places.insert(key.into(), place);
     }
 
     /// Forgets the operations before a segment.

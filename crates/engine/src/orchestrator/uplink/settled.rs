@@ -6,7 +6,6 @@
 //! the moment. The messages that this process had sent to it have arrived once all of them are acknowledged and have
 //! been received back.
 
-use super::copies::RECEIVE_MAXIMUM;
 use super::id::MessageId;
 use super::{Stage, Uplink};
 use crate::ids::ConnectionKey;
@@ -16,7 +15,9 @@ use crate::orchestrator::uplink::Brokers;
 use crate::state::ShardState;
 
 /// With this many messages within one round trip, the broker may have held more of them back.
-const BUSY: u64 = RECEIVE_MAXIMUM as u64 / 2;
+/// A broker may have a smaller window than [`RECEIVE_MAXIMUM`](super::copies::RECEIVE_MAXIMUM): a lower limit only makes
+/// a move wait more often.
+const BUSY: u64 = 128;
 
 /// The messages of brokers that have still to arrive, for [`FleetCalls::settle`](crate::FleetCalls::settle).
 #[derive(Clone, Debug, Default)]

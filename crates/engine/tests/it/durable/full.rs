@@ -110,7 +110,7 @@ fn retained_values_survive_a_start_with_a_lower_limit() {
     assert_eq!((refused, world.dropped(Reason::RetainedCountLimit)), (28, 28), "a start drops none");
     let publisher = world.connect(v5("p"));
     assert_eq!(publisher.publish(message("new", "x").qos1().retain()), ReasonCode::QuotaExceeded);
-    assert_eq!(publisher.publish(message(kept[0], "newer").qos1().retain()), ReasonCode::Success);
+    assert!(!publisher.publish(message(kept[0], "newer").qos1().retain()).is_error());
 }
 
 #[test]
