@@ -106,7 +106,7 @@ impl Meter {
 
     /// Adds the usage since the last entry.
     fn book_now(&self) -> Result<(), ControlError> {
-        let report = self.node.report().map_err(|_| Unavailable)?;
+        let report = self.node.report_by_user().map_err(|_| Unavailable)?;
         self.book(&report.usage, &report.users)
     }
 

@@ -151,9 +151,9 @@ impl OrderCalls<'_> {
         let Shard { engine, flight, place, now, .. } = &mut *self.shard;
         let now = *now;
         match admin {
-            Admin::Report(answer) => {
+            Admin::Report { by_user, answer } => {
                 // The caller may have given up waiting.
-                let _ = answer.send(self.report());
+                let _ = answer.send(self.report(by_user));
             }
             Admin::Disconnect { tenant, client_id, reason, answer } => {
                 let _ = answer.send(engine.control().disconnect_client(now, tenant, &client_id, reason));
@@ -236,14 +236,15 @@ impl OrderCalls<'_> {
     }
 
     /// This shard's numbers.
-    fn report(&self) -> ShardReport {
+    fn report(&self, by_user: bool) -> ShardReport {
+        let questions = self.shard.engine.questions();
         ShardReport {
             shard: self.shard.place.shard,
-            counters: self.shard.engine.questions().counters().clone(),
-            gauges: self.shard.engine.questions().gauges(),
-            usage: self.shard.engine.questions().usage(self.shard.now),
-            users: self.shard.engine.questions().usage_by_user(self.shard.now),
-            slow_sessions: self.shard.engine.questions().count_slow_sessions(self.shard.now),
+            counters: questions.counters().clone(),
+            gauges: questions.gauges(),
+            usage: questions.usage(self.shard.now),
+            users: if by_user { questions.usage_by_user(self.shard.now) } else { Vec::new() },
+            slow_sessions: questions.count_slow_sessions(self.shard.now),
             shell: self.shard.counters,
             flight: self.shard.flight.counters(),
             lag_ms: self.shard.lag.at(Millis(self.shard.clock.now().monotonic.0)),
