@@ -22,7 +22,7 @@ impl Bound {
     pub const NONE: Self = Self { records: usize::MAX, unnamed: |_| None };
 }
 
-/// What became of the records beyond a bound.
+/// The outcome for the records beyond a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excess {
     /// Records that were counted with the payer without a name.

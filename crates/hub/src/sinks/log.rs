@@ -102,7 +102,7 @@ impl LogSink {
         self.epochs.get_mut(usize::try_from(partition).ok()?)
     }
 
-    /// Appends records at once. Those that are not stored remain in `left`.
+    /// Appends records at once. Only missing records remain in `left`.
     fn append(&mut self, bus: &Bus, left: &mut Vec<&Arc<Record>>) -> Result<(), Failure> {
         self.own(bus)?;
         let (tell, told) = channel();
@@ -153,8 +153,7 @@ impl LogSink {
         bus.append(&place, Append::new(record.body()).by(epoch), done)
     }
 
-    /// Appends records. While partitions are full, delivered messages make room. Those that are not stored remain in
-    /// `left`.
+    /// Appends records. While partitions are full, delivered messages make room. Only missing records remain in `left`.
     fn append_with_room(&mut self, left: &mut Vec<&Arc<Record>>) -> Result<(), BusError> {
         let bus = self.open()?;
         let mut rounds = 0;

@@ -79,7 +79,7 @@ pub(crate) struct Adoption {
 /// A request of the control plane.
 #[derive(Debug)]
 pub(crate) enum Admin {
-    /// Answer with this shard's numbers, and with those of each user only on demand: they cost the most.
+    /// Answer with this shard's numbers, and with the usage of users only on demand: it costs the most.
     Report { by_user: bool, answer: Sender<ShardReport> },
     /// Close the connection of a client and answer whether there was one.
     Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },

@@ -1,5 +1,6 @@
 //! A shard: one thread with one engine, its sockets and its inbox.
 
+mod answers;
 pub(crate) mod close;
 pub(crate) mod connections;
 pub(crate) mod facets;

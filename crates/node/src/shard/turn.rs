@@ -4,13 +4,12 @@
 //! are written. So the effects of an acknowledgement are on their way before the acknowledgement.
 
 use crate::shard::facets::OrderCalls;
-use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use mio::Events;
 use mio::event::Event as Readiness;
-use tidegate_engine::{ClientQuery, ClientSummary, ConnectionKey, Event, Millis, Reason, ShardId};
+use tidegate_engine::{ConnectionKey, Event, Reason, ShardId};
 
 use crate::flight::FlightSubject;
 use crate::limits::{
@@ -21,7 +20,6 @@ use crate::memory::program_pages::release_program_pages;
 use crate::memory::{self, Held, return_free_pages};
 use crate::observer::{Answer, Occasion};
 use crate::relay::NodeHomes;
-use crate::report::ShardReport;
 use crate::shard::inbox::{Admin, ToShard};
 use crate::shard::table::Flags;
 use crate::shard::{Shard, Stage, WAKER, listener_position};
@@ -222,33 +220,6 @@ impl OrderCalls<'_> {
         self.shard.relaying().set_homes(homes);
         // The caller may have given up waiting.
         let _ = done.send(());
-    }
-
-    /// Clients with their addresses.
-    fn clients(&mut self, query: &ClientQuery) -> Vec<(ClientSummary, Option<IpAddr>)> {
-        let clients = self.shard.engine.questions().clients(query).into_iter();
-        clients
-            .map(|client| {
-                let address = client.connection.and_then(|key| self.shard.admission().address_of(key));
-                (client, address)
-            })
-            .collect()
-    }
-
-    /// This shard's numbers.
-    fn report(&self, by_user: bool) -> ShardReport {
-        let questions = self.shard.engine.questions();
-        ShardReport {
-            shard: self.shard.place.shard,
-            counters: questions.counters().clone(),
-            gauges: questions.gauges(),
-            usage: questions.usage(self.shard.now),
-            users: if by_user { questions.usage_by_user(self.shard.now) } else { Vec::new() },
-            slow_sessions: questions.count_slow_sessions(self.shard.now),
-            shell: self.shard.counters,
-            flight: self.shard.flight.counters(),
-            lag_ms: self.shard.lag.at(Millis(self.shard.clock.now().monotonic.0)),
-        }
     }
 }
 
