@@ -106,7 +106,7 @@ impl Meter {
 
     /// Adds the usage since the last entry.
     fn book_now(&self) -> Result<(), ControlError> {
-        let report = self.node.report().map_err(|_| Unavailable)?;
+        let report = self.node.report_by_user().map_err(|_| Unavailable)?;
         self.book(&report.usage, &report.users)
     }
 
@@ -180,10 +180,20 @@ fn add_usage((counted, present): &mut (Counted, Present), usage: &Usage) {
 fn readings_of_users(tenancy: &Tenancy, users: &UsageOfUsers) -> BTreeMap<String, (Counted, Present)> {
     let mut all: BTreeMap<String, (Counted, Present)> = BTreeMap::new();
     for ((tenant, user), usage) in users {
-        let name = serde_json::json!([tenant_name(tenancy, *tenant), user]).to_string();
+        let name = user_payer(&tenant_name(tenancy, *tenant), user);
         add_usage(all.entry(name).or_default(), usage);
     }
     all
+}
+
+fn user_payer(tenant: &str, user: &str) -> String {
+    serde_json::json!([tenant, user]).to_string()
+}
+
+/// The name in the books of the clients of the same tenant without a user name; nothing for that name itself.
+fn without_user(name: &str) -> Option<String> {
+    let (tenant, user): (String, String) = serde_json::from_str(name).ok()?;
+    (!user.is_empty()).then(|| user_payer(&tenant, ""))
 }
 
 fn usage_of_user(name: &str, amounts: &Amounts) -> Option<TenantUsage> {
@@ -281,7 +291,11 @@ impl Metering {
         let directory =
             config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
         let tenants = Kept::open(directory, Payers::Tenants)?;
-        let users = config.hub.usage_by_user.then(|| Kept::open(directory, Payers::Users)).transpose()?;
+        let users = config
+            .hub
+            .usage_by_user
+            .then(|| Kept::open(directory, Payers::Users { unnamed: without_user }))
+            .transpose()?;
         // Without a data directory the configuration has no records.
         let mut records = match directory {
             Some(directory) => usage_records(config, directory)?,
@@ -341,5 +355,18 @@ impl Metering {
 impl Drop for Metering {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_of_the_books_is_counted_without_its_name() {
+        let unnamed = without_user(&user_payer("acme", "a \"b\"")).unwrap();
+        assert_eq!(unnamed, user_payer("acme", ""));
+        assert_eq!(without_user(&unnamed), None);
+        assert_eq!(without_user("acme"), None, "that is a tenant");
     }
 }

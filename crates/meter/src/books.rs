@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate_mirror::kept_file;
 
-use crate::ledger::Ledger;
+use crate::ledger::{Bound, Excess, Ledger};
 use crate::period::Period;
 use crate::record::{Amounts, Record};
 
@@ -30,33 +30,36 @@ const MERGE_AFTER: u64 = 1 << 20;
 const MERGE_AFTER_S: u64 = 3600;
 
 /// The payers that books have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Payers {
     /// Tenants: usage by the minute for the last day.
     Tenants,
     /// Users: usage by the hour at best, within a bound of records.
-    Users,
+    Users {
+        /// The payer with which a user is counted beyond the bound; nothing for that payer itself.
+        unnamed: fn(&str) -> Option<String>,
+    },
 }
 
 impl Payers {
     const fn file(self) -> &'static str {
         match self {
             Self::Tenants => FILE,
-            Self::Users => USERS_FILE,
+            Self::Users { .. } => USERS_FILE,
         }
     }
 
     const fn period(self, now_s: u64) -> Period {
         match self {
             Self::Tenants => Period::minute_of(now_s),
-            Self::Users => Period::hour_of(now_s),
+            Self::Users { .. } => Period::hour_of(now_s),
         }
     }
 
-    const fn max_records(self) -> usize {
+    const fn bound(self) -> Bound {
         match self {
-            Self::Tenants => usize::MAX,
-            Self::Users => MAX_USER_RECORDS,
+            Self::Tenants => Bound::NONE,
+            Self::Users { unnamed } => Bound { records: MAX_USER_RECORDS, unnamed },
         }
     }
 }
@@ -158,21 +161,35 @@ impl Books {
     }
 
     fn merge_if_long(&mut self, now_s: u64) {
-        match &mut self.file {
+        match &self.file {
             None if now_s >= self.merge_at_s => {
-                self.ledger.merge(now_s, self.payers.max_records());
+                self.merge(now_s);
                 self.merge_at_s = now_s + MERGE_AFTER_S;
             }
             Some(kept) if kept.length >= kept.merge_at => {
-                self.ledger.merge(now_s, self.payers.max_records());
+                self.merge(now_s);
                 let text: String = self.ledger.records().map(|record| record.line()).collect();
-                if let Err(error) = kept.replace(&text) {
+                if let Some(kept) = &mut self.file
+                    && let Err(error) = kept.replace(&text)
+                {
                     // The long file says the same, and it is tried again after as many bytes more.
                     tracing::warn!(%error, "cannot truncate the usage file");
                     kept.merge_at = kept.length + MERGE_AFTER;
                 }
             }
             None | Some(_) => {}
+        }
+    }
+
+    fn merge(&mut self, now_s: u64) {
+        let Excess { unnamed, forgotten } = self.ledger.merge(now_s, self.payers.bound());
+        if unnamed + forgotten > 0 {
+            tracing::warn!(
+                file = self.payers.file(),
+                unnamed,
+                forgotten,
+                "the books of usage have too many records: the oldest were counted without their user names, or forgotten"
+            );
         }
     }
 }

@@ -10,7 +10,7 @@ mod reading;
 mod record;
 
 pub use books::{Books, FILE, Payers, USERS_FILE};
-pub use ledger::Ledger;
+pub use ledger::{Bound, Excess, Ledger};
 pub use name::{NAME_FILE, lasting_name};
 pub use period::{DAYS_KEPT_S, HOURS_KEPT_S, MINUTES_KEPT_S, Period};
 pub use reading::{Counted, Present, Reading};

@@ -135,13 +135,28 @@ impl NodeHandle {
         self.inboxes.len() as u16
     }
 
-    /// The counters and sizes of all shards.
+    /// The counters and sizes of all shards, without the usage of users.
     ///
     /// # Errors
     /// When a shard does not answer.
     pub fn report(&self) -> Result<NodeReport, NoAnswer> {
+        let mut report = self.report_of_shards(false)?;
+        report.users.clear();
+        Ok(report)
+    }
+
+    /// As [`Self::report`], with the usage of users, where they are metered. Each shard searches the user of each of its
+    /// sessions meanwhile.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn report_by_user(&self) -> Result<NodeReport, NoAnswer> {
+        self.report_of_shards(true)
+    }
+
+    fn report_of_shards(&self, by_user: bool) -> Result<NodeReport, NoAnswer> {
         let mut report = NodeReport { admission: self.admission.report(self.now()), ..NodeReport::default() };
-        for shard in self.ask_all(Admin::Report)? {
+        for shard in self.ask_all(|answer| Admin::Report { by_user, answer })? {
             report.add(shard);
         }
         if let Some(identities) = self.identities() {

@@ -309,7 +309,8 @@ impl Node {
             let left = time_until(deadline, self.clock.now().monotonic).unwrap_or_default();
             links.say_goodbye(left.min(GOODBYE_LIMIT));
         }
-        let (usage, users) = self.handle.report().map(|report| (report.usage, report.users)).unwrap_or_default();
+        let (usage, users) =
+            self.handle.report_by_user().map(|report| (report.usage, report.users)).unwrap_or_default();
         let failed = self.end();
         Stopped { drained, failed, usage, users }
     }

@@ -87,8 +87,8 @@ pub(crate) struct Adoption {
 /// A request of the control plane.
 #[derive(Debug)]
 pub(crate) enum Admin {
-    /// Answer with this shard's numbers.
-    Report(Sender<ShardReport>),
+    /// Answer with this shard's numbers, and with the usage of users only on demand: it costs the most.
+    Report { by_user: bool, answer: Sender<ShardReport> },
     /// Close the connection of a client and answer whether there was one.
     Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },
     /// Activate other access rules, or none, and answer when they are active.

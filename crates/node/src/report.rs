@@ -178,7 +178,7 @@ pub struct ShardReport {
     pub gauges: Gauges,
     /// The usage of each tenant on it.
     pub usage: Vec<(TenantId, Usage)>,
-    /// The usage of each user on it, where users are metered.
+    /// The usage of each user on it, where users are metered and the question was for them.
     pub users: Vec<(TenantId, Box<str>, Usage)>,
     /// Clients that read slowly, do not acknowledge, or whose queue is full.
     pub slow_sessions: u64,
@@ -199,7 +199,7 @@ pub struct NodeReport {
     pub gauges: Gauges,
     /// Sum over the engines, by tenant.
     pub usage: BTreeMap<TenantId, Usage>,
-    /// Sum over the engines, by tenant and user name, where users are metered.
+    /// Sum over the engines, by tenant and user name, where users are metered and the question was for them.
     pub users: BTreeMap<(TenantId, Box<str>), Usage>,
     /// Sum over the engines: clients that read slowly, do not acknowledge, or whose queue is full.
     pub slow_sessions: u64,

@@ -18,7 +18,7 @@ pub(super) static METRICS: &[Metric] = &[
         |it, out| out.add(&[], it.status.shell.relays_failed),
     ),
     one(
-        "tidegate_connections_moved_total",
+        "tidegate_connections_departed_total",
         Counter,
         "Connections that have left this node for the new home of their client.",
         |it, out| out.add(&[], it.status.shell.moved),

@@ -27,6 +27,8 @@ impl Drop for Folder {
     }
 }
 
+const USERS: Payers = Payers::Users { unnamed: |_| None };
+
 fn open(folder: &Folder) -> Books {
     Books::open(&folder.0, Payers::Tenants).unwrap()
 }
@@ -115,10 +117,10 @@ fn usage_that_cannot_be_written_does_not_count() {
 fn books_of_users_are_a_file_of_their_own_by_the_hour() {
     let folder = Folder::new();
     let mut tenants = open(&folder);
-    let mut users = Books::open(&folder.0, Payers::Users).unwrap();
+    let mut users = Books::open(&folder.0, USERS).unwrap();
     tenants.add(3700, &used("a", 3)).unwrap();
     users.add(3700, &used(r#"["a","b c"]"#, 2)).unwrap();
-    let users = Books::open(&folder.0, Payers::Users).unwrap();
+    let users = Books::open(&folder.0, USERS).unwrap();
     assert_eq!((messages(&open(&folder), "a"), messages(&users, r#"["a","b c"]"#)), (3, 2));
     assert!(users.sum(3601, 4000).is_empty() && users.sum(3600, 3601).len() == 1);
 }

@@ -75,7 +75,7 @@ impl Identities {
                 if !running.is_over(Instant::now(), self.settings.linger, self.settings.settle) {
                     continue;
                 }
-                if let Ok(mut report) = running.node.handle().report() {
+                if let Ok(mut report) = running.node.handle().report_by_user() {
                     report.gauges = tidegate_engine::Gauges::default();
                     state.ended.add_counted(&report);
                 }

@@ -4,13 +4,12 @@
 //! are written. So the effects of an acknowledgement are on their way before the acknowledgement.
 
 use crate::shard::facets::OrderCalls;
-use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use mio::Events;
 use mio::event::Event as Readiness;
-use tidegate_engine::{ClientQuery, ClientSummary, ConnectionKey, Event, Millis, Reason, ShardId};
+use tidegate_engine::{ConnectionKey, Event, Reason, ShardId};
 
 use crate::flight::FlightSubject;
 use crate::limits::{
@@ -22,7 +21,6 @@ use crate::memory::{self, Held, return_free_pages};
 use crate::observer::{Answer, Occasion};
 use crate::orders::{Admin, ToShard};
 use crate::relay::NodeHomes;
-use crate::report::ShardReport;
 use crate::shard::table::Flags;
 use crate::shard::{Shard, Stage, WAKER, listener_position};
 
@@ -151,9 +149,9 @@ impl OrderCalls<'_> {
         let Shard { engine, flight, place, now, .. } = &mut *self.shard;
         let now = *now;
         match admin {
-            Admin::Report(answer) => {
+            Admin::Report { by_user, answer } => {
                 // The caller may have given up waiting.
-                let _ = answer.send(self.report());
+                let _ = answer.send(self.report(by_user));
             }
             Admin::Disconnect { tenant, client_id, reason, answer } => {
                 let _ = answer.send(engine.control().disconnect_client(now, tenant, &client_id, reason));
@@ -222,32 +220,6 @@ impl OrderCalls<'_> {
         self.shard.relaying().set_homes(homes);
         // The caller may have given up waiting.
         let _ = done.send(());
-    }
-
-    /// Clients with their addresses.
-    fn clients(&mut self, query: &ClientQuery) -> Vec<(ClientSummary, Option<IpAddr>)> {
-        let clients = self.shard.engine.questions().clients(query).into_iter();
-        clients
-            .map(|client| {
-                let address = client.connection.and_then(|key| self.shard.admission().address_of(key));
-                (client, address)
-            })
-            .collect()
-    }
-
-    /// This shard's numbers.
-    fn report(&self) -> ShardReport {
-        ShardReport {
-            shard: self.shard.place.shard,
-            counters: self.shard.engine.questions().counters().clone(),
-            gauges: self.shard.engine.questions().gauges(),
-            usage: self.shard.engine.questions().usage(self.shard.now),
-            users: self.shard.engine.questions().usage_by_user(self.shard.now),
-            slow_sessions: self.shard.engine.questions().count_slow_sessions(self.shard.now),
-            shell: self.shard.counters,
-            flight: self.shard.flight.counters(),
-            lag_ms: self.shard.lag.at(Millis(self.shard.clock.now().monotonic.0)),
-        }
     }
 }
 

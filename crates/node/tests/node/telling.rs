@@ -1,6 +1,6 @@
 //! What happens to messages can be asked for by client and by topic, and who is slow.
 
-use tidegate_engine::Reason;
+use tidegate_engine::{Reason, TenantId};
 use tidegate_node::{FlightAnswer, FlightKind, FlightSubject, Node};
 
 use crate::wire::*;
@@ -97,4 +97,19 @@ fn denials_and_pending_messages_of_a_client_are_found() {
     assert_eq!(&*denied.detail, "it wanted to subscribe");
     let delayed = story.events.iter().find(|event| event.kind == FlightKind::Delayed).unwrap();
     assert_eq!(&*delayed.detail, "it may not publish: it publishes faster than its rate limit");
+}
+
+#[test]
+fn only_a_question_for_users_is_answered_with_them() {
+    let mut settings = settings(2);
+    settings.engine.usage_by_user = true;
+    let node = Node::start(settings).unwrap();
+    let [tcp, ..] = addresses(&node);
+    let _client = Client::connect(&tcp, "c");
+    let asked = node.handle().report_by_user().unwrap();
+    let users: Vec<_> = asked.users.iter().map(|((tenant, user), usage)| (*tenant, &**user, usage.sessions)).collect();
+    assert_eq!(users, [(TenantId::DEFAULT, "", 1)]);
+    let report = node.handle().report().unwrap();
+    assert!(report.users.is_empty() && report.shards.iter().all(|shard| shard.users.is_empty()));
+    assert_eq!(report.usage[&TenantId::DEFAULT].sessions, 1);
 }
