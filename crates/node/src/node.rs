@@ -23,6 +23,7 @@ use crate::handle::{Fleet, NodeHandle};
 use crate::identities::Family;
 use crate::listener::BindError;
 use crate::listener::listening::{Listening, listen, spread, spread_quic};
+use crate::memory::room::Room;
 use crate::observer::Observer;
 use crate::quic::MAX_ENDPOINTS;
 use crate::settings::NodeSettings;
@@ -216,7 +217,7 @@ impl Node {
             node.threads.push(start_shard(seed)?);
         }
         if let (Some(store), Some(restorer)) = (store, restorer) {
-            node.restored = restorer.run(&store)?;
+            node.restored = restorer.run(&store, Room::of_process(settings.memory_ceiling))?;
             node.serve_from(store, &senders)?;
         }
         if let Some(links) = links {
