@@ -22,7 +22,7 @@ const ANSWER: u64 = 2 * MIB;
 impl Limits {
     /// Bytes that clients may make the broker hold, without retained messages: the configured number, or half of the
     /// memory. 0, no limit, only if the system does not report its memory.
-    fn ceiling(&self) -> u64 {
+    pub fn ceiling(&self) -> u64 {
         match self.memory_ceiling.0 {
             0 => physical_memory::available().map_or(0, |bytes| bytes / 2),
             configured => configured,

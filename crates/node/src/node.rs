@@ -26,6 +26,7 @@ use crate::handle::{Fleet, NodeHandle};
 use crate::inbox::inbox;
 use crate::inner::Family;
 use crate::listener::BindError;
+use crate::memory::room::Room;
 use crate::observer::Observer;
 use crate::orders::{Admin, ShardInbox, ShardSender, ToShard};
 use crate::quic::MAX_ENDPOINTS;
@@ -221,7 +222,7 @@ impl Node {
             node.threads.push(start_shard(seed)?);
         }
         if let (Some(store), Some(restorer)) = (store, restorer) {
-            node.restored = restorer.run(&store)?;
+            node.restored = restorer.run(&store, Room::of_process(settings.memory_ceiling))?;
             node.serve_from(store, &senders)?;
         }
         if let Some(links) = links {

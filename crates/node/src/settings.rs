@@ -43,6 +43,9 @@ pub struct NodeSettings {
     /// Connections at once over all listeners and shards; further ones are closed as soon as they are accepted. 0 is no
     /// limit but that of open files.
     pub max_connections: u32,
+    /// Bytes that clients may make the node hold, without retained messages (`limits.memory_ceiling`); 0 is no limit. A
+    /// start with a store leaves as much of each limit of the process on its memory, a quarter of the limit at most.
+    pub memory_ceiling: u64,
     /// Which partitions are served here from the first connection on; without it all are.
     pub homes: Option<Arc<NodeHomes>>,
     /// Who is let in.
@@ -74,6 +77,7 @@ impl NodeSettings {
             access: None,
             presets: None,
             max_connections: 0,
+            memory_ceiling: 0,
             homes: None,
             admission: AdmissionSettings::default(),
             flight: FlightSettings::default(),
@@ -94,6 +98,7 @@ impl fmt::Debug for NodeSettings {
             .field("tls", &self.tls)
             .field("engine", &self.engine)
             .field("max_connections", &self.max_connections)
+            .field("memory_ceiling", &self.memory_ceiling)
             .field("admission", &self.admission)
             .field("flight", &self.flight)
             .field("seed", &self.seed)

@@ -10,6 +10,7 @@ use crate::catalog::{Catalog, Shared};
 use crate::disk::read_part;
 use crate::journal::segment::{FIRST_FRAME, Frames, Segment};
 use crate::operation::{Operation, Operations};
+use crate::pace;
 use crate::table::Cursor;
 
 /// Receives the result of a load.
@@ -78,7 +79,7 @@ impl Index {
 }
 
 /// Answers loads. Its index of the journal extends only as far as the last load needed. Above `merge_memory_bytes` it
-/// asks for a merge, which makes the journal short.
+/// asks for a merge, which makes the journal short, or drops the index where a merge is not worth it.
 pub(crate) struct Loader {
     shared: Arc<Shared>,
     index: Index,
@@ -122,11 +123,17 @@ impl Loader {
         self.shared.status.index_bytes.store(self.index.bytes(), Relaxed);
     }
 
-    /// Asks for a merge if the index takes too much memory, once until the journal was merged.
+    /// Bounds an index that takes too much memory: asks for a merge, once until the journal was merged, or drops the
+    /// index, which the next load builds again.
     fn bound_index(&mut self, catalog: &Catalog) {
-        let has_closed = catalog.segments.len() > 1;
-        let is_large = self.index.bytes() > self.shared.settings.merge_memory_bytes;
-        if has_closed && is_large && self.asked != Some(self.merged) {
+        let settings = &self.shared.settings;
+        if self.index.bytes() <= settings.merge_memory_bytes {
+            return;
+        }
+        if !pace::is_worth_merging(settings, catalog.closed_bytes(), catalog.table_bytes()) {
+            self.forget();
+            self.note_bytes();
+        } else if self.asked != Some(self.merged) {
             self.asked = Some(self.merged);
             self.shared.work.ask(|wanted| wanted.merge = true);
         }
@@ -142,11 +149,14 @@ impl Loader {
             return Err(error);
         }
         self.note_bytes();
-        self.bound_index(&catalog);
         self.shared.status.loads.fetch_add(1, Relaxed);
-        if from >= to {
-            return Ok(Loaded::default());
-        }
+        let loaded = if from < to { self.collect(&catalog, from, to, max_bytes) } else { Ok(Loaded::default()) };
+        self.bound_index(&catalog);
+        loaded
+    }
+
+    /// The entries of an index that extends to all committed batches.
+    fn collect(&self, catalog: &Catalog, from: &[u8], to: &[u8], max_bytes: usize) -> Result<Loaded, ReadError> {
         let mut table = match &catalog.table {
             Some(table) => Some(Cursor::at(Arc::clone(table), from)?),
             None => None,
@@ -161,7 +171,7 @@ impl Loader {
                 (None, None) => return Ok(loaded),
                 (Some((key, value)), None) => (key, value.map(<[u8]>::to_vec)),
                 (Some((key, value)), Some((newer_key, _))) if key < newer_key => (key, value.map(<[u8]>::to_vec)),
-                (_, Some((key, place))) => (key, read_value(&catalog, place)?),
+                (_, Some((key, place))) => (key, read_value(catalog, place)?),
             };
             if let Some(value) = value {
                 let size = key.len() + value.len();

@@ -9,8 +9,9 @@ use crate::Settings;
 const LONGEST_SLOWING: Duration = Duration::from_millis(50);
 /// How often a writer that waits for a merge looks whether it is over.
 const WAITING: Duration = Duration::from_millis(10);
-/// A checkpoint rewrites the table: it is worth it when the journal is at least this part of it.
-const CHECKPOINT_PART: u64 = 8;
+/// A merge rewrites the table. One for another purpose than the size of the journal is worth it when the journal is at
+/// least this part of the table.
+const WORTHWHILE_PART: u64 = 8;
 
 /// Whether the next group may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,12 @@ pub(crate) fn pace(settings: &Settings, journal_bytes: u64, table_bytes: u64, me
 
 /// Whether an idle store should be merged, so that the next start has little to replay.
 pub(crate) fn wants_checkpoint(settings: &Settings, journal_bytes: u64, table_bytes: u64) -> bool {
-    journal_bytes > settings.checkpoint_min_bytes.max(table_bytes / CHECKPOINT_PART)
+    journal_bytes > settings.checkpoint_min_bytes.max(table_bytes / WORTHWHILE_PART)
+}
+
+/// Whether a merge of so many closed files is worth it for the sake of an index of loads that takes too much memory.
+pub(crate) fn is_worth_merging(settings: &Settings, closed_bytes: u64, table_bytes: u64) -> bool {
+    closed_bytes > 0 && closed_bytes >= settings.merge_min_bytes.max(table_bytes / WORTHWHILE_PART)
 }
 
 #[cfg(test)]
@@ -102,5 +108,16 @@ mod tests {
         assert!(wants_checkpoint(&settings, 5 * MIB, 0));
         assert!(!wants_checkpoint(&settings, 5 * MIB, 1_000 * MIB));
         assert!(wants_checkpoint(&settings, 126 * MIB, 1_000 * MIB));
+    }
+
+    #[test]
+    fn a_large_index_merges_no_much_larger_table() {
+        let settings = Settings { merge_min_bytes: 64 * MIB, ..Settings::default() };
+        assert!(!is_worth_merging(&settings, 32 * MIB, 2_048 * MIB), "one closed file");
+        assert!(!is_worth_merging(&settings, 255 * MIB, 2_048 * MIB));
+        assert!(is_worth_merging(&settings, 256 * MIB, 2_048 * MIB));
+        assert!(!is_worth_merging(&settings, 63 * MIB, 0));
+        assert!(is_worth_merging(&settings, 64 * MIB, 0));
+        assert!(!is_worth_merging(&Settings { merge_min_bytes: 0, ..settings }, 0, 0), "nothing is closed");
     }
 }

@@ -25,7 +25,8 @@ pub struct Settings {
     /// latest at half of `replay_max_bytes`.
     pub merge_min_bytes: u64,
     /// Journal that a merge sorts in memory at once, bytes. A larger journal is sorted in portions through files. Also the
-    /// memory of the index that loads have of the journal, above which a merge begins.
+    /// memory of the index that loads have of the journal, above which a merge begins or, where the closed files hold less
+    /// than `merge_min_bytes` or than an eighth of the table, each load builds the index again.
     pub merge_memory_bytes: u64,
     /// Most journal that a start may have to replay, bytes, or as much as the table holds if that is more. From half of
     /// it on writing is slowed down so that merges keep up, and at the limit it waits for the merge, unless merges

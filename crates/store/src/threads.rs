@@ -134,7 +134,8 @@ impl Wait {
             return Duration::ZERO;
         }
         let measure = if shared.status.is_full() { FULL_PAUSE } else { IDLE_PAUSE };
-        let checkpoint = self.checkpoint.filter(|_| self.retry.is_none());
+        // A checkpoint comes behind all batches, so it does not shorten their pauses.
+        let checkpoint = self.checkpoint.filter(|_| self.retry.is_none() && self.unawaited.is_none());
         let times = [self.retry, self.unawaited, self.sync, checkpoint].into_iter().flatten();
         times.map(|time| time.saturating_duration_since(Instant::now())).fold(measure, Duration::min)
     }
@@ -143,9 +144,11 @@ impl Wait {
         self.retry.is_some_and(|time| time > Instant::now())
     }
 
-    /// Puts batches off for whose commit nothing waits. Where the durability is relaxed, a commit costs no sync.
+    /// Puts batches off for whose commit nothing waits; a retry whose time has come is not put off again. Where the
+    /// durability is relaxed, a commit costs no sync.
     fn puts_off(&mut self, shared: &Shared, writer: &JournalWriter) -> bool {
-        if shared.settings.durability != Durability::Commit || self.more || !writer.may_wait() {
+        let commits = shared.settings.durability == Durability::Commit;
+        if !commits || self.more || self.retry.is_some() || !writer.may_wait() {
             self.unawaited = None;
             return false;
         }
@@ -389,6 +392,29 @@ mod tests {
         assert!(wait.longest(&shared) <= UNAWAITED_WAIT);
         wait.unawaited = Some(Instant::now());
         assert!(!wait.puts_off(&shared, &writer), "its time is over");
+    }
+
+    #[test]
+    fn a_retry_whose_time_has_come_is_not_put_off() {
+        let (shared, mut writer) = world(Durability::Commit);
+        writer.take(batch(false, 10));
+        let mut wait = Wait { retry: Some(Instant::now()), ..Wait::default() };
+        assert!(!wait.pauses());
+        assert!(!wait.puts_off(&shared, &writer));
+        assert_eq!(wait.unawaited, None);
+    }
+
+    #[test]
+    fn a_due_checkpoint_does_not_wake_for_batches_put_off() {
+        let (shared, mut writer) = world(Durability::Commit);
+        let now = Instant::now();
+        let later = now + Duration::from_secs(3_600);
+        let mut wait = Wait { checkpoint: Some(now), unawaited: Some(later), ..Wait::default() };
+        writer.take(batch(false, 10));
+        assert!(wait.puts_off(&shared, &writer));
+        assert_eq!(wait.longest(&shared), IDLE_PAUSE);
+        wait.unawaited = None;
+        assert_eq!(wait.longest(&shared), Duration::ZERO);
     }
 
     #[test]

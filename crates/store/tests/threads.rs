@@ -202,10 +202,35 @@ fn a_fast_growing_journal_slows_writers_and_keeps_its_limit() {
     assert!(opened.report.bytes < 100_000 + 16_384, "{:?}", opened.report);
 }
 
+/// Bytes of the table of [`with_table`], about; an eighth of it is less than what the tests put into the journal.
+const TABLE_BYTES: usize = 1_000_000;
+
+fn put_all(store: &mut Stepped, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        store.submit(0, number, one(&number.to_be_bytes(), &[1; 100])).unwrap();
+        while !store.step() {}
+    }
+}
+
+/// A store with a large table and an empty journal.
+fn with_table(disk: &Arc<dyn Disk>, settings: &Settings) -> Stepped {
+    let mut store = open(Arc::clone(disk), settings.clone(), keep_all()).unwrap().store.stepped(Box::new(|_, _| {}));
+    for number in 0..TABLE_BYTES as u64 / 4_000 {
+        store.submit(1, number + 1, one(&[b"table", &number.to_be_bytes()[..]].concat(), &[7; 4_000])).unwrap();
+        while !store.step() {}
+    }
+    store.checkpoint();
+    while store.merge(1_000).unwrap() {}
+    store.wants_merge();
+    assert!(store.status().table_bytes() >= TABLE_BYTES as u64);
+    store
+}
+
 #[test]
 fn an_index_of_loads_beyond_its_limit_begins_a_merge() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
-    let settings = Settings { merge_min_bytes: 1 << 30, merge_memory_bytes: 65_536, ..settings() };
+    let settings = Settings { merge_memory_bytes: 65_536, ..settings() };
+    drop(with_table(&disk, &settings));
     let (running, commits) = start(&disk, settings);
     let (writer, status) = (running.writer(0), running.status());
     for sequence in 1..=2_000_u64 {
@@ -222,14 +247,7 @@ fn an_index_of_loads_beyond_its_limit_begins_a_merge() {
 #[test]
 fn the_index_of_merged_files_is_given_back() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
-    let settings = Settings { merge_min_bytes: 1 << 30, merge_memory_bytes: 65_536, ..settings() };
-    let mut store = open(disk, settings, keep_all()).unwrap().store.stepped(Box::new(|_, _| {}));
-    let put_all = |store: &mut Stepped, numbers: std::ops::Range<u64>| {
-        for number in numbers {
-            store.submit(0, number, one(&number.to_be_bytes(), &[1; 100])).unwrap();
-            while !store.step() {}
-        }
-    };
+    let mut store = with_table(&disk, &Settings { merge_memory_bytes: 65_536, ..settings() });
     put_all(&mut store, 1..500);
     store.load(b"\0", b"\x01", 1_000).unwrap();
     assert!(!store.wants_merge(), "the index is small");
@@ -245,6 +263,18 @@ fn the_index_of_merged_files_is_given_back() {
     let left = store.status().index_bytes();
     assert!(0 < left && left < 65_536, "the file that is written to: {left}");
     assert_eq!(store.load(b"\0", b"\x01", usize::MAX).unwrap().entries.len(), 1_999);
+}
+
+#[test]
+fn a_large_index_is_dropped_where_a_merge_is_not_worth_it() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    let mut store = with_table(&disk, &Settings { merge_memory_bytes: 65_536, ..settings() });
+    put_all(&mut store, 1..800);
+    for loads in 1..4 {
+        assert_eq!(store.load(b"\0", b"\x01", usize::MAX).unwrap().entries.len(), 799);
+        assert!(!store.wants_merge(), "one file is closed, and the table is much larger");
+        assert_eq!((store.status().index_bytes(), store.status().loads()), (0, loads));
+    }
 }
 
 /// Fills a store beyond its limit with keys of its own each; returns how many.

@@ -115,7 +115,7 @@ pub(crate) fn restorer(shards: u16, admission: Arc<Admission>, now: Now) -> (Res
         seeds.push_back(RestoreSeed { pairs, answers: answers.clone(), settled: settled.clone() });
     }
     let chunks = (0..shards).map(|_| Chunk::default()).collect();
-    let (room, route) = (Room::of_process(), RestoreRoute::new(shards));
+    let (room, route) = (Room::default(), RestoreRoute::new(shards));
     (
         Restorer { admission, now, room, route, pairs: senders, chunks, answers: all_answers, settled: all_settled },
         seeds,
@@ -146,8 +146,9 @@ impl Restorer {
     /// other.
     ///
     /// # Errors
-    /// When a part cannot be read or restored.
-    pub(crate) fn run(mut self, store: &Store) -> Result<Restored, DurableError> {
+    /// When a part cannot be read or restored, or does not fit into this memory.
+    pub(crate) fn run(mut self, store: &Store, room: Room) -> Result<Restored, DurableError> {
+        self.room = room;
         let mut failure = None;
         store.for_each(&mut |key, value| {
             if failure.is_none() {
@@ -232,9 +233,9 @@ impl Restorer {
     }
 
     fn flush(&mut self, shard: usize, portion: fn(Vec<Pair>) -> RestorePortion) -> Result<(), DurableError> {
-        self.room.check()?;
-        let Some(chunk) = self.chunks.get_mut(shard) else { return Ok(()) };
+        let Some(chunk) = self.chunks.get_mut(shard).filter(|chunk| !chunk.pairs.is_empty()) else { return Ok(()) };
         let chunk = std::mem::take(chunk);
+        self.room.check()?;
         self.send(shard, portion(chunk.pairs))
     }
 
@@ -313,5 +314,17 @@ mod tests {
         let (pairs, bytes) = fill(&vec![0; 100_000]);
         assert!(pairs == 11 && bytes < RESTORE_CHUNK_BYTES + 100_003);
         assert_eq!(fill(&vec![0; 4 * RESTORE_CHUNK_BYTES]).0, 1);
+    }
+
+    #[test]
+    fn only_a_chunk_with_pairs_takes_memory() {
+        let now = crate::clock::Clock::start().now();
+        let admission = Arc::new(Admission::new(now, crate::admission::AdmissionSettings::default(), 1));
+        let (mut restorer, _seeds) = restorer(1, admission, now);
+        restorer.room = Room::exceeded();
+        restorer.flush(0, RestorePortion::First).unwrap();
+        restorer.put(0, (b"key", b"value"), RestorePortion::First).unwrap();
+        let refused = restorer.flush(0, RestorePortion::First);
+        assert!(matches!(refused, Err(DurableError::Memory(_))), "{refused:?}");
     }
 }

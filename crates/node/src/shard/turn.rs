@@ -170,8 +170,7 @@ impl OrderCalls<'_> {
                 let made = changes.iter().map(|change| engine.insiders().change_membership(now, change)).collect();
                 // Later requests to the other shards arrive after this batch.
                 self.shard.send_batches();
-                // The caller may have given up waiting.
-                let _ = answer.send(made);
+                self.shard.peering().answer_committed(answer, made);
             }
             Admin::Why { subject, answer } => {
                 let mut known = flight.answer(&subject);

@@ -1,7 +1,10 @@
 //! Groups of mobile nodes, through the public interface.
 
-use tidegate_engine::{AddressSettings, MembershipChange, MembershipOutcome, TenantId};
+use std::sync::Arc;
+
+use tidegate_engine::{AddressSettings, Durability, MembershipChange, MembershipOutcome, TenantId};
 use tidegate_node::{ChangesError, MAX_MEMBERSHIP_CHANGES, Node};
+use tidegate_store::{Settings, SimulatedDisk, keep_all};
 
 use crate::wire::*;
 use crate::{addresses, settings};
@@ -40,4 +43,35 @@ fn groups_of_nodes_on_all_shards_change_in_one_call() {
         handle.insiders().set_memberships(too_many),
         Err(ChangesError::TooMany { changes: MAX_MEMBERSHIP_CHANGES + 1 })
     );
+}
+
+#[test]
+fn an_answered_change_of_groups_survives_a_loss_of_power() {
+    let disk = SimulatedDisk::new(1);
+    let start = || {
+        let store = tidegate_store::open(Arc::new(disk.clone()), Settings::default(), keep_all()).unwrap().store;
+        let mut settings = settings(1);
+        settings.engine.durability = Durability::Commit;
+        settings.engine.addresses = Some(AddressSettings { guarded: false, ..AddressSettings::default() });
+        Node::start_with_store(settings, store).unwrap()
+    };
+    let connected = |node: &Node, is_known: bool| {
+        let [tcp, ..] = addresses(node);
+        let mut client = Client::dial(&tcp);
+        client.send(&connect_lasting("n0"));
+        client.expect(&[0x20, 2, u8::from(is_known), 0]);
+        client
+    };
+    let first = start();
+    let _client = connected(&first, false);
+    let changes = vec![change("n0".to_owned())];
+    assert_eq!(first.handle().insiders().set_memberships(changes), Ok(vec![MembershipOutcome::Done]));
+    disk.lose_power();
+    drop(first);
+    disk.restart();
+    let second = start();
+    let mut client = connected(&second, true);
+    let sent = publish("ctx/to/group/17/x", b"now");
+    client.send(&sent);
+    client.expect(&sent);
 }

@@ -425,6 +425,7 @@ fn node_settings(
         access,
         presets: Some(access::presets(tenancy.clone())),
         max_connections: config.limits.max_connections,
+        memory_ceiling: config.limits.ceiling(),
         homes: None,
         admission: config.admission_settings(),
         flight: config.flight.settings(),

@@ -21,6 +21,11 @@ impl SessionEnding<'_> {
         let unwanted = reason == Reason::NormalDisconnect
             || (reason == Reason::ServerShuttingDown && !self.settings.wills_on_shutdown);
         if unwanted {
+            let is_stored = rare.stored_will.is_some() || (session.stored.is_some() && rare.will.is_some());
+            if is_stored && reason == Reason::NormalDisconnect {
+                // A process that is killed soon after this must not leave the will in the store.
+                self.state.journal.promised_batch();
+            }
             self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, key, None);
             return;
         }

@@ -33,6 +33,11 @@ impl World {
         self.0.borrow().store.waiting.len()
     }
 
+    /// Those of them that something waits for.
+    pub(crate) fn awaited(&self) -> usize {
+        self.0.borrow().store.waiting.iter().filter(|(_, batch)| batch.is_awaited).count()
+    }
+
     /// Batches of a node on their way to its store.
     pub(crate) fn uncommitted_of(&self, node: usize) -> usize {
         self.0.borrow().store.waiting_of(node)

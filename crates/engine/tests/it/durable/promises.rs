@@ -39,6 +39,24 @@ fn connack_waits_until_an_earlier_session_is_forgotten() {
 }
 
 #[test]
+fn a_disconnect_commits_the_end_of_a_stored_will_at_once() {
+    let kept = message("w", "gone").qos1();
+    let disconnected = |connecting: Connecting| {
+        let world = stored(1);
+        let client = world.connect(connecting);
+        world.hold_commits();
+        client.disconnect();
+        world.run();
+        (world.uncommitted() > 0, world.awaited())
+    };
+    for connecting in [v5("a"), v5("a").lasting(), v311("a"), v311("a").lasting()] {
+        assert_eq!(disconnected(connecting.clone().will(kept.clone())), (true, 1), "{connecting:?}");
+    }
+    assert_eq!(disconnected(v5("a").lasting()), (true, 0), "there is no will");
+    assert_eq!(disconnected(v5("a").will(message("w", "gone"))), (false, 0), "this will is not stored");
+}
+
+#[test]
 fn answers_to_subscriptions_of_a_session_that_lasts_wait() {
     for shards in [1, 3] {
         for filter in ["t", "$share/g/t"] {
