@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_in_front_does_not_hide_what_was_removed() {
+    fn a_claim_in_front_does_not_hide_removals() {
         let bounds = Bounds { first: Position(1), next: Position(1000) };
         let (mut removed, mut rounds) = (Position::START, 0);
         while let Some(below) = removable(bounds, removed, 900, 5) {
