@@ -202,7 +202,7 @@ fn a_fast_growing_journal_slows_writers_and_keeps_its_limit() {
     assert!(opened.report.bytes < 100_000 + 16_384, "{:?}", opened.report);
 }
 
-/// Bytes of the table of [`with_table`], about; an eighth of it is less than what the tests put into the journal.
+/// Bytes of the table of [`with_table`], about; the tests put more than an eighth of it into the journal.
 const TABLE_BYTES: usize = 1_000_000;
 
 fn put_all(store: &mut Stepped, numbers: std::ops::Range<u64>) {

@@ -59,7 +59,7 @@ impl Room {
         Self { limits: vec![Limit { bytes: 0, line: "VmSize:", command: "ulimit -v" }], ceiling: 0 }
     }
 
-    /// Checks that what clients may take is left of each limit, a quarter of it at most.
+    /// Checks that each limit leaves the memory of clients free, a quarter of the limit at most.
     ///
     /// # Errors
     /// When less is left.

@@ -33,7 +33,7 @@ impl World {
         self.0.borrow().store.waiting.len()
     }
 
-    /// Those of them that something waits for.
+    /// Batches among them whose commit is awaited.
     pub(crate) fn awaited(&self) -> usize {
         self.0.borrow().store.waiting.iter().filter(|(_, batch)| batch.is_awaited).count()
     }
