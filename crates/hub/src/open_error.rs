@@ -61,7 +61,7 @@ impl OpenError {
     }
 
     /// A part that it needs cannot be opened.
-    pub(crate) fn part(what: impl Into<String>, why: impl ToString) -> Self {
+    pub(crate) fn part(what: impl Into<String>, why: &dyn ToString) -> Self {
         Self::Part { what: what.into(), why: why.to_string() }
     }
 }

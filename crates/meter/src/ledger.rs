@@ -58,10 +58,10 @@ impl Ledger {
     /// forgotten.
     pub fn merge(&mut self, now_s: u64, bound: Bound) -> Excess {
         let minutes = self.of.keys().filter(|(period, _)| period.length_s == MINUTE_S).count();
-        let minutes_s = if minutes > MAX_MINUTES { 0 } else { MINUTES_KEPT_S };
-        self.keep(now_s, Lengths { minutes_s, hours_s: HOURS_KEPT_S, days_s: DAYS_KEPT_S });
+        let by_minute = if minutes > MAX_MINUTES { 0 } else { MINUTES_KEPT_S };
+        self.keep(now_s, Lengths { by_minute, by_hour: HOURS_KEPT_S, in_all: DAYS_KEPT_S });
         if self.of.len() > bound.records {
-            self.keep(now_s, Lengths { minutes_s: 0, hours_s: 0, days_s: DAYS_KEPT_S });
+            self.keep(now_s, Lengths { by_minute: 0, by_hour: 0, in_all: DAYS_KEPT_S });
         }
         let unnamed = self.unname(bound);
         let forgotten = self.of.len().saturating_sub(bound.records);

@@ -14,12 +14,12 @@ pub const DAYS_KEPT_S: u64 = 800 * DAY_S;
 /// For how long usage is known by each length, seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lengths {
-    /// By the minute; then by the hour.
-    pub(crate) minutes_s: u64,
-    /// By the hour; then by the day.
-    pub(crate) hours_s: u64,
-    /// At all.
-    pub(crate) days_s: u64,
+    /// Then by the hour.
+    pub(crate) by_minute: u64,
+    /// Then by the day.
+    pub(crate) by_hour: u64,
+    /// Then it is forgotten.
+    pub(crate) in_all: u64,
 }
 
 /// A period: a minute, an hour or a day of UTC.
@@ -50,11 +50,11 @@ impl Period {
     /// merged before its end.
     pub(crate) fn kept_as(self, now_s: u64, lengths: Lengths) -> Option<Self> {
         let age = now_s.saturating_sub(self.start_s);
-        if age > lengths.days_s {
+        if age > lengths.in_all {
             None
-        } else if age > lengths.hours_s && age >= self.length_s {
+        } else if age > lengths.by_hour && age >= self.length_s {
             Some(Self::of(self.start_s, DAY_S.max(self.length_s)))
-        } else if age > lengths.minutes_s {
+        } else if age > lengths.by_minute {
             Some(Self::of(self.start_s, HOUR_S.max(self.length_s)))
         } else {
             Some(self)

@@ -305,7 +305,7 @@ impl<'n> OrchestratorMoves<'n> {
     }
 
     /// Keeps the session of a dead orchestrator at a broker that is not in the fleet. Returns when it is in the store.
-    fn keep_session(&self, of: &str, uplink: UplinkImage) -> Result<(), AdoptError> {
+    fn keep_session(self, of: &str, uplink: UplinkImage) -> Result<(), AdoptError> {
         let (answer, answers) = channel();
         let order = FleetOrder::Keep { of: of.to_owned(), uplink: Box::new(uplink), answer };
         self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));

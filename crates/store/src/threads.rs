@@ -421,7 +421,9 @@ mod tests {
     fn a_batch_that_something_waits_for_takes_the_others_along() {
         let (shared, mut writer) = world(Durability::Commit);
         let (sender, commits) = channel();
-        let mut commits_to = move |writer: u16, sequence: u64| drop(sender.send((writer, sequence)));
+        let mut commits_to = move |writer: u16, sequence: u64| {
+            let _ = sender.send((writer, sequence));
+        };
         writer.take(batch(false, 10));
         writer.take(Batch { sequence: 2, ..batch(true, 10) });
         assert!(!Wait::default().puts_off(&shared, &writer));

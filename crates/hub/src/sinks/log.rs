@@ -50,9 +50,10 @@ impl Failure {
         let is_full = |error: &BusError| matches!(error, BusError::Full { .. });
         let mut errors = partitions.values().map(|(error, _)| error);
         let error = errors.clone().find(|error| !is_full(error)).or_else(|| errors.next())?.clone();
-        let full = match is_full(&error) {
-            true => partitions.into_iter().map(|(partition, (_, records))| (partition, records)).collect(),
-            false => BTreeMap::new(),
+        let full = if is_full(&error) {
+            partitions.into_iter().map(|(partition, (_, records))| (partition, records)).collect()
+        } else {
+            BTreeMap::new()
         };
         Some(Self { error, full })
     }

@@ -58,7 +58,7 @@ impl MqttSink {
         }
         if let Some(topic) = &settings.topic {
             TopicNameBuf::new(topic.as_str())
-                .map_err(|error| OpenError::part(format!("the topic `{topic}`"), error))?;
+                .map_err(|error| OpenError::part(format!("the topic `{topic}`"), &error))?;
         }
         let driver = driver(&settings).map_err(|error| OpenError::setting("url", error.to_string()))?;
         Ok(Self { settings, driver, connected: false, accepted: HashSet::new() })

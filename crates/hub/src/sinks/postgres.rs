@@ -60,7 +60,7 @@ impl PostgresSink {
         // The library does not repeat the URL, which may hold a password.
         // The certificate is checked in any case.
         let url = settings.url.replace("sslmode=verify-full", "sslmode=require");
-        let mut config = Config::from_str(&url).map_err(|error| OpenError::part("the URL of the database", error))?;
+        let mut config = Config::from_str(&url).map_err(|error| OpenError::part("the URL of the database", &error))?;
         config.connect_timeout(settings.timeout).application_name("tidegate-hub");
         // A server that has vanished without a word is noticed.
         config.tcp_user_timeout(settings.timeout).keepalives_idle(KEEP_ALIVE);

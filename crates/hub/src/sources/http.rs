@@ -80,7 +80,7 @@ impl Http {
     /// # Errors
     /// In words, when the address is not free, or the system has no threads left.
     pub(crate) fn new(settings: &HttpSourceSettings) -> Result<Self, OpenError> {
-        let failed = |error: std::io::Error| OpenError::part(format!("cannot listen on {}", settings.listen), error);
+        let failed = |error: std::io::Error| OpenError::part(format!("cannot listen on {}", settings.listen), &error);
         let listener = TcpListener::bind(settings.listen).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-http").build();

@@ -90,7 +90,7 @@ where
     /// In words, when the state of the replay cannot be read.
     pub(crate) fn new(source: S, folder: &Path, window: u16) -> Result<Self, OpenError> {
         let replay =
-            ArchiveReplay::load(folder).map_err(|error| OpenError::part(folder.display().to_string(), error))?;
+            ArchiveReplay::load(folder).map_err(|error| OpenError::part(folder.display().to_string(), &error))?;
         let reading = replay.map(|replay| Reading::new(folder, replay, 0));
         let window = usize::from(window);
         Ok(Self { source, folder: folder.to_owned(), window, reading, runs: 0, is_past_next: false })

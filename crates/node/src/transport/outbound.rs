@@ -42,7 +42,7 @@ impl Outbound {
         self.failed
     }
 
-    /// Sends a close_notify after all output.
+    /// Sends the closing alert of TLS after all output.
     pub(super) fn close(&mut self) {
         self.session.send_close_notify();
     }

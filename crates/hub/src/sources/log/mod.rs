@@ -92,7 +92,7 @@ impl LogSource {
         let bus = Bus::open(&settings.address, settings.bus.clone(), Arc::new(move |_| wake()));
         Ok(Self {
             names,
-            bus: bus.map_err(|error| OpenError::part(format!("the bus {}", settings.address), error))?,
+            bus: bus.map_err(|error| OpenError::part(format!("the bus {}", settings.address), &error))?,
             settings: settings.clone(),
             inbox,
             to_make: 0,
