@@ -320,25 +320,43 @@ fn what_cannot_be_meant_is_found() {
     assert!(load(&format!("{OPEN_RULES}[[auth]]\n{good}\n")).is_ok());
 }
 
-/// Whether a node continues a client that another node, or this one, has accepted with this identity.
+/// Whether a node continues a client that another node, or this one, has accepted with this identity. The certificate of
+/// the client, if any, has a name.
 fn continues_of(
     door: &Authentication,
     identity: Option<&tidegate_engine::Identity>,
-    shown_to: Option<u16>,
+    shown: Option<&CertificateIdentity>,
     is_of_here: bool,
 ) -> bool {
-    let (tenant, shown_to, secret) = (TenantId::DEFAULT, shown_to.map(ListenerId), &secret());
-    let (listener, client_id) = (ListenerId(0), "client");
-    let named = CertificateIdentity { value: "client".into(), role: IdentityRole::ClientId };
-    let certificate = shown_to.is_some().then_some(&named);
+    let (tenant, shown_to, secret) = (TenantId::DEFAULT, shown.map(|_| ListenerId(0)), &secret());
+    let (listener, client_id, certificate) = (ListenerId(0), "client", shown);
     let client = ContinuedClient { listener, shown_to, certificate, tenant, client_id, identity, is_of_here, secret };
     let answer = door.accept_continued(&client);
     assert!(answer.is_ok() || answer == Err(Reason::UseAnotherServer), "{answer:?}");
     answer.is_ok()
 }
 
-fn continues(door: &Authentication, identity: Option<&tidegate_engine::Identity>, shown_to: Option<u16>) -> bool {
-    continues_of(door, identity, shown_to, false)
+fn continues(
+    door: &Authentication,
+    identity: Option<&tidegate_engine::Identity>,
+    shown: Option<&CertificateIdentity>,
+) -> bool {
+    continues_of(door, identity, shown, false)
+}
+
+#[test]
+fn a_continued_client_has_the_name_of_its_certificate() {
+    let folder = Folder::new("continued-certificate");
+    let users = with_users("", &folder.users(&["ann"]));
+    for (role, name, user) in
+        [(IdentityRole::Username, "meter", Some("meter")), (IdentityRole::ClientId, "client", None)]
+    {
+        let door = with_role(role, &users);
+        let known = tidegate_engine::Identity { user_name: user.map(str::to_owned), ..Default::default() };
+        let shown = |name: &str| CertificateIdentity { value: name.into(), role };
+        assert!(continues(&door, Some(&known), Some(&shown(name))));
+        assert!(!continues(&door, Some(&known), Some(&shown("other"))) && !continues(&door, Some(&known), None));
+    }
 }
 
 /// The secret of the cluster.
