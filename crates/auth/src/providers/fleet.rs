@@ -39,7 +39,7 @@ impl Provider for Fleet {
     }
 
     fn mark(&self, _: &Identity) -> Option<Mark> {
-        // The asker stands for the fleet. No limit decides about a client.
+        // The fleet decides about a client, and no limit.
         Some(Mark::of_settings(&self.settings.asker))
     }
 

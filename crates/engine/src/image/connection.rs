@@ -31,8 +31,8 @@ pub const SHOWN_MAX: usize = 16 * 1024;
 /// Longest user name, bytes (MQTT 5, 1.5.4).
 const USER_MAX: usize = 64 * 1024;
 
-/// Room in a frame beside what the engine knows of a connection, bytes: what the shell adds to the image, and the
-/// frame's head, the partition, lengths, the name of a listener and the proof.
+/// Room in a frame beside the engine's part of an image, bytes: for the certificates and the user name, which the shell
+/// adds, the frame's head, the partition, lengths, the name of a listener and the proof.
 pub(crate) const RELAY_FRAME_ROOM: usize = SHOWN_MAX + USER_MAX + 1024;
 
 /// The frame with which the new home says that it has the connection.
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_has_room_for_what_the_shell_adds() {
+    fn a_frame_has_room_for_certificates_and_a_user_name() {
         let of_engine = ConnectionImage { counted_user: None, shown: None, ..image() };
         let certificate = |bytes: usize| vec![0; bytes - 4].into_boxed_slice();
         let chain = vec![certificate(SHOWN_MAX / 2), certificate(SHOWN_MAX / 2)];

@@ -101,7 +101,7 @@ impl Jwt {
     }
 
     /// The mark of tokens that a key of a file has signed: of the key and the settings that decide, not of limits or of
-    /// paths. A server may replace its keys while their tokens hold, so without a key its address stands for them.
+    /// paths. A server may replace its keys while their tokens hold, so its tokens have the mark of its address.
     fn mark_of(&self, key: Option<&Key>) -> Mark {
         let JwtSettings { issuer, audience, user_claim, client_id_claim, .. } = &self.settings;
         let JwtSettings { acl_claim, tenant_claim, superuser_claim, require_expiry, .. } = &self.settings;

@@ -69,7 +69,7 @@ impl Source {
         })
     }
 
-    /// The keys, if they are of a file: those of a server change while their tokens hold.
+    /// The keys of a file. The keys of a server change while their tokens hold.
     pub(super) fn fixed(&self) -> Option<&[Key]> {
         match self {
             Self::Fixed(keys) => Some(keys),

@@ -43,7 +43,7 @@ impl MoveCalls<'_> {
         all.filter(|key| self.engine.state.connections.get(*key).is_some_and(wanted)).collect()
     }
 
-    /// True if a connection can leave now: [`MoveCalls::leave`] needs its image, which is long, for nothing else.
+    /// True if a connection can leave now. It is asked before [`MoveCalls::leave`], which makes an image.
     pub fn may_leave_now(&self, key: ConnectionKey) -> bool {
         let session = self.engine.state.connections.session_of(key);
         session.is_some_and(|session| self.is_at_rest(key, session))
