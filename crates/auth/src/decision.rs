@@ -33,7 +33,7 @@ pub struct Identity {
     pub rules: Option<AclClaims>,
     /// When the connection must end, in milliseconds since 1970 (UTC).
     pub expires_at: Option<u64>,
-    /// The mark of the accepted credential. Only the chain sets it.
+    /// The mark of the accepted credential. A provider with several keys sets it, else the chain.
     pub mark: Option<Mark>,
 }
 

@@ -2,8 +2,9 @@
 
 use ring::digest::{SHA256, digest};
 
-/// A digest of the data behind an accepted identity: the stored hash of a password or key, or the settings of a
-/// provider that keeps no data of its clients. It is the same in each process with the same data. It is no secret.
+/// A digest of the data behind an accepted identity: the stored hash of a password or key, the key of a token, or the
+/// settings that decide. It is the same in each process with the same data. Passwords can be guessed by it, without
+/// asking a server, so it leaves a process only under a keyed hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub [u8; Mark::BYTES]);
 
@@ -21,7 +22,7 @@ impl Mark {
         Self(mark)
     }
 
-    /// The mark of settings. Secrets are not in the text of settings.
+    /// The mark of the settings that decide about a client. Secrets are not in their text.
     pub(crate) fn of_settings(settings: &impl std::fmt::Debug) -> Self {
         Self::of(format!("{settings:?}").as_bytes())
     }

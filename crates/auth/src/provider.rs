@@ -38,8 +38,13 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync + 'static {
     }
 
     /// The mark of the credential that has proven this identity; `None` if the provider would no longer accept it. A
-    /// provider that keeps no data of its clients has one mark for all.
+    /// provider that keeps no data of its clients has one mark for all, of the settings that decide.
     fn mark(&self, identity: &Identity) -> Option<Mark>;
+
+    /// Whether the provider would accept an identity whose mark `is_mark` knows.
+    fn accepts(&self, identity: &Identity, is_mark: &dyn Fn(Mark) -> bool) -> bool {
+        self.mark(identity).is_some_and(is_mark)
+    }
 
     /// Its users, each with a digest of its stored data, to be compared at a reload.
     fn users(&self) -> Option<Vec<(String, u64)>> {

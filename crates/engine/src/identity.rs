@@ -101,6 +101,12 @@ impl Grant {
 }
 
 impl Identity {
+    /// Whether both are the same client with the same rights. A proof and its end belong to the connection.
+    pub(crate) fn is_same_client(&self, other: &Self) -> bool {
+        let names = |it: &Self| (it.user_name.clone(), it.certificate.clone(), it.superuser);
+        names(self) == names(other) && self.attributes == other.attributes && self.grants == other.grants
+    }
+
     /// Appends all but the proof and its end, which belong to the connection.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         put_optional(out, self.user_name.as_deref());

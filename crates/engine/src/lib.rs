@@ -147,7 +147,8 @@ pub use ids::{
     PrincipalId, ShardId, TenantId, partition_of,
 };
 pub use image::connection::{
-    CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX, ShownCertificate,
+    CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX, SHOWN_MAX,
+    ShownCertificate,
 };
 pub use image::forwarding::{Behind, Forwarded};
 pub use image::{Owed, PartitionImage, Snapshot};

@@ -1,12 +1,13 @@
 //! The interface from a node to its process: log events, requests for authentication, and failures.
 
 use tidegate_engine::{
-    Accepted, AuthRequest, ConnectionKey, Identity, ListenerId, LogEvent, Reason, ShardId, TenantId, Verdict,
+    Accepted, AuthRequest, ConnectionKey, Identity, ListenerId, LogEvent, Proof, Reason, ShardId, TenantId, Verdict,
 };
 
 use crate::orders::{Door, ShardSender, ToShard};
 use crate::peer::Peer;
-use crate::tls::ConnectionFacts;
+use crate::secret::Secret;
+use crate::tls::{ConnectionFacts, Identity as CertificateIdentity};
 
 /// A log event of an engine and where it happened.
 #[derive(Debug)]
@@ -28,12 +29,26 @@ pub struct ContinuedClient<'a> {
     pub listener: ListenerId,
     /// The listener that accepts the certificate of the client, if the client has shown one.
     pub shown_to: Option<ListenerId>,
+    /// The name in its certificate, by the settings of that listener.
+    pub certificate: Option<&'a CertificateIdentity>,
     /// Its tenant.
     pub tenant: TenantId,
     /// Its client id.
     pub client_id: &'a str,
     /// Its identity by the node that has accepted its CONNECT, if that node has asked for one.
     pub identity: Option<&'a Identity>,
+    /// Whether this node has accepted its CONNECT: the move of its home was called off.
+    pub is_of_here: bool,
+    /// The secret that has sealed the mark of its proof.
+    pub secret: &'a Secret,
+}
+
+impl ContinuedClient<'_> {
+    /// Whether the proof of the client has this mark of this provider.
+    pub fn has_mark(&self, provider: &str, mark: [u8; Proof::MARK_BYTES]) -> bool {
+        let proof = self.identity.and_then(|identity| identity.proof.as_ref());
+        proof.is_some_and(|proof| *proof.provider == *provider && proof.mark == self.secret.seal_mark(provider, mark))
+    }
 }
 
 /// Called on the threads of shards: an implementation must be quick and must not block.
@@ -69,7 +84,7 @@ pub trait Observer: Send + Sync + 'static {
     /// With the reason for the client.
     fn accept_continued(&self, client: &ContinuedClient<'_>) -> Result<(), Reason> {
         let _ = client;
-        Err(Reason::NotAuthorized)
+        Err(Reason::UseAnotherServer)
     }
 
     /// A shard's thread has panicked. Its clients are stuck and its share of the sessions is lost, so the process must

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ring::hmac;
+use tidegate_engine::{Accepted, Proof};
 use zeroize::Zeroizing;
 
 use crate::proxy_protocol::{Header, RelayedTenant, TenantProof};
@@ -72,6 +73,27 @@ impl Secret {
     }
 }
 
+/// What says the mark of a credential.
+const MARK: &[u8] = b"the mark of a credential";
+
+impl Secret {
+    /// The mark of a credential for the image of a connection: it tells nothing to those without the secret.
+    pub fn seal_mark(&self, provider: &str, mark: [u8; Proof::MARK_BYTES]) -> [u8; Proof::MARK_BYTES] {
+        let whole = self.prove(MARK, [provider.as_bytes(), &mark]);
+        std::array::from_fn(|at| whole.get(at).copied().unwrap_or_default())
+    }
+
+    /// Seals the mark of an accepted client, before its connection can have an image.
+    pub(crate) fn seal_proof(&self, accepted: &mut Accepted) {
+        let Some(identity) = &mut accepted.identity else { return };
+        if identity.proof.is_some()
+            && let Some(proof) = &mut Arc::make_mut(identity).proof
+        {
+            proof.mark = self.seal_mark(&proof.provider, proof.mark);
+        }
+    }
+}
+
 /// Who has made the image of a connection.
 const CONNECTION: &[u8] = b"a node that a connection has left";
 
@@ -133,6 +155,20 @@ mod tests {
         assert!(!secret.is_proof(&proof, b"dialer", [b"a", b"bc"]));
         assert!(!other.is_proof(&proof, b"dialer", [b"ab", b"c"]));
         assert!(!secret.is_proof(&proof[..31], b"dialer", [b"ab", b"c"]));
+    }
+
+    #[test]
+    fn a_sealed_mark_is_of_one_secret_provider_and_mark() {
+        let (ours, theirs) = (Secret::new(&[1; 32]).unwrap(), Secret::new(&[2; 32]).unwrap());
+        let sealed = ours.seal_mark("users", [3; Proof::MARK_BYTES]);
+        assert_eq!(ours.seal_mark("users", [3; Proof::MARK_BYTES]), sealed);
+        let others = [
+            theirs.seal_mark("users", [3; Proof::MARK_BYTES]),
+            ours.seal_mark("keys", [3; Proof::MARK_BYTES]),
+            ours.seal_mark("users", [4; Proof::MARK_BYTES]),
+            [3; Proof::MARK_BYTES],
+        ];
+        assert!(!others.contains(&sealed));
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Observer for BrokerObserver {
         match (&self.authentication, &self.identities) {
             (Some(authentication), None) => authentication.accept_continued(client),
             // A user's own connections to brokers need the password.
-            (_, Some(_)) | (None, _) => Err(Reason::NotAuthorized),
+            (_, Some(_)) | (None, _) => Err(Reason::UseAnotherServer),
         }
     }
 

@@ -17,6 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::clock::{Clock, SystemClock};
 use crate::decision::{Decision, Identity, Refusal, RefusalKind};
+use crate::mark::Mark;
 use crate::provider::Exchange;
 use crate::request::Request;
 use crate::settings::ChainSettings;
@@ -211,11 +212,17 @@ impl Chain {
         Ok(Exchange::new(mechanism, provider, current, Arc::clone(&self.shared.epoch)))
     }
 
-    /// Whether the provider that has accepted an identity, here or in another process, would still accept it on a
-    /// listener. No file is read and no server asked: a client that a server had accepted stays accepted while the settings
-    /// of its provider are the same. The end of a proof is for the caller to check.
-    pub fn still_accepts(&self, listener: &str, identity: &Identity) -> bool {
-        self.shared.set().still_accepts(listener, identity)
+    /// Whether the provider that has accepted an identity in another process would still accept it on a listener.
+    /// `is_mark` knows the mark of the credential. No file is read and no server asked: a client that a server had accepted
+    /// stays accepted while the settings that decide are the same. The end of a proof is for the caller to check.
+    pub fn still_accepts(&self, listener: &str, identity: &Identity, is_mark: &dyn Fn(Mark) -> bool) -> bool {
+        self.shared.set().still_accepts(listener, identity, is_mark)
+    }
+
+    /// Whether clients that this process has accepted by a provider stay connected through all reloads of its settings:
+    /// it has no users of its own, and is still there.
+    pub fn keeps_clients_of(&self, provider: &str) -> bool {
+        self.shared.set().keeps_clients_of(provider)
     }
 
     /// Whether any provider supports a method of enhanced authentication on this listener.

@@ -10,6 +10,7 @@ use super::cache::CacheKey;
 use super::error::SettingsError;
 use crate::clock::Clock;
 use crate::decision::{Decision, Identity, Refusal, RefusalKind};
+use crate::mark::Mark;
 use crate::permits::Permits;
 use crate::provider::{Context, Mechanism, Provider};
 use crate::providers::{self, Workshop};
@@ -140,10 +141,15 @@ impl ProviderSet {
     }
 
     /// Whether the provider that has accepted an identity would still accept it on a listener.
-    pub(super) fn still_accepts(&self, listener: &str, identity: &Identity) -> bool {
+    pub(super) fn still_accepts(&self, listener: &str, identity: &Identity, is_mark: &dyn Fn(Mark) -> bool) -> bool {
         let by = self.members.iter().find(|member| member.settings.name == identity.provider);
-        let mark = by.filter(|member| member.serves(listener)).and_then(|member| member.provider.mark(identity));
-        mark.is_some() && mark == identity.mark
+        by.is_some_and(|member| member.serves(listener) && member.provider.accepts(identity, is_mark))
+    }
+
+    /// Whether a reload ends no connections of a provider's clients one by one.
+    pub(super) fn keeps_clients_of(&self, provider: &str) -> bool {
+        let by = self.members.iter().find(|member| member.settings.name == provider);
+        by.is_some_and(|member| member.provider.users().is_none())
     }
 }
 

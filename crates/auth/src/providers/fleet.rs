@@ -39,7 +39,8 @@ impl Provider for Fleet {
     }
 
     fn mark(&self, _: &Identity) -> Option<Mark> {
-        Some(Mark::of_settings(&self.settings))
+        // The fleet decides about a client, and no limit.
+        Some(Mark::of_settings(&self.settings.asker))
     }
 
     fn cache_ttl(&self) -> Option<Duration> {
@@ -68,16 +69,26 @@ mod tests {
         }
     }
 
-    fn decide(user: Option<&str>, password: &str) -> Decision {
-        let settings = FleetSettings {
+    fn settings() -> FleetSettings {
+        FleetSettings {
             asker: FleetAsker(Arc::new(Broker)),
             timeout: Duration::from_secs(1),
             concurrency: 1,
             cache_ttl: Duration::from_secs(1),
-        };
+        }
+    }
+
+    fn decide(user: Option<&str>, password: &str) -> Decision {
         let request =
             Request { user_name: user.map(str::to_owned), password: Some(password.into()), ..Request::default() };
-        Fleet::new("fleet", &settings).decide(&request, Context { left: Duration::from_secs(1) })
+        Fleet::new("fleet", &settings()).decide(&request, Context { left: Duration::from_secs(1) })
+    }
+
+    #[test]
+    fn a_mark_stays_when_limits_change() {
+        let other = FleetSettings { timeout: Duration::from_secs(9), concurrency: 7, ..settings() };
+        let mark = |settings: &FleetSettings| Fleet::new("fleet", settings).mark(&Identity::default());
+        assert_eq!(mark(&other), mark(&settings()));
     }
 
     #[test]

@@ -24,8 +24,16 @@ pub const CONTINUE: u8 = 1;
 /// Longest frame, bytes: topic aliases are most of it. A connection that needs a longer one does not leave.
 pub const RELAY_FRAME_MAX: usize = 1024 * 1024;
 
-/// Room in a frame beside the image: its head, the partition, lengths and the proof, bytes.
-pub(crate) const RELAY_FRAME_ROOM: usize = 256;
+/// Longest certificates that go along with a connection, bytes, with 4 for each one. The client of longer ones connects
+/// again.
+pub const SHOWN_MAX: usize = 16 * 1024;
+
+/// Longest user name, bytes (MQTT 5, 1.5.4).
+const USER_MAX: usize = 64 * 1024;
+
+/// Room in a frame beside the engine's part of an image, bytes: for the certificates and the user name, which the shell
+/// adds, the frame's head, the partition, lengths, the name of a listener and the proof.
+pub(crate) const RELAY_FRAME_ROOM: usize = SHOWN_MAX + USER_MAX + 1024;
 
 /// The frame with which the new home says that it has the connection.
 pub const CONTINUED: [u8; 3] = [RELAY_FRAME, 1, 2];
@@ -271,6 +279,18 @@ mod tests {
             aliases_in: vec![(NonZeroU16::MIN, "a/topic".into())],
             unkept: vec![(PacketId::MIN, State::AwaitPubRec)],
         }
+    }
+
+    #[test]
+    fn a_frame_has_room_for_certificates_and_a_user_name() {
+        let of_engine = ConnectionImage { counted_user: None, shown: None, ..image() };
+        let certificate = |bytes: usize| vec![0; bytes - 4].into_boxed_slice();
+        let chain = vec![certificate(SHOWN_MAX / 2), certificate(SHOWN_MAX / 2)];
+        let shown = Some(ShownCertificate { listener: "a listener with quite a long name".into(), chain });
+        let user = "u".repeat(usize::from(u16::MAX)).into();
+        let whole = ConnectionImage { counted_user: Some(user), shown, ..of_engine.clone() };
+        let added = whole.to_bytes().len() - of_engine.to_bytes().len();
+        assert!(added + 256 <= RELAY_FRAME_ROOM, "{added} bytes");
     }
 
     #[test]

@@ -320,16 +320,73 @@ fn what_cannot_be_meant_is_found() {
     assert!(load(&format!("{OPEN_RULES}[[auth]]\n{good}\n")).is_ok());
 }
 
-/// Whether a node continues a client that another node has accepted with this identity.
-fn continues(door: &Authentication, identity: Option<&tidegate_engine::Identity>, shown_to: Option<u16>) -> bool {
-    let (tenant, shown_to) = (TenantId::DEFAULT, shown_to.map(ListenerId));
-    let client = ContinuedClient { listener: ListenerId(0), shown_to, tenant, client_id: "client", identity };
-    door.accept_continued(&client).is_ok()
+/// Whether a node continues a client that another node, or this one, has accepted with this identity. The certificate of
+/// the client, if any, has a name.
+fn continues_of(
+    door: &Authentication,
+    identity: Option<&tidegate_engine::Identity>,
+    shown: Option<&CertificateIdentity>,
+    is_of_here: bool,
+) -> bool {
+    let (tenant, shown_to, secret) = (TenantId::DEFAULT, shown.map(|_| ListenerId(0)), &secret());
+    let (listener, client_id, certificate) = (ListenerId(0), "client", shown);
+    let client = ContinuedClient { listener, shown_to, certificate, tenant, client_id, identity, is_of_here, secret };
+    let answer = door.accept_continued(&client);
+    assert!(answer.is_ok() || answer == Err(Reason::UseAnotherServer), "{answer:?}");
+    answer.is_ok()
 }
 
+fn continues(
+    door: &Authentication,
+    identity: Option<&tidegate_engine::Identity>,
+    shown: Option<&CertificateIdentity>,
+) -> bool {
+    continues_of(door, identity, shown, false)
+}
+
+#[test]
+fn a_continued_client_has_the_name_of_its_certificate() {
+    let folder = Folder::new("continued-certificate");
+    let users = with_users("", &folder.users(&["ann"]));
+    for (role, name, user) in
+        [(IdentityRole::Username, "meter", Some("meter")), (IdentityRole::ClientId, "client", None)]
+    {
+        let door = with_role(role, &users);
+        let known = tidegate_engine::Identity { user_name: user.map(str::to_owned), ..Default::default() };
+        let shown = |name: &str| CertificateIdentity { value: name.into(), role };
+        assert!(continues(&door, Some(&known), Some(&shown(name))));
+        assert!(!continues(&door, Some(&known), Some(&shown("other"))) && !continues(&door, Some(&known), None));
+    }
+}
+
+/// The secret of the cluster.
+fn secret() -> tidegate_node::Secret {
+    tidegate_node::Secret::new(&[7; 32]).unwrap()
+}
+
+/// The identity as the image of a connection has it.
 fn identity(verdict: Verdict) -> Arc<tidegate_engine::Identity> {
     let Verdict::Accept(accepted) = verdict else { panic!("refused: {verdict:?}") };
-    accepted.identity.expect("an identity")
+    let mut identity = accepted.identity.expect("an identity");
+    if let Some(proof) = &mut Arc::make_mut(&mut identity).proof {
+        proof.mark = secret().seal_mark(&proof.provider, proof.mark);
+    }
+    identity
+}
+
+#[test]
+fn a_client_whose_move_is_called_off_stays_as_after_a_reload() {
+    let folder = Folder::new("called-off");
+    let file = folder.users(&["ann"]);
+    let ann = identity(decide(&start(&with_users("", &file)), Some("ann"), Some("nna")));
+    let gone = start(&with_users("", &folder.users(&["bob"])));
+    assert!(!continues_of(&gone, Some(&ann), None, true), "a reload ends it, too");
+    let proof = Some(tidegate_engine::Proof { provider: "http".into(), mark: [9; tidegate_engine::Proof::MARK_BYTES] });
+    let asked = tidegate_engine::Identity { user_name: Some("ann".to_owned()), proof, ..Default::default() };
+    let http =
+        with_users("", &file).replace("[[auth]]", "[[auth]]\nkind = 'http'\nurl = 'http://127.0.0.1:1/'\n[[auth]]");
+    let door = start(&http);
+    assert!(continues_of(&door, Some(&asked), None, true) && !continues_of(&door, Some(&asked), None, false));
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Whether the credential of a connection that has come from another node holds here, too.
 
-use tidegate_engine::{ConnectionImage, ConnectionKey, Identity, ListenerId, NotContinued, Reason, ShownCertificate};
+use tidegate_engine::{
+    ConnectionImage, ConnectionKey, Identity, ListenerId, NotContinued, Reason, SHOWN_MAX, ShownCertificate,
+};
 
 use crate::observer::ContinuedClient;
 use crate::shard::facets::SocketCalls;
-
-/// Longest certificates that go along with a connection, bytes. The client of longer ones connects again.
-pub(crate) const SHOWN_MAX: usize = 16 * 1024;
+use crate::tls::{Identity as CertificateIdentity, client_facts};
 
 /// The certificate of a client cannot go along with its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl SocketCalls<'_> {
         if chain.is_empty() {
             return Ok(None);
         }
-        if chain.iter().map(|certificate| certificate.len()).sum::<usize>() > SHOWN_MAX {
+        if chain.iter().map(|certificate| certificate.len() + 4).sum::<usize>() > SHOWN_MAX {
             return Err(CertificateStays);
         }
         let listener = self.shard.shared.listener_names.get(listener).cloned().unwrap_or_default();
@@ -80,8 +80,24 @@ impl SocketCalls<'_> {
     ) -> Result<(), NotContinued> {
         let listener = self.shard.table.listener(key);
         let (tenant, client_id) = (image.tenant, &*image.client_id);
-        let client = ContinuedClient { listener, shown_to, tenant, client_id, identity };
+        let is_of_here = self.shard.engine.homes().is_of_here(self.shard.now, image);
+        let secret = self.shard.shared.cluster_secret.as_ref().ok_or(NotContinued::NotExpected)?;
+        let certificate = self.name_in_certificate(image, shown_to);
+        let certificate = certificate.as_ref();
+        let client =
+            ContinuedClient { listener, shown_to, certificate, tenant, client_id, identity, is_of_here, secret };
         self.shard.shared.observer.accept_continued(&client).map_err(NotContinued::Refused)
+    }
+
+    /// The name in the certificate of a client, by the settings of the listener that accepts it.
+    fn name_in_certificate(
+        &self,
+        image: &ConnectionImage,
+        shown_to: Option<ListenerId>,
+    ) -> Option<CertificateIdentity> {
+        let own = image.shown.as_ref()?.chain.first()?;
+        let listener = self.shard.shared.tls.get(usize::from(shown_to?.0))?;
+        client_facts(own, &listener.settings()).1
     }
 
     /// The listener of the name to which a certificate was shown, if it accepts the certificate now.

@@ -12,7 +12,7 @@ use crate::relay::{CLIENT, HomelessClient, Pair, Relay, RelayKey};
 use crate::shard::facets::{RelayCalls, SocketCalls};
 
 /// Why the connection of a client from another node is refused.
-const REFUSED: &str = "the proof of its client has ended, it is banned, or its terms cannot be kept here";
+const REFUSED: &str = "its credential is not accepted or has ended, it is banned, or its terms cannot be kept here";
 
 impl RelayCalls<'_> {
     /// Ends at most `limit` relays, and asks MQTT 5 clients to use another server; returns their number.

@@ -204,6 +204,9 @@ impl AdmissionCalls<'_> {
 
     /// The answer to a CONNECT. A refusal counts as a failed login; a user who is let in counts its connections.
     pub(crate) fn take_verdict(&mut self, key: ConnectionKey, mut verdict: Verdict) {
+        if let (Verdict::Accept(accepted), Some(secret)) = (&mut verdict, &self.shard.shared.cluster_secret) {
+            secret.seal_proof(accepted);
+        }
         match &verdict {
             Verdict::Refuse(reason) if is_failed_login(*reason) => self.note_failed_login(key),
             Verdict::Accept(accepted) => {

@@ -60,6 +60,10 @@ impl PeerCalls<'_> {
         if !is_read || flags.has(Flags::BLOCKED) || transport.is_waiting() || transport.is_handshaking() {
             return false;
         }
+        // A client that waits is asked often: its certificates are copied once.
+        if !transport.has_identity_inside() && !self.shard.engine.moves().may_leave_now(key) {
+            return false;
+        }
         let Ok(shown) = self.shard.sockets().shown_certificate(key) else { return true };
         let Some(mut left) = self.shard.engine.moves().leave(self.shard.now, key) else { return false };
         left.image.counted_user = self.shard.admission().counted_user(key);

@@ -114,7 +114,7 @@ impl Provider for Http {
     }
 
     fn mark(&self, _: &Identity) -> Option<Mark> {
-        Some(Mark::of_settings(&self.settings))
+        Some(Mark::of_settings(&self.settings.url))
     }
 
     fn cache_ttl(&self) -> Option<Duration> {

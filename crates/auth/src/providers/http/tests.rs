@@ -214,3 +214,23 @@ proptest! {
         let _ = answer::read("p", 200, text.as_bytes());
     }
 }
+
+#[test]
+fn a_mark_is_of_the_server_and_of_no_limit() {
+    let mark = |url: &str, change: fn(&mut HttpSettings)| {
+        let mut settings = HttpSettings::with_url(url);
+        change(&mut settings);
+        let workshop = Workshop { clock: Arc::new(HandClock::default()), hashing: Arc::new(Permits::new(1)) };
+        Http::make("callback", &settings, &workshop).unwrap().mark(&Identity::default()).unwrap()
+    };
+    let before = mark("http://127.0.0.1:1/a", |_| {});
+    let other = mark("http://127.0.0.1:1/a", |settings| {
+        settings.timeout = Duration::from_secs(1);
+        settings.concurrency = 99;
+        (settings.breaker_failures, settings.breaker_pause) = (1, Duration::ZERO);
+        settings.cache_ttl = Duration::ZERO;
+        settings.headers = vec![("X-Key".to_owned(), Secret::from("another"))];
+    });
+    assert_eq!(other, before);
+    assert_ne!(mark("http://127.0.0.1:1/b", |_| {}), before);
+}

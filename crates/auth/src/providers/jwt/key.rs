@@ -92,9 +92,8 @@ impl Key {
         Self { id: None, algorithm: None, material }
     }
 
-    /// Appends the key, for a digest.
+    /// Appends the key without its name, for a digest.
     pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(format!("{:?}{:?}", self.id, self.algorithm).as_bytes());
         match &self.material {
             Material::Secret(secret) => bytes.extend_from_slice(secret.expose()),
             Material::Rsa { modulus, exponent } => bytes.extend([modulus.as_slice(), exponent].concat()),

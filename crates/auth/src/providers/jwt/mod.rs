@@ -21,9 +21,10 @@ use crate::decision::{Decision, Identity, Refusal, RefusalKind};
 use crate::mark::Mark;
 use crate::provider::{Context, Provider};
 use crate::request::Request;
-use crate::settings::{JwtSettings, TokenPlace};
+use crate::settings::{JwtKeys, JwtSettings, TokenPlace};
 
 use algorithm::Algorithm;
+use key::Key;
 use source::Source;
 use token::Token;
 
@@ -70,7 +71,7 @@ impl Jwt {
         if !self.algorithms.is_empty() && !self.algorithms.contains(&algorithm) {
             return Err(bad("the token's algorithm is not accepted"));
         }
-        self.check_signature(token, algorithm, context)?;
+        let mark = self.check_signature(token, algorithm, context)?;
         let claims = token.claims().ok_or_else(|| bad("the token holds no claims"))?;
         let identity = claims::identity(&claims, &self.settings, &request.client_id, self.clock.unix_ms())
             .map_err(|(kind, why)| Refusal::new(kind, &self.name, why))?;
@@ -79,24 +80,40 @@ impl Jwt {
             TokenPlace::UserName => identity.user_name.clone(),
             TokenPlace::Password => identity.user_name.clone().or_else(|| request.user_name.clone()),
         };
-        Ok(Decision::Allow(crate::decision::Identity { user_name, ..identity }))
+        Ok(Decision::Allow(Identity { user_name, mark: Some(mark), ..identity }))
     }
 
-    /// Whether one of our keys has signed the token. The keys of a server may have changed, so if none matches they are
+    /// The mark of the key that has signed the token. The keys of a server may have changed, so if none matches they are
     /// fetched once more.
-    fn check_signature(&self, token: &Token<'_>, algorithm: Algorithm, context: Context) -> Result<(), Refusal> {
+    fn check_signature(&self, token: &Token<'_>, algorithm: Algorithm, context: Context) -> Result<Mark, Refusal> {
         for unknown in [false, true] {
             let keys = self.source.keys(&self.name, unknown, context.left).ok_or_else(|| {
                 Refusal::new(RefusalKind::Unavailable, &self.name, "the keys of tokens could not be fetched")
             })?;
             let mut fitting = keys.iter().filter(|key| key.may_verify(algorithm, token.key_id())).peekable();
             if fitting.peek().is_some() {
-                let signed = fitting.any(|key| token.is_signed_by(key, algorithm));
+                let signed = fitting.find(|key| token.is_signed_by(key, algorithm));
                 let wrong = || Refusal::new(RefusalKind::BadCredentials, &self.name, "the token's signature is wrong");
-                return if signed { Ok(()) } else { Err(wrong()) };
+                return signed.map(|key| self.mark_of(self.source.fixed().map(|_| key))).ok_or_else(wrong);
             }
         }
         Err(Refusal::new(RefusalKind::BadCredentials, &self.name, "no key fits the token's algorithm and key id"))
+    }
+
+    /// The mark of tokens that a key of a file has signed: of the key and the settings that decide, not of limits or of
+    /// paths. A server may replace its keys while their tokens hold, so its tokens have the mark of its address.
+    fn mark_of(&self, key: Option<&Key>) -> Mark {
+        let JwtSettings { issuer, audience, user_claim, client_id_claim, .. } = &self.settings;
+        let JwtSettings { acl_claim, tenant_claim, superuser_claim, require_expiry, .. } = &self.settings;
+        let claims = (user_claim, client_id_claim, acl_claim, tenant_claim, superuser_claim, require_expiry);
+        let text = format!("{:?}", (issuer, audience, claims, &self.algorithms));
+        let mut bytes = Zeroizing::new(text.into_bytes());
+        match (key, &self.settings.keys) {
+            (Some(key), _) => key.append_to(&mut bytes),
+            (None, JwtKeys::JwksUrl { url, .. }) => bytes.extend_from_slice(url.as_bytes()),
+            (None, JwtKeys::SecretFile(_) | JwtKeys::PemFile(_) | JwtKeys::JwksFile(_)) => {}
+        }
+        Mark::of(&bytes)
     }
 }
 
@@ -108,9 +125,15 @@ impl Provider for Jwt {
         self.verify(&token, request, context).unwrap_or_else(Decision::Deny)
     }
 
-    fn mark(&self, _: &Identity) -> Option<Mark> {
-        let mut bytes = Zeroizing::new(format!("{:?}", self.settings).into_bytes());
-        self.source.fixed().iter().for_each(|key| key.append_to(&mut bytes));
-        Some(Mark::of(&bytes))
+    /// The key was found with the signature.
+    fn mark(&self, identity: &Identity) -> Option<Mark> {
+        identity.mark
+    }
+
+    fn accepts(&self, _: &Identity, is_mark: &dyn Fn(Mark) -> bool) -> bool {
+        match self.source.fixed() {
+            Some(keys) => keys.iter().any(|key| is_mark(self.mark_of(Some(key)))),
+            None => is_mark(self.mark_of(None)),
+        }
     }
 }

@@ -69,11 +69,11 @@ impl Source {
         })
     }
 
-    /// The keys of a file. Keys of a server are not among them: the set changes while its tokens hold.
-    pub(super) fn fixed(&self) -> &[Key] {
+    /// The keys of a file. The keys of a server change while their tokens hold.
+    pub(super) fn fixed(&self) -> Option<&[Key]> {
         match self {
-            Self::Fixed(keys) => keys,
-            Self::Remote(_) => &[],
+            Self::Fixed(keys) => Some(keys),
+            Self::Remote(_) => None,
         }
     }
 

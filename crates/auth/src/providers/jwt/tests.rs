@@ -370,3 +370,45 @@ proptest! {
         let _ = pem::parse(&noise);
     }
 }
+
+#[test]
+fn a_token_is_accepted_while_its_key_is_in_the_set() {
+    let scratch = Scratch::new();
+    let own = json!({"kty": "oct", "kid": "own", "k": BASE64URL_NOPAD.encode(SECRET)});
+    let other = json!({"kty": "oct", "kid": "other", "k": BASE64URL_NOPAD.encode(&[7; 40])});
+    let with = |name: &str, keys: &[&Value], change: fn(&mut JwtSettings)| {
+        let file = scratch.write(name, json!({ "keys": keys }).to_string());
+        let mut settings = JwtSettings::with_keys(JwtKeys::JwksFile(file));
+        change(&mut settings);
+        provider(&settings)
+    };
+    let ann = identity(decide(&with("one", &[&own], |_| {}), &hs256(&good())));
+    let accepts = |provider: Jwt| provider.accepts(&ann, &|mark| Some(mark) == ann.mark);
+    assert!(ann.mark.is_some() && accepts(with("two", &[&other, &own], |_| {})), "a key more, in another file");
+    assert!(accepts(with("three", &[&own], |settings| settings.leeway = Duration::from_secs(1))));
+    assert!(!accepts(with("four", &[&other], |_| {})), "its key is gone");
+    for change in [
+        (|settings| settings.issuer = Some("issuer".to_owned())) as fn(&mut JwtSettings),
+        |settings| settings.audience = Some("audience".to_owned()),
+        |settings| settings.user_claim = Some("name".to_owned()),
+        |settings| settings.algorithms = vec!["HS512".to_owned()],
+    ] {
+        assert!(!accepts(with("five", &[&own], change)));
+    }
+}
+
+#[test]
+fn tokens_of_a_server_stay_while_it_has_new_keys() {
+    let server = FakeServer::start();
+    server.answer(200, &set_without(&[]));
+    let (provider, clock) = remote(&server);
+    let decision = decide(&provider, &token("ES256"));
+    let ann = identity(decision);
+    let accepts = |provider: &Jwt| provider.accepts(&ann, &|mark| Some(mark) == ann.mark);
+    clock.advance(700_000);
+    assert!(accepts(&provider));
+    let (fresh, _) = remote(&server);
+    assert!(accepts(&fresh), "it has fetched no keys yet");
+    let elsewhere = FakeServer::start();
+    assert!(!accepts(&remote(&elsewhere).0));
+}

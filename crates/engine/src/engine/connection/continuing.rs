@@ -100,6 +100,14 @@ impl HomeCalls<'_> {
         Ok(identity.map(proven))
     }
 
+    /// Whether the session of an image has never left this node since its client was accepted here: its move was called
+    /// off.
+    pub fn is_of_here(&self, now: Now, image: &ConnectionImage) -> bool {
+        let session = self.session_of_image(now, image).ok().and_then(|key| self.engine.state.sessions.get(key.0));
+        let known = session.and_then(|session| session.identity.as_ref()?.proof.as_ref());
+        known.is_some() && known == image.proof.as_ref()
+    }
+
     /// Ties a connection that has left another node to its session, which the partition has brought. Nothing is sent again
     /// and the client gets no packet for it. `tell` sends [`CONTINUED`] before all else, to the node with the socket.
     ///

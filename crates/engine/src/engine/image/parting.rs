@@ -43,6 +43,12 @@ impl MoveCalls<'_> {
         all.filter(|key| self.engine.state.connections.get(*key).is_some_and(wanted)).collect()
     }
 
+    /// True if a connection can leave now. It is asked before [`MoveCalls::leave`], which makes an image.
+    pub fn may_leave_now(&self, key: ConnectionKey) -> bool {
+        let session = self.engine.state.connections.session_of(key);
+        session.is_some_and(|session| self.is_at_rest(key, session))
+    }
+
     /// Ends a connection whose client stays connected to continue elsewhere, once no packet is in progress here: all
     /// packets of the client have been answered, and all output has been written. The caller reads no further input.
     /// The session expects the connection for ten seconds. `None` while a packet is in progress, and always after the

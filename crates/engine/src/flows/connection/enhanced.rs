@@ -88,8 +88,12 @@ impl Connecting<'_> {
     /// Sets the identity of a session's client. Another identity may have other rights, so they are checked again.
     pub(crate) fn identify(&mut self, key: SessionKey, identity: Option<Arc<Identity>>) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
-        if session.identity != identity {
-            session.identity = identity;
+        let is_same = match (&session.identity, &identity) {
+            (Some(known), Some(new)) => known.is_same_client(new),
+            (known, new) => known == new,
+        };
+        session.identity = identity;
+        if !is_same {
             session.rights_epoch = 0;
             let connection = session.connection;
             let has_subscriptions = session.subscriptions() > 0;

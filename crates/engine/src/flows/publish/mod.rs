@@ -12,7 +12,7 @@ pub(crate) mod publishing;
 pub(crate) mod stages;
 pub(crate) mod turn_share;
 
-use crate::connection::{Answer, Outcome};
+use crate::connection::{Answer, Connection, Outcome};
 use crate::event::{Attempt, Delay};
 use crate::flows::connection::parking::Parking;
 use crate::flows::publish::answering::Answering;
@@ -122,7 +122,10 @@ impl Answering<'_> {
         }
         if let Some(message) = refused {
             let listener = self.state.settings.listener(session.listener);
-            let most = listener.map_or(1, |listener| usize::from(listener.receive_maximum));
+            // A client from another node keeps the Receive Maximum of its CONNACK.
+            let promised = self.state.connections.get(key).and_then(Connection::promised);
+            let most = listener.map_or(1, |listener| listener.receive_maximum);
+            let most = usize::from(promised.map_or(most, |terms| most.max(terms.receive_maximum)));
             let stored = session.stored;
             session.rare_mut().refused.keep(&mut self.state.journal, stored, (id, message), most);
         }

@@ -5,7 +5,7 @@ use crate::cluster::NodeName;
 
 /// The version of everything that is said on a link, the layout of batches included; nodes of different versions have
 /// no session.
-pub const LINK_VERSION: u16 = 14;
+pub const LINK_VERSION: u16 = 15;
 
 /// Length of a nonce, so that no proof is used twice, bytes.
 pub const NONCE_BYTES: usize = 32;
