@@ -37,7 +37,7 @@ fn clients_stay_by_the_users_and_rules_of_their_new_homes() {
         assert_eq!(ended.code, Some(0), "{}", ended.err);
     }
     let all = std::fs::read_to_string(&users).unwrap();
-    let ann: String = all.lines().filter(|line| line.starts_with("ann:")).map(|line| format!("{line}\n")).collect();
+    let ann: String = all.split_inclusive('\n').filter(|line| line.starts_with("ann:")).collect();
     for node in NAMES {
         let users = folder.write(&format!("{node}.users"), if node == "a" { &all } else { &ann });
         let rules = if node == "a" { RULES.to_owned() } else { format!("{NARROW}{RULES}") };
