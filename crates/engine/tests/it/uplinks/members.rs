@@ -38,6 +38,8 @@ struct Reader {
     device: Device,
     /// The will of its connection among the published messages, and the delay of the will, seconds.
     will: Option<(usize, u32)>,
+    /// The will of its last connection, which comes later unless its client returns before.
+    waiting_will: Option<usize>,
 }
 
 /// A message that all sessions want.
@@ -136,7 +138,13 @@ impl Run {
         let connections = members.iter().flat_map(connect).collect();
         let reader = |name: &String| {
             let home = random.below(MEMBERS);
-            Reader { name: name.clone(), home, device: Device::new(&members[home].world, name), will: None }
+            Reader {
+                name: name.clone(),
+                home,
+                device: Device::new(&members[home].world, name),
+                will: None,
+                waiting_will: None,
+            }
         };
         let readers = names[MEMBERS..].iter().map(reader).collect();
         let (streams, lines, open, published) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
@@ -159,6 +167,8 @@ impl Run {
         for _ in 0..ACTIONS {
             self.act();
         }
+        self.calm_down();
+        self.await_wills();
         self.calm_down();
         self.check();
     }

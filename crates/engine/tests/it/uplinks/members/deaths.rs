@@ -64,6 +64,7 @@ impl Run {
         self.members[dead].is_dead = true;
         self.open.retain(|(home, _), _| *home != dead);
         for heir in heirs.iter().copied() {
+            self.set_clock(heir, dead);
             let steps = self.random.below(30);
             self.members[heir].world.run_some(steps);
             self.spread();

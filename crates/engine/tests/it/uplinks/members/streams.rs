@@ -36,8 +36,7 @@ impl Run {
         // Messages are kept back for a limited time, and no longer than the partition stays.
         self.end_waiting(from, reader);
         self.run(from);
-        // Its client has time to return before the will comes.
-        self.readers[reader].will = None;
+        self.keep_will(reader);
         let (images, had) = self.members[from].world.engine(0, |engine, now| {
             engine.moves().hold_partitions(now, partitions, None);
             let Ok(Snapshot::Taken(images)) = engine.moves().snapshot_partitions(now, partitions, u64::MAX) else {
@@ -51,6 +50,7 @@ impl Run {
             self.members[member].world.run_some(steps);
             self.spread();
         }
+        self.set_clock(to, from);
         let stream = Stream { id, reader, from, settling: None, piece: None };
         if self.random.percent(10) {
             // The new home refuses, and the old one continues.
@@ -79,6 +79,13 @@ impl Run {
             self.end_transfer(from, reader, transfer);
         }
         self.serve_elsewhere(from);
+    }
+
+    /// Sets the clock of a member to that of the member whose sessions it gets, unless it is ahead. A will that is due at
+    /// the old home is due at the new one then.
+    pub(super) fn set_clock(&self, to: usize, from: usize) {
+        let (from, to) = (&self.members[from].world, &self.members[to].world);
+        to.skip(from.now().unix.saturating_sub(to.now().unix));
     }
 
     /// Sessions come to a member.

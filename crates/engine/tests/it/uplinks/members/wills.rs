@@ -9,6 +9,9 @@ use crate::harness::*;
 /// A member as the table names it where another one serves a partition.
 const ANOTHER: Home = Home::At(0);
 
+/// Longer than any will waits for its client, milliseconds: after a move ten seconds.
+const WAIT_OF_WILLS_MS: u64 = 11_000;
+
 impl Run {
     /// A session connects with a will, or its connection breaks.
     pub(super) fn connect_or_cut(&mut self) {
@@ -31,7 +34,7 @@ impl Run {
         let world = self.members[self.readers[reader].home].world.clone();
         let it = &mut self.readers[reader];
         it.device.move_to(&world);
-        it.will = Some((self.published.len(), delay));
+        (it.will, it.waiting_will) = (Some((self.published.len(), delay)), None);
         let will = message("t/1", &payload).qos2().delay(delay);
         it.device.connect(v5("").clean(false).expiry(u32::MAX).will(will));
         settle(&world, &mut it.device);
@@ -41,8 +44,29 @@ impl Run {
 
     /// The connection of a session breaks: its will comes, unless there is time for its client to return.
     fn owe_will(&mut self, reader: usize) {
-        let will = self.readers[reader].will.take();
-        if let Some((number, 0)) = will {
+        if let Some((number, 0)) = self.readers[reader].will {
+            self.readers[reader].will = None;
+            self.published[number].is_owed = true;
+        } else {
+            self.keep_will(reader);
+        }
+    }
+
+    /// The client of a session has time to return before its will comes.
+    pub(super) fn keep_will(&mut self, reader: usize) {
+        let it = &mut self.readers[reader];
+        if let Some((number, _)) = it.will.take() {
+            it.waiting_will = Some(number);
+        }
+    }
+
+    /// Clients that have not returned stay away until their wills have to come.
+    pub(super) fn await_wills(&mut self) {
+        for member in self.living() {
+            self.members[member].world.advance(WAIT_OF_WILLS_MS);
+            self.spread();
+        }
+        for number in self.readers.iter_mut().filter_map(|it| it.waiting_will.take()) {
             self.published[number].is_owed = true;
         }
     }
