@@ -93,12 +93,14 @@ pub(crate) struct Loader {
     abandoned: u64,
     /// The value of `merged` when a merge was last asked for.
     asked: Option<u64>,
+    /// Bytes of closed files read again, since the index was dropped, after the last merge that was asked for.
+    read_again: u64,
 }
 
 impl Loader {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let index = Index::default();
-        Self { shared, index, segment: 0, position: 0, number: 0, merged: 0, abandoned: 0, asked: None }
+        Self { shared, index, segment: 0, position: 0, number: 0, merged: 0, abandoned: 0, asked: None, read_again: 0 }
     }
 
     /// True if there is no index, which is so until the first load.
@@ -124,17 +126,21 @@ impl Loader {
     }
 
     /// Bounds an index that takes too much memory: asks for a merge, once until the journal was merged, or drops the
-    /// index, which the next load builds again.
+    /// index, which the next load builds again. A merge is worth it, too, once such loads have read as much as it reads.
     fn bound_index(&mut self, catalog: &Catalog) {
         let settings = &self.shared.settings;
         if self.index.bytes() <= settings.merge_memory_bytes {
             return;
         }
-        if !pace::is_worth_merging(settings, catalog.closed_bytes(), catalog.table_bytes()) {
+        let (closed, table) = (catalog.closed_bytes(), catalog.table_bytes());
+        let is_repaid = closed > 0 && self.read_again >= table;
+        if !is_repaid && !pace::is_worth_merging(settings, closed, table) {
+            self.read_again += closed;
             self.forget();
             self.note_bytes();
         } else if self.asked != Some(self.merged) {
             self.asked = Some(self.merged);
+            self.read_again = 0;
             self.shared.work.ask(|wanted| wanted.merge = true);
         }
     }

@@ -275,6 +275,11 @@ fn a_large_index_is_dropped_where_a_merge_is_not_worth_it() {
         assert!(!store.wants_merge(), "one file is closed, and the table is much larger");
         assert_eq!((store.status().index_bytes(), store.status().loads()), (0, loads));
     }
+    let is_asked = |_: &u32| {
+        store.load(b"\0", b"\x01", usize::MAX).unwrap();
+        store.wants_merge()
+    };
+    assert!((0..1_000).find(is_asked).is_some(), "loads that have read as much as a merge reads ask for one");
 }
 
 /// Fills a store beyond its limit with keys of its own each; returns how many.

@@ -168,8 +168,8 @@ impl LogSink {
         }
     }
 
-    /// Removes the oldest delivered messages of full partitions. Returns whether all of them had some; else none are
-    /// removed, as the batch has to wait.
+    /// Removes the oldest delivered messages of full partitions. Returns true if one of them had some: the limit may be
+    /// one of the whole bus.
     fn make_room(&mut self, bus: &Bus, full: &BTreeMap<u32, u64>) -> Result<bool, BusError> {
         let state = self.read_states(bus)?;
         let mut ends = Vec::new();
@@ -177,14 +177,15 @@ impl LogSink {
             let mark = state.mark(*partition);
             // A replay that the partition has not begun may ask for all that there is.
             if mark.generation < state.replay.number {
-                return Ok(false);
+                continue;
             }
             let place = LogSettings::place(&self.names, *partition);
             let bounds = wait(|done| bus.bounds(&place, done))?;
             let removed = self.removed.get(partition).copied().unwrap_or_default();
-            let Some(below) = removable(bounds, removed, mark.position, *coming) else { return Ok(false) };
+            let Some(below) = removable(bounds, removed, mark.position, *coming) else { continue };
             ends.push((*partition, place, below));
         }
+        let has_made_room = !ends.is_empty();
         for (partition, place, below) in ends {
             wait(|done| bus.trim(&place, below, done))?;
             self.removed.insert(partition, below);
@@ -195,7 +196,7 @@ impl LogSink {
                 "delivered messages were removed from the full log: a replay does not have them"
             );
         }
-        Ok(true)
+        Ok(has_made_room)
     }
 
     /// The records of a batch that are not stored.

@@ -8,8 +8,9 @@ use super::{Authentication, Gate, Policy};
 
 impl Authentication {
     /// Whether this configuration accepts the credential of a client that another node has accepted: its user is there
-    /// with the same password or key, its provider has the same settings, or its listener takes clients without a name.
-    /// A client of this node whose move was called off stays as it does after a reload.
+    /// with the same password or key, its provider has the same key, URL and claims, or its listener takes clients without
+    /// a name. A client of this node whose move was called off stays if its provider of tokens or certificates, or its
+    /// server, is still there.
     ///
     /// # Errors
     /// With the reason for the client: it connects again and shows its credential. The cause is in the log.
@@ -43,7 +44,7 @@ impl Authentication {
         let name = client.certificate.map(|certificate| &*certificate.value);
         let holds = match role {
             Some(IdentityRole::Username) if named => name == identity.and_then(|it| it.user_name.as_deref()),
-            Some(IdentityRole::ClientId) if !named => name == Some(client.client_id),
+            Some(IdentityRole::ClientId) if !named && name.is_some() => name == Some(client.client_id),
             _ => !named && accepts_without_name(policy, gate),
         };
         (!holds).then_some("it has shown no credential that is accepted here")
