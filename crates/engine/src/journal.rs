@@ -304,7 +304,7 @@ impl Journal {
     }
 }
 
-/// The number under which a message is stored, 0 if it is not, and whether its progress has a record of its own.
+/// How a message is stored: the number of its entry (0: not stored), and whether a separate record has its progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub entry: u64,

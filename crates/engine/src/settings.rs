@@ -124,7 +124,7 @@ impl Holding {
 /// Counts the holdings of each tenant on all shards together. Called on a shard's thread: answers come at once, without
 /// waiting.
 pub trait TenantLedger: std::fmt::Debug + Send + Sync {
-    /// Counts one more unless the tenant has as many as it may have; returns whether it has counted.
+    /// Counts one more, unless the tenant has reached its quota. Returns true if it was counted.
     fn claim(&self, tenant: TenantId, holding: Holding) -> bool;
 
     /// Counts so many more, even beyond the quota.

@@ -220,7 +220,7 @@ impl Chain {
     }
 
     /// Whether clients that this process has accepted by a provider stay connected through all reloads of its settings:
-    /// it has no users of its own, and is still there.
+    /// the provider is still configured, and has no list of users.
     pub fn keeps_clients_of(&self, provider: &str) -> bool {
         self.shared.set().keeps_clients_of(provider)
     }

@@ -90,7 +90,7 @@ impl TenantUses {
         }
     }
 
-    /// Counts one more unless the tenant has as many as it may have; returns whether it has counted.
+    /// Counts one more, unless the tenant has reached its quota. Returns true if it was counted.
     pub(crate) fn claim(&mut self, tenant: TenantId, holding: Holding) -> bool {
         match self {
             Self::Own(own) => own.claim(tenant, holding),

@@ -3,7 +3,7 @@
 //! Each has a permanent number, a name for logs, a text for people, the reason code for an MQTT 5 peer, and a label for
 //! metrics. `tidegate manual reasons` explains each.
 
-use tidegate_mqtt::ReasonCode;
+use tidegate_mqtt::{PacketType, ReasonCode};
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $code:ident, $text:literal;)*) => {
@@ -221,11 +221,16 @@ reasons! {
 pub const REASONS: usize = Reason::ALL.len();
 
 impl Reason {
-    /// The reason code for DISCONNECT. Server Unavailable is valid in CONNACK only ([MQTT-3.14.2-1]).
+    /// The reason code for DISCONNECT, in place of codes that DISCONNECT may not carry ([MQTT-3.14.2-1]). A client that
+    /// authenticates again may be refused by a code of CONNACK.
     pub fn code_of_disconnect(self) -> ReasonCode {
         match self.code() {
             ReasonCode::ServerUnavailable => ReasonCode::ServerBusy,
-            code => code,
+            ReasonCode::BadUserNameOrPassword | ReasonCode::ClientIdentifierNotValid | ReasonCode::Banned => {
+                ReasonCode::NotAuthorized
+            }
+            code if code.allowed_in(PacketType::Disconnect) => code,
+            _ => ReasonCode::UnspecifiedError,
         }
     }
 

@@ -232,8 +232,9 @@ impl LogSink {
     }
 }
 
-/// The end of the delivered messages to remove from a full partition, at least as many as come; nothing where none is
-/// delivered. Those below `removed` were removed before. A mark beyond the end is of a log that was made again since.
+/// The position below which a full partition loses delivered messages: at least `coming` messages, if as many are
+/// delivered. `None` if none is delivered. Messages below `removed` were removed before. A mark beyond the end belongs to
+/// an earlier log of the same name.
 fn removable(bounds: Bounds, removed: Position, delivered: u64, coming: u64) -> Option<Position> {
     if delivered > bounds.next.0 {
         return None;

@@ -10,7 +10,7 @@ use tidegate_mqtt::{
 pub(crate) struct Change {
     pub(crate) filter: Box<str>,
     pub(crate) subscribe: bool,
-    /// Whose wait it ends, 0 for nobody's.
+    /// Number of the wait that the broker's answer ends; 0: no client waits.
     pub(crate) wait: u64,
 }
 
