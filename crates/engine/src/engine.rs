@@ -35,7 +35,7 @@ use crate::connection::output::Output;
 use crate::durable::Recovery;
 use crate::engine::connection::redirecting::Redirecting;
 use crate::event::Event;
-use crate::flows::retained::fetching::fetching;
+use crate::flows::contexts::fetching;
 use crate::groups::Groups;
 use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId, TenantId};
 use crate::image::Handover;

@@ -2,7 +2,7 @@
 
 use crate::access::Access;
 use crate::engine::facets::ControlCalls;
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::subscribing;
 use crate::ids::SessionKey;
 use crate::now::Now;
 

@@ -3,7 +3,7 @@
 use crate::engine::facets::InsiderCalls;
 use crate::event::Attempt;
 use crate::event::ObservedTicket;
-use crate::flows::publish::answering::answering;
+use crate::flows::contexts::answering;
 use crate::ids::ObserverId;
 use crate::now::Now;
 use crate::observers::{Observer, ObserverAnswer, ObserverError, ObserverWindow, Observing};

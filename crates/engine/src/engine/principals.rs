@@ -2,8 +2,8 @@
 
 use crate::connection::{Connection, Phase};
 use crate::engine::facets::{InsiderCalls, ShardQuestions};
-use crate::flows::connection::parking::parking;
-use crate::flows::publish::answering::answering;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::parking;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, PrincipalId};
 use crate::now::Now;
 use crate::principals::{Held, Principal, PrincipalKind, Registered, RetainedValue};

@@ -1,7 +1,7 @@
 //! Calls for services inside the process.
 
 use crate::engine::facets::{InsiderCalls, ShardQuestions};
-use crate::flows::publish::publishing::publishing;
+use crate::flows::contexts::publishing;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::{Millis, Now};

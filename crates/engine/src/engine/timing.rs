@@ -1,8 +1,8 @@
 //! A timer that is due goes to its handler.
 
 use crate::engine::facets::TimerCalls;
-use crate::flows::cluster::ending::ending;
-use crate::flows::groups::dealing::dealing;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::ending;
 use crate::now::Now;
 use crate::timers::Timer;
 

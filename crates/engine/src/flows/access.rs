@@ -1,8 +1,8 @@
 //! Sessions are asked for their rights again, and a PUBLISH for its right.
 
 use crate::event::Attempt;
-use crate::flows::publish::deciding::Deciding;
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Deciding;
+use crate::flows::contexts::Subscribing;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::publish::inbound::Inbound;

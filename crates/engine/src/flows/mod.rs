@@ -1,12 +1,12 @@
 //! What happens across components.
 //!
-//! A flow borrows the components that it needs as a *context*, a struct that a macro makes from an engine or from a
-//! larger context. Components import no flow.
+//! A flow borrows the components that it needs as one of the [`contexts`]. Components import no flow.
 
 pub(crate) mod access;
 pub(crate) mod addresses;
 pub(crate) mod cluster;
 pub(crate) mod connection;
+pub(crate) mod contexts;
 pub(crate) mod durable;
 pub(crate) mod groups;
 pub(crate) mod image;

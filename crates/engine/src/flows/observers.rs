@@ -1,7 +1,7 @@
 //! Messages go to observers, and wait for them.
 
-use crate::flows::publish::answering::Answering;
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Answering;
+use crate::flows::contexts::Deciding;
 use crate::ids::PRINCIPAL_LISTENER;
 use crate::link::envelope::Ticket;
 use crate::now::Now;

@@ -2,8 +2,8 @@
 
 use crate::connection::Outcome;
 use crate::event::Event;
-use crate::flows::publish::answering::Answering;
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Answering;
+use crate::flows::contexts::Deciding;
 use crate::ids::{ConnectionKey, PrincipalId, TenantId};
 use crate::principals::Held;
 use crate::publish::inbound::Inbound;

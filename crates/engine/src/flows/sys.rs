@@ -1,7 +1,7 @@
 //! Values and events below `$SYS`.
 
-use crate::flows::publish::publishing::Publishing;
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Publishing;
+use crate::flows::contexts::Subscribing;
 use crate::ids::{ShardId, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};

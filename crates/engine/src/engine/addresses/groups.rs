@@ -2,7 +2,7 @@
 
 use crate::addresses::groups::{MembershipChange, MembershipOutcome};
 use crate::engine::facets::{InsiderCalls, ShardQuestions};
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::subscribing;
 use crate::ids::TenantId;
 use crate::now::Now;
 

@@ -2,7 +2,7 @@
 
 use crate::cluster::transfer::{Coming, Leaving, Stage};
 use crate::engine::facets::{MoveCalls, ShardQuestions};
-use crate::flows::image::leaving::moving;
+use crate::flows::contexts::moving;
 use crate::ids::Partitions;
 use crate::link::transfer_word::TransferWord;
 use crate::now::Now;

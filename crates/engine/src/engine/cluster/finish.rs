@@ -4,7 +4,7 @@ use crate::cluster::transfer::Stage;
 use crate::cluster::transfer::error::ImageError;
 use crate::cluster::transfer::finish::Entry;
 use crate::engine::facets::MoveCalls;
-use crate::flows::image::leaving::moving;
+use crate::flows::contexts::moving;
 use crate::ids::Partitions;
 use crate::image::{begin as begin_image, open as open_image, seal as seal_image};
 use crate::now::Now;

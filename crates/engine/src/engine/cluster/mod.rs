@@ -8,12 +8,12 @@ mod outgoing;
 mod records;
 
 use crate::engine::facets::{ClusterCalls, ShardQuestions};
-use crate::flows::cluster::ending::ending;
-use crate::flows::cluster::peering::peering;
-use crate::flows::groups::dealing::dealing;
-use crate::flows::publish::answering::answering;
-use crate::flows::publish::deciding::deciding;
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::deciding;
+use crate::flows::contexts::ending;
+use crate::flows::contexts::peering;
+use crate::flows::contexts::subscribing;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, Partitions, ShardId};
 use crate::link::envelope::OUTGOING_INDEX;
 use crate::now::Now;

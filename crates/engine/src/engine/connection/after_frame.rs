@@ -1,8 +1,8 @@
 //! The consequences of a packet or a batch for other connections.
 
 use crate::engine::Engine;
-use crate::flows::connection::parking::parking;
-use crate::flows::publish::publishing::publishing;
+use crate::flows::contexts::parking;
+use crate::flows::contexts::publishing;
 use crate::now::Now;
 use crate::publish::dead_letter::DeadLetters;
 

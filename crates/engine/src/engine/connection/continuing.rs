@@ -7,9 +7,9 @@ use crate::connection::terms::PromisedTerms;
 use crate::connection::{Connection, EnhancedState, Phase};
 use crate::engine::facets::HomeCalls;
 use crate::event::{Event, LogEvent};
-use crate::flows::connection::connecting::connecting;
-use crate::flows::publish::publishing::publishing;
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::connecting;
+use crate::flows::contexts::publishing;
+use crate::flows::contexts::subscribing;
 use crate::identity::Identity;
 use crate::ids::{ConnectionKey, PartitionId, SessionKey};
 use crate::image::connection::{

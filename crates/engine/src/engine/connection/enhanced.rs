@@ -2,7 +2,7 @@
 
 use crate::engine::facets::EntryCalls;
 use crate::event::Verdict;
-use crate::flows::connection::connecting::connecting;
+use crate::flows::contexts::connecting;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
 use tidegate_mqtt::ReasonCode;

@@ -1,7 +1,7 @@
 //! Connections that wait continue.
 
 use crate::engine::facets::WaitingCalls;
-use crate::flows::connection::parking::parking;
+use crate::flows::contexts::parking;
 use crate::ids::{ConnectionKey, Partitions};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;

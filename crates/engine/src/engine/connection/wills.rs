@@ -1,7 +1,7 @@
 //! Wills at the end of a process.
 
 use crate::engine::facets::ControlCalls;
-use crate::flows::cluster::ending::ending;
+use crate::flows::contexts::ending;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::telling::reason::Reason;

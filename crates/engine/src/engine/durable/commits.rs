@@ -1,7 +1,7 @@
 //! The journal goes to the store, and promises leave after the commit.
 
 use crate::engine::facets::StoreCalls;
-use crate::flows::publish::answering::answering;
+use crate::flows::contexts::answering;
 use crate::journal::JournalBatch;
 
 impl StoreCalls<'_> {

@@ -2,9 +2,9 @@
 
 use crate::durable::crossing::{Replay, Way};
 use crate::engine::facets::{ClusterCalls, ShardQuestions, StoreCalls};
-use crate::flows::groups::dealing::dealing;
-use crate::flows::image::leaving::moving;
-use crate::flows::publish::publishing::publishing;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::moving;
+use crate::flows::contexts::publishing;
 use crate::ids::ShardId;
 use crate::journal::keys::Key;
 use crate::link::record::Record;

@@ -6,9 +6,9 @@
 
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::image::forwarding::OrchestratorMoves;
-use crate::flows::image::imaging::imaging;
-use crate::flows::image::leaving::moving;
-use crate::flows::publish::answering::answering;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::imaging;
+use crate::flows::contexts::moving;
 use crate::ids::{Partitions, SessionKey, UPLINK_PREFIX};
 use crate::image::noted::{each_noted, put_noted};
 use crate::image::read_session::SessionImage;

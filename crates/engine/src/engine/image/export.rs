@@ -2,8 +2,8 @@
 
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::facets::MoveCalls;
-use crate::flows::image::imaging::imaging;
-use crate::flows::image::leaving::moving;
+use crate::flows::contexts::imaging;
+use crate::flows::contexts::moving;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey};
 use crate::image::{begin, seal};
 use crate::now::Now;

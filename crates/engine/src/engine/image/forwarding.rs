@@ -2,8 +2,8 @@
 
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
-use crate::flows::image::leaving::moving;
-use crate::flows::publish::answering::answering;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::moving;
 use crate::ids::Partitions;
 use crate::image::forwarding::{AtHand, Behind, Come, Departed, Forwarded, Forwarding, KeptBack};
 use crate::image::noted::{each_noted, put_noted};

@@ -3,8 +3,8 @@
 use crate::cluster::outgoing::OutgoingMessage;
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::facets::MoveCalls;
-use crate::flows::image::leaving::moving;
-use crate::flows::publish::deciding::deciding;
+use crate::flows::contexts::deciding;
+use crate::flows::contexts::moving;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, TenantId, partition_of};
 use crate::image::read_session::SessionImage;
 use crate::image::{SEAL_LEN, open};

@@ -2,11 +2,11 @@
 
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::facets::MoveCalls;
-use crate::flows::cluster::ending::ending;
-use crate::flows::groups::dealing::dealing;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::ending;
+use crate::flows::contexts::imaging;
+use crate::flows::contexts::moving;
 use crate::flows::image::export::due_of_moved;
-use crate::flows::image::imaging::imaging;
-use crate::flows::image::leaving::moving;
 use crate::flows::image::moving::{Beside, Held};
 use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
 use crate::image::Owed;

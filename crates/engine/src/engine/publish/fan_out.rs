@@ -1,8 +1,8 @@
 //! A message with many receivers is delivered in several turns.
 
 use crate::engine::facets::PublishPipeline;
+use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
-use crate::flows::publish::publishing::publishing;
 use crate::ids::ConnectionKey;
 use crate::message::MessageRef;
 use crate::now::Now;

@@ -8,7 +8,7 @@ mod turn_share;
 mod with_properties;
 
 use crate::engine::facets::PublishPipeline;
-use crate::flows::publish::publishing::publishing;
+use crate::flows::contexts::publishing;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;

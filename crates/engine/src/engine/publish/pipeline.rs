@@ -2,11 +2,11 @@
 
 use crate::engine::facets::PublishPipeline;
 use crate::event::{Attempt, Delay};
-use crate::flows::connection::parking::parking;
-use crate::flows::publish::answering::answering;
-use crate::flows::publish::deciding::deciding;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::deciding;
+use crate::flows::contexts::parking;
+use crate::flows::contexts::uplinking;
 use crate::flows::publish::dispatch::reach;
-use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::{ConnectionKey, TenantId, hash_name};
 use crate::now::Now;
 use crate::publish::dispatch::Source;

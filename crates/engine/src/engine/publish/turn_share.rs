@@ -1,7 +1,7 @@
 //! A turn begins.
 
 use crate::engine::facets::TimerCalls;
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::subscribing;
 use crate::now::Now;
 use crate::publish::turn_share::Share;
 use crate::subscribe::steps::FILTER_WORK_PER_TURN;

@@ -3,7 +3,7 @@
 
 use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
 use crate::engine::facets::PublishPipeline;
-use crate::flows::publish::publishing::publishing;
+use crate::flows::contexts::publishing;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::PROPERTY;

@@ -2,7 +2,7 @@
 
 use crate::engine::facets::StoreCalls;
 use crate::event::LoadedQueue;
-use crate::flows::session::reading::reading;
+use crate::flows::contexts::reading;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
 use crate::records::stored::read_entry;

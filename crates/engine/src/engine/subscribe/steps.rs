@@ -3,11 +3,11 @@
 use crate::connection::{Answer, Connection, PendingAck, Phase, SubAckAnswer, UnsubAckAnswer};
 use crate::engine::facets::SubscribeSteps;
 use crate::event::Attempt;
-use crate::flows::connection::parking::parking;
-use crate::flows::publish::answering::answering;
-use crate::flows::retained::fetching::fetching;
-use crate::flows::subscribe::subscribing::subscribing;
-use crate::flows::uplink::uplinking::uplinking;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::fetching;
+use crate::flows::contexts::parking;
+use crate::flows::contexts::subscribing;
+use crate::flows::contexts::uplinking;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::link::envelope::Ticket;
 use crate::now::Now;

@@ -1,8 +1,8 @@
 //! Values and events below `$SYS` are published.
 
 use crate::engine::facets::{ControlCalls, ShardQuestions, SysRounds};
+use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
-use crate::flows::publish::publishing::publishing;
 use crate::ids::{ShardId, TenantId};
 use crate::link::record::Record;
 use crate::message::Publication;

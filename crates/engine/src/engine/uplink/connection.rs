@@ -3,11 +3,11 @@
 use crate::connection::input::Flow;
 use crate::connection::{Connection, Phase};
 use crate::engine::facets::FleetCalls;
-use crate::flows::connection::parking::parking;
-use crate::flows::groups::dealing::dealing;
-use crate::flows::session::acknowledge::acknowledging;
+use crate::flows::contexts::acknowledging;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::parking;
+use crate::flows::contexts::uplinking;
 use crate::flows::uplink::suspects::BrokerRefusals;
-use crate::flows::uplink::uplinking::uplinking;
 use crate::ids::UPLINK_LISTENER;
 use crate::ids::UplinkKey;
 use crate::ids::{ConnectionKey, TenantId};

@@ -1,8 +1,8 @@
 //! Messages of brokers that have left.
 
 use crate::engine::facets::FleetCalls;
-use crate::flows::cluster::ending::ending;
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::ending;
+use crate::flows::contexts::subscribing;
 use crate::ids::{SessionKey, UPLINK_PREFIX};
 use crate::now::Now;
 use crate::orchestrator::uplink::former::{Continued, Former, is_of_dead};

@@ -1,10 +1,10 @@
 //! A broker is drained or removed.
 
 use crate::engine::facets::FleetCalls;
-use crate::flows::cluster::ending::ending;
-use crate::flows::groups::dealing::dealing;
-use crate::flows::subscribe::subscribing::subscribing;
-use crate::flows::uplink::uplinking::uplinking;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::ending;
+use crate::flows::contexts::subscribing;
+use crate::flows::contexts::uplinking;
 use crate::now::Now;
 use crate::orchestrator::uplink::{Drain, UPLINK_FILTER, UPLINK_SHARE, UplinkError, UplinkReport};
 use crate::telling::reason::Reason;

@@ -2,9 +2,9 @@
 
 use crate::engine::facets::FleetCalls;
 use crate::event::{Event, LogEvent};
-use crate::flows::cluster::ending::ending;
-use crate::flows::groups::dealing::dealing;
-use crate::flows::uplink::uplinking::uplinking;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::ending;
+use crate::flows::contexts::uplinking;
 use crate::ids::ConnectionKey;
 use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};

@@ -1,7 +1,7 @@
 //! Memberships of mobile nodes change.
 
 use crate::addresses::restore::{NODE_GROUP, stored_group};
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Subscribing;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
 

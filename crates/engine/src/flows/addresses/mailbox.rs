@@ -2,10 +2,10 @@
 
 use crate::addresses::Nodes;
 use crate::addresses::mailbox::is_addressed;
-use crate::flows::cluster::ending::SessionEnding;
-use crate::flows::groups::dealing::{Dealing, dealing};
-use crate::flows::session::reading::Reading;
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::Reading;
+use crate::flows::contexts::SessionEnding;
+use crate::flows::contexts::subscribing;
+use crate::flows::contexts::{Dealing, dealing};
 use crate::ids::SessionKey;
 use crate::journal::Journal;
 use crate::journal::keys::{Key, StoredSession};

@@ -1,7 +1,7 @@
 //! Subscriptions of mobile nodes to their addresses.
 
 use crate::addresses::nodes::ADDRESSED;
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Subscribing;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
 use crate::session::Standing;

@@ -1,7 +1,7 @@
 //! Receipts are published.
 
 use crate::addresses::receipts::{ASKS, GOES_TO, NUMBER, RECEIPTS};
-use crate::flows::publish::publishing::Publishing;
+use crate::flows::contexts::Publishing;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::message::Publication;
 use crate::now::{Millis, Now};

@@ -1,6 +1,6 @@
 //! Memberships of mobile nodes are restored.
 
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Subscribing;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
 use crate::session::Standing;

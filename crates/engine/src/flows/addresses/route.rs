@@ -1,8 +1,8 @@
 //! The route of an address, and of a report of a mobile node.
 
 use crate::addresses::tally::Counted;
+use crate::flows::contexts::Publishing;
 use crate::flows::publish::dispatch::Reach;
-use crate::flows::publish::publishing::Publishing;
 use crate::ids::{SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::Now;

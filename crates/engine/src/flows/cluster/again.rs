@@ -1,14 +1,14 @@
 //! Messages that a publisher sends again, since it was not answered.
 
 use crate::connection::Answer;
-use crate::flows::connection::parking::parking;
-use crate::flows::groups::dealing::dealing;
-use crate::flows::publish::answering::answering;
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
+use crate::flows::contexts::Publishing;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::parking;
+use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::Reach;
 use crate::flows::publish::dispatch::reach;
-use crate::flows::publish::publishing::Publishing;
-use crate::flows::publish::publishing::publishing;
 use crate::ids::{PartitionId, ShardId, partition_of};
 use crate::link::envelope::{DELIVER, Passage, RETAIN_AT_HOME};
 use crate::link::got::Got;

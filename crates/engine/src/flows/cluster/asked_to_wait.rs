@@ -1,6 +1,6 @@
 //! Publishers of other shards wait.
 
-use crate::flows::connection::parking::Parking;
+use crate::flows::contexts::Parking;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::now::Now;
 

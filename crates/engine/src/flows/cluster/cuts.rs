@@ -1,8 +1,8 @@
 //! Partitions that move between shards are cut off.
 
 use crate::cluster::transfer::{Aside, Cut, Stage};
-use crate::flows::groups::dealing::Dealing;
-use crate::flows::image::leaving::Moving;
+use crate::flows::contexts::Dealing;
+use crate::flows::contexts::Moving;
 use crate::ids::{Partitions, ShardId};
 use crate::link::transfer_word::TransferWord;
 use crate::now::Now;

@@ -1,7 +1,7 @@
 //! Exchanges of shared groups from the time before a restart.
 
 use crate::cluster::exchanges::dealt_before::DealtBefore;
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
 use crate::ids::Partitions;
 use crate::link::got::Got;
 

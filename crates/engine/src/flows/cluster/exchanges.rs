@@ -1,6 +1,6 @@
 //! A QoS 2 message of another node is looked up among the exchanges.
 
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
 use crate::ids::{SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::got::Got;

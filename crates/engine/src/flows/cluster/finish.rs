@@ -2,7 +2,7 @@
 
 use crate::cluster::transfer::Aside;
 use crate::cluster::transfer::finish::Entry;
-use crate::flows::image::leaving::Moving;
+use crate::flows::contexts::Moving;
 use crate::ids::{Partitions, SessionKey, partition_of};
 use crate::link::got::Got;
 use crate::message::Publication;

@@ -2,7 +2,7 @@
 
 use crate::cluster::exchanges::Exchanges;
 use crate::cluster::transfer::Transfers;
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
 use crate::groups::Groups;
 use crate::ids::{PartitionId, Partitions, Place, ShardId};
 use crate::journal::Journal;

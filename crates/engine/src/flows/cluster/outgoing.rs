@@ -1,8 +1,8 @@
 //! Messages that are owed to all nodes are sent until each has confirmed.
 
 use crate::cluster::outgoing::{OUTGOING_VERSION, Outgoing, OutgoingMessage, read_outgoing};
-use crate::flows::cluster::ending::SessionEnding;
-use crate::flows::publish::publishing::{Publishing, publishing};
+use crate::flows::contexts::SessionEnding;
+use crate::flows::contexts::{Publishing, publishing};
 use crate::ids::{ConnectionKey, PartitionId, Partitions, SessionKey};
 use crate::journal::keys::Key;
 use crate::link::envelope::{OUTGOING_INDEX, Ticket};

@@ -1,7 +1,7 @@
 //! A CONNECT is checked.
 
 use crate::access::Subject;
-use crate::flows::connection::connecting::Connecting;
+use crate::flows::contexts::Connecting;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::settings::{Authentication, ListenerSettings, QUEUE_CLIENT_PREFIX};
 use crate::telling::reason::Reason;

@@ -1,12 +1,12 @@
 //! A connection ends, and its session is left.
 
-use crate::flows::cluster::ending::SessionEnding;
-use crate::flows::connection::connecting::Connecting;
-use crate::flows::connection::connecting::connecting;
-use crate::flows::groups::dealing::Dealing;
-use crate::flows::groups::dealing::dealing;
-use crate::flows::publish::publishing::publishing;
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::Connecting;
+use crate::flows::contexts::Dealing;
+use crate::flows::contexts::SessionEnding;
+use crate::flows::contexts::connecting;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::publishing;
+use crate::flows::contexts::subscribing;
 use crate::ids::SessionKey;
 use crate::journal::keys::Key;
 use crate::limits::usage::Payer;

@@ -2,7 +2,7 @@
 
 use crate::connection::connect::grant::Granted;
 use crate::event::Accepted;
-use crate::flows::connection::connecting::Connecting;
+use crate::flows::contexts::Connecting;
 use crate::ids::ConnectionKey;
 use tidegate_mqtt::{ConnAck, ConnAckProperties, Connect, PacketType, QoS, ReasonCode};
 

@@ -12,8 +12,8 @@
 
 use std::rc::Rc;
 
-use crate::flows::groups::dealing::dealing;
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Subscribing;
+use crate::flows::contexts::dealing;
 use crate::ids::TenantId;
 use crate::now::Now;
 use crate::session::ended::{EndedSession, EndedSessions, MESSAGES_PER_WORK};

@@ -2,7 +2,7 @@
 
 use crate::connection::Phase;
 use crate::event::{AuthRequest, Enhanced, Event};
-use crate::flows::connection::connecting::Connecting;
+use crate::flows::contexts::Connecting;
 use crate::identity::Identity;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::Now;

@@ -1,7 +1,7 @@
 //! The values that a CONNACK grants.
 
 use crate::connection::connect::grant::Granted;
-use crate::flows::connection::connecting::Connecting;
+use crate::flows::contexts::Connecting;
 use crate::ids::ConnectionKey;
 use tidegate_mqtt::{Connect, Version};
 

@@ -2,7 +2,7 @@
 
 use crate::connection::Phase;
 use crate::event::Event;
-use crate::flows::connection::parking::Parking;
+use crate::flows::contexts::Parking;
 use crate::ids::ConnectionKey;
 
 impl Parking<'_> {

@@ -4,7 +4,6 @@ pub(crate) mod check;
 pub(crate) mod close;
 pub(crate) mod conn_ack;
 pub(crate) mod connect;
-pub(crate) mod connecting;
 pub(crate) mod ending;
 pub(crate) mod enhanced;
 pub(crate) mod grant;

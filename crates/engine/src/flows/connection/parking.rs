@@ -1,41 +1,14 @@
-//! The context in which a publisher is made to wait.
+//! A publisher is made to wait.
 
 use crate::connection::input::Flow;
 use crate::connection::{Parked, Phase};
 use crate::event::Event;
-use crate::ids::{ConnectionKey, Place};
-use crate::link::Links;
+use crate::flows::contexts::Parking;
+use crate::ids::ConnectionKey;
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::publish::turn_share::TurnShare;
 use crate::session::BlockedPublisher;
-use crate::settings::Settings;
-use crate::state::ShardState;
 use crate::timers::Timer;
-
-/// The parts of an engine that make a publisher wait: its connection, the links that may be full, and the share of the turn.
-pub(crate) struct Parking<'e> {
-    pub state: &'e mut ShardState,
-    pub links: &'e mut Links,
-    pub turn_share: &'e mut TurnShare,
-    pub place: Place,
-    pub settings: &'e Settings,
-}
-
-/// Borrows the context of waiting publishers from an engine, or from a wider context.
-macro_rules! parking {
-    ($from:expr) => {
-        $crate::flows::connection::parking::Parking {
-            state: &mut $from.state,
-            links: &mut $from.links,
-            turn_share: &mut $from.turn_share,
-            place: $from.place,
-            settings: &$from.settings,
-        }
-    };
-}
-
-pub(crate) use parking;
 
 impl Parking<'_> {
     /// Keeps a packet of a publisher that has to wait, or stops reading when too much is kept.

@@ -1,7 +1,7 @@
 //! A connection is suspended.
 
 use crate::connection::Phase;
-use crate::flows::connection::parking::Parking;
+use crate::flows::contexts::Parking;
 use crate::ids::{ConnectionKey, PartitionId, partition_of};
 use crate::now::Now;
 use crate::state::open_output;

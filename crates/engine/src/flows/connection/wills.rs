@@ -1,7 +1,7 @@
 //! Wills: whether a connection that has ended leaves one, and when it is published.
 
 use crate::event::Attempt;
-use crate::flows::cluster::ending::SessionEnding;
+use crate::flows::contexts::SessionEnding;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::session::Will;

@@ -2,9 +2,9 @@
 
 use crate::durable::Recovery;
 use crate::durable::crossing::Left;
-use crate::flows::groups::dealing::Dealing;
+use crate::flows::contexts::Dealing;
+use crate::flows::contexts::Publishing;
 use crate::flows::publish::dispatch::Reach;
-use crate::flows::publish::publishing::Publishing;
 use crate::groups::group_partition;
 use crate::ids::{Place, ShardId, partition_of};
 use crate::journal::keys::Key;

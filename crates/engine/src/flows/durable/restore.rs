@@ -4,7 +4,7 @@ use crate::addresses::{NODE_GROUP, group_of_stored};
 use crate::durable::restore::{Restoration, RestoreError};
 use crate::durable::restoring::{RestoredEntry, Restoring};
 use crate::durable::session_record::SessionRecord;
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Subscribing;
 use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
 use crate::link::record::{GroupName, MemberOptions};

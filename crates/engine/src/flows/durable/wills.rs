@@ -1,7 +1,7 @@
 //! Wills are restored.
 
 use crate::durable::session_record::SessionRecord;
-use crate::flows::cluster::ending::SessionEnding;
+use crate::flows::contexts::SessionEnding;
 use crate::journal::keys::{Key, StoredSession};
 use crate::now::Now;
 use crate::session::{FilterList, Session, Standing};

@@ -1,6 +1,6 @@
 //! The bound of the messages that a shared group keeps.
 
-use crate::flows::groups::dealing::Dealing;
+use crate::flows::contexts::Dealing;
 use crate::groups::kept::Doubt;
 use crate::ids::{SessionKey, partition_of, partition_of_hash};
 use crate::link::record::{GroupName, MemberOptions, Record};

@@ -1,9 +1,9 @@
 //! Shared groups get another dealer.
 
-use crate::flows::cluster::peering::Peering;
-use crate::flows::publish::answering::answering;
-use crate::flows::subscribe::subscribing::Subscribing;
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::Peering;
+use crate::flows::contexts::Subscribing;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::subscribing;
 use crate::ids::{Partitions, ShardId, TenantId};
 use crate::link::dealing_word::DealingWord;
 use crate::link::got::Got;

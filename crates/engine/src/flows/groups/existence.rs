@@ -1,6 +1,6 @@
 //! Shards learn which shared groups exist.
 
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Subscribing;
 use crate::groups::group_partition;
 use crate::ids::TenantId;
 use crate::link::envelope::Ticket;

@@ -1,6 +1,6 @@
 //! Sessions join shared groups.
 
-use crate::flows::publish::answering::Answering;
+use crate::flows::contexts::Answering;
 use crate::groups::JOINING_INDEX;
 use crate::groups::joins::LateJoin;
 use crate::now::Now;

@@ -1,6 +1,6 @@
 //! Messages that were dealt are kept until they are answered.
 
-use crate::flows::groups::dealing::Dealing;
+use crate::flows::contexts::Dealing;
 use crate::groups::kept::{Deal, WAIT_MS};
 use crate::groups::{Receiver, group_partition};
 use crate::ids::TenantId;

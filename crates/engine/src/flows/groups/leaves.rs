@@ -1,8 +1,8 @@
 //! A member leaves a shared group: its seat is given up, and its queued messages return to the group.
 
-use crate::flows::groups::dealing::Dealing;
-use crate::flows::groups::dealing::dealing;
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Dealing;
+use crate::flows::contexts::Subscribing;
+use crate::flows::contexts::dealing;
 use crate::ids::{SessionKey, ShardId};
 use crate::link::record::{GroupName, Record};
 use crate::now::Now;

@@ -2,7 +2,6 @@
 
 pub(crate) mod bound;
 pub(crate) mod dealers;
-pub(crate) mod dealing;
 pub(crate) mod existence;
 pub(crate) mod fleet;
 pub(crate) mod joins;
@@ -11,13 +10,13 @@ pub(crate) mod leaves;
 pub(crate) mod reseat;
 pub(crate) mod returns;
 
-use crate::flows::cluster::peering::Peering;
-use crate::flows::groups::dealing::Dealing;
-use crate::flows::groups::dealing::dealing;
-use crate::flows::publish::answering::Answering;
-use crate::flows::publish::answering::answering;
-use crate::flows::subscribe::subscribing::Subscribing;
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::Answering;
+use crate::flows::contexts::Dealing;
+use crate::flows::contexts::Peering;
+use crate::flows::contexts::Subscribing;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::subscribing;
 use crate::groups::shared_group::Member;
 use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition};
 use crate::hash::hash_bytes;

@@ -1,6 +1,6 @@
 //! Members get their seats again.
 
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Subscribing;
 use crate::ids::SessionKey;
 use crate::ids::hash_name;
 use crate::now::Now;

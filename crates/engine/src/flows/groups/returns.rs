@@ -1,6 +1,6 @@
 //! A message comes back from a member, and another member gets it.
 
-use crate::flows::groups::dealing::Dealing;
+use crate::flows::contexts::Dealing;
 use crate::groups::returns::Returned;
 use crate::groups::{RETURNS_MAX, Taker, group_partition};
 use crate::ids::{SessionKey, ShardId, hash_name, partition_of};

@@ -1,9 +1,9 @@
 //! Messages of brokers are delivered while partitions move.
 
-use crate::flows::image::leaving::Moving;
+use crate::flows::contexts::Moving;
+use crate::flows::contexts::Publishing;
+use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
-use crate::flows::publish::publishing::Publishing;
-use crate::flows::publish::publishing::publishing;
 use crate::ids::Partitions;
 use crate::message::MessageRef;
 use crate::now::Now;

@@ -1,9 +1,9 @@
 //! Sessions, wills and queues are written into an image.
 
-use crate::flows::connection::connecting::connecting;
-use crate::flows::image::imaging::Imaging;
-use crate::flows::image::leaving::Moving;
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::Imaging;
+use crate::flows::contexts::Moving;
+use crate::flows::contexts::connecting;
+use crate::flows::contexts::subscribing;
 use crate::ids::SessionKey;
 use crate::image::read_session::{RECEIVED, RECEIVED_DOUBTFUL, REFUSED};
 use crate::journal::keys::Key;

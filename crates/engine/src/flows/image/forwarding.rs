@@ -2,7 +2,7 @@
 
 use crate::cluster::transfer::error::ImageError;
 use crate::durable::crossing::Left;
-use crate::flows::image::leaving::Moving;
+use crate::flows::contexts::Moving;
 use crate::ids::Partitions;
 use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES};
 use crate::image::handover::concerns;

@@ -1,9 +1,9 @@
 //! Sessions are read from an image.
 
 use crate::connection::FetchRequest;
-use crate::flows::image::leaving::Moving;
-use crate::flows::subscribe::subscribing::Subscribing;
-use crate::flows::subscribe::subscribing::subscribing;
+use crate::flows::contexts::Moving;
+use crate::flows::contexts::Subscribing;
+use crate::flows::contexts::subscribing;
 use crate::ids::{SessionKey, TenantId};
 use crate::image::read_session::{SessionImage, SubscriptionImage};
 use crate::now::Now;

@@ -3,7 +3,5 @@
 pub(crate) mod delivering;
 pub(crate) mod export;
 pub(crate) mod forwarding;
-pub(crate) mod imaging;
 pub(crate) mod import;
-pub(crate) mod leaving;
 pub(crate) mod moving;

@@ -1,7 +1,7 @@
 //! Partitions are held and released.
 
-use crate::flows::image::imaging::Imaging;
-use crate::flows::image::leaving::Moving;
+use crate::flows::contexts::Imaging;
+use crate::flows::contexts::Moving;
 use crate::ids::TenantId;
 use crate::ids::{PartitionId, Partitions, SessionKey};
 use crate::image::{begin, seal};

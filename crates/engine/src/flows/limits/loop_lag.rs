@@ -1,6 +1,6 @@
 //! Publishers wait while the event loop lags.
 
-use crate::flows::connection::parking::Parking;
+use crate::flows::contexts::Parking;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
 use crate::session::BlockedPublisher;

@@ -1,7 +1,7 @@
 //! Publishers wait for their rate.
 
 use crate::event::Delay;
-use crate::flows::connection::parking::Parking;
+use crate::flows::contexts::Parking;
 use crate::ids::ConnectionKey;
 use crate::limits::rate::{NANOSECONDS_PER_MILLISECOND, Published, Rate, nanoseconds};
 use crate::now::{Millis, Now};

@@ -1,6 +1,6 @@
 //! Connections and sessions of a tenant are counted against its quota.
 
-use crate::flows::connection::connecting::Connecting;
+use crate::flows::contexts::Connecting;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::settings::Holding;
 use crate::telling::reason::Reason;

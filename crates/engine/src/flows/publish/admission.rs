@@ -2,9 +2,9 @@
 
 use crate::connection::reserving::Reserving;
 use crate::event::Delay;
-use crate::flows::connection::parking::{Parking, parking};
-use crate::flows::publish::deciding::Deciding;
-use crate::flows::publish::publishing::publishing;
+use crate::flows::contexts::Deciding;
+use crate::flows::contexts::publishing;
+use crate::flows::contexts::{Parking, parking};
 use crate::ids::{ConnectionKey, SessionKey, ShardId};
 use crate::link::record::Record;
 use crate::message::Publication;

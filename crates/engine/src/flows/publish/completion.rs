@@ -1,8 +1,8 @@
 //! A packet is answered when all that it promises is confirmed.
 
 use crate::connection::{Answer, Outcome, PendingAck, SubAckAnswer, UnsubAckAnswer};
-use crate::flows::publish::answering::Answering;
-use crate::flows::retained::fetching::fetching;
+use crate::flows::contexts::Answering;
+use crate::flows::contexts::fetching;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::link::envelope::OUTGOING_INDEX;
 use crate::link::envelope::Ticket;

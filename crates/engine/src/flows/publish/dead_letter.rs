@@ -1,6 +1,6 @@
 //! Dead letters are published.
 
-use crate::flows::publish::publishing::Publishing;
+use crate::flows::contexts::Publishing;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::id::MessageId;

@@ -3,8 +3,8 @@
 use crate::addresses::Nodes;
 use crate::connection::to_write::WIDE_RECEIVERS;
 use crate::durable::Way;
-use crate::flows::groups::dealing::dealing;
-use crate::flows::publish::publishing::Publishing;
+use crate::flows::contexts::Publishing;
+use crate::flows::contexts::dealing;
 use crate::groups::Groups;
 use crate::ids::{Place, SessionKey, ShardId, TenantId, hash_name, partition_of};
 use crate::link::Links;

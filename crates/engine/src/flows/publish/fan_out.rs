@@ -1,6 +1,6 @@
 //! A publisher waits for the rest of its receivers.
 
-use crate::flows::connection::parking::Parking;
+use crate::flows::contexts::Parking;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
 use crate::publish::fan_out::FAN_OUT_STEP;

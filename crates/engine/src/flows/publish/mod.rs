@@ -1,24 +1,21 @@
 //! A PUBLISH: routed, decided by stages, dispatched, answered.
 
 pub(crate) mod admission;
-pub(crate) mod answering;
 pub(crate) mod completion;
 pub(crate) mod dead_letter;
-pub(crate) mod deciding;
 pub(crate) mod dispatch;
 pub(crate) mod fan_out;
 pub(crate) mod pipeline;
-pub(crate) mod publishing;
 pub(crate) mod stages;
 pub(crate) mod turn_share;
 
 use crate::connection::{Answer, Connection, Outcome};
 use crate::event::{Attempt, Delay};
-use crate::flows::connection::parking::Parking;
-use crate::flows::publish::answering::Answering;
-use crate::flows::publish::deciding::Deciding;
-use crate::flows::publish::publishing::Publishing;
-use crate::flows::publish::publishing::publishing;
+use crate::flows::contexts::Answering;
+use crate::flows::contexts::Deciding;
+use crate::flows::contexts::Parking;
+use crate::flows::contexts::Publishing;
+use crate::flows::contexts::publishing;
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::journal::Mark;
 use crate::journal::keys::Key;

@@ -1,7 +1,7 @@
 //! The answer to a PUBLISH that was rejected.
 
 use crate::connection::Outcome;
-use crate::flows::publish::answering::Answering;
+use crate::flows::contexts::Answering;
 use crate::link::envelope::Ticket;
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;

@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::connection::to_write::{ToWrite, WIDE_RECEIVERS};
-use crate::flows::connection::parking::Parking;
+use crate::flows::contexts::Parking;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
 use crate::publish::fan_out::FanOuts;

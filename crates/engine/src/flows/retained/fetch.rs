@@ -1,7 +1,7 @@
 //! Retained messages are fetched for a subscription and sent.
 
 use crate::connection::FetchRequest;
-use crate::flows::retained::fetching::Fetching;
+use crate::flows::contexts::Fetching;
 use crate::ids::{ConnectionKey, SessionKey, ShardId, partition_of};
 use crate::link::record::Record;
 use crate::message::Publication;

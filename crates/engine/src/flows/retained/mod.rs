@@ -1,4 +1,3 @@
 //! Retained messages.
 
 pub(crate) mod fetch;
-pub(crate) mod fetching;

@@ -1,16 +1,13 @@
 //! PUBACK, PUBREC, PUBREL and PUBCOMP of a receiver.
 
 use crate::event::Event;
+use crate::flows::contexts::Acknowledging;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::journal::keys::Key;
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::Uplinks;
-use crate::publish::layouts::Layouts;
 use crate::session::acknowledge::{WrongType, put_ack};
 use crate::session::packet_ids::State;
-use crate::state::ShardState;
 use crate::telling::refused::Refused;
-use std::collections::BTreeMap;
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, ReasonCode, Version};
 
 /// The packet identifier of an acknowledgement of two bytes, which nearly all are.
@@ -21,27 +18,6 @@ fn short_ack(frame: &Frame<'_>, first_byte: u8) -> Option<PacketId> {
     }
     <[u8; 2]>::try_from(frame.body).ok().and_then(|id| PacketId::new(u16::from_be_bytes(id)))
 }
-
-/// The parts of an engine that an acknowledgement changes: sessions and their queues, brokers of a fleet, and pings.
-pub(crate) struct Acknowledging<'e> {
-    pub state: &'e mut ShardState,
-    pub layouts: &'e mut Layouts,
-    pub uplinks: &'e mut Uplinks,
-    pub pings: &'e mut BTreeMap<(u32, u16), bool>,
-}
-
-/// Borrows the context of an acknowledgement from an engine.
-macro_rules! acknowledging {
-    ($engine:expr) => {
-        $crate::flows::session::acknowledge::Acknowledging {
-            state: &mut $engine.state,
-            layouts: &mut $engine.layouts,
-            uplinks: &mut $engine.uplinks,
-            pings: &mut $engine.pings,
-        }
-    };
-}
-pub(crate) use acknowledging;
 
 impl Acknowledging<'_> {
     #[inline]

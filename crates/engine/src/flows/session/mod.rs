@@ -1,5 +1,4 @@
 //! Sessions.
 
 pub(crate) mod acknowledge;
-pub(crate) mod reading;
 pub(crate) mod tail;

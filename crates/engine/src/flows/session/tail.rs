@@ -1,6 +1,6 @@
 //! The end of a long queue is read from the store.
 
-use crate::flows::session::reading::Reading;
+use crate::flows::contexts::Reading;
 use crate::ids::SessionKey;
 use crate::now::Millis;
 use crate::records::stored::EntryRead;

@@ -1,10 +1,9 @@
 //! Subscriptions are added and removed.
 
 pub(crate) mod steps;
-pub(crate) mod subscribing;
 
 use crate::connection::FetchRequest;
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Subscribing;
 use crate::ids::{SessionKey, TenantId};
 use crate::journal::keys::STORED_NAME_MAX;
 use crate::link::envelope::Ticket;

@@ -1,8 +1,8 @@
 //! Large SUBSCRIBE and UNSUBSCRIBE packets are worked off in steps.
 
 use crate::connection::{Answer, UnsubAckAnswer};
-use crate::flows::connection::parking::Parking;
-use crate::flows::subscribe::subscribing::Subscribing;
+use crate::flows::contexts::Parking;
+use crate::flows::contexts::Subscribing;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::Now;
 use crate::subscribe::steps::{Kind, Steps};

@@ -2,9 +2,9 @@
 
 use tidegate_mqtt::{PublishProperties, RawPublish};
 
-use crate::flows::image::leaving::moving;
-use crate::flows::publish::publishing::publishing;
-use crate::flows::uplink::uplinking::Uplinking;
+use crate::flows::contexts::Uplinking;
+use crate::flows::contexts::moving;
+use crate::flows::contexts::publishing;
 use crate::ids::{ConnectionKey, Partitions, TenantId, UplinkKey};
 use crate::image::begin;
 use crate::image::noted::put_noted;

@@ -1,9 +1,9 @@
 //! Packets of a broker.
 
 use crate::connection::Phase;
-use crate::flows::groups::dealing::dealing;
+use crate::flows::contexts::Uplinking;
+use crate::flows::contexts::dealing;
 use crate::flows::uplink::suspects::BrokerRefusals;
-use crate::flows::uplink::uplinking::Uplinking;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::{Probe, Stage, session_name};

@@ -1,8 +1,8 @@
 //! Filters are asked of brokers.
 
-use crate::flows::groups::dealing::dealing;
-use crate::flows::publish::answering::answering;
-use crate::flows::uplink::uplinking::Uplinking;
+use crate::flows::contexts::Uplinking;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::dealing;
 use crate::ids::UplinkKey;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::link::envelope::Ticket;

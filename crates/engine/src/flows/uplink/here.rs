@@ -1,9 +1,9 @@
 //! What no broker brings back is delivered to the clients of this process without one.
 
-use crate::flows::image::leaving::moving;
+use crate::flows::contexts::Uplinking;
+use crate::flows::contexts::moving;
+use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
-use crate::flows::publish::publishing::publishing;
-use crate::flows::uplink::uplinking::Uplinking;
 use crate::ids::UplinkKey;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;

@@ -1,7 +1,7 @@
 //! A broker leaves.
 
-use crate::flows::groups::dealing::dealing;
-use crate::flows::uplink::uplinking::Uplinking;
+use crate::flows::contexts::Uplinking;
+use crate::flows::contexts::dealing;
 use crate::ids::UplinkKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::Stage;

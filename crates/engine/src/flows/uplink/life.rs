@@ -1,9 +1,9 @@
 //! A broker connects, fails and is tried again.
 
 use crate::event::{Event, LogEvent};
-use crate::flows::groups::dealing::dealing;
-use crate::flows::subscribe::subscribing::subscribing;
-use crate::flows::uplink::uplinking::Uplinking;
+use crate::flows::contexts::Uplinking;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::subscribing;
 use crate::ids::UPLINK_LISTENER;
 use crate::ids::UplinkKey;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};

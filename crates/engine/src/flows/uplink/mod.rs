@@ -14,4 +14,3 @@ pub(crate) mod route;
 pub(crate) mod settle;
 pub(crate) mod spread;
 pub(crate) mod suspects;
-pub(crate) mod uplinking;

@@ -1,6 +1,6 @@
 //! The order of messages to brokers.
 
-use crate::flows::groups::dealing::Dealing;
+use crate::flows::contexts::Dealing;
 use crate::ids::UplinkKey;
 use crate::now::Now;
 use crate::orchestrator::uplink::RoutingPolicy;

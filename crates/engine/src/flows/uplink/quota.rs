@@ -1,6 +1,6 @@
 //! A broker that takes no more is left alone for a time.
 
-use crate::flows::groups::dealing::Dealing;
+use crate::flows::contexts::Dealing;
 use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::Stage;

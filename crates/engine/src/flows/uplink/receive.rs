@@ -1,13 +1,13 @@
 //! A message of a broker comes in.
 
-use crate::flows::connection::parking::parking;
-use crate::flows::image::leaving::moving;
-use crate::flows::publish::answering::answering;
+use crate::flows::contexts::Publishing;
+use crate::flows::contexts::Uplinking;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::moving;
+use crate::flows::contexts::parking;
+use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
-use crate::flows::publish::publishing::Publishing;
-use crate::flows::publish::publishing::publishing;
 use crate::flows::uplink::adopted::FromBroker;
-use crate::flows::uplink::uplinking::Uplinking;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, UplinkKey, partition_of};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;

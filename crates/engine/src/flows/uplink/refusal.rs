@@ -1,8 +1,8 @@
 //! A broker refuses a filter.
 
 use crate::event::Attempt;
-use crate::flows::subscribe::subscribing::subscribing;
-use crate::flows::uplink::uplinking::Uplinking;
+use crate::flows::contexts::Uplinking;
+use crate::flows::contexts::subscribing;
 use crate::ids::ShardId;
 use crate::ids::UplinkKey;
 use crate::link::envelope::Ticket;

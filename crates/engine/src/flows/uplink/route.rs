@@ -1,8 +1,8 @@
 //! Messages go to brokers; the gate of the fleet.
 
-use crate::flows::groups::dealing::Dealing;
-use crate::flows::publish::publishing::Publishing;
-use crate::flows::uplink::uplinking::Uplinking;
+use crate::flows::contexts::Dealing;
+use crate::flows::contexts::Publishing;
+use crate::flows::contexts::Uplinking;
 use crate::ids::{SessionKey, TenantId};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;

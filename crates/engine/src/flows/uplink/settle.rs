@@ -1,10 +1,10 @@
 //! Messages are settled when they have come back from a broker.
 
-use crate::flows::groups::dealing::Dealing;
-use crate::flows::groups::dealing::dealing;
-use crate::flows::publish::publishing::Publishing;
-use crate::flows::publish::publishing::publishing;
-use crate::flows::uplink::uplinking::Uplinking;
+use crate::flows::contexts::Dealing;
+use crate::flows::contexts::Publishing;
+use crate::flows::contexts::Uplinking;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::publishing;
 use crate::ids::UplinkKey;
 use crate::ids::{SessionKey, ShardId};
 use crate::journal::keys::Key;

@@ -1,6 +1,6 @@
 //! A broker's queue is dealt again when another one begins to serve.
 
-use crate::flows::groups::dealing::Dealing;
+use crate::flows::contexts::Dealing;
 use crate::ids::UplinkKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::settle::{Whereto, take_front};

@@ -1,8 +1,8 @@
 //! Finds messages that make brokers close their connections.
 
 use crate::event::{Event, LogEvent};
-use crate::flows::groups::dealing::{Dealing, dealing};
-use crate::flows::uplink::uplinking::Uplinking;
+use crate::flows::contexts::Uplinking;
+use crate::flows::contexts::{Dealing, dealing};
 use crate::ids::UplinkKey;
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;

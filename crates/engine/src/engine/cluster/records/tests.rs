@@ -40,7 +40,7 @@ fn pair() -> (Engine, SessionKey, Engine) {
         identity: None,
     });
     let options = SubscriberOptions::new(QoS::AtLeastOnce, false, true);
-    crate::flows::subscribe::subscribing::subscribing!(here).adopt_subscription(
+    crate::flows::contexts::subscribing!(here).adopt_subscription(
         NOW,
         TenantId(0),
         "t",
@@ -52,7 +52,7 @@ fn pair() -> (Engine, SessionKey, Engine) {
 
 fn publish(engine: &mut Engine, payload: &[u8]) {
     let mut message = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], Millis::NEVER, payload, 0);
-    crate::flows::publish::publishing::publishing!(engine).publish_inside(NOW, &mut message, None);
+    crate::flows::contexts::publishing!(engine).publish_inside(NOW, &mut message, None);
 }
 
 /// The messages in its queue so far.
@@ -128,7 +128,7 @@ fn a_message_stamped_in_the_future_does_not_live_longer() {
     let late = Now { monotonic: NOW.monotonic.plus(8), unix: NOW.unix + 8 };
     let expires_at = late.monotonic.plus_seconds(100);
     let mut message = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], expires_at, b"x", 0);
-    crate::flows::publish::publishing::publishing!(there).publish_inside(late, &mut message, None);
+    crate::flows::contexts::publishing!(there).publish_inside(late, &mut message, None);
     here.cluster().handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
     let flow = here.state.sessions.get(key.0).and_then(|session| session.flow.as_ref()).unwrap();
     let kept: Vec<Millis> = flow.queue.iter().map(|delivery| delivery.message.expires_at).collect();

@@ -1,6 +1,6 @@
 //! Stage: a QoS 2 message that another node has sent before.
 
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
 use crate::publish::inbound::Inbound;
 use crate::topics::stages::Step;
 

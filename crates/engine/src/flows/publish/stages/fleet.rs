@@ -1,6 +1,6 @@
 //! On an orchestrator: whether the brokers of the fleet take messages.
 
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
 use crate::orchestrator::uplink::Gate;
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;

@@ -1,6 +1,6 @@
 //! In a cluster: a message that would miss subscribers at an absent node.
 
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;
 use crate::topics::stages::Deferral;

@@ -13,7 +13,7 @@ pub(crate) mod understanding;
 pub(crate) mod wide;
 
 use crate::connection::to_write::WIDE_RECEIVERS;
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
 use crate::ids::TenantId;
 use crate::publish::inbound::Inbound;
 use crate::session::table::Sessions;

@@ -1,6 +1,6 @@
 //! Observers that must have the message before its publisher is acknowledged: whether their windows have room.
 
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
 use crate::observers::{Room, observed_cost};
 use crate::publish::inbound::Inbound;
 use crate::topics::stages::Deferral;

@@ -1,7 +1,7 @@
 //! Stage: a QoS 2 message that was refused before, when others had got it already.
 
-use crate::flows::publish::answering::answering;
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
+use crate::flows::contexts::answering;
 use crate::hash::hash_bytes;
 use crate::ids::hash_name;
 use crate::publish::inbound::Inbound;

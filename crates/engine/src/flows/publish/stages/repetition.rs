@@ -1,8 +1,8 @@
 //! A QoS 2 message that was taken before: it is only answered again ([MQTT-4.3.3-10]).
 
 use crate::connection::Answer;
-use crate::flows::publish::answering::answering;
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
+use crate::flows::contexts::answering;
 use crate::publish::inbound::Inbound;
 use crate::topics::stages::Step;
 use tidegate_mqtt::ReasonCode;

@@ -1,7 +1,7 @@
 //! Whether the publisher may publish the message at all: the rules, the topics of the broker itself, and the longest
 //! payload.
 
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
 use crate::ids::TenantId;
 use crate::publish::inbound::Inbound;
 use crate::settings::fleet_topics::{is_of_tenant, of_brokers};

@@ -1,6 +1,6 @@
 //! Room for a message at all queues with the policy `reject`.
 
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
 use crate::publish::inbound::Inbound;
 use crate::topics::stages::Step;
 

@@ -1,8 +1,8 @@
 //! While the store has no room: only what would have to be stored is rejected.
 
-use crate::flows::publish::deciding::Deciding;
-use crate::flows::publish::publishing::Publishing;
-use crate::flows::publish::publishing::publishing;
+use crate::flows::contexts::Deciding;
+use crate::flows::contexts::Publishing;
+use crate::flows::contexts::publishing;
 use crate::ids::{SessionKey, TenantId};
 use crate::publish::admission::Wanted;
 use crate::publish::inbound::Inbound;

@@ -1,6 +1,6 @@
 //! Requests to the broker itself in messages, where there are addresses of mobile nodes.
 
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
 use crate::ids::ObserverId;
 use crate::publish::inbound::Inbound;
 use crate::telling::reason::Reason;

@@ -1,7 +1,7 @@
 //! Messages to many subscribers wait until the connections that earlier ones have put in line were written.
 
-use crate::flows::connection::parking::parking;
-use crate::flows::publish::deciding::Deciding;
+use crate::flows::contexts::Deciding;
+use crate::flows::contexts::parking;
 use crate::publish::inbound::Inbound;
 use crate::topics::stages::Deferral;
 use crate::topics::stages::Step;
