@@ -130,7 +130,7 @@ fn a_missing_right_is_named() {
     let mut error = || provider.allocate(&wanted("tidegate-broker-2")).unwrap_err().to_string();
     let read = error();
     assert!(read.contains("the right `get statefulsets/scale in namespace messaging` is missing"), "{read}");
-    assert!(read.contains("messaging:nobody"), "{read}");
+    assert!(read.contains("system:serviceaccount:messaging:"), "{read}");
     assert!(error().contains("the right `update statefulsets/scale in namespace messaging` is missing"));
     assert!(error().contains("does not accept the credentials"));
     recorded.finish();
