@@ -344,8 +344,8 @@ impl Shard {
 
     fn log(&mut self, event: &tidegate_engine::LogEvent) {
         use tidegate_engine::LogEvent::{
-            BadPacket, BrokerLost, BrokerServes, Connected, Delayed, Denied, Disconnected, Dropped, QueueFull, Refused,
-            TopicDenied,
+            BadPacket, BrokerIsOlder, BrokerLost, BrokerServes, Connected, Delayed, Denied, Disconnected, Dropped,
+            QueueFull, Refused, TopicDenied,
         };
         self.admission().record(event);
         if !self.shared.observer.wants(event) {
@@ -362,6 +362,7 @@ impl Shard {
             | Denied { .. }
             | BrokerServes { .. }
             | BrokerLost { .. }
+            | BrokerIsOlder { .. }
             | TopicDenied { .. } => None,
         };
         let peer = key.and_then(|key| self.table.peer(key));
