@@ -374,7 +374,7 @@ impl Shard {
     pub(crate) fn send_batches(&mut self) {
         let mut submitted = None;
         loop {
-            submitted = self.storing().submit_journal().or(submitted);
+            submitted = self.storing().submit_journal().lets_leave(submitted);
             self.peering().send_to_nodes(submitted);
             for other in self.place.others() {
                 if let Some(batch) = self.engine.take_batch(other)

@@ -121,7 +121,7 @@ impl Uplinking<'_> {
             self.state.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         }
         let closed = was == Stage::Open && !wanted && reason == Reason::ConnectionLost;
-        let mut at_once = false;
+        let at_once;
         if was == Stage::Open {
             uplink.reassign_at = reassign_at;
             uplink.note_lost();
