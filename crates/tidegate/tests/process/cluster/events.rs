@@ -42,7 +42,7 @@ fn continued(broker: &Broker) -> u64 {
 fn events_over_http_go_on_when_the_home_of_a_user_moves() {
     let folder = Folder::new();
     let users = folder.file("users");
-    let made = run(&["passwd", "-b", "-H", "sha512-pbkdf2", "-I", "100", &users, "ann", "pw"]);
+    let made = run(&["passwd", "-b", "-c", "-H", "sha512-pbkdf2", "-I", "100", &users, "ann", "pw"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     let auth = format!("[[auth]]\nkind = 'password-file'\nfile = {users:?}\n[access]\ndefault = 'allow'\n");
     let config = format!("--config={}", folder.write("t.toml", &auth));
@@ -52,7 +52,8 @@ fn events_over_http_go_on_when_the_home_of_a_user_moves() {
     cluster.add();
     cluster.wait_even();
     let port = cluster.port(B).to_string();
-    let publish = ["pub", "-h", "127.0.0.1", "-p", &port, "-u", "ann", "-P", "pw", "-q", "1", "-t", "t/1", "-m", "moved"];
+    let publish =
+        ["pub", "-h", "127.0.0.1", "-p", &port, "-u", "ann", "-P", "pw", "-q", "1", "-t", "t/1", "-m", "moved"];
     let published = run(&publish);
     assert_eq!(published.code, Some(0), "{}", published.err);
     for stream in &mut streams {
