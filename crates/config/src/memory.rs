@@ -40,10 +40,10 @@ impl Limits {
     }
 }
 
-/// The memory that a broker will use, bytes of each part, beside what there is.
+/// The memory that a broker will use, bytes of each part, beside the available one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// What there is; `None` where the system does not tell.
+    /// The available memory; `None` where the system does not tell.
     pub available: Option<Available>,
     /// `limits.memory_ceiling` as it counts.
     pub ceiling: u64,
@@ -75,7 +75,7 @@ impl MemoryPlan {
         }
     }
 
-    /// Bytes beyond what there is, if all parts are full; 0 if they fit.
+    /// Bytes beyond the available ones, if all parts are full; 0 if they fit.
     pub fn excess(&self) -> u64 {
         let all = self.ceiling.saturating_add(self.retained).saturating_add(self.store);
         self.available.map_or(0, |available| all.saturating_sub(available.bytes))

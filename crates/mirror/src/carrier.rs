@@ -57,6 +57,16 @@ impl Carrier {
         self.membership.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes that this process serves as a member of its cluster, from the table of this epoch on.
+    pub(crate) fn serve_since(&self, epoch: u64) -> Result<(), Lost> {
+        if self.membership().begin(epoch) {
+            return self.check();
+        }
+        let fenced = Lost::Fenced(self.place.log.clone());
+        self.lose(&fenced);
+        Err(fenced)
+    }
+
     /// The right to send.
     pub(crate) fn order(&self) -> MutexGuard<'_, Order> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)

@@ -3,9 +3,6 @@
 //! A taker of a dead node's partitions fences the node's log. If the node was started again meanwhile, the log has a new
 //! owner, which has served nothing at that epoch: the fence is for its former process.
 
-use crate::Lost;
-use crate::carrier::Carrier;
-
 /// The fences that a process may ignore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Membership {
@@ -32,7 +29,7 @@ impl Membership {
 
     /// Becomes a member with the table of an epoch. Returns whether that is possible: not at an epoch whose fence was
     /// ignored.
-    fn begin(&mut self, epoch: u64) -> bool {
+    pub(crate) fn begin(&mut self, epoch: u64) -> bool {
         if let Self::Awaited { ignored } = *self {
             if epoch <= ignored {
                 return false;
@@ -40,18 +37,6 @@ impl Membership {
             *self = Self::Since(epoch);
         }
         true
-    }
-}
-
-impl Carrier {
-    /// Notes that this process serves as a member of its cluster, from the table of this epoch on.
-    pub(crate) fn serve_since(&self, epoch: u64) -> Result<(), Lost> {
-        if self.membership().begin(epoch) {
-            return self.check();
-        }
-        let fenced = Lost::Fenced(self.place.log.clone());
-        self.lose(&fenced);
-        Err(fenced)
     }
 }
 
@@ -71,7 +56,7 @@ mod tests {
     fn an_ignored_fence_is_remembered_until_the_process_serves() {
         let mut membership = Membership::Awaited { ignored: 0 };
         assert!(membership.outlives(5) && membership.outlives(3));
-        assert!(!membership.begin(5), "it would serve what a taker has");
+        assert!(!membership.begin(5), "it would serve the partitions of a taker");
         assert!(membership.begin(6) && membership.outlives(5) && !membership.outlives(6));
     }
 }

@@ -165,7 +165,7 @@ fn a_node_does_not_serve_at_an_epoch_whose_fence_it_ignored() {
 }
 
 #[test]
-fn a_second_process_of_a_node_fences_one_that_waits_for_its_cluster() {
+fn a_second_process_fences_one_that_waits_for_its_cluster() {
     let (bus, mine, theirs) = (embedded(), Folder::new(), Folder::new());
     let (older, mut store, _) = member(&bus, &mine);
     let (newer, _, _) = member(&bus, &theirs);

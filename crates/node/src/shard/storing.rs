@@ -22,7 +22,7 @@ pub(crate) enum Submitted {
 
 impl Submitted {
     /// The batch whose commit lets promises of a turn leave, after this submission; `before` is that of the submissions
-    /// before it. There is none behind a batch that is put off: a promise of its content needs a later one.
+    /// before it. After a batch that is put off no batch does: a promise of its content needs a later one.
     pub(crate) fn lets_leave(self, before: Option<u64>) -> Option<u64> {
         match self {
             Self::Nothing => before,

@@ -185,7 +185,7 @@ pub(crate) struct Uplink {
     pub(crate) version: Version,
     /// The version that was accepted last.
     pub(crate) accepted: Option<Version>,
-    /// What is known against MQTT 5.0 at the broker.
+    /// The evidence against MQTT 5.0 at the broker.
     pub(crate) objection: versions::Objection,
     /// Whether the end of this connection could mean an unknown version: the broker has sent nothing so far.
     pub(crate) silent: bool,

@@ -7,7 +7,7 @@
 use super::Uplink;
 use tidegate_mqtt::Version;
 
-/// What is known against MQTT 5.0 at a broker.
+/// The evidence against MQTT 5.0 at a broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Objection {
     /// Nothing.

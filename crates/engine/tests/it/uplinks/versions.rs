@@ -68,7 +68,7 @@ fn until_asked(world: &World, broker: &Broker, times: usize) {
 }
 
 #[test]
-fn an_uplink_does_not_fall_back_to_3_1_1_because_a_broker_is_away() {
+fn an_uplink_keeps_mqtt_5_when_its_broker_was_away() {
     in_front_of([], |world, []| {
         // A proxy whose broker is away for the first connection, and for the one in doubt.
         for closes in [1, 3] {
