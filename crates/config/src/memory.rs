@@ -21,7 +21,7 @@ const ANSWER: u64 = 2 * MIB;
 
 impl Limits {
     /// Bytes that clients may make the broker hold, without retained messages: the configured number, or half of the
-    /// memory, and no more than [`Limits::most_within`]. 0, no limit, only if the system does not report its memory.
+    /// memory, and no more than three quarters of a limit. 0, no limit, only if the system does not report its memory.
     pub fn ceiling(&self) -> u64 {
         self.ceiling_within(physical_memory::find())
     }

@@ -1,7 +1,6 @@
 //! Logs at the start how much memory the broker will use, beside the limits of its container and its process.
 
-use tidegate_config::Config;
-use tidegate_config::MemoryPlan;
+use tidegate_config::{Config, MemoryPlan};
 use tidegate_process::physical_memory::Bound;
 
 const MIB: u64 = 1024 * 1024;
