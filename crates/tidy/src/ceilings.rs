@@ -48,12 +48,10 @@ pub const TEXT_ERRORS: &[Ceiling] = &[
     ceiling("http", 12),
     ceiling("hub", 10),
     ceiling("lab", 15),
-    ceiling("mosquitto-conf", 5),
     ceiling("mqtt-cli", 16),
     ceiling("node", 4),
     ceiling("store", 1),
     ceiling("tidegate", 10),
-    ceiling("tidy", 5),
     ceiling("torture", 1),
 ];
 
