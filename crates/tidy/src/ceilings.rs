@@ -46,7 +46,6 @@ pub const TEXT_ERRORS: &[Ceiling] = &[
     ceiling("http", 12),
     ceiling("hub", 10),
     ceiling("lab", 15),
-    ceiling("mqtt-cli", 16),
     ceiling("node", 4),
     ceiling("store", 1),
     ceiling("tidegate", 10),
@@ -62,7 +61,6 @@ pub const FILE_CIRCLES: &[Ceiling] = &[
     ceiling("console", 2),
     ceiling("foreign-conf", 5),
     ceiling("lab", 5),
-    ceiling("mqtt-cli", 2),
     ceiling("node", 3),
     ceiling("store", 2),
 ];
