@@ -42,7 +42,6 @@ pub const TEXT_ERRORS: &[Ceiling] = &[
     ceiling("bus", 3),
     ceiling("config-cli", 1),
     ceiling("context", 3),
-    ceiling("http", 12),
     ceiling("hub", 10),
     ceiling("lab", 15),
     ceiling("node", 4),
@@ -55,7 +54,6 @@ pub const TEXT_ERRORS: &[Ceiling] = &[
 pub const FILE_CIRCLES: &[Ceiling] = &[
     ceiling("auth", 2),
     ceiling("cluster-node", 15),
-    ceiling("coap", 4),
     ceiling("config", 2),
     ceiling("console", 2),
     ceiling("lab", 5),
