@@ -37,8 +37,6 @@ pub const CIRCLES: &[Ceiling] = &[];
 
 /// Results with a text as their error, by crate.
 pub const TEXT_ERRORS: &[Ceiling] = &[
-    ceiling("admin", 2),
-    ceiling("admin-cli", 6),
     ceiling("bus", 3),
     ceiling("config-cli", 1),
     ceiling("context", 3),
@@ -55,7 +53,6 @@ pub const FILE_CIRCLES: &[Ceiling] = &[
     ceiling("auth", 2),
     ceiling("cluster-node", 15),
     ceiling("config", 2),
-    ceiling("console", 2),
     ceiling("lab", 5),
     ceiling("node", 3),
     ceiling("store", 2),
