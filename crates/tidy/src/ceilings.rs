@@ -38,7 +38,6 @@ pub const CIRCLES: &[Ceiling] = &[];
 /// Results with a text as their error, by crate.
 pub const TEXT_ERRORS: &[Ceiling] = &[
     ceiling("bus", 3),
-    ceiling("config-cli", 1),
     ceiling("context", 3),
     ceiling("hub", 10),
     ceiling("lab", 15),
@@ -52,7 +51,6 @@ pub const TEXT_ERRORS: &[Ceiling] = &[
 pub const FILE_CIRCLES: &[Ceiling] = &[
     ceiling("auth", 2),
     ceiling("cluster-node", 15),
-    ceiling("config", 2),
     ceiling("lab", 5),
     ceiling("node", 3),
     ceiling("store", 2),
