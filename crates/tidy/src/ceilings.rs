@@ -37,7 +37,6 @@ pub const CIRCLES: &[Ceiling] = &[];
 
 /// Results with a text as their error, by crate.
 pub const TEXT_ERRORS: &[Ceiling] = &[
-    ceiling("hub", 10),
     ceiling("lab", 15),
     ceiling("node", 4),
     ceiling("tidegate", 10),
