@@ -37,7 +37,6 @@ pub const CIRCLES: &[Ceiling] = &[];
 
 /// Results with a text as their error, by crate.
 pub const TEXT_ERRORS: &[Ceiling] = &[
-    ceiling("lab", 15),
     ceiling("node", 4),
     ceiling("tidegate", 10),
 ];
@@ -45,7 +44,6 @@ pub const TEXT_ERRORS: &[Ceiling] = &[
 /// Crates whose files import each other in circles.
 pub const FILE_CIRCLES: &[Ceiling] = &[
     ceiling("cluster-node", 15),
-    ceiling("lab", 5),
     ceiling("node", 3),
 ];
 
