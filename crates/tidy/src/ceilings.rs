@@ -37,14 +37,11 @@ pub const CIRCLES: &[Ceiling] = &[];
 
 /// Results with a text as their error, by crate.
 pub const TEXT_ERRORS: &[Ceiling] = &[
-    ceiling("node", 4),
     ceiling("tidegate", 10),
 ];
 
 /// Crates whose files import each other in circles.
 pub const FILE_CIRCLES: &[Ceiling] = &[
-    ceiling("cluster-node", 15),
-    ceiling("node", 3),
 ];
 
 /// Crates whose modules have an order.
