@@ -37,7 +37,6 @@ pub const CIRCLES: &[Ceiling] = &[];
 
 /// Results with a text as their error, by crate.
 pub const TEXT_ERRORS: &[Ceiling] = &[
-    ceiling("tidegate", 10),
 ];
 
 /// Crates whose files import each other in circles.
