@@ -20,28 +20,17 @@ pub struct Arrows {
     pub count: usize,
 }
 
-const fn ceiling(of: &'static str, count: usize) -> Ceiling {
-    Ceiling { of, count }
-}
-
 /// Types with more than 40 functions.
-pub const METHODS: &[Ceiling] = &[
-    ceiling("administration::BrokerStatus", 65),
-    ceiling("engine::Sessions", 41),
-    ceiling("engine::WireReader", 41),
-    ceiling("fleet::Processes", 43),
-];
+pub const METHODS: &[Ceiling] = &[];
 
 /// Crates whose top-level modules import each other in circles.
 pub const CIRCLES: &[Ceiling] = &[];
 
 /// Results with a text as their error, by crate.
-pub const TEXT_ERRORS: &[Ceiling] = &[
-];
+pub const TEXT_ERRORS: &[Ceiling] = &[];
 
 /// Crates whose files import each other in circles.
-pub const FILE_CIRCLES: &[Ceiling] = &[
-];
+pub const FILE_CIRCLES: &[Ceiling] = &[Ceiling { of: "engine", count: 8 }];
 
 /// Crates whose modules have an order.
 pub const ARROWS: &[Arrows] = &[Arrows {
