@@ -55,7 +55,7 @@ pub enum TreeError {
 ///
 /// # Errors
 /// When the program cannot be started, or fails.
-pub fn output_of(command: &'static str, program: &mut Command) -> Result<Vec<u8>, TreeError> {
+pub fn run_program(command: &'static str, program: &mut Command) -> Result<Vec<u8>, TreeError> {
     let output = program.current_dir(root()).output().map_err(|source| TreeError::Run { command, source })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -92,7 +92,7 @@ impl Tree {
         let root = root();
         let mut git = Command::new("git");
         git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
-        let listing = String::from_utf8_lossy(&output_of("git ls-files", &mut git)?).into_owned();
+        let listing = String::from_utf8_lossy(&run_program("git ls-files", &mut git)?).into_owned();
         let mut paths: Vec<&str> = listing.split('\0').filter(|path| !path.is_empty()).collect();
         paths.sort_unstable();
         paths.dedup();

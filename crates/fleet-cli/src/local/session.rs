@@ -28,7 +28,7 @@ pub(crate) struct SessionArgs {
     log: LogLevel,
 }
 
-/// The name of a log level is none of the five.
+/// A text that names no log level.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("write error, warn, info, debug or trace")]
 struct UnknownLogLevel;

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::Violation;
-use crate::tree::{TreeError, output_of};
+use crate::tree::{TreeError, run_program};
 
 /// What one crate may use.
 struct Layer {
@@ -286,7 +286,7 @@ pub fn metadata() -> Result<Value, TreeError> {
     let command = "cargo metadata";
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]);
-    let output = output_of(command, &mut cargo)?;
+    let output = run_program(command, &mut cargo)?;
     serde_json::from_slice(&output).map_err(|source| TreeError::NoJson { command, source })
 }
 
