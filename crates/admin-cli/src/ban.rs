@@ -122,10 +122,15 @@ impl Target {
     }
 }
 
+/// The length of a ban is not written as whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write a length such as 30s, 10m, 1h or 7d")]
+struct BanLengthError;
+
 /// Whole seconds of a length of time.
-fn seconds(text: &str) -> Result<u64, String> {
+fn seconds(text: &str) -> Result<u64, BanLengthError> {
     let millis = duration::parse(text).filter(|millis| *millis >= 1000 && millis % 1000 == 0);
-    millis.map(|millis| millis / 1000).ok_or_else(|| "write a length such as 30s, 10m, 1h or 7d".to_owned())
+    millis.map(|millis| millis / 1000).ok_or(BanLengthError)
 }
 
 /// Runs the command.

@@ -103,9 +103,13 @@ fn nameless(words: &[String]) -> String {
     )
 }
 
-/// A non-empty name.
-fn named(text: &str) -> Result<String, String> {
-    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
+/// A name without a character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is empty")]
+struct EmptyName;
+
+fn named(text: &str) -> Result<String, EmptyName> {
+    if text.is_empty() { Err(EmptyName) } else { Ok(text.to_owned()) }
 }
 
 /// The story for people: oldest first, so that the newest stands where the eye is.
@@ -222,7 +226,7 @@ mod tests {
         assert!(hint("sensor-1").contains("did you mean `tidegate why client sensor-1`?"));
         assert!(hint("plant/7").contains("`tidegate why topic plant/7`"));
         assert!(hint("192.0.2.0/24").contains("`tidegate why address 192.0.2.0/24`"));
-        assert_eq!(named(""), Err("it is empty".to_owned()));
+        assert_eq!(named(""), Err(EmptyName));
         assert_eq!(named("a"), Ok("a".to_owned()));
     }
 

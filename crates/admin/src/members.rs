@@ -4,6 +4,7 @@
 //! own by the functions of [`Shares`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -135,16 +136,29 @@ impl<T> Default for Shares<T> {
     }
 }
 
+/// A member has refused a request, or answered something else.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("node {node}: {reason}")]
+pub struct MemberRefusal {
+    /// The name of the member.
+    pub node: String,
+    /// Its reason.
+    pub reason: String,
+}
+
 impl<T> Shares<T> {
-    /// The answers of one kind. The first answer of another kind is the error, with its member.
+    /// The answers of one kind; `kind` returns an answer of another kind as the reason of a refusal.
+    /// The first refusal is the error.
     ///
     /// # Errors
     /// When a member refused, or answered something else.
-    pub fn only<U>(self, kind: impl Fn(T) -> Result<U, String>) -> Result<Shares<U>, String> {
+    pub fn only<U, R: fmt::Display>(self, kind: impl Fn(T) -> Result<U, R>) -> Result<Shares<U>, MemberRefusal> {
         let mut answered = Vec::with_capacity(self.answered.len());
         for (node, answer) in self.answered {
-            let answer = kind(answer).map_err(|why| format!("node {node}: {why}"))?;
-            answered.push((node, answer));
+            match kind(answer) {
+                Ok(answer) => answered.push((node, answer)),
+                Err(reason) => return Err(MemberRefusal { node, reason: reason.to_string() }),
+            }
         }
         Ok(Shares { answered, unreachable: self.unreachable })
     }
@@ -536,6 +550,6 @@ mod tests {
             MemberAnswer::Refused(why) => Err(why),
             _ => Err("another answer".to_owned()),
         });
-        assert_eq!(refused.unwrap_err(), "node b: no");
+        assert_eq!(refused.unwrap_err().to_string(), "node b: no");
     }
 }

@@ -22,6 +22,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Whether it has the first of several blocks.
+    pub(crate) fn has_more(&self) -> bool {
+        let blocks = self.options.iter().filter(|(number, _)| *number == option::BLOCK2);
+        blocks.filter_map(|(_, value)| Block::read(value)).any(|block| block.more)
+    }
+
     pub(crate) const fn new(code: Code) -> Self {
         Self { code, options: Vec::new(), payload: Vec::new() }
     }

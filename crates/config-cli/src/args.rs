@@ -78,12 +78,8 @@ pub struct ConfigArgs {
     pub log_format: Option<String>,
 
     /// Keys and their values.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = setting, help = SET)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = split_setting, help = SET)]
     pub set: Vec<(String, String)>,
-}
-
-fn setting(text: &str) -> Result<(String, String), String> {
-    split_setting(text).map_err(|problem| problem.message)
 }
 
 impl ConfigArgs {

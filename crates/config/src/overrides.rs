@@ -95,13 +95,16 @@ pub fn from_flags(flags: &Flags, findings: &mut Findings) -> Vec<Override> {
     overrides
 }
 
+/// The argument of `--set` has no `=`. Its text contains no credentials.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be KEY=VALUE, not {0:?}")]
+pub struct NoSetting(String);
+
 /// Splits the argument of `--set`.
 ///
 /// # Errors
 /// When there is no `=`.
-pub fn split_setting(text: &str) -> Result<(String, String), Problem> {
-    let (key, value) = text
-        .split_once('=')
-        .ok_or_else(|| Problem::new(format!("must be KEY=VALUE, not {:?}", without_credentials(text))))?;
+pub fn split_setting(text: &str) -> Result<(String, String), NoSetting> {
+    let (key, value) = text.split_once('=').ok_or_else(|| NoSetting(without_credentials(text)))?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }

@@ -47,4 +47,4 @@ pub use report::{Report, Result, Score, Verdict};
 pub use runner::{run, run_with};
 pub use scenario::Scenario;
 pub use target::{Feature, Target};
-pub use version::Version;
+pub use version::{UnknownVersion, Version};

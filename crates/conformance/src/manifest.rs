@@ -1,7 +1,7 @@
 //! `manifest.toml`: a row for every normative statement, with its tests or the reason why it has no test.
 
 use crate::registry::cases;
-use crate::version::Version;
+use crate::version::{UnknownVersion, Version};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -101,7 +101,7 @@ impl Manifest {
             toml::from_str(text).map_err(|error| ManifestError(error.to_string()))?;
         let mut rows = BTreeMap::new();
         for (version, table) in tables {
-            let version: Version = version.parse().map_err(ManifestError)?;
+            let version: Version = version.parse().map_err(|error: UnknownVersion| ManifestError(error.to_string()))?;
             rows.extend(table.into_iter().map(|(statement, row)| ((version, statement), row)));
         }
         Ok(Self { rows })

@@ -60,15 +60,20 @@ impl fmt::Display for Version {
     }
 }
 
-impl FromStr for Version {
-    type Err = String;
+/// A text is no version of MQTT.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown version `{0}`, write 5, 311 or 31")]
+pub struct UnknownVersion(String);
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
+impl FromStr for Version {
+    type Err = UnknownVersion;
+
+    fn from_str(text: &str) -> Result<Self, UnknownVersion> {
         match text {
             "31" | "3.1" => Ok(Self::V31),
             "311" | "3.1.1" => Ok(Self::V311),
             "5" | "5.0" | "50" => Ok(Self::V5),
-            other => Err(format!("unknown version `{other}`, write 5, 311 or 31")),
+            other => Err(UnknownVersion(other.to_owned())),
         }
     }
 }

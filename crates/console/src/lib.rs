@@ -25,7 +25,7 @@ mod routes;
 mod server;
 mod status;
 
-pub use api::operations::Operations;
+pub use api::changes::Operations;
 pub use protocols::{CoapNumbers, HttpNumbers};
 pub use server::{Console, ConsoleError, Limits, Running};
 pub use status::{

@@ -15,7 +15,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-use crate::api::operations::{Offered, Operations, Peer};
+use crate::api::changes::Operations;
+use crate::api::operations::{Offered, Peer};
 use crate::api::{Access, Control};
 use crate::places::{Place, Places};
 use crate::routes;

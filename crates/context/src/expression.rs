@@ -71,7 +71,7 @@ impl Expression {
         if depth(text) > MAX_EXPRESSION_DEPTH {
             return Err(ExpressionError::TooLarge("brackets or signs are nested more than 48 deep"));
         }
-        let program = compile(text).map_err(ExpressionError::Syntax)?;
+        let program = compile(text)?;
         let mut size = Size::default();
         size.add(program.expression(), 0);
         match size {
@@ -142,8 +142,8 @@ impl Expression {
     }
 
     fn value(&self, variables: &Variables) -> Result<Value, ExpressionError> {
-        let outcome = guarded(|| self.0.execute(&variables.0).map_err(|error| brief(&error.to_string())));
-        outcome.and_then(|value| value).map_err(ExpressionError::Failed)
+        let execute = || self.0.execute(&variables.0);
+        guarded(execute, ExpressionError::Failed)?.map_err(|error| ExpressionError::Failed(brief(&error.to_string())))
     }
 }
 
@@ -151,18 +151,20 @@ impl Expression {
 const PARSER_STACK_BYTES: usize = 16 * 1024 * 1024;
 
 /// Reads an expression on a thread with a stack that is large enough, whatever the caller's is.
-fn compile(text: &str) -> Result<Program, String> {
-    let read = || guarded(|| ENVIRONMENT.compile(text).map_err(|error| error.to_string()));
+fn compile(text: &str) -> Result<Program, ExpressionError> {
+    let wrong = ExpressionError::Syntax;
+    let read = || guarded(|| ENVIRONMENT.compile(text).map_err(|error| wrong(error.to_string())), wrong);
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(PARSER_STACK_BYTES).spawn_scoped(scope, read);
-        let thread = thread.map_err(|error| format!("no thread could be started to read it: {error}"))?;
-        thread.join().map_err(|_| "the parser broke off".to_owned())??
+        let thread = thread.map_err(|error| wrong(format!("no thread could be started to read it: {error}")))?;
+        thread.join().map_err(|_| wrong("the parser broke off".to_owned()))??
     })
 }
 
-/// The evaluating library is not ours: if it panics, the expression fails and the service continues.
-fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    contain(work).map_err(|error| brief(&format!("the evaluation broke off: {error}")))
+/// The evaluating library is not ours: if it panics, the expression fails with the error that `wrong` makes, and the
+/// service continues.
+fn guarded<T>(work: impl FnOnce() -> T, wrong: fn(String) -> ExpressionError) -> Result<T, ExpressionError> {
+    contain(work).map_err(|error| wrong(brief(&format!("the evaluation broke off: {error}"))))
 }
 
 fn wrong_type(got: &Value, wanted: &'static str) -> ExpressionError {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use tidegate_dns::{
-    AnswerKind, Counters, Database, DropReason, Endpoint, Limits, NameServer, NoneHealthy, Places, Policy, Server,
-    Settings, Ttl, ZoneName,
+    AnswerKind, Counters, Database, DropReason, Endpoint, Limits, NameError, NameServer, NoneHealthy, NumberError,
+    Places, PlacesError, Policy, Server, Settings, StartError, Ttl, ZoneError, ZoneName,
 };
 
-use crate::local::places_table;
+use crate::local::{TableError, places_table};
 use tidegate_logging::Log;
 use tidegate_logging::{LogFormat, LogLevel};
 use tidegate_process::service_manager;
@@ -106,15 +106,77 @@ impl From<PolicyName> for Policy {
     }
 }
 
-fn ttl(text: &str) -> Result<Ttl, String> {
-    let seconds = text.parse().map_err(|_| "write seconds, from 5 to 30".to_owned())?;
-    Ttl::new(seconds).map_err(|error| error.to_string())
+/// Why the value of a flag is refused.
+#[derive(Debug, thiserror::Error)]
+enum DnsFlagError {
+    /// The TTL is no number.
+    #[error("write seconds, from 5 to 30")]
+    Seconds,
+    /// The TTL is out of range.
+    #[error(transparent)]
+    Ttl(#[from] NumberError),
+    /// The name of a name server.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The address of a name server.
+    #[error("`{0}` is not an address")]
+    Address(String),
 }
 
-fn name_server(text: &str) -> Result<NameServer, String> {
+/// Why `tidegate dns` does not serve.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    /// The system gives no handler of signals.
+    #[error("cannot catch signals: {0}")]
+    Signals(#[source] std::io::Error),
+    /// `nearest` without the places of endpoints would choose by turns.
+    #[error(
+        "--policy nearest needs to know where endpoints are: write at=LATITUDE,LONGITUDE behind each, as in -e 'rome=192.0.2.1;at=41.9,12.5'"
+    )]
+    EndpointPlaces,
+    /// `nearest` without the places of askers would choose by turns.
+    #[error("--policy nearest needs to know where askers are: name a file with --places or --maxmind")]
+    AskerPlaces,
+    /// Places with another policy would change nothing.
+    #[error("--places and --maxmind have no effect without --policy nearest: add it, or leave them out")]
+    IdlePlaces,
+    /// The file of places.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The database of places.
+    #[error(transparent)]
+    Database(#[from] PlacesError),
+    /// The server does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The endpoints do not fit the zone.
+    #[error(transparent)]
+    Zone(#[from] ZoneError),
+}
+
+impl ServeError {
+    /// The exit code: a fault of the command line, or a failure of the machine.
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Signals(_) | Self::Start(_) => Exit::Failure,
+            Self::EndpointPlaces
+            | Self::AskerPlaces
+            | Self::IdlePlaces
+            | Self::Table(_)
+            | Self::Database(_)
+            | Self::Zone(_) => Exit::Usage,
+        }
+    }
+}
+
+fn ttl(text: &str) -> Result<Ttl, DnsFlagError> {
+    Ok(Ttl::new(text.parse().map_err(|_| DnsFlagError::Seconds)?)?)
+}
+
+fn name_server(text: &str) -> Result<NameServer, DnsFlagError> {
     let (name, address) = text.split_once('=').map_or((text, None), |(name, address)| (name, Some(address)));
-    let name = ZoneName::new(name).map_err(|error| error.to_string())?;
-    let address = address.map(|address| address.parse().map_err(|_| format!("`{address}` is not an address")));
+    let name = ZoneName::new(name)?;
+    let address = address.map(|address| address.parse().map_err(|_| DnsFlagError::Address(address.to_owned())));
     Ok(NameServer { name, addresses: address.transpose()?.into_iter().collect() })
 }
 
@@ -129,18 +191,19 @@ pub fn run(args: &Args) -> Exit {
     };
     let outcome = serve(args);
     log.flush();
-    outcome.unwrap_or_else(|(exit, error)| {
-        report(&error);
-        exit
-    })
+    match outcome {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            report(&error);
+            error.exit()
+        }
+    }
 }
 
-fn serve(args: &Args) -> Result<Exit, (Exit, String)> {
-    let failure = |error: String| (Exit::Failure, error);
-    let mut signals = BrokerSignals::catch().map_err(|error| failure(format!("cannot catch signals: {error}")))?;
-    let settings = settings(args).map_err(|error| (Exit::Usage, error))?;
-    let server = Server::start(&settings).map_err(|error| failure(error.to_string()))?;
-    server.zone().set_endpoints(args.endpoints.clone()).map_err(|error| (Exit::Usage, error.to_string()))?;
+fn serve(args: &Args) -> Result<(), ServeError> {
+    let mut signals = BrokerSignals::catch().map_err(ServeError::Signals)?;
+    let server = Server::start(&settings(args)?)?;
+    server.zone().set_endpoints(args.endpoints.clone())?;
     service_manager::tell_ready("server", &ready_line(args, &server));
     // There is nothing to read again: the endpoints are on the command line.
     while signals.wait() == Asked::Reload {}
@@ -148,13 +211,13 @@ fn serve(args: &Args) -> Result<Exit, (Exit, String)> {
     server.stop();
     // Who stopped it may be gone with the terminal.
     let _ = print(&summary(&counters));
-    Ok(Exit::Ok)
+    Ok(())
 }
 
-fn settings(args: &Args) -> Result<Settings, String> {
+fn settings(args: &Args) -> Result<Settings, ServeError> {
     check_places(args)?;
     let table = places_table(args.places.as_deref())?;
-    let database = args.maxmind.as_deref().map(Database::open).transpose().map_err(|error| error.to_string())?;
+    let database = args.maxmind.as_deref().map(Database::open).transpose()?;
     Ok(Settings {
         listen: args.listen.clone(),
         policy: args.policy.into(),
@@ -171,20 +234,14 @@ fn settings(args: &Args) -> Result<Settings, String> {
     })
 }
 
-/// `nearest` without places would choose by turns, and places with another policy would change nothing.
-fn check_places(args: &Args) -> Result<(), String> {
+fn check_places(args: &Args) -> Result<(), ServeError> {
     let asked = args.places.is_some() || args.maxmind.is_some();
     match args.policy {
-        PolicyName::Nearest if args.endpoints.iter().all(|endpoint| endpoint.location.is_none()) => Err(
-            "--policy nearest needs to know where endpoints are: write at=LATITUDE,LONGITUDE behind each, as in -e 'rome=192.0.2.1;at=41.9,12.5'"
-                .to_owned(),
-        ),
-        PolicyName::Nearest if !asked => {
-            Err("--policy nearest needs to know where askers are: name a file with --places or --maxmind".to_owned())
+        PolicyName::Nearest if args.endpoints.iter().all(|endpoint| endpoint.location.is_none()) => {
+            Err(ServeError::EndpointPlaces)
         }
-        PolicyName::RoundRobin | PolicyName::Weighted | PolicyName::LeastLoaded if asked => {
-            Err("--places and --maxmind have no effect without --policy nearest: add it, or leave them out".to_owned())
-        }
+        PolicyName::Nearest if !asked => Err(ServeError::AskerPlaces),
+        PolicyName::RoundRobin | PolicyName::Weighted | PolicyName::LeastLoaded if asked => Err(ServeError::IdlePlaces),
         _ => Ok(()),
     }
 }
@@ -225,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_ttl_outside_5_to_30_is_refused_with_a_reason() {
-        assert!(ttl("31").unwrap_err().contains("5 to 30"));
+        assert!(ttl("31").unwrap_err().to_string().contains("5 to 30"));
         assert!(ttl("soon").is_err());
         assert_eq!(ttl("5").unwrap().seconds(), 5);
     }
@@ -236,19 +293,19 @@ mod tests {
         args: Args,
     }
 
-    fn settings_of(words: &str) -> Result<(), String> {
+    fn settings_of(words: &str) -> Result<(), ServeError> {
         let words = ["dns", "--zone", "fleet.example"].into_iter().chain(words.split(' '));
         settings(&<Line as clap::Parser>::try_parse_from(words).unwrap().args).map(drop)
     }
 
     #[test]
     fn nearest_and_places_belong_together() {
-        let of_endpoints = settings_of("-e a=192.0.2.1 --policy nearest").unwrap_err();
+        let of_endpoints = settings_of("-e a=192.0.2.1 --policy nearest").unwrap_err().to_string();
         assert!(of_endpoints.contains("at=LATITUDE,LONGITUDE"), "{of_endpoints}");
-        let of_askers = settings_of("-e a=192.0.2.1;at=1,2 --policy nearest").unwrap_err();
+        let of_askers = settings_of("-e a=192.0.2.1;at=1,2 --policy nearest").unwrap_err().to_string();
         assert!(of_askers.contains("--places"), "{of_askers}");
-        let idle = settings_of("-e a=192.0.2.1 --places p.txt").unwrap_err();
+        let idle = settings_of("-e a=192.0.2.1 --places p.txt").unwrap_err().to_string();
         assert!(idle.contains("no effect") && idle.contains("--policy nearest"), "{idle}");
-        assert_eq!(settings_of("-e a=192.0.2.1;at=1,2"), Ok(()));
+        settings_of("-e a=192.0.2.1;at=1,2").unwrap();
     }
 }

@@ -1,5 +1,7 @@
 //! The configuration under way: settings of another broker go in, a plan comes out.
 
+use std::fmt::Display;
+
 use tidegate_conversion::{Conversion, Outcome, Plan, Sections, Setting, Value, Verdict, conversion};
 
 use crate::entry::{Entry, Form, matches};
@@ -135,7 +137,7 @@ impl Draft {
                         self.broker.push((section, Setting::new(ours, value, index)));
                         self.report.note_change(index, changed);
                     }
-                    Err(why) => self.closed_by(index, &why),
+                    Err(error) => self.closed_by(index, &error),
                 },
                 Rule::EveryListener(ours, translate) => match translate(&entry) {
                     Ok((value, changed)) => {
@@ -143,7 +145,7 @@ impl Draft {
                         self.everywhere.push(Setting::new(ours, value, index));
                         self.report.note_change(index, changed);
                     }
-                    Err(why) => self.closed_by(index, &why),
+                    Err(error) => self.closed_by(index, &error),
                 },
             }
         }
@@ -151,19 +153,19 @@ impl Draft {
     }
 
     /// It restricts access and is not in the result: all listeners are left out.
-    pub(crate) fn closed_by(&mut self, index: usize, why: &str) {
+    pub(crate) fn closed_by(&mut self, index: usize, why: impl Display) {
         let path = self.report.entries.get(index).map_or_else(String::new, |entry| entry.path.clone());
         self.closed.get_or_insert_with(|| format!("`{path}`: {why}"));
-        self.report.refused(index, why);
+        self.report.refused(index, &why.to_string());
     }
 
     /// It restricts access at one listener, which is left out.
-    pub(crate) fn closes_listener(&mut self, index: usize, listener: usize, why: &str) {
+    pub(crate) fn closes_listener(&mut self, index: usize, listener: usize, why: impl Display) {
         let path = self.report.entries.get(index).map_or_else(String::new, |entry| entry.path.clone());
         if let Some(listener) = self.listeners.get_mut(listener) {
             listener.close(format!("`{path}`: {why}"));
         }
-        self.report.refused(index, why);
+        self.report.refused(index, &why.to_string());
     }
 
     /// The listener with this name there; it is made when it is missing.

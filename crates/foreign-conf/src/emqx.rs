@@ -303,6 +303,20 @@ fn take_names(draft: &mut Draft) {
     }
 }
 
+/// Takes an authenticator that is enabled.
+fn take_authenticator(one: &Authenticator, draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
+    match (one.value("mechanism"), one.value("backend")) {
+        (Some("password_based"), Some("built_in_database")) => users::take(one, draft, read),
+        (Some("password_based"), Some("http")) => http::take(one, draft),
+        (Some("jwt"), None | Some("jwt")) => jwt::take(one, draft),
+        (Some("scram"), Some("built_in_database")) => scram::take(one, draft),
+        _ => draft.closed_by(
+            one.first(),
+            "this provider is not carried: write an [[auth]] by hand, see docs/authentication.md",
+        ),
+    }
+}
+
 /// Who may connect: all clients without an authenticator, else clients that one of them accepts.
 fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
     let mut of: Vec<Vec<usize>> = Vec::new();
@@ -332,7 +346,7 @@ fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
         (last.is_last, last.is_only) = (true, is_only);
     }
     for one in &asked {
-        authenticator::take(one, draft, read);
+        take_authenticator(one, draft, read);
     }
 }
 

@@ -29,11 +29,30 @@ impl Term {
     }
 }
 
+/// Why a text is no term.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TermError {
+    #[error("a rule ends with a dot")]
+    NoDot,
+    #[error("{0:?} is not expected here")]
+    Character(char),
+    #[error("a rule has no end")]
+    NoEnd,
+    #[error("a binary is written <<\"text\">>")]
+    Binary,
+    #[error("more than {MAX_DEPTH} levels")]
+    Depth,
+    #[error("elements are separated by commas")]
+    NoComma,
+    #[error("a text has no end")]
+    OpenText,
+}
+
 /// A term that ends with a dot, with its line and its text, or its fault.
 pub(crate) struct Statement {
     pub(crate) line: usize,
     pub(crate) text: String,
-    pub(crate) term: Result<Term, String>,
+    pub(crate) term: Result<Term, TermError>,
 }
 
 /// Reads the terms of a file. After a fault the rest of the file is one faulty statement.
@@ -49,7 +68,7 @@ pub(crate) fn parse(text: &str) -> Vec<Statement> {
         let line = 1 + parser.chars[..start].iter().filter(|c| **c == '\n').count();
         let term = parser.term().and_then(|term| {
             parser.skip();
-            if parser.take('.') { Ok(term) } else { Err("a rule ends with a dot".to_owned()) }
+            if parser.take('.') { Ok(term) } else { Err(TermError::NoDot) }
         });
         let failed = term.is_err();
         let text: String = parser.chars[start..parser.at].iter().collect();
@@ -92,7 +111,7 @@ impl TermReader {
         }
     }
 
-    fn term(&mut self) -> Result<Term, String> {
+    fn term(&mut self) -> Result<Term, TermError> {
         self.skip();
         match self.peek() {
             Some('{') => Ok(Term::Tuple(self.elements('}')?)),
@@ -107,29 +126,28 @@ impl TermReader {
                 }
                 Ok(Term::Atom(self.chars[start..self.at].iter().collect()))
             }
-            Some(c) => Err(format!("{c:?} is not expected here")),
-            None => Err("a rule has no end".to_owned()),
+            Some(c) => Err(TermError::Character(c)),
+            None => Err(TermError::NoEnd),
         }
     }
 
     /// `<<"text">>` or `<<"text"/utf8>>`.
-    fn binary(&mut self) -> Result<Term, String> {
-        let wrong = || "a binary is written <<\"text\">>".to_owned();
+    fn binary(&mut self) -> Result<Term, TermError> {
         if !(self.take('<') && self.take('<') && self.peek() == Some('"')) {
-            return Err(wrong());
+            return Err(TermError::Binary);
         }
         let text = self.quoted('"')?;
         while self.peek().is_some_and(|c| c.is_alphanumeric() || c == '/') {
             self.at += 1;
         }
-        if self.take('>') && self.take('>') { Ok(Term::Text(text)) } else { Err(wrong()) }
+        if self.take('>') && self.take('>') { Ok(Term::Text(text)) } else { Err(TermError::Binary) }
     }
 
-    fn elements(&mut self, end: char) -> Result<Vec<Term>, String> {
+    fn elements(&mut self, end: char) -> Result<Vec<Term>, TermError> {
         self.at += 1;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(format!("more than {MAX_DEPTH} levels"));
+            return Err(TermError::Depth);
         }
         let mut terms = Vec::new();
         loop {
@@ -140,14 +158,14 @@ impl TermReader {
             terms.push(self.term()?);
             self.skip();
             if !self.take(',') && self.peek() != Some(end) {
-                return Err("elements are separated by commas".to_owned());
+                return Err(TermError::NoComma);
             }
         }
         self.depth -= 1;
         Ok(terms)
     }
 
-    fn quoted(&mut self, end: char) -> Result<String, String> {
+    fn quoted(&mut self, end: char) -> Result<String, TermError> {
         self.at += 1;
         let mut text = String::new();
         while let Some(c) = self.peek() {
@@ -161,6 +179,6 @@ impl TermReader {
                 c => text.push(c),
             }
         }
-        Err("a text has no end".to_owned())
+        Err(TermError::OpenText)
     }
 }

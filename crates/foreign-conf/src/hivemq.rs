@@ -8,7 +8,7 @@ use tidegate_conversion::File;
 use crate::draft::Draft;
 use crate::emqx::take_user;
 use crate::entry::Entry;
-use crate::hash::{Algorithm, hashed};
+use crate::hash::{Algorithm, PasswordError, hashed};
 use crate::keys::{self, Key, broker, changed, closes, every, part, refused};
 use crate::listener::{Access, Kind};
 use crate::rule::{AccessRule, Action, Rules};
@@ -323,32 +323,49 @@ fn take_credentials(draft: &mut Draft, file: &File, config: Option<&File>) -> Re
     Ok(())
 }
 
-fn password(text: &str, plain: bool) -> Result<Password, String> {
+/// Why a permission cannot be carried over.
+#[derive(Debug, thiserror::Error)]
+enum PermissionError {
+    #[error("the name of the user would stand for others")]
+    UserPattern,
+    #[error("it names no topic")]
+    NoTopic,
+    #[error("the activity {0} is not known")]
+    Activity(String),
+    #[error("the QoS {0} is not known")]
+    Qos(String),
+    #[error("the value {0} of retain is not known")]
+    Retain(String),
+    #[error("groups of shared subscriptions are not restricted by rules")]
+    Groups,
+}
+
+fn password(text: &str, plain: bool) -> Result<Password, PasswordError> {
     if plain {
         return Ok(Password::Plain(text.to_owned()));
     }
     let parts: Vec<&str> = text.split(':').collect();
     let [salt, rounds, hash] = parts.as_slice() else {
-        return Err("its hash is not of the form SALT:ITERATIONS:HASH".to_owned());
+        return Err(PasswordError::Form("SALT:ITERATIONS:HASH"));
     };
-    let salt = data_encoding::BASE64.decode(salt.as_bytes()).map_err(|_| "its salt is not Base64".to_owned())?;
-    let rounds = rounds.parse().map_err(|_| "its iterations are no number".to_owned())?;
+    let salt = data_encoding::BASE64.decode(salt.as_bytes()).map_err(|_| PasswordError::Salt)?;
+    let rounds = rounds.parse().map_err(|_| PasswordError::Iterations)?;
     hashed(Algorithm::Pbkdf2Sha512 { rounds }, &salt, hash).map(Password::Hash)
 }
 
 /// The rule of one permission for one user.
-fn rule(user: &str, part: &dyn Fn(&str) -> Option<String>) -> Result<AccessRule, String> {
+fn rule(user: &str, part: &dyn Fn(&str) -> Option<String>) -> Result<AccessRule, PermissionError> {
     let mut rule = AccessRule { allow: true, users: vec![user.to_owned()], ..AccessRule::default() };
     if user.ends_with('*') {
-        return Err("the name of the user would stand for others".to_owned());
+        return Err(PermissionError::UserPattern);
     }
-    let topic = part("topic").ok_or("it names no topic")?;
+    let topic = part("topic").ok_or(PermissionError::NoTopic)?;
     rule.topics.push(topic.replace("${{clientid}}", "${clientid}").replace("${{username}}", "${username}"));
     rule.action = match part("activity").as_deref() {
         None | Some("ALL") => Action::All,
         Some("PUBLISH") => Action::Publish,
         Some("SUBSCRIBE") => Action::Subscribe,
-        Some(other) => return Err(format!("the activity {other} is not known")),
+        Some(other) => return Err(PermissionError::Activity(other.to_owned())),
     };
     rule.qos = match part("qos").as_deref() {
         None | Some("ALL") => Vec::new(),
@@ -358,16 +375,16 @@ fn rule(user: &str, part: &dyn Fn(&str) -> Option<String>) -> Result<AccessRule,
         Some("ZERO_ONE") => vec![0, 1],
         Some("ONE_TWO") => vec![1, 2],
         Some("ZERO_TWO") => vec![0, 2],
-        Some(other) => return Err(format!("the QoS {other} is not known")),
+        Some(other) => return Err(PermissionError::Qos(other.to_owned())),
     };
     rule.retain = match part("retain").as_deref() {
         None | Some("ALL") => None,
         Some("RETAINED") => Some(true),
         Some("NOT_RETAINED") => Some(false),
-        Some(other) => return Err(format!("the value {other} of retain is not known")),
+        Some(other) => return Err(PermissionError::Retain(other.to_owned())),
     };
     if part("shared-subscription").is_some_and(|it| it != "ALL") || part("shared-group").is_some_and(|it| it != "#") {
-        return Err("groups of shared subscriptions are not restricted by rules".to_owned());
+        return Err(PermissionError::Groups);
     }
     Ok(rule)
 }

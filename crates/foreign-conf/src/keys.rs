@@ -4,8 +4,25 @@ use tidegate_conversion::Value;
 
 use crate::entry::Entry;
 
-/// A value of ours, with the difference if there is one; or why the value cannot be read.
-pub(crate) type Translated = Result<(Value, Option<String>), String>;
+/// Why a value of another broker cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ValueError {
+    #[error("{0:?} is neither true nor false")]
+    Truth(String),
+    #[error("{0:?} is no number")]
+    Number(String),
+    #[error("{0:?} is no QoS")]
+    Qos(String),
+    #[error("{0:?} is no size")]
+    Size(String),
+    #[error("{0:?} is no number of seconds")]
+    Seconds(String),
+    #[error("{0:?} is no duration")]
+    Duration(String),
+}
+
+/// A value of ours, with the difference if there is one.
+pub(crate) type Translated = Result<(Value, Option<String>), ValueError>;
 
 /// How a key is treated.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +103,7 @@ pub(crate) const fn every(
 
 /// A truth.
 pub(crate) fn truth(entry: &Entry) -> Translated {
-    let truth = entry.truth().ok_or_else(|| format!("{:?} is neither true nor false", entry.value))?;
+    let truth = entry.truth().ok_or_else(|| ValueError::Truth(entry.value.clone()))?;
     Ok((Value::Truth(truth), None))
 }
 
@@ -95,7 +112,7 @@ pub(crate) fn number(entry: &Entry, least: u64, most: u64) -> Translated {
     let word = entry.value.trim();
     let asked = match word {
         "infinity" | "unlimited" => most,
-        _ => word.parse::<u64>().map_err(|_| format!("{word:?} is no number"))?,
+        _ => word.parse::<u64>().map_err(|_| ValueError::Number(word.to_owned()))?,
     };
     Ok(within(asked, least, most))
 }
@@ -118,7 +135,7 @@ pub(crate) fn qos(entry: &Entry) -> Translated {
         "0" => Ok((Value::Number(0), None)),
         "1" => Ok((Value::Number(1), None)),
         "2" => Ok((Value::Number(2), None)),
-        other => Err(format!("{other:?} is no QoS")),
+        other => Err(ValueError::Qos(other.to_owned())),
     }
 }
 
@@ -152,8 +169,9 @@ pub(crate) fn packet_size(entry: &Entry) -> Translated {
     Ok((Value::Text(format!("{nearest}B")), changed))
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+fn bytes(text: &str) -> Result<u64, ValueError> {
     let text = text.trim();
+    let wrong = || ValueError::Size(text.to_owned());
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
@@ -161,17 +179,17 @@ fn bytes(text: &str) -> Result<u64, String> {
         "k" | "kb" | "kib" => 1 << 10,
         "m" | "mb" | "mib" => 1 << 20,
         "g" | "gb" | "gib" => 1 << 30,
-        _ => return Err(format!("{text:?} is no size")),
+        _ => return Err(wrong()),
     };
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no size"))?;
-    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is no size"))
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(factor).ok_or_else(wrong)
 }
 
 /// Seconds as a duration of ours.
 pub(crate) fn seconds(entry: &Entry) -> Translated {
     match entry.value.trim().parse::<u32>() {
         Ok(seconds) => Ok((Value::Text(format!("{seconds}s")), None)),
-        Err(_) => Err(format!("{:?} is no number of seconds", entry.value)),
+        Err(_) => Err(ValueError::Seconds(entry.value.clone())),
     }
 }
 
@@ -183,7 +201,7 @@ pub(crate) fn duration(entry: &Entry, least_ms: u64, most_ms: u64) -> Translated
 /// The same where a number without a unit counts so many milliseconds.
 pub(crate) fn duration_in(entry: &Entry, unit_ms: u64, least_ms: u64, most_ms: u64) -> Translated {
     let text = entry.value.trim();
-    let wrong = || format!("{text:?} is no duration");
+    let wrong = || ValueError::Duration(text.to_owned());
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (count, unit) = text.split_at(digits);
     let factor: u64 = match unit.trim() {

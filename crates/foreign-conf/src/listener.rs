@@ -2,6 +2,11 @@
 
 use tidegate_conversion::{Setting, Value};
 
+/// The address of a listener has no port.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no address with a port")]
+pub(crate) struct AddressError(String);
+
 /// How clients of a listener speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -110,10 +115,10 @@ impl Listener {
     }
 
     /// Takes `HOST:PORT`, `:PORT` or `PORT`.
-    pub(crate) fn take_place(&mut self, text: &str, any: &str) -> Result<(), String> {
+    pub(crate) fn take_place(&mut self, text: &str, any: &str) -> Result<(), AddressError> {
         let text = text.trim();
         let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
-        self.port = Some(port.parse().map_err(|_| format!("{text:?} is no address with a port"))?);
+        self.port = Some(port.parse().map_err(|_| AddressError(text.to_owned()))?);
         let host = host.trim_matches(['[', ']']);
         host.clone_into(&mut self.host);
         if host.is_empty() || host == "*" {

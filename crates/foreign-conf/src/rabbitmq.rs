@@ -9,6 +9,7 @@ use tidegate_conversion::File;
 use crate::draft::{Draft, Report};
 use crate::emqx::take_user;
 use crate::entry::{Entry, lines};
+use crate::hash::PasswordError;
 use crate::keys::{self, Key, broker, changed, closes, part, refused};
 use crate::listener::{Access, Kind};
 use crate::rule::Rules;
@@ -363,7 +364,7 @@ struct Anonymous<'a> {
 
 impl Anonymous<'_> {
     /// Whether they have the rights of this user, by the password that it has.
-    fn is(&self, user: &str, password: &Result<Password, String>) -> bool {
+    fn is(&self, user: &str, password: &Result<Password, PasswordError>) -> bool {
         self.user == user
             && match password {
                 Ok(Password::Plain(password)) => self.password == *password,
@@ -415,7 +416,7 @@ fn default_user(draft: &mut Draft, anonymous: Option<&Anonymous<'_>>) {
     draft.users_line = Some(index);
     draft.rules_line = Some(index);
     let password = draft.report.value("default_pass").map(|it| Password::Plain(it.to_owned()));
-    let password = password.ok_or_else(|| "it has no password".to_owned());
+    let password = password.ok_or(PasswordError::Missing);
     let is_anonymous = anonymous.is_some_and(|anonymous| anonymous.is(&name, &password));
     if !all || !vhost {
         return draft.closed_by(index, "its rights are restricted: write them with `rabbitmqctl export_definitions` and name the file with `load_definitions`");

@@ -7,6 +7,7 @@ use tidegate_conversion::{File, Setting};
 use crate::draft::{Draft, Report};
 use crate::emqx::take_user;
 use crate::entry::{Entry, lines};
+use crate::hash::PasswordError;
 use crate::keys::{self, Key, broker, changed, closes, every, part, refused};
 use crate::listener::{Access, Kind};
 use crate::rule::{AccessRule, Action, Rules};
@@ -283,11 +284,8 @@ fn take_users(draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
                 let index = draft.report.add(Entry::text(&path, number + 1, &format!("user {name}"), ""));
                 // VerneMQ takes the part behind the second `$` for SHA-512, whatever the first part is.
                 let known = hash.split('$').count() == 4 && hash.starts_with("$6$");
-                let password = if known {
-                    Ok(Password::Hash(hash.to_owned()))
-                } else {
-                    Err("its hash is not of the form $6$".to_owned())
-                };
+                let password =
+                    if known { Ok(Password::Hash(hash.to_owned())) } else { Err(PasswordError::Form("$6$")) };
                 take_user(draft, index, name, password);
             }
         }

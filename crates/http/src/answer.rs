@@ -1,5 +1,6 @@
 //! Answers: statuses of reasons, errors as JSON, and pages of other origins.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -106,8 +107,8 @@ pub(crate) fn bad_request(why: &str) -> Answer {
 }
 
 /// The same as an error.
-pub(crate) fn bad<T>(why: impl AsRef<str>) -> Result<T, Box<Answer>> {
-    Err(Box::new(bad_request(why.as_ref())))
+pub(crate) fn bad<T>(why: impl Display) -> Result<T, Box<Answer>> {
+    Err(Box::new(bad_request(&why.to_string())))
 }
 
 /// The answer to a method that the path does not have.

@@ -9,21 +9,56 @@ use serde_json::{Map, Value};
 use tidegate_client::Publish;
 
 use crate::fields::{Fields, MAX_USER_PROPERTIES};
+use crate::request_error::RequestError;
 
 /// Messages of one batch.
 pub(crate) const MAX_MESSAGES: usize = 1_000;
+
+/// Why a batch is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BatchError {
+    /// The body is no JSON.
+    #[error("the body is no JSON: {0}")]
+    NoJson(#[source] serde_json::Error),
+    /// The body is no array of messages, has too many, or one of them is wrong; the text has its place.
+    #[error(transparent)]
+    Messages(serde_json::Error),
+}
+
+/// Why one message of a batch is refused.
+#[derive(Debug, thiserror::Error)]
+enum MessageError {
+    /// It is no object.
+    #[error("it is no object")]
+    NoObject,
+    /// It has no topic.
+    #[error("it has no `topic`")]
+    NoTopic,
+    /// Its payload is ambiguous, or no text.
+    #[error("it has a wrong `payload` or `payload_base64`, or both")]
+    Payload,
+    /// A field is an array or an object.
+    #[error("`{0}` is neither a text, a number nor a truth value")]
+    Type(&'static str),
+    /// Its user properties are not texts, or too many.
+    #[error("`user_properties` is an object of texts, {MAX_USER_PROPERTIES} at most")]
+    UserProperties,
+    /// A field, as in any request.
+    #[error(transparent)]
+    Field(#[from] RequestError),
+}
 
 /// Reads a batch: an array of objects with `topic` and `payload`, which is a text, or any other JSON that is sent as it
 /// is, or `payload_base64`.
 ///
 /// # Errors
-/// In words for people, with the place of the message.
-pub(crate) fn read(body: &[u8]) -> Result<Vec<Publish>, String> {
+/// When it is no JSON, no array, or a message is wrong; with the place of the message.
+pub(crate) fn read(body: &[u8]) -> Result<Vec<Publish>, BatchError> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let messages = reader.deserialize_seq(Messages).and_then(|messages| reader.end().map(|()| messages));
     messages.map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => error.to_string(),
-        _ => format!("the body is no JSON: {error}"),
+        serde_json::error::Category::Data => BatchError::Messages(error),
+        _ => BatchError::NoJson(error),
     })
 }
 
@@ -51,18 +86,20 @@ impl<'de> Visitor<'de> for Messages {
     }
 }
 
-fn message(item: Value) -> Result<Publish, String> {
-    let Value::Object(mut object) = item else { return Err("it is no object".to_owned()) };
-    let Some(Value::String(topic)) = object.remove("topic") else { return Err("it has no `topic`".to_owned()) };
+fn message(item: Value) -> Result<Publish, MessageError> {
+    let Value::Object(mut object) = item else { return Err(MessageError::NoObject) };
+    let Some(Value::String(topic)) = object.remove("topic") else { return Err(MessageError::NoTopic) };
     let payload = match (object.remove("payload"), object.remove("payload_base64")) {
         (Some(Value::String(text)), None) => text.into_bytes(),
         (Some(value), None) => value.to_string().into_bytes(),
-        (None, Some(Value::String(text))) => STANDARD.decode(text).map_err(|_| "`payload_base64` is no base64")?,
+        (None, Some(Value::String(text))) => {
+            STANDARD.decode(text).map_err(|_| RequestError::Base64("payload_base64"))?
+        }
         (None, None) => Vec::new(),
-        _ => return Err("it has a wrong `payload` or `payload_base64`, or both".to_owned()),
+        _ => return Err(MessageError::Payload),
     };
     let user_properties = user_properties(object.remove("user_properties"))?;
-    let mut text = |name: &str| text_of(&mut object, name);
+    let mut text = |name: &'static str| text_of(&mut object, name);
     let fields = Fields {
         qos: text("qos")?,
         retain: text("retain")?,
@@ -73,30 +110,29 @@ fn message(item: Value) -> Result<Publish, String> {
         user_properties,
     };
     if let Some(name) = object.keys().next() {
-        return Err(format!("`{name}` is not known"));
+        return Err(RequestError::UnknownField(name.clone()).into());
     }
-    fields.message(&topic, payload)
+    Ok(fields.message(&topic, payload)?)
 }
 
-fn text_of(object: &mut Map<String, Value>, name: &str) -> Result<Option<String>, String> {
+fn text_of(object: &mut Map<String, Value>, name: &'static str) -> Result<Option<String>, MessageError> {
     match object.remove(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(Some(value.to_string())),
-        Some(_) => Err(format!("`{name}` is neither a text, a number nor a truth value")),
+        Some(_) => Err(MessageError::Type(name)),
     }
 }
 
-fn user_properties(value: Option<Value>) -> Result<Vec<(String, String)>, String> {
-    let wrong = || "`user_properties` is an object of texts".to_owned();
+fn user_properties(value: Option<Value>) -> Result<Vec<(String, String)>, MessageError> {
     let object = match value {
         None => return Ok(Vec::new()),
         Some(Value::Object(object)) if object.len() <= MAX_USER_PROPERTIES => object,
-        Some(_) => return Err(wrong()),
+        Some(_) => return Err(MessageError::UserProperties),
     };
     let pair = |(name, value): (String, Value)| match value {
         Value::String(text) => Ok((name, text)),
-        _ => Err(wrong()),
+        _ => Err(MessageError::UserProperties),
     };
     object.into_iter().map(pair).collect()
 }
@@ -132,12 +168,15 @@ mod tests {
             (r#"[{"topic":"a","user_properties":{"a":1}}]"#, "object of texts"),
         ];
         for (body, part) in cases {
-            let error = read(body.as_bytes()).unwrap_err();
+            let error = read(body.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(part), "{body}: {error}");
         }
         let many = format!("[{}]", vec![r#"{"topic":"a"}"#; MAX_MESSAGES + 1].join(","));
-        assert!(read(many.as_bytes()).unwrap_err().contains("1000 messages at most"));
+        assert!(read(many.as_bytes()).unwrap_err().to_string().contains("1000 messages at most"));
         let unread = many.replacen(']', ",!!!", 1);
-        assert!(read(unread.as_bytes()).unwrap_err().contains("1000 messages at most"), "later messages are not read");
+        assert!(
+            read(unread.as_bytes()).unwrap_err().to_string().contains("1000 messages at most"),
+            "later messages are not read"
+        );
     }
 }

@@ -16,6 +16,8 @@ use hyper::HeaderMap;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use tidegate_client::{MessageProperties, Publish, QoS, TopicNameBuf};
 
+use crate::request_error::RequestError;
+
 /// The content type that curl states for any data.
 const FORM: &str = "application/x-www-form-urlencoded";
 /// Begins headers with user properties.
@@ -70,15 +72,15 @@ impl Fields {
     /// The fields of a request. A parameter goes before a header.
     ///
     /// # Errors
-    /// In words for people.
-    pub(crate) fn of(headers: &HeaderMap, parameters: &[(String, String)]) -> Result<Self, String> {
+    /// When a field is unknown, or its value is wrong.
+    pub(crate) fn of(headers: &HeaderMap, parameters: &[(String, String)]) -> Result<Self, RequestError> {
         let mut fields = Self::default();
         for (name, value) in headers {
             let is_ours = *name == CONTENT_TYPE || name.as_str().starts_with("x-mqtt-");
             if !is_ours {
                 continue;
             }
-            let text = std::str::from_utf8(value.as_bytes()).map_err(|_| format!("header {name} is no UTF-8"))?;
+            let text = std::str::from_utf8(value.as_bytes()).map_err(|_| RequestError::Header(name.to_string()))?;
             match name.as_str() {
                 "content-type" if text != FORM => fields.content_type = Some(text.to_owned()),
                 "content-type" => {}
@@ -95,12 +97,12 @@ impl Fields {
             }
         }
         if fields.user_properties.len() > MAX_USER_PROPERTIES {
-            return Err(format!("a message may have {MAX_USER_PROPERTIES} user properties"));
+            return Err(RequestError::UserProperties(MAX_USER_PROPERTIES));
         }
         Ok(fields)
     }
 
-    fn set(&mut self, field: &str, value: &str, shown: &str) -> Result<(), String> {
+    fn set(&mut self, field: &str, value: &str, shown: &str) -> Result<(), RequestError> {
         let place = match field {
             "qos" => &mut self.qos,
             "retain" => &mut self.retain,
@@ -108,7 +110,7 @@ impl Fields {
             "content_type" => &mut self.content_type,
             "response_topic" => &mut self.response_topic,
             "correlation_data" => &mut self.correlation_data,
-            _ => return Err(format!("`{shown}` is not known")),
+            _ => return Err(RequestError::UnknownField(shown.to_owned())),
         };
         *place = Some(value.to_owned());
         Ok(())
@@ -117,41 +119,41 @@ impl Fields {
     /// The QoS, if it is named.
     ///
     /// # Errors
-    /// In words for people.
-    pub(crate) fn qos(&self, otherwise: QoS) -> Result<QoS, String> {
+    /// When a field is unknown, or its value is wrong.
+    pub(crate) fn qos(&self, otherwise: QoS) -> Result<QoS, RequestError> {
         match self.qos.as_deref() {
             None => Ok(otherwise),
             Some("0") => Ok(QoS::AtMostOnce),
             Some("1") => Ok(QoS::AtLeastOnce),
             Some("2") => Ok(QoS::ExactlyOnce),
-            Some(other) => Err(format!("the QoS is 0, 1 or 2, not {other:?}")),
+            Some(other) => Err(RequestError::Qos(other.to_owned())),
         }
     }
 
     /// Whether RETAIN is set; `otherwise` where the request does not say it.
     ///
     /// # Errors
-    /// In words for people.
-    pub(crate) fn retain(&self, otherwise: bool) -> Result<bool, String> {
+    /// When a field is unknown, or its value is wrong.
+    pub(crate) fn retain(&self, otherwise: bool) -> Result<bool, RequestError> {
         match self.retain.as_deref() {
             None => Ok(otherwise),
             Some("" | "1" | "true") => Ok(true),
             Some("0" | "false") => Ok(false),
-            Some(other) => Err(format!("`retain` is true or false, not {other:?}")),
+            Some(other) => Err(wrong_value("retain", "true or false", other)),
         }
     }
 
     /// The message.
     ///
     /// # Errors
-    /// In words for people.
-    pub(crate) fn message(self, topic: &str, payload: Vec<u8>) -> Result<Publish, String> {
-        let name = |topic: &str| TopicNameBuf::new(topic).map_err(|error| format!("the topic {error}"));
+    /// When a field is unknown, or its value is wrong.
+    pub(crate) fn message(self, topic: &str, payload: Vec<u8>) -> Result<Publish, RequestError> {
+        let name = |topic: &str| TopicNameBuf::new(topic).map_err(RequestError::Topic);
         let (qos, retain) = (self.qos(QoS::AtLeastOnce)?, self.retain(false)?);
         let expiry = self.expiry.as_deref().map(|text| text.parse::<u32>().map_err(|_| text));
-        let expiry = expiry.transpose().map_err(|text| format!("`expiry` is a number of seconds, not {text:?}"))?;
+        let expiry = expiry.transpose().map_err(|text| wrong_value("expiry", "a number of seconds", text))?;
         let data = self.correlation_data.as_deref().map(|text| STANDARD.decode(text));
-        let data = data.transpose().map_err(|_| "`correlation_data` is not base64".to_owned())?;
+        let data = data.transpose().map_err(|_| RequestError::Base64("correlation_data"))?;
         let properties = MessageProperties {
             payload_format: None,
             message_expiry: expiry,
@@ -163,6 +165,10 @@ impl Fields {
         let message = Publish::new(name(topic)?, payload).with_qos(qos).with_retain(retain);
         Ok(Publish { properties, ..message })
     }
+}
+
+fn wrong_value(name: &'static str, form: &'static str, value: &str) -> RequestError {
+    RequestError::Value { name, form, value: value.to_owned() }
 }
 
 /// The headers of an answer with a message: within [`MAX_USER_PROPERTIES`] and [`MAX_MESSAGE_HEADERS`]. Fields
@@ -199,7 +205,7 @@ pub(crate) fn headers_of(qos: u8, properties: &MessageProperties) -> Vec<(Header
 mod tests {
     use super::*;
 
-    fn fields(query: &str) -> Result<Fields, String> {
+    fn fields(query: &str) -> Result<Fields, RequestError> {
         Fields::of(&HeaderMap::new(), &parameters(query).unwrap())
     }
 
@@ -268,7 +274,7 @@ mod tests {
         for (query, part) in cases {
             let Some(parameters) = parameters(query) else { continue };
             let found = Fields::of(&HeaderMap::new(), &parameters).and_then(|it| it.message("t", Vec::new()));
-            assert!(found.clone().is_err_and(|error| error.contains(part)), "{query}: {found:?}");
+            assert!(found.clone().is_err_and(|error| error.to_string().contains(part)), "{query}: {found:?}");
         }
         assert!(fields("").unwrap().message("a/#", Vec::new()).is_err());
         let many: Vec<String> = (0..=MAX_USER_PROPERTIES).map(|number| format!("user.{number}=1")).collect();

@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::answer::{Answer, bad, json, length, not_read};
 use crate::counters::Way;
+use crate::request_error::RequestError;
 use crate::visitor::{Visitor, query};
 use crate::{HistoryQuestion, ReadError};
 
@@ -22,27 +23,28 @@ const MAX_LIMIT: usize = 1_000;
 /// Filters of one request at most.
 const MAX_FILTERS: usize = 16;
 
+/// The forms of a time in a query.
+const TIMES: &str = "a number of Unix milliseconds, or a length of time such as 1h before now";
+
 /// Reads the parameters of a question. `now` is the time in Unix milliseconds.
-fn question(pairs: Vec<(String, String)>, now: u64) -> Result<HistoryQuestion, String> {
+fn question(pairs: Vec<(String, String)>, now: u64) -> Result<HistoryQuestion, RequestError> {
     let mut found = HistoryQuestion { limit: LIMIT, ..HistoryQuestion::default() };
     for (name, value) in pairs {
         match name.as_str() {
             "filter" if found.filters.len() == MAX_FILTERS => {
-                return Err(format!("a request has {MAX_FILTERS} filters at most"));
+                return Err(RequestError::Filters(MAX_FILTERS));
             }
-            "filter" => found.filters.push(TopicFilterBuf::new(value).map_err(|error| format!("the filter {error}"))?),
+            "filter" => found.filters.push(TopicFilterBuf::new(value).map_err(RequestError::Filter)?),
             "from" => {
                 let millis =
                     value.parse().ok().or_else(|| Some(now.saturating_sub(tidegate_units::duration::parse(&value)?)));
-                found.from = Some(millis.ok_or_else(|| {
-                    format!("`from` is a number of Unix milliseconds, or a length of time such as 1h before now, not {value:?}")
-                })?);
+                found.from = Some(millis.ok_or(RequestError::Value { name: "from", form: TIMES, value })?);
             }
             "limit" => {
                 let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
-                found.limit = limit.ok_or_else(|| format!("`limit` is 1 to {MAX_LIMIT}, not {value:?}"))?;
+                found.limit = limit.ok_or(RequestError::Range { name: "limit", most: MAX_LIMIT, value })?;
             }
-            other => return Err(format!("`{other}` is not known; there are filter, from and limit")),
+            _ => return Err(RequestError::UnknownParameter { name, known: "filter, from and limit".to_owned() }),
         }
     }
     Ok(found)
@@ -97,7 +99,7 @@ impl Visitor {
 mod tests {
     use super::*;
 
-    fn read(pairs: &[(&str, &str)]) -> Result<HistoryQuestion, String> {
+    fn read(pairs: &[(&str, &str)]) -> Result<HistoryQuestion, RequestError> {
         question(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(), 7_200_000)
     }
 

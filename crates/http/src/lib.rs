@@ -17,6 +17,7 @@ mod history;
 mod message_json;
 mod queue;
 mod queue_requests;
+mod request_error;
 mod routes;
 mod server;
 mod session;

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::answer::{Answer, bad, empty, json, json_text, length, not_allowed, not_let_in, outcome, wrong};
 use crate::counters::Way;
 use crate::queue::{Access, MAX_PAGE, Order, Place, Poll, QueueError, QueueId, ask, subscribe};
+use crate::request_error::RequestError;
 use crate::session::{Session, Term};
 use crate::shelf::{Cursor, CursorError};
 use crate::socket::{self, Subscription};
@@ -50,35 +51,33 @@ struct Parameters {
 
 impl Parameters {
     /// Reads the pairs of a query; `known` names the parameters of the request.
-    fn of(pairs: Vec<(String, String)>, known: &[&str]) -> Result<Self, String> {
+    fn of(pairs: Vec<(String, String)>, known: &[&str]) -> Result<Self, RequestError> {
         let mut found = Self::default();
         for (name, value) in pairs {
             match name.as_str() {
-                name if !known.contains(&name) => {
-                    return Err(format!("`{name}` is not known; there are {}", known.join(", ")));
+                unknown if !known.contains(&unknown) => {
+                    return Err(RequestError::UnknownParameter { name, known: known.join(", ") });
                 }
                 "filter" if found.filters.len() == MAX_FILTERS => {
-                    return Err(format!("a request has {MAX_FILTERS} filters at most"));
+                    return Err(RequestError::Filters(MAX_FILTERS));
                 }
-                "filter" => {
-                    found.filters.push(TopicFilterBuf::new(value).map_err(|error| format!("the filter {error}"))?);
-                }
+                "filter" => found.filters.push(TopicFilterBuf::new(value).map_err(RequestError::Filter)?),
                 "qos" => {
                     found.qos = Some(match value.as_str() {
                         "0" => QoS::AtMostOnce,
                         "1" => QoS::AtLeastOnce,
-                        _ => return Err(format!("`qos` is 0 or 1, not {value:?}")),
+                        _ => return Err(RequestError::Value { name: "qos", form: "0 or 1", value }),
                     });
                 }
                 "wait" => found.wait = Some(wait_of(&value)?),
                 "max" => {
                     let max = value.parse().ok().filter(|max| (1..=MAX_PAGE).contains(max));
-                    found.max = Some(max.ok_or_else(|| format!("`max` is 1 to {MAX_PAGE}, not {value:?}"))?);
+                    found.max = Some(max.ok_or(RequestError::Range { name: "max", most: MAX_PAGE, value })?);
                 }
-                "queue" => found.queue = Some(named(&value).ok_or(WRONG_NAME)?.to_owned()),
+                "queue" => found.queue = Some(named(&value).ok_or(RequestError::QueueName)?.to_owned()),
                 "ack" if value == "auto" => found.is_automatic = true,
                 "ack" => {
-                    let cursor = Cursor::read(&value).ok_or_else(|| format!("{value:?} is no cursor"))?;
+                    let cursor = Cursor::read(&value).ok_or(RequestError::Cursor(value))?;
                     found.acknowledged = Some(cursor);
                 }
                 _ => {}
@@ -87,8 +86,6 @@ impl Parameters {
         Ok(found)
     }
 }
-
-const WRONG_NAME: &str = "the name of a queue has 1 to 64 letters, digits, `-`, `_` and `.`";
 
 /// The name of a queue, if it can be one.
 fn named(name: &str) -> Option<&str> {
@@ -99,7 +96,7 @@ fn named(name: &str) -> Option<&str> {
 impl Visitor {
     /// Answers a request for `/queue/NAME`.
     pub(crate) async fn queue(&self, name: &str, request: &Request<Incoming>) -> Result<Answer, Box<Answer>> {
-        let Some(name) = named(name) else { return bad(WRONG_NAME) };
+        let Some(name) = named(name) else { return bad(RequestError::QueueName) };
         let known: &[&str] = match *request.method() {
             Method::GET => &["wait", "max", "ack", "filter"],
             Method::PUT => &["filter"],
@@ -275,7 +272,7 @@ fn handshake(request: &Request<Incoming>) -> Result<HeaderValue, &'static str> {
 mod tests {
     use super::*;
 
-    fn read(pairs: &[(&str, &str)]) -> Result<Parameters, String> {
+    fn read(pairs: &[(&str, &str)]) -> Result<Parameters, RequestError> {
         let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Parameters::of(pairs, &["wait", "max", "ack", "filter", "qos", "queue"])
     }

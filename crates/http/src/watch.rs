@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::answer::{Answer, Body, bad, empty, json, not_let_in, not_read, outcome, wrong};
 use crate::fields::headers_of;
+use crate::request_error::RequestError;
 use crate::session::{Session, Term};
 use crate::visitor::{Visitor, query};
 use crate::{ReadError, RetainedMessage};
@@ -22,10 +23,11 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Reads how long a request waits.
 ///
 /// # Errors
-/// In words for people.
-pub(crate) fn wait_of(text: &str) -> Result<Duration, String> {
+/// When it is no length of time, or longer than [`MAX_WAIT`].
+pub(crate) fn wait_of(text: &str) -> Result<Duration, RequestError> {
     let length = tidegate_units::duration::parse_length(text).filter(|length| *length <= MAX_WAIT);
-    length.ok_or_else(|| format!("`wait` is a length of time such as 30s, 60s at most, not {text:?}"))
+    let form = "a length of time such as 30s, 60s at most";
+    length.ok_or_else(|| RequestError::Value { name: "wait", form, value: text.to_owned() })
 }
 
 impl Visitor {

@@ -12,7 +12,7 @@ use crate::lines::Line;
 use crate::listener::{DEFAULT_PORT, Listener, Security, port};
 use crate::once::Once;
 use crate::taken::Taken;
-use crate::values::{Translated, truth};
+use crate::values::{Invalid, Translated, truth};
 
 /// The configuration under way.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the lines")]
@@ -137,7 +137,10 @@ impl<'a> Draft<'a> {
         if line.rest.contains('\0') {
             return Some("it has a character of no width, at which lines end for it".to_owned());
         }
-        again.or_else(|| form(line.key).map_or_else(|| Some(UNKNOWN.to_owned()), |form| form.check(line).err()))
+        again.or_else(|| match form(line.key) {
+            Some(form) => form.check(line).err().map(|invalid| invalid.to_string()),
+            None => Some(UNKNOWN.to_owned()),
+        })
     }
 
     fn take_key(&mut self, index: usize, line: Line<'a>, key: &'static Key) -> Taken {
@@ -187,7 +190,7 @@ impl<'a> Draft<'a> {
         index: usize,
         line: &Line<'a>,
         ours: &'static str,
-        translated: Result<Translated, String>,
+        translated: Result<Translated, Invalid>,
     ) -> Taken {
         if translated.is_ok() && self.current(index, line).is_none() {
             return Taken::changed(NOT_OPENED);
@@ -202,7 +205,7 @@ impl<'a> Draft<'a> {
 
     fn translate(
         &mut self,
-        translated: Result<Translated, String>,
+        translated: Result<Translated, Invalid>,
         index: usize,
         ours: &'static str,
         put: impl FnOnce(&mut Self, Setting),
@@ -301,7 +304,7 @@ impl<'a> Draft<'a> {
         &mut self,
         index: usize,
         line: &Line<'a>,
-        take: impl FnOnce(&mut Listener<'a>) -> Result<Option<&'static str>, String>,
+        take: impl FnOnce(&mut Listener<'a>) -> Result<Option<&'static str>, Invalid>,
     ) -> Taken {
         let Some(listener) = self.current(index, line) else {
             return Taken::changed(NOT_OPENED);

@@ -220,22 +220,22 @@ impl Form {
 fn text(value: &str) -> Result<(), Invalid> {
     let is_no_character = |c: char| matches!(u32::from(c), 0xFDD0..=0xFDEF) || u32::from(c) & 0xFFFE == 0xFFFE;
     if value.is_empty() {
-        return Err("it has no value".to_owned());
+        return Err(Invalid::Missing);
     }
     if value.len() > LONGEST_TEXT {
-        return Err(format!("its value has more than {LONGEST_TEXT} bytes"));
+        return Err(Invalid::TextLength(LONGEST_TEXT));
     }
     match value.chars().find(|c| c.is_control() || is_no_character(*c)) {
-        Some(c) => Err(format!("its value has the control character {c:?}")),
+        Some(c) => Err(Invalid::Character(c)),
         None => Ok(()),
     }
 }
 
 fn number(line: &Line<'_>, least: i64, most: i64) -> Result<(), Invalid> {
-    let Some(word) = line.tokens().next() else { return Err("it has no value".to_owned()) };
+    let Some(word) = line.tokens().next() else { return Err(Invalid::Missing) };
     let number = leading_number(word).unwrap_or_default();
     if (least..=most).contains(&number) {
         return Ok(());
     }
-    Err(format!("{number} is not from {least} to {most}"))
+    Err(Invalid::Bounds { number, least, most })
 }

@@ -4,7 +4,7 @@ use tidegate_conversion::Setting;
 
 use crate::lines::Line;
 use crate::tls::Tls;
-use crate::values::leading_number;
+use crate::values::{Invalid, leading_number};
 
 /// The default port of a listener.
 pub(crate) const DEFAULT_PORT: u16 = 1883;
@@ -83,7 +83,7 @@ impl<'a> Listener<'a> {
     /// # Errors
     ///
     /// When Mosquitto does not start with it.
-    pub(crate) fn take_place(&mut self, line: &Line<'a>) -> Result<Option<&'static str>, String> {
+    pub(crate) fn take_place(&mut self, line: &Line<'a>) -> Result<Option<&'static str>, Invalid> {
         if line.key == "bind_interface" {
             self.interface = Some(line.text());
         }
@@ -102,7 +102,7 @@ impl<'a> Listener<'a> {
                         self.close("it is for IPv6 alone, and [::] serves IPv4 as well");
                     }
                 }
-                other => return Err(format!("{other:?} is neither ipv4 nor ipv6")),
+                other => return Err(Invalid::Domain(other.to_owned())),
             },
             _ => match line.word() {
                 "mqtt" => self.protocol = Protocol::Mqtt,
@@ -182,7 +182,7 @@ fn overlaps(one: &str, other: &str) -> bool {
 }
 
 /// A port of theirs.
-pub(crate) fn port(word: &str) -> Result<u16, String> {
+pub(crate) fn port(word: &str) -> Result<u16, Invalid> {
     let number = leading_number(word).and_then(|number| u16::try_from(number).ok());
-    number.ok_or_else(|| format!("{word:?} is no port"))
+    number.ok_or_else(|| Invalid::Port(word.to_owned()))
 }

@@ -1,5 +1,7 @@
 //! The outcome for a line.
 
+use std::fmt::Display;
+
 use tidegate_conversion::Outcome;
 
 /// The outcome for a line.
@@ -29,7 +31,7 @@ impl Taken {
     }
 
     /// Mosquitto does not start with it and serves no clients, so neither does the result.
-    pub(crate) fn invalid(why: &str) -> Self {
+    pub(crate) fn invalid(why: impl Display) -> Self {
         Self { outcome: Outcome::Refused, why: format!("Mosquitto does not start with it: {why}"), invalid: true }
     }
 }

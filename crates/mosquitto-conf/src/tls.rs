@@ -38,7 +38,7 @@ impl<'a> Tls<'a> {
     pub(crate) fn take(&mut self, index: usize, line: Line<'a>) -> Result<Option<&'static str>, Invalid> {
         let here = Some((index, line));
         if self.has_hint && ["cafile", "certfile"].contains(&line.key) {
-            return Err("either certificates or pre-shared keys".to_owned());
+            return Err(Invalid::TwoProofs);
         }
         match line.key {
             "certfile" => self.certificate = here,
@@ -55,13 +55,13 @@ impl<'a> Tls<'a> {
                 "tlsv1.3" => self.newest = here,
                 "tlsv1.2" => {}
                 "tlsv1.1" | "tlsv1" => return Ok(Some("TLS 1.2 is the least that is spoken here")),
-                other => return Err(format!("{other:?} is no version of TLS")),
+                other => return Err(Invalid::TlsVersion(other.to_owned())),
             },
             "psk_hint" => {
                 self.has_hint = true;
                 self.beyond = Some("pre-shared keys are not spoken here");
             }
-            "tls_engine_kpass_sha1" if !is_hash(line.text()) => return Err("it is no SHA-1 in hexadecimal".to_owned()),
+            "tls_engine_kpass_sha1" if !is_hash(line.text()) => return Err(Invalid::Hash),
             "tls_engine" => self.beyond = Some("keys of an OpenSSL engine cannot be used here"),
             "tls_keyform" if line.word() == "engine" => {
                 self.beyond = Some("keys of an OpenSSL engine cannot be used here");

@@ -11,8 +11,39 @@ pub(crate) struct Translated {
     pub(crate) changed: Option<String>,
 }
 
-/// Mosquitto does not start with such a value.
-pub(crate) type Invalid = String;
+/// Why Mosquitto does not start with a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Invalid {
+    #[error("it has no value")]
+    Missing,
+    #[error("{0:?} is neither true nor false")]
+    Truth(String),
+    #[error("{0:?} is no number")]
+    Number(String),
+    #[error("{0} is out of range")]
+    Range(i64),
+    #[error("{number} is not from {least} to {most}")]
+    Bounds { number: i64, least: i64, most: i64 },
+    #[error("{0} is no QoS")]
+    Qos(i64),
+    #[error("{0:?} is no number of h, d, w, m (months) or y")]
+    Expiration(String),
+    /// A text with more bytes than this limit.
+    #[error("its value has more than {0} bytes")]
+    TextLength(usize),
+    #[error("its value has the control character {0:?}")]
+    Character(char),
+    #[error("{0:?} is no port")]
+    Port(String),
+    #[error("{0:?} is neither ipv4 nor ipv6")]
+    Domain(String),
+    #[error("either certificates or pre-shared keys")]
+    TwoProofs,
+    #[error("{0:?} is no version of TLS")]
+    TlsVersion(String),
+    #[error("it is no SHA-1 in hexadecimal")]
+    Hash,
+}
 
 /// A value that says the same.
 fn exactly(value: Value) -> Translated {
@@ -24,7 +55,7 @@ pub(crate) fn truth(line: &Line<'_>) -> Result<bool, Invalid> {
     match line.word() {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),
-        other => Err(format!("{other:?} is neither true nor false")),
+        other => Err(Invalid::Truth(other.to_owned())),
     }
 }
 
@@ -44,7 +75,7 @@ pub(crate) fn leading_number(word: &str) -> Option<i64> {
 /// A number as Mosquitto reads it: the beginning of the first word. A word without a number is an error here.
 fn number(line: &Line<'_>) -> Result<i64, Invalid> {
     let word = line.word();
-    leading_number(word).ok_or_else(|| format!("{word:?} is no number"))
+    leading_number(word).ok_or_else(|| Invalid::Number(word.to_owned()))
 }
 
 /// A number within our range, or the nearest.
@@ -56,7 +87,7 @@ fn within(number: u64, least: u64, most: u64) -> (u64, Option<String>) {
 fn bounded(line: &Line<'_>, none: Option<u64>, least: u64, most: u64) -> Result<Translated, Invalid> {
     let asked = number(line)?;
     let Ok(asked @ 1..) = u64::try_from(asked) else {
-        let none = none.ok_or_else(|| format!("{asked} is out of range"))?;
+        let none = none.ok_or(Invalid::Range(asked))?;
         return Ok(exactly(Value::Number(none)));
     };
     let (value, changed) = within(asked, least, most);
@@ -75,7 +106,7 @@ pub(crate) fn sessions(line: &Line<'_>) -> Result<Translated, Invalid> {
 pub(crate) fn qos(line: &Line<'_>) -> Result<Translated, Invalid> {
     match number(line)? {
         qos @ 0..=2 => Ok(exactly(Value::Number(qos.unsigned_abs()))),
-        other => Err(format!("{other} is no QoS")),
+        other => Err(Invalid::Qos(other)),
     }
 }
 
@@ -121,7 +152,7 @@ pub(crate) fn payload(line: &Line<'_>) -> Result<Translated, Invalid> {
 
 pub(crate) fn keep_alive(line: &Line<'_>) -> Result<Translated, Invalid> {
     let asked = number(line)?;
-    let seconds = u16::try_from(asked).map_err(|_| format!("{asked} is out of range"))?;
+    let seconds = u16::try_from(asked).map_err(|_| Invalid::Range(asked))?;
     if seconds == u16::MAX {
         return Ok(exactly(Value::Text("0s".to_owned())));
     }
@@ -130,7 +161,7 @@ pub(crate) fn keep_alive(line: &Line<'_>) -> Result<Translated, Invalid> {
 
 pub(crate) fn seconds(line: &Line<'_>) -> Result<Translated, Invalid> {
     let asked = number(line)?;
-    let asked = u64::try_from(asked).map_err(|_| format!("{asked} is out of range"))?;
+    let asked = u64::try_from(asked).map_err(|_| Invalid::Range(asked))?;
     let (seconds, changed) = within(asked, 0, 24 * 3_600);
     Ok(Translated { value: Value::Text(format!("{seconds}s")), changed })
 }
@@ -138,7 +169,7 @@ pub(crate) fn seconds(line: &Line<'_>) -> Result<Translated, Invalid> {
 /// A number of hours, days, weeks, months (of 30 days) or years (of 365).
 pub(crate) fn expiration(line: &Line<'_>) -> Result<Translated, Invalid> {
     let word = line.word();
-    let refusal = || format!("{word:?} is no number of h, d, w, m (months) or y");
+    let refusal = || Invalid::Expiration(word.to_owned());
     let (number, unit) = word.split_at_checked(word.len().saturating_sub(1)).ok_or_else(refusal)?;
     let hours: u64 = match unit {
         "h" => 1,

@@ -121,4 +121,4 @@ pub use tls::{
     IdentityField, IdentityRole, LinkTls, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,
     TlsVersion,
 };
-pub use uplink::{BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetReport, Question, UplinkTls};
+pub use uplink::{BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetReport, NoBrokerWord, Question, UplinkTls};

@@ -1,5 +1,6 @@
 //! A broker without the feature `cluster` is a member of no cluster: the configuration refuses one.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub(crate) enum NotJoined {
     Stopped,
     /// Something cannot be used.
     #[expect(dead_code, reason = "without a cluster nothing can fail")]
-    Failed(String),
+    Failed(Infallible),
 }
 
 /// Joins no cluster.
@@ -62,7 +63,7 @@ impl Joining {
         _: &Node,
         _: Option<String>,
         _: Option<StoreOnBus>,
-    ) -> Result<ClusterNode, String> {
+    ) -> Result<ClusterNode, Infallible> {
         match self {}
     }
 }

@@ -1,14 +1,15 @@
 //! The store of the broker: opened where the configuration names a directory.
 
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_engine::{Durability, Sweep};
 use tidegate_node::Node;
-use tidegate_store::{Disk, Opened, RealDisk, Settings, Store, open, with_directory};
+use tidegate_store::{Disk, OpenError, Opened, RealDisk, Settings, Store, open, with_directory};
 
-use crate::mirror::{self, Mirrored};
+use crate::mirror::{self, BusFilesError, Mirrored};
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_process::physical_memory;
@@ -30,18 +31,45 @@ pub(crate) struct Kept {
     pub(crate) mirrored: Option<Mirrored>,
 }
 
+/// Why the store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// The data directory cannot be made.
+    #[error("the store in {directory}: {source}")]
+    Directory {
+        /// The data directory.
+        directory: String,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The files cannot be on the bus.
+    #[error(transparent)]
+    Bus(#[from] BusFilesError),
+    /// The files cannot be used. The store does not know its directory; with it, the command of the remedy can be
+    /// copied.
+    #[error("{}", with_directory(&format!("the store in {directory}: {source}"), directory))]
+    Files {
+        /// The data directory.
+        directory: String,
+        /// The fault, with its remedy.
+        source: OpenError,
+    },
+}
+
 /// Opens the store, if the configuration wants anything to outlive the process.
 ///
 /// # Errors
-/// Text for people: the fault of the directory or of its files, and the remedy.
-pub(crate) fn open_store(config: &Config, status: &BrokerStatus) -> Result<Kept, String> {
+/// When the directory, its files or the bus cannot be used.
+pub(crate) fn open_store(config: &Config, status: &BrokerStatus) -> Result<Kept, StoreError> {
     let durability = match config.store.engine_durability() {
         Durability::Memory => return Ok(Kept::default()),
         Durability::Commit => tidegate_store::Durability::Commit,
         Durability::Relaxed => tidegate_store::Durability::Relaxed { window: config.store.window },
     };
     let Some(directory) = &config.store.directory else { return Ok(Kept::default()) };
-    let disk = RealDisk::create(Path::new(directory)).map_err(|error| format!("the store in {directory}: {error}"))?;
+    let named = || directory.clone();
+    let disk = RealDisk::create(Path::new(directory));
+    let disk = disk.map_err(|source| StoreError::Directory { directory: named(), source })?;
     warn_of_open_directory(directory);
     let mirrored = mirror::open(config, directory, status)?;
     let disk: Arc<dyn Disk> = match &mirrored {
@@ -50,10 +78,8 @@ pub(crate) fn open_store(config: &Config, status: &BrokerStatus) -> Result<Kept,
     };
     let settings = store_settings(config, durability);
     let sweep = Arc::new(|| Box::new(EngineSweep(Sweep::default())) as Box<dyn tidegate_store::Sweep>);
-    let Opened { store, .. } = open(disk, settings, sweep).map_err(|error| {
-        // The store does not know its directory; with it, the command of the remedy can be copied.
-        with_directory(&format!("the store in {directory}: {error}"), directory)
-    })?;
+    let opened = open(disk, settings, sweep);
+    let Opened { store, .. } = opened.map_err(|source| StoreError::Files { directory: named(), source })?;
     Ok(Kept { store: Some(store), mirrored })
 }
 

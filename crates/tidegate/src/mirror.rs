@@ -1,6 +1,7 @@
 //! The files of the store on the bus: opens them where the configuration names a bus, and stops the broker when another
 //! process takes them.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -8,8 +9,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use signal_hook::consts::SIGTERM;
-use tidegate_bus::{Address, Bus};
-use tidegate_mirror::{Lost, MirrorDisk, MirrorStatus, OnLost, Settings};
+use tidegate_bus::{Address, AddressError, Bus, BusError, NameError};
+use tidegate_mirror::{Lost, MirrorDisk, MirrorError, MirrorStatus, OnLost, Settings};
 
 use crate::cluster::StoreOnBus;
 use tidegate_administration::{BrokerStatus, Part};
@@ -21,6 +22,46 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Maximum time without a confirmation of pending writes by the bus, before the broker is not ready.
 const MAX_STALL: Duration = Duration::from_secs(2);
+
+/// Why the files of the store cannot be on the bus, or not be left in order.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BusFilesError {
+    /// The address of the bus.
+    #[error("{key}: {source}")]
+    Address {
+        /// The key that is set.
+        key: &'static str,
+        /// The fault.
+        source: AddressError,
+    },
+    /// The bus cannot be opened.
+    #[error("the bus {address}: {source}")]
+    Bus {
+        /// Its address.
+        address: Address,
+        /// The error of the bus.
+        source: BusError,
+    },
+    /// The name that the log of the files is made of.
+    #[error("{name}: {source}")]
+    Name {
+        /// The name.
+        name: String,
+        /// The fault.
+        source: NameError,
+    },
+    /// The files cannot be opened.
+    #[error("the store in {directory}: {source}")]
+    Open {
+        /// The data directory.
+        directory: String,
+        /// The fault, with its remedy.
+        source: MirrorError,
+    },
+    /// The system gives no thread.
+    #[error("cannot start a thread for the stop: {0}")]
+    Thread(#[source] io::Error),
+}
 
 /// A store whose files are on the bus.
 #[derive(Clone)]
@@ -71,14 +112,15 @@ fn target(config: &Config) -> Option<Target> {
 /// Opens the files, where the configuration names a bus.
 ///
 /// # Errors
-/// In words for people.
-pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> Result<Option<Mirrored>, String> {
+/// When the bus or the files cannot be used.
+pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> Result<Option<Mirrored>, BusFilesError> {
     let mirror = &config.mirror;
     let Some(Target { key, bus, name, settings }) = target(config) else { return Ok(None) };
-    let address: Address = bus.parse().map_err(|error| format!("{key}: {error}"))?;
-    let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
+    let address: Address = bus.parse().map_err(|source| BusFilesError::Address { key, source })?;
+    let bus = Bus::open(&address, settings, Arc::new(|_| {}));
+    let bus = bus.map_err(|source| BusFilesError::Bus { address: address.clone(), source })?;
     let lost = Arc::default();
-    let settings = Settings::new(&name, directory).map_err(|error| format!("{name}: {error}"))?;
+    let settings = Settings::new(&name, directory).map_err(|source| BusFilesError::Name { name, source })?;
     let configured = Some(mirror.max_bytes.0).filter(|bytes| *bytes != 0);
     let settings = Settings {
         local_sync: mirror.local_sync,
@@ -91,7 +133,8 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
     tracing::info!(bus = %address, log = %settings.log, "fetching the files of the store");
     let was_here = tidegate_mirror::is_copy(Path::new(directory));
     status.waits_for(&address, &bus);
-    let opened = tidegate_mirror::open(&bus, settings).map_err(|error| format!("the store in {directory}: {error}"))?;
+    let opened = tidegate_mirror::open(&bus, settings);
+    let opened = opened.map_err(|source| BusFilesError::Open { directory: directory.to_owned(), source })?;
     status.has_bus();
     status.parts().register(Arc::new(MirrorPart(Arc::clone(&opened.disk))));
     Ok(Some(Mirrored { disk: opened.disk, lost, was_here }))
@@ -152,8 +195,8 @@ impl Mirrored {
     /// Sees to it that a stop does not wait for a bus that is away, beyond this time.
     ///
     /// # Errors
-    /// In words for people, when the system gives no thread.
-    pub(crate) fn stop_within(self, limit: Duration) -> Result<Closing, String> {
+    /// When the system gives no thread.
+    pub(crate) fn stop_within(self, limit: Duration) -> Result<Closing, BusFilesError> {
         let (stopped, wait) = channel();
         let disk = Arc::clone(&self.disk);
         let watch = move || {
@@ -163,7 +206,7 @@ impl Mirrored {
             }
         };
         let watch = Builder::new().name("mirror-stop".into()).spawn(watch);
-        let watch = watch.map_err(|error| format!("cannot start a thread for the stop: {error}"))?;
+        let watch = watch.map_err(BusFilesError::Thread)?;
         Ok(Closing { mirrored: self, stopped, watch })
     }
 }

@@ -1,5 +1,6 @@
 //! The files of the store on the bus, in a program without the feature `cluster`: the configuration refuses them.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,9 @@ use tidegate_config::Config;
 use tidegate_mirror::MirrorDisk;
 
 use crate::cluster::StoreOnBus;
+
+/// Nothing can fail.
+pub(crate) type BusFilesError = Infallible;
 
 /// A store whose files are on the bus; it has no values.
 #[derive(Clone)]
@@ -24,7 +28,7 @@ pub(crate) enum Lost {}
 /// # Errors
 /// None.
 #[expect(clippy::unnecessary_wraps, reason = "the program with the feature may fail here")]
-pub(crate) fn open(_: &Config, _: &str, _: &BrokerStatus) -> Result<Option<Mirrored>, String> {
+pub(crate) fn open(_: &Config, _: &str, _: &BrokerStatus) -> Result<Option<Mirrored>, BusFilesError> {
     Ok(None)
 }
 
@@ -41,7 +45,7 @@ impl Mirrored {
         match *self {}
     }
 
-    pub(crate) fn stop_within(self, _: Duration) -> Result<Closing, String> {
+    pub(crate) fn stop_within(self, _: Duration) -> Result<Closing, BusFilesError> {
         match self {}
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-use crate::tree::Tree;
+use crate::tree::{Tree, TreeError};
 
 /// One token of a source file, with groups flattened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,15 +101,17 @@ impl Source {
     ///
     /// # Errors
     /// When it is not Rust.
-    pub fn parse(path: &str, text: &str) -> Result<Self, String> {
-        let file = syn::parse_file(text).map_err(|error| format!("{path}:{}: {error}", error.span().start().line))?;
+    pub fn parse(path: &str, text: &str) -> Result<Self, TreeError> {
+        let wrong = |line: usize, fault: String| TreeError::NoRust { path: path.to_owned(), line, fault };
+        let file = syn::parse_file(text).map_err(|error| wrong(error.span().start().line, error.to_string()))?;
         let mut reader = Reader::default();
         if file.attrs.iter().any(is_test_attribute) {
             reader.tests.push(1..=usize::MAX);
         } else {
             reader.visit_file(&file);
         }
-        let stream: TokenStream = text.parse().map_err(|error| format!("{path}: {error}"))?;
+        let stream: TokenStream =
+            text.parse().map_err(|error: LexError| wrong(error.span().start().line, error.to_string()))?;
         let mut tokens = Vec::new();
         flatten(stream, &mut tokens);
         tokens.retain(|token: &Token| !reader.tests.iter().any(|test| test.contains(&token.line)));
@@ -214,7 +216,7 @@ impl Sources {
     ///
     /// # Errors
     /// When a file is not Rust.
-    pub fn load(tree: &Tree) -> Result<Self, String> {
+    pub fn load(tree: &Tree) -> Result<Self, TreeError> {
         let mut all = Vec::new();
         for file in tree.files.iter().filter(|file| is_source(&file.path)) {
             all.push(Source::parse(&file.path, &file.text)?);

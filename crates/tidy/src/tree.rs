@@ -1,7 +1,68 @@
 //! The files of the working tree that are, or are about to be, under version control.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Why the working tree cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    /// A program cannot be started.
+    #[error("{command} could not be run: {source}")]
+    Run {
+        /// The program and its command.
+        command: &'static str,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// A program failed.
+    #[error("{command} failed: {said}")]
+    Failed {
+        /// The program and its command.
+        command: &'static str,
+        /// Its standard error.
+        said: String,
+    },
+    /// The output of a program is no JSON.
+    #[error("{command} gave no JSON: {source}")]
+    NoJson {
+        /// The program and its command.
+        command: &'static str,
+        /// The fault.
+        source: serde_json::Error,
+    },
+    /// A file cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file, relative to the repository.
+        path: String,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// A file is not Rust.
+    #[error("{path}:{line}: {fault}")]
+    NoRust {
+        /// The file, relative to the repository.
+        path: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// The fault, as the parser names it.
+        fault: String,
+    },
+}
+
+/// Runs a program in the root of the repository and returns its output.
+///
+/// # Errors
+/// When the program cannot be started, or fails.
+pub fn run_program(command: &'static str, program: &mut Command) -> Result<Vec<u8>, TreeError> {
+    let output = program.current_dir(root()).output().map_err(|source| TreeError::Run { command, source })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(TreeError::Failed { command, said });
+    }
+    Ok(output.stdout)
+}
 
 /// One file of the tree.
 #[derive(Clone, Debug)]
@@ -27,17 +88,11 @@ impl Tree {
     ///
     /// # Errors
     /// When Git cannot be run or a file cannot be read.
-    pub fn load() -> Result<Self, String> {
+    pub fn load() -> Result<Self, TreeError> {
         let root = root();
-        let output = Command::new("git")
-            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-            .current_dir(&root)
-            .output()
-            .map_err(|error| format!("git ls-files could not be run: {error}"))?;
-        if !output.status.success() {
-            return Err(format!("git ls-files failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
-        }
-        let listing = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut git = Command::new("git");
+        git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+        let listing = String::from_utf8_lossy(&run_program("git ls-files", &mut git)?).into_owned();
         let mut paths: Vec<&str> = listing.split('\0').filter(|path| !path.is_empty()).collect();
         paths.sort_unstable();
         paths.dedup();
@@ -78,12 +133,12 @@ pub fn root() -> PathBuf {
 }
 
 /// A file that was deleted but not yet committed is no file; a link is asked for nothing.
-fn read(root: &Path, path: &str) -> Result<Option<File>, String> {
+fn read(root: &Path, path: &str) -> Result<Option<File>, TreeError> {
     let place = root.join(path);
     if !place.is_file() || place.is_symlink() {
         return Ok(None);
     }
-    let bytes = std::fs::read(&place).map_err(|error| format!("{path}: {error}"))?;
+    let bytes = std::fs::read(&place).map_err(|source| TreeError::Read { path: path.to_owned(), source })?;
     let binary = bytes.contains(&0) || std::str::from_utf8(&bytes).is_err();
     Ok(Some(File { path: path.to_owned(), text: String::from_utf8_lossy(&bytes).into_owned(), binary }))
 }

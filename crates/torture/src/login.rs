@@ -5,6 +5,11 @@ use std::sync::OnceLock;
 /// What every client of this process shows; nothing without `--user`.
 static LOGIN: OnceLock<Login> = OnceLock::new();
 
+/// The argument of `--user` has no colon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected NAME:PASSWORD")]
+pub(crate) struct NoPassword;
+
 /// A user name and a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Login {
@@ -14,8 +19,8 @@ pub(crate) struct Login {
 
 impl Login {
     /// Reads `NAME:PASSWORD`.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (user, password) = text.split_once(':').ok_or("expected NAME:PASSWORD")?;
+    pub(crate) fn parse(text: &str) -> Result<Self, NoPassword> {
+        let (user, password) = text.split_once(':').ok_or(NoPassword)?;
         Ok(Self { user: user.to_owned(), password: password.to_owned() })
     }
 

@@ -1,8 +1,8 @@
 //! A price list: what each item costs, for all tenants and for single ones.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use tidegate_admin::TenantUsage;
 use toml::{Table, Value};
@@ -62,10 +62,48 @@ pub(super) struct PriceList {
 
 /// Why a price list is not used.
 #[derive(Debug, thiserror::Error)]
-#[error("price list {path}: {why}")]
+#[error("price list {}: {fault}", .path.display())]
 pub(super) struct PriceListError {
-    path: String,
-    why: String,
+    path: PathBuf,
+    fault: PriceListFault,
+}
+
+/// The fault of a price list.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PriceListFault {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// It is no TOML.
+    #[error(transparent)]
+    Syntax(#[from] toml::de::Error),
+    /// A key that must be a table.
+    #[error("`{0}` must be a table")]
+    NoTable(String),
+    /// The currency is no text.
+    #[error("`currency` must be a text")]
+    Currency,
+    /// A key outside sections.
+    #[error("there is no key `{0}`; the keys are currency, price and tenant")]
+    UnknownKey(String),
+    /// An item without a price.
+    #[error("`{section}` has no key `{key}`; the keys are {keys}")]
+    UnknownItem {
+        /// The section.
+        section: String,
+        /// The key.
+        key: String,
+        /// The keys of a section.
+        keys: String,
+    },
+    /// A price that is no number, or out of range.
+    #[error("`{section}.{key}` must be a number from 0 to {MAX_PRICE}")]
+    Price {
+        /// The section.
+        section: String,
+        /// The key.
+        key: String,
+    },
 }
 
 impl PriceList {
@@ -74,13 +112,12 @@ impl PriceList {
     /// # Errors
     /// When it cannot be read or is no price list.
     pub(super) fn read(path: &Path) -> Result<Self, PriceListError> {
-        let failed = |why: String| PriceListError { path: path.display().to_string(), why };
-        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        Self::parse(&text).map_err(failed)
+        let read = fs::read_to_string(path).map_err(PriceListFault::Read);
+        read.and_then(|text| Self::parse(&text)).map_err(|fault| PriceListError { path: path.to_owned(), fault })
     }
 
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let table: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    pub(super) fn parse(text: &str) -> Result<Self, PriceListFault> {
+        let table: Table = text.parse()?;
         let mut list = Self::default();
         for (key, value) in &table {
             match (key.as_str(), value) {
@@ -89,13 +126,13 @@ impl PriceList {
                 ("tenant", Value::Table(tenants)) => {
                     for (name, value) in tenants {
                         let section = format!("tenant.{name}");
-                        let table = value.as_table().ok_or_else(|| format!("`{section}` must be a table"))?;
+                        let table = value.as_table().ok_or_else(|| PriceListFault::NoTable(section.clone()))?;
                         list.of_tenants.insert(name.clone(), prices(&section, table)?);
                     }
                 }
-                ("currency", _) => return Err("`currency` must be a text".to_owned()),
-                ("price" | "tenant", _) => return Err(format!("`{key}` must be a table")),
-                _ => return Err(format!("there is no key `{key}`; the keys are currency, price and tenant")),
+                ("currency", _) => return Err(PriceListFault::Currency),
+                ("price" | "tenant", _) => return Err(PriceListFault::NoTable(key.clone())),
+                _ => return Err(PriceListFault::UnknownKey(key.clone())),
             }
         }
         Ok(list)
@@ -108,16 +145,18 @@ impl PriceList {
     }
 }
 
-fn prices(section: &str, table: &Table) -> Result<Prices, String> {
+fn prices(section: &str, table: &Table) -> Result<Prices, PriceListFault> {
     let mut prices = Prices::new();
     for (key, value) in table {
         if key != BASE && !ITEMS.iter().any(|item| item.key == key) {
             let keys: Vec<&str> = ITEMS.iter().map(|item| item.key).chain([BASE]).collect();
-            return Err(format!("`{section}` has no key `{key}`; the keys are {}", keys.join(", ")));
+            let (section, key, keys) = (section.to_owned(), key.clone(), keys.join(", "));
+            return Err(PriceListFault::UnknownItem { section, key, keys });
         }
         let number = value.as_float().or_else(|| value.as_integer().and_then(|whole| format!("{whole}").parse().ok()));
         let price = number.filter(|price| (0.0..=MAX_PRICE).contains(price));
-        let price = price.ok_or_else(|| format!("`{section}.{key}` must be a number from 0 to {MAX_PRICE}"))?;
+        let out_of_range = || PriceListFault::Price { section: section.to_owned(), key: key.clone() };
+        let price = price.ok_or_else(out_of_range)?;
         prices.insert(key.clone(), nano(price));
     }
     Ok(prices)
@@ -154,7 +193,7 @@ mod tests {
             ("currency = 5", "currency"),
             ("[price", "price"),
         ] {
-            let error = PriceList::parse(text).unwrap_err();
+            let error = PriceList::parse(text).unwrap_err().to_string();
             assert!(error.contains(named), "{text}: {error}");
         }
     }

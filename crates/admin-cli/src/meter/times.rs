@@ -4,15 +4,22 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
+/// A text is no time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no time; write a date (2026-10-01), a time of UTC (2026-10-01T12:00), Unix seconds, or how long ago it is (24h)"
+)]
+pub struct TimeError(String);
+
 /// A time in milliseconds since 1970: a date or time of UTC, one with its offset, Unix seconds, or how long ago it is.
 ///
 /// # Errors
-/// In words for people, when the text has another form.
-pub fn parse(text: &str) -> Result<u64, String> {
+/// When the text has another form.
+pub fn parse(text: &str) -> Result<u64, TimeError> {
     parse_at(text, Timestamp::now())
 }
 
-fn parse_at(text: &str, now: Timestamp) -> Result<u64, String> {
+fn parse_at(text: &str, now: Timestamp) -> Result<u64, TimeError> {
     let millis = if text == "now" {
         Some(now.as_millisecond())
     } else if let Ok(seconds) = text.parse::<i64>() {
@@ -25,12 +32,7 @@ fn parse_at(text: &str, now: Timestamp) -> Result<u64, String> {
         let ago = tidegate_units::duration::parse(text).and_then(|ago| i64::try_from(ago).ok());
         ago.map(|ago| now.as_millisecond().saturating_sub(ago).max(0))
     };
-    let wrong = || {
-        format!(
-            "`{text}` is no time; write a date (2026-10-01), a time of UTC (2026-10-01T12:00), Unix seconds, or how long ago it is (24h)"
-        )
-    };
-    millis.and_then(|millis| u64::try_from(millis).ok()).ok_or_else(wrong)
+    millis.and_then(|millis| u64::try_from(millis).ok()).ok_or_else(|| TimeError(text.to_owned()))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use tidegate_admin::fleet::BrokerAddress as NewAddress;
 use tidegate_admin::{BrokerStatus as BrokerEntry, DrainRequest, DrainStatus, FleetStatus};
 use tidegate_console::Unavailable;
-use tidegate_console::api::ControlError;
+use tidegate_console::api::{ControlError, FleetControl};
 use tidegate_engine::{Reason, RoutingPolicy, UplinkState};
 use tidegate_node::{BrokerReport, BrokerSettings, FleetError, NodeReport};
 
@@ -30,9 +30,102 @@ const NO_ROOM: [Reason; 9] = [
 /// Why messages are dropped that brokers had no room for.
 const NO_BROKER_ROOM: [Reason; 2] = [Reason::FleetFull, Reason::NoBroker];
 
-fn config(status: &BrokerStatus) -> Result<&Config, ControlError> {
-    let none = || ControlError::Refused("this is a broker, not an orchestrator: it has no fleet".to_owned());
-    status.fleet_config().ok_or_else(none)
+/// The fleet of an orchestrator.
+pub(super) struct Fleet<'a>(pub(super) &'a BrokerStatus);
+
+impl Fleet<'_> {
+    fn config(&self) -> Result<&Config, ControlError> {
+        let none = || ControlError::Refused("this is a broker, not an orchestrator: it has no fleet".to_owned());
+        self.0.fleet_config().ok_or_else(none)
+    }
+}
+
+impl FleetControl for Fleet<'_> {
+    fn status(&self) -> Result<FleetStatus, ControlError> {
+        let node = self.0.node()?;
+        let config = self.config()?;
+        let fleet = node.fleet().report().map_err(|_| Unavailable)?;
+        let report = node.report().map_err(|_| Unavailable)?;
+        let values = <RoutingPolicy as Words>::VALUES.iter().zip(<RoutingPolicy as Words>::WORDS);
+        let policy = values.into_iter().find(|(value, _)| **value == config.orchestrator.policy);
+        let brokers: Vec<BrokerEntry> = fleet.brokers.iter().map(broker_status).collect();
+        Ok(FleetStatus {
+            orchestrator: config.orchestrator.name.clone(),
+            policy: policy.map_or_else(String::new, |(_, (word, _))| (*word).to_owned()),
+            clients: clients(&report),
+            sessions: report.gauges.sessions_connected + report.gauges.sessions_disconnected,
+            filters: fleet.filters,
+            open: fleet.open,
+            identities: fleet.identities,
+            owed: brokers.iter().map(|broker| broker.owed).sum(),
+            loop_lag_ms: Some(report.lag_ms),
+            messages_in: report.counters.messages_in.iter().sum(),
+            messages_out: report.counters.messages_out.iter().sum(),
+            dropped: Some(NO_ROOM.into_iter().map(|reason| report.counters.dropped[reason.number()]).sum()),
+            dropped_fleet_full: Some(
+                NO_BROKER_ROOM.into_iter().map(|reason| report.counters.dropped[reason.number()]).sum(),
+            ),
+            brokers,
+        })
+    }
+
+    fn set_broker(&self, name: &str, settings: &NewAddress) -> Result<(), ControlError> {
+        let config = self.config()?;
+        let invalid =
+            |error: tidegate_config::orchestrator::BrokerAddressError| ControlError::Invalid(error.to_string());
+        let address = BrokerAddress::of_parts(Some(name), &settings.address).map_err(invalid)?;
+        let broker = config.broker_settings(address).map_err(|error| ControlError::Refused(error.to_string()))?;
+        let (name, at) = (broker.name.clone(), broker.at.clone());
+        let fleet = self.0.node()?.fleet().report().map_err(|_| Unavailable)?;
+        check_address(&fleet.brokers, &broker, &settings.replaces)?;
+        self.0.node()?.fleet().set_broker(broker).map_err(failed)?;
+        tracing::info!(broker = name, %at, "a broker is added to the fleet");
+        Ok(())
+    }
+
+    fn drain_broker(&self, name: &str) -> Result<(), ControlError> {
+        self.config()?;
+        self.0.node()?.fleet().drain_broker(name).map_err(failed)?;
+        tracing::info!(broker = name, "a broker is drained");
+        Ok(())
+    }
+
+    fn remove_broker(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        self.config()?;
+        self.0.node()?.fleet().remove_broker(name, force).map_err(failed)?;
+        tracing::info!(broker = name, force, "a broker was taken out of the fleet");
+        Ok(())
+    }
+
+    fn drain(&self, request: &DrainRequest) -> Result<(), ControlError> {
+        let node = self.0.node()?;
+        let (reference, per_second) = (request.server_reference.as_deref(), request.per_second);
+        let evict_after_s = request.evict_after_s;
+        tracing::info!(reference, per_second, evict_after_s, "drain started: clients are sent to other servers");
+        self.0.drain().begin(node, request)
+    }
+
+    fn end_drain(&self) -> Result<(), ControlError> {
+        self.0.drain().end(self.0.node()?)?;
+        tracing::info!("drain ended: clients are accepted again");
+        Ok(())
+    }
+
+    fn drain_status(&self) -> Result<DrainStatus, ControlError> {
+        let node = self.0.node()?;
+        let report = node.report().map_err(|_| Unavailable)?;
+        let fleet = node.fleet().report().map_err(|_| Unavailable)?;
+        // Sessions include the sessions of brokers: their waiting and unacknowledged messages.
+        let gauges = &report.gauges;
+        let sessions_are_owed = gauges.queued_messages + gauges.stored_messages + gauges.inflight_messages;
+        let unreturned: u64 = fleet.brokers.iter().map(|broker| broker.uplink.unreturned).sum();
+        Ok(DrainStatus {
+            draining: self.0.drain().is_running(),
+            clients: clients(&report),
+            owed: sessions_are_owed + unreturned,
+            kept: gauges.absent_messages,
+        })
+    }
 }
 
 fn failed(error: FleetError) -> ControlError {
@@ -42,50 +135,9 @@ fn failed(error: FleetError) -> ControlError {
     }
 }
 
-pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError> {
-    let node = status.node()?;
-    let config = config(status)?;
-    let fleet = node.fleet().report().map_err(|_| Unavailable)?;
-    let report = node.report().map_err(|_| Unavailable)?;
-    let values = <RoutingPolicy as Words>::VALUES.iter().zip(<RoutingPolicy as Words>::WORDS);
-    let policy = values.into_iter().find(|(value, _)| **value == config.orchestrator.policy);
-    let brokers: Vec<BrokerEntry> = fleet.brokers.iter().map(broker_status).collect();
-    Ok(FleetStatus {
-        orchestrator: config.orchestrator.name.clone(),
-        policy: policy.map_or_else(String::new, |(_, (word, _))| (*word).to_owned()),
-        clients: clients(&report),
-        sessions: report.gauges.sessions_connected + report.gauges.sessions_disconnected,
-        filters: fleet.filters,
-        open: fleet.open,
-        identities: fleet.identities,
-        owed: brokers.iter().map(|broker| broker.owed).sum(),
-        loop_lag_ms: Some(report.lag_ms),
-        messages_in: report.counters.messages_in.iter().sum(),
-        messages_out: report.counters.messages_out.iter().sum(),
-        dropped: Some(NO_ROOM.into_iter().map(|reason| report.counters.dropped[reason.number()]).sum()),
-        dropped_fleet_full: Some(
-            NO_BROKER_ROOM.into_iter().map(|reason| report.counters.dropped[reason.number()]).sum(),
-        ),
-        brokers,
-    })
-}
-
 /// Clients that are connected to this process: the ones at home here, and the ones that it relays to their home.
 fn clients(report: &NodeReport) -> u64 {
     report.gauges.sessions_connected + report.shell.relayed.saturating_sub(report.shell.relays_ended)
-}
-
-pub(super) fn set_broker(status: &BrokerStatus, name: &str, settings: &NewAddress) -> Result<(), ControlError> {
-    let config = config(status)?;
-    let invalid = |error: tidegate_config::orchestrator::BrokerAddressError| ControlError::Invalid(error.to_string());
-    let address = BrokerAddress::of_parts(Some(name), &settings.address).map_err(invalid)?;
-    let broker = config.broker_settings(address).map_err(|error| ControlError::Refused(error.to_string()))?;
-    let (name, at) = (broker.name.clone(), broker.at.clone());
-    let fleet = status.node()?.fleet().report().map_err(|_| Unavailable)?;
-    check_address(&fleet.brokers, &broker, &settings.replaces)?;
-    status.node()?.fleet().set_broker(broker).map_err(failed)?;
-    tracing::info!(broker = name, %at, "a broker is added to the fleet");
-    Ok(())
 }
 
 /// Two brokers at one address are one, which would be given its share twice, and hand everything out twice. One on its
@@ -104,48 +156,4 @@ fn check_address(known: &[BrokerReport], new: &BrokerSettings, replaces: &[Strin
             other.uplink.name, new.at, new.name
         ))),
     }
-}
-
-pub(super) fn drain_broker(status: &BrokerStatus, name: &str) -> Result<(), ControlError> {
-    config(status)?;
-    status.node()?.fleet().drain_broker(name).map_err(failed)?;
-    tracing::info!(broker = name, "a broker is drained");
-    Ok(())
-}
-
-pub(super) fn remove_broker(status: &BrokerStatus, name: &str, force: bool) -> Result<(), ControlError> {
-    config(status)?;
-    status.node()?.fleet().remove_broker(name, force).map_err(failed)?;
-    tracing::info!(broker = name, force, "a broker was taken out of the fleet");
-    Ok(())
-}
-
-pub(super) fn drain(status: &BrokerStatus, request: &DrainRequest) -> Result<(), ControlError> {
-    let node = status.node()?;
-    let (reference, per_second) = (request.server_reference.as_deref(), request.per_second);
-    let evict_after_s = request.evict_after_s;
-    tracing::info!(reference, per_second, evict_after_s, "drain started: clients are sent to other servers");
-    status.drain().begin(node, request)
-}
-
-pub(super) fn end_drain(status: &BrokerStatus) -> Result<(), ControlError> {
-    status.drain().end(status.node()?)?;
-    tracing::info!("drain ended: clients are accepted again");
-    Ok(())
-}
-
-pub(super) fn drain_status(status: &BrokerStatus) -> Result<DrainStatus, ControlError> {
-    let node = status.node()?;
-    let report = node.report().map_err(|_| Unavailable)?;
-    let fleet = node.fleet().report().map_err(|_| Unavailable)?;
-    // Sessions include the sessions of brokers: their waiting and unacknowledged messages.
-    let gauges = &report.gauges;
-    let sessions_are_owed = gauges.queued_messages + gauges.stored_messages + gauges.inflight_messages;
-    let unreturned: u64 = fleet.brokers.iter().map(|broker| broker.uplink.unreturned).sum();
-    Ok(DrainStatus {
-        draining: status.drain().is_running(),
-        clients: clients(&report),
-        owed: sessions_are_owed + unreturned,
-        kept: gauges.absent_messages,
-    })
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_admin::members::{MemberAnswer, MemberRequest, Shares};
 use tidegate_console::Operations;
-use tidegate_console::api::{Control, Members, answer_member};
+use tidegate_console::api::{BanControl as _, Control as _, Members, answer_member};
 use tidegate_node::{AskError, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion};
 
 use crate::part::{FORMER_LIFE, INHERITED, PIECE};
@@ -112,7 +112,7 @@ pub fn answer_others(
 
 /// Gives a node that was not linked all bans of operators, and their ends; it does the same.
 fn send_bans(status: &BrokerStatus, members: &LinkedMembers, name: &NodeName) {
-    let Ok(records) = status.ban_records() else { return };
+    let Ok(records) = status.bans().records() else { return };
     let mut attempts = 0;
     for request in MemberRequest::of_bans(records, BANS_BYTES) {
         loop {

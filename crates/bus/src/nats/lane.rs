@@ -277,7 +277,7 @@ impl Lane {
                 Ok(true) => return self.finish(Ok(position)),
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::debug!(place = %self.target.place, error, "an append is sent again");
+                    tracing::debug!(place = %self.target.place, %error, "an append is sent again");
                     self.unsend();
                     return sleep(AGAIN_AFTER).await;
                 }

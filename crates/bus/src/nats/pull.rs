@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
+use async_nats::client::SubscribeError;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::PullConsumer as Consumer;
-use async_nats::jetstream::consumer::pull::BatchConfig;
+use async_nats::jetstream::consumer::pull::{BatchConfig, BatchRequestError};
 use async_nats::{StatusCode, Subject, Subscriber};
 use futures_util::StreamExt;
 use tokio::time::{Instant, timeout_at};
@@ -45,6 +46,20 @@ enum Word {
     Fails(String),
 }
 
+/// Why a request for records fails.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PullError {
+    /// The client cannot wait for answers.
+    #[error("{}", told(.0))]
+    Subscribe(SubscribeError),
+    /// The client cannot send the request.
+    #[error("{}", told(.0))]
+    Request(BatchRequestError),
+    /// The server refuses it.
+    #[error("{0}")]
+    Refused(String),
+}
+
 impl Pull {
     /// Asks for so many records and bytes at most.
     pub(super) async fn begin(
@@ -52,11 +67,11 @@ impl Pull {
         consumer: &Consumer,
         records: usize,
         max_bytes: usize,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, PullError> {
         let inbox = Subject::from(server.client.new_inbox());
-        let subscriber = server.client.subscribe(inbox.clone()).await.map_err(|error| told(&error))?;
+        let subscriber = server.client.subscribe(inbox.clone()).await.map_err(PullError::Subscribe)?;
         let config = BatchConfig { batch: records, max_bytes, expires: Some(EXPIRES), ..BatchConfig::default() };
-        consumer.request_batch(config, inbox).await.map_err(|error| told(&error))?;
+        consumer.request_batch(config, inbox).await.map_err(PullError::Request)?;
         Ok(Self { subscriber, left: records, has_begun: false, ends: Instant::now() + EXPIRES + GRACE })
     }
 
@@ -64,7 +79,7 @@ impl Pull {
     ///
     /// # Errors
     /// The server's error.
-    pub(super) async fn next(&mut self, server: &Server) -> Option<Result<Message, String>> {
+    pub(super) async fn next(&mut self, server: &Server) -> Option<Result<Message, PullError>> {
         while self.left > 0 {
             let message = timeout_at(self.ends, self.subscriber.next()).await.ok()??;
             if message.reply.as_ref().is_some_and(|reply| reply.starts_with(ACKNOWLEDGEMENTS)) {
@@ -75,7 +90,7 @@ impl Pull {
             match word(message.status, message.description.as_deref(), self.has_begun) {
                 Word::GoesOn => {}
                 Word::Ends => return None,
-                Word::Fails(why) => return Some(Err(why)),
+                Word::Fails(why) => return Some(Err(PullError::Refused(why))),
             }
         }
         None

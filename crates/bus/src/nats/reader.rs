@@ -183,7 +183,7 @@ impl ReaderTask {
             let records = BATCH.min(settings.max_ahead);
             let mut pull = match Pull::begin(&self.server, consumer, records, max_bytes).await {
                 Ok(pull) => pull,
-                Err(why) => return End::Again(why),
+                Err(error) => return End::Again(error.to_string()),
             };
             loop {
                 let next = tokio::select! {
@@ -202,7 +202,7 @@ impl ReaderTask {
                         Ok(()) => {}
                         Err(end) => return end,
                     },
-                    Some(Err(why)) => return End::Again(why),
+                    Some(Err(error)) => return End::Again(error.to_string()),
                 }
             }
         }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use async_nats::Client;
 use async_nats::jetstream::Context;
-use async_nats::jetstream::context::RequestErrorKind;
-use async_nats::jetstream::stream::RawMessageErrorKind;
+use async_nats::jetstream::context::{GetStreamError, RequestErrorKind};
+use async_nats::jetstream::stream::{RawMessageError, RawMessageErrorKind};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout_at};
@@ -90,6 +90,17 @@ impl Failure {
 /// Whether the connection is there.
 pub(super) fn is_up(turns: Turns) -> bool {
     turns % 2 == 1
+}
+
+/// Why it is unknown whether an append is stored.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoredError {
+    /// The stream does not answer.
+    #[error("{}", told(.0))]
+    Stream(GetStreamError),
+    /// The message cannot be read.
+    #[error("{}", told(.0))]
+    Message(RawMessageError),
 }
 
 /// An error with its causes.
@@ -301,13 +312,13 @@ impl Server {
 
     /// Whether an append that was sent is stored where it was to be, though the answer was that it cannot be: it was
     /// repeated.
-    pub(super) async fn is_stored(&self, place: &Place, position: Position, id: &str) -> Result<bool, String> {
+    pub(super) async fn is_stored(&self, place: &Place, position: Position, id: &str) -> Result<bool, StoredError> {
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
-        let stream = self.context.get_stream_no_info(stream).await.map_err(|error| told(&error))?;
+        let stream = self.context.get_stream_no_info(stream).await.map_err(StoredError::Stream)?;
         match stream.get_raw_message(position.0).await {
             Ok(message) => Ok(message.headers.get(ID).is_some_and(|found| found.as_str() == id)),
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(false),
-            Err(error) => Err(told(&error)),
+            Err(error) => Err(StoredError::Message(error)),
         }
     }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Append, BusError, Epoch, GroupName, MemberName, Membership, Position, Tally, Wake};
+use tidegate_bus::{Append, BusError, GroupName, MemberName, Membership, Position, Tally, Wake};
 use tidegate_cluster::{Advert, Follower, PARTITIONS, Standing, Step, Table};
 use tidegate_engine::{PartitionId, Partitions};
 
+use super::event::Event;
 use super::following::{Following, Taken, passed_over};
 use super::lead::{Leader, Outlook};
 use super::logs::{Logs, leases};
@@ -17,37 +18,14 @@ use super::parts::Collector;
 use super::status::{Shared, Standpoint};
 use super::tenants::{TenantLog, Verdict, other_numbers};
 use super::view::{TableView, tell};
-use super::watch;
 use super::weights::WeightPolicy;
 use super::work::{TableWork, Work};
-use super::{Setup, kind};
+use super::{Setup, ending, kind};
 
 /// The group that all nodes are in; the member with its one partition leads.
 const GROUP: &str = "cluster-nodes";
 /// Longest time between two looks at everything.
 const TICK: Duration = Duration::from_millis(250);
-
-/// An event for the thread.
-pub(super) enum Event {
-    /// There may be something to read, or the membership has changed.
-    Woken,
-    /// The log of tables is owned, or not.
-    Owned(Result<Epoch, BusError>),
-    /// A table was stored, or not.
-    TableStored(Result<Position, BusError>),
-    /// What this node says of itself was stored, or not.
-    AdvertStored(Result<Position, BusError>),
-    /// The partitions of a move are here as a whole.
-    Arrived(u64),
-    /// What dead nodes had of these partitions is here, which are at home here since these epochs.
-    Restored { life: u64, partitions: BTreeMap<u16, u64> },
-    /// This node cannot do its part of a move.
-    Refused(u64),
-    /// These processes of nodes have ended, by name and incarnation.
-    Ended(BTreeMap<String, u64>),
-    /// End the membership.
-    End,
-}
 
 /// One life of the node in the group.
 struct Life {
@@ -434,10 +412,11 @@ impl Control {
     /// Sees to it that tenants have the same numbers on all nodes.
     fn read_tenants(&mut self) {
         let wake = self.wake();
-        let (taken, verdict) = self.tenants.look(&self.logs, wake);
+        let logs = &self.logs;
+        let (taken, verdict) = self.tenants.look(&logs.bus, &logs.tenants, &logs.agreed_tenants(), wake);
         self.make_again(&taken);
         if verdict == Verdict::Other && self.shared.ends_for(other_numbers(self.setup.name.as_str())) {
-            watch::end();
+            ending::end();
         }
     }
 

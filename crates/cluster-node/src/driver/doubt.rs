@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tidegate_cluster::{Doubts, Sign};
 use tidegate_node::{LinkState, PeerStatus};
 
-use super::control::Event;
 use super::error::NodeError;
+use super::event::Event;
 use super::status::Shared;
 
 /// Time between two looks.

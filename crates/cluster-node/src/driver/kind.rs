@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use tidegate_bus::{Member, Membership};
 use tidegate_cluster::{Advert, Table};
 
+use super::ending;
 use super::status::Shared;
-use super::watch;
 
 /// Ends the process if a member of the cluster is of another kind than this node, which has joined the group and is in no
 /// table yet. Before that the list of the group may have members of an earlier time.
@@ -35,7 +35,7 @@ pub(super) fn check(
         )
     };
     if shared.ends_for(why) {
-        watch::end();
+        ending::end();
     }
 }
 

@@ -10,7 +10,9 @@ mod control;
 mod counters;
 mod doubt;
 mod encryption;
+mod ending;
 mod error;
+mod event;
 #[cfg(test)]
 mod first_table;
 mod following;
@@ -18,10 +20,12 @@ mod kind;
 mod lead;
 mod load;
 mod logs;
+mod measuring;
 mod memory;
 mod parcel;
 mod parts;
 mod restore;
+mod sets;
 mod status;
 mod tenants;
 mod view;
@@ -38,8 +42,9 @@ use tidegate_cluster::{Addresses, Weight};
 use tidegate_engine::{Home, Homes as EngineHomes, Millis, PARTITIONS};
 use tidegate_node::{Carried, ClusterSettings, Node, NodeHomes, NodeName, Secret};
 
-use self::control::{Control, Event};
+use self::control::Control;
 pub use self::error::NodeError;
+use self::event::Event;
 use self::logs::Logs;
 pub use self::logs::settings as bus_settings;
 use self::memory::MemoryFile;
@@ -248,7 +253,7 @@ impl Joining {
         let thread = thread.map_err(NodeError::Thread)?;
         let mut looks = vec![watch::begin(Arc::clone(&shared))?, doubt::begin(Arc::clone(&shared), events.clone())?];
         if is_measured {
-            looks.push(load::begin(Arc::clone(&shared), bus, config.limits.max_connections.into())?);
+            looks.push(measuring::begin(Arc::clone(&shared), bus, config.limits.max_connections.into())?);
         }
         let watch = Mutex::new(Some(looks));
         Ok(ClusterNode { shared, events, thread: Mutex::new(Some(thread)), watch })

@@ -9,17 +9,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
 use tidegate_bus::{Bus, BusError};
 use tidegate_cluster::Former;
 use tidegate_engine::{
-    Behind, PartitionId, Partitions, Settings as EngineSettings, TenantId, UplinkImage, partition_of,
+    Behind, Owed, PartitionId, Partitions, Settings as EngineSettings, TenantId, UplinkImage, partition_of,
 };
 use tidegate_mirror::{MirrorError, fetch, log_of};
 use tidegate_node::{Ban, BanOrigin, BanRecord, NodeHandle, OrchestratorMoves, StoreImages, bans_of, images_of};
 use tidegate_store::{Durability, RealDisk, Store, keep_all};
 
 use super::memory::{Memory, MemoryFile, RememberedBroker};
-use super::work::{set_of, without_retained};
+use super::sets::set_of;
 
 /// How long the bus may refuse until it counts as having nothing.
 const REFUSALS: Duration = Duration::from_secs(60);
@@ -358,6 +359,22 @@ fn held_by(memory: &Memory) -> BTreeSet<u16> {
 fn has(memory: &Memory, partition: u16, former: &Former) -> bool {
     let came = former.by.is_some() && memory.arrived.get(&partition).copied() == former.by;
     came || memory.holdings.get(&partition) == Some(&former.since)
+}
+
+/// The messages owed to sessions. Of retained messages a newer one may be here already.
+pub(super) fn without_retained(owed: Owed) -> Value {
+    json!({
+        "sessions": owed.sessions,
+        "subscriptions": owed.subscriptions,
+        "fetches": owed.fetches,
+        "queued": owed.queued,
+        "await_puback": owed.await_pub_ack,
+        "await_pubrec": owed.await_pub_rec,
+        "await_pubcomp": owed.await_pub_comp,
+        "await_pubrel": owed.await_pub_rel,
+        "wills": owed.wills,
+        "retained": 0,
+    })
 }
 
 #[cfg(test)]

@@ -406,7 +406,8 @@ impl ClusterPart for ClusterApi {
             return self.0.inheriting.answer_former_life(from, question, epoch);
         }
         if question.first() == Some(&INHERITED) {
-            return self.0.inheriting.take(&self.0.node, &self.0.receiving, from, question, served);
+            let moved_from = |of: &str| self.0.receiving.of_dead(of);
+            return self.0.inheriting.take(&self.0.node, &moved_from, from, question, served);
         }
         self.0.receiving.take(&self.0.node, &self.0.inheriting, from, question, served)
     }

@@ -9,10 +9,9 @@ use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use serde::{Deserialize, Serialize};
-use tidegate_bus::{Append, Bounds, BusError, Done, Position, Wake};
+use tidegate_bus::{Append, Bounds, Bus, BusError, Done, Place, Position, Wake};
 
 use super::following::{Following, Taken};
-use super::logs::Logs;
 
 /// A record.
 #[derive(Debug, Serialize, Deserialize)]
@@ -130,19 +129,18 @@ fn poll<T>(pending: &mut Option<Pending<T>>) -> Option<Result<T, BusError>> {
 }
 
 impl TenantLog {
-    /// Takes the new records, and restores the numbers of the node where the log was lost.
-    pub(super) fn look(&mut self, logs: &Logs, wake: Wake) -> (Taken, Verdict) {
-        let taken = self.following.take(&logs.bus, &logs.tenants, wake);
+    /// Takes the new records of the log, and restores the numbers of the node where the log was lost.
+    pub(super) fn look(&mut self, bus: &Bus, log: &Place, own: &[String], wake: Wake) -> (Taken, Verdict) {
+        let taken = self.following.take(bus, log, wake);
         if taken.is_reopened {
             (self.names, self.read_to) = (Names::default(), Position::START);
         }
         taken.records.iter().for_each(|record| self.names.take(&record.payload));
         self.read_to = self.read_to.max(taken.next);
-        let own = logs.agreed_tenants();
-        let verdict = self.judge(&own, |done| logs.bus.bounds(&logs.tenants, done));
+        let verdict = self.judge(own, |done| bus.bounds(log, done));
         if verdict == Verdict::Restore {
-            let append = Append::new(record(&own, true));
-            self.restoring = ask(|done| logs.bus.append(&logs.tenants, append, done));
+            let append = Append::new(record(own, true));
+            self.restoring = ask(|done| bus.append(log, append, done));
         }
         (taken, verdict)
     }

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::SIGTERM;
 use tidegate_cluster::{Sight, Verdict, Watchdog};
 
+use super::ending::end;
 use super::error::NodeError;
 use super::status::{Shared, describe};
 
@@ -52,13 +52,6 @@ fn look(shared: &Shared, watchdog: &mut Watchdog, now: Duration) -> Verdict {
     let serves = serves.map(|it| it.iter().map(|partition| partition.0).collect::<BTreeSet<u16>>());
     let (table, has_lease, is_fetching) = shared.meant();
     watchdog.look(now, &Sight { name: shared.name(), table: &table, has_lease, is_fetching, serves: serves.as_ref() })
-}
-
-/// Has the process stop as by a signal from outside, so that there is one way to stop.
-pub(super) fn end() {
-    if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
-        tracing::error!(%error, "the node cannot be stopped and must not serve");
-    }
 }
 
 fn farewell(name: &str, verdict: &Verdict) -> String {

@@ -24,19 +24,19 @@ use tidegate_cluster::{Home, Step};
 use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{LeftOut, NodeHandle, NodeName};
 
-use super::control::Event;
 use super::error::NodeError;
+use super::event::Event;
 use super::logs::Logs;
 use super::memory::{Memory, MemoryFile};
 use super::parts::Kind;
 use super::pause;
 use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
+use super::sets::set_of;
 use super::status::Shared;
 use super::view::TableView;
 use adopting::AdoptedBrokers;
 use brokers::BrokersHeld;
 use members::Members;
-pub(super) use moves::without_retained;
 use moves::{Arriving, CUT_PAUSE, Departing, let_clients_leave};
 use passing::PassingMoves;
 use resuming::Resuming;
@@ -136,10 +136,6 @@ struct Worker {
     restorer: Restorer,
     /// Partitions to fetch from dead nodes.
     tasks: VecDeque<Task>,
-}
-
-pub(super) fn set_of(partitions: &[u16]) -> Partitions {
-    partitions.iter().copied().map(PartitionId).collect()
 }
 
 fn all() -> Partitions {

@@ -4,6 +4,7 @@
 //! blocks together, `observing` has the observers and their notifications, `waiting` bounds the messages that wait for
 //! them, `sending` answers and repeats, `sweeping` ends overdue work, and `peer` has the state of a client.
 
+mod observation;
 mod observing;
 mod peer;
 mod requests;
@@ -210,9 +211,9 @@ enum What {
     /// Wants to observe.
     Observe(Box<observing::Wish>),
     /// The broker has the subscription.
-    Subscribe(observing::ObservationId, Reading),
+    Subscribe(observation::ObservationId, Reading),
     /// The first answer of an observation is being read.
-    First(observing::ObservationId, Reading),
+    First(observation::ObservationId, Reading),
 }
 
 /// A representation that is asked for.

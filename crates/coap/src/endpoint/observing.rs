@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf};
 
+use super::observation::{Observation, ObservationId, Waiting};
 use super::peer::Sending;
 use super::sessions::Subscription;
-use super::waiting::Waiting;
 use super::{Action, Endpoint, Job, JobId, PeerId, Reading, SessionId, What};
 use crate::answer::{self, Answer, Body};
 use crate::block::Block;
@@ -15,28 +15,6 @@ use crate::fields::{Parameters, Shown};
 use crate::limits::{MAX_OBSERVATIONS, UNCONFIRMED};
 use crate::message::{Code, Kind, Token, option, shortest};
 use crate::{Failure, Outcome, ReadError, ReasonCode};
-
-/// Names an observation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ObservationId(u64);
-
-/// A client that observes a topic.
-#[derive(Debug)]
-pub(super) struct Observation {
-    id: ObservationId,
-    token: Token,
-    pub(super) session: SessionId,
-    subscription: u32,
-    event: bool,
-    /// The size of blocks that the client wants.
-    block: Option<Block>,
-    /// Whether its first answer has been sent.
-    active: bool,
-    pub(super) waiting: VecDeque<Waiting>,
-    unconfirmed: u8,
-    /// The id of its last notification, which a reset may name.
-    last_id: Option<u16>,
-}
 
 /// How a client names an observation.
 #[derive(Clone, Copy, Debug)]
@@ -249,7 +227,7 @@ impl Endpoint {
         let (event, block) = (it.event, it.block.map(Block::first));
         let body = Arc::new(Body::of(self.wire.let_go(peer, waiting.message), event));
         let answer = body.answer(block, &[]).with(option::OBSERVE, shortest(sequence));
-        if has_more(&answer) {
+        if answer.has_more() {
             let filter = self.sessions.get(&session).and_then(|it| it.subscriptions.get(&subscription));
             let topic = filter.map(|one| one.filter.as_str().to_owned()).unwrap_or_default();
             self.wire.keep_for_blocks(peer, session, &topic, event, &body);
@@ -382,12 +360,6 @@ impl Endpoint {
 /// Whether a notification has to be confirmed: of QoS 1 and 2 always, else now and then, to see that the client is there.
 const fn confirms(waiting: &Waiting, unconfirmed: u8) -> bool {
     waiting.delivery.is_some() || unconfirmed >= UNCONFIRMED
-}
-
-/// Whether an answer has the first of several blocks.
-pub(super) fn has_more(answer: &Answer) -> bool {
-    let blocks = answer.options.iter().filter(|(number, _)| *number == option::BLOCK2);
-    blocks.filter_map(|(_, value)| Block::read(value)).any(|block| block.more)
 }
 
 fn unread(error: ReadError) -> Answer {

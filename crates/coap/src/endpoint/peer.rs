@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::observing::{Observation, ObservationId};
+use super::observation::{Observation, ObservationId};
 use super::uploads::Upload;
 use super::{JobId, SessionId};
 use crate::answer::Body;

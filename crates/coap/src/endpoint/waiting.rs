@@ -2,20 +2,13 @@
 
 use std::sync::Arc;
 
-use super::observing::Observation;
+use super::observation::Observation;
 use super::peer::Peer;
 use super::wire::Wire;
 use super::{Endpoint, PeerId, SessionId};
 use crate::fields::Shown;
 use crate::limits::{MAX_WAITING, MAX_WAITING_BYTES, MAX_WAITING_BYTES_OF_PEER};
 use crate::{Failure, Outcome, ReasonCode};
-
-/// A message that waits for an observer. The observers of a client share it.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) message: Arc<Shown>,
-    pub(super) delivery: Option<u64>,
-}
 
 impl Endpoint {
     /// Keeps the bounds of waiting messages after one was added for a client. Beyond a bound of bytes, messages of

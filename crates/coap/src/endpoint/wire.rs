@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use super::observing::{ObservationId, has_more};
+use super::observation::ObservationId;
 use super::peer::{Peer, Progress, Sending, Transfer};
 use super::uploads::{Key, Upload, too_large};
 use super::{Action, PeerId, Reading, Reply, SessionId, Timer};
@@ -216,7 +216,7 @@ impl Wire {
             return Answer::refusal(Code::NOT_ACCEPTABLE, "the message has another content format");
         }
         let answer = body.answer(reading.block, &reading.etags);
-        if has_more(&answer) {
+        if answer.has_more() {
             self.keep_for_blocks(peer, session, &reading.topic, reading.event, &body);
         }
         answer

@@ -7,6 +7,8 @@ mod check;
 #[cfg(feature = "pipelines")]
 mod error;
 #[cfg(feature = "pipelines")]
+mod sasl;
+#[cfg(feature = "pipelines")]
 mod settings;
 #[cfg(feature = "pipelines")]
 mod sinks;

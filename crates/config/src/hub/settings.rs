@@ -14,7 +14,6 @@ use tidegate_hub::{
     TopicsSettings,
 };
 
-use super::sinks::mechanism;
 use super::{CLIENT_PREFIX, PipelineError};
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
@@ -435,7 +434,7 @@ impl SourceSection {
     pub(super) fn kafka(&self, pipeline: &Pipeline) -> KafkaSourceSettings {
         KafkaSourceSettings {
             url: self.url.clone().unwrap_or_default(),
-            mechanism: mechanism(self.sasl),
+            mechanism: self.sasl.mechanism(),
             ca_file: self.ca.as_ref().map(PathBuf::from),
             topic: self.topic.clone(),
             group: self.group.clone().unwrap_or_else(|| usual_group(&pipeline.name)),

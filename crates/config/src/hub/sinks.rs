@@ -5,27 +5,16 @@ use std::time::Duration;
 
 use tidegate_hub::{
     AmqpSettings, Batching, FileSettings, HistorySettings, HttpSettings, InfluxSettings, KafkaSettings, MqttSettings,
-    NatsSettings, PostgresSettings, QoS, RedisSettings, S3Settings, SaslMechanism, SinkKind, SinkSettings,
-    SqliteSettings,
+    NatsSettings, PostgresSettings, QoS, RedisSettings, S3Settings, SinkKind, SinkSettings, SqliteSettings,
 };
 
 use super::PipelineError;
 use super::settings::{Way, first_line, socket_of};
 use crate::orchestrator::BrokerAddress;
-use crate::sections::cluster::BusSasl;
 use crate::sections::hub::{Sink, SinkType};
 
 /// Least time between two objects of one lane.
 const LEAST_OBJECT_TIME: Duration = Duration::from_secs(1);
-
-/// How a password is shown to the brokers of Kafka.
-pub(super) fn mechanism(sasl: BusSasl) -> SaslMechanism {
-    match sasl {
-        BusSasl::Plain => SaslMechanism::Plain,
-        BusSasl::ScramSha256 => SaslMechanism::ScramSha256,
-        BusSasl::ScramSha512 => SaslMechanism::ScramSha512,
-    }
-}
 
 impl Sink {
     pub(super) fn settings(&self, client_id: &str) -> Result<SinkSettings, PipelineError> {
@@ -124,7 +113,7 @@ impl Sink {
             }
             SinkType::Kafka => SinkKind::Kafka(KafkaSettings {
                 url,
-                mechanism: mechanism(self.sasl),
+                mechanism: self.sasl.mechanism(),
                 ca_file,
                 topic: self.topic.clone(),
                 exactly_once: self.exactly_once,

@@ -49,8 +49,9 @@ fn open(s: &Scenario<'_>) -> Outcome<WebSocket> {
 fn next_packet(s: &Scenario<'_>, socket: &mut WebSocket, inbound: &mut Vec<u8>) -> Outcome<Packet> {
     let deadline = Instant::now() + s.patience();
     loop {
-        if let Some(found) = frame(inbound).map_err(Stop::Failed)? {
-            let packet = Packet::decode(found.first_byte, found.body, s.version).map_err(Stop::Failed)?;
+        if let Some(found) = frame(inbound).map_err(|fault| Stop::Failed(fault.to_string()))? {
+            let packet = Packet::decode(found.first_byte, found.body, s.version);
+            let packet = packet.map_err(|fault| Stop::Failed(fault.to_string()))?;
             let length = found.length;
             inbound.drain(..length);
             return Ok(packet);

@@ -11,6 +11,7 @@ use crate::tcp::Reading;
 use crate::transport::Transport;
 use crate::version::Version;
 use crate::wire::packet::{Frame, frame};
+use crate::wire::reader::Fault;
 use crate::wire::{Connect, Packet};
 
 /// A connection that records its bytes and checks each packet that arrives.
@@ -79,15 +80,15 @@ impl Link {
     }
 
     fn split_packet(&mut self) -> Outcome<Option<Packet>> {
-        let fault = |fault: String, name: &str| Stop::Failed(format!("{name}: {fault}"));
-        let found = frame(&self.inbound).map_err(|text| fault(text, &self.name))?;
+        let failed = |fault: Fault, name: &str| Stop::Failed(format!("{name}: {fault}"));
+        let found = frame(&self.inbound).map_err(|fault| failed(fault, &self.name))?;
         let Some(Frame { first_byte, body, length }) = found else {
             return Ok(None);
         };
         let decoded = Packet::decode(first_byte, body, self.version);
         let bytes: Vec<u8> = self.inbound.drain(..length).collect();
         self.journal.bytes(&self.name, "<-", &name_of(first_byte), &bytes);
-        let packet = decoded.map_err(|text| fault(text, &self.name))?;
+        let packet = decoded.map_err(|fault| failed(fault, &self.name))?;
         self.monitor.check(&packet, length).map_err(|stop| prefix(stop, &self.name))?;
         Ok(Some(packet))
     }

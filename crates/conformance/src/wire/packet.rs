@@ -1,61 +1,11 @@
 //! Packets from the broker, read strictly: whatever the specification forbids a server to send is a fault.
 
+use super::packet_type::PacketType;
 use super::properties::{self, Property};
 use super::publish::Publish;
 use super::reader::{Fault, Reader, read_variable};
 use super::reason_codes;
 use crate::version::Version;
-use std::fmt;
-
-/// The packet types, by the number on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PacketType {
-    Connect = 1,
-    Connack,
-    Publish,
-    Puback,
-    Pubrec,
-    Pubrel,
-    Pubcomp,
-    Subscribe,
-    Suback,
-    Unsubscribe,
-    Unsuback,
-    Pingreq,
-    Pingresp,
-    Disconnect,
-    Auth,
-}
-
-impl PacketType {
-    /// The type in the high four bits of a first byte; 0 is reserved.
-    pub(crate) fn of(first_byte: u8) -> Option<Self> {
-        let types = [
-            Self::Connect,
-            Self::Connack,
-            Self::Publish,
-            Self::Puback,
-            Self::Pubrec,
-            Self::Pubrel,
-            Self::Pubcomp,
-            Self::Subscribe,
-            Self::Suback,
-            Self::Unsubscribe,
-            Self::Unsuback,
-            Self::Pingreq,
-            Self::Pingresp,
-            Self::Disconnect,
-            Self::Auth,
-        ];
-        types.into_iter().find(|candidate| *candidate as u8 == first_byte >> 4)
-    }
-}
-
-impl fmt::Display for PacketType {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&format!("{self:?}").to_uppercase())
-    }
-}
 
 /// A packet with a packet identifier and reason codes: PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK or UNSUBACK. Before
 /// MQTT 5 only SUBACK has codes (its return codes); the others read as the single code 0.
@@ -112,7 +62,7 @@ impl Packet {
     /// Reads one packet whose frame is complete.
     pub(crate) fn decode(first_byte: u8, body: &[u8], version: Version) -> Result<Self, Fault> {
         let Some(packet_type) = PacketType::of(first_byte) else {
-            return Err("packet type 0 is reserved".to_owned());
+            return Err(Fault::ReservedType);
         };
         if packet_type != PacketType::Publish {
             check_flags(packet_type, first_byte)?;
@@ -134,7 +84,7 @@ impl Packet {
             }
             PacketType::Disconnect if version == Version::V5 => decode_disconnect(body),
             PacketType::Auth if version == Version::V5 => decode_auth(body),
-            other => Err(format!("a server of MQTT {version} never sends {other}")),
+            other => Err(Fault::NeverSent { version, packet_type: other }),
         }
     }
 }
@@ -165,17 +115,14 @@ fn check_flags(packet_type: PacketType, first_byte: u8) -> Result<(), Fault> {
     if first_byte & 0x0f == expected {
         return Ok(());
     }
-    Err(format!(
-        "MQTT-2.1.3-1 (3.1.1: MQTT-2.2.2-1): the flags of {packet_type} are {:#06b} instead of {expected:#06b}",
-        first_byte & 0x0f
-    ))
+    Err(Fault::Flags { packet_type, found: first_byte & 0x0f, expected })
 }
 
 fn check_code(packet_type: PacketType, code: u8, allowed: &[u8]) -> Result<(), Fault> {
     if allowed.contains(&code) {
         return Ok(());
     }
-    Err(format!("reason code 0x{code:02x} does not exist for {packet_type}"))
+    Err(Fault::ReasonCode { packet_type, code })
 }
 
 fn decode_connack(body: &[u8], version: Version) -> Result<Packet, Fault> {
@@ -186,7 +133,7 @@ fn decode_connack(body: &[u8], version: Version) -> Result<Packet, Fault> {
     let old_form = version != Version::V5 || (code != 0 && reader.is_empty());
     let properties = if old_form {
         if code > 5 {
-            return Err(format!("CONNACK return code {code} does not exist"));
+            return Err(Fault::ReturnCode(code));
         }
         Vec::new()
     } else {
@@ -195,17 +142,17 @@ fn decode_connack(body: &[u8], version: Version) -> Result<Packet, Fault> {
     };
     reader.finish("CONNACK")?;
     if flags & 0xfe != 0 {
-        return Err(format!("MQTT-3.2.2-1: reserved connect acknowledge flags are set: {flags:#010b}"));
+        return Err(Fault::ConnectFlags(flags));
     }
     if code != 0 && flags != 0 {
-        return Err("MQTT-3.2.2-6 (3.1.1: MQTT-3.2.2-4): session present is set beside an error".to_owned());
+        return Err(Fault::SessionBesideError);
     }
     Ok(Packet::Connack { session_present: flags & 1 != 0, code, properties })
 }
 
 fn packet_identifier(reader: &mut Reader<'_>) -> Result<u16, Fault> {
     match reader.two("the packet identifier")? {
-        0 => Err("packet identifier 0 in an acknowledgement".to_owned()),
+        0 => Err(Fault::NoPacketIdentifier),
         packet_id => Ok(packet_id),
     }
 }

@@ -141,7 +141,7 @@ impl Property {
             0x28 => Self::WildcardSubscriptionAvailable(boolean(from, "wildcard subscription available")?),
             0x29 => Self::SubscriptionIdentifierAvailable(boolean(from, "subscription identifier available")?),
             0x2a => Self::SharedSubscriptionAvailable(boolean(from, "shared subscription available")?),
-            other => return Err(format!("property 0x{other:02x} is unknown or never sent by a server")),
+            other => return Err(Fault::UnknownProperty(other)),
         };
         Ok(property)
     }
@@ -150,7 +150,7 @@ impl Property {
 fn boolean(from: &mut Reader<'_>, what: &str) -> Result<u8, Fault> {
     match from.byte(what)? {
         value @ (0 | 1) => Ok(value),
-        other => Err(format!("{what} is {other}, only 0 and 1 exist")),
+        other => Err(Fault::Boolean { field: what.to_owned(), value: other }),
     }
 }
 
@@ -167,11 +167,11 @@ pub(crate) fn read(from: &mut Reader<'_>, allowed: &[u8]) -> Result<Vec<Property
     while !inner.is_empty() {
         let id = inner.byte("a property identifier")?;
         if !allowed.contains(&id) {
-            return Err(format!("property 0x{id:02x} is not allowed in this packet"));
+            return Err(Fault::ForbiddenProperty(id));
         }
         // Several subscription identifiers and user properties are meaningful, anything else may occur once.
         if !matches!(id, 0x0b | 0x26) && properties.iter().any(|property| property.id() == id) {
-            return Err(format!("property 0x{id:02x} occurs twice"));
+            return Err(Fault::RepeatedProperty(id));
         }
         properties.push(Property::read(id, &mut inner)?);
     }

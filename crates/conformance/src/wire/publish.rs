@@ -71,18 +71,18 @@ impl Publish {
         let qos = (first_byte >> 1) & 0x03;
         let dup = first_byte & 0x08 != 0;
         if qos == 3 {
-            return Err("MQTT-3.3.1-4: both QoS bits of a PUBLISH are set".to_owned());
+            return Err(Fault::BothQosBits);
         }
         if qos == 0 && dup {
-            return Err("MQTT-3.3.1-2: DUP is set on a QoS 0 PUBLISH".to_owned());
+            return Err(Fault::DupOfQos0);
         }
         let topic = reader.text("the topic name")?;
         if topic.contains(['+', '#']) {
-            return Err(format!("MQTT-3.3.2-2: the topic name `{topic}` contains a wildcard"));
+            return Err(Fault::Wildcard(topic));
         }
         let packet_id = if qos > 0 { reader.two("the packet identifier")? } else { 0 };
         if qos > 0 && packet_id == 0 {
-            return Err("MQTT-2.2.1-4 (3.1.1: MQTT-2.3.1-4): packet identifier 0 on a PUBLISH".to_owned());
+            return Err(Fault::NoPublishIdentifier);
         }
         let properties = match version {
             Version::V5 => properties::read(&mut reader, properties::IN_PUBLISH)?,

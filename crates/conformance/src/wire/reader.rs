@@ -1,8 +1,63 @@
 //! Reading what the broker sent. Every irregularity is a failure of the broker, so the errors are sentences that name
 //! the statement.
 
+use std::str::Utf8Error;
+
+use super::packet_type::PacketType;
+use crate::version::Version;
+
 /// The fault of a packet, with the broken statement if there is one.
-pub(crate) type Fault = String;
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("packet type 0 is reserved")]
+    ReservedType,
+    #[error("a server of MQTT {version} never sends {packet_type}")]
+    NeverSent { version: Version, packet_type: PacketType },
+    #[error(
+        "MQTT-2.1.3-1 (3.1.1: MQTT-2.2.2-1): the flags of {packet_type} are {found:#06b} instead of {expected:#06b}"
+    )]
+    Flags { packet_type: PacketType, found: u8, expected: u8 },
+    #[error("reason code 0x{code:02x} does not exist for {packet_type}")]
+    ReasonCode { packet_type: PacketType, code: u8 },
+    #[error("CONNACK return code {0} does not exist")]
+    ReturnCode(u8),
+    #[error("MQTT-3.2.2-1: reserved connect acknowledge flags are set: {0:#010b}")]
+    ConnectFlags(u8),
+    #[error("MQTT-3.2.2-6 (3.1.1: MQTT-3.2.2-4): session present is set beside an error")]
+    SessionBesideError,
+    #[error("packet identifier 0 in an acknowledgement")]
+    NoPacketIdentifier,
+    #[error("MQTT-2.2.1-4 (3.1.1: MQTT-2.3.1-4): packet identifier 0 on a PUBLISH")]
+    NoPublishIdentifier,
+    #[error("MQTT-3.3.1-4: both QoS bits of a PUBLISH are set")]
+    BothQosBits,
+    #[error("MQTT-3.3.1-2: DUP is set on a QoS 0 PUBLISH")]
+    DupOfQos0,
+    #[error("MQTT-3.3.2-2: the topic name `{0}` contains a wildcard")]
+    Wildcard(String),
+    #[error("property 0x{0:02x} is unknown or never sent by a server")]
+    UnknownProperty(u8),
+    #[error("property 0x{0:02x} is not allowed in this packet")]
+    ForbiddenProperty(u8),
+    #[error("property 0x{0:02x} occurs twice")]
+    RepeatedProperty(u8),
+    #[error("{field} is {value}, only 0 and 1 exist")]
+    Boolean { field: String, value: u8 },
+    #[error("the packet ends within {field}: {needed} bytes needed, {left} left")]
+    Ends { field: String, needed: usize, left: usize },
+    #[error("the packet ends within {0}")]
+    EndsWithinNumber(String),
+    #[error("MQTT-1.5.4-1: {field} is not well-formed UTF-8: {source}")]
+    IllFormed { field: String, source: Utf8Error },
+    #[error("MQTT-1.5.4-2: {0} contains U+0000")]
+    Null(String),
+    #[error("{bytes} bytes after the end of {packet}")]
+    Rest { packet: String, bytes: usize },
+    #[error("MQTT-1.5.5-1: a variable byte integer uses more bytes than needed")]
+    Overlong,
+    #[error("a variable byte integer of more than four bytes")]
+    LongNumber,
+}
 
 /// A cursor over the body of a received packet.
 #[derive(Debug)]
@@ -22,8 +77,7 @@ impl<'a> Reader<'a> {
     /// The next `length` bytes.
     pub(crate) fn take(&mut self, length: usize, what: &str) -> Result<&'a [u8], Fault> {
         let Some((taken, rest)) = self.rest.split_at_checked(length) else {
-            let left = self.rest.len();
-            return Err(format!("the packet ends within {what}: {length} bytes needed, {left} left"));
+            return Err(Fault::Ends { field: what.to_owned(), needed: length, left: self.rest.len() });
         };
         self.rest = rest;
         Ok(taken)
@@ -50,7 +104,7 @@ impl<'a> Reader<'a> {
                 self.take(length, what)?;
                 Ok(value)
             }
-            None => Err(format!("the packet ends within {what}")),
+            None => Err(Fault::EndsWithinNumber(what.to_owned())),
         }
     }
 
@@ -62,10 +116,9 @@ impl<'a> Reader<'a> {
     /// A UTF-8 Encoded String: well-formed and without U+0000 [MQTT-1.5.4-1], [MQTT-1.5.4-2].
     pub(crate) fn text(&mut self, what: &str) -> Result<String, Fault> {
         let bytes = self.binary(what)?;
-        let text = std::str::from_utf8(bytes)
-            .map_err(|error| format!("MQTT-1.5.4-1: {what} is not well-formed UTF-8: {error}"))?;
+        let text = std::str::from_utf8(bytes).map_err(|source| Fault::IllFormed { field: what.to_owned(), source })?;
         if text.contains('\0') {
-            return Err(format!("MQTT-1.5.4-2: {what} contains U+0000"));
+            return Err(Fault::Null(what.to_owned()));
         }
         Ok(text.to_owned())
     }
@@ -80,7 +133,7 @@ impl<'a> Reader<'a> {
         if self.rest.is_empty() {
             return Ok(());
         }
-        Err(format!("{} bytes after the end of {what}", self.rest.len()))
+        Err(Fault::Rest { packet: what.to_owned(), bytes: self.rest.len() })
     }
 }
 
@@ -91,13 +144,13 @@ pub(crate) fn read_variable(bytes: &[u8]) -> Result<Option<(usize, usize)>, Faul
         value |= usize::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
             if *byte == 0 && index > 0 {
-                return Err("MQTT-1.5.5-1: a variable byte integer uses more bytes than needed".to_owned());
+                return Err(Fault::Overlong);
             }
             return Ok(Some((value, index + 1)));
         }
     }
     if bytes.len() >= 4 {
-        return Err("a variable byte integer of more than four bytes".to_owned());
+        return Err(Fault::LongNumber);
     }
     Ok(None)
 }

@@ -1,5 +1,6 @@
 //! Requests that a node of a cluster answers for all nodes: it carries them out itself, asks the others, and merges.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread;
 
@@ -15,8 +16,8 @@ use tidegate_admin::{
 
 use super::answers::answer;
 use super::body::not_json;
-use super::operations::Operations;
-use super::{Control, ControlError, waiting};
+use super::changes::Operations;
+use super::{BanControl as _, Control, ControlError, waiting};
 
 /// The other members of a cluster.
 pub trait Members: Send + Sync {
@@ -37,7 +38,9 @@ fn all_clients<S: Control>(source: &S, request: ClientsRequest) -> Result<Client
         MemberAnswer::Clients(clients) => Ok(clients),
         other => Err(refusal_of(other)),
     });
-    Ok(shares.map_err(ControlError::Refused)?.merge(limit, |tenant| source.tenant_rank(tenant)))
+    Ok(shares
+        .map_err(|refusal| ControlError::Refused(refusal.to_string()))?
+        .merge(limit, |tenant| source.tenant_rank(tenant)))
 }
 
 /// A page of the clients of this process.
@@ -62,7 +65,7 @@ fn whole_story<S: Control>(source: &S, request: WhyRequest) -> Result<Story, Con
         MemberAnswer::Why(story) => Ok(story),
         other => Err(refusal_of(other)),
     });
-    Ok(shares.map_err(ControlError::Refused)?.merge())
+    Ok(shares.map_err(|refusal| ControlError::Refused(refusal.to_string()))?.merge())
 }
 
 pub(super) async fn slow<S: Control>(State(source): State<Arc<S>>, RawQuery(query): RawQuery) -> Response {
@@ -78,7 +81,7 @@ fn all_slow<S: Control>(source: &S, request: SlowRequest) -> Result<SlowClients,
         MemberAnswer::Slow(slow) => Ok(slow),
         other => Err(refusal_of(other)),
     });
-    Ok(shares.map_err(ControlError::Refused)?.merge(limit))
+    Ok(shares.map_err(|refusal| ControlError::Refused(refusal.to_string()))?.merge(limit))
 }
 
 pub(super) async fn meter<S: Control>(State(source): State<Arc<S>>, RawQuery(query): RawQuery) -> Response {
@@ -93,7 +96,7 @@ fn meter_all<S: Control>(source: &S, request: MeterRequest) -> Result<Metered, C
         MemberAnswer::Metered(metered) => Ok(metered),
         other => Err(refusal_of(other)),
     });
-    Ok(shares.map_err(ControlError::Refused)?.merge())
+    Ok(shares.map_err(|refusal| ControlError::Refused(refusal.to_string()))?.merge())
 }
 
 /// What tenants have used in this process.
@@ -108,12 +111,12 @@ pub(super) async fn bans<S: Control>(State(source): State<Arc<S>>) -> Response {
 }
 
 fn all_bans<S: Control>(source: &S) -> Result<BanList, ControlError> {
-    let own = BanList { bans: source.bans()?, ..BanList::default() };
+    let own = BanList { bans: source.bans().list()?, ..BanList::default() };
     let shares = ask_all(source, &MemberRequest::Bans, MemberAnswer::Bans(own)).only(|share| match share {
         MemberAnswer::Bans(bans) => Ok(bans),
         other => Err(refusal_of(other)),
     });
-    Ok(shares.map_err(ControlError::Refused)?.merge())
+    Ok(shares.map_err(|refusal| ControlError::Refused(refusal.to_string()))?.merge())
 }
 
 pub(super) async fn ban<S: Control>(State(source): State<Arc<S>>, headers: HeaderMap, body: Bytes) -> Response {
@@ -125,7 +128,7 @@ pub(super) async fn ban<S: Control>(State(source): State<Arc<S>>, headers: Heade
 }
 
 fn ban_everywhere<S: Control>(source: &S, request: &BanRequest) -> Result<Banned, ControlError> {
-    let (changed, record) = source.ban(request)?;
+    let (changed, record) = source.bans().add(request)?;
     let shares = ask_all(source, &MemberRequest::ChangeBan(record), MemberAnswer::BanChanged(changed));
     Ok(changes(shares)?.banned())
 }
@@ -136,7 +139,7 @@ pub(super) async fn unban<S: Control>(State(source): State<Arc<S>>, RawQuery(que
 }
 
 fn unban_everywhere<S: Control>(source: &S, request: &UnbanRequest) -> Result<Unbanned, ControlError> {
-    let (changed, record) = source.unban(request)?;
+    let (changed, record) = source.bans().remove(request)?;
     let shares = ask_all(source, &MemberRequest::ChangeBan(record), MemberAnswer::BanChanged(changed));
     let outcome = changes(shares)?.unbanned();
     if outcome.removed { Ok(outcome) } else { Err(ControlError::Refused("there is no such ban".to_owned())) }
@@ -171,12 +174,12 @@ pub(crate) fn reload_everywhere<S: Control>(source: &S, operations: &dyn Operati
     let (own, mut shares) = reload_at_once(source.members().as_deref(), operations);
     shares.answered.push((source.node_name(), MemberAnswer::Reloaded(own)));
     let shares = shares.only(|share| match share {
-        MemberAnswer::Reloaded(outcome) => Ok(outcome),
+        MemberAnswer::Reloaded(outcome) => Ok::<_, Infallible>(outcome),
         other => Ok(Reloaded::refused(&refusal_of(other))),
     });
     match shares {
         Ok(shares) => shares.merge(&source.node_name()),
-        Err(why) => Reloaded::refused(&why),
+        Err(refusal) => Reloaded::refused(&refusal.to_string()),
     }
 }
 
@@ -214,13 +217,15 @@ pub fn answer_member<S: Control>(source: &S, operations: &dyn Operations, reques
         MemberRequest::Slow(request) => source
             .slow(request.limit as usize)
             .map(|clients| MemberAnswer::Slow(SlowClients { clients, ..SlowClients::default() })),
-        MemberRequest::Bans => source.bans().map(|bans| MemberAnswer::Bans(BanList { bans, ..BanList::default() })),
-        MemberRequest::ChangeBan(record) => source.change_ban(&record).map(MemberAnswer::BanChanged),
+        MemberRequest::Bans => {
+            source.bans().list().map(|bans| MemberAnswer::Bans(BanList { bans, ..BanList::default() }))
+        }
+        MemberRequest::ChangeBan(record) => source.bans().change(&record).map(MemberAnswer::BanChanged),
         MemberRequest::TakeBans(records) => {
-            source.take_bans(&records);
+            source.bans().change_all(&records);
             Ok(MemberAnswer::BansTaken)
         }
-        MemberRequest::BanRecords => source.ban_records().map(MemberAnswer::BanRecords),
+        MemberRequest::BanRecords => source.bans().records().map(MemberAnswer::BanRecords),
         MemberRequest::Kick(request) => source.kick(&request).map(MemberAnswer::Kicked),
         MemberRequest::Meter(request) => metered(source, &request).map(MemberAnswer::Metered),
         MemberRequest::Hub => source.hub().map(MemberAnswer::Hub),

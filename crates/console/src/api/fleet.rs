@@ -11,13 +11,13 @@ use tidegate_admin::fleet::{BrokerAddress, RemoveOptions};
 use tidegate_admin::{COMMAND_HEADER, Done, DrainRequest, read_body, read_query};
 
 use super::answers::{answer, refusal};
-use super::{Control, waiting};
+use super::{Control, FleetControl as _, waiting};
 
 /// The value of [`COMMAND_HEADER`] that says that a change is meant. No web page of another origin can send it.
 const COMMAND: &str = "fleet";
 
 pub(super) async fn get<S: Control>(State(source): State<Arc<S>>) -> Response {
-    answer(waiting(move || source.fleet()).await)
+    answer(waiting(move || source.fleet().status()).await)
 }
 
 pub(super) async fn set_broker<S: Control>(
@@ -26,11 +26,11 @@ pub(super) async fn set_broker<S: Control>(
     body: Bytes,
 ) -> Response {
     let settings = read_body::<BrokerAddress>(&body);
-    answer(waiting(move || source.set_broker(&name, &settings?).map(done)).await)
+    answer(waiting(move || source.fleet().set_broker(&name, &settings?).map(done)).await)
 }
 
 pub(super) async fn drain_broker<S: Control>(State(source): State<Arc<S>>, Path(name): Path<String>) -> Response {
-    answer(waiting(move || source.drain_broker(&name).map(done)).await)
+    answer(waiting(move || source.fleet().drain_broker(&name).map(done)).await)
 }
 
 pub(super) async fn remove_broker<S: Control>(
@@ -39,20 +39,20 @@ pub(super) async fn remove_broker<S: Control>(
     RawQuery(query): RawQuery,
 ) -> Response {
     let options = read_query::<RemoveOptions>(query.as_deref());
-    answer(waiting(move || source.remove_broker(&name, options?.force).map(done)).await)
+    answer(waiting(move || source.fleet().remove_broker(&name, options?.force).map(done)).await)
 }
 
 pub(super) async fn drain_status<S: Control>(State(source): State<Arc<S>>) -> Response {
-    answer(waiting(move || source.drain_status()).await)
+    answer(waiting(move || source.fleet().drain_status()).await)
 }
 
 pub(super) async fn drain<S: Control>(State(source): State<Arc<S>>, body: Bytes) -> Response {
     let request = read_body::<DrainRequest>(&body);
-    answer(waiting(move || source.drain(&request?).map(done)).await)
+    answer(waiting(move || source.fleet().drain(&request?).map(done)).await)
 }
 
 pub(super) async fn end_drain<S: Control>(State(source): State<Arc<S>>) -> Response {
-    answer(waiting(move || source.end_drain().map(done)).await)
+    answer(waiting(move || source.fleet().end_drain().map(done)).await)
 }
 
 fn done((): ()) -> Done {

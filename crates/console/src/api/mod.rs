@@ -8,6 +8,7 @@ mod access;
 mod advice;
 mod answers;
 mod body;
+pub(crate) mod changes;
 mod cluster;
 mod cluster_wide;
 mod fleet;
@@ -60,6 +61,94 @@ impl From<InvalidRequest> for ControlError {
     }
 }
 
+/// The bans of a process.
+pub trait BanControl {
+    /// All bans that hold.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn list(&self) -> Result<Vec<BanEntry>, ControlError>;
+
+    /// Bans, and closes the connections of the banned. Returns the change for other members, too.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or the ban is not possible.
+    fn add(&self, request: &BanRequest) -> Result<(BanChanged, BanRecord), ControlError>;
+
+    /// Ends a ban. Returns the change for other members, too.
+    ///
+    /// # Errors
+    /// When the broker does not answer, there is no such tenant, or the configuration bans.
+    fn remove(&self, request: &UnbanRequest) -> Result<(BanChanged, BanRecord), ControlError>;
+
+    /// Takes in a change of a ban by another member.
+    ///
+    /// # Errors
+    /// As of [`Self::add`] and [`Self::remove`].
+    fn change(&self, record: &BanRecord) -> Result<BanChanged, ControlError>;
+
+    /// Takes in changes of bans by other members. A refused one is logged.
+    fn change_all(&self, records: &[BanRecord]) {
+        for record in records {
+            if let Err(error) = self.change(record) {
+                let (kind, name) = (record.target.kind(), record.target.name());
+                tracing::warn!(kind, name, %error, "a ban of another node could not be applied here");
+            }
+        }
+    }
+
+    /// Bans of operators, and ends of such bans, for other members.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn records(&self) -> Result<Vec<BanRecord>, ControlError>;
+}
+
+/// The brokers behind an orchestrator, and the drain of its clients.
+pub trait FleetControl {
+    /// The orchestrator with its brokers.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or is no orchestrator.
+    fn status(&self) -> Result<FleetStatus, ControlError>;
+
+    /// Adds a broker to the fleet, or changes one.
+    ///
+    /// # Errors
+    /// When the name or the address is invalid, another broker has the address, or this is no orchestrator.
+    fn set_broker(&self, name: &str, settings: &BrokerAddress) -> Result<(), ControlError>;
+
+    /// Gives a broker of the fleet no more messages.
+    ///
+    /// # Errors
+    /// When there is no such broker, or no other.
+    fn drain_broker(&self, name: &str) -> Result<(), ControlError>;
+
+    /// Takes a broker out of the fleet.
+    ///
+    /// # Errors
+    /// When it owes messages and is not forced, or no broker has the name.
+    fn remove_broker(&self, name: &str, force: bool) -> Result<(), ControlError>;
+
+    /// Begins to send clients elsewhere.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn drain(&self, request: &DrainRequest) -> Result<(), ControlError>;
+
+    /// Takes clients again.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn end_drain(&self) -> Result<(), ControlError>;
+
+    /// The progress of the drain.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn drain_status(&self) -> Result<DrainStatus, ControlError>;
+}
+
 /// The service that answers questions and takes commands. Every call is made on a thread that may wait, for a bounded
 /// time.
 pub trait Control: crate::status::StatusSource {
@@ -88,45 +177,8 @@ pub trait Control: crate::status::StatusSource {
     /// When the broker does not answer, or the books cannot be written.
     fn meter(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError>;
 
-    /// All bans that hold.
-    ///
-    /// # Errors
-    /// When the broker does not answer.
-    fn bans(&self) -> Result<Vec<BanEntry>, ControlError>;
-
-    /// Bans, and closes the connections of who is banned. Returns the change for other members, too.
-    ///
-    /// # Errors
-    /// When the broker does not answer, or the ban is not possible.
-    fn ban(&self, request: &BanRequest) -> Result<(BanChanged, BanRecord), ControlError>;
-
-    /// Ends a ban. Returns the change for other members, too.
-    ///
-    /// # Errors
-    /// When the broker does not answer, there is no such tenant, or the configuration bans.
-    fn unban(&self, request: &UnbanRequest) -> Result<(BanChanged, BanRecord), ControlError>;
-
-    /// Takes in a change of a ban by another member.
-    ///
-    /// # Errors
-    /// As of [`Self::ban`] and [`Self::unban`].
-    fn change_ban(&self, record: &BanRecord) -> Result<BanChanged, ControlError>;
-
-    /// Takes in changes of bans by other members. A refused one is logged.
-    fn take_bans(&self, records: &[BanRecord]) {
-        for record in records {
-            if let Err(error) = self.change_ban(record) {
-                let (kind, name) = (record.target.kind(), record.target.name());
-                tracing::warn!(kind, name, %error, "a ban of another node could not be applied here");
-            }
-        }
-    }
-
-    /// Bans of operators, and ends of such bans, for other members.
-    ///
-    /// # Errors
-    /// When the broker does not answer.
-    fn ban_records(&self) -> Result<Vec<BanRecord>, ControlError>;
+    /// The bans of this process.
+    fn bans(&self) -> impl BanControl;
 
     /// Closes connections; says how many.
     ///
@@ -179,47 +231,8 @@ pub trait Control: crate::status::StatusSource {
         Ok(false)
     }
 
-    /// An orchestrator's brokers.
-    ///
-    /// # Errors
-    /// When the broker does not answer, or is no orchestrator.
-    fn fleet(&self) -> Result<FleetStatus, ControlError>;
-
-    /// Adds a broker to the fleet, or changes one.
-    ///
-    /// # Errors
-    /// When the name or the address is invalid, another broker has the address, or this is no orchestrator.
-    fn set_broker(&self, name: &str, settings: &BrokerAddress) -> Result<(), ControlError>;
-
-    /// Gives a broker of the fleet nothing any more.
-    ///
-    /// # Errors
-    /// When there is no such broker, or no other.
-    fn drain_broker(&self, name: &str) -> Result<(), ControlError>;
-
-    /// Takes a broker out of the fleet.
-    ///
-    /// # Errors
-    /// When it owes messages and is not forced, or no broker has the name.
-    fn remove_broker(&self, name: &str, force: bool) -> Result<(), ControlError>;
-
-    /// Begins to send clients elsewhere.
-    ///
-    /// # Errors
-    /// When the broker does not answer.
-    fn drain(&self, request: &DrainRequest) -> Result<(), ControlError>;
-
-    /// Takes clients again.
-    ///
-    /// # Errors
-    /// When the broker does not answer.
-    fn end_drain(&self) -> Result<(), ControlError>;
-
-    /// How far that is.
-    ///
-    /// # Errors
-    /// When the broker does not answer.
-    fn drain_status(&self) -> Result<DrainStatus, ControlError>;
+    /// The brokers behind an orchestrator, and its drain.
+    fn fleet(&self) -> impl FleetControl;
 }
 
 /// The answer of a process that is no node of a cluster.

@@ -14,14 +14,9 @@ use axum::response::Response;
 use tidegate_admin::{COMMAND_HEADER, Reloaded};
 
 use super::answers::json;
+use super::changes::Operations;
 use super::cluster_wide::reload_everywhere;
 use super::{Access, Control};
-
-/// The service that can change a running broker. Asked on a thread that may wait.
-pub trait Operations: Send + Sync + 'static {
-    /// Reads the configuration again and puts it in force as a whole or not at all.
-    fn reload(&self) -> Reloaded;
-}
 
 /// The operations of a console, if it has any.
 #[derive(Clone, Default)]

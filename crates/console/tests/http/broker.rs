@@ -11,7 +11,7 @@ use tidegate_admin::{
     DrainStatus, FleetStatus, KickRequest, MemberAnswer, MemberRequest, MeterRequest, Shares, SlowClient, Story,
     StoryEvent, Subject, TenantUsage, UnbanRequest,
 };
-use tidegate_console::api::{Control, ControlError, Members, reason_entry};
+use tidegate_console::api::{BanControl, Control, ControlError, FleetControl, Members, reason_entry};
 use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, StoreNumbers, Unavailable};
 use tidegate_engine::{Counters, Gauges, Reason};
 
@@ -221,44 +221,8 @@ impl Control for Broker {
         Ok((0..limit.min(150)).map(client).collect())
     }
 
-    fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {
-        Ok(self.bans.lock().unwrap().clone())
-    }
-
-    fn ban(&self, request: &BanRequest) -> Result<(BanChanged, BanRecord), ControlError> {
-        let ban = BanEntry {
-            kind: request.target.kind().to_owned(),
-            name: request.target.name().to_owned(),
-            tenant: request.tenant.clone(),
-            reason: request.reason.clone(),
-            origin: "operator".to_owned(),
-            since_ms: 0,
-            until_ms: request.for_seconds.map(|seconds| seconds * 1000),
-            ..BanEntry::default()
-        };
-        self.bans.lock().unwrap().push(ban);
-        let terms = BanTerms { reason: request.reason.clone(), until_ms: None };
-        let (target, tenant) = (request.target.clone(), request.tenant.clone());
-        let record = BanRecord { target, tenant, changed_ms: 1, ban: Some(terms) };
-        Ok((BanChanged { changed: true, closed: 1 }, record))
-    }
-
-    fn unban(&self, request: &UnbanRequest) -> Result<(BanChanged, BanRecord), ControlError> {
-        let (kind, name) = (request.target.kind(), request.target.name());
-        let mut bans = self.bans.lock().unwrap();
-        let before = bans.len();
-        bans.retain(|ban| ban.kind != kind || ban.name != name || ban.tenant != request.tenant);
-        let changed = BanChanged { changed: bans.len() < before, closed: 0 };
-        let (target, tenant) = (request.target.clone(), request.tenant.clone());
-        Ok((changed, BanRecord { target, tenant, changed_ms: 1, ban: None }))
-    }
-
-    fn change_ban(&self, _: &BanRecord) -> Result<BanChanged, ControlError> {
-        Ok(BanChanged::default())
-    }
-
-    fn ban_records(&self) -> Result<Vec<BanRecord>, ControlError> {
-        Ok(Vec::new())
+    fn bans(&self) -> impl BanControl {
+        self
     }
 
     fn kick(&self, _: &KickRequest) -> Result<u64, ControlError> {
@@ -278,7 +242,55 @@ impl Control for Broker {
         name.len()
     }
 
-    fn fleet(&self) -> Result<FleetStatus, ControlError> {
+    fn fleet(&self) -> impl FleetControl {
+        self
+    }
+}
+
+impl BanControl for &Broker {
+    fn list(&self) -> Result<Vec<BanEntry>, ControlError> {
+        Ok(self.bans.lock().unwrap().clone())
+    }
+
+    fn add(&self, request: &BanRequest) -> Result<(BanChanged, BanRecord), ControlError> {
+        let ban = BanEntry {
+            kind: request.target.kind().to_owned(),
+            name: request.target.name().to_owned(),
+            tenant: request.tenant.clone(),
+            reason: request.reason.clone(),
+            origin: "operator".to_owned(),
+            since_ms: 0,
+            until_ms: request.for_seconds.map(|seconds| seconds * 1000),
+            ..BanEntry::default()
+        };
+        self.bans.lock().unwrap().push(ban);
+        let terms = BanTerms { reason: request.reason.clone(), until_ms: None };
+        let (target, tenant) = (request.target.clone(), request.tenant.clone());
+        let record = BanRecord { target, tenant, changed_ms: 1, ban: Some(terms) };
+        Ok((BanChanged { changed: true, closed: 1 }, record))
+    }
+
+    fn remove(&self, request: &UnbanRequest) -> Result<(BanChanged, BanRecord), ControlError> {
+        let (kind, name) = (request.target.kind(), request.target.name());
+        let mut bans = self.bans.lock().unwrap();
+        let before = bans.len();
+        bans.retain(|ban| ban.kind != kind || ban.name != name || ban.tenant != request.tenant);
+        let changed = BanChanged { changed: bans.len() < before, closed: 0 };
+        let (target, tenant) = (request.target.clone(), request.tenant.clone());
+        Ok((changed, BanRecord { target, tenant, changed_ms: 1, ban: None }))
+    }
+
+    fn change(&self, _: &BanRecord) -> Result<BanChanged, ControlError> {
+        Ok(BanChanged::default())
+    }
+
+    fn records(&self) -> Result<Vec<BanRecord>, ControlError> {
+        Ok(Vec::new())
+    }
+}
+
+impl FleetControl for &Broker {
+    fn status(&self) -> Result<FleetStatus, ControlError> {
         let brokers = self.fleet.lock().unwrap().iter().map(broker_of_fleet).collect();
         Ok(FleetStatus {
             orchestrator: "o1".to_owned(),

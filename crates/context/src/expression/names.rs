@@ -85,6 +85,6 @@ pub(super) fn check(expression: &IdedExpr, variables: &[&'static str]) -> Result
 fn is_unknown(text: &str) -> bool {
     let Ok(program) = compile(text) else { return false };
     let nothing = Variables::of("_", &serde_json::Value::Null);
-    let outcome = guarded(|| program.execute(&nothing.0).map(drop));
+    let outcome = guarded(|| program.execute(&nothing.0).map(drop), ExpressionError::Failed);
     matches!(outcome, Ok(Err(ExecutionError::UndeclaredReference(_))))
 }

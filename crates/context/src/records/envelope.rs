@@ -58,6 +58,17 @@ pub struct Envelope {
     pub user_properties: Vec<(String, String)>,
 }
 
+/// Why bytes are no envelope.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvelopeError {
+    /// They are not the JSON of one.
+    #[error("no JSON envelope: {0}")]
+    Json(#[source] serde_json::Error),
+    /// They are not the MessagePack of one.
+    #[error("no MessagePack envelope: {0}")]
+    MessagePack(#[source] rmp_serde::decode::Error),
+}
+
 impl Envelope {
     /// Its bytes; `None` for a packing without an envelope.
     pub fn write(&self, packing: Packing) -> Option<Vec<u8>> {
@@ -71,15 +82,15 @@ impl Envelope {
     /// Reads one.
     ///
     /// # Errors
-    /// The error describes the fault.
-    pub fn read(packing: Packing, bytes: &[u8]) -> Result<Self, String> {
+    /// When the bytes are no envelope.
+    pub fn read(packing: Packing, bytes: &[u8]) -> Result<Self, EnvelopeError> {
         match packing {
             Packing::Plain => Ok(Self { message: Some(Blob(bytes.to_vec())), ..Self::default() }),
-            Packing::Json => serde_json::from_slice(bytes).map_err(|error| format!("no JSON envelope: {error}")),
+            Packing::Json => serde_json::from_slice(bytes).map_err(EnvelopeError::Json),
             Packing::MessagePack => {
                 let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
                 reader.set_max_depth(MAX_DEPTH);
-                Self::deserialize(&mut reader).map_err(|error| format!("no MessagePack envelope: {error}"))
+                Self::deserialize(&mut reader).map_err(EnvelopeError::MessagePack)
             }
         }
     }

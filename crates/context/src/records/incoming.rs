@@ -43,7 +43,7 @@ pub fn read_record(topic: Topic, record: &Record, packing: Packing) -> Result<De
         None => packing,
         Some(name) => Packing::named(name).ok_or_else(|| bad(headers::ENVELOPE, name, "plain, json or msgpack"))?,
     };
-    let envelope = Envelope::read(packing, &record.payload).map_err(Rejected)?;
+    let envelope = Envelope::read(packing, &record.payload).map_err(|error| Rejected(error.to_string()))?;
     let key = std::str::from_utf8(&record.key).ok().filter(|key| !key.is_empty());
     let recipient = envelope.recipient.as_deref().or(get(headers::RECIPIENT)).or(key);
     let rest = envelope.topic.as_deref().or(get(headers::TOPIC)).unwrap_or_default();

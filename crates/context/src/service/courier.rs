@@ -10,7 +10,7 @@ use tidegate_bus::{
 };
 
 use super::answer::{Answer, Fate};
-use super::left_out::Complaints;
+use super::complaints::Complaints;
 use super::{Bell, CoreCounters, Course, KnownContexts, LeftOut};
 use crate::messages::Payload;
 use crate::partition::partition_of;

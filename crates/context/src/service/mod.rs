@@ -6,6 +6,7 @@
 mod answer;
 mod applications;
 mod bell;
+mod complaints;
 mod contexts;
 mod counters;
 mod courier;

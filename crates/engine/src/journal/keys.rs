@@ -150,19 +150,22 @@ impl Key<'_> {
             NUMBERS => Key::Numbers(ShardId(u16::from_be_bytes(reader.array("a shard")?))),
             SESSION => return Key::read_session(&mut reader),
             WILL => Key::Will(StoredSession::read_key(&mut reader)?),
-            BODY => Key::Body(read_number(&mut reader)?),
-            OUTGOING => Key::Outgoing(read_number(&mut reader)?),
+            BODY => Key::Body(number(reader.array("a number")?)),
+            OUTGOING => Key::Outgoing(number(reader.array("a number")?)),
             CROSSING => return Key::read_crossing(&mut reader),
             MARK => {
-                let name = ExchangeName { origin: read_number(&mut reader)?, number: read_number(&mut reader)? };
+                let name = ExchangeName {
+                    origin: number(reader.array("a number")?),
+                    number: number(reader.array("a number")?),
+                };
                 Key::Mark(name, ShardId(u16::from_be_bytes(reader.array("a shard")?)))
             }
             RETAINED => {
                 let tenant = TenantId(u16::from_be_bytes(reader.array("a tenant")?));
                 return Ok(Key::Retained(tenant, rest_text(&mut reader, "a topic name")?));
             }
-            ARRIVAL => Key::Arrival(read_number(&mut reader)?),
-            PASSED => Key::Passed(read_number(&mut reader)?, read_number(&mut reader)?),
+            ARRIVAL => Key::Arrival(number(reader.array("a number")?)),
+            PASSED => Key::Passed(number(reader.array("a number")?), number(reader.array("a number")?)),
             other if other >= FOREIGN => return Ok(Key::Foreign),
             _ => return Err(WireError { reading: "a key of this version" }),
         };
@@ -193,8 +196,8 @@ fn put_number(out: &mut Vec<u8>, space: u8, number: u64) {
     out.extend_from_slice(&number.to_be_bytes());
 }
 
-fn read_number(reader: &mut WireReader<'_>) -> Result<u64, WireError> {
-    Ok(u64::from_be_bytes(reader.array("a number")?))
+const fn number(bytes: [u8; 8]) -> u64 {
+    u64::from_be_bytes(bytes)
 }
 
 fn rest_text<'a>(reader: &mut WireReader<'a>, reading: &'static str) -> Result<&'a str, WireError> {
@@ -204,16 +207,16 @@ fn rest_text<'a>(reader: &mut WireReader<'a>, reading: &'static str) -> Result<&
 impl<'a> Key<'a> {
     /// Reads a key of [`CROSSING`] behind its space.
     fn read_crossing(reader: &mut WireReader<'a>) -> Result<Self, WireError> {
-        let number = read_number(reader)?;
+        let crossing = number(reader.array("a number")?);
         if reader.is_empty() {
-            return Ok(Self::Crossing(number));
+            return Ok(Self::Crossing(crossing));
         }
         let shards = u16::from_be_bytes(reader.array("a number of shards")?);
         let shard = u16::from_be_bytes(reader.array("a shard")?);
         if shards > MAX_SHARDS || shard >= shards || !reader.is_empty() {
             return Err(WireError { reading: "a shard of so many" });
         }
-        Ok(Self::Crossed(number, Place { shard: ShardId(shard), shards }))
+        Ok(Self::Crossed(crossing, Place { shard: ShardId(shard), shards }))
     }
 
     /// Reads a key of [`SESSION`] behind its space.
@@ -223,8 +226,8 @@ impl<'a> Key<'a> {
             HEAD => Self::Session(session),
             SUBSCRIPTION => return Ok(Self::Subscription(session, rest_text(reader, "a topic filter")?)),
             RECEIVED => Self::Received(session, packet_id(reader.array("a packet id")?)?),
-            ENTRY => Self::Entry(session, read_number(reader)?),
-            SENT => Self::Sent(session, read_number(reader)?),
+            ENTRY => Self::Entry(session, number(reader.array("a number")?)),
+            SENT => Self::Sent(session, number(reader.array("a number")?)),
             REFUSED => Self::Refused(session, packet_id(reader.array("a packet id")?)?),
             SEEN => Self::Seen(session, u16::from_be_bytes(reader.array("a place among ids")?)),
             _ => return Err(WireError { reading: "a part of a session" }),
@@ -236,8 +239,8 @@ impl<'a> Key<'a> {
 impl StoredSession {
     /// Reads the number of a session in a key.
     fn read_key(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
-        let number = NonZeroU64::new(read_number(reader)?);
-        number.map(Self).ok_or(WireError { reading: "a session's number" })
+        let session = NonZeroU64::new(number(reader.array("a number")?));
+        session.map(Self).ok_or(WireError { reading: "a session's number" })
     }
 }
 

@@ -2,14 +2,50 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use tidegate_dns::{Endpoint, EndpointName, Load, Location};
+use tidegate_dns::{Endpoint, EndpointName, Load, Location, NameError, NumberError};
+
+/// Why an endpoint of the command line is refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EndpointError {
+    /// It has no name.
+    #[error("`{0}` is no endpoint: write NAME=ADDRESS, such as a=192.0.2.1")]
+    NoName(String),
+    /// Its name is refused.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// One of its addresses.
+    #[error("`{0}` is not an address: write 192.0.2.1, 192.0.2.1:1883 or [2001:db8::1]:1883")]
+    Address(String),
+    /// One of its settings.
+    #[error("`{setting}` of endpoint `{endpoint}`: {fault}")]
+    Setting {
+        /// The setting as written.
+        setting: String,
+        /// The endpoint.
+        endpoint: EndpointName,
+        /// The fault.
+        fault: SettingFault,
+    },
+}
+
+/// The fault of an endpoint's setting.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SettingFault {
+    /// The value has another form.
+    #[error("write {0}")]
+    Form(&'static str),
+    /// A load or a place out of range.
+    #[error(transparent)]
+    Number(#[from] NumberError),
+    /// There is no such setting.
+    #[error("there is weight=N, secure=PORT, load=PART, at=LATITUDE,LONGITUDE, down and draining")]
+    Unknown,
+}
 
 /// Reads `NAME=ADDRESS[:PORT],...;SETTING;...`.
-pub(super) fn parse(text: &str) -> Result<Endpoint, String> {
-    let (name, rest) = text
-        .split_once('=')
-        .ok_or_else(|| format!("`{text}` is no endpoint: write NAME=ADDRESS, such as a=192.0.2.1"))?;
-    let name = EndpointName::new(name.trim()).map_err(|error| error.to_string())?;
+pub(super) fn parse(text: &str) -> Result<Endpoint, EndpointError> {
+    let (name, rest) = text.split_once('=').ok_or_else(|| EndpointError::NoName(text.to_owned()))?;
+    let name = EndpointName::new(name.trim())?;
     let mut parts = rest.split(';').map(str::trim);
     let mut endpoint = Endpoint::new(name, Vec::new());
     for address in parts.next().unwrap_or_default().split(',') {
@@ -17,43 +53,46 @@ pub(super) fn parse(text: &str) -> Result<Endpoint, String> {
         endpoint.addresses.push(address);
         endpoint.port = port.unwrap_or(endpoint.port);
     }
-    parts.filter(|part| !part.is_empty()).try_for_each(|part| set(&mut endpoint, part))?;
+    for setting in parts.filter(|part| !part.is_empty()) {
+        set(&mut endpoint, setting).map_err(|fault| EndpointError::Setting {
+            setting: setting.to_owned(),
+            endpoint: endpoint.name.clone(),
+            fault,
+        })?;
+    }
     Ok(endpoint)
 }
 
 /// An address, with a port or without. An IPv6 address with a port is written in brackets.
-fn address_of(text: &str) -> Result<(IpAddr, Option<u16>), String> {
+fn address_of(text: &str) -> Result<(IpAddr, Option<u16>), EndpointError> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok((address.ip(), Some(address.port())));
     }
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let address = bare
-        .parse()
-        .map_err(|_| format!("`{text}` is not an address: write 192.0.2.1, 192.0.2.1:1883 or [2001:db8::1]:1883"))?;
+    let address = bare.parse().map_err(|_| EndpointError::Address(text.to_owned()))?;
     Ok((address, None))
 }
 
-fn set(endpoint: &mut Endpoint, setting: &str) -> Result<(), String> {
-    let wrong = |advice: &str| format!("`{setting}` of endpoint `{}`: {advice}", endpoint.name);
+fn set(endpoint: &mut Endpoint, setting: &str) -> Result<(), SettingFault> {
+    let form = SettingFault::Form;
     let (key, value) = setting.split_once('=').map_or((setting, ""), |(key, value)| (key.trim(), value.trim()));
     match key {
-        "weight" => endpoint.weight = value.parse().map_err(|_| wrong("write a number from 0 to 65535"))?,
-        "secure" => endpoint.secure_port = Some(value.parse().map_err(|_| wrong("write a port"))?),
+        "weight" => endpoint.weight = value.parse().map_err(|_| form("a number from 0 to 65535"))?,
+        "secure" => endpoint.secure_port = Some(value.parse().map_err(|_| form("a port"))?),
         "load" => {
-            let load = value.parse().map_err(|_| wrong("write a part of 1, such as 0.25"))?;
-            endpoint.load = Load::new(load).map_err(|error| wrong(&error.to_string()))?;
+            let load = value.parse().map_err(|_| form("a part of 1, such as 0.25"))?;
+            endpoint.load = Load::new(load)?;
         }
         "at" => {
             let numbers = value
                 .split_once(',')
                 .and_then(|(north, east)| Some((north.trim().parse().ok()?, east.trim().parse().ok()?)));
-            let (latitude, longitude) = numbers.ok_or_else(|| wrong("write LATITUDE,LONGITUDE, such as 41.9,12.5"))?;
-            let location = Location::new(latitude, longitude).map_err(|error| wrong(&error.to_string()))?;
-            endpoint.location = Some(location);
+            let (latitude, longitude) = numbers.ok_or(form("LATITUDE,LONGITUDE, such as 41.9,12.5"))?;
+            endpoint.location = Some(Location::new(latitude, longitude)?);
         }
         "down" if value.is_empty() => endpoint.healthy = false,
         "draining" if value.is_empty() => endpoint.draining = true,
-        _ => return Err(wrong("there is weight=N, secure=PORT, load=PART, at=LATITUDE,LONGITUDE, down and draining")),
+        _ => return Err(SettingFault::Unknown),
     }
     Ok(())
 }
@@ -92,7 +131,7 @@ mod tests {
             ("a=192.0.2.1;sideways", "there is weight"),
             ("a=192.0.2.1;down=1", "there is weight"),
         ] {
-            let error = parse(text).unwrap_err();
+            let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(named), "{text}: {error}");
         }
     }

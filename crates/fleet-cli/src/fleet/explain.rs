@@ -6,7 +6,8 @@ use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use tidegate_fleet::manage::History;
 
-use super::status::{percent, show_action};
+use super::history::PastError;
+use super::lines::{percent, show_action, show_skew};
 use crate::local::{FleetArgs, text_of};
 use tidegate_admin_cli::admin_client::time;
 use tidegate_terminal::{Exit, print_and_exit, report};
@@ -44,8 +45,8 @@ pub(super) fn run(args: &Args) -> Exit {
 }
 
 /// The observation, and the actions that came of it as far as they have ended.
-fn explained(args: &Args) -> Result<Value, String> {
-    let place = args.fleet.find().map_err(|error| error.to_string())?;
+fn explained(args: &Args) -> Result<Value, PastError> {
+    let place = args.fleet.find()?;
     let acted = |entry: &Value| {
         let levels = entry["levels"].as_object();
         levels.is_some_and(|levels| {
@@ -58,14 +59,9 @@ fn explained(args: &Args) -> Result<Value, String> {
         Some(number) => entry["kind"] == "observation" && entry["observation"] == number,
         None => entry["kind"] == "observation" && acted(entry),
     };
-    let newest = |wanted: &dyn Fn(&Value) -> bool, count| {
-        History::newest(&place.directory, count, wanted).map_err(|error| error.to_string())
-    };
+    let newest = |wanted: &dyn Fn(&Value) -> bool, count| History::newest(&place.directory, count, wanted);
     let Some(observation) = newest(&wanted, 1)?.pop() else {
-        return Err(match args.observation {
-            Some(number) => format!("observation {number} is not in the history; `tidegate fleet history` lists it"),
-            None => "no observation has led to an action; name one of `tidegate fleet history`".to_owned(),
-        });
+        return Err(args.observation.map_or(PastError::NoAction, PastError::NoObservation));
     };
     let number = observation["observation"].clone();
     let actions = newest(&|entry| entry["kind"] == "action" && entry["observation"] == number, 16)?;
@@ -146,20 +142,6 @@ pub(super) fn show_level(text: &mut String, name: &str, level: &Value) {
         }
     }
     let _ = writeln!(text, "  did {}", text_of(&level["did"]));
-}
-
-/// The hottest resource of a level, as `status` and `explain` show it.
-pub(super) fn show_skew(text: &mut String, skew: &Value) {
-    if !skew.is_null() {
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "  hottest {} with a load of {}, the mean is {}",
-            text_of(&skew["hottest"]),
-            percent(&skew["load"]),
-            percent(&skew["mean"])
-        );
-    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use clap::Args as ClapArgs;
 use serde_json::Value;
-use tidegate_fleet::manage::History;
+use tidegate_fleet::manage::{History, HistoryError};
 
-use super::status::show_action;
-use crate::local::{FleetArgs, text_of};
+use super::lines::show_action;
+use crate::local::{FleetArgs, PlaceError, text_of};
 use tidegate_admin_cli::admin_client::time;
 use tidegate_terminal::{Exit, print_and_exit, report};
 
@@ -37,6 +37,23 @@ pub struct Args {
     json: bool,
 }
 
+/// Why the past of a fleet is not shown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PastError {
+    /// The fleet is not found.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// Its history cannot be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The requested observation is too old, or not made yet.
+    #[error("observation {0} is not in the history; `tidegate fleet history` lists it")]
+    NoObservation(u64),
+    /// No observation was followed by an action.
+    #[error("no observation has led to an action; name one of `tidegate fleet history`")]
+    NoAction,
+}
+
 /// Lists the history.
 pub(super) fn run(args: &Args) -> Exit {
     match entries(args) {
@@ -51,11 +68,11 @@ pub(super) fn run(args: &Args) -> Exit {
     }
 }
 
-fn entries(args: &Args) -> Result<Vec<Value>, String> {
-    let place = args.fleet.find().map_err(|error| error.to_string())?;
+fn entries(args: &Args) -> Result<Vec<Value>, PastError> {
+    let place = args.fleet.find()?;
     let count = usize::try_from(args.count).unwrap_or(usize::MAX);
     let wanted = |entry: &Value| !args.actions || entry["kind"] == "action";
-    History::newest(&place.directory, count, wanted).map_err(|error| error.to_string())
+    Ok(History::newest(&place.directory, count, wanted)?)
 }
 
 fn shown(entry: &Value) -> String {

@@ -4,6 +4,7 @@ mod arguments;
 mod chaos;
 mod explain;
 mod history;
+mod lines;
 mod plan;
 mod simulate;
 mod status;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use serde_json::{Map, Value};
 use tidegate_fleet::decide::PolicyName;
-use tidegate_fleet::simulate::{Model, Report, Trace, run as simulate, suite, svg};
+use tidegate_fleet::simulate::{Model, Report, Trace, TraceError, run as simulate, suite, svg};
 
 use self::flags::ModelArgs;
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(value_name = "TRACE.csv", required_unless_present_any = ["list", "suite"])]
     trace: Option<PathBuf>,
     /// A policy to run; repeatable [default: all of them, for comparison]
-    #[arg(long = "policy", value_name = "NAME", value_parser = policy)]
+    #[arg(long = "policy", value_name = "NAME", value_parser = str::parse::<PolicyName>)]
     policies: Vec<PolicyName>,
     /// Print an object from policy name to its results
     #[arg(long)]
@@ -56,8 +56,21 @@ pub struct Args {
     model: ModelArgs,
 }
 
-fn policy(name: &str) -> Result<PolicyName, String> {
-    name.parse().map_err(|error: tidegate_fleet::decide::UnknownPolicy| error.to_string())
+/// Why a trace is not read.
+#[derive(Debug, thiserror::Error)]
+enum TraceFileError {
+    /// The file or the standard input.
+    #[error("cannot be read: {0}")]
+    Read(#[from] std::io::Error),
+    /// It is larger than [`TRACE_BYTES_MAX`].
+    #[error("larger than 1 GiB: thin it out, such as to one row per second")]
+    Size,
+    /// It is not UTF-8.
+    #[error("is not text: give a CSV file with the columns `time_s,rate`")]
+    NoText(#[from] std::string::FromUtf8Error),
+    /// A row is wrong.
+    #[error(transparent)]
+    Row(#[from] TraceError),
 }
 
 /// Runs the policies and prints their results.
@@ -82,10 +95,9 @@ pub(super) fn run(args: &Args) -> Exit {
             return Exit::Usage;
         }
     };
-    let read = read(path).and_then(|text| Trace::parse(&text).map_err(|error| error.to_string()));
-    match read {
+    match read(path) {
         Ok(trace) => on(&trace, &model, args),
-        Err(problem) => failed(&format_args!("{}: {problem}", path.display())),
+        Err(error) => failed(&format_args!("{}: {error}", path.display())),
     }
 }
 
@@ -145,16 +157,15 @@ fn warn(trace: &Trace, model: &Model) {
     }
 }
 
-fn read(path: &Path) -> Result<String, String> {
+fn read(path: &Path) -> Result<Trace, TraceFileError> {
     let mut bytes = Vec::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().lock().take(TRACE_BYTES_MAX + 1).read_to_end(&mut bytes)
+    if path == Path::new("-") {
+        std::io::stdin().lock().take(TRACE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     } else {
-        std::fs::File::open(path).and_then(|file| file.take(TRACE_BYTES_MAX + 1).read_to_end(&mut bytes))
-    };
-    read.map_err(|error| format!("cannot be read: {error}"))?;
-    if bytes.len() as u64 > TRACE_BYTES_MAX {
-        return Err("larger than 1 GiB: thin it out, such as to one row per second".to_owned());
+        std::fs::File::open(path)?.take(TRACE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     }
-    String::from_utf8(bytes).map_err(|_| "is not text: give a CSV file with the columns `time_s,rate`".to_owned())
+    if bytes.len() as u64 > TRACE_BYTES_MAX {
+        return Err(TraceFileError::Size);
+    }
+    Ok(Trace::parse(&String::from_utf8(bytes)?)?)
 }

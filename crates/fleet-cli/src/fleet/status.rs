@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
-use super::explain::show_skew;
+use super::lines::{note, percent, show_action, show_skew};
 use crate::local::{FleetArgs, Known, ManagerState, text_of};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
@@ -107,38 +107,7 @@ fn show_level(text: &mut String, name: &str, level: &Value) {
     }
 }
 
-/// An action with its steps, as `status` and `history` show it.
-pub(super) fn show_action(text: &mut String, action: &Value) {
-    let targets: Vec<String> = action["targets"].as_array().into_iter().flatten().map(text_of).collect();
-    let _ = writeln!(
-        text,
-        "action {}: {} of {}{}: {}",
-        action["number"],
-        text_of(&action["action"]),
-        targets.join(", "),
-        action.get("outcome").map(|outcome| format!(", {}", text_of(outcome))).unwrap_or_default(),
-        text_of(&action["reason"])
-    );
-    for step in action["steps"].as_array().into_iter().flatten() {
-        let under_way = if step["ended_ms"].is_null() { " so far" } else { "" };
-        let _ =
-            writeln!(text, "  {:<10} {} ms{under_way}{}", text_of(&step["step"]), step["took_ms"], note(&step["note"]));
-    }
-}
-
 /// How many partitions of the clients are at home at an orchestrator, where there is a table.
 fn homes(partitions: &Value) -> String {
     partitions.as_u64().map(|count| format!("  partitions {count}")).unwrap_or_default()
-}
-
-fn note(note: &Value) -> String {
-    match note.as_str() {
-        None | Some("") => String::new(),
-        Some(_) => format!("  ({})", text_of(note)),
-    }
-}
-
-/// A fraction as a percentage, `-` where it is not known.
-pub(super) fn percent(value: &Value) -> String {
-    value.as_f64().map_or_else(|| "-".to_owned(), |part| format!("{:.0}%", part * 100.0))
 }

@@ -1,21 +1,110 @@
 //! The DNS zone of a fleet as its entry point.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tidegate_dns::{
-    Counters, Database, Endpoint, EndpointName, Limits, Load, Location, NoneHealthy, Places, Policy, Server, Settings,
-    StartError, Table, Ttl, UpdateKey, UpdateSettings, Updater, Zone, ZoneName,
+    Counters, Database, Endpoint, EndpointName, KeyError, Limits, Load, Location, NameError, NoneHealthy, NumberError,
+    Places, PlacesError, Policy, Server, Settings, StartError, Table, Ttl, UpdateKey, UpdateSettings, Updater, Zone,
+    ZoneName,
 };
 use tidegate_fleet::fleet_file::{Dns, DnsPolicy, DnsUpdate};
 use tidegate_fleet::manage::Endpoint as Orchestrator;
-use tidegate_fleet::manage::driver::{EntryPoint, Unnamed};
+use tidegate_fleet::manage::driver::{EntryPoint, EntryPointError, Unnamed};
 use tidegate_fleet::provider::ResourceName;
 
 use super::dns_metrics;
-use super::resolver::Resolver;
+use super::resolver::{LookupError, Resolver};
+
+/// Why the entry point of a fleet file does not start.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EntryPointStartError {
+    /// The system gives no thread for this task.
+    #[error("cannot start the thread {task}: {source}")]
+    Thread {
+        /// The task of the thread.
+        task: &'static str,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// An address of the DNS server.
+    #[error("the fleet's entry point {0}; choose another address in `dns.listen`, or stop the process that has it")]
+    Listen(#[source] StartError),
+    /// Another part of the DNS server.
+    #[error(transparent)]
+    Server(StartError),
+    /// The file of the key of updates.
+    #[error("dns.update.key_file {}: {source}", .path.display())]
+    KeyFile {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The key of updates.
+    #[error("dns.update.key_file {}: {source}", .path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        source: KeyError,
+    },
+    /// A name of the fleet file.
+    #[error("{key}: {source}")]
+    Name {
+        /// The key of the fleet file.
+        key: &'static str,
+        /// The fault.
+        source: NameError,
+    },
+    /// The TTL of the fleet file.
+    #[error("dns.ttl: {0}")]
+    Ttl(#[source] NumberError),
+    /// The database of places.
+    #[error(transparent)]
+    Database(#[from] PlacesError),
+    /// The file of places.
+    #[error(transparent)]
+    Table(#[from] TableError),
+}
+
+/// Why a file of places is not used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TableError {
+    /// It cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// A line is wrong.
+    #[error("{}: {source}", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The fault, with its line.
+        source: PlacesError,
+    },
+}
+
+/// Why an endpoint is not named.
+#[derive(Debug, thiserror::Error)]
+enum UnnamedEndpoint {
+    /// Its name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Its addresses are unknown.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// Its place on the earth.
+    #[error(transparent)]
+    Location(#[from] NumberError),
+}
 
 /// Names of the endpoints that the manager sets: in a zone of this process, at another DNS server, or both.
 pub(super) struct DnsEntryPoint {
@@ -31,48 +120,50 @@ pub(super) struct DnsEntryPoint {
 ///
 /// # Errors
 /// When the file asks for something that cannot be, or the address is taken.
-pub(super) fn start(dns: &Dns) -> Result<(Option<Server>, DnsEntryPoint), String> {
+pub(super) fn start(dns: &Dns) -> Result<(Option<Server>, DnsEntryPoint), EntryPointStartError> {
     let updater = dns.update.as_ref().map(|update| self::updater(dns, update)).transpose()?;
     let server = (!dns.listen.is_empty()).then(|| serve(dns)).transpose()?;
-    let resolver =
-        Resolver::start().map_err(|error| format!("cannot start the thread that looks names up: {error}"))?;
+    let thread = |source| EntryPointStartError::Thread { task: "that looks names up", source };
+    let resolver = Resolver::start().map_err(thread)?;
     let (zone, counters) = (server.as_ref().map(Server::zone), server.as_ref().map(Server::counters));
     let point = DnsEntryPoint { zone, resolver, counters, updater, dns: dns.clone() };
     Ok((server, point))
 }
 
-fn serve(dns: &Dns) -> Result<Server, String> {
+fn serve(dns: &Dns) -> Result<Server, EntryPointStartError> {
     Server::start(&settings(dns)?).map_err(|error| match error {
-        StartError::Bind { .. } => {
-            format!("the fleet's entry point {error}; choose another address in `dns.listen`, or stop the process that has it")
-        }
-        error => error.to_string(),
+        StartError::Bind { .. } => EntryPointStartError::Listen(error),
+        error => EntryPointStartError::Server(error),
     })
 }
 
-fn updater(dns: &Dns, update: &DnsUpdate) -> Result<Updater, String> {
-    let file = &update.key_file;
-    let about = |problem: String| format!("dns.update.key_file {}: {problem}", file.display());
-    let text = std::fs::read_to_string(file).map_err(|error| about(error.to_string()))?;
+fn updater(dns: &Dns, update: &DnsUpdate) -> Result<Updater, EntryPointStartError> {
+    let path = || update.key_file.clone();
+    let text = std::fs::read_to_string(&update.key_file)
+        .map_err(|source| EntryPointStartError::KeyFile { path: path(), source })?;
     let settings = UpdateSettings {
         server: update.server,
-        zone: ZoneName::new(&update.zone).map_err(|error| format!("dns.update.zone: {error}"))?,
-        name: ZoneName::new(&dns.name).map_err(|error| format!("dns.name: {error}"))?,
+        zone: zone_name("dns.update.zone", &update.zone)?,
+        name: zone_name("dns.name", &dns.name)?,
         ttl: ttl(dns)?,
-        key: UpdateKey::parse(&text).map_err(|error| about(error.to_string()))?,
+        key: UpdateKey::parse(&text).map_err(|source| EntryPointStartError::Key { path: path(), source })?,
     };
-    Updater::start(settings).map_err(|error| format!("cannot start the thread of DNS updates: {error}"))
+    Updater::start(settings).map_err(|source| EntryPointStartError::Thread { task: "of DNS updates", source })
 }
 
-fn ttl(dns: &Dns) -> Result<Ttl, String> {
-    Ttl::new(u32::try_from(dns.ttl.as_secs()).unwrap_or(u32::MAX)).map_err(|error| format!("dns.ttl: {error}"))
+fn zone_name(key: &'static str, name: &str) -> Result<ZoneName, EntryPointStartError> {
+    ZoneName::new(name).map_err(|source| EntryPointStartError::Name { key, source })
 }
 
-fn settings(dns: &Dns) -> Result<Settings, String> {
-    let zone = ZoneName::new(&dns.name).map_err(|error| format!("dns.name: {error}"))?;
+fn ttl(dns: &Dns) -> Result<Ttl, EntryPointStartError> {
+    Ttl::new(u32::try_from(dns.ttl.as_secs()).unwrap_or(u32::MAX)).map_err(EntryPointStartError::Ttl)
+}
+
+fn settings(dns: &Dns) -> Result<Settings, EntryPointStartError> {
+    let zone = zone_name("dns.name", &dns.name)?;
     let usual = Limits::default();
     let rate = dns.rate.unwrap_or(usual.queries_per_second);
-    let database = dns.maxmind.as_deref().map(Database::open).transpose().map_err(|error| error.to_string())?;
+    let database = dns.maxmind.as_deref().map(Database::open).transpose()?;
     Ok(Settings {
         listen: dns.listen.clone(),
         ttl: ttl(dns)?,
@@ -93,14 +184,14 @@ fn settings(dns: &Dns) -> Result<Settings, String> {
 ///
 /// # Errors
 /// When it cannot be read, or is wrong, with the line.
-pub(crate) fn table(path: Option<&Path>) -> Result<Table, String> {
+pub(crate) fn table(path: Option<&Path>) -> Result<Table, TableError> {
     let Some(path) = path else { return Ok(Table::default()) };
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    Table::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+    let text = std::fs::read_to_string(path).map_err(|source| TableError::Read { path: path.to_owned(), source })?;
+    Table::parse(&text).map_err(|source| TableError::Line { path: path.to_owned(), source })
 }
 
 impl EntryPoint for DnsEntryPoint {
-    fn set_endpoints(&mut self, endpoints: &[Orchestrator]) -> Result<Unnamed, String> {
+    fn set_endpoints(&mut self, endpoints: &[Orchestrator]) -> Result<Unnamed, EntryPointError> {
         let most = endpoints.iter().map(|endpoint| endpoint.clients).max().unwrap_or_default().max(1);
         let (mut healthy, mut waiting, mut names) = (Vec::new(), Unnamed::new(), BTreeMap::new());
         self.resolver.keep(&endpoints.iter().map(place).collect());
@@ -110,12 +201,12 @@ impl EntryPoint for DnsEntryPoint {
                     names.insert(endpoint.name.clone(), orchestrator.name.clone());
                     healthy.push(endpoint);
                 }
-                Err(problem) => waiting.push((orchestrator.name.clone(), problem)),
+                Err(error) => waiting.push((orchestrator.name.clone(), error.to_string())),
             }
         }
         let updated = self.updater.as_ref().map(|updater| update(updater, &healthy, &names));
         if let Some(zone) = &self.zone {
-            zone.set_endpoints(healthy).map_err(|error| error.to_string())?;
+            zone.set_endpoints(healthy).map_err(|error| EntryPointError::Refused(error.into()))?;
         }
         if let Some(unaccepted) = updated {
             waiting.extend(unaccepted?);
@@ -137,12 +228,12 @@ fn update(
     updater: &Updater,
     endpoints: &[Endpoint],
     names: &BTreeMap<EndpointName, ResourceName>,
-) -> Result<Unnamed, String> {
+) -> Result<Unnamed, EntryPointError> {
     updater.set_endpoints(endpoints.to_vec());
     let accepted = updater.accepted();
     // Without any endpoint the last names stay.
     if let Some(old) = accepted.iter().find(|name| !names.is_empty() && !names.contains_key(name)) {
-        return Err(format!("the DNS server of dns.update still names {old}"));
+        return Err(EntryPointError::StillNames(old.to_string()));
     }
     let waiting = names.iter().filter(|(name, _)| !accepted.contains(name));
     Ok(waiting
@@ -153,8 +244,8 @@ fn update(
 impl DnsEntryPoint {
     /// The load of an orchestrator is its number of clients beside that of the one with the most.
     #[expect(clippy::cast_precision_loss, reason = "a load needs no more than 52 bits")]
-    fn endpoint(&mut self, orchestrator: &Orchestrator, most: u64) -> Result<Endpoint, String> {
-        let name = EndpointName::new(orchestrator.name.as_str()).map_err(|error| error.to_string())?;
+    fn endpoint(&mut self, orchestrator: &Orchestrator, most: u64) -> Result<Endpoint, UnnamedEndpoint> {
+        let name = EndpointName::new(orchestrator.name.as_str())?;
         let found = self.resolver.addresses(place(orchestrator))?;
         let port = found.first().map_or(0, SocketAddr::port);
         let addresses: Vec<IpAddr> = found.iter().map(SocketAddr::ip).collect();
@@ -166,7 +257,7 @@ impl DnsEntryPoint {
             load: Load::saturating(orchestrator.clients as f64 / most as f64),
             weight: said.weight.unwrap_or(usual.weight),
             secure_port: said.secure_port,
-            location: location.map_err(|error| error.to_string())?,
+            location: location?,
             ..usual
         })
     }
@@ -211,7 +302,7 @@ mod tests {
         let (server, _point) = start(&taken).unwrap();
         let server = server.unwrap();
         let address = server.addresses()[0];
-        let error = start(&Dns { listen: vec![address], ..taken }).err().unwrap();
+        let error = start(&Dns { listen: vec![address], ..taken }).err().unwrap().to_string();
         assert!(error.starts_with(&format!("the fleet's entry point cannot listen on {address} for DNS: ")), "{error}");
         assert!(error.contains("`dns.listen`") && error.contains("another manager"), "{error}");
     }
@@ -224,7 +315,7 @@ mod tests {
             key_file: "/does/not/exist".into(),
         };
         let alone = Dns { listen: Vec::new(), update: Some(update), ..dns(DnsPolicy::RoundRobin, &[]) };
-        let error = start(&alone).err().unwrap();
+        let error = start(&alone).err().unwrap().to_string();
         assert!(error.starts_with("dns.update.key_file /does/not/exist: "), "{error}");
     }
 

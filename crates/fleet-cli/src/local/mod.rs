@@ -6,6 +6,6 @@ mod place;
 mod resolver;
 mod session;
 
-pub(crate) use entry_point::table as places_table;
-pub(crate) use place::{FleetArgs, Known, ManagerState, text_of};
+pub(crate) use entry_point::{TableError, table as places_table};
+pub(crate) use place::{FleetArgs, Known, ManagerState, PlaceError, text_of};
 pub(crate) use session::{After, AtItsEnd, Session, SessionArgs};

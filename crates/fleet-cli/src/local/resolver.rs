@@ -11,7 +11,26 @@ const FRESH: Duration = Duration::from_secs(30);
 /// Time after which a name is looked up again that could not be found.
 const RETRY: Duration = Duration::from_secs(1);
 
-type Lookup = Result<Vec<SocketAddr>, String>;
+/// Why the addresses of a name are unknown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum LookupError {
+    /// The lookup failed, for this reason.
+    #[error("cannot find {name}: {reason}")]
+    NotFound {
+        /// The name.
+        name: String,
+        /// The answer of the system.
+        reason: String,
+    },
+    /// The name exists and has no address.
+    #[error("{0} has no address")]
+    NoAddress(String),
+    /// The first lookup has not ended.
+    #[error("{0} is being looked up")]
+    Pending(String),
+}
+
+type Lookup = Result<Vec<SocketAddr>, LookupError>;
 
 /// The known addresses of a name.
 #[derive(Debug, Default)]
@@ -19,7 +38,7 @@ struct Known {
     /// Where it was last, also when it could not be found since.
     addresses: Vec<SocketAddr>,
     /// Why it could not be found.
-    problem: Option<String>,
+    problem: Option<LookupError>,
     /// When its newest lookup ended; `None` while there was none.
     at: Option<Instant>,
     /// Whether it is being looked up.
@@ -41,7 +60,9 @@ impl Resolver {
     /// When the system gives no thread.
     pub(super) fn start() -> std::io::Result<Self> {
         Self::with(|name| {
-            let found = name.to_socket_addrs().map_err(|error| format!("cannot find {name}: {error}"))?;
+            let found = name.to_socket_addrs();
+            let found =
+                found.map_err(|error| LookupError::NotFound { name: name.to_owned(), reason: error.to_string() })?;
             Ok(found.collect())
         })
     }
@@ -78,7 +99,7 @@ impl Resolver {
             // Where it was is better than nothing while it cannot be found.
             (_, addresses) if !addresses.is_empty() => Ok(addresses.to_vec()),
             (Some(problem), _) => Err(problem.clone()),
-            (None, _) => Err(format!("{name} is being looked up")),
+            (None, _) => Err(LookupError::Pending(name.to_owned())),
         }
     }
 
@@ -93,7 +114,7 @@ impl Resolver {
             (known.asked, known.at) = (false, Some(Instant::now()));
             match lookup {
                 Ok(addresses) if !addresses.is_empty() => (known.addresses, known.problem) = (addresses, None),
-                Ok(_) => known.problem = Some(format!("{name} has no address")),
+                Ok(_) => known.problem = Some(LookupError::NoAddress(name)),
                 Err(problem) => known.problem = Some(problem),
             }
         }
@@ -104,11 +125,15 @@ impl Resolver {
 mod tests {
     use super::*;
 
+    fn not_found(name: &str) -> LookupError {
+        LookupError::NotFound { name: name.to_owned(), reason: "no such host".to_owned() }
+    }
+
     /// Asks until something is known.
     fn asked(resolver: &mut Resolver, name: &str) -> Lookup {
         loop {
             let lookup = resolver.addresses(name);
-            if !lookup.as_ref().is_err_and(|problem| problem.contains("being looked up")) {
+            if !lookup.as_ref().is_err_and(|problem| matches!(problem, LookupError::Pending(_))) {
                 return lookup;
             }
             thread::yield_now();
@@ -120,14 +145,14 @@ mod tests {
         let (release, held) = channel::<()>();
         let mut resolver = Resolver::with(move |name| {
             let _ = held.recv();
-            if name == "good:1" { Ok(vec!["192.0.2.1:1".parse().unwrap()]) } else { Err("no such host".to_owned()) }
+            if name == "good:1" { Ok(vec!["192.0.2.1:1".parse().unwrap()]) } else { Err(not_found(name)) }
         })
         .unwrap();
-        assert!(resolver.addresses("bad:1").unwrap_err().contains("being looked up"));
-        assert!(resolver.addresses("good:1").unwrap_err().contains("being looked up"));
+        assert!(resolver.addresses("bad:1").unwrap_err().to_string().contains("being looked up"));
+        assert!(resolver.addresses("good:1").unwrap_err().to_string().contains("being looked up"));
         assert_eq!(resolver.addresses("192.0.2.7:1883").unwrap(), ["192.0.2.7:1883".parse().unwrap()]);
         drop(release);
-        assert_eq!(asked(&mut resolver, "bad:1"), Err("no such host".to_owned()));
+        assert_eq!(asked(&mut resolver, "bad:1"), Err(not_found("bad:1")));
         assert_eq!(asked(&mut resolver, "good:1").unwrap(), ["192.0.2.1:1".parse().unwrap()]);
         resolver.keep(&BTreeSet::from(["good:1"]));
         assert_eq!(resolver.known.len(), 1);

@@ -28,14 +28,19 @@ pub(crate) struct SessionArgs {
     log: LogLevel,
 }
 
-fn log_level(text: &str) -> Result<LogLevel, String> {
+/// A text that names no log level.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("write error, warn, info, debug or trace")]
+struct UnknownLogLevel;
+
+fn log_level(text: &str) -> Result<LogLevel, UnknownLogLevel> {
     match text {
         "error" => Ok(LogLevel::Error),
         "warn" => Ok(LogLevel::Warn),
         "info" => Ok(LogLevel::Info),
         "debug" => Ok(LogLevel::Debug),
         "trace" => Ok(LogLevel::Trace),
-        _ => Err("write error, warn, info, debug or trace".to_owned()),
+        _ => Err(UnknownLogLevel),
     }
 }
 

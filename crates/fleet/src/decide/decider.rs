@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::policy::{Gap, Guards, Policy, Proposal, Wait};
+use super::Wait;
+use super::policy::{Gap, Guards, Policy, Proposal};
 use super::skew::Hottest;
 use super::{
     Change, Decision, Explanation, HeldBack, LevelObservation, PolicyName, Rule, Settings, SettingsError, Sla,

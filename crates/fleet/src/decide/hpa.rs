@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::policy::{Gap, Guards, Policy, Proposal, Wait};
+use super::Wait;
+use super::policy::{Gap, Guards, Policy, Proposal};
 use super::settings::ceil;
 use super::{Change, HeldBack, LevelObservation, Rule, Settings, threshold};
 use crate::load::{Signal, SignalLoad, SignalSettings};

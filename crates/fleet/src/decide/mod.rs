@@ -5,6 +5,7 @@
 //! state. The module reads no clock: each [`LevelObservation`] has its time.
 
 mod brokel;
+mod change;
 mod consecutive;
 mod decider;
 mod decision;
@@ -15,6 +16,7 @@ mod latency;
 mod live;
 mod memory;
 mod observation;
+mod policies;
 mod policy;
 mod policy_name;
 mod settings;
@@ -22,17 +24,20 @@ mod skew;
 mod sla;
 mod steady;
 mod threshold;
+mod wait;
 
 #[cfg(test)]
 mod tests;
 
+pub use change::Change;
 pub use decider::Decider;
-pub use decision::{Change, Decision};
+pub use decision::Decision;
 pub use explanation::{Explanation, HeldBack, Rule};
 pub use memory::MemoryError;
 pub use observation::{Level, LevelObservation};
-pub use policy::{Guards, Policy, Proposal, Wait};
+pub use policy::{Guards, Policy, Proposal};
 pub use policy_name::{PolicyName, UnknownPolicy};
 pub use settings::{Settings, SettingsError};
 pub use skew::Hottest;
 pub use sla::{Bounds, Sla, SlaError};
+pub use wait::Wait;

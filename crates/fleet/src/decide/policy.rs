@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Change, HeldBack, LevelObservation, Rule};
+use super::{Change, HeldBack, LevelObservation, Rule, Wait};
 use crate::load::Signal;
 
 /// A policy's proposal, with its reason. It need not consider the SLA, cool-downs or missing signals.
@@ -62,15 +62,6 @@ impl Proposal {
         self.change = change;
         self
     }
-}
-
-/// The wait after an action has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// So many observations; 0 is no wait.
-    Observations(u32),
-    /// So long.
-    Time(Duration),
 }
 
 /// The rules that apply to a policy.

@@ -3,16 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::brokel::Brokel;
-use super::consecutive::ConsecutiveViolations;
-use super::holt_winters::Proactive;
-use super::hpa::Hpa;
-use super::latency::Latency;
-use super::live::Live;
-use super::policy::Policy;
-use super::steady::Steady;
-use super::{Settings, SettingsError};
-
 /// A policy's name, as in `--policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PolicyName {
@@ -95,21 +85,6 @@ impl PolicyName {
             Self::HoltWintersPreview => "default; the forecast is shown in the reasons without effect",
             Self::Latency => "as few resources as keep messages from waiting longer than a target",
         }
-    }
-
-    pub(super) fn build(self, settings: &Settings) -> Result<Box<dyn Policy>, SettingsError> {
-        Ok(match self {
-            Self::Default => Box::new(Steady::new(settings)),
-            Self::Brokel => Box::new(Brokel::full(settings)?),
-            Self::BrokelWindow => Box::new(Brokel::window(settings)?),
-            Self::Consecutive => Box::new(ConsecutiveViolations::new(settings)?),
-            Self::Live => Box::new(Live::new(settings)?),
-            Self::Hpa => Box::new(Hpa::new(settings)),
-            Self::HpaStabilised => Box::new(Hpa::stabilised(settings)),
-            Self::HoltWinters => Box::new(Proactive::new(settings, false)?),
-            Self::HoltWintersPreview => Box::new(Proactive::new(settings, true)?),
-            Self::Latency => Box::new(Latency::new(settings)),
-        })
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::policy::{Gap, Guards, Policy, Proposal, Wait};
+use super::Wait;
+use super::policy::{Gap, Guards, Policy, Proposal};
 use super::settings::ceil;
 use super::skew::{Hottest, Remedy, Skew};
 use super::{Change, HeldBack, Level, LevelObservation, Rule, Settings, threshold};

@@ -170,14 +170,28 @@ fn check_templates(
     }
 }
 
-fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let (first, last) = text.split_once('-').ok_or_else(|| format!("{text:?} has no `-`"))?;
+/// Why a text is no range of ports.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum PortRangeError {
+    /// It is not two ports.
+    #[error("{0:?} has no `-`")]
+    NoDash(String),
+    /// One of them is no port.
+    #[error("{0:?} is no port from 1 to 65535")]
+    Port(String),
+    /// The first one is larger than the last one.
+    #[error("{0} comes after {1}")]
+    Order(u16, u16),
+}
+
+fn ports(text: &str) -> Result<RangeInclusive<u16>, PortRangeError> {
+    let (first, last) = text.split_once('-').ok_or_else(|| PortRangeError::NoDash(text.to_owned()))?;
     let port = |text: &str| {
         let port = text.trim().parse::<u16>().ok().filter(|port| *port > 0);
-        port.ok_or_else(|| format!("{text:?} is no port from 1 to 65535"))
+        port.ok_or_else(|| PortRangeError::Port(text.to_owned()))
     };
     let (first, last) = (port(first)?, port(last)?);
-    if first <= last { Ok(first..=last) } else { Err(format!("{first} comes after {last}")) }
+    if first <= last { Ok(first..=last) } else { Err(PortRangeError::Order(first, last)) }
 }
 
 /// A resource that is attached twice would get its share twice.
@@ -239,7 +253,7 @@ mod tests {
             ("1-70000", "\"70000\" is no port from 1 to 65535"),
         ];
         for (text, problem) in problems {
-            assert!(ports(text).is_err_and(|error| error.contains(problem)), "{text}");
+            assert!(ports(text).is_err_and(|error| error.to_string().contains(problem)), "{text}");
         }
     }
 }

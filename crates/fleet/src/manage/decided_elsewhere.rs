@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::judge::{Judge, LevelSeen, Verdict, Wish};
 use super::moment::Moment;
+use crate::decide::MemoryError;
 
 /// A judge for a level whose size an autoscaler or a person decides. It changes nothing. An adviser computes how many
 /// members would suit, which an autoscaler can read as a metric.
@@ -44,7 +45,7 @@ impl Judge for DecidedElsewhere {
         self.adviser.as_ref()?.memory()
     }
 
-    fn recall(&mut self, memory: &Value) -> Result<(), String> {
+    fn recall(&mut self, memory: &Value) -> Result<(), MemoryError> {
         self.adviser.as_mut().map_or(Ok(()), |adviser| adviser.recall(memory))
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::moment::Moment;
+use crate::decide::MemoryError;
 use crate::level::Level;
 use crate::provider::ResourceName;
 
@@ -131,8 +132,8 @@ pub trait Judge: Send {
     /// Restores the memory of an earlier judge.
     ///
     /// # Errors
-    /// A description for people, when it is malformed; the judge then starts again.
-    fn recall(&mut self, memory: &Value) -> Result<(), String> {
+    /// When it is malformed, or of another policy; the judge then starts again.
+    fn recall(&mut self, memory: &Value) -> Result<(), MemoryError> {
         let _ = memory;
         Ok(())
     }

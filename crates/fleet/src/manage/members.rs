@@ -5,49 +5,15 @@
 //! does not know would not reach the sessions that move there; and it asks a member that leaves to hand over all that it
 //! has.
 
-use std::collections::BTreeMap;
-
 use super::action::{Action, Kind};
 use super::book::Phase;
+use super::cluster_view::ClusterView;
 use super::command::Command;
-use super::progress::{Progress, said};
-use super::sight::{BrokerState, Sight};
+use super::progress_state::Progress;
+use super::sight::{BrokerState, Sight, said};
 use super::turn::FleetSeen;
 use crate::level::Level;
 use crate::provider::{Condition, ResourceName};
-
-/// A cluster as one of its members sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClusterView {
-    /// Whether it is a member, with a lease.
-    pub is_member: bool,
-    /// Whether it decides about the table.
-    pub leads: bool,
-    /// Whether it takes partitions; otherwise it hands over its own.
-    pub wants_share: bool,
-    /// The epoch of the table that it knows.
-    pub epoch: u64,
-    /// How many partitions each member works.
-    pub partitions: BTreeMap<String, usize>,
-    /// Moves that are under way in the whole cluster.
-    pub moves: usize,
-    /// Moves of this member that are under way, or whose later messages it still forwards, and connections of dead members
-    /// to brokers that this member works off.
-    pub own_moves: u64,
-}
-
-impl Sight {
-    /// The newest view of the cluster; `None` where no orchestrator is a member of one.
-    pub fn cluster(&self) -> Option<&ClusterView> {
-        let views = self.orchestrators.values().filter_map(|view| view.cluster.as_ref());
-        views.max_by_key(|view| view.epoch)
-    }
-
-    /// How many partitions an orchestrator works, by the newest table; `None` where it is not in the table.
-    pub fn partitions(&self, name: &ResourceName) -> Option<usize> {
-        self.cluster()?.partitions.get(name.as_str()).copied()
-    }
-}
 
 impl FleetSeen<'_> {
     /// Asks orchestrators that serve all brokers to take a share of the partitions: new ones, and ones that were started

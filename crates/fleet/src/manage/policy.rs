@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::judge::{HottestMember, Judge, LevelSeen, MemberSeen, Verdict, Wish, after};
 use super::moment::Moment;
-use crate::decide::{Change, Decider, LevelObservation, Sla};
+use crate::decide::{Change, Decider, LevelObservation, MemoryError, Sla};
 use crate::load::{Cpu, Sample};
 
 /// A decider with the agreement that it decides under.
@@ -68,8 +68,8 @@ impl Judge for PolicyJudge {
         memory.inspect_err(|error| tracing::warn!(%error, "cannot save the state of a policy")).ok()
     }
 
-    fn recall(&mut self, memory: &Value) -> Result<(), String> {
-        self.decider.recall(memory).map_err(|error| error.to_string())
+    fn recall(&mut self, memory: &Value) -> Result<(), MemoryError> {
+        self.decider.recall(memory)
     }
 }
 

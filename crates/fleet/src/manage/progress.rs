@@ -7,8 +7,9 @@ use super::action::{Action, Kind, Step};
 use super::book::Phase;
 use super::members::{handed_over, missing_membership};
 use super::named::NamedEndpoints;
+use super::progress_state::Progress;
 use super::settings::OnDrainLimit;
-use super::sight::{BrokerState, BrokerView, Sight};
+use super::sight::{BrokerState, Sight, said};
 use super::turn::FleetSeen;
 use crate::level::Level;
 use crate::provider::{Condition, ResourceName};
@@ -33,16 +34,6 @@ impl RefusedSteps {
     fn of(&self, level: Level) -> u32 {
         self.0.get(&level).copied().unwrap_or_default()
     }
-}
-
-/// The progress of a step.
-pub(super) enum Progress {
-    /// Its condition is not met yet; the text says which.
-    Wait(String),
-    /// Its condition is met.
-    Done,
-    /// Its condition will not be met, and why.
-    Fail(String),
 }
 
 /// Compares steps with the inputs of a look. It changes nothing.
@@ -242,14 +233,6 @@ fn left(action: &Action, sight: &Sight) -> Progress {
         None => Progress::Done,
         Some(name) => Progress::Wait(format!("{name} is stopping")),
     }
-}
-
-/// An orchestrator's state of a broker that it does not serve yet.
-pub(super) fn said(at: &ResourceName, broker: &ResourceName, known: Option<&BrokerView>) -> String {
-    let Some(known) = known else { return format!("{at} does not know {broker} yet") };
-    let why = known.last_error.as_deref().filter(|why| !why.is_empty());
-    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    format!("{at} says `{}` of {broker}{why}", known.state.name())
 }
 
 fn gone<'a>(mut names: impl Iterator<Item = &'a ResourceName>, sight: &Sight) -> Progress {

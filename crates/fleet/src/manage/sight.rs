@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 pub use tidegate_admin::BrokerState;
 
-use super::members::ClusterView;
+use super::cluster_view::ClusterView;
 use crate::provider::{Condition, Observed, ResourceName};
 
 /// A broker as an orchestrator sees it.
@@ -92,4 +92,25 @@ impl Sight {
     pub fn owed(&self, broker: &ResourceName) -> u64 {
         self.orchestrators.values().filter_map(|view| view.brokers.get(broker)).map(|broker| broker.owed).sum()
     }
+}
+
+impl Sight {
+    /// The newest view of the cluster; `None` where no orchestrator is a member of one.
+    pub fn cluster(&self) -> Option<&ClusterView> {
+        let views = self.orchestrators.values().filter_map(|view| view.cluster.as_ref());
+        views.max_by_key(|view| view.epoch)
+    }
+
+    /// How many partitions an orchestrator works, by the newest table; `None` where it is not in the table.
+    pub fn partitions(&self, name: &ResourceName) -> Option<usize> {
+        self.cluster()?.partitions.get(name.as_str()).copied()
+    }
+}
+
+/// An orchestrator's state of a broker that it does not serve yet.
+pub(super) fn said(at: &ResourceName, broker: &ResourceName, known: Option<&BrokerView>) -> String {
+    let Some(known) = known else { return format!("{at} does not know {broker} yet") };
+    let why = known.last_error.as_deref().filter(|why| !why.is_empty());
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{at} says `{}` of {broker}{why}", known.state.name())
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::book::{Member, Phase};
+use super::cluster_view::ClusterView;
 use super::decisions::Decisions;
 use super::explain;
-use super::members::ClusterView;
 use super::named::NamedEndpoints;
 use super::sight::{OrchestratorView, Sight};
 use super::turn::FleetSeen;

@@ -7,7 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::process::{Probe, probe};
+use super::process::Probe;
+use super::process::probe::{self, ProbeError};
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName, Stack};
 use crate::level::Level;
 
@@ -62,7 +63,7 @@ impl WithAttached {
             if let Entry::Vacant(place) = self.asked.entry(attached.name.clone()) {
                 match Asked::begin(attached) {
                     Ok(asked) => drop(place.insert(asked)),
-                    Err(problem) => drop(problems.insert(attached.name.clone(), problem)),
+                    Err(error) => drop(problems.insert(attached.name.clone(), error.to_string())),
                 }
             }
         }
@@ -90,8 +91,8 @@ impl WithAttached {
                     ))
                 }
                 Ok(Ok(())) => Condition::Online,
-                Ok(Err(problem)) => Condition::Down(problem),
-                Err(RecvTimeoutError::Disconnected) => Condition::Down("the probe failed".to_owned()),
+                Ok(Err(error)) => Condition::Down(error.to_string()),
+                Err(RecvTimeoutError::Disconnected) => Condition::Down(ProbeError::Failed.to_string()),
             };
             Observed { resource: attached.resource(), condition, cpu: None, memory: None }
         };
@@ -116,7 +117,7 @@ impl Attached {
         }
     }
 
-    fn probe(&self) -> Result<(), String> {
+    fn probe(&self) -> Result<(), ProbeError> {
         let ports = BTreeMap::from([("mqtt".to_owned(), self.mqtt.1)]);
         let port = "mqtt".to_owned();
         // Behind TLS only an orchestrator can check MQTT: the manager has neither authorities nor a certificate.
@@ -127,11 +128,11 @@ impl Attached {
 
 /// A probe that has been sent and not answered.
 #[derive(Debug)]
-struct Asked(Receiver<Result<(), String>>);
+struct Asked(Receiver<Result<(), ProbeError>>);
 
 impl Asked {
     /// Asks beside the manager's loop, which must not wait for names.
-    fn begin(attached: &Attached) -> Result<Self, String> {
+    fn begin(attached: &Attached) -> Result<Self, ProbeError> {
         let (result, answer) = channel();
         let attached = attached.clone();
         let ask = move || {
@@ -139,7 +140,7 @@ impl Asked {
             let _ = result.send(attached.probe());
         };
         let begun = thread::Builder::new().name("fleet-probe".to_owned()).spawn(ask);
-        begun.map(|_| Self(answer)).map_err(|error| format!("cannot start a thread for a probe: {error}"))
+        begun.map(|_| Self(answer)).map_err(ProbeError::Thread)
     }
 }
 

@@ -8,7 +8,7 @@
 //! | operation | effect |
 //! | --- | --- |
 //! | [`allocate`](Provider::allocate) | begin to create a resource of the given name; report an existing one; start a dead or hanging one again |
-//! | [`list`](Provider::list) | every resource of this fleet, also those that an earlier manager allocated |
+//! | [`list`](Provider::list) | every resource of this fleet, also resources that an earlier manager allocated |
 //! | [`release`](Provider::release) | begin to remove it, or report that it is gone; an unknown name is gone |
 //! | [`discard`](Provider::discard) | as `release`, for a dead or hanging one: at once |
 //! | [`stop`](Provider::stop) | begin to end it and keep its stored state, for a stopped fleet |

@@ -2,9 +2,37 @@
 
 use crate::draft::Draft;
 use crate::entry::Entry;
-use crate::erlang::{Term, parse};
+use crate::erlang::{Term, TermError, parse};
 use crate::expression;
 use crate::rule::{AccessRule, Action, Rules, everything};
+
+/// Why a statement is no rule.
+#[derive(Debug, thiserror::Error)]
+enum RuleError {
+    #[error(transparent)]
+    Term(#[from] TermError),
+    #[error("it is no rule of the form {{allow | deny, WHO, ACTION, TOPICS}}")]
+    Form,
+}
+
+/// A condition of a rule that is not checked here.
+#[derive(Debug, thiserror::Error)]
+enum Unchecked {
+    #[error("the placeholder of {0:?} is not known")]
+    Placeholder(String),
+    #[error("conditions about other attributes are not asked")]
+    Attribute,
+    #[error("rules by address are not asked")]
+    Address,
+    #[error("conditions are combined in a way that is not asked")]
+    Combination,
+    #[error("conditions of this kind are not asked")]
+    Kind,
+    #[error("the name {0:?} would stand for others")]
+    NamePattern(String),
+    #[error("the expression {0:?} cannot be said as names")]
+    Expression(String),
+}
 
 /// Takes the rules of a file.
 ///
@@ -13,7 +41,7 @@ use crate::rule::{AccessRule, Action, Rules, everything};
 pub(crate) fn take(draft: &mut Draft, file: &str, text: &str, rules: &mut Rules) {
     for statement in parse(text) {
         let index = draft.report.add(Entry::text(file, statement.line, "rule", &statement.text));
-        match statement.term.and_then(|term| rule(&term)) {
+        match statement.term.map_err(RuleError::from).and_then(|term| rule(&term)) {
             Ok((mut these, lacks)) => {
                 let allows = these.first().is_some_and(|rule| rule.allow);
                 match lacks {
@@ -25,35 +53,34 @@ pub(crate) fn take(draft: &mut Draft, file: &str, text: &str, rules: &mut Rules)
                     None => rules.0.append(&mut these),
                 }
             }
-            Err(why) => draft.closed_by(index, &why),
+            Err(error) => draft.closed_by(index, &error),
         }
     }
 }
 
 /// The rules that a term becomes, and a condition that they lack.
-fn rule(term: &Term) -> Result<(Vec<AccessRule>, Option<String>), String> {
-    let unreadable = || "it is no rule of the form {allow | deny, WHO, ACTION, TOPICS}".to_owned();
-    let Term::Tuple(parts) = term else { return Err(unreadable()) };
+fn rule(term: &Term) -> Result<(Vec<AccessRule>, Option<Unchecked>), RuleError> {
+    let Term::Tuple(parts) = term else { return Err(RuleError::Form) };
     let allow = match parts.first().and_then(Term::atom) {
         Some("allow") => true,
         Some("deny") => false,
-        _ => return Err(unreadable()),
+        _ => return Err(RuleError::Form),
     };
     let mut rule = AccessRule { allow, topics: everything(), ..AccessRule::default() };
     let (who, action, topics) = match parts.as_slice() {
         [_, who] => (who, None, None),
         [_, who, action, topics] => (who, Some(action), Some(topics)),
-        _ => return Err(unreadable()),
+        _ => return Err(RuleError::Form),
     };
     let mut lacks = None;
     if let Some(action) = action {
-        take_action(&mut rule, action).ok_or_else(unreadable)?;
+        take_action(&mut rule, action).ok_or(RuleError::Form)?;
     }
     if let Some(topics) = topics {
-        let Term::List(topics) = topics else { return Err(unreadable()) };
+        let Term::List(topics) = topics else { return Err(RuleError::Form) };
         rule.topics.clear();
         for topic in topics {
-            match self::topic(topic).ok_or_else(unreadable)? {
+            match self::topic(topic).ok_or(RuleError::Form)? {
                 Ok(topic) => rule.topics.push(topic),
                 Err(why) => {
                     // A denial of more topics takes its place.
@@ -77,7 +104,7 @@ fn rule(term: &Term) -> Result<(Vec<AccessRule>, Option<String>), String> {
             }));
         }
         Some(Err(why)) => lacks = Some(why),
-        None => return Err(unreadable()),
+        None => return Err(RuleError::Form),
     }
     Ok((rules, lacks))
 }
@@ -123,7 +150,7 @@ fn take_action(rule: &mut AccessRule, action: &Term) -> Option<()> {
 }
 
 /// A topic in our words, or why it cannot be said.
-fn topic(term: &Term) -> Option<Result<String, String>> {
+fn topic(term: &Term) -> Option<Result<String, Unchecked>> {
     let (text, eq) = match term {
         Term::Text(text) => (text.as_str(), false),
         Term::Tuple(parts) => match parts.as_slice() {
@@ -140,14 +167,14 @@ fn topic(term: &Term) -> Option<Result<String, String>> {
     let known = ["${clientid}", "${username}", "${cert.cn}"];
     let rest = known.iter().fold(ours.clone(), |rest, known| rest.replace(known, ""));
     if rest.contains("${") || (eq && rest.len() != ours.len()) {
-        return Some(Err(format!("the placeholder of {text:?} is not known")));
+        return Some(Err(Unchecked::Placeholder(text.to_owned())));
     }
     Some(Ok(if eq { format!("eq {ours}") } else { ours }))
 }
 
 /// The alternatives of user names and client ids; each holds when both do. An error is a condition that is not asked
 /// here, `None` an unreadable term.
-type Conditions = Option<Result<Vec<(Vec<String>, Vec<String>)>, String>>;
+type Conditions = Option<Result<Vec<(Vec<String>, Vec<String>)>, Unchecked>>;
 
 fn conditions(who: &Term) -> Conditions {
     if who.atom() == Some("all") {
@@ -155,12 +182,12 @@ fn conditions(who: &Term) -> Conditions {
     }
     let Term::Tuple(parts) = who else { return None };
     let [kind, value] = parts.as_slice() else {
-        return Some(Err("conditions about other attributes are not asked".to_owned()));
+        return Some(Err(Unchecked::Attribute));
     };
     match (kind.atom()?, value) {
         ("user" | "username", value) => Some(names(value)?.map(|names| vec![(names, Vec::new())])),
         ("client" | "clientid", value) => Some(names(value)?.map(|names| vec![(Vec::new(), names)])),
-        ("ipaddr" | "ipaddrs", _) => Some(Err("rules by address are not asked".to_owned())),
+        ("ipaddr" | "ipaddrs", _) => Some(Err(Unchecked::Address)),
         ("and", Term::List(all)) => {
             let (mut users, mut clients) = (Vec::new(), Vec::new());
             for one in all {
@@ -172,7 +199,7 @@ fn conditions(who: &Term) -> Conditions {
                             users.extend_from_slice(names);
                             clients.extend_from_slice(ids);
                         }
-                        _ => return Some(Err("conditions are combined in a way that is not asked".to_owned())),
+                        _ => return Some(Err(Unchecked::Combination)),
                     },
                     Err(why) => return Some(Err(why)),
                 }
@@ -189,19 +216,19 @@ fn conditions(who: &Term) -> Conditions {
             }
             Some(Ok(alternatives))
         }
-        _ => Some(Err("conditions of this kind are not asked".to_owned())),
+        _ => Some(Err(Unchecked::Kind)),
     }
 }
 
-fn names(value: &Term) -> Option<Result<Vec<String>, String>> {
+fn names(value: &Term) -> Option<Result<Vec<String>, Unchecked>> {
     match value {
-        Term::Text(name) if name.ends_with('*') => Some(Err(format!("the name {name:?} would stand for others"))),
+        Term::Text(name) if name.ends_with('*') => Some(Err(Unchecked::NamePattern(name.clone()))),
         Term::Text(name) => Some(Ok(vec![name.clone()])),
         Term::Tuple(parts) => match parts.as_slice() {
             [Term::Atom(re), value] if re == "re" => {
                 let text = value.text()?;
                 let names = expression::parse(text).and_then(|expression| expression.names());
-                Some(names.ok_or_else(|| format!("the expression {text:?} cannot be said as names")))
+                Some(names.ok_or_else(|| Unchecked::Expression(text.to_owned())))
             }
             _ => None,
         },

@@ -1,11 +1,9 @@
-//! An authenticator: the provider of ours that it becomes.
-
-use std::io;
+//! An authenticator with its settings.
 
 use crate::draft::Draft;
 use crate::entry::Entry;
 
-use super::{ETC, TLS, http, jwt, scram, users};
+use super::{ETC, TLS};
 
 /// An authenticator with its settings.
 pub(super) struct Authenticator {
@@ -114,20 +112,6 @@ impl Authenticator {
             }
         }
         Ok(authorities)
-    }
-}
-
-/// Takes an authenticator that is enabled.
-pub(super) fn take(one: &Authenticator, draft: &mut Draft, read: &dyn Fn(&str) -> io::Result<String>) {
-    match (one.value("mechanism"), one.value("backend")) {
-        (Some("password_based"), Some("built_in_database")) => users::take(one, draft, read),
-        (Some("password_based"), Some("http")) => http::take(one, draft),
-        (Some("jwt"), None | Some("jwt")) => jwt::take(one, draft),
-        (Some("scram"), Some("built_in_database")) => scram::take(one, draft),
-        _ => draft.closed_by(
-            one.first(),
-            "this provider is not carried: write an [[auth]] by hand, see docs/authentication.md",
-        ),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::draft::Draft;
-use crate::hash::{Algorithm, Salt, hashed};
+use crate::hash::{Algorithm, PasswordError, Salt, hashed};
 use crate::provider::Provider;
 use crate::{Password, User};
 
@@ -83,7 +83,12 @@ pub(super) fn take(one: &Authenticator, draft: &mut Draft, read: &dyn Fn(&str) -
 }
 
 /// Takes a user, or says why it cannot log in; `false` when it cannot.
-pub(crate) fn take_user(draft: &mut Draft, index: usize, name: &str, password: Result<Password, String>) -> bool {
+pub(crate) fn take_user(
+    draft: &mut Draft,
+    index: usize,
+    name: &str,
+    password: Result<Password, PasswordError>,
+) -> bool {
     match password {
         _ if name.is_empty() || name.contains([':', '\n', '\r']) || name.starts_with('#') => {
             draft.report.refused(index, "its name cannot stand in a file of users: it cannot log in");
@@ -107,24 +112,23 @@ pub(crate) fn take_user(draft: &mut Draft, index: usize, name: &str, password: R
     }
 }
 
-fn algorithm(part: &dyn Fn(&str) -> Option<String>) -> Result<Algorithm, String> {
+fn algorithm(part: &dyn Fn(&str) -> Option<String>) -> Result<Algorithm, PasswordError> {
     let salt = match part("salt_position").as_deref() {
         Some("disable") => Salt::None,
         Some("suffix") => Salt::Suffix,
         // The default of EMQX.
         None | Some("prefix") => Salt::Prefix,
-        Some(other) => return Err(format!("a salt at {other:?} is not known")),
+        Some(other) => return Err(PasswordError::SaltPlace(other.to_owned())),
     };
     match part("name").as_deref() {
         None | Some("sha256") => Ok(Algorithm::Sha256(salt)),
         Some("sha512") => Ok(Algorithm::Sha512(salt)),
         Some("plain") => Ok(Algorithm::Plain),
         Some("pbkdf2") if part("mac_fun").as_deref() == Some("sha512") => {
-            let rounds =
-                part("iterations").and_then(|rounds| rounds.parse().ok()).ok_or("its iterations are no number")?;
+            let rounds = part("iterations").and_then(|rounds| rounds.parse().ok()).ok_or(PasswordError::Iterations)?;
             Ok(Algorithm::Pbkdf2Sha512 { rounds })
         }
-        Some(other) => Err(format!("hashes of the kind {other} are not known here")),
+        Some(other) => Err(PasswordError::Kind(other.to_owned())),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::draft::{Draft, Report};
 use crate::emqx::take_user;
 use crate::entry::Entry;
 use crate::expression::{self, Expression, Piece};
-use crate::hash::{Algorithm, Salt, hashed};
+use crate::hash::{Algorithm, PasswordError, Salt, hashed};
 use crate::listener::Access;
 use crate::rule::{AccessRule, Action, Rules, everything};
 use crate::{ConvertError, Password};
@@ -229,15 +229,15 @@ pub(crate) fn is_local(report: &Report, user: &str) -> bool {
     listed || set.unwrap_or(user == "guest")
 }
 
-fn password(hash: &str, algorithm: &str) -> Result<Password, String> {
+fn password(hash: &str, algorithm: &str) -> Result<Password, PasswordError> {
     let algorithm = match algorithm {
         "" | "rabbit_password_hashing_sha256" => Algorithm::Sha256(Salt::Prefix),
         "rabbit_password_hashing_sha512" => Algorithm::Sha512(Salt::Prefix),
-        other => return Err(format!("hashes of the kind {other} are not known here")),
+        other => return Err(PasswordError::Kind(other.to_owned())),
     };
-    let bytes = BASE64.decode(hash.as_bytes()).map_err(|_| "its hash is not Base64".to_owned())?;
+    let bytes = BASE64.decode(hash.as_bytes()).map_err(|_| PasswordError::Base64)?;
     let (salt, hash) =
-        bytes.split_at_checked(SALT_LEN).filter(|(_, hash)| !hash.is_empty()).ok_or("it has no password")?;
+        bytes.split_at_checked(SALT_LEN).filter(|(_, hash)| !hash.is_empty()).ok_or(PasswordError::Missing)?;
     hashed(algorithm, salt, &BASE64.encode(hash)).map(Password::Hash)
 }
 

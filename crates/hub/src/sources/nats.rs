@@ -7,7 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::{self, AckKind, consumer::AckPolicy, consumer::pull};
+use async_nats::ConnectError;
+use async_nats::client::{FlushError, SubscribeError};
+use async_nats::jetstream::consumer::pull::{self, MessagesError};
+use async_nats::jetstream::consumer::{AckPolicy, StreamError};
+use async_nats::jetstream::context::GetStreamError;
+use async_nats::jetstream::stream::ConsumerError;
+use async_nats::jetstream::{self, AckKind};
 use futures_util::StreamExt;
 use tokio::runtime::{Builder, Runtime};
 
@@ -135,6 +141,32 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.contains(is_refused)
 }
 
+/// Why no messages come any more; the source connects again.
+#[derive(Debug, thiserror::Error)]
+enum TakeError {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Subscribe(#[from] SubscribeError),
+    #[error(transparent)]
+    Flush(#[from] FlushError),
+    #[error("the server has closed the connection")]
+    Closed,
+    #[error("the stream {name}: {source}")]
+    Stream { name: String, source: GetStreamError },
+    #[error("the consumer {name}: {source}")]
+    Consumer { name: String, source: ConsumerError },
+    #[error(transparent)]
+    Request(#[from] StreamError),
+    #[error(transparent)]
+    Messages(#[from] MessagesError),
+    /// A message without the subject that its place in the stream is read from.
+    #[error("a message of the stream cannot be read: {0}")]
+    Unreadable(async_nats::Error),
+    #[error("the consumer has ended")]
+    Ended,
+}
+
 /// Takes messages until the runtime ends.
 async fn run(settings: NatsSourceSettings, inbox: Inbox<Heard>) {
     loop {
@@ -142,22 +174,21 @@ async fn run(settings: NatsSourceSettings, inbox: Inbox<Heard>) {
             Some(stream) => take_stream(&settings, stream, &inbox).await,
             None => take_subject(&settings, &inbox).await,
         };
-        if let Err(why) = outcome {
-            inbox.push(Heard::Trouble(why));
+        if let Err(error) = outcome {
+            inbox.push(Heard::Trouble(error.to_string()));
         }
         tokio::time::sleep(RETRY).await;
     }
 }
 
-async fn connect(settings: &NatsSourceSettings) -> Result<async_nats::Client, String> {
-    async_nats::ConnectOptions::new().connect(&settings.url).await.map_err(|error| error.to_string())
+async fn connect(settings: &NatsSourceSettings) -> Result<async_nats::Client, ConnectError> {
+    async_nats::ConnectOptions::new().connect(&settings.url).await
 }
 
-async fn take_subject(settings: &NatsSourceSettings, inbox: &Inbox<Heard>) -> Result<(), String> {
+async fn take_subject(settings: &NatsSourceSettings, inbox: &Inbox<Heard>) -> Result<(), TakeError> {
     let client = connect(settings).await?;
-    let subscribed = client.queue_subscribe(settings.subject.clone(), settings.group.clone()).await;
-    let mut messages = subscribed.map_err(|error| error.to_string())?;
-    client.flush().await.map_err(|error| error.to_string())?;
+    let mut messages = client.queue_subscribe(settings.subject.clone(), settings.group.clone()).await?;
+    client.flush().await?;
     inbox.push(Heard::Ready);
     let (begun, mut number) = (wall_clock(), 0_u64);
     while let Some(message) = messages.next().await {
@@ -170,12 +201,13 @@ async fn take_subject(settings: &NatsSourceSettings, inbox: &Inbox<Heard>) -> Re
         let id = format!("nats-{}-{begun:x}-{number}", std::process::id());
         inbox.push(Heard::Message(Arc::new(own(&message, id, wall_clock())), None));
     }
-    Err("the server has closed the connection".to_owned())
+    Err(TakeError::Closed)
 }
 
-async fn take_stream(settings: &NatsSourceSettings, stream: &str, inbox: &Inbox<Heard>) -> Result<(), String> {
+async fn take_stream(settings: &NatsSourceSettings, stream: &str, inbox: &Inbox<Heard>) -> Result<(), TakeError> {
     let context = jetstream::new(connect(settings).await?);
-    let found = context.get_stream(stream).await.map_err(|error| format!("the stream {stream}: {error}"))?;
+    let found = context.get_stream(stream).await;
+    let found = found.map_err(|source| TakeError::Stream { name: stream.to_owned(), source })?;
     let config = pull::Config {
         durable_name: Some(settings.group.clone()),
         filter_subject: settings.subject.clone(),
@@ -185,21 +217,21 @@ async fn take_stream(settings: &NatsSourceSettings, stream: &str, inbox: &Inbox<
         ..pull::Config::default()
     };
     let consumer = found.get_or_create_consumer(&settings.group, config).await;
-    let consumer = consumer.map_err(|error| format!("the consumer {}: {error}", settings.group))?;
-    let mut messages = consumer.messages().await.map_err(|error| error.to_string())?;
+    let consumer = consumer.map_err(|source| TakeError::Consumer { name: settings.group.clone(), source })?;
+    let mut messages = consumer.messages().await?;
     inbox.push(Heard::Ready);
     while let Some(message) = messages.next().await {
-        let message = message.map_err(|error| error.to_string())?;
+        let message = message?;
         let (sequence, time) = match message.info() {
             Ok(info) => (info.stream_sequence, info.published.unix_timestamp_nanos() / 1_000_000),
-            Err(error) => return Err(format!("a message of the stream cannot be read: {error}")),
+            Err(error) => return Err(TakeError::Unreadable(error)),
         };
         let time = u64::try_from(time).unwrap_or_default();
         let id = format!("{stream}-{sequence}");
         let own = Message { qos: 1, lasting_id: true, ..own(&message.message, id, time) };
         inbox.push(Heard::Message(Arc::new(own), Some(Box::new(message))));
     }
-    Err("the consumer has ended".to_owned())
+    Err(TakeError::Ended)
 }
 
 /// The message as a pipeline sees it.

@@ -47,7 +47,7 @@ impl AskFleet for Asker {
                 // Brokers of MQTT 3.1.1 say either of two codes to a wrong password.
                 Err((RefusalKind::BadCredentials, format!("a broker refuses its credentials ({code:?})")))
             }
-            Err(why) => Err((RefusalKind::Unavailable, why)),
+            Err(error) => Err((RefusalKind::Unavailable, error.to_string())),
         }
     }
 }

@@ -52,7 +52,7 @@ impl Directory {
         }
         for group in &plan.groups {
             directory.first.push(directory.primary);
-            if let Some(publishing) = publishing(&group.role) {
+            if let Some(publishing) = group.role.publishing() {
                 directory.add_publishers(publishing, group.count, &stages).map_err(of(group))?;
             }
         }
@@ -170,25 +170,6 @@ impl Stage {
     fn passes_on(&self, topic: &str) -> Option<String> {
         let taken = self.exact.contains(topic) || self.wild.iter().any(|filter| matches(filter, topic));
         if taken { rewritten(topic, &self.from, &self.to) } else { None }
-    }
-}
-
-/// The published messages of a role.
-pub(crate) const fn publishing(role: &Role) -> Option<&Publishing> {
-    match role {
-        Role::Publisher(publishing) | Role::Requester { requests: publishing, .. } => Some(publishing),
-        _ => None,
-    }
-}
-
-/// The subscriptions of a role.
-pub(crate) const fn subscribing(role: &Role) -> Option<&Subscribing> {
-    match role {
-        Role::Subscriber(subscribing)
-        | Role::Requester { answers: subscribing, .. }
-        | Role::Relay { subscribing, .. }
-        | Role::Respondent { subscribing, .. } => Some(subscribing),
-        Role::Publisher(_) | Role::Idle => None,
     }
 }
 

@@ -31,7 +31,6 @@ use link::{Link, LinkSettings};
 pub(crate) use wait::Waiter;
 
 use super::core::{Action, Core, Phase, Totals};
-use super::directory::subscribing;
 use super::error::LoadError;
 use super::outcome::LoadOutcome;
 use super::plan::LoadPlan;
@@ -98,7 +97,7 @@ impl<'a> Shell<'a> {
         let plan = Rc::new(plan);
         let mut core = Core::new(&plan, worker)?;
         files::enough(core.clients().count() as u64)?;
-        let mut subscribing = plan.groups.iter().filter_map(|group| subscribing(&group.role));
+        let mut subscribing = plan.groups.iter().filter_map(|group| group.role.subscribing());
         let has_slow = subscribing.any(|subscribing| subscribing.slow.is_some());
         let connections = (0..core.clients().count() * 2).map(|_| None).collect();
         Ok(Self {

@@ -1,8 +1,8 @@
 //! The broker of a run: started for it, or already running.
 
-use super::execute::{ExecuteError, Task, Timeline};
+use super::order::Order;
 use super::plan::carrier_of;
-use super::series::Order;
+use super::task::{ExecuteError, Task, Timeline};
 use crate::endpoint::endpoint_of;
 use crate::peer::{GatewayOrder, Peer, PeerError, Ports, Running, Site, Stopped, Template, without_credentials};
 use crate::results::PeerInfo;

@@ -5,20 +5,19 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::broker::Broker;
-use super::carry::{Carried, Carrier, CarryError};
+use super::carry::{Carried, Carrier};
 use super::limited;
+use super::order::Order;
 use super::plan::{carrier_of, load_of};
 use super::progress::{Report, Said};
-use super::series::Order;
-use crate::drivers::TranslateError;
-use crate::endpoint::EndpointError;
+use super::task::{ExecuteError, Task, Timeline};
 use crate::load::{LoadOutcome, LoadPlan, Progress, Second};
 use crate::network::{Link, NetworkError};
 use crate::peer::{Peer, PeerError, Ports, Site, without_credentials};
 use crate::probe::version_of;
-use crate::results::{AppliedNetwork, Happened, PeerInfo, Run};
-use crate::sample::{Cgroups, LimitError, Limited, Sampler, Watched};
-use crate::scenario::{Case, Event, ScenarioError};
+use crate::results::{AppliedNetwork, PeerInfo, Run};
+use crate::sample::{Cgroups, Limited, Sampler, Watched};
+use crate::scenario::Event;
 use crate::stop::Stop;
 
 /// Looks at the processes in a run, at most this far apart.
@@ -29,62 +28,6 @@ const LOOK_LEAST: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 300;
 /// Maximum number of samples in a run of hours, so that memory does not grow with its length.
 const LOOKS_MOST: u32 = 7_200;
-
-/// One run of a series.
-pub(super) struct Task<'a> {
-    pub(super) id: String,
-    pub(super) case: &'a Case,
-    pub(super) peer: &'a Peer,
-    pub(super) repetition: u32,
-    pub(super) seed: u64,
-}
-
-/// Why there is no run.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ExecuteError {
-    #[error(transparent)]
-    Peer(#[from] PeerError),
-    #[error(transparent)]
-    Scenario(#[from] ScenarioError),
-    #[error("{0}")]
-    Carry(#[from] CarryError),
-    #[error("the network of the case cannot be made: {0}")]
-    Network(#[from] NetworkError),
-    #[error("cannot apply the limits of the case here: {0}")]
-    Limits(#[from] LimitError),
-    #[error(
-        "cannot apply the limits of the case here: the broker is an address; limits are for brokers that the lab starts"
-    )]
-    LimitsOfAddress,
-    #[error("{0} cannot be killed and started by this scenario: it is an address; use a template")]
-    NotOurs(String),
-    #[error("{peer} does not speak {protocol}")]
-    Protocol { peer: String, protocol: String },
-    #[error(transparent)]
-    Endpoint(#[from] EndpointError),
-    #[error(transparent)]
-    Translate(#[from] TranslateError),
-    #[error("this test speaks MQTT over TCP only")]
-    OnlyTcp,
-    #[error("the system gives no thread: {0}")]
-    Thread(std::io::Error),
-    #[error(
-        "no client got into the broker at {address}: {dialled} have tried, {refused} were refused, {timed_out} had no answer in time; is it there, \
-         and does it let them in?{said}"
-    )]
-    NotConnected { address: String, dialled: u64, refused: u64, timed_out: u64, said: String },
-    #[error("the broker ended: {0}")]
-    BrokerEnded(String),
-    #[error("stopped")]
-    Stopped,
-}
-
-impl ExecuteError {
-    /// Whether the broker ended, or was killed by the limits of the case.
-    pub(super) const fn is_end_of_broker(&self) -> bool {
-        matches!(self, Self::BrokerEnded(_) | Self::Peer(PeerError::NotReady { ended: true, .. }))
-    }
-}
 
 /// Makes a run, and describes its broker.
 pub(super) fn execute(
@@ -115,7 +58,7 @@ pub(super) fn execute(
         what: format!("{}, {}, {}", task.case.name, task.peer.name(), task.repetition),
         about: about(order, &plan),
     });
-    let mut timeline = Timeline { begin, happened: Vec::new() };
+    let mut timeline = Timeline::new(begin);
     let loaded = (!stop.wait(order.scenario.idle_before.times(order.time_scale).0))
         .then(|| load_and_events(order, &carrier, &mut broker, &watched, &mut timeline, report, stop));
     stop.wait(order.scenario.idle_after.times(order.time_scale).0);
@@ -259,18 +202,6 @@ fn about(order: &Order, plan: &LoadPlan) -> Duration {
 
 fn unix_now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
-}
-
-/// What happens in a run, on its time axis.
-pub(super) struct Timeline {
-    begin: Instant,
-    happened: Vec<Happened>,
-}
-
-impl Timeline {
-    pub(super) fn note(&mut self, what: impl Into<String>) {
-        self.happened.push(Happened { at_s: self.begin.elapsed().as_secs_f64(), what: what.into() });
-    }
 }
 
 /// What the load says to the thread that looks after the broker.

@@ -1,6 +1,6 @@
 //! The cgroups of a run: the broker's, and the cgroups of groups of clients with limits of their own.
 
-use super::execute::{ExecuteError, Task};
+use super::task::{ExecuteError, Task};
 use crate::limits::Limits;
 use crate::load::LoadPlan;
 use crate::peer::Peer;

@@ -6,11 +6,14 @@ mod carry;
 mod execute;
 mod kept;
 mod limited;
+mod order;
 mod plan;
 mod progress;
 mod series;
+mod task;
 
 pub use kept::KeptError;
+pub use order::Order;
 pub use plan::plan_of;
 pub use progress::{Live, Report, Said};
-pub use series::{Order, RunError, run};
+pub use series::{RunError, run};

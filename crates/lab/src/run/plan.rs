@@ -5,8 +5,8 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use super::carry::Carrier;
-use super::execute::{ExecuteError, Task};
-use super::series::Order;
+use super::order::Order;
+use super::task::{ExecuteError, Task};
 use crate::drivers;
 use crate::endpoint::endpoint_of;
 use crate::load::LoadPlan;

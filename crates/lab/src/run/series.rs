@@ -1,59 +1,19 @@
 //! A series of runs.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use super::execute::{ExecuteError, Task, execute, planned};
+use super::execute::{execute, planned};
 use super::kept::{Kept, KeptError, Series};
+use super::order::Order;
 use super::progress::{Report, Said};
-use crate::peer::{Peer, Place, Ports};
+use super::task::{ExecuteError, Task};
+use crate::peer::Peer;
 use crate::report::shown;
 use crate::results::{Environment, Measure, NotMeasured, PeerInfo, Results, Run, SCHEMA, Settings};
 use crate::sample::Cgroups;
-use crate::scenario::{Board, Case, Scenario, ScenarioError, shuffled};
+use crate::scenario::{Case, ScenarioError, shuffled};
 use crate::stop::Stop;
-
-/// The runs to make.
-#[derive(Clone, Debug)]
-pub struct Order {
-    /// The scenario.
-    pub scenario: Scenario,
-    /// The brokers.
-    pub peers: Vec<Peer>,
-    /// Only cases whose name contains this.
-    pub only: Option<String>,
-    /// Maximum number of cases.
-    pub cases: Option<u32>,
-    /// The board that this machine represents, by limits.
-    pub board: Option<Board>,
-    /// Where finished runs are kept.
-    pub out: PathBuf,
-    /// The factor of all times of phases.
-    pub time_scale: f64,
-    /// Runs of each case and broker.
-    pub repeat: u32,
-    /// Duration of publishing; by default the scenario's.
-    pub duration: Option<Duration>,
-    /// Whether a stopped run is shown with its results so far, which is useful after hours.
-    pub keep_stopped: bool,
-    /// The base of ratios; by default Tidegate, or the first by name.
-    pub base: Option<String>,
-    /// Where all chance begins.
-    pub seed: u64,
-    /// Processes of the generator at least; a scenario, or the number of its clients, may want more.
-    pub processes: u32,
-    /// Addresses that clients connect from in turn, where the scenario names none.
-    pub sources: Vec<std::net::IpAddr>,
-    /// The directories of brokers' programs and files.
-    pub place: Place,
-    /// Where brokers listen.
-    pub host: String,
-    /// Ports that brokers may get.
-    pub ports: Ports,
-    /// The commit of this program, if it is known.
-    pub commit: Option<String>,
-}
 
 /// Why a series could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -250,8 +210,11 @@ fn run_measures(run: &Run) -> Vec<(Measure, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::peer::Catalogue;
+    use crate::peer::{Place, Ports};
     use crate::scenario::Library;
 
     #[test]

@@ -9,7 +9,7 @@ use crate::format::Template;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct OutputFlags {
     /// Show messages by this format, see below
-    #[arg(short = 'F', long, value_name = "FORMAT", allow_hyphen_values = true, value_parser = parse_format, help_heading = heading::OUTPUT)]
+    #[arg(short = 'F', long, value_name = "FORMAT", allow_hyphen_values = true, value_parser = Template::parse, help_heading = heading::OUTPUT)]
     pub format: Option<Template>,
 
     /// Show the topic before the payload
@@ -23,10 +23,6 @@ pub(crate) struct OutputFlags {
     /// Lay JSON (%j and %J) out over several lines
     #[arg(long, help_heading = heading::OUTPUT)]
     pub pretty: bool,
-}
-
-fn parse_format(text: &str) -> Result<Template, String> {
-    Template::parse(text).map_err(|error| error.to_string())
 }
 
 /// The format language in short, for the help.

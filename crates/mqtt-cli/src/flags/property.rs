@@ -3,7 +3,9 @@
 use std::num::{NonZeroU16, NonZeroU32};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use tidegate_client::{ConnectProperties, DisconnectRequest, MessageProperties, PayloadFormat, TopicNameBuf};
+use tidegate_client::{
+    ConnectProperties, DisconnectRequest, MessageProperties, PayloadFormat, TopicError, TopicNameBuf,
+};
 
 use super::{Tool, UsageError, heading};
 
@@ -104,14 +106,13 @@ impl PropertyFlags {
     pub(crate) fn read(&self, tool: Tool) -> Result<Properties, UsageError> {
         let mut properties = Properties::default();
         for group in &self.groups {
-            let wrong = |problem: String| UsageError::new(format!("-D {}: {problem}", group.join(" ")));
+            let wrong = |error: PropertyError| UsageError::new(format!("-D {}: {error}", group.join(" ")));
             let [packet, name, values @ ..] = group.as_slice() else {
-                return Err(wrong("it takes a packet, a property and a value".to_owned()));
+                return Err(wrong(PropertyError::Words));
             };
             let packet = packet.to_lowercase();
             if !packets(tool).contains(&packet.as_str()) {
-                let known = packets(tool).join(", ");
-                return Err(wrong(format!("`{}` sets properties of {known}", tool.name())));
+                return Err(wrong(PropertyError::Packet { tool: tool.name(), packets: packets(tool).join(", ") }));
             }
             properties.set(&packet, name, values).map_err(wrong)?;
         }
@@ -122,17 +123,51 @@ impl PropertyFlags {
     }
 }
 
+/// Why a property of `-D` is refused.
+#[derive(Debug, thiserror::Error)]
+enum PropertyError {
+    /// A word is missing.
+    #[error("it takes a packet, a property and a value")]
+    Words,
+    /// The command does not send this packet.
+    #[error("`{tool}` sets properties of {packets}")]
+    Packet {
+        /// The name of the command.
+        tool: &'static str,
+        /// The packets that it sends.
+        packets: String,
+    },
+    /// The packet has no such property.
+    #[error("{0} has no such property")]
+    Unknown(String),
+    /// A user property has two values.
+    #[error("user-property takes a name and a value")]
+    UserProperty,
+    /// Each other property has one.
+    #[error("{0} takes one value")]
+    OneValue(String),
+    /// The number does not fit the property.
+    #[error("the value is out of range")]
+    Range,
+    /// The property is true or false.
+    #[error("the value is 0 or 1")]
+    Flag,
+    /// The property is a topic name.
+    #[error("the topic {0}")]
+    Topic(#[from] TopicError),
+}
+
 impl Properties {
-    fn set(&mut self, packet: &str, name: &str, values: &[String]) -> Result<(), String> {
+    fn set(&mut self, packet: &str, name: &str, values: &[String]) -> Result<(), PropertyError> {
         if name == "user-property" {
             let [name, value] = values else {
-                return Err("user-property takes a name and a value".to_owned());
+                return Err(PropertyError::UserProperty);
             };
             self.user_properties(packet).push((name.clone(), value.clone()));
             return Ok(());
         }
         let [value] = values else {
-            return Err(format!("{name} takes one value"));
+            return Err(PropertyError::OneValue(name.to_owned()));
         };
         let known = match packet {
             "connect" => set_connect(&mut self.connect, name, value)?,
@@ -160,7 +195,7 @@ impl Properties {
             }
             _ => false,
         };
-        if known { Ok(()) } else { Err(format!("{packet} has no such property")) }
+        if known { Ok(()) } else { Err(PropertyError::Unknown(packet.to_owned())) }
     }
 
     fn user_properties(&mut self, packet: &str) -> &mut Vec<(String, String)> {
@@ -176,7 +211,7 @@ impl Properties {
 }
 
 /// False when there is no such property.
-fn set_connect(properties: &mut ConnectProperties, name: &str, value: &str) -> Result<bool, String> {
+fn set_connect(properties: &mut ConnectProperties, name: &str, value: &str) -> Result<bool, PropertyError> {
     match name {
         "session-expiry-interval" => properties.session_expiry_interval = Some(number(value)?),
         "receive-maximum" => properties.receive_maximum = Some(number(value)?),
@@ -192,7 +227,7 @@ fn set_connect(properties: &mut ConnectProperties, name: &str, value: &str) -> R
 }
 
 /// False when there is no such property.
-fn set_message(properties: &mut MessageProperties, name: &str, value: &str) -> Result<bool, String> {
+fn set_message(properties: &mut MessageProperties, name: &str, value: &str) -> Result<bool, PropertyError> {
     match name {
         "payload-format-indicator" => {
             let utf8 = flag(value)?;
@@ -202,7 +237,7 @@ fn set_message(properties: &mut MessageProperties, name: &str, value: &str) -> R
         "message-expiry-interval" => properties.message_expiry = Some(number(value)?),
         "content-type" => properties.content_type = Some(value.to_owned()),
         "response-topic" => {
-            let topic = TopicNameBuf::new(value).map_err(|error| format!("the topic {error}"))?;
+            let topic = TopicNameBuf::new(value)?;
             properties.response_topic = Some(topic);
         }
         "correlation-data" => properties.correlation_data = Some(value.as_bytes().to_vec()),
@@ -211,14 +246,14 @@ fn set_message(properties: &mut MessageProperties, name: &str, value: &str) -> R
     Ok(true)
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| "the value is out of range".to_owned())
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, PropertyError> {
+    text.parse().map_err(|_| PropertyError::Range)
 }
 
-fn flag(text: &str) -> Result<bool, String> {
+fn flag(text: &str) -> Result<bool, PropertyError> {
     match text {
         "0" => Ok(false),
         "1" => Ok(true),
-        _ => Err("the value is 0 or 1".to_owned()),
+        _ => Err(PropertyError::Flag),
     }
 }

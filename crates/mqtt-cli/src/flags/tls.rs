@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tidegate_client::net::{TlsConnector, TlsOptions, TlsVersion};
 
+use super::value::ValueError;
 use super::{UsageError, heading};
 
 /// The port of MQTT over TLS, by convention.
@@ -51,11 +52,11 @@ pub(super) struct TlsFlags {
 }
 
 /// `tlsv1.2`, `tlsv1.3`, or these without `tlsv`.
-fn parse_tls_version(text: &str) -> Result<TlsVersion, String> {
+fn parse_tls_version(text: &str) -> Result<TlsVersion, ValueError> {
     match text.strip_prefix("tlsv").unwrap_or(text) {
         "1.2" => Ok(TlsVersion::Tls12),
         "1.3" => Ok(TlsVersion::Tls13),
-        _ => Err("the version is tlsv1.2 or tlsv1.3; older ones are not safe".to_owned()),
+        _ => Err(ValueError::TlsVersion),
     }
 }
 

@@ -17,17 +17,39 @@ pub(super) struct Url {
     pub(super) topic: String,
 }
 
+/// The form of a URL, for errors.
+const FORM: &str = "mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC";
+
+/// Why a URL is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UrlError {
+    /// It has no scheme.
+    #[error("it has the form {FORM}")]
+    Form,
+    /// Its scheme is another one.
+    #[error("the scheme is mqtt, mqtts, ws, wss or quic: {FORM}")]
+    Scheme,
+    /// Its host is empty.
+    #[error("it names no host: {FORM}")]
+    NoHost,
+    /// Its port is no 16-bit number.
+    #[error("the port is a number up to 65535")]
+    Port,
+    /// Its user name or password has a malformed `%`-sequence, or is not UTF-8.
+    #[error("'{0}' has a '%' that is not followed by two hexadecimal digits")]
+    Escape(String),
+}
+
 impl Url {
     /// Reads a URL. Topics are taken as they stand; `%`-sequences count in the user name and the password only.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let form = "mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC";
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("it has the form {form}"))?;
+    pub(super) fn parse(text: &str) -> Result<Self, UrlError> {
+        let (scheme, rest) = text.split_once("://").ok_or(UrlError::Form)?;
         let (web, tls) = match scheme {
             "mqtt" | "tcp" => (false, false),
             "mqtts" | "tls" | "ssl" | "quic" => (false, true),
             "ws" => (true, false),
             "wss" => (true, true),
-            _ => return Err(format!("the scheme is mqtt, mqtts, ws, wss or quic: {form}")),
+            _ => return Err(UrlError::Scheme),
         };
         let (authority, topic) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, server) = match authority.rsplit_once('@') {
@@ -40,7 +62,7 @@ impl Url {
         };
         let (host, port) = split_port(server)?;
         if host.is_empty() {
-            return Err(format!("it names no host: {form}"));
+            return Err(UrlError::NoHost);
         }
         Ok(Self {
             web,
@@ -56,7 +78,7 @@ impl Url {
 }
 
 /// `host`, `host:port`, `[address]` or `[address]:port`.
-fn split_port(server: &str) -> Result<(&str, Option<u16>), String> {
+fn split_port(server: &str) -> Result<(&str, Option<u16>), UrlError> {
     let (host, port) = match server.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
         Some((host, rest)) => (host, Some(rest.strip_prefix(':').unwrap_or(rest))),
@@ -68,13 +90,13 @@ fn split_port(server: &str) -> Result<(&str, Option<u16>), String> {
     match port.map(str::parse) {
         None => Ok((host, None)),
         Some(Ok(port)) => Ok((host, Some(port))),
-        Some(Err(_)) => Err("the port is a number up to 65535".to_owned()),
+        Some(Err(_)) => Err(UrlError::Port),
     }
 }
 
 /// Puts characters in the place of their `%`-sequences.
-fn decode(text: &str) -> Result<String, String> {
-    let wrong = || format!("'{text}' has a '%' that is not followed by two hexadecimal digits");
+fn decode(text: &str) -> Result<String, UrlError> {
+    let wrong = || UrlError::Escape(text.to_owned());
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {

@@ -15,52 +15,78 @@ impl UsageError {
     }
 }
 
+/// Why the value of one flag is refused; clap names the flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ValueError {
+    /// No QoS of MQTT.
+    #[error("the QoS is 0, 1 or 2")]
+    Qos,
+    /// No version of MQTT that the client speaks.
+    #[error("the version is 5, 311 or 31")]
+    Version,
+    /// No version of TLS that the client speaks.
+    #[error("the version is tlsv1.2 or tlsv1.3; older ones are not safe")]
+    TlsVersion,
+    /// No time.
+    #[error("a number of seconds, such as 2 or 0.5")]
+    Seconds,
+    /// No expiry interval.
+    #[error("0 to 4294967295 seconds, or -1 for ever")]
+    Expiry,
+    /// No handling of retained messages.
+    #[error("retained messages are sent always, new or never")]
+    RetainHandling,
+    /// No percentage, or one out of range.
+    #[error("a percentage from 0.1 to 100")]
+    Percentage,
+}
+
 /// `0`, `1` or `2`.
-pub(crate) fn parse_qos(text: &str) -> Result<QoS, String> {
+pub(crate) fn parse_qos(text: &str) -> Result<QoS, ValueError> {
     let number = text.parse().ok();
-    number.and_then(QoS::from_bits).ok_or_else(|| "the QoS is 0, 1 or 2".to_owned())
+    number.and_then(QoS::from_bits).ok_or(ValueError::Qos)
 }
 
 /// `5`, `311`, `31`, or one of these after `mqttv`.
-pub(super) fn parse_version(text: &str) -> Result<Version, String> {
+pub(super) fn parse_version(text: &str) -> Result<Version, ValueError> {
     match text.strip_prefix("mqttv").unwrap_or(text) {
         "5" => Ok(Version::V5),
         "311" => Ok(Version::V311),
         "31" => Ok(Version::V31),
-        _ => Err("the version is 5, 311 or 31".to_owned()),
+        _ => Err(ValueError::Version),
     }
 }
 
 /// Seconds that need not be whole.
-pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, ValueError> {
     let seconds = text.parse::<f64>().ok();
     let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.ok_or_else(|| "a number of seconds, such as 2 or 0.5".to_owned())
+    seconds.ok_or(ValueError::Seconds)
 }
 
 /// Seconds, or `-1` and `∞` for ever.
-pub(super) fn parse_expiry(text: &str) -> Result<u32, String> {
+pub(super) fn parse_expiry(text: &str) -> Result<u32, ValueError> {
     match text {
         "-1" | "∞" => Ok(u32::MAX),
-        number => number.parse().map_err(|_| "0 to 4294967295 seconds, or -1 for ever".to_owned()),
+        number => number.parse().map_err(|_| ValueError::Expiry),
     }
 }
 
 /// `always`, `new` or `never`.
-pub(crate) fn parse_retain_handling(text: &str) -> Result<RetainHandling, String> {
+pub(crate) fn parse_retain_handling(text: &str) -> Result<RetainHandling, ValueError> {
     match text {
         "always" => Ok(RetainHandling::SendAtSubscribe),
         "new" => Ok(RetainHandling::SendIfNew),
         "never" => Ok(RetainHandling::DoNotSend),
-        _ => Err("retained messages are sent always, new or never".to_owned()),
+        _ => Err(ValueError::RetainHandling),
     }
 }
 
 /// A percentage from 0.1 to 100.
-pub(crate) fn parse_percentage(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_percentage(text: &str) -> Result<f64, ValueError> {
     match text.parse::<f64>() {
         Ok(chance) if (0.1..=100.0).contains(&chance) => Ok(chance),
-        _ => Err("a percentage from 0.1 to 100".to_owned()),
+        _ => Err(ValueError::Percentage),
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use tidegate_client::Message;
 
 use super::RenderError;
-use super::render::strftime;
+use super::time::strftime;
 
 /// What one level of a JSON object is indented by.
 const INDENT: &str = "  ";

@@ -4,12 +4,14 @@
 
 mod json;
 mod render;
+mod render_error;
 mod shape;
+mod time;
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-pub(crate) use render::RenderError;
+pub(crate) use render_error::RenderError;
 use shape::Shape;
 
 /// A format that has been read and found right.

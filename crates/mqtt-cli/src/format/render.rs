@@ -4,30 +4,10 @@ use jiff::Zoned;
 use tidegate_client::{Message, PacketId, TopicNameBuf};
 
 use super::json::{self, Payload};
+use super::render_error::RenderError;
 use super::shape::Shape;
+use super::time::strftime;
 use super::{Field, Piece, Template};
-use crate::quoted::Quoted;
-
-/// Why a message cannot be shown by a format.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum RenderError {
-    /// `%J` asks for JSON.
-    #[error("the payload on topic {} is not valid JSON", Quoted(.topic))]
-    NotJson {
-        /// The topic of the message.
-        topic: String,
-    },
-    /// `%f` asks for 4 bytes, `%d` for 8.
-    #[error("the payload on topic {} has {found} bytes, a floating-point number has {expected}", Quoted(.topic))]
-    NotFloat {
-        /// The topic of the message.
-        topic: String,
-        /// How many bytes it has.
-        found: usize,
-        /// How many bytes it should have.
-        expected: usize,
-    },
-}
 
 impl Template {
     /// Appends a message that is shown at `now`. JSON spans several lines when `pretty`.
@@ -52,11 +32,6 @@ impl Template {
         }
         Ok(())
     }
-}
-
-/// The time by a conversion that is known to work.
-pub(super) fn strftime(conversion: &str, now: &Zoned) -> String {
-    jiff::fmt::strtime::format(conversion, now).unwrap_or_default()
 }
 
 fn render_field(

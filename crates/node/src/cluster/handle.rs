@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::work::LinksSender;
+use super::to_links::LinksSender;
 
 /// The control plane's hold on the links.
 #[derive(Debug)]

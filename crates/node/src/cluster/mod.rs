@@ -7,6 +7,7 @@
 //! partitions are decided elsewhere and come as a [`ClusterView`]. `carrying.rs` has sessions whose bytes a third node
 //! carries. `questions.rs` carries what administration asks of other nodes. `docs/cluster.md` has the limits.
 
+mod asking;
 mod carrying;
 mod frames;
 mod handle;
@@ -29,6 +30,7 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
+mod to_links;
 mod to_shards;
 mod view;
 pub mod wire;
@@ -38,9 +40,10 @@ pub(crate) use handle::LinksHandle;
 pub use name::{MAX_NODE_NAME, NodeName, NodeNameError};
 pub use prepared::LinkBindError;
 pub(crate) use prepared::PreparedLinks;
-pub use questions::{AskError, MAX_QUESTION_BYTES, PeerAnswer, PeerEvent, PeerQuestion};
 pub use settings::{Carried, ClusterSettings, LinkLimits};
 pub use status::{ClusterStatus, LinkCounters, LinkState, PeerStatus};
+pub use to_links::{AskError, MAX_QUESTION_BYTES, PeerAnswer, PeerEvent, PeerQuestion};
+pub(crate) use to_links::{LinksSender, ToLinks};
 pub(crate) use to_shards::{FromLinks, PeerNews, PeerSeat, RosterOrder, ShardDoor};
 pub use view::{ClusterView, PeerNode};
-pub(crate) use work::{AttachedLinks, LinksSender, LinksThread, SharedLinks, ToLinks};
+pub(crate) use work::{AttachedLinks, LinksThread, SharedLinks};

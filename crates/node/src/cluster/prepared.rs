@@ -7,8 +7,9 @@ use mio::net::TcpListener;
 use mio::{Interest, Poll, Waker};
 
 use super::links::Links;
+use super::to_links::{LISTENER, LinksSender, ToLinks, WAKER};
 use super::to_shards::ShardDoor;
-use super::work::{LISTENER, LinksSender, LinksThread, ToLinks, WAKER};
+use super::work::LinksThread;
 use super::{ClusterSettings, LinksHandle};
 use crate::clock::Clock;
 use crate::inbox::{Inbox, inbox};

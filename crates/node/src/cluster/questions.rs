@@ -5,18 +5,14 @@
 //! the order of its other frames.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Sender;
 
 use super::NodeName;
-use super::links::Links;
-use super::loss::Loss;
 use super::session::{Open, Phase, Session};
 use super::slots::SessionId;
+use super::to_links::{AskError, LinksSender, MAX_QUESTION_BYTES, PeerEvent, PeerQuestion};
 use super::wire::Frame;
-use super::work::{LinksSender, ToLinks};
 
-/// Longest question, and longest answer, bytes. It is a small part of the limit of a node's send queue.
-pub const MAX_QUESTION_BYTES: usize = 4 * 1024 * 1024;
 /// Questions and answers may take one of so many parts of the bytes that may wait for a node
 /// ([`LinkLimits::outbox_bytes`](super::LinkLimits)). The bodies of its questions that are being answered
 /// have the same bound. Beyond it a question is answered with nothing. So messages always have most of the room.
@@ -25,73 +21,6 @@ const QUESTION_SHARE: u64 = 4;
 const MAX_ASKED: usize = 256;
 /// Maximum number of questions of one other node in progress; a further one gets an empty answer.
 const MAX_ANSWERING: usize = 16;
-
-/// Why a question has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AskError {
-    /// The question is longer than [`MAX_QUESTION_BYTES`].
-    #[error("the question is longer than {MAX_QUESTION_BYTES} bytes")]
-    TooLong,
-    /// There is no session with the node.
-    #[error("there is no link to it")]
-    NotLinked,
-    /// The session ended before the answer came.
-    #[error("the link to it ended")]
-    Lost,
-    /// The node answers too many questions already, or is not ready to answer any, or too much waits for it.
-    #[error("it answers no questions at the moment")]
-    Busy,
-}
-
-/// The receiver of the answer to a question.
-pub type PeerAnswer = Receiver<Result<Vec<u8>, AskError>>;
-
-/// Something that concerns the process around a node.
-#[derive(Debug)]
-pub enum PeerEvent {
-    /// There is a session with this node from now on.
-    Linked(NodeName),
-    /// Another node asks.
-    Question(PeerQuestion),
-}
-
-/// A question of another node.
-#[derive(Debug)]
-pub struct PeerQuestion {
-    /// The node that asks.
-    pub from: NodeName,
-    /// The question.
-    pub body: Vec<u8>,
-    session: SessionId,
-    number: u64,
-    /// Bytes of the question.
-    asked_bytes: u64,
-    links: LinksSender,
-    is_answered: bool,
-}
-
-impl PeerQuestion {
-    /// Answers it. An answer that is longer than [`MAX_QUESTION_BYTES`] or empty is not sent; the asking node is
-    /// notified that it gets none.
-    pub fn answer(mut self, body: Vec<u8>) {
-        self.send(body);
-    }
-
-    fn send(&mut self, body: Vec<u8>) {
-        self.is_answered = true;
-        let Self { session, number, asked_bytes, .. } = *self;
-        self.links.send(ToLinks::Answer { session, number, asked_bytes, body });
-    }
-}
-
-/// A question that is dropped has no answer: the asking node is notified, and the place of the question is free.
-impl Drop for PeerQuestion {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            self.send(Vec::new());
-        }
-    }
-}
 
 /// The open questions to other nodes, and the receiver of their questions.
 #[derive(Debug, Default)]
@@ -108,6 +37,26 @@ struct Asked {
 }
 
 impl Questions {
+    pub(super) fn listen(&mut self, listener: Sender<PeerEvent>, links: LinksSender) {
+        self.listener = Some((listener, links));
+    }
+
+    /// Notes a question of this node, and returns its number.
+    pub(super) fn note_asked(&mut self, session: SessionId, answer: Sender<Result<Vec<u8>, AskError>>) -> u64 {
+        if self.asked.len() >= MAX_ASKED {
+            self.asked.pop_first();
+        }
+        self.last += 1;
+        self.asked.insert(self.last, Asked { session, answer });
+        self.last
+    }
+
+    /// Hands a question of another node to the listener. Returns whether there is one.
+    pub(super) fn hand_over(&self, from: NodeName, body: &[u8], place: (SessionId, u64)) -> bool {
+        let Some((_, links)) = &self.listener else { return false };
+        self.tell(PeerEvent::Question(PeerQuestion::new(from, body.to_vec(), place, links.clone())))
+    }
+
     /// Tells of a new session.
     pub(super) fn note_linked(&self, name: &NodeName) {
         self.tell(PeerEvent::Linked(name.clone()));
@@ -152,74 +101,13 @@ impl Questions {
 }
 
 /// Whether a question or an answer may wait for a node.
-fn has_room(open: &Open, body: &[u8]) -> bool {
+pub(super) fn has_room(open: &Open, body: &[u8]) -> bool {
     open.outbox.waiting() + body.len() as u64 <= open.outbox.limit() / QUESTION_SHARE
 }
 
-impl Links {
-    /// Sends events to this listener from now on, beginning with the existing sessions.
-    pub(super) fn listen_to_peers(&mut self, listener: Sender<PeerEvent>, links: LinksSender) {
-        self.questions.listener = Some((listener, links));
-        for session in self.table.sessions.values() {
-            if let Phase::Open(open) = &session.phase {
-                self.questions.note_linked(&open.who.name);
-            }
-        }
-    }
-
-    /// Asks another node.
-    pub(super) fn ask(&mut self, node: &NodeName, body: &[u8], answer: Sender<Result<Vec<u8>, AskError>>) {
-        let id = self.table.peers.get(node).and_then(|peer| peer.session);
-        let session =
-            id.and_then(|id| self.table.sessions.get_mut(&id)).filter(|it| matches!(it.phase, Phase::Open(_)));
-        let (Some(session), Some(id)) = (session, id) else {
-            let _ = answer.send(Err(AskError::NotLinked));
-            return;
-        };
-        if !matches!(&session.phase, Phase::Open(open) if has_room(open, body)) {
-            let _ = answer.send(Err(AskError::Busy));
-            return;
-        }
-        let questions = &mut self.questions;
-        if questions.asked.len() >= MAX_ASKED {
-            questions.asked.pop_first();
-        }
-        questions.last += 1;
-        questions.asked.insert(questions.last, Asked { session: id, answer });
-        session.put(&Frame::Question { number: questions.last, body });
-    }
-
-    /// Hands a question of another node to the listener.
-    pub(super) fn take_question(
-        &mut self,
-        id: SessionId,
-        session: &mut Session,
-        number: u64,
-        body: &[u8],
-    ) -> Result<(), Loss> {
-        let Phase::Open(open) = &mut session.phase else { return Err(Loss::OutOfPlace) };
-        let asked_bytes = body.len() as u64;
-        let taken = open.answering < MAX_ANSWERING
-            && body.len() <= MAX_QUESTION_BYTES
-            && open.answering_bytes + asked_bytes <= open.outbox.limit() / QUESTION_SHARE
-            && match &self.questions.listener {
-                None => false,
-                Some((_, links)) => self.questions.tell(PeerEvent::Question(PeerQuestion {
-                    from: open.who.name.clone(),
-                    body: body.to_vec(),
-                    session: id,
-                    number,
-                    asked_bytes,
-                    links: links.clone(),
-                    is_answered: false,
-                })),
-            };
-        if taken {
-            open.answering += 1;
-            open.answering_bytes += asked_bytes;
-        } else {
-            session.put(&Frame::Answer { number, body: &[] });
-        }
-        Ok(())
-    }
+/// Whether another node may ask a further question, of these bytes.
+pub(super) fn may_ask(open: &Open, body: &[u8]) -> bool {
+    open.answering < MAX_ANSWERING
+        && body.len() <= MAX_QUESTION_BYTES
+        && open.answering_bytes + body.len() as u64 <= open.outbox.limit() / QUESTION_SHARE
 }

@@ -14,50 +14,19 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Registry, Token};
-use tidegate_engine::{Millis, Now, ShardId, WireError};
+use tidegate_engine::{Millis, Now};
 
 use super::links::Links;
 use super::session::after;
-use super::slots::SessionId;
-use super::{AskError, ClusterStatus, ClusterView, NodeName, PeerEvent};
+use super::to_links::{LinksSender, ToLinks};
 use crate::clock::time_until;
-use crate::inbox::InboxSender;
-
-/// A message to the links.
-#[derive(Debug)]
-pub(crate) enum ToLinks {
-    /// Put a view in force, and say so when all shards have it.
-    View { view: Arc<ClusterView>, done: Sender<()> },
-    /// Answer how the links are.
-    Status(Sender<ClusterStatus>),
-    /// Tell of sessions and questions.
-    Listen { listener: Sender<PeerEvent>, links: LinksSender },
-    /// Ask another node.
-    Ask { node: NodeName, body: Vec<u8>, answer: Sender<Result<Vec<u8>, AskError>> },
-    /// Answer a question.
-    Answer { session: SessionId, number: u64, asked_bytes: u64, body: Vec<u8> },
-    /// A shard has a roster, and has handed the others all earlier records.
-    HasRoster { shard: ShardId, number: u64 },
-    /// The nodes of a roster know the interest of a shard.
-    Settled { shard: ShardId, number: u64 },
-    /// Another node's shard has sent an unreadable record.
-    Broken { slot: ShardId, error: WireError },
-    /// Say goodbye to all behind all that waits, and report when they have read it.
-    Goodbye(Sender<()>),
-}
-
-/// Sends messages to the links, or wakes their thread for a filled outbox.
-pub(crate) type LinksSender = InboxSender<ToLinks>;
-
-pub(super) const WAKER: Token = Token(0);
-pub(super) const LISTENER: Token = Token(1);
 
 /// Readiness events taken from the poller at once.
 const EVENTS: usize = 256;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quinn_proto::crypto::HandshakeTokenKey;
-use quinn_proto::crypto::rustls::QuicServerConfig;
+use quinn_proto::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
 use quinn_proto::{
     ConnectionIdGenerator, EndpointConfig, RandomConnectionIdGenerator, ServerConfig, TransportConfig, VarInt,
 };
@@ -43,8 +43,8 @@ fn connection_ids() -> Box<dyn ConnectionIdGenerator> {
 pub(super) fn server(
     tls: &Arc<rustls::ServerConfig>,
     token_key: &Arc<dyn HandshakeTokenKey>,
-) -> Result<Arc<ServerConfig>, String> {
-    let crypto = QuicServerConfig::try_from(Arc::clone(tls)).map_err(|error| error.to_string())?;
+) -> Result<Arc<ServerConfig>, NoInitialCipherSuite> {
+    let crypto = QuicServerConfig::try_from(Arc::clone(tls))?;
     let mut config = ServerConfig::new(Arc::new(crypto), Arc::clone(token_key));
     config.transport_config(Arc::new(transport())).migration(true);
     Ok(Arc::new(config))

@@ -104,7 +104,7 @@ impl QuicEndpoint {
         let QuicSocket { listener, tls, bound, number } = socket;
         let token_key = configuration::token_key().map_err(|_| refused("the system gives no random bytes".into()))?;
         let certificates = tls.configuration();
-        let server = configuration::server(&certificates, &token_key).map_err(refused)?;
+        let server = configuration::server(&certificates, &token_key).map_err(|error| refused(error.to_string()))?;
         let endpoint = Endpoint::new(configuration::endpoint(), Some(server), !bound.state.may_fragment(), None);
         let shared = Arc::new(EndpointShared::new(number, bound.socket, bound.state, notices, shards));
         let (routes, ready, accepting) = (Vec::new(), true, true);
@@ -155,7 +155,7 @@ impl QuicEndpoint {
         }
         match configuration::server(&certificates, &self.token_key) {
             Ok(server) => self.endpoint.set_server_config(Some(server)),
-            Err(error) => tracing::error!(error, "QUIC keeps its former certificates"),
+            Err(error) => tracing::error!(%error, "QUIC keeps its former certificates"),
         }
         self.certificates = certificates;
     }

@@ -81,7 +81,7 @@ impl OrderCalls<'_> {
         let Some(inbox) = self.shard.inboxes.get(usize::from(self.shard.place.shard.0)).cloned() else { return };
         let tell = move |dialed| inbox.send(ToShard::Dialed(attempt, dialed));
         if let Err(error) = self.shard.shared.dialer.dial(uplink, tell) {
-            self.shard.engine.fleet().fail_uplink(self.shard.now, uplink, attempt, &error);
+            self.shard.engine.fleet().fail_uplink(self.shard.now, uplink, attempt, &error.to_string());
         }
     }
 
@@ -91,7 +91,7 @@ impl OrderCalls<'_> {
         let transport = match outcome {
             Ok(transport) => transport,
             Err(error) => {
-                self.shard.engine.fleet().fail_uplink(self.shard.now, &name, attempt, &error);
+                self.shard.engine.fleet().fail_uplink(self.shard.now, &name, attempt, &error.to_string());
                 return;
             }
         };

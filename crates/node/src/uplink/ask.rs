@@ -45,21 +45,37 @@ pub enum BrokerWord {
     Refused(ReasonCode),
 }
 
+/// Why no broker has said anything about a user. The texts have no credentials.
+#[derive(Debug, thiserror::Error)]
+pub enum NoBrokerWord {
+    /// The fleet is empty.
+    #[error("the fleet has no broker")]
+    NoBroker,
+    /// The last broker that was asked has not answered.
+    #[error("broker {broker}: {source}")]
+    NoAnswer {
+        /// Its name.
+        broker: String,
+        /// The error of the connection.
+        source: io::Error,
+    },
+}
+
 impl Brokers {
     /// Asks one broker after another, from number `first` on, until one answers, within `limit`. A draining broker is
     /// asked as well: it still knows its users.
     ///
     /// # Errors
-    /// In words for people, without credentials: when no broker says anything about the user.
-    pub fn ask(&self, question: &Question<'_>, first: usize, limit: Duration) -> Result<BrokerWord, String> {
+    /// When no broker says anything about the user.
+    pub fn ask(&self, question: &Question<'_>, first: usize, limit: Duration) -> Result<BrokerWord, NoBrokerWord> {
         let until = Instant::now() + limit;
         let brokers = self.list();
-        let mut last = "the fleet has no broker".to_owned();
+        let mut last = NoBrokerWord::NoBroker;
         for at in 0..brokers.len() {
             let Some(known) = brokers.get((first + at) % brokers.len()) else { break };
             match ask_one(known, question, until) {
                 Ok(word) => return Ok(word),
-                Err(error) => last = format!("broker {}: {error}", known.broker.name),
+                Err(source) => last = NoBrokerWord::NoAnswer { broker: known.broker.name.clone(), source },
             }
         }
         Err(last)

@@ -54,6 +54,17 @@ impl Hold {
     }
 }
 
+/// Why a broker is not connected.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    #[error("the broker's address is unknown")]
+    NoAddress,
+    #[error("cannot start a thread to connect with: {0}")]
+    Thread(#[source] io::Error),
+    #[error("cannot connect to {at}: {source}")]
+    Connect { at: HostPort, source: io::Error },
+}
+
 impl Dialer {
     fn places(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Place>> {
         // A poisoned lock is fine: the map is consistent at every step.
@@ -97,19 +108,19 @@ impl Dialer {
     }
 
     /// Connects to a broker and reports the outcome.
-    pub(crate) fn dial(self: &Arc<Self>, name: &str, tell: impl FnOnce(Dialed) + Send + 'static) -> Result<(), String> {
-        let place = self.place(name).ok_or("the broker's address is unknown")?;
+    pub(crate) fn dial(
+        self: &Arc<Self>,
+        name: &str,
+        tell: impl FnOnce(Dialed) + Send + 'static,
+    ) -> Result<(), DialError> {
+        let place = self.place(name).ok_or(DialError::NoAddress)?;
         let (name, dialer) = (name.to_owned(), Arc::clone(self));
         let dial = move || {
             dialer.wait_for_release(&name);
-            let outcome = connect(&place).map_err(|error| format!("cannot connect to {}: {error}", place.at));
+            let outcome = connect(&place).map_err(|source| DialError::Connect { at: place.at, source });
             tell(Dialed { name, outcome });
         };
-        Builder::new()
-            .name("dialer".into())
-            .spawn(dial)
-            .map(drop)
-            .map_err(|error| format!("cannot start a thread to connect with: {error}"))
+        Builder::new().name("dialer".into()).spawn(dial).map(drop).map_err(DialError::Thread)
     }
 }
 

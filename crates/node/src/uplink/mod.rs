@@ -15,9 +15,9 @@ use tidegate_engine::{
 use crate::address::HostPort;
 use crate::transport::Transport;
 
-pub use ask::{BrokerWord, Question};
+pub use ask::{BrokerWord, NoBrokerWord, Question};
 pub use brokers::Brokers;
-pub(crate) use dialer::{Dialer, Place};
+pub(crate) use dialer::{DialError, Dialer, Place};
 pub use tls::UplinkTls;
 
 /// Used in the table in place of the listener of an incoming connection.
@@ -109,5 +109,5 @@ pub(crate) enum FleetOrder {
 pub(crate) struct Dialed {
     pub name: String,
     /// The connection, or the error.
-    pub outcome: Result<Transport, String>,
+    pub outcome: Result<Transport, DialError>,
 }

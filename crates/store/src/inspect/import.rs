@@ -130,7 +130,7 @@ pub fn import(
         let read = Read::take(&mut *input, MAX_LINE).read_until(b'\n', &mut line);
         let read = read.map_err(|source| ImportError::Input { line: number, source })?;
         if read > 0 && !line.trim_ascii().is_empty() {
-            match decode(&line).map_err(|what| ImportError::Line { line: number, what })? {
+            match decode(&line).map_err(|error| ImportError::Line { line: number, what: error.to_string() })? {
                 Decoded::Entry(..) if said.is_some() => {
                     let what = "it is behind the last line".to_owned();
                     return Err(ImportError::Line { line: number, what });
@@ -181,13 +181,30 @@ enum Decoded {
     Ending(Ending),
 }
 
-fn decode(line: &[u8]) -> Result<Decoded, String> {
-    let object: serde_json::Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+/// Why a line is no entry.
+#[derive(Debug, thiserror::Error)]
+enum LineError {
+    /// It is no JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// It has no text with this name.
+    #[error("no {0}")]
+    Missing(&'static str),
+    /// Its key is not hexadecimal digits.
+    #[error("its key: {0}")]
+    Key(#[source] data_encoding::DecodeError),
+    /// Its value is not base64.
+    #[error("its value: {0}")]
+    Value(#[source] data_encoding::DecodeError),
+}
+
+fn decode(line: &[u8]) -> Result<Decoded, LineError> {
+    let object: serde_json::Value = serde_json::from_slice(line)?;
     if let Some(ending) = Ending::read(&object) {
         return Ok(Decoded::Ending(ending));
     }
-    let field = |name: &str| object.get(name).and_then(|field| field.as_str()).ok_or_else(|| format!("no {name}"));
-    let key = HEXLOWER_PERMISSIVE.decode(field("key")?.as_bytes()).map_err(|error| format!("its key: {error}"))?;
-    let value = BASE64.decode(field("value")?.as_bytes()).map_err(|error| format!("its value: {error}"))?;
+    let field = |name: &'static str| object.get(name).and_then(|field| field.as_str()).ok_or(LineError::Missing(name));
+    let key = HEXLOWER_PERMISSIVE.decode(field("key")?.as_bytes()).map_err(LineError::Key)?;
+    let value = BASE64.decode(field("value")?.as_bytes()).map_err(LineError::Value)?;
     Ok(Decoded::Entry(key, value))
 }

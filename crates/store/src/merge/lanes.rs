@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use super::run::Entry;
+use super::entry::Entry;
 
 /// Bytes of a key before its number.
 const HEAD: usize = 10;

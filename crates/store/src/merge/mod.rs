@@ -1,5 +1,6 @@
 //! Merges closed files of the journal and the table into a new table.
 
+mod entry;
 mod lanes;
 pub(crate) mod run;
 pub(crate) mod source;

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::entry::Entry;
 use super::lanes::Lanes;
 use crate::ReadError;
 use crate::disk::read_part;
@@ -15,18 +16,6 @@ pub(crate) struct Run {
     lanes: Lanes,
     /// Operations on keys that have no lane.
     others: Vec<Other>,
-}
-
-/// Where an operation is.
-#[derive(Clone, Copy)]
-pub(super) struct Entry {
-    /// Which of the files, the oldest first.
-    pub(super) file: u32,
-    /// Where the key begins in the file.
-    pub(super) key: u32,
-    pub(super) value_length: u32,
-    pub(super) key_length: u16,
-    pub(super) is_put: bool,
 }
 
 /// An operation that has to be sorted.

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::Violation;
-use crate::tree::root;
+use crate::tree::{TreeError, run_program};
 
 /// What one crate may use.
 struct Layer {
@@ -282,17 +282,12 @@ const LAYERS: &[Layer] = &[
 ///
 /// # Errors
 /// When Cargo cannot be run or says something else than JSON.
-pub fn metadata() -> Result<Value, String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(root())
-        .output()
-        .map_err(|error| format!("cargo metadata could not be run: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata gave no JSON: {error}"))
+pub fn metadata() -> Result<Value, TreeError> {
+    let command = "cargo metadata";
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]);
+    let output = run_program(command, &mut cargo)?;
+    serde_json::from_slice(&output).map_err(|source| TreeError::NoJson { command, source })
 }
 
 /// Dependencies that point upwards, or that a pure crate may not have.

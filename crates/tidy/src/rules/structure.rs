@@ -52,14 +52,24 @@ pub fn circles(sources: &Sources, ceilings: &[Ceiling]) -> Vec<Violation> {
 /// Files of each crate that import each other in circles, parents and children aside.
 pub fn file_circles(sources: &Sources, ceilings: &[Ceiling]) -> Vec<Violation> {
     let mut counts = Vec::new();
+    let mut arrows = BTreeMap::new();
     for name in crates(sources) {
         let files: Vec<&Source> = sources.of_crate(name).collect();
-        let number = in_circles(&file_graph(&files)).len();
+        let graph = file_graph(&files);
+        let number = in_circles(&graph).len();
         if number > 0 || ceilings.iter().any(|ceiling| ceiling.of == name) {
             counts.push((name.to_owned(), number));
+            arrows.insert(name, circular_arrows(&graph));
         }
     }
-    against(&counts, ceilings, 0, "files in circles", "hand in what the lower file needs of the upper one")
+    let mut found =
+        against(&counts, ceilings, 0, "files in circles", "hand in what the lower file needs of the upper one");
+    for violation in &mut found {
+        if let Some((_, arrows)) = arrows.iter().find(|(name, _)| violation.text.starts_with(&format!("`{name}`"))) {
+            violation.text = format!("{}; {}", violation.text, arrows.join(", "));
+        }
+    }
+    found
 }
 
 /// Imports of a crate whose modules have an order that go up: from a file to a top-level module above its own.
@@ -202,16 +212,17 @@ fn resolve(source: &Source, path: &str) -> Option<Vec<String>> {
     Some(at)
 }
 
+/// Names that a path is followed through at most, from one file that imports it to the next.
+const REEXPORTS: usize = 8;
+
 /// The modules of one crate that have a file.
 struct Modules<'a> {
-    files: BTreeSet<Vec<&'a str>>,
-    root: Option<&'a Source>,
+    files: BTreeMap<Vec<&'a str>, &'a Source>,
 }
 
 impl<'a> Modules<'a> {
     fn of(files: &[&'a Source]) -> Self {
-        let root = files.iter().find(|source| source.module().1.is_empty()).copied();
-        Self { files: files.iter().map(|source| source.module().1).collect(), root }
+        Self { files: files.iter().map(|source| (source.module().1, *source)).collect() }
     }
 
     /// The modules that a file imports or names: for each, its path.
@@ -231,22 +242,35 @@ impl<'a> Modules<'a> {
         found
     }
 
-    /// The file that a path leads into; a name of the root leads to where the root imports it from.
-    fn file_of(&self, mut path: Vec<String>) -> Option<Vec<String>> {
-        if let (Some(root), Some(first)) = (self.root, path.first())
-            && !self.files.contains(&vec![first.as_str()])
-        {
-            let import = root.imports.iter().find(|import| &import.name == first)?;
-            path = import.path.trim_start_matches("crate::").split("::").map(str::to_owned).collect();
-        }
-        while !path.is_empty() {
-            let names: Vec<&str> = path.iter().map(String::as_str).collect();
-            if self.files.contains(&names) {
-                return Some(path);
-            }
-            path.pop();
-        }
-        None
+    /// The file that a path leads into. A name that a file on the way imports leads to the file it is imported from.
+    fn file_of(&self, path: Vec<String>) -> Option<Vec<String>> {
+        self.followed(path, REEXPORTS)
+    }
+
+    fn followed(&self, path: Vec<String>, most: usize) -> Option<Vec<String>> {
+        let known = |length: &usize| {
+            let names: Vec<&str> = path[..*length].iter().map(String::as_str).collect();
+            self.files.get(&names).map(|source| (*length, *source))
+        };
+        let (length, source) = (0..=path.len()).rev().find_map(|length| known(&length))?;
+        let import = path.get(length).and_then(|name| source.imports.iter().find(|import| import.name == *name));
+        let behind = import.filter(|_| most > 0).and_then(|import| {
+            let mut target = self.target_of(source, &import.path)?;
+            target.extend_from_slice(&path[length + 1..]);
+            (target != path).then(|| self.followed(target, most - 1)).flatten()
+        });
+        behind.or_else(|| (length > 0).then(|| path[..length].to_vec()))
+    }
+
+    /// The path below the crate that an import of a file names; a first name without a prefix is one of its children.
+    fn target_of(&self, source: &Source, written: &str) -> Option<Vec<String>> {
+        resolve(source, written).or_else(|| {
+            let (_, own) = source.module();
+            let child: Vec<&str> = own.iter().copied().chain(written.split("::").next()).collect();
+            self.files
+                .contains_key(&child)
+                .then(|| own.iter().copied().chain(written.split("::")).map(str::to_owned).collect())
+        })
     }
 }
 
@@ -289,19 +313,28 @@ fn file_graph(files: &[&Source]) -> Graph {
     graph
 }
 
+/// The nodes to which ways lead from a node.
+fn reached<'a>(graph: &'a Graph, from: &str) -> BTreeSet<&'a str> {
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let mut open: Vec<&str> = graph.get(from).into_iter().flatten().map(String::as_str).collect();
+    while let Some(node) = open.pop() {
+        if seen.insert(node) {
+            open.extend(graph.get(node).into_iter().flatten().map(String::as_str));
+        }
+    }
+    seen
+}
+
 /// The nodes of a graph from which a way leads back to themselves.
 fn in_circles(graph: &Graph) -> BTreeSet<&str> {
-    let reached = |from: &str| {
-        let mut seen: BTreeSet<&str> = BTreeSet::new();
-        let mut open: Vec<&str> = graph.get(from).into_iter().flatten().map(String::as_str).collect();
-        while let Some(node) = open.pop() {
-            if seen.insert(node) {
-                open.extend(graph.get(node).into_iter().flatten().map(String::as_str));
-            }
-        }
-        seen
-    };
-    graph.keys().map(String::as_str).filter(|node| reached(node).contains(node)).collect()
+    graph.keys().map(String::as_str).filter(|node| reached(graph, node).contains(node)).collect()
+}
+
+/// The arrows of a graph that belong to a circle, for people.
+fn circular_arrows(graph: &Graph) -> Vec<String> {
+    let arrows = graph.iter().flat_map(|(from, targets)| targets.iter().map(move |to| (from, to)));
+    let circular = arrows.filter(|(from, to)| reached(graph, to).contains(from.as_str()));
+    circular.map(|(from, to)| format!("{from} -> {to}")).collect()
 }
 
 #[cfg(test)]
@@ -376,6 +409,22 @@ mod tests {
         assert_eq!(circles(&both_ways, &[]).len(), 1);
         assert!(circles(&both_ways, &[Ceiling { of: "x", count: 2 }]).is_empty());
         assert!(file_circles(&both_ways, &[Ceiling { of: "x", count: 2 }]).is_empty());
+    }
+
+    #[test]
+    fn a_reexport_of_the_parent_hides_no_circle() {
+        let files = |inner: &str| {
+            sources(&[
+                ("crates/x/src/lib.rs", "mod m;\n"),
+                ("crates/x/src/m/mod.rs", "mod a;\nmod b;\npub use a::A;\n"),
+                ("crates/x/src/m/a.rs", "use super::b::B;\n"),
+                ("crates/x/src/m/b.rs", inner),
+            ])
+        };
+        assert!(file_circles(&files(""), &[]).is_empty());
+        let found = file_circles(&files("use super::A;\n"), &[]);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].text.contains("m::b -> m::a"), "{}", found[0].text);
     }
 
     #[test]

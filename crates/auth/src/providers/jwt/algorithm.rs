@@ -2,7 +2,7 @@
 
 use ring::{hmac, signature};
 
-use super::key::Material;
+use super::material::Material;
 
 /// An algorithm that signs tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Map, Value};
 
 use super::algorithm::Algorithm;
-use super::key::{Key, KeyProblem, MIN_SECRET_LEN, Material, checked, point};
+use super::key::{Key, KeyProblem, MIN_SECRET_LEN, checked, point};
+use super::material::Material;
 use crate::request::Secret;
 
 /// Whether a set may contain shared secrets: a published one may not.

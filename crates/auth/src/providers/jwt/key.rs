@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::algorithm::Algorithm;
-use crate::request::Secret;
+use super::material::Material;
 
 /// Keys of a set at most.
 pub(super) const MAX_KEYS: usize = 64;
@@ -69,21 +69,6 @@ pub(super) struct Key {
     /// The one algorithm that it is for; `None` for all of its kind.
     pub(super) algorithm: Option<Algorithm>,
     pub(super) material: Material,
-}
-
-/// The material of a key.
-#[derive(Clone, Debug)]
-pub(super) enum Material {
-    /// A shared secret.
-    Secret(Secret),
-    /// Modulus and exponent, big-endian.
-    Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
-    /// An uncompressed point on P-256.
-    P256(Vec<u8>),
-    /// An uncompressed point on P-384.
-    P384(Vec<u8>),
-    /// A key of Ed25519.
-    Ed25519(Vec<u8>),
 }
 
 impl Key {

@@ -4,6 +4,7 @@ mod algorithm;
 mod claims;
 mod jwk;
 mod key;
+mod material;
 mod pem;
 mod source;
 mod token;

@@ -2,7 +2,8 @@
 
 use rustls::pki_types::pem::{PemObject, SectionKind};
 
-use super::key::{Key, KeyProblem, Material, checked};
+use super::key::{Key, KeyProblem, checked};
+use super::material::Material;
 
 /// Tags of DER (X.690).
 const INTEGER: u8 = 0x02;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::jwk::{self, Secrets};
-use super::key::{Key, KeyProblem, KeysError, MIN_SECRET_LEN, Material};
+use super::key::{Key, KeyProblem, KeysError, MIN_SECRET_LEN};
+use super::material::Material;
 use super::pem;
 use crate::clock::Clock;
 use crate::fetch::Server;

@@ -9,23 +9,20 @@ use tidegate_administration::INHERITED;
 use tidegate_engine::{AdoptError, Partitions, Settling, UplinkError, UplinkImage};
 use tidegate_node::{FleetError, MoveError, NodeHandle, OrchestratorMoves};
 
+use super::Worker;
 use super::asking::Awaited;
 use super::brokers::BACK_LIMIT;
 use super::passing::brokers_know;
 use super::pieces::{ENDS_ALL, ENDS_PIECE, Outbox};
 use super::resuming::Resuming;
-use super::{Worker, set_of};
 use crate::driver::memory::RememberedBroker;
 use crate::driver::restore::Inherited;
+use crate::driver::sets::set_of;
 
 /// Pause between two looks whether a broker has brought anything.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The stream for partitions that had left the dead orchestrator has this bit in its number.
 const LEFT_STREAM: u64 = 1 << 61;
-
-/// How long messages of the own brokers wait for messages of a dead orchestrator's brokers. The wait keeps the order of
-/// topics.
-pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(10);
 
 /// The connections of dead orchestrators that are worked off here.
 #[derive(Default)]

@@ -3,17 +3,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_engine::{Behind, Partitions};
 use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
 
-use super::adopting::ORDER_LIMIT;
 use super::brokers::BACK_LIMIT;
 use super::piece_steps::{PieceSteps, deliver_by};
 use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict, answer_part};
-use super::receiving::Receiving;
 use crate::driver::restore::Inherited;
+use crate::driver::sets::both;
+
+/// How long messages of the own brokers wait for messages of a dead orchestrator's brokers. The wait keeps the order of
+/// topics.
+pub(super) const ORDER_LIMIT: Duration = Duration::from_secs(10);
+
+/// A transfer of partitions that moved here: its number, its partitions, and the messages behind its pieces.
+pub(in crate::driver) type MovedHere = (u64, Partitions, Behind);
 
 /// Partitions of dead orchestrators that were taken over here, and the messages that are passed on for them.
 #[derive(Default)]
@@ -57,10 +63,6 @@ impl Transfer {
     fn behind(&self) -> Behind {
         if self.is_late { Behind::LatePieces } else { Behind::Pieces }
     }
-}
-
-pub(super) fn both(some: Partitions, others: Partitions) -> Partitions {
-    some.without(some.without(others))
 }
 
 /// Numbers of transfers that a restart has begun again have these bits, which no other transfer has.
@@ -175,22 +177,23 @@ impl Inheriting {
         Ok(())
     }
 
-    /// Takes the part in a question of the node `from`, and answers. `served` are the partitions served here.
+    /// Takes the part in a question of the node `from`, and answers. `moved_from` names the open transfers of partitions
+    /// that a node moved here before it died; `served` are the partitions served here.
     pub(in crate::driver) fn take(
         &self,
         node: &NodeHandle,
-        receiving: &Receiving,
+        moved_from: &dyn Fn(&str) -> Vec<MovedHere>,
         from: &str,
         question: &[u8],
         served: Partitions,
     ) -> Vec<u8> {
-        answer_part(question, |part| self.take_part(node, receiving, from, part, served))
+        answer_part(question, |part| self.take_part(node, moved_from, from, part, served))
     }
 
     fn take_part(
         &self,
         steps: &impl PieceSteps,
-        receiving: &Receiving,
+        moved_from: &dyn Fn(&str) -> Vec<MovedHere>,
         from: &str,
         part: &Part<'_>,
         served: Partitions,
@@ -200,7 +203,7 @@ impl Inheriting {
             return PartVerdict::NotHere;
         }
         // Before the other lock: an old home that lives asks in the other order.
-        let moved = receiving.of_dead(part.of);
+        let moved = moved_from(part.of);
         let mut state = self.state();
         let name = (from.to_owned(), part.stream[1], part.of.to_owned(), part.broker.to_owned());
         let assembly = state.streams.entry(name.clone()).or_default();
@@ -251,7 +254,7 @@ impl InheritingState {
     fn deliver_piece(
         &mut self,
         steps: &impl PieceSteps,
-        moved: &[(u64, Partitions, Behind)],
+        moved: &[MovedHere],
         part: &Part<'_>,
         partitions: Partitions,
         piece: &[u8],
@@ -272,6 +275,7 @@ impl InheritingState {
 mod tests {
     use super::super::piece_steps::tests::{TestSteps, partitions};
     use super::super::pieces::ENDS_PIECE;
+    use super::super::receiving::Receiving;
     use super::*;
 
     #[test]
@@ -282,7 +286,7 @@ mod tests {
             let (of_dead, broker) = ("b", "x");
             let part =
                 Part { kind, stream, of: of_dead, broker, partitions: of, piece: 0, index: 0, ends: ENDS_PIECE, bytes };
-            inheriting.take_part(&steps, &receiving, "a", &part, of)
+            inheriting.take_part(&steps, &|of| receiving.of_dead(of), "a", &part, of)
         };
         let (one, two) = (partitions(&[1]), partitions(&[1, 2]));
         assert_eq!((take(one), steps.have(b"m")), (PartVerdict::Taken, one));

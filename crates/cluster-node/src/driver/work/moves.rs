@@ -12,6 +12,7 @@ use crate::driver::logs::Logs;
 use crate::driver::parcel::Parcel;
 use crate::driver::parts::{self, Kind};
 use crate::driver::pause;
+use crate::driver::restore::without_retained;
 use crate::driver::status::Shared;
 use tidegate_node::{LeftOut, NoAnswer, NodeHandle, OrchestratorMoves};
 
@@ -269,20 +270,4 @@ fn complete(node: &NodeHandle, id: u64, parcel: &[u8]) -> Result<(), PartitionMo
 
 fn read_parcel(parcel: &[u8]) -> Result<Parcel, PartitionMoveError> {
     Parcel::read(parcel).ok_or(PartitionMoveError::NoParcel)
-}
-
-/// The messages owed to sessions. Of retained messages a newer one may be here already.
-pub(in crate::driver) fn without_retained(owed: Owed) -> Value {
-    json!({
-        "sessions": owed.sessions,
-        "subscriptions": owed.subscriptions,
-        "fetches": owed.fetches,
-        "queued": owed.queued,
-        "await_puback": owed.await_pub_ack,
-        "await_pubrec": owed.await_pub_rec,
-        "await_pubcomp": owed.await_pub_comp,
-        "await_pubrel": owed.await_pub_rel,
-        "wills": owed.wills,
-        "retained": 0,
-    })
 }

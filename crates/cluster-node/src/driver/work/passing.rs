@@ -13,6 +13,7 @@ use super::Worker;
 use super::asking::{ANSWER_PAUSE, Awaited};
 use super::pieces::{ENDS_ALL, ENDS_PIECE, Outbox};
 use crate::driver::error::PartitionMoveError;
+use crate::driver::sets::set_of;
 
 /// Pause between two pieces.
 const PIECE_PAUSE: Duration = Duration::from_millis(10);
@@ -157,7 +158,7 @@ impl Worker {
     /// Continues the forwarding of the last life of this process. Before it connects to its brokers.
     pub(super) fn resume_passing(&mut self, remembered: &BTreeMap<u64, Vec<u16>>) {
         for (id, partitions) in remembered {
-            let partitions = super::set_of(partitions);
+            let partitions = set_of(partitions);
             if let Err(error) = OrchestratorMoves::of(&self.node).resume_forwarding(*id, partitions) {
                 self.complain(&error, "messages of brokers are not forwarded for partitions that have moved");
             }

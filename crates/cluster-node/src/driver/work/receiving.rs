@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_engine::{Behind, Partitions};
 use tidegate_node::{MoveError, NodeHandle};
 
-use super::adopting::ORDER_LIMIT;
-use super::inheriting::Inheriting;
+use super::inheriting::{Inheriting, MovedHere, ORDER_LIMIT};
 use super::piece_steps::{PieceSteps, deliver_by, end_transfers};
 use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict, answer_part};
 
@@ -311,7 +310,7 @@ impl Receiving {
 
     /// The transfers that brought partitions from a node that is dead: the partitions of each, and the messages behind
     /// its pieces.
-    pub(super) fn of_dead(&self, node: &str) -> Vec<(u64, Partitions, Behind)> {
+    pub(in crate::driver) fn of_dead(&self, node: &str) -> Vec<MovedHere> {
         let moves = self.moves();
         let of_node = moves.open.values().filter(|coming| coming.from == node && !coming.is_over);
         of_node.flat_map(Coming::open_transfers).collect()

@@ -9,9 +9,9 @@ use tidegate_engine::{Continued, Partitions};
 use tidegate_node::OrchestratorMoves;
 
 use super::brokers::BACK_LIMIT;
-use super::inheriting::both;
-use super::{TableWork, Worker, set_of};
+use super::{TableWork, Worker};
 use crate::driver::memory::RememberedBroker;
+use crate::driver::sets::{both, set_of};
 
 /// How long a broker of such a connection may be missing in the fleet while another broker is there.
 const NAMED_LIMIT: Duration = Duration::from_secs(60);

@@ -20,7 +20,8 @@ impl Dealing<'_> {
         }
         let (session, most) = (uplink.session, uplink.spread.left.min(PIECE_MESSAGES));
         let share = self.state.settings.queue.lower_priority_share;
-        let piece = take_front(&mut self.state.sessions, session, most, share);
+        let flow = self.state.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
+        let piece = flow.map_or_else(Vec::new, |flow| take_front(flow, most, share));
         uplink.spread.left -= most;
         // A queue that has become empty has been sent in the meantime.
         let done = uplink.spread.left == 0 || piece.len() < most;

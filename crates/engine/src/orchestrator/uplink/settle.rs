@@ -16,7 +16,7 @@ use crate::publish::layouts::Layouts;
 use crate::session::packet_ids::InflightEntry;
 use crate::session::queue::SessionQueue;
 use crate::session::table::Sessions;
-use crate::session::{Delivery, InFlight};
+use crate::session::{Delivery, Flow, InFlight};
 use crate::state::ShardState;
 use std::collections::BTreeMap;
 
@@ -186,8 +186,7 @@ pub(crate) fn take_queue(sessions: &mut Sessions, session: SessionKey) -> Sessio
 
 /// Takes up to `most` messages that wait for a broker, in the order in which it would get them; `deal_queue` has to get
 /// them.
-pub(crate) fn take_front(sessions: &mut Sessions, session: SessionKey, most: usize, share: u16) -> Vec<Delivery> {
-    let Some(flow) = sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else { return Vec::new() };
+pub(crate) fn take_front(flow: &mut Flow, most: usize, share: u16) -> Vec<Delivery> {
     let taken: Vec<Delivery> = std::iter::from_fn(|| flow.queue.pop_front(share, true)).take(most).collect();
     flow.queue_bytes -= taken.iter().map(Delivery::cost).sum::<u64>();
     taken

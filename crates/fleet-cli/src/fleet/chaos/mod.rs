@@ -1,6 +1,7 @@
 //! `tidegate fleet chaos`: strikes the processes of a running fleet, and keeps books of messages meanwhile.
 
 mod books;
+mod error;
 mod plan;
 mod probe;
 mod process;
@@ -17,6 +18,7 @@ use tidegate_process::signals::BrokerSignals;
 use super::arguments::time;
 use crate::local::{FleetArgs, ManagerState, text_of};
 use books::Sums;
+use error::ChaosError;
 use plan::{Bounds, Chooser, Fault, Member, Strike};
 use probe::{Load, Probe};
 use process::Held;
@@ -108,12 +110,12 @@ pub(super) fn run(args: &ChaosArgs) -> Exit {
 }
 
 /// The report, and whether all went well.
-fn strike_all(args: &ChaosArgs) -> Result<(String, bool), String> {
-    let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+fn strike_all(args: &ChaosArgs) -> Result<(String, bool), ChaosError> {
+    let mut signals = BrokerSignals::catch().map_err(ChaosError::Signals)?;
     let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
     let first = status(args)?;
     if members(&first).is_empty() {
-        return Err("no process of the fleet is on this machine".to_owned());
+        return Err(ChaosError::NoMember);
     }
     let probe = Probe::start(endpoints(&first), &load(args, seed)?)?;
     let struck = strike_for(args, seed, &first, &probe, &mut signals);
@@ -138,15 +140,16 @@ fn is_well(struck: &[Struck], sums: Sums, settled: bool) -> bool {
     !struck.is_empty() && settled && sums.lost == 0 && struck.iter().all(is_stood)
 }
 
-fn load(args: &ChaosArgs, seed: u64) -> Result<Load, String> {
+fn load(args: &ChaosArgs, seed: u64) -> Result<Load, ChaosError> {
     let password = args.password_file.as_ref().map(|file| {
-        let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))?;
-        Ok::<_, String>(text.lines().next().unwrap_or_default().as_bytes().to_vec())
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(|source| ChaosError::Password { path: file.clone(), source })?;
+        Ok::<_, ChaosError>(text.lines().next().unwrap_or_default().as_bytes().to_vec())
     });
     let name = format!("chaos/{seed:x}-{}", std::process::id());
     Ok(Load {
-        topic: TopicNameBuf::new(name.clone()).map_err(|error| error.to_string())?,
-        filter: TopicFilterBuf::new(name).map_err(|error| error.to_string())?,
+        topic: TopicNameBuf::new(name.clone())?,
+        filter: TopicFilterBuf::new(name)?,
         user_name: args.username.clone(),
         password: password.transpose()?,
         rate: args.rate,
@@ -155,12 +158,10 @@ fn load(args: &ChaosArgs, seed: u64) -> Result<Load, String> {
 }
 
 /// What the manager says.
-fn status(args: &ChaosArgs) -> Result<Value, String> {
-    let known = args.fleet.find().and_then(|place| place.known()).map_err(|error| error.to_string())?;
+fn status(args: &ChaosArgs) -> Result<Value, ChaosError> {
+    let known = args.fleet.find().and_then(|place| place.known())?;
     if known.manager != ManagerState::Running {
-        return Err(
-            "the fleet has no manager that runs, and nothing would heal it: start it with `tidegate up`".to_owned()
-        );
+        return Err(ChaosError::NoManager);
     }
     Ok(known.status)
 }
@@ -196,12 +197,12 @@ fn strike_for(
     first: &Value,
     probe: &Probe,
     signals: &mut BrokerSignals,
-) -> Result<Vec<Struck>, String> {
+) -> Result<Vec<Struck>, ChaosError> {
     let shared = &probe.shared;
     let begin = Instant::now();
     while !shared.books().has_begun() {
         if begin.elapsed() > BEGIN_LIMIT {
-            return Err("the fleet carries no message".to_owned());
+            return Err(ChaosError::NoMessage);
         }
         rest(LOOK);
     }

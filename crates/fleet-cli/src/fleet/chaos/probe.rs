@@ -14,6 +14,7 @@ use tidegate_client::{
 };
 
 use super::books::Books;
+use super::error::ChaosError;
 use super::rest;
 
 /// How long the sessions outlive their connections, seconds.
@@ -109,8 +110,8 @@ impl Probe {
     /// Starts the subscriber, and then the publisher.
     ///
     /// # Errors
-    /// In words for people, when the fleet takes no subscription.
-    pub(super) fn start(endpoints: Vec<String>, load: &Load) -> Result<Self, String> {
+    /// When the fleet grants no subscription, or the system gives no thread.
+    pub(super) fn start(endpoints: Vec<String>, load: &Load) -> Result<Self, ChaosError> {
         let shared = Arc::new(Shared {
             books: Mutex::default(),
             endpoints: Mutex::new(endpoints),
@@ -125,16 +126,16 @@ impl Probe {
         probe.spawn("chaos-subscriber", move || subscribe(&ours, &of_load, &tell))?;
         if told.recv_timeout(SUBSCRIBE_TIMEOUT).is_err() {
             probe.stop();
-            return Err("the fleet takes no subscription: look at `tidegate fleet status`".to_owned());
+            return Err(ChaosError::NoSubscription);
         }
         let (ours, of_load) = (Arc::clone(&shared), load.clone());
         probe.spawn("chaos-publisher", move || publish(&ours, &of_load))?;
         Ok(probe)
     }
 
-    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), ChaosError> {
         let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
-        self.threads.push(spawned.map_err(|error| format!("cannot start a thread: {error}"))?);
+        self.threads.push(spawned.map_err(ChaosError::Thread)?);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tidegate_process::signals::BrokerSignals;
 
+use super::error::ChaosError;
 use super::plan::{Fault, Member, Strike};
 use super::{SLICE, pause, rest};
 
@@ -17,13 +18,13 @@ impl Held {
     /// Holds the process of a member; `None` when no process has its id.
     ///
     /// # Errors
-    /// In words for people, when the system refuses.
-    pub(super) fn open(member: &Member) -> Result<Option<Self>, String> {
+    /// When the system refuses.
+    pub(super) fn open(member: &Member) -> Result<Option<Self>, ChaosError> {
         let Some(pid) = Pid::from_raw(member.pid) else { return Ok(None) };
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(process) => Ok(Some(Self(process))),
             Err(Errno::SRCH) => Ok(None),
-            Err(error) => Err(format!("cannot find {} (process {}): {error}", member.name, member.pid)),
+            Err(source) => Err(ChaosError::Process { attempt: "find", member: member.clone(), source }),
         }
     }
 
@@ -39,8 +40,8 @@ impl Held {
     /// Strikes the process; false when it had ended before.
     ///
     /// # Errors
-    /// In words for people, when the system refuses.
-    pub(super) fn strike(&self, strike: &Strike, signals: &mut BrokerSignals) -> Result<bool, String> {
+    /// When the system refuses.
+    pub(super) fn strike(&self, strike: &Strike, signals: &mut BrokerSignals) -> Result<bool, ChaosError> {
         let made = match strike.fault {
             Fault::Kill => self.signal(Signal::KILL),
             Fault::Stop => self.stop().map(|stopped| {
@@ -53,7 +54,7 @@ impl Held {
             }),
             Fault::Slow => self.slow(strike.length, signals),
         };
-        made.map_err(|error| format!("cannot signal {} (process {}): {error}", strike.member.name, strike.member.pid))
+        made.map_err(|source| ChaosError::Process { attempt: "signal", member: strike.member.clone(), source })
     }
 
     fn stop(&self) -> Result<Option<Stopped<'_>>, Errno> {

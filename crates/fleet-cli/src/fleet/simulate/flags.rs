@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use tidegate_fleet::decide::{Bounds, Settings, Sla, Wait};
-use tidegate_fleet::load::{Signal, SignalSettings, Thresholds};
+use tidegate_fleet::decide::{Bounds, Settings, Sla, SlaError, Wait};
+use tidegate_fleet::load::{LoadError, Signal, SignalSettings, Thresholds};
 use tidegate_fleet::simulate::{Model, ModelError, TierModel};
 
-use crate::fleet::arguments::{fraction, time};
+use crate::fleet::arguments::{FlagError, fraction, time};
 use tidegate_units::size;
 
 /// What the fleet is made of and what policies are set by.
@@ -106,14 +106,49 @@ struct PolicyArgs {
     signals: Vec<(Signal, f64)>,
 }
 
+/// Why flags describe no model. Each text begins with the flag where that is not clear.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ModelFlagError {
+    /// The sizes of levels, or the size of both together.
+    #[error("{flags}: {source}")]
+    Sla {
+        /// The flags of the sizes.
+        flags: &'static str,
+        /// The fault.
+        source: SlaError,
+    },
+    /// The thresholds of policies.
+    #[error("--lower and --upper: {0}")]
+    Thresholds(#[source] LoadError),
+    /// The CPU time of one message, in microseconds.
+    #[error("--message-cost: {0} microseconds are no cost: choose a number above 0")]
+    MessageCost(f64),
+    /// Neither a capacity nor the cost of a message.
+    #[error("--capacity is needed: messages per second of one broker")]
+    NoCapacity,
+    /// An amount of memory.
+    #[error("{flag}: `{value}` is no amount of memory: write 512MiB or 1KiB")]
+    Memory {
+        /// The flag.
+        flag: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The brokers at the start.
+    #[error("--start: {0}")]
+    Start(#[source] ModelError),
+    /// The time between observations.
+    #[error("--interval: {0}")]
+    Interval(#[source] ModelError),
+    /// Another part of the model, which its text names.
+    #[error(transparent)]
+    Model(ModelError),
+}
+
 /// A signal, and the value that counts as full; CPU has its own.
 #[expect(clippy::cast_precision_loss, reason = "the full value needs no more than 52 bits")]
-fn signal(text: &str) -> Result<(Signal, f64), String> {
-    let problem = || {
-        format!(
-            "`{text}` is no signal: write cpu, message_rate=N, queue_depth=N, waiting=TIME, drops=N or memory=SIZE, with N above 0"
-        )
-    };
+fn signal(text: &str) -> Result<(Signal, f64), FlagError> {
+    let problem = || FlagError::Signal(text.to_owned());
     let (name, full) = text.split_once('=').unwrap_or((text, ""));
     let number = || full.parse::<f64>().ok();
     let (signal, full) = match name {
@@ -150,7 +185,7 @@ impl ModelArgs {
     ///
     /// # Errors
     /// The fault, with the flag where that is not clear.
-    pub(super) fn model(&self) -> Result<Model, String> {
+    pub(super) fn model(&self) -> Result<Model, ModelFlagError> {
         let (idle, message) =
             (memory("--idle-memory", &self.idle_memory)?, memory("--message-memory", &self.message_memory)?);
         let tier = |capacity: f64, start: u32| TierModel {
@@ -166,8 +201,8 @@ impl ModelArgs {
         let brokers = bounds("--min and --max", self.min, self.max)?;
         let orchestrators =
             bounds("--orchestrator-min and --orchestrator-max", self.orchestrator_min, self.orchestrator_max)?;
-        let sla =
-            Sla::new(brokers, orchestrators, self.max_in_all).map_err(|error| format!("--max-in-all: {error}"))?;
+        let sla = Sla::new(brokers, orchestrators, self.max_in_all)
+            .map_err(|source| ModelFlagError::Sla { flags: "--max-in-all", source })?;
         let model = Model {
             brokers: tier(self.capacity()?, self.start.unwrap_or(self.min)),
             orchestrators: self.orchestrator_capacity.map(|capacity| tier(capacity, self.orchestrator_min)),
@@ -176,29 +211,27 @@ impl ModelArgs {
             deadline: self.deadline,
         };
         model.validate().map_err(|error| match error {
-            ModelError::Start { .. } => format!("--start: {error}"),
-            ModelError::Interval { .. } => format!("--interval: {error}"),
-            error => error.to_string(),
+            ModelError::Start { .. } => ModelFlagError::Start(error),
+            ModelError::Interval { .. } => ModelFlagError::Interval(error),
+            error => ModelFlagError::Model(error),
         })?;
         Ok(model)
     }
 
-    fn capacity(&self) -> Result<f64, String> {
+    fn capacity(&self) -> Result<f64, ModelFlagError> {
         match (self.capacity, self.message_cost) {
             (Some(capacity), _) => Ok(capacity),
             (None, Some(cost)) if cost > 0.0 && cost.is_finite() => Ok(1e6 / cost),
-            (None, Some(cost)) => {
-                Err(format!("--message-cost: {cost} microseconds are no cost: choose a number above 0"))
-            }
-            (None, None) => Err("--capacity is needed: messages per second of one broker".to_owned()),
+            (None, Some(cost)) => Err(ModelFlagError::MessageCost(cost)),
+            (None, None) => Err(ModelFlagError::NoCapacity),
         }
     }
 
-    fn settings(&self) -> Result<Settings, String> {
+    fn settings(&self) -> Result<Settings, ModelFlagError> {
         let policy = &self.policy;
         let thresholds = Thresholds::new(policy.lower, policy.upper);
         Ok(Settings {
-            thresholds: thresholds.map_err(|error| format!("--lower and --upper: {error}"))?,
+            thresholds: thresholds.map_err(ModelFlagError::Thresholds)?,
             interval: policy.interval,
             smoothing: policy.smoothing,
             window: policy.window,
@@ -214,13 +247,13 @@ impl ModelArgs {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "memory needs no more than 52 bits")]
-fn memory(flag: &str, text: &str) -> Result<f64, String> {
+fn memory(flag: &'static str, text: &str) -> Result<f64, ModelFlagError> {
     let bytes = size::parse(text).map(|bytes| bytes as f64);
-    bytes.ok_or_else(|| format!("{flag}: `{text}` is no amount of memory: write 512MiB or 1KiB"))
+    bytes.ok_or_else(|| ModelFlagError::Memory { flag, value: text.to_owned() })
 }
 
-fn bounds(flags: &str, least: u32, most: u32) -> Result<Bounds, String> {
-    Bounds::new(least, most).map_err(|error| format!("{flags}: {error}"))
+fn bounds(flags: &'static str, least: u32, most: u32) -> Result<Bounds, ModelFlagError> {
+    Bounds::new(least, most).map_err(|source| ModelFlagError::Sla { flags, source })
 }
 
 #[cfg(test)]

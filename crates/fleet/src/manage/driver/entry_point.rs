@@ -1,9 +1,21 @@
 //! Where clients find the orchestrators.
 
+use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::manage::command::Endpoint;
 use crate::provider::ResourceName;
+
+/// Why an entry point has not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum EntryPointError {
+    /// It still names this orchestrator, which must not be withdrawn before.
+    #[error("the DNS server of dns.update still names {0}")]
+    StillNames(String),
+    /// It refuses the endpoints.
+    #[error(transparent)]
+    Refused(Box<dyn Error + Send + Sync>),
+}
 
 /// Publishes the serving orchestrators to clients, such as a DNS zone (BRK-18).
 pub trait EntryPoint: Send {
@@ -12,7 +24,7 @@ pub trait EntryPoint: Send {
     ///
     /// # Errors
     /// When the change failed; it is called again soon.
-    fn set_endpoints(&mut self, endpoints: &[Endpoint]) -> Result<Unnamed, String>;
+    fn set_endpoints(&mut self, endpoints: &[Endpoint]) -> Result<Unnamed, EntryPointError>;
 
     /// Its counters in the text format of Prometheus; empty without counters.
     fn metrics(&self) -> String {
@@ -28,7 +40,7 @@ pub type Unnamed = Vec<(ResourceName, String)>;
 pub struct NoEntryPoint;
 
 impl EntryPoint for NoEntryPoint {
-    fn set_endpoints(&mut self, _: &[Endpoint]) -> Result<Unnamed, String> {
+    fn set_endpoints(&mut self, _: &[Endpoint]) -> Result<Unnamed, EntryPointError> {
         Ok(Unnamed::new())
     }
 }
@@ -45,7 +57,7 @@ impl Remembered {
 }
 
 impl EntryPoint for Remembered {
-    fn set_endpoints(&mut self, endpoints: &[Endpoint]) -> Result<Unnamed, String> {
+    fn set_endpoints(&mut self, endpoints: &[Endpoint]) -> Result<Unnamed, EntryPointError> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = endpoints.to_vec();
         Ok(Unnamed::new())
     }

@@ -4,9 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::entry_point::EntryPointError;
+use super::logins::LoginError;
+use super::orchestrator_api::OrchestratorError;
 use crate::manage::history::HistoryError;
 use crate::manage::journal::JournalError;
-use crate::provider::ProviderError;
+use crate::provider::{ProviderError, ResourceName};
 
 /// Why a manager does not run, or stops.
 #[derive(Debug, thiserror::Error)]
@@ -51,4 +54,30 @@ pub enum DriverError {
     /// The provider.
     #[error(transparent)]
     Provider(#[from] ProviderError),
+}
+
+/// Why a command of the manager failed. The manager requests it again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommandError {
+    /// The history takes no entry.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The provider of resources.
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+    /// The entry point.
+    #[error(transparent)]
+    EntryPoint(#[from] EntryPointError),
+    /// The login of a broker.
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    /// The admin API of an orchestrator.
+    #[error(transparent)]
+    Orchestrator(#[from] OrchestratorError),
+    /// An orchestrator whose admin API is unknown.
+    #[error("the admin address of {0} is not known")]
+    NoAdmin(ResourceName),
+    /// A broker whose address is unknown.
+    #[error("the address of {0} is not known")]
+    NoAddress(ResourceName),
 }

@@ -35,7 +35,7 @@ pub(super) fn answer(head: &Head, numbers: &ScalingNumbers, at: SystemTime) -> O
             let selector = head.query.split('&').find_map(|part| part.strip_prefix("labelSelector="));
             match selected(selector.unwrap_or_default()) {
                 Ok(wanted) => HttpAnswer::json("200 OK", &values(metric, &wanted, numbers, at)),
-                Err(problem) => status(400, "BadRequest", &problem),
+                Err(error) => status(400, "BadRequest", &error.to_string()),
             }
         }
         [GROUP, "v1beta1", "namespaces", _, metric] => {
@@ -64,18 +64,27 @@ fn status(code: u16, reason: &str, message: &str) -> HttpAnswer {
     HttpAnswer::json(line, &body)
 }
 
+/// Why a label selector is refused.
+#[derive(Debug, thiserror::Error)]
+enum SelectorError {
+    /// It is not escaped UTF-8.
+    #[error("the label selector is not escaped UTF-8")]
+    Escape,
+    /// This part is no equality.
+    #[error("the label selector `{0}` is not supported: write NAME=VALUE, such as level=broker")]
+    Unsupported(String),
+}
+
 /// The labels of a selector of equalities, such as `level=broker`.
-fn selected(escaped: &str) -> Result<Vec<(String, String)>, String> {
-    let text = unescape(escaped).ok_or("the label selector is not escaped UTF-8")?;
+fn selected(escaped: &str) -> Result<Vec<(String, String)>, SelectorError> {
+    let text = unescape(escaped).ok_or(SelectorError::Escape)?;
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let pair = |part: &str| {
         let (name, value) = part.split_once("==").or_else(|| part.split_once('='))?;
         let is_plain = |text: &str| !text.is_empty() && !text.contains(['!', '=', ' ', '(', ')']);
         (is_plain(name) && is_plain(value)).then(|| (name.to_owned(), value.to_owned()))
     };
-    let wrong =
-        |part: &str| format!("the label selector `{part}` is not supported: write NAME=VALUE, such as level=broker");
-    parts.map(|part| pair(part).ok_or_else(|| wrong(part))).collect()
+    parts.map(|part| pair(part).ok_or_else(|| SelectorError::Unsupported(part.to_owned()))).collect()
 }
 
 fn values(metric: &str, wanted: &[(String, String)], numbers: &ScalingNumbers, at: SystemTime) -> Value {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use crate::percent::escape;
 use crate::provider::Resource;
@@ -11,6 +11,14 @@ use crate::provider::process::Login;
 
 /// Largest file of a password, bytes.
 const MAX_PASSWORD: u64 = 4096;
+
+/// Why the login of a broker is not known. The text does not hold the password.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the password in {}: {source}", .path.display())]
+pub struct LoginError {
+    path: PathBuf,
+    source: io::Error,
+}
 
 /// Logins by template. Passwords are read when they are needed, and kept nowhere.
 #[derive(Clone, Debug, Default)]
@@ -25,18 +33,18 @@ impl Logins {
     /// The address of a broker with its login: `mqtt://USER:PASSWORD@HOST:PORT`.
     ///
     /// # Errors
-    /// When the password's file cannot be read. The text does not hold the password.
-    pub fn address(&self, resource: &Resource) -> Result<String, String> {
+    /// When the password's file cannot be read.
+    pub fn address(&self, resource: &Resource) -> Result<String, LoginError> {
         let Some(login) = self.0.get(&resource.template) else { return Ok(resource.address.clone()) };
         let (scheme, rest) = resource.address.split_once("://").unwrap_or(("mqtt", &resource.address));
-        let password = read(&login.password_file)
-            .map_err(|error| format!("cannot read the password in {}: {error}", login.password_file.display()))?;
+        let password =
+            read(&login.password_file).map_err(|source| LoginError { path: login.password_file.clone(), source })?;
         Ok(format!("{scheme}://{}:{}@{rest}", escape(&login.username), escape(&password)))
     }
 }
 
 /// The first line of a file that holds a secret.
-pub(super) fn read(path: &Path) -> std::io::Result<String> {
+pub(super) fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_PASSWORD).read_to_string(&mut text)?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
@@ -67,6 +75,6 @@ mod tests {
         let secure = Resource { address: "mqtts://127.0.0.1:1".to_owned(), ..resource("a") };
         assert_eq!(logins.address(&secure).unwrap(), "mqtts://fleet:p%40ss%3Aw@127.0.0.1:1");
         std::fs::remove_file(file).unwrap();
-        assert!(logins.address(&resource("a")).unwrap_err().contains("tidegate-login"));
+        assert!(logins.address(&resource("a")).unwrap_err().to_string().contains("tidegate-login"));
     }
 }

@@ -13,9 +13,9 @@ mod orchestrator_api;
 mod state_directory;
 mod stopping;
 
-pub use entry_point::{EntryPoint, NoEntryPoint, Remembered, Unnamed};
+pub use entry_point::{EntryPoint, EntryPointError, NoEntryPoint, Remembered, Unnamed};
 pub use error::DriverError;
-pub use logins::Logins;
+pub use logins::{LoginError, Logins};
 pub use metrics_listener::MetricsListener;
 pub use orchestrator_api::OrchestratorError;
 pub use stopping::LEFT;
@@ -35,6 +35,7 @@ use tidegate_admin::DrainRequest;
 
 use self::clock::Clock;
 use self::endpoint::HttpEndpoint;
+use self::error::CommandError;
 use self::local_api::{LocalApi, Shown};
 use self::orchestrator_api::OrchestratorApi;
 pub use self::state_directory::{StateDirectory, is_running};
@@ -269,7 +270,7 @@ impl Driver {
     }
 
     /// Updates the entry point. Orchestrators that it cannot name are retried at the next look.
-    fn set_endpoints(&mut self, endpoints: &[Endpoint]) -> Result<(), String> {
+    fn set_endpoints(&mut self, endpoints: &[Endpoint]) -> Result<(), CommandError> {
         let unnamed = self.entry_point.set_endpoints(endpoints)?;
         for (name, problem) in &unnamed {
             self.complain(&format!("the entry point's name of {name}"), problem);
@@ -331,8 +332,8 @@ impl Driver {
             self.pace = FIRST_CHECK.min(self.manager.settings().check);
         }
         for command in commands {
-            if let Err(problem) = self.execute_one(command)? {
-                let what = command.describe();
+            if let Err(error) = self.execute_one(command)? {
+                let (what, problem) = (command.describe(), error.to_string());
                 self.complain(&what, &problem);
                 self.manager.failed(command, &problem);
             }
@@ -343,7 +344,7 @@ impl Driver {
     }
 
     /// Executes one command. A failure goes to the manager; only a failure to save its book stops it.
-    fn execute_one(&mut self, command: &Command) -> Result<Result<(), String>, DriverError> {
+    fn execute_one(&mut self, command: &Command) -> Result<Result<(), CommandError>, DriverError> {
         Ok(match command {
             Command::Keep(records) => {
                 self.journal.keep(records)?;
@@ -354,12 +355,12 @@ impl Driver {
                     let word = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or("unknown").to_owned();
                     tracing::info!(action = %entry["number"], what = word("action"), outcome = word("outcome"), "a fleet action ended");
                 }
-                self.history.add(entry).map_err(|error| error.to_string())
+                self.history.add(entry).map_err(CommandError::from)
             }
-            Command::Allocate(wanted) => self.provider.allocate(wanted).map(drop).map_err(|error| error.to_string()),
-            Command::Release(name) => self.provider.release(name).map(drop).map_err(|error| error.to_string()),
-            Command::Discard(name) => self.provider.discard(name).map(drop).map_err(|error| error.to_string()),
-            Command::SetAside(name) => self.provider.set_aside(name).map(drop).map_err(|error| error.to_string()),
+            Command::Allocate(wanted) => self.provider.allocate(wanted).map(drop).map_err(CommandError::from),
+            Command::Release(name) => self.provider.release(name).map(drop).map_err(CommandError::from),
+            Command::Discard(name) => self.provider.discard(name).map(drop).map_err(CommandError::from),
+            Command::SetAside(name) => self.provider.set_aside(name).map(drop).map_err(CommandError::from),
             Command::SetEndpoints(endpoints) => self.set_endpoints(endpoints),
             Command::AddBroker { at, broker, replaces } => {
                 let address = self.address_of(broker);
@@ -387,16 +388,16 @@ impl Driver {
         &self,
         at: &ResourceName,
         tell: impl FnOnce(&OrchestratorApi, &str) -> Result<(), OrchestratorError>,
-    ) -> Result<(), String> {
+    ) -> Result<(), CommandError> {
         let admin = self.sight.resource(at).and_then(|observed| observed.resource.admin.as_deref());
-        let admin = admin.ok_or_else(|| format!("the admin address of {at} is not known"))?;
-        tell(&self.orchestrators, admin).map_err(|error| error.to_string())
+        let admin = admin.ok_or_else(|| CommandError::NoAdmin(at.clone()))?;
+        Ok(tell(&self.orchestrators, admin)?)
     }
 
     /// Where a broker is, with the fleet's login.
-    fn address_of(&self, broker: &ResourceName) -> Result<String, String> {
-        let observed = self.sight.resource(broker).ok_or_else(|| format!("the address of {broker} is not known"))?;
-        self.logins.address(&observed.resource)
+    fn address_of(&self, broker: &ResourceName) -> Result<String, CommandError> {
+        let observed = self.sight.resource(broker).ok_or_else(|| CommandError::NoAddress(broker.clone()))?;
+        Ok(self.logins.address(&observed.resource)?)
     }
 
     /// The status as `tidegate fleet status --json` prints it.

@@ -41,7 +41,7 @@ impl Driver {
         self.keep_whole(book)?;
         self.show_rest(&status)?;
         if let Err(error) = self.entry_point.set_endpoints(&[]) {
-            tracing::warn!(error, "the DNS entry point keeps its names");
+            tracing::warn!(%error, "the DNS entry point keeps its names");
         }
         self.stop_level(Level::Orchestrator, &mut status)?;
         set(&mut status, "endpoints", json!([]));

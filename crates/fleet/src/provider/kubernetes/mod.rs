@@ -146,7 +146,7 @@ impl Kubernetes {
         let memory = usage::memory(pod, container, metrics, now);
         let cpu = usage::cpu(pod, container, metrics, now).unwrap_or_else(|why| {
             if note.is_empty() {
-                note = why;
+                note = why.to_string();
             }
             None
         });

@@ -21,28 +21,54 @@ pub(super) enum Metrics {
     Known(BTreeMap<String, PodMetrics>),
 }
 
+/// Why the CPU of a pod is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CpuUnknown {
+    /// The metrics of the StatefulSet cannot be had, for this reason.
+    #[error("CPU is not known: {0}")]
+    NoMetrics(String),
+    /// The pod has no container of this name.
+    #[error("CPU is not known: it has no container {0}")]
+    NoContainer(String),
+    /// The metrics server has not measured the pod.
+    #[error("CPU is not known: there are no metrics of it yet")]
+    NotMeasured,
+    /// The time of the metrics is malformed.
+    #[error("CPU is not known: its time is wrong")]
+    Time,
+    /// The metrics are older than [`MAX_AGE`]; with their time.
+    #[error("CPU is not known: its metrics are of {0}")]
+    Old(String),
+    /// The metrics do not name this container.
+    #[error("CPU is not known: the metrics do not name container {0}")]
+    ContainerNotMeasured(String),
+    /// CPU time is known, and no limit or request of it.
+    #[error("CPU is unknown as a fraction: container {0} has neither a limit nor a request of it")]
+    NoShare(String),
+}
+
 /// CPU as a fraction of the container's limit, else of its request; or why it is unknown. Never a guess.
 pub(super) fn cpu(
     pod: &Pod,
     container: Option<&str>,
     metrics: &Metrics,
     now: SystemTime,
-) -> Result<Option<f64>, String> {
+) -> Result<Option<f64>, CpuUnknown> {
     let known = match metrics {
         Metrics::Unasked => return Ok(None),
-        Metrics::Missing(why) => return Err(format!("CPU is not known: {why}")),
+        Metrics::Missing(why) => return Err(CpuUnknown::NoMetrics(why.clone())),
         Metrics::Known(known) => known,
     };
     let chosen = pod.spec.containers.iter().find(|it| container.is_none_or(|name| name == it.name));
-    let chosen = chosen.ok_or_else(|| format!("CPU is not known: it has no container {}", container.unwrap_or("")))?;
+    let chosen = chosen.ok_or_else(|| CpuUnknown::NoContainer(container.unwrap_or("").to_owned()))?;
     let given = given(chosen)?;
-    let metrics = known.get(&pod.metadata.name).ok_or("CPU is not known: there are no metrics of it yet")?;
-    if !is_fresh(metrics, now).ok_or("CPU is not known: its time is wrong")? {
-        return Err(format!("CPU is not known: its metrics are of {}", metrics.timestamp));
+    let metrics = known.get(&pod.metadata.name).ok_or(CpuUnknown::NotMeasured)?;
+    if !is_fresh(metrics, now).ok_or(CpuUnknown::Time)? {
+        return Err(CpuUnknown::Old(metrics.timestamp.clone()));
     }
     let used = metrics.containers.iter().find(|it| it.name == chosen.name).and_then(|it| it.usage.get("cpu"));
     let used = used.and_then(|text| quantity::cores(text));
-    let used = used.ok_or_else(|| format!("CPU is not known: the metrics do not name container {}", chosen.name))?;
+    let used = used.ok_or_else(|| CpuUnknown::ContainerNotMeasured(chosen.name.clone()))?;
     Ok(Some(used / given))
 }
 
@@ -62,13 +88,11 @@ fn is_fresh(metrics: &PodMetrics, now: SystemTime) -> Option<bool> {
     Some(!now.duration_since(measured).is_ok_and(|age| age > MAX_AGE))
 }
 
-fn given(container: &Container) -> Result<f64, String> {
+fn given(container: &Container) -> Result<f64, CpuUnknown> {
     let resources = &container.resources;
     let text = resources.limits.get("cpu").or_else(|| resources.requests.get("cpu"));
     let cores = text.and_then(|text| quantity::cores(text)).filter(|cores| *cores > 0.0);
-    cores.ok_or_else(|| {
-        format!("CPU is unknown as a fraction: container {} has neither a limit nor a request of it", container.name)
-    })
+    cores.ok_or_else(|| CpuUnknown::NoShare(container.name.clone()))
 }
 
 #[cfg(test)]
@@ -116,8 +140,9 @@ mod tests {
     fn a_missing_value_has_a_reason_and_is_no_number() {
         let usage = metrics(r#"{"cpu":"1"}"#);
         let limited = pod(r#"{"limits":{"cpu":"1"}}"#);
-        let why =
-            |pod: &Pod, container, metrics: &Metrics, seconds| cpu(pod, container, metrics, at(seconds)).unwrap_err();
+        let why = |pod: &Pod, container, metrics: &Metrics, seconds| {
+            cpu(pod, container, metrics, at(seconds)).unwrap_err().to_string()
+        };
         assert!(why(&pod("{}"), None, &usage, 0).contains("neither a limit nor a request"));
         assert!(why(&limited, Some("other"), &usage, 0).contains("no container other"));
         assert!(why(&limited, None, &usage, 121).contains("its metrics are of 2026"));

@@ -24,6 +24,22 @@ pub(super) enum Cgroups {
     Unavailable(String),
 }
 
+/// Why a cgroup is not made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CgroupError {
+    /// This machine has no cgroups for this user.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A directory or a file of the cgroup.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The directory or the file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+}
+
 /// The parts of `/proc` that say where cgroups are.
 pub(super) struct Mounts {
     /// `/proc/self/mounts`
@@ -89,7 +105,7 @@ impl Cgroups {
         }
     }
 
-    fn try_out(&self) -> Result<(), String> {
+    fn try_out(&self) -> Result<(), CgroupError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tidegate-try-{}-{number}", std::process::id());
@@ -107,7 +123,7 @@ impl Cgroups {
     }
 
     /// Makes a cgroup with a quota of so many cores, and gives its directories; it may be there already.
-    pub(super) fn make(&self, name: &str, cores: f64) -> Result<Vec<PathBuf>, String> {
+    pub(super) fn make(&self, name: &str, cores: f64) -> Result<Vec<PathBuf>, CgroupError> {
         let period = PERIOD.as_micros();
         let quota = PERIOD.mul_f64(cores.max(0.0)).max(LEAST_QUOTA).as_micros();
         let directories: Vec<PathBuf> = match self {
@@ -115,13 +131,13 @@ impl Cgroups {
                 [Some(cpu), account.as_ref()].into_iter().flatten().map(|at| at.join(name)).collect()
             }
             Self::V2(place) => vec![place.join(name)],
-            Self::Unavailable(why) => return Err(why.clone()),
+            Self::Unavailable(why) => return Err(CgroupError::Unavailable(why.clone())),
         };
         for directory in &directories {
-            if let Err(error) = fs::create_dir(directory)
-                && error.kind() != io::ErrorKind::AlreadyExists
+            if let Err(source) = fs::create_dir(directory)
+                && source.kind() != io::ErrorKind::AlreadyExists
             {
-                return Err(format!("{}: {error}", directory.display()));
+                return Err(CgroupError::Io { path: directory.clone(), source });
             }
         }
         let settings = match self {
@@ -130,7 +146,7 @@ impl Cgroups {
         };
         for (file, text) in settings {
             let path = directories[0].join(file);
-            fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+            fs::write(&path, text).map_err(|source| CgroupError::Io { path, source })?;
         }
         Ok(directories)
     }

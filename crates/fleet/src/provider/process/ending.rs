@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::proc_files::{self, Identity};
 use super::template::StopSignal;
-use super::{Processes, cgroup, io, mark, spawn};
+use super::{LOG, Processes, cgroup, io, mark};
 use crate::provider::{ProviderError, Release, ResourceName};
 
 /// The logs of removed processes.
@@ -65,7 +65,7 @@ impl Processes {
     fn keep_log(&self, name: &ResourceName) {
         let ended = self.settings.directory.join(ENDED);
         let kept = fs::create_dir_all(&ended)
-            .and_then(|()| fs::rename(self.directory(name).join(spawn::LOG), ended.join(format!("{name}.log"))))
+            .and_then(|()| fs::rename(self.directory(name).join(LOG), ended.join(format!("{name}.log"))))
             .and_then(|()| drop_oldest(&ended));
         if let Err(error) = kept {
             tracing::debug!(%name, %error, "the log of a released process is not kept");
@@ -116,7 +116,7 @@ const MAX_LINE: usize = 200;
 /// The report about a process that has ended: its exit, and the last line of its output, which often has the reason.
 pub(super) fn exit_report(directory: &Path) -> String {
     let ended = "its process has ended";
-    match last_line(&directory.join(spawn::LOG)) {
+    match last_line(&directory.join(LOG)) {
         Ok(Some(line)) => format!("{ended}; the last line of its output: {line}"),
         Ok(None) => format!("{ended} and has written nothing"),
         Err(_) => ended.to_owned(),

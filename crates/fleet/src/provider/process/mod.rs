@@ -36,6 +36,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use self::cgroup::Cgroups;
+use self::probe::ProbeError;
 use self::proc_files::Identity;
 use self::record::Record;
 use crate::level::Level;
@@ -45,6 +46,9 @@ use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Rele
 
 /// Most bytes of a process's log; beyond, it starts again and the old one is kept as `output.old`.
 pub const MAX_LOG: u64 = 1024 * 1024;
+
+/// The standard output and error of a process.
+const LOG: &str = "output.log";
 /// Probes at once.
 const PROBES: usize = 16;
 
@@ -94,6 +98,22 @@ impl Settings {
     fn host(&self, record: &Record) -> String {
         let first = || self.place(record.wanted.level).hosts.all().into_iter().next();
         record.host.clone().or_else(first).unwrap_or_default()
+    }
+
+    /// Cgroups of several fleets lie side by side: the name holds a hash of the fleet's directory.
+    fn cgroup_name(&self, name: &ResourceName) -> String {
+        format!("tidegate-{:08x}-{name}", self.hash())
+    }
+
+    /// Where to begin to look for ports: fleets that name no range begin at different places, so that they do not race
+    /// for ports.
+    fn first_port(&self, place: &Place) -> usize {
+        let hash = usize::try_from(self.hash()).unwrap_or_default();
+        if place.ports == Place::default().ports { hash % place.ports.len() } else { 0 }
+    }
+
+    fn hash(&self) -> u32 {
+        crc32c::crc32c(self.directory.as_os_str().as_encoded_bytes())
     }
 }
 
@@ -186,26 +206,10 @@ impl Processes {
 
     /// Makes a cgroup with its share of CPU, where that may be done; else says why not.
     fn limit(&self, wanted: &Allocation) -> (Vec<PathBuf>, String) {
-        match self.cgroups.make(&self.cgroup_name(&wanted.name), wanted.cores) {
+        match self.cgroups.make(&self.settings.cgroup_name(&wanted.name), wanted.cores) {
             Ok(directories) => (directories, String::new()),
             Err(why) => (Vec::new(), format!("CPU is not limited: {why}")),
         }
-    }
-
-    /// Cgroups of several fleets lie side by side: the name holds a hash of the fleet's directory.
-    fn cgroup_name(&self, name: &ResourceName) -> String {
-        format!("tidegate-{:08x}-{name}", self.hash())
-    }
-
-    /// Where to begin to look for ports: fleets that name no range begin at different places, so that they do not race
-    /// for ports.
-    fn first_port(&self, place: &Place) -> usize {
-        let hash = usize::try_from(self.hash()).unwrap_or_default();
-        if place.ports == Place::default().ports { hash % place.ports.len() } else { 0 }
-    }
-
-    fn hash(&self) -> u32 {
-        crc32c::crc32c(self.settings.directory.as_os_str().as_encoded_bytes())
     }
 
     fn spawn(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
@@ -279,7 +283,7 @@ impl Processes {
         self.records.get(name)?.process.as_ref()?.group_memory()
     }
 
-    fn condition(&mut self, name: &ResourceName, probed: Option<Result<(), String>>) -> Condition {
+    fn condition(&mut self, name: &ResourceName, probed: Option<Result<(), ProbeError>>) -> Condition {
         let Some(record) = self.records.get(name) else { return Condition::Stopping };
         if record.stopping_since_ms.is_some() {
             return Condition::Stopping;
@@ -293,14 +297,14 @@ impl Processes {
             }
             (true, Some(Err(why))) if self.answered.contains(name) => {
                 self.hanging.insert(name.clone());
-                Condition::Down(why)
+                Condition::Down(why.to_string())
             }
             (true, _) => Condition::Starting,
         }
     }
 
     /// Probes all live processes, several in parallel, so that a hanging one delays few.
-    fn probe(&self) -> BTreeMap<ResourceName, Result<(), String>> {
+    fn probe(&self) -> BTreeMap<ResourceName, Result<(), ProbeError>> {
         let lives = |record: &Record| {
             record.stopping_since_ms.is_none() && record.process.as_ref().is_some_and(Identity::lives)
         };
@@ -322,7 +326,7 @@ impl Processes {
                     })
                     .collect();
                 for (name, thread) in threads {
-                    let answer = thread.join().unwrap_or_else(|_| Err("the probe failed".to_owned()));
+                    let answer = thread.join().unwrap_or_else(|_| Err(ProbeError::Failed));
                     answers.insert(name.clone(), answer);
                 }
             });
@@ -333,7 +337,7 @@ impl Processes {
     /// Cuts logs that exceed the limit; the former content is kept once.
     fn cut_logs(&self) {
         for name in self.records.keys() {
-            let log = self.directory(name).join(spawn::LOG);
+            let log = self.directory(name).join(LOG);
             if log.metadata().is_ok_and(|metadata| metadata.len() <= MAX_LOG) {
                 continue;
             }

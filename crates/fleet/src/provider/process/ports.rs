@@ -167,7 +167,7 @@ impl Processes {
         let place = self.settings.place(level);
         let own: BTreeSet<u16> = self.ports_at(host, directory);
         let taken = |port| own.contains(&port) || !self.is_unclaimed(host, port, directory, claims);
-        let chosen = choose(host, &place.ports, self.first_port(&place), taken, wanted)?;
+        let chosen = choose(host, &place.ports, self.settings.first_port(&place), taken, wanted)?;
         Self::claim_all(host, &chosen, directory, claims)?;
         Ok(chosen)
     }

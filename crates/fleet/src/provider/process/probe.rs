@@ -7,18 +7,44 @@ use std::time::Duration;
 
 use super::template::Probe;
 
+/// Why a probe has no good answer.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::provider) enum ProbeError {
+    /// The template names a port that the process does not have.
+    #[error("there is no port `{0}`")]
+    NoPort(String),
+    /// The process does not answer, or not as it should.
+    #[error("no answer to {protocol} at {host}:{port}: {source}")]
+    NoAnswer {
+        /// The protocol of the probe.
+        protocol: &'static str,
+        /// The probed host.
+        host: String,
+        /// The probed port.
+        port: u16,
+        /// The error of the connection.
+        source: io::Error,
+    },
+    /// The system gives no thread for the probe.
+    #[error("cannot start a thread for a probe: {0}")]
+    Thread(#[source] io::Error),
+    /// The probe itself panicked.
+    #[error("the probe failed")]
+    Failed,
+}
+
 /// Probes once.
 ///
 /// # Errors
-/// A description of the failure.
+/// When the process does not answer.
 pub(in crate::provider) fn ask(
     probe: &Probe,
     host: &str,
     ports: &BTreeMap<String, u16>,
     timeout: Duration,
-) -> Result<(), String> {
-    let port = |name: &String| ports.get(name).copied().ok_or_else(|| format!("there is no port `{name}`"));
-    let (at, what) = match probe {
+) -> Result<(), ProbeError> {
+    let port = |name: &String| ports.get(name).copied().ok_or_else(|| ProbeError::NoPort(name.clone()));
+    let (at, protocol) = match probe {
         Probe::Process => return Ok(()),
         Probe::Tcp(name) => (port(name)?, "TCP"),
         Probe::Mqtt(name) => (port(name)?, "MQTT"),
@@ -29,7 +55,7 @@ pub(in crate::provider) fn ask(
         Probe::Http(_, path) => http(&mut stream, host, path),
         Probe::Process | Probe::Tcp(_) => Ok(()),
     });
-    outcome.map_err(|error| format!("no answer to {what} at {host}:{at}: {error}"))
+    outcome.map_err(|source| ProbeError::NoAnswer { protocol, host: host.to_owned(), port: at, source })
 }
 
 fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
@@ -94,14 +120,14 @@ mod tests {
         (BTreeMap::from([("mqtt".to_owned(), port)]), server)
     }
 
-    fn ask_mqtt(ports: &BTreeMap<String, u16>) -> Result<(), String> {
+    fn ask_mqtt(ports: &BTreeMap<String, u16>) -> Result<(), ProbeError> {
         ask(&Probe::Mqtt("mqtt".to_owned()), "127.0.0.1", ports, Duration::from_secs(10))
     }
 
     #[test]
     fn a_connack_is_an_answer() {
         let (ports, server) = serve(CONNECT.len(), b"\x20\x02\x00\x05");
-        assert_eq!(ask_mqtt(&ports), Ok(()));
+        ask_mqtt(&ports).unwrap();
         let got = server.join().unwrap();
         assert_eq!((usize::from(got[1]), &got[14..]), (CONNECT.len() - 2, &b"tidegate-probe"[..]));
     }
@@ -109,11 +135,11 @@ mod tests {
     #[test]
     fn other_text_is_no_probe() {
         let (ports, server) = serve(CONNECT.len(), b"SSH-2.0-x");
-        assert!(ask_mqtt(&ports).unwrap_err().contains("no MQTT broker"));
+        assert!(ask_mqtt(&ports).unwrap_err().to_string().contains("no MQTT broker"));
         server.join().unwrap();
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let ports = BTreeMap::from([("mqtt".to_owned(), closed)]);
-        assert!(ask_mqtt(&ports).unwrap_err().contains(&closed.to_string()));
+        assert!(ask_mqtt(&ports).unwrap_err().to_string().contains(&closed.to_string()));
     }
 
     #[test]

@@ -8,12 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use super::LOG;
 use super::placeholder::{self, Unknown};
 use super::template::Template;
 use crate::provider::ProviderError;
 
-/// The standard output and error of a process.
-pub(super) const LOG: &str = "output.log";
 /// The environment variable that marks the processes of a resource, for a later manager.
 pub(super) const MARK: &str = "TIDEGATE_FLEET_RESOURCE";
 

@@ -154,7 +154,7 @@ impl Template {
     fn check_files(&self, keys: &mut Keys<'_>) {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         for (name, _) in &self.files {
-            let ours = [super::spawn::LOG, super::record::FILE].contains(&name.as_str());
+            let ours = [super::LOG, super::record::FILE].contains(&name.as_str());
             if name.is_empty() || ours || name.starts_with('.') || !name.bytes().all(plain) {
                 let hint =
                     "use letters, digits, `.`, `_` and `-`; `resource.json` and `output.log` are the fleet's own";

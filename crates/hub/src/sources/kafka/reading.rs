@@ -90,14 +90,14 @@ impl Work {
                     self.tell_troubles();
                 }
                 Ok(()) => {}
-                Err(why) => self.rest(fetched.partition, why, RETRY),
+                Err(error) => self.rest(fetched.partition, error.to_string(), RETRY),
             }
         }
         Ok(full > 0)
     }
 
     /// Takes `most` records of a partition at most.
-    fn take(&self, session: &mut Session, fetched: &Fetched<'_>, from: i64, most: usize) -> Result<(), String> {
+    fn take(&self, session: &mut Session, fetched: &Fetched<'_>, from: i64, most: usize) -> Result<(), SinkError> {
         let partition = fetched.partition;
         if fetched.error == code::OFFSET_OUT_OF_RANGE {
             let oldest = self.offset_at(session, partition, OLDEST)?;
@@ -108,10 +108,10 @@ impl Work {
         }
         if fetched.error != 0 {
             session.is_stale = true;
-            return Err(kafka::in_words(fetched.error));
+            return Err(SinkError::Away(kafka::in_words(fetched.error)));
         }
-        let records = batches::records(fetched.batches, from, &fetched.aborted);
-        let (mut records, mut next) = records.map_err(|error| error.to_string())?;
+        let (mut records, mut next) =
+            batches::records(fetched.batches, from, &fetched.aborted).map_err(SinkError::away)?;
         if let Some(first) = records.get(most) {
             next = first.offset;
             records.truncate(most);
@@ -217,19 +217,17 @@ impl Work {
     }
 
     /// The first offset of a partition at a time or later; -1 when all records are older.
-    fn offset_at(&self, session: &mut Session, partition: i32, time: i64) -> Result<i64, String> {
-        let in_words = |error: SinkError| error.to_string();
-        let leader = session.cluster.leader_of(partition).map_err(in_words)?;
+    fn offset_at(&self, session: &mut Session, partition: i32, time: i64) -> Result<i64, SinkError> {
+        let leader = session.cluster.leader_of(partition)?;
         let body = fetch::list_offsets(&self.settings.topic, partition, time);
         let connection = session.cluster.connection(leader, &self.access, soon());
         let answer = connection.and_then(|connection| connection.ask(kafka::LIST_OFFSETS, &body));
         if answer.is_err() {
             session.cluster.forget(leader);
         }
-        let answer = answer.map_err(in_words)?;
-        match fetch::listed(&mut AnswerReader(&answer)).map_err(in_words)? {
+        match fetch::listed(&mut AnswerReader(&answer?))? {
             (0, offset) => Ok(offset),
-            (error, _) => Err(kafka::in_words(error)),
+            (error, _) => Err(SinkError::Away(kafka::in_words(error))),
         }
     }
 }

@@ -111,8 +111,8 @@ impl Work {
     /// Works until it is stopped.
     pub(super) fn run(mut self) {
         while !self.shares.is_stopped() {
-            let Err(why) = self.follow() else { return };
-            self.inbox.push(KafkaNews::Trouble(why));
+            let Err(error) = self.follow() else { return };
+            self.inbox.push(KafkaNews::Trouble(error.to_string()));
             let until = Instant::now() + RETRY;
             while !self.shares.is_stopped() && Instant::now() < until {
                 self.shares.wait(until.saturating_duration_since(Instant::now()));
@@ -120,13 +120,13 @@ impl Work {
         }
     }
 
-    /// One session with the brokers: it ends with the source, or with an error in words.
-    fn follow(&mut self) -> Result<(), String> {
-        let mut session = self.open().map_err(|error| error.to_string())?;
+    /// One session with the brokers: it ends with the source, or with the error of a broker.
+    fn follow(&mut self) -> Result<(), SinkError> {
+        let mut session = self.open()?;
         loop {
             let outcome = self.join(&mut session).and_then(|()| self.consume(&mut session));
             match outcome {
-                Err(Stop::Away(why)) => return Err(why),
+                Err(Stop::Away(why)) => return Err(SinkError::Away(why)),
                 Err(Stop::Stopped) => {
                     self.end_beside(&mut session);
                     return Ok(());

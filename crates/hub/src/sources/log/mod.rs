@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Append, Bounds, Bus, BusError, MemberName, Membership, MembershipEvent, Place, Position, Reader};
+use tidegate_bus::{
+    Append, Bounds, Bus, BusError, MemberName, Membership, MembershipEvent, NameError, Place, Position, Reader,
+};
 
 use self::partition::{Phase, Share, Token};
 use super::inbox::Inbox;
@@ -45,6 +47,25 @@ enum BusAnswer {
     Told(Result<(), BusError>),
 }
 
+/// Why the process has not joined the group.
+#[derive(Debug, thiserror::Error)]
+enum JoinError {
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// The name of the process among the members.
+    #[error(transparent)]
+    Member(#[from] NameError),
+}
+
+/// The state of the source, as far as the bus is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Messages are taken.
+    Ready,
+    /// The bus is away, or refuses something.
+    Trouble(String),
+}
+
 /// The source.
 pub(crate) struct LogSource {
     settings: LogSettings,
@@ -71,7 +92,7 @@ pub(crate) struct LogSource {
     /// When it is sent, again after a failure.
     order_at: Instant,
     /// The last news of the bus for the pipeline: ready, or why not.
-    told: Option<Result<(), String>>,
+    told: Option<Standing>,
     told_paused: bool,
     /// The last error of the bus.
     error: Option<String>,
@@ -137,16 +158,15 @@ impl LogSource {
     }
 
     /// The logs are there: the process joins the group.
-    fn join(&mut self) -> Result<(), String> {
-        let said = |error: BusError| error.to_string();
+    fn join(&mut self) -> Result<(), JoinError> {
         if self.state_reader.is_none() {
-            let reader = self.bus.read(&self.states_place(), Position::START, self.inbox.wake()).map_err(said)?;
+            let reader = self.bus.read(&self.states_place(), Position::START, self.inbox.wake())?;
             self.state_reader = Some(reader);
         }
         if self.membership.is_none() {
-            let member = MemberName::new(&self.settings.member).map_err(|error| error.to_string())?;
+            let member = MemberName::new(&self.settings.member)?;
             let partitions = self.settings.partitions;
-            let joined = self.bus.join(&self.names.group, &member, partitions, self.inbox.wake()).map_err(said)?;
+            let joined = self.bus.join(&self.names.group, &member, partitions, self.inbox.wake())?;
             self.membership = Some(joined);
         }
         Ok(())
@@ -156,11 +176,11 @@ impl LogSource {
         let failed = match news {
             BusAnswer::Made(outcome) => {
                 self.to_make = self.to_make.saturating_sub(1);
-                let joined = outcome.map_err(|error| error.to_string()).and_then(|()| {
+                let joined = outcome.map_err(JoinError::from).and_then(|()| {
                     let is_last = self.to_make == 0 && self.make_at.is_none();
                     if is_last { self.join() } else { Ok(()) }
                 });
-                joined.inspect_err(|_| self.make_at = Some(Instant::now() + RETRY)).err()
+                joined.inspect_err(|_| self.make_at = Some(Instant::now() + RETRY)).err().map(|error| error.to_string())
             }
             BusAnswer::StatesEnd(number, run, outcome) => {
                 let part = self.parts.get_mut(&number).filter(|part| part.run == run);
@@ -172,7 +192,9 @@ impl LogSource {
                 }
                 outcome.err().map(|error| error.to_string())
             }
-            BusAnswer::Bounds(number, run, outcome) => self.begin_search(number, run, outcome).err(),
+            BusAnswer::Bounds(number, run, outcome) => {
+                self.begin_search(number, run, outcome).err().map(|error| error.to_string())
+            }
             BusAnswer::End(number, outcome) => {
                 if let (Some(part), Ok(bounds)) = (self.parts.get_mut(&number), outcome) {
                     part.end = bounds.next.0;
@@ -287,15 +309,18 @@ impl LogSource {
     }
 
     /// Whether messages are taken, as far as the bus is concerned.
-    fn standing(&self) -> Option<Result<(), String>> {
+    fn standing(&self) -> Option<Standing> {
         if !self.bus.connection().is_connected() {
-            return self.bus.failure().map(|why| Err(format!("the bus {} is away: {why}", self.settings.address)));
+            return self
+                .bus
+                .failure()
+                .map(|why| Standing::Trouble(format!("the bus {} is away: {why}", self.settings.address)));
         }
         if let Some(error) = &self.error {
-            return Some(Err(error.clone()));
+            return Some(Standing::Trouble(error.clone()));
         }
         let is_member = self.membership.as_ref().is_some_and(|membership| membership.tenure().is_some());
-        is_member.then_some(Ok(()))
+        is_member.then_some(Standing::Ready)
     }
 
     fn turn(&mut self, now: Instant) {
@@ -318,7 +343,10 @@ impl LogSource {
         let standing = self.standing();
         if standing.is_some() && standing != self.told {
             self.told.clone_from(&standing);
-            self.steps.extend(standing.map(|it| it.map_or_else(SourceStep::Trouble, |()| SourceStep::Ready)));
+            self.steps.extend(standing.map(|standing| match standing {
+                Standing::Ready => SourceStep::Ready,
+                Standing::Trouble(why) => SourceStep::Trouble(why),
+            }));
         }
     }
 

@@ -191,7 +191,7 @@ impl LogSource {
         number: u32,
         run: u64,
         outcome: Result<Bounds, BusError>,
-    ) -> Result<(), String> {
+    ) -> Result<(), BusError> {
         let place = LogSettings::place(&self.names, number);
         let Some(part) = self.parts.get_mut(&number).filter(|part| part.run == run) else { return Ok(()) };
         let kept = part.kept.position.min(part.progress.done());
@@ -206,13 +206,12 @@ impl LogSource {
             search.begin(kept, end, reader);
             Ok(())
         });
-        begun.map_err(|error| {
+        begun.inspect_err(|_| {
             // The next turn begins again.
             part.trimming = None;
             if matches!(part.phase, Phase::Seeks(_)) {
                 part.phase = Phase::Works;
             }
-            error.to_string()
         })
     }
 }

@@ -9,6 +9,7 @@ use tidegate_lab::compare::{Difference, SIGNIFICANT, Verdict, compare, compare_p
 use tidegate_lab::report::shown;
 use tidegate_lab::results::Results;
 
+use super::results_error::ResultsError;
 use tidegate_terminal::{Exit, print, report};
 
 /// The flags of `tidegate lab compare`.
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Exit {
     }
 }
 
-fn differences(runs: &[PathBuf]) -> Result<Vec<Difference>, String> {
+fn differences(runs: &[PathBuf]) -> Result<Vec<Difference>, ResultsError> {
     let read: Vec<Results> = runs.iter().map(|run| read(run)).collect::<Result<_, _>>()?;
     let Some((before, others)) = read.split_first() else { return Ok(Vec::new()) };
     if others.is_empty() {
@@ -64,11 +65,7 @@ fn differences(runs: &[PathBuf]) -> Result<Vec<Difference>, String> {
             let name = |results: &Results| {
                 format!("`{}` at a time scale of {}", results.scenario.name, results.settings.time_scale)
             };
-            let (there, first) = (name(now), name(before));
-            return Err(format!(
-                "{} has runs of {there}, the first one of {first}; compare runs of one kind",
-                path.display()
-            ));
+            return Err(ResultsError::Kinds { path: path.clone(), found: name(now), first: name(before) });
         }
         all.extend(compare(before, now));
     }
@@ -76,11 +73,12 @@ fn differences(runs: &[PathBuf]) -> Result<Vec<Difference>, String> {
 }
 
 /// Reads the results of a directory, or a file of results.
-pub(crate) fn read(path: &Path) -> Result<Results, String> {
+pub(crate) fn read(path: &Path) -> Result<Results, ResultsError> {
     let file = if path.is_dir() { path.join("results.json") } else { path.to_owned() };
-    let text = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    serde_json::from_slice(&text)
-        .map_err(|error| format!("{} is no result of this version of the lab: {error}", file.display()))
+    match fs::read(&file) {
+        Ok(text) => serde_json::from_slice(&text).map_err(|source| ResultsError::Format { path: file, source }),
+        Err(source) => Err(ResultsError::Read { path: file, source }),
+    }
 }
 
 fn table(differences: &[Difference], all: bool) -> String {

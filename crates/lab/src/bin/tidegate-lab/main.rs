@@ -2,12 +2,14 @@
 
 mod compare;
 mod criteria;
+mod flag_error;
 mod gateways;
 mod link;
 mod list;
 mod peers;
 mod probe;
 mod report;
+mod results_error;
 mod run;
 mod serve;
 mod size;

@@ -7,6 +7,7 @@ use clap::Args as ClapArgs;
 use tidegate_lab::report::{html, overview};
 use tidegate_lab::results::{Results, csv};
 
+use super::results_error::ResultsError;
 use tidegate_terminal::{Exit, report};
 
 /// The flags of `tidegate lab report`.
@@ -32,12 +33,12 @@ pub(crate) fn run(args: &Args) -> Exit {
     }
 }
 
-fn done(args: &Args) -> Result<(), String> {
+fn done(args: &Args) -> Result<(), ResultsError> {
     let several = series_in(&args.directory);
     if several.is_empty() {
         return again(&args.directory, args.base.as_deref()).map(|_| ());
     }
-    let all: Result<Vec<Results>, String> =
+    let all: Result<Vec<Results>, ResultsError> =
         several.iter().map(|directory| again(directory, args.base.as_deref())).collect();
     write_overview(&args.directory, &all?)
 }
@@ -54,13 +55,13 @@ fn series_in(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Writes the report of a directory again, with another base if one is given.
-fn again(directory: &Path, base: Option<&str>) -> Result<Results, String> {
+fn again(directory: &Path, base: Option<&str>) -> Result<Results, ResultsError> {
     let mut results = super::compare::read(directory)?;
     if let Some(base) = base {
         let peers = results.peer_names();
         if !peers.iter().any(|peer| peer == base) {
-            let there = peers.join(", ");
-            return Err(format!("the base `{base}` has no runs in {}; there are {there}", directory.display()));
+            let (base, directory) = (base.to_owned(), directory.to_owned());
+            return Err(ResultsError::NoBase { base, directory, peers: peers.join(", ") });
         }
         results.settings.base = Some(base.to_owned());
     }
@@ -69,20 +70,19 @@ fn again(directory: &Path, base: Option<&str>) -> Result<Results, String> {
 }
 
 /// Writes the page that leads to the reports of several scenarios.
-pub(crate) fn write_overview(directory: &Path, all: &[Results]) -> Result<(), String> {
+pub(crate) fn write_overview(directory: &Path, all: &[Results]) -> Result<(), ResultsError> {
     let path = directory.join("report.html");
-    fs::write(&path, overview(all)).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    fs::write(&path, overview(all)).map_err(|source| ResultsError::Write { path, source })
 }
 
 /// Writes the files for readers.
-pub(crate) fn write(directory: &Path, results: &Results, with_json: bool) -> Result<(), String> {
+pub(crate) fn write(directory: &Path, results: &Results, with_json: bool) -> Result<(), ResultsError> {
     let keep = |name: &str, text: String| {
         let path = directory.join(name);
-        fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+        fs::write(&path, text).map_err(|source| ResultsError::Write { path, source })
     };
     if with_json {
-        let text = serde_json::to_string(results).map_err(|error| format!("results cannot be written: {error}"))?;
-        keep("results.json", text)?;
+        keep("results.json", serde_json::to_string(results)?)?;
     }
     keep("results.csv", csv(results))?;
     keep("report.html", html(results))

@@ -9,6 +9,7 @@ use tidegate_lab::peer::{Catalogue, Peer, PeerError, Place, Ports};
 use tidegate_lab::run::{Live, Order, RunError, run as run_series};
 use tidegate_lab::scenario::{BOARDS, Board, Library, Scenario, ScenarioError};
 
+use super::flag_error::FlagError;
 use super::{Folders, guarded, report};
 use tidegate_terminal::{Exit, complain, report as tell};
 
@@ -73,21 +74,20 @@ pub(crate) struct Args {
     folders: Folders,
 }
 
-fn factor(text: &str) -> Result<f64, String> {
-    let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.001..=100.0).contains(&factor) { Ok(factor) } else { Err("not between 0.001 and 100".to_owned()) }
+fn factor(text: &str) -> Result<f64, FlagError> {
+    let factor: f64 = text.parse().map_err(|_| FlagError::Number)?;
+    if (0.001..=100.0).contains(&factor) { Ok(factor) } else { Err(FlagError::TimeScale) }
 }
 
-fn board(name: &str) -> Result<Board, String> {
-    let known = || BOARDS.map(|board| board.name).join(", ");
-    Board::named(name).ok_or_else(|| format!("no board; there are {}", known()))
+fn board(name: &str) -> Result<Board, FlagError> {
+    Board::named(name).ok_or_else(|| FlagError::Board(BOARDS.map(|board| board.name).join(", ")))
 }
 
-fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+fn ports(text: &str) -> Result<RangeInclusive<u16>, FlagError> {
     let ends = text.split_once('-').and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
     match ends {
         Some((from, to)) if from <= to && from > 0 => Ok(from..=to),
-        _ => Err("not a range such as 21000-29999".to_owned()),
+        _ => Err(FlagError::Ports),
     }
 }
 

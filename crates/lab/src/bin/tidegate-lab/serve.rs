@@ -1,5 +1,6 @@
 //! `tidegate lab serve`: runs in a browser.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -31,9 +32,17 @@ pub(crate) fn run(args: &Args) -> Exit {
     }
 }
 
-fn served(args: &Args) -> Result<(), String> {
-    let cannot =
-        |error: std::io::Error| format!("cannot serve {} at {}: {error}", args.directory.display(), args.listen);
+/// Why runs are not shown.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve {} at {listen}: {source}", .directory.display())]
+struct ServeError {
+    directory: PathBuf,
+    listen: SocketAddr,
+    source: io::Error,
+}
+
+fn served(args: &Args) -> Result<(), ServeError> {
+    let cannot = |source| ServeError { directory: args.directory.clone(), listen: args.listen, source };
     let stop = stop_on_signals().map_err(cannot)?;
     let server = Server::bind(&args.directory, args.listen).map_err(cannot)?;
     complain(format_args!("http://{}/\n", server.address().map_err(cannot)?));

@@ -10,7 +10,8 @@ use tidegate_lab::run::{Live, Order};
 use tidegate_lab::size::{Candidate, Chosen, Demand, Prices, SizeSearch, scenario, size};
 use tidegate_lab::sweep::Level;
 
-use super::run::{Args as RunArgs, order};
+use super::flag_error::FlagError;
+use super::run::{Args as RunArgs, Wrong, order};
 use super::{guarded, report};
 use tidegate_terminal::{Exit, print_and_exit, report as tell};
 
@@ -74,21 +75,38 @@ pub(crate) struct SizeArgs {
     out: PathBuf,
 }
 
-fn positive(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if number.is_finite() && number > 0.0 { Ok(number) } else { Err("not above 0".to_owned()) }
+/// Why the runs of a search cannot be ordered.
+#[derive(Debug, thiserror::Error)]
+enum OrderError {
+    /// The file of the scenario.
+    #[error("cannot write {}: {source}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// The flags of a run.
+    #[error(transparent)]
+    Flags(#[from] clap::Error),
+    /// The broker or the scenario.
+    #[error(transparent)]
+    Run(#[from] Wrong),
+}
+
+fn positive(text: &str) -> Result<f64, FlagError> {
+    let number: f64 = text.parse().map_err(|_| FlagError::Number)?;
+    if number.is_finite() && number > 0.0 { Ok(number) } else { Err(FlagError::Positive) }
 }
 
 /// A level such as `p99=50ms,delivered=99.9`.
-fn level(text: &str) -> Result<Level, String> {
+fn level(text: &str) -> Result<Level, FlagError> {
     let mut level = Level { p99: Duration::from_millis(50), delivered: 100.0 };
     for part in text.split(',') {
         match part.split_once('=') {
-            Some(("p99", value)) => {
-                level.p99 = tidegate_units::duration::read_flag(value).map_err(|error| error.to_string())?;
-            }
+            Some(("p99", value)) => level.p99 = tidegate_units::duration::read_flag(value)?,
             Some(("delivered", value)) => level.delivered = positive(value.trim_end_matches('%'))?,
-            _ => return Err(format!("`{part}` is neither p99=TIME nor delivered=PERCENT")),
+            _ => return Err(FlagError::Level(part.to_owned())),
         }
     }
     Ok(level)
@@ -104,24 +122,23 @@ impl SizeArgs {
     }
 
     /// The order of the runs with so many brokers.
-    fn order(&self, brokers: u32) -> Result<Order, String> {
+    fn order(&self, brokers: u32) -> Result<Order, OrderError> {
         let share = self.devices.div_ceil(brokers.max(1));
         let file = self.out.join(format!("{share}-devices.toml"));
         let written =
             fs::create_dir_all(&self.out).and_then(|()| fs::write(&file, scenario(&self.asked(), share, self.seconds)));
-        written.map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        written.map_err(|source| OrderError::Write { path: file.clone(), source })?;
         let words = ["run", &file.to_string_lossy(), "--peer", &self.peer, "--out", &self.out.to_string_lossy()];
         let matches = RunArgs::augment_args(clap::Command::new("run")).try_get_matches_from(words);
-        let args =
-            matches.and_then(|matches| RunArgs::from_arg_matches(&matches)).map_err(|error| error.to_string())?;
-        order(&args).map_err(|error| error.to_string())
+        let args = matches.and_then(|matches| RunArgs::from_arg_matches(&matches))?;
+        Ok(order(&args)?)
     }
 }
 
 pub(crate) fn run(args: &SizeArgs) -> Exit {
     let (prices, mut brokers) = (args.prices(), args.brokers.clone());
     brokers.retain(|count| *count > 0);
-    let orders: Result<Vec<(u32, Order)>, String> =
+    let orders: Result<Vec<(u32, Order)>, OrderError> =
         brokers.iter().map(|count| Ok((*count, args.order(*count)?))).collect();
     let orders = match orders {
         Ok(orders) => orders,

@@ -12,7 +12,7 @@ use super::refusals::Refusals;
 use super::run::RunState;
 use super::{Core, Meter, NONE, Phase, Times};
 use crate::load::chance::{Chance, mix};
-use crate::load::directory::{Directory, filters_of, publishing, subscribing};
+use crate::load::directory::{Directory, filters_of};
 use crate::load::outcome::{GroupOutcome, LoadOutcome};
 use crate::load::plan::{Begin, ClientGroup, Filler, GroupError, LoadPlan, PlanError, Role, Subscribing};
 use crate::load::stamp::{Marks, STAMP_LEN};
@@ -87,7 +87,7 @@ impl Core {
         let client = self.run.clients.count() as u32;
         let role = &self.run.plan.groups[usize::from(group)].role;
         let mut receiver = NONE;
-        if let Some(subscribing) = subscribing(role) {
+        if let Some(subscribing) = role.subscribing() {
             let next = self.receivers.next();
             receiver = match share(subscribing, number)? {
                 Some(share) => *shared.entry(share).or_insert(next),
@@ -98,7 +98,7 @@ impl Core {
             }
         }
         let mut publisher = NONE;
-        if let Some(publishing) = publishing(role) {
+        if let Some(publishing) = role.publishing() {
             let first = self.receivers.directory().first_of(usize::from(group), number, publishing.topics.count);
             let chance = Chance::of_part(self.run.plan.seed, u64::from(group) << 32 | u64::from(number));
             publisher = self.publishers.add(Publisher::new(publishing, client, number, first, chance)?);
@@ -138,7 +138,7 @@ fn share(subscribing: &Subscribing, number: u32) -> Result<Option<String>, Templ
 
 /// The bytes that the payloads of a group are cut from.
 fn filler(group: &ClientGroup, seed: u64) -> Vec<u8> {
-    let Some(payload) = publishing(&group.role).map(|publishing| &publishing.payload) else { return Vec::new() };
+    let Some(payload) = group.role.publishing().map(|publishing| &publishing.payload) else { return Vec::new() };
     let mut bytes = vec![0; (payload.size.bounds().1 as usize).saturating_sub(STAMP_LEN)];
     match &payload.filler {
         Filler::Zeros => {}

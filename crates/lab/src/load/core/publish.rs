@@ -189,7 +189,7 @@ impl Publishers {
         }
         place.started = true;
         let group = run.group_of(place.client);
-        if let Some(publishing) = crate::load::directory::publishing(&group.role) {
+        if let Some(publishing) = group.role.publishing() {
             let chance = Chance::of_part(place.chance.number(), u64::from(place.number));
             place.schedule = Schedule::of(publishing.pace, place.number, group.count, begin_ns, chance);
         }

@@ -9,7 +9,7 @@ use super::conclude::{StreamTotals, Totals};
 use super::run::RunState;
 use super::work::{Work, encoding_of, work_of};
 use super::{Client, MILLI, State};
-use crate::load::directory::{Directory, filters_of, publishing, rewritten};
+use crate::load::directory::{Directory, filters_of, rewritten};
 use crate::load::ledger::{Cause, Circumstances, Ledger, Missing, Receipt};
 use crate::load::plan::{Begin, LoadPlan, Role, Subscribing};
 use crate::load::record::recoded;
@@ -141,7 +141,7 @@ impl Receivers {
             .plan
             .groups
             .iter()
-            .filter_map(|group| publishing(&group.role)?.expiry_s)
+            .filter_map(|group| group.role.publishing()?.expiry_s)
             .min()
             .map_or(u64::MAX, u64::from);
         if let Some(receiver) = self.list.get_mut(place.receiver as usize) {

@@ -8,7 +8,7 @@ use super::clients::Clients;
 use super::connect::{PINGS_PER_KEEP_ALIVE, SUBSCRIBE_ID};
 use super::meter::Meter;
 use super::{Action, MILLI, Phase, State, Times};
-use crate::load::directory::{filters_of, subscribing};
+use crate::load::directory::filters_of;
 use crate::load::outcome::{LoadOutcome, Second};
 use crate::load::plan::{ClientGroup, LoadPlan, Subscribing};
 use crate::load::stamp::Marks;
@@ -37,7 +37,7 @@ impl RunState {
 
     /// The subscriptions of a client.
     pub(super) fn subscribing(&self, client: u32) -> Option<&Subscribing> {
-        subscribing(&self.group_of(client).role)
+        self.group_of(client).role.subscribing()
     }
 
     /// Whether a connection is read on request only: a slow reader is quick until it has subscribed.
@@ -113,7 +113,7 @@ impl RunState {
     /// Sends the SUBSCRIBE of a client; returns whether it could be encoded.
     pub(super) fn subscribe(&mut self, client: u32, now_ns: u64) -> bool {
         let place = &mut self.clients[client];
-        let Some(subscribing) = subscribing(&self.plan.groups[usize::from(place.group)].role) else { return true };
+        let Some(subscribing) = self.plan.groups[usize::from(place.group)].role.subscribing() else { return true };
         let filters: Vec<String> = filters_of(subscribing, place.number)
             .unwrap_or_default()
             .into_iter()

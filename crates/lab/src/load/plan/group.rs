@@ -51,7 +51,7 @@ impl ClientGroup {
 
     /// Whether its clients read slowly on purpose: late deliveries are then their own fault.
     pub fn is_slow(&self) -> bool {
-        crate::load::directory::subscribing(&self.role).is_some_and(|subscribing| subscribing.slow.is_some())
+        self.role.subscribing().is_some_and(|subscribing| subscribing.slow.is_some())
     }
 
     /// Whether its clients forward their messages, so that their latency is only a part of the path.
@@ -110,6 +110,25 @@ pub enum Role {
 }
 
 impl Role {
+    /// The published messages.
+    pub(crate) const fn publishing(&self) -> Option<&Publishing> {
+        match self {
+            Self::Publisher(publishing) | Self::Requester { requests: publishing, .. } => Some(publishing),
+            _ => None,
+        }
+    }
+
+    /// The subscriptions.
+    pub(crate) const fn subscribing(&self) -> Option<&Subscribing> {
+        match self {
+            Self::Subscriber(subscribing)
+            | Self::Requester { answers: subscribing, .. }
+            | Self::Relay { subscribing, .. }
+            | Self::Respondent { subscribing, .. } => Some(subscribing),
+            Self::Publisher(_) | Self::Idle => None,
+        }
+    }
+
     /// The subscriptions of a client of this role.
     pub const fn subscribing_mut(&mut self) -> Option<&mut Subscribing> {
         match self {

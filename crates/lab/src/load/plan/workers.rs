@@ -2,7 +2,6 @@
 
 use super::{ClientGroup, LoadPlan};
 use crate::limits::Limits;
-use crate::load::directory::subscribing;
 
 impl LoadPlan {
     /// The processes of the plan: those shared by all groups, followed by one for each group with limits of its own.
@@ -23,7 +22,7 @@ impl LoadPlan {
             let before = self.groups[..index].iter().filter(|group| group.limits.is_some()).count() as u32;
             return self.processes + before;
         }
-        let shared = subscribing(&group.role).and_then(|subscribing| subscribing.shared.as_deref());
+        let shared = group.role.subscribing().and_then(|subscribing| subscribing.shared.as_deref());
         let place =
             shared.map_or(number, |share| share.bytes().fold(0, |sum: u32, byte| sum.wrapping_add(u32::from(byte))));
         place % self.processes

@@ -1,11 +1,8 @@
 //! What the two sides of a connection say of themselves before anything else.
 
 use super::error::FrameError;
+use super::version::LINK_VERSION;
 use crate::cluster::NodeName;
-
-/// The version of everything that is said on a link, the layout of batches included; nodes of different versions have
-/// no session.
-pub const LINK_VERSION: u16 = 15;
 
 /// Length of a nonce, so that no proof is used twice, bytes.
 pub const NONCE_BYTES: usize = 32;

@@ -9,12 +9,14 @@ mod frame;
 mod hello;
 #[cfg(test)]
 mod tests;
+mod version;
 
 pub use carried::{Part, Portion};
 pub use error::FrameError;
 pub use frame::{
     BATCH_HEAD_BYTES, Frame, MAX_FRAME_BYTES, MAX_GREETING_BYTES, begin_batch, end_batch, put_frame, split_frame,
 };
-pub use hello::{Hello, LINK_VERSION, NONCE_BYTES, Refusal};
+pub use hello::{Hello, NONCE_BYTES, Refusal};
+pub use version::LINK_VERSION;
 
 pub use crate::secret::PROOF_BYTES;

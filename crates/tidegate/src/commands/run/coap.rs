@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_administration::{BrokerStatus, Part};
-use tidegate_coap::{Caller, Counted, DoorSettings, Gateway, Keys, Outcomes, ReadError, Running, Settings, Shown};
+use tidegate_coap::{
+    Caller, Counted, DoorSettings, Gateway, Keys, KeysError, Outcomes, ReadError, Running, ServeError, Settings, Shown,
+};
 use tidegate_config::Config;
 use tidegate_console::{CoapNumbers, Status};
 use tidegate_http::Gateway as _;
-use tidegate_node::{Identity, IdentityRole, TlsFacts, TlsVersion};
+use tidegate_node::{Identity, IdentityRole, ListenAddress, TlsFacts, TlsVersion};
 
 use super::http::ToNode;
 
@@ -97,6 +99,30 @@ impl Part for CoapPart {
     }
 }
 
+/// Why the listeners for CoAP do not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CoapListenerError {
+    /// The host name of an address.
+    #[error("cannot listen on {address}: {source}")]
+    Address {
+        /// The address of the configuration.
+        address: ListenAddress,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The file of pre-shared keys.
+    #[error("listener `{listener}`: {source}")]
+    Keys {
+        /// The name of the listener.
+        listener: String,
+        /// The fault.
+        source: KeysError,
+    },
+    /// A socket or a thread.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
 /// The listeners for CoAP of a broker.
 #[derive(Debug, Default)]
 pub(crate) struct CoapListeners(Option<Running>);
@@ -105,15 +131,17 @@ impl CoapListeners {
     /// Listens and serves, where the configuration has such listeners.
     ///
     /// # Errors
-    /// In words for people, when an address is taken or the system has nothing left.
-    pub(crate) fn start(config: &Config, gateway: ToNode, status: &BrokerStatus) -> Result<Self, String> {
+    /// When an address is taken or the system has nothing left.
+    pub(crate) fn start(config: &Config, gateway: ToNode, status: &BrokerStatus) -> Result<Self, CoapListenerError> {
         let mut doors = Vec::new();
         for (listener, number) in config.listeners.iter().zip(0..) {
             let Some(at) = listener.address.host_port().filter(|_| listener.address.is_coap()) else { continue };
-            let addresses = at.resolve().map_err(|error| format!("cannot listen on {}: {error}", listener.address))?;
+            let addresses = at.resolve();
+            let addresses =
+                addresses.map_err(|source| CoapListenerError::Address { address: listener.address.clone(), source })?;
             let sessions = if listener.max_connections == 0 { MAX_SESSIONS } else { listener.max_connections };
             let keys = listener.psk_file.as_ref().map(|file| Keys::open(Path::new(file)).map(Arc::new)).transpose();
-            let keys = keys.map_err(|error| format!("listener `{}`: {error}", listener.name))?;
+            let keys = keys.map_err(|source| CoapListenerError::Keys { listener: listener.name.clone(), source })?;
             let settings = Settings {
                 max_sessions: usize::try_from(sessions).unwrap_or(usize::MAX),
                 max_body: usize::try_from(listener.max_packet_size.0).unwrap_or(usize::MAX).min(MAX_BODY),
@@ -125,7 +153,7 @@ impl CoapListeners {
         if doors.is_empty() {
             return Ok(Self::default());
         }
-        let running = tidegate_coap::start(doors, Arc::new(ToSessions(gateway))).map_err(|error| error.to_string())?;
+        let running = tidegate_coap::start(doors, Arc::new(ToSessions(gateway)))?;
         status.parts().register(Arc::new(CoapPart(running.counted())));
         Ok(Self(Some(running)))
     }

@@ -1,5 +1,6 @@
 //! Listeners for CoAP in a program without the feature `coap`: the configuration refuses them.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use tidegate_administration::BrokerStatus;
@@ -13,7 +14,7 @@ pub(crate) struct CoapListeners;
 
 impl CoapListeners {
     #[expect(clippy::unnecessary_wraps, reason = "the program with the feature may fail here")]
-    pub(crate) fn start(_: &Config, _: ToNode, _: &BrokerStatus) -> Result<Self, String> {
+    pub(crate) fn start(_: &Config, _: ToNode, _: &BrokerStatus) -> Result<Self, Infallible> {
         Ok(Self)
     }
 

@@ -19,10 +19,10 @@ use tidegate_engine::{
 };
 use tidegate_http::{
     Caller, Counters, DoorSettings, Gateway, HistoryQuestion, ProtocolVersion, ReadError, RetainedMessage, Running,
-    TlsSession, TlsStart, Value, Who,
+    ServeError, TlsSession, TlsStart, Value, Who,
 };
 use tidegate_mqtt::PublishProperties;
-use tidegate_node::{Door, Inlet, Node, TlsFacts, TlsVersion};
+use tidegate_node::{Door, Inlet, ListenAddress, Node, TlsFacts, TlsVersion};
 
 use tidegate_identity::access::Tenancy;
 use tidegate_identity::access::tenants::Traits;
@@ -232,6 +232,22 @@ impl Part for HttpPart {
     }
 }
 
+/// Why the listeners for HTTP do not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HttpListenerError {
+    /// The host name of an address.
+    #[error("cannot listen on {address}: {source}")]
+    Address {
+        /// The address of the configuration.
+        address: ListenAddress,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// A socket or a thread.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
 /// The listeners for HTTP of a broker.
 #[derive(Debug, Default)]
 pub(crate) struct HttpListeners(Option<Running>);
@@ -240,12 +256,14 @@ impl HttpListeners {
     /// Listens and serves, where the configuration has such listeners.
     ///
     /// # Errors
-    /// In words for people, when an address is taken or the system has nothing left.
-    pub(crate) fn start(config: &Config, gateway: &ToNode, status: &BrokerStatus) -> Result<Self, String> {
+    /// When an address is taken or the system has nothing left.
+    pub(crate) fn start(config: &Config, gateway: &ToNode, status: &BrokerStatus) -> Result<Self, HttpListenerError> {
         let mut doors = Vec::new();
         for (listener, number) in config.listeners.iter().zip(0..) {
             let Some(at) = listener.address.host_port().filter(|_| listener.address.is_http()) else { continue };
-            let addresses = at.resolve().map_err(|error| format!("cannot listen on {}: {error}", listener.address))?;
+            let addresses = at.resolve();
+            let addresses =
+                addresses.map_err(|source| HttpListenerError::Address { address: listener.address.clone(), source })?;
             let connections = if listener.max_connections == 0 { MAX_CONNECTIONS } else { listener.max_connections };
             doors.push(DoorSettings {
                 listener: number,
@@ -260,7 +278,7 @@ impl HttpListeners {
         if doors.is_empty() {
             return Ok(Self::default());
         }
-        let running = tidegate_http::start(doors, Arc::new(gateway.clone())).map_err(|error| error.to_string())?;
+        let running = tidegate_http::start(doors, Arc::new(gateway.clone()))?;
         status.parts().register(Arc::new(HttpPart(running.counters())));
         Ok(Self(Some(running)))
     }

@@ -1,5 +1,6 @@
 //! Listeners for HTTP in a program without the feature `http`: the configuration refuses them.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use tidegate_administration::BrokerStatus;
@@ -23,7 +24,7 @@ pub(crate) struct HttpListeners;
 
 impl HttpListeners {
     #[expect(clippy::unnecessary_wraps, reason = "the program with the feature may fail here")]
-    pub(crate) fn start(_: &Config, _: &ToNode, _: &BrokerStatus) -> Result<Self, String> {
+    pub(crate) fn start(_: &Config, _: &ToNode, _: &BrokerStatus) -> Result<Self, Infallible> {
         Ok(Self)
     }
 
