@@ -1,15 +1,17 @@
 """What `./package` writes, installed by the tools that people install it with."""
 
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import types
 import unittest
 
-from broker import BINARY, PATIENCE, ROOT
+from broker import BINARY, PATIENCE, ROOT, free_ports
 
 # A shell in a copy of this machine: what it writes goes to a file system in memory and is gone with it.
 IN_A_COPY = """
@@ -152,6 +154,45 @@ class Packages(unittest.TestCase):
         page = manual.page(types.SimpleNamespace(version="1.0"), "tidegate-store", "Check it\nnow\n\nUsage: x", names)
         self.assertIn("tidegate\\-store \\- Check it now\n", page)
         self.assertTrue(page.endswith(".SH SEE ALSO\ntidegate\\-store\\-check(1)\n"), page)
+
+    def test_the_health_check_of_an_image_follows_the_broker(self):
+        config = self.config_of_an_image()
+        self.assertIn("18083/tcp", config["ExposedPorts"])
+        kind, program, *arguments = config["Healthcheck"]["Test"]
+        self.assertEqual((kind, program), ("CMD", config["Entrypoint"][0]))
+        for time in ("Interval", "Timeout", "StartPeriod"):
+            self.assertGreaterEqual(config["Healthcheck"][time], 1_000_000_000, "Docker counts nanoseconds")
+        # A container whose admin listener was asked for others, with a token.
+        token = self.folder / "token"
+        token.write_text("0123456789abcdef0123\n")
+        (port,) = free_ports(1)
+        asked = {**os.environ, "TIDEGATE__ADMIN__ADDRESS": f"0.0.0.0:{port}", "TIDEGATE__ADMIN__TOKEN_FILE": str(token)}
+        command = [self.program, "--listen", "127.0.0.1:0"]
+        with subprocess.Popen(command, env=asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as broker:
+            try:
+                self.assertIn("ready", broker.stdout.readline())
+                healthy = run(self.program, *arguments, env=asked)
+            finally:
+                broker.terminate()
+        self.assertEqual((healthy.returncode, healthy.stdout), (0, "ready\n"), healthy.stderr)
+        self.assertEqual(run(self.program, *arguments, env=asked).returncode, 1)
+
+    def config_of_an_image(self):
+        """What is run in a container, from an image of a program that is only said to be static."""
+        sys.path.insert(0, str(ROOT / "deploy/package"))
+        from tidegate_packages import image
+
+        release = types.SimpleNamespace(
+            is_static=True, level=1, time=0, version="1.0", machine="x86_64", binary=pathlib.Path(shutil.which("true"))
+        )
+        with tarfile.open(image.write(release, self.folder)) as archive:
+            def read(path):
+                return json.load(archive.extractfile(path))
+
+            def blob(descriptor):
+                return read("blobs/" + descriptor["digest"].replace(":", "/"))
+
+            return blob(blob(read("index.json")["manifests"][0])["config"])["config"]
 
     def test_an_image_of_a_program_that_needs_a_c_library_is_refused(self):
         done = run(ROOT / "package", "--binary", self.program, "--out", self.folder / "none", "image")
