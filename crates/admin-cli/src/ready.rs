@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use clap::Args as ClapArgs;
+use clap::Args;
 use tidegate_admin::{AdminClient, ClientError, Readiness};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
@@ -20,9 +20,9 @@ Examples:
   tidegate ready --admin http://10.0.0.7:18083";
 
 /// Ask whether a broker takes clients: exit code 0 if `/readyz` answers 200, else 1 and the reason
-#[derive(Clone, Debug, ClapArgs)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct ReadyArgs {
     /// Its admin address [default: TIDEGATE__ADMIN__ADDRESS of the environment, else http://127.0.0.1:18083]
     #[arg(long, value_name = "URL")]
     admin: Option<String>,
@@ -40,7 +40,7 @@ enum ReadyError {
 }
 
 /// Exit code 0 if the broker takes clients, 1 if not, or if it does not answer.
-pub fn run(args: &Args) -> Exit {
+pub fn run(args: &ReadyArgs) -> Exit {
     match ask(args) {
         Ok(()) => print_and_exit("ready\n", Exit::Ok),
         Err(error) => {
@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Exit {
     }
 }
 
-fn ask(args: &Args) -> Result<(), ReadyError> {
+fn ask(args: &ReadyArgs) -> Result<(), ReadyError> {
     let configured = std::env::var(VARIABLE).ok();
     let address = match &args.admin {
         Some(admin) => admin.clone(),

@@ -1,5 +1,5 @@
-//! Stores of earlier versions, as files of this repository: what they owe is delivered. A file is never written again; a
-//! record of another layout gets a new file. `UPDATE_FIXTURES=1` writes those of this version where they are missing.
+//! Stores of earlier versions, as files of this repository: their messages are delivered. A file is never written again;
+//! a record of another layout gets a new file. `UPDATE_FIXTURES=1` writes missing files of this version.
 
 use std::path::Path;
 

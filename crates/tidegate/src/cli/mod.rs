@@ -86,7 +86,7 @@ pub(crate) enum Command {
     Clients(clients::Args),
     Dns(Box<dns::Args>),
     Drain(drain::Args),
-    Ready(ready::Args),
+    Ready(ready::ReadyArgs),
     Ban(ban::Args),
     Kick(kick::Args),
     Meter(meter::MeterArgs),

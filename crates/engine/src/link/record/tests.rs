@@ -208,7 +208,7 @@ fn sample(kind: usize, flag: bool) -> Fields {
 /// Nodes of one version of the link understand each other, so its bytes never change. Another layout needs the next
 /// version of the link (in `crates/node`), and with it another fixture, which `UPDATE_FIXTURES=1` writes.
 #[test]
-fn records_of_a_version_of_the_link_have_the_bytes_of_its_fixture() {
+fn records_of_a_link_version_have_the_bytes_of_its_fixture() {
     let file = format!("src/link/record/fixtures/link-{LINK_VERSION}.txt");
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     let mut written = String::new();
