@@ -21,6 +21,9 @@ class Browser:
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
                  "--hide-scrollbars", "--no-first-run", "--remote-debugging-pipe", f"--user-data-dir={profile}"]
         self.process = subprocess.Popen(["chromium", *flags], close_fds=False, preexec_fn=place, stderr=subprocess.DEVNULL)
+        # The ends of the browser: its own copies are closed when it ends.
+        os.close(to_browser)
+        os.close(from_browser)
         self.rest, self.number, self.session = b"", 0, None
         # Messages that answer no request.
         self.events = []
@@ -44,7 +47,10 @@ class Browser:
 
     def read(self):
         while b"\0" not in self.rest:
-            self.rest += os.read(self.answers, 1 << 20)
+            answered = os.read(self.answers, 1 << 20)
+            if not answered:
+                sys.exit("Chromium has ended: start it by hand to see why")
+            self.rest += answered
         message, _, self.rest = self.rest.partition(b"\0")
         return json.loads(message)
 
