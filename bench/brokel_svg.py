@@ -10,6 +10,8 @@ STYLE = (f'<style>@media (prefers-color-scheme: dark) {{ [fill="{PAPER}"] {{ fil
          f'[stroke="{INK}"] {{ stroke: #e7eaee }} [stroke="{GRID}"] {{ stroke: #333a43 }} }}</style>')
 # A narrower bar has its value written upwards.
 LABEL_WIDTH = 24
+# Width of a letter, in parts of the size of its text.
+LETTER = 0.6
 
 
 def ticks(most, wanted=5):
@@ -17,6 +19,12 @@ def ticks(most, wanted=5):
     step = 10 ** math.floor(math.log10(most / wanted)) if most > 0 else 1
     step *= next(factor for factor in (1, 2, 5, 10) if most / (step * factor) <= wanted)
     return [step * n for n in range(math.ceil(most / step - 1e-9) + 1)]
+
+
+def broken(label, width, size):
+    """A label in one row, or in two behind its first comma where one is wider than its place."""
+    first, comma, rest = label.partition(", ")
+    return [label] if not comma or len(label) * size * LETTER < width else [first + ",", rest]
 
 
 def number(value):
@@ -102,7 +110,9 @@ def bars(path, title, y_label, groups, series, values, stacked=False, x_label="s
                 figure.text(x_bar + each * 0.47, y - 3, f"{value:.3g}", 9, "middle")
             else:
                 figure.text(x_bar + each * 0.47 + 3, y - 3, f"{value:.3g}", 9, turned=True)
-        figure.text(left + slot * (index + 0.5), top + high + 17, group, 10 if len(groups) > 7 else 11, "middle")
+        size = 10 if len(groups) > 7 else 11
+        for row, words in enumerate(broken(group, slot, size)):
+            figure.text(left + slot * (index + 0.5), top + high + 17 + 10 * row, words, size, "middle")
     figure.line(left, top + high, left + wide, top + high, INK)
     figure.save(path)
 

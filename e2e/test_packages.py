@@ -1,15 +1,17 @@
 """What `./package` writes, installed by the tools that people install it with."""
 
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import types
 import unittest
 
-from broker import BINARY, PATIENCE, ROOT
+from broker import BINARY, PATIENCE, ROOT, free_ports
 
 # A shell in a copy of this machine: what it writes goes to a file system in memory and is gone with it.
 IN_A_COPY = """
@@ -21,6 +23,55 @@ cp {package} {scratch}/root/tidegate.{kind}
 mount -t proc none {scratch}/root/proc
 mount --bind /dev {scratch}/root/dev
 exec chroot {scratch}/root sh -e
+"""
+
+# The service in a systemd of its own: in namespaces, and in a copy of the machine. Its units are those of the package and
+# targets that need nothing, so that no service of this machine starts there.
+UNDER_SYSTEMD = """
+set -e
+ip link set lo up
+mount --make-rprivate /
+mount -t tmpfs none {scratch}
+mkdir {scratch}/upper {scratch}/work {scratch}/root
+mount -t overlay overlay -o lowerdir=/,upperdir={scratch}/upper,workdir={scratch}/work {scratch}/root
+cd {scratch}/root
+cp {package} tidegate.deb
+mkdir -p shared units
+mount --bind {shared} shared
+mount -t proc none proc
+mount -t tmpfs none run
+mount -t tmpfs none tmp
+mount -t sysfs none sys
+if [ -d /sys/fs/cgroup/systemd ]; then
+    mount -t tmpfs none sys/fs/cgroup
+    mkdir sys/fs/cgroup/systemd
+    mount -t cgroup -o none,name=systemd cgroup sys/fs/cgroup/systemd
+else
+    mount -t cgroup2 none sys/fs/cgroup
+fi
+mount --rbind /dev dev
+mount --bind shared/console dev/console
+chroot . dpkg --install /tidegate.deb
+cp lib/systemd/system/tidegate.service lib/systemd/system/exit.target lib/systemd/system/systemd-exit.service units
+for target in sysinit basic network-online multi-user shutdown umount final; do
+    printf '[Unit]\\nDefaultDependencies=no\\n' > units/$target.target
+done
+printf '[Unit]\\nDefaultDependencies=no\\n[Service]\\nType=oneshot\\nExecStart=/bin/sh /shared/story\\nStandardOutput=file:/shared/said\\nStandardError=inherit\\n' > units/story.service
+exec chroot . env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=tidegate SYSTEMD_UNIT_PATH=/units \\
+    /lib/systemd/systemd --system --unit=story.service --show-status=no --log-target=console
+"""
+
+# Start, publish, reload, die and be started again, stop. Each line that is awaited below names what succeeded.
+LIFE_UNDER_SYSTEMD = """
+systemctl start tidegate && systemctl show tidegate -p StatusText
+tidegate pub -t kept -m value -r -q 1 && echo published
+systemctl reload tidegate && echo reloaded
+kill -9 $(systemctl show tidegate -p MainPID --value)
+until tidegate sub -t kept -C 1 -W 5 2>/dev/null; do :; done
+systemctl show tidegate -p NRestarts
+ps -o user= -p $(systemctl show tidegate -p MainPID --value)
+systemctl stop tidegate && systemctl show tidegate -p ActiveState,Result
+systemctl exit
 """
 
 # Install, serve as the package's own user, upgrade over a changed configuration, remove, purge.
@@ -65,6 +116,14 @@ echo removed
 
 def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 5, **options)
+
+
+def remove_groups(group):
+    """Removes a control group without processes, and those below it."""
+    for below in sorted(group.rglob("*"), reverse=True):
+        if below.is_dir():
+            below.rmdir()
+    group.rmdir()
 
 
 class Packages(unittest.TestCase):
@@ -143,6 +202,26 @@ class Packages(unittest.TestCase):
         done = run("systemd-analyze", "security", "--offline=true", "--threshold=20", ROOT / "deploy/systemd/tidegate.service")
         self.assertEqual(done.returncode, 0, done.stdout)
 
+    @unittest.skipUnless(os.geteuid() == 0 and pathlib.Path("/lib/systemd/systemd").exists(), "needs root and systemd")
+    def test_the_service_lives_under_systemd(self):
+        shared, scratch = self.folder / "shared", self.folder / "systemd"
+        shared.mkdir()
+        scratch.mkdir()
+        (shared / "console").touch()
+        (shared / "story").write_text(LIFE_UNDER_SYSTEMD)
+        enter = UNDER_SYSTEMD.format(scratch=scratch, shared=shared, package=self.only("*.deb"))
+        # The new systemd needs a control group that it can divide.
+        groups = pathlib.Path("/sys/fs/cgroup/systemd")
+        group = (groups if groups.is_dir() else groups.parent) / f"tidegate-packages-{os.getpid()}"
+        group.mkdir()
+        self.addCleanup(remove_groups, group)
+        own = ["unshare", "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child", "sh", "-c", enter]
+        done = run("sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', group, *own)
+        said = (shared / "said").read_text() if (shared / "said").exists() else ""
+        for line in ["published", "reloaded", "value", "NRestarts=1", "tidegate", "Result=success", "ActiveState=inactive"]:
+            self.assertIn(f"{line}\n", said, done.stdout + done.stderr + (shared / "console").read_text())
+        self.assertIn("StatusText=tidegate", said)
+
     def test_a_manual_page_shows_the_help_text_as_it_stands(self):
         sys.path.insert(0, str(ROOT / "deploy/package"))
         from tidegate_packages import manual
@@ -152,6 +231,45 @@ class Packages(unittest.TestCase):
         page = manual.page(types.SimpleNamespace(version="1.0"), "tidegate-store", "Check it\nnow\n\nUsage: x", names)
         self.assertIn("tidegate\\-store \\- Check it now\n", page)
         self.assertTrue(page.endswith(".SH SEE ALSO\ntidegate\\-store\\-check(1)\n"), page)
+
+    def test_the_health_check_of_an_image_follows_the_broker(self):
+        config = self.config_of_an_image()
+        self.assertIn("18083/tcp", config["ExposedPorts"])
+        kind, program, *arguments = config["Healthcheck"]["Test"]
+        self.assertEqual((kind, program), ("CMD", config["Entrypoint"][0]))
+        for time in ("Interval", "Timeout", "StartPeriod"):
+            self.assertGreaterEqual(config["Healthcheck"][time], 1_000_000_000, "Docker counts nanoseconds")
+        # A container whose admin listener was asked for others, with a token.
+        token = self.folder / "token"
+        token.write_text("0123456789abcdef0123\n")
+        (port,) = free_ports(1)
+        asked = {**os.environ, "TIDEGATE__ADMIN__ADDRESS": f"0.0.0.0:{port}", "TIDEGATE__ADMIN__TOKEN_FILE": str(token)}
+        command = [self.program, "--listen", "127.0.0.1:0"]
+        with subprocess.Popen(command, env=asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as broker:
+            try:
+                self.assertIn("ready", broker.stdout.readline())
+                healthy = run(self.program, *arguments, env=asked)
+            finally:
+                broker.terminate()
+        self.assertEqual((healthy.returncode, healthy.stdout), (0, "ready\n"), healthy.stderr)
+        self.assertEqual(run(self.program, *arguments, env=asked).returncode, 1)
+
+    def config_of_an_image(self):
+        """What is run in a container, from an image of a program that is only said to be static."""
+        sys.path.insert(0, str(ROOT / "deploy/package"))
+        from tidegate_packages import image
+
+        release = types.SimpleNamespace(
+            is_static=True, level=1, time=0, version="1.0", machine="x86_64", binary=pathlib.Path(shutil.which("true"))
+        )
+        with tarfile.open(image.write(release, self.folder)) as archive:
+            def read(path):
+                return json.load(archive.extractfile(path))
+
+            def blob(descriptor):
+                return read("blobs/" + descriptor["digest"].replace(":", "/"))
+
+            return blob(blob(read("index.json")["manifests"][0])["config"])["config"]
 
     def test_an_image_of_a_program_that_needs_a_c_library_is_refused(self):
         done = run(ROOT / "package", "--binary", self.program, "--out", self.folder / "none", "image")

@@ -7,15 +7,15 @@ It needs Chromium, and speaks its debugging protocol over a pipe. Everything run
 """
 import base64
 import contextlib
-import json
 import math
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+
+from browser import Browser
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "docs/pictures"
 # The part of the page that is drawn, CSS pixels: three rows of cards and the chart.
@@ -27,43 +27,6 @@ CHART_HAS_A_MINUTE = """new Promise(done => {
   look();
 })"""
 PAGE_IS_LOADED = "new Promise(done => document.readyState == 'complete' ? done() : addEventListener('load', done))"
-
-
-class Browser:
-    """A page of Chromium."""
-
-    def __init__(self, profile):
-        to_browser, self.requests = os.pipe()
-        self.answers, from_browser = os.pipe()
-
-        def place():
-            # Chromium reads requests from file 3 and writes answers to file 4. Neither end may be in the way of the other.
-            ends = [os.dup(to_browser), os.dup(from_browser)]
-            for file, end in zip((3, 4), [os.dup(end) for end in ends if end > 4] or ends):
-                os.dup2(end, file)
-
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-                 "--hide-scrollbars", "--no-first-run", "--remote-debugging-pipe", f"--user-data-dir={profile}"]
-        self.process = subprocess.Popen(["chromium", *flags], close_fds=False, preexec_fn=place, stderr=subprocess.DEVNULL)
-        self.rest, self.number, self.session = b"", 0, None
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-
-    def call(self, method, **parameters):
-        self.number += 1
-        request = {"id": self.number, "method": method, "params": parameters}
-        if self.session:
-            request["sessionId"] = self.session
-        os.write(self.requests, json.dumps(request).encode() + b"\0")
-        while True:
-            while b"\0" not in self.rest:
-                self.rest += os.read(self.answers, 1 << 20)
-            message, _, self.rest = self.rest.partition(b"\0")
-            message = json.loads(message)
-            if message.get("id") == self.number:
-                if "error" in message:
-                    sys.exit(f"{method}: {message['error']}")
-                return message["result"]
 
 
 def feed(program, port, end):
@@ -95,13 +58,12 @@ def main():
         undo.callback(feeder.join)
         undo.callback(end.set)
         browser = Browser(f"{folder}/profile")
-        undo.callback(browser.process.wait)
-        undo.callback(browser.process.terminate)
-        browser.call("Emulation.setDeviceMetricsOverride", width=WIDTH, height=HEIGHT, deviceScaleFactor=1, mobile=False)
+        undo.callback(browser.close)
+        browser.screen(WIDTH, HEIGHT)
         browser.call("Page.navigate", url=f"{admin}/")
-        browser.call("Runtime.evaluate", expression=f"{PAGE_IS_LOADED}.then(() => {CHART_HAS_A_MINUTE})", awaitPromise=True)
+        browser.ask(f"{PAGE_IS_LOADED}.then(() => {CHART_HAS_A_MINUTE})")
         for scheme in ("light", "dark"):
-            browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            browser.scheme(scheme)
             picture = base64.b64decode(browser.call("Page.captureScreenshot", format="png")["data"])
             (FOLDER / f"console-{scheme}.png").write_bytes(picture)
             print(f"console-{scheme}.png: {len(picture) / 1e3:.0f} kB")

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use ureq::http;
 
+use crate::ready::{Readiness, ReadinessRequest};
 use crate::request::{Body, COMMAND_HEADER, Refusal, Request};
 
 /// Time for connecting.
@@ -108,6 +109,18 @@ impl AdminClient {
             Ok(refusal) => ClientError::Refused { status, text: refusal.error },
             Err(_) => self.not_admin(&format!("it answers {status}")),
         })
+    }
+
+    /// Asks whether the broker takes clients. Returns its reason if it does not.
+    ///
+    /// # Errors
+    /// When no answer comes, or it is not that of a broker.
+    pub fn readiness(&self) -> Result<Readiness, ClientError> {
+        match self.exchange(&ReadinessRequest)? {
+            (200, _) => Ok(Readiness::Ready),
+            (503, why) => Ok(Readiness::Not(why.trim().to_owned())),
+            (status, _) => Err(self.not_admin(&format!("it answers {status} to {}", ReadinessRequest::ROUTE))),
+        }
     }
 
     /// Status and body of the answer.
@@ -241,6 +254,20 @@ mod tests {
             let error = client.send(&ListBans {}).unwrap_err();
             assert!(!matches!(error, ClientError::Refused { .. }), "{answer:?}: {error}");
             server.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn readiness_is_200_and_503_has_the_reason() {
+        let cases = [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nready\n", Some(Readiness::Ready)),
+            ("HTTP/1.1 503 x\r\nContent-Length: 9\r\n\r\nstarting\n", Some(Readiness::Not("starting".to_owned()))),
+            ("HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n", None),
+        ];
+        for (answer, wanted) in cases {
+            let (client, server) = answered(answer);
+            assert_eq!(client.readiness().ok(), wanted, "{answer}");
+            assert!(server.join().unwrap().starts_with("get /readyz http/1.1\r\n"));
         }
     }
 

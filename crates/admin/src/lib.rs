@@ -14,6 +14,7 @@
 //! | `POST /api/v1/kick` | [`KickRequest`] | [`Kicked`] |
 //! | `POST /api/v1/reload` | [`ReloadRequest`] | [`Reloaded`] |
 //! | `/api/v1/drain` | [`DrainRequest`], [`GetDrain`], [`EndDrain`] | [`DrainStatus`], [`Done`] |
+//! | `GET /readyz` | [`AdminClient::readiness`] | [`Readiness`] |
 //! | `GET /api/v1/meter` | [`MeterRequest`] | [`Metered`] |
 //! | `GET /api/v1/hub` | [`GetHub`] | JSON |
 //! | `POST /api/v1/hub/NAME/pause`, `.../resume` | [`PausePipeline`], [`ResumePipeline`] | [`Done`] |
@@ -38,6 +39,7 @@ pub mod manager;
 pub mod members;
 pub mod meter;
 mod read;
+mod ready;
 pub mod reload;
 mod request;
 pub mod slow;
@@ -56,6 +58,7 @@ pub use kick::{KickRequest, Kicked};
 pub use members::{MemberAnswer, MemberRequest, Shares};
 pub use meter::{MeterBy, MeterRequest, Metered, TenantUsage};
 pub use read::{read_body, read_query};
+pub use ready::Readiness;
 pub use reload::{Change, ReloadRequest, Reloaded};
 pub use request::{Body, COMMAND_HEADER, Done, Method, Refusal, Request};
 pub use slow::{SlowClient, SlowClients, SlowRequest};

@@ -41,7 +41,7 @@ pub(crate) enum CommandError {
     Connect(#[from] ConnectError),
     /// The server refuses the connection.
     #[error("the server refused the connection: {dismissal_text}")]
-    Refused { exit_code: u8, dismissal_text: String },
+    Refused { exit_code: u8, reason: ReasonCode, dismissal_text: String },
     /// The server has closed the connection, and it is no use to connect again.
     #[error("the server closed the connection: {dismissal_text}")]
     Dismissed { exit_code: u8, dismissal_text: String },
@@ -61,8 +61,8 @@ pub(crate) enum CommandError {
     #[error("the server refused the message: {text}")]
     PublishRefused { exit_code: u8, text: String },
     /// The server refuses all subscriptions.
-    #[error("the server refused every subscription: {0}")]
-    SubscribeRefused(ReasonCode),
+    #[error("the server refused every subscription: {}", subscription_refusal(*.version, *.reason))]
+    SubscribeRefused { version: Version, reason: ReasonCode },
     /// A SUBSCRIBE or UNSUBSCRIBE packet cannot be sent.
     #[error("cannot subscribe: {0}")]
     Request(#[from] RequestError),
@@ -79,11 +79,13 @@ impl CommandError {
     /// Reason Codes of MQTT 5.0, which do not overlap.
     pub(crate) fn refused(version: Version, dismissal: &Dismissal) -> Self {
         let reason = dismissal.reason_code;
-        let exit_code = match ConnectReturnCode::from_reason(reason) {
-            Some(code) if version != Version::V5 => code as u8,
-            _ => reason.byte(),
+        let (exit_code, dismissal_text) = match ConnectReturnCode::from_reason(reason) {
+            Some(code) if version != Version::V5 => {
+                (code as u8, format!("{} (return code {})", code.text(), code as u8))
+            }
+            _ => (reason.byte(), describe(dismissal)),
         };
-        Self::Refused { exit_code, dismissal_text: describe(dismissal) }
+        Self::Refused { exit_code, reason, dismissal_text }
     }
 
     /// The outcome of a DISCONNECT of the server.
@@ -98,7 +100,7 @@ impl CommandError {
             Self::Refused { exit_code, .. }
             | Self::Dismissed { exit_code, .. }
             | Self::PublishRefused { exit_code, .. } => *exit_code,
-            Self::SubscribeRefused(reason) => reason.byte(),
+            Self::SubscribeRefused { reason, .. } => reason.byte(),
             Self::Read(_)
             | Self::Connect(_)
             | Self::Lost(_)
@@ -130,10 +132,42 @@ impl CommandError {
                 "add --cafile FILE, which names the authority of its certificate, or --tls-use-os-certs; or choose a port without TLS (-p)"
                     .to_owned(),
             ),
+            Self::Refused { reason, .. } => refusal_hint(*reason).map(str::to_owned),
+            Self::SubscribeRefused { version, reason } if is_unnamed(*version, *reason) => Some(UNNAMED_HINT.to_owned()),
             Self::NotMqtt(_) => Some("add --ws for MQTT over WebSocket, or choose another port (-p)".to_owned()),
             _ => None,
         }
     }
+}
+
+/// Before MQTT 5.0 a SUBACK has one code for every refusal ([MQTT-3.9.3-2] of 3.1.1).
+fn is_unnamed(version: Version, reason: ReasonCode) -> bool {
+    version != Version::V5 && reason == ReasonCode::UnspecifiedError
+}
+
+const UNNAMED_HINT: &str = "often the user lacks the right to read the topic; add -V 5, with which the server names the reason, or read its log";
+
+/// The reason of a refused subscription, by the name that it has in this version of MQTT.
+pub(crate) fn subscription_refusal(version: Version, reason: ReasonCode) -> String {
+    if is_unnamed(version, reason) {
+        return format!("failure (return code 0x{:02X}, the only one of MQTT {version})", reason.byte());
+    }
+    reason.to_string()
+}
+
+/// What to do when a connection is refused.
+const fn refusal_hint(reason: ReasonCode) -> Option<&'static str> {
+    Some(match reason {
+        ReasonCode::UnsupportedProtocolVersion => "choose another version of MQTT: -V 5, -V 311 or -V 31",
+        ReasonCode::ClientIdentifierNotValid => "choose another client id (-i)",
+        ReasonCode::BadUserNameOrPassword => "check the user name (-u) and the password (-P)",
+        ReasonCode::NotAuthorized => "name a user (-u) that may connect, with its password (-P)",
+        ReasonCode::ServerUnavailable | ReasonCode::ServerBusy => {
+            "the server starts, stops or is at a limit; its log has the reason"
+        }
+        ReasonCode::Banned => "the server has banned this client, user or address; `tidegate ban list` shows bans",
+        _ => return None,
+    })
 }
 
 /// Text for people, from the code, the server's own words and where else to go.
@@ -176,6 +210,36 @@ pub(crate) fn finish(tool: Tool, quiet: bool, result: Result<Outcome, CommandErr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusals_before_mqtt_5_have_the_names_of_their_codes() {
+        let dismissal = |reason_code| Dismissal {
+            reason_code,
+            reason_string: None,
+            server_reference: None,
+            user_properties: Vec::new(),
+        };
+        let text = |version, code| CommandError::refused(version, &dismissal(code)).to_string();
+        assert_eq!(
+            text(Version::V311, ReasonCode::ClientIdentifierNotValid),
+            "the server refused the connection: identifier rejected (return code 2)"
+        );
+        assert_eq!(
+            text(Version::V5, ReasonCode::ClientIdentifierNotValid),
+            "the server refused the connection: client identifier not valid"
+        );
+        let refused = |version| CommandError::SubscribeRefused { version, reason: ReasonCode::UnspecifiedError };
+        assert_eq!(
+            refused(Version::V311).to_string(),
+            "the server refused every subscription: failure (return code 0x80, the only one of MQTT 3.1.1)"
+        );
+        assert!(refused(Version::V311).hint(Tool::Subscribe).unwrap().contains("-V 5"));
+        assert_eq!(refused(Version::V5).to_string(), "the server refused every subscription: unspecified error");
+        for code in 1..=5 {
+            let reason = ConnectReturnCode::from_byte(code).unwrap().reason();
+            assert!(refusal_hint(reason).is_some(), "{reason}");
+        }
+    }
 
     #[test]
     fn an_expired_certificate_is_not_a_matter_of_authorities() {

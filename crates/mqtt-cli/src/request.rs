@@ -190,7 +190,7 @@ impl Requester<'_> {
 
     fn ask(&mut self, answer: &RequestAnswer) -> Result<(), CommandError> {
         if let Some(code) = answer.reason_codes.iter().find(|code| code.is_error()) {
-            return Err(CommandError::SubscribeRefused(*code));
+            return Err(CommandError::SubscribeRefused { version: self.session.version(), reason: *code });
         }
         let topic = self.request.topic.to_string();
         let asked = self.session.client().publish(Instant::now(), self.request.clone());

@@ -127,6 +127,11 @@ impl Session {
         Ok(())
     }
 
+    /// The version of MQTT that it speaks.
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+
     /// The client, for requests.
     pub(crate) fn client(&mut self) -> &mut Client {
         self.driver.client()

@@ -15,7 +15,7 @@ use crate::flags::connection::{ConnectionFlags, Plan, random};
 use crate::flags::options_file::with_options_file;
 use crate::flags::output::{FORMAT_HELP, OutputFlags};
 use crate::flags::{Tool, UsageError, heading, parse_percentage, parse_qos, parse_retain_handling};
-use crate::outcome::{CommandError, Outcome, finish};
+use crate::outcome::{CommandError, Outcome, finish, subscription_refusal};
 use crate::printer::{PrintError, Printer};
 use crate::quoted::Quoted;
 use crate::session::{News, Persistence, Session};
@@ -294,12 +294,12 @@ impl Subscriber<'_> {
         if let Some(code) = answer.reason_codes.first()
             && answer.reason_codes.iter().all(refused)
         {
-            return Err(CommandError::SubscribeRefused(*code));
+            return Err(CommandError::SubscribeRefused { version: self.session.version(), reason: *code });
         }
         for ((filter, _), code) in self.subscribe.subscriptions.iter().zip(&answer.reason_codes) {
             if code.is_error() {
-                let filter = Quoted(filter.as_str());
-                self.session.warn(&format_args!("the server refused the subscription to {filter}: {code}"));
+                let (filter, why) = (Quoted(filter.as_str()), subscription_refusal(self.session.version(), *code));
+                self.session.warn(&format_args!("the server refused the subscription to {filter}: {why}"));
             }
         }
         self.ending |= self.args.exit_after_subscribing;

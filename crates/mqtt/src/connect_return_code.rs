@@ -54,6 +54,18 @@ impl ConnectReturnCode {
         })
     }
 
+    /// The meaning of the code in the words of MQTT 3.1.1 (table 3.1), in lower case and without a period.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::UnacceptableProtocolVersion => "unacceptable protocol version",
+            Self::IdentifierRejected => "identifier rejected",
+            Self::ServerUnavailable => "server unavailable",
+            Self::BadUserNameOrPassword => "bad user name or password",
+            Self::NotAuthorized => "not authorized",
+        }
+    }
+
     /// The Reason Code of MQTT 5.0 that says the same.
     pub const fn reason(self) -> ReasonCode {
         match self {

@@ -12,6 +12,16 @@ USER = 10001
 DATA = "/var/lib/tidegate"
 # Certificates of the authorities that the build machine trusts: for TLS towards brokers, buses and identity servers.
 AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
+SECOND = 1_000_000_000
+# Healthy is a broker that takes clients. Docker's image specification has this field; others ignore it. Times are nanoseconds.
+HEALTH_CHECK = {
+    "Test": ["CMD", "/usr/bin/tidegate", "ready"],
+    "Interval": 15 * SECOND,
+    "Timeout": 10 * SECOND,
+    # A broker reads its store first.
+    "StartPeriod": 60 * SECOND,
+    "Retries": 3,
+}
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -73,7 +83,8 @@ def config_of(release, layer):
             "WorkingDir": DATA,
             "Entrypoint": ["/usr/bin/tidegate"],
             "Env": ["PATH=/usr/bin"],
-            "ExposedPorts": {"1883/tcp": {}},
+            "ExposedPorts": {"1883/tcp": {}, "18083/tcp": {}},
+            "Healthcheck": HEALTH_CHECK,
             "Labels": {"org.opencontainers.image.licenses": LICENSE, "org.opencontainers.image.version": release.version},
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},

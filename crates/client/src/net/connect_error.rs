@@ -74,7 +74,8 @@ impl ConnectError {
         let text = source.to_string();
         let named = if text.contains("UnsupportedCertVersion") {
             Some(
-                "the server's certificate is of X.509 version 1; issue one of version 3 (`openssl x509 -req -extfile FILE`)",
+                "the server's certificate is of X.509 version 1; issue one of version 3 (`openssl x509 -req -extfile FILE`), or do \
+                 without the check of the name",
             )
         } else if text.contains("CaUsedAsEndEntity") {
             Some(

@@ -3,6 +3,7 @@
 mod files;
 mod hostname;
 mod session;
+mod version1;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub struct TlsOptions {
     pub certificate: Option<PathBuf>,
     /// The private key (PEM) of that certificate, not encrypted.
     pub key: Option<PathBuf>,
-    /// Accept a certificate for another host. It must still come from a trusted authority.
+    /// Accept a certificate for another host, and one of X.509 version 1. A trusted authority must have signed it.
     pub any_hostname: bool,
     /// The only version to use; `None` for any.
     pub version: Option<TlsVersion>,
@@ -70,10 +71,15 @@ impl TlsConnector {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_protocol_versions(versions).map_err(setup)?;
         let roots = Arc::new(roots(options)?);
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+        let algorithms = provider.signature_verification_algorithms;
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), provider).build();
         let verifier = verifier.map_err(|error| TlsFileError::Setup { reason: error.to_string() })?;
         let builder = if options.any_hostname {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyHostname(verifier)))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyHostname {
+                inner: verifier,
+                roots,
+                algorithms,
+            }))
         } else {
             builder.with_webpki_verifier(verifier)
         };

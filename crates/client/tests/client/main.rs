@@ -17,3 +17,4 @@ mod publishing;
 mod receiving;
 mod requests;
 mod script;
+mod version_1;

@@ -60,4 +60,5 @@ mod telling;
 mod tenants;
 mod uplinks;
 mod usage;
+mod versions;
 mod wills;

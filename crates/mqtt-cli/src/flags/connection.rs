@@ -26,7 +26,7 @@ const DEFAULT_KEEP_ALIVE: u16 = 60;
 #[derive(Clone, Debug, Default, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct ConnectionFlags {
-    /// The server's name or address [default: localhost]
+    /// The server's name or address, or unix:/PATH for a Unix socket [default: localhost]
     #[arg(short = 'h', long, value_name = "HOST", help_heading = heading::CONNECTION)]
     host: Option<String>,
 
@@ -235,10 +235,27 @@ impl ConnectionFlags {
         }
     }
 
+    /// The path of `--unix`, or of a host as `--listen` writes it.
+    fn unix_path(&self) -> Result<Option<PathBuf>, UsageError> {
+        let Some(path) = self.host.as_deref().and_then(|host| host.strip_prefix("unix:")) else {
+            return Ok(self.unix.clone());
+        };
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if path.is_empty() {
+            return Err(UsageError::new("-h unix: names no socket; write unix:/PATH"));
+        }
+        let others =
+            [("-p", self.port.is_some()), ("--ws", self.ws), ("--quic", self.quic), ("-A", self.bind.is_some())];
+        match others.into_iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(UsageError::new(format!("{flag} is of no use over a Unix socket; leave it out"))),
+            None => Ok(Some(PathBuf::from(path))),
+        }
+    }
+
     fn address(&self) -> Result<Address, UsageError> {
-        if let Some(path) = &self.unix {
+        if let Some(path) = self.unix_path()? {
             self.tls.refuse_over("a Unix socket")?;
-            return Ok(Address::Unix { path: path.clone() });
+            return Ok(Address::Unix { path });
         }
         let url = self.url.as_ref();
         let host = url.map(|url| url.host.clone()).or_else(|| self.host.clone());

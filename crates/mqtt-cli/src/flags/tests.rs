@@ -4,6 +4,7 @@ use tidegate_client::net::Address;
 use tidegate_client::{PayloadFormat, QoS, TopicNameBuf, Version};
 
 use super::connection::{ConnectionFlags, Plan};
+use super::url::Url;
 use super::{Tool, parse};
 
 #[derive(Debug, clap::Args)]
@@ -255,8 +256,31 @@ fn tls_is_spoken_when_anything_asks_for_it() {
 }
 
 #[test]
+fn a_unix_socket_is_a_host_as_a_listener_writes_it() {
+    for flags in [&["-h", "unix:/run/mqtt.sock"][..], &["-h", "unix:///run/mqtt.sock"], &["--unix", "/run/mqtt.sock"]] {
+        assert_eq!(plan(flags).address, Address::Unix { path: "/run/mqtt.sock".into() });
+    }
+    for (flags, text) in [
+        (&["-h", "unix:"][..], "write unix:/PATH"),
+        (&["-h", "unix:/s", "-p", "1883"], "-p is of no use"),
+        (&["-h", "unix:/s", "--ws"], "--ws is of no use"),
+    ] {
+        let problem = problem(flags);
+        assert!(problem.contains(text), "{problem}");
+    }
+}
+
+#[test]
+fn a_url_of_tls_is_one_of_mqtts() {
+    for scheme in ["mqtts", "tls", "ssl"] {
+        let url = Url::parse(&format!("{scheme}://h:1/t")).unwrap();
+        assert_eq!((url.tls, url.web, url.quic, url.port), (true, false, false, Some(1)), "{scheme}");
+    }
+}
+
+#[test]
 fn tls_is_never_left_out_in_silence() {
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["--cafile", "/no/file"], "cannot read /no/file"),
         (&["--capath", "/no/directory"], "cannot read /no/directory"),
         (&["--cert", "x"], "--key"),
@@ -266,6 +290,7 @@ fn tls_is_never_left_out_in_silence() {
         (&["-L", "mqtts://h/t", "--no-tls"], "the URL asks for TLS"),
         (&["-L", "mqtt://h/t", "--insecure"], "write mqtts://"),
         (&["--unix", "/s", "--insecure"], "not spoken over a Unix socket"),
+        (&["-h", "unix:/s", "--insecure"], "not spoken over a Unix socket"),
         (&["--keyform", "pem"], "PEM files"),
         (&["--ciphers", "x"], "automatically"),
         (&["--tls-engine", "x"], "PEM files"),

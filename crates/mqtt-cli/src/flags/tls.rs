@@ -30,7 +30,8 @@ pub(super) struct TlsFlags {
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = heading::TLS)]
     key: Option<PathBuf>,
 
-    /// Take a certificate that is valid for another host; any trusted server can then pass for this one
+    /// Take a certificate for another host, also one of X.509 version 1, from a trusted authority; any server with one
+    /// can then pass for this one
     #[arg(long, help_heading = heading::TLS)]
     insecure: bool,
 

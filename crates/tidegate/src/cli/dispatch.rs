@@ -8,7 +8,7 @@ use crate::commands::run;
 
 use super::{
     Cli, Command, ban, clients, completions, core, dns, drain, fleet, hub, kick, lab, manager, manual, meter, publish,
-    reload, request, subscribe, up, why,
+    ready, reload, request, subscribe, up, why,
 };
 
 /// Runs the command of the command line.
@@ -27,6 +27,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Meter(args)) => meter::run(&args).into(),
         Some(Command::Dns(args)) => dns::run(&args).into(),
         Some(Command::Drain(args)) => drain::run(&args).into(),
+        Some(Command::Ready(args)) => ready::run(&args).into(),
         Some(Command::Cert(command)) => cert::run(&command).into(),
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Fleet(command)) => fleet::run(&command).into(),
@@ -67,7 +68,7 @@ mod tests {
     fn a_command_left_out_is_refused_with_any_arguments() {
         for command in [
             "dns", "up", "manager", "fleet", "hub", "lab", "core", "pub", "sub", "rr", "why", "clients", "ban", "kick",
-            "drain", "meter", "reload",
+            "drain", "ready", "meter", "reload",
         ] {
             let read = Cli::try_parse_from(["tidegate", command, "--help", "-c", "x", "status"]);
             assert_eq!(dispatch(read.unwrap()), Exit::Usage.into(), "{command}");

@@ -6,7 +6,7 @@ mod manual;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[cfg(feature = "admin")]
-pub(crate) use tidegate_admin_cli::{ban, clients, drain, kick, meter, reload, why};
+pub(crate) use tidegate_admin_cli::{ban, clients, drain, kick, meter, ready, reload, why};
 #[cfg(feature = "pipelines")]
 pub(crate) use tidegate_connectors::command as hub;
 #[cfg(feature = "fleet")]
@@ -30,7 +30,7 @@ pub(crate) use crate::commands::left_out::hub;
 #[cfg(not(feature = "lab"))]
 pub(crate) use crate::commands::left_out::lab;
 #[cfg(not(feature = "admin"))]
-pub(crate) use crate::commands::left_out::{ban, clients, drain, kick, meter, reload, why};
+pub(crate) use crate::commands::left_out::{ban, clients, drain, kick, meter, ready, reload, why};
 #[cfg(not(feature = "fleet"))]
 pub(crate) use crate::commands::left_out::{dns, fleet, manager, up};
 #[cfg(not(feature = "clients"))]
@@ -86,6 +86,7 @@ pub(crate) enum Command {
     Clients(clients::Args),
     Dns(Box<dns::Args>),
     Drain(drain::Args),
+    Ready(ready::ReadyArgs),
     Ban(ban::Args),
     Kick(kick::Args),
     Meter(meter::MeterArgs),

@@ -55,6 +55,8 @@ left_out!(kick, Args, "kick", "admin");
 #[cfg(not(feature = "admin"))]
 left_out!(drain, Args, "drain", "admin");
 #[cfg(not(feature = "admin"))]
+left_out!(ready, ReadyArgs, "ready", "admin");
+#[cfg(not(feature = "admin"))]
 left_out!(meter, MeterArgs, "meter", "admin");
 #[cfg(not(feature = "admin"))]
 left_out!(reload, Args, "reload", "admin");

@@ -176,6 +176,28 @@ fn reserved_arenas(maps: &str) -> usize {
 }
 
 #[test]
+fn ready_is_an_exit_code_for_health_checks() {
+    let broker = Broker::start(&[]);
+    let port = broker.address("admin=http://").rsplit_once(':').unwrap().1.to_owned();
+    let ready = |address: &str| command(&["ready"]).env("TIDEGATE__ADMIN__ADDRESS", address).output().unwrap();
+    // A container's admin listener is on every address.
+    for address in [format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}")] {
+        let answer = ready(&address);
+        assert_eq!((answer.status.code(), &answer.stdout[..]), (Some(0), &b"ready\n"[..]), "{address}");
+    }
+    assert_eq!(run(&["ready", "--admin", &format!("http://127.0.0.1:{port}")]).code, Some(0));
+    broker.signal("TERM");
+    broker.wait();
+    for (address, part) in
+        [(format!("127.0.0.1:{port}"), "no broker answers"), ("off".to_owned(), "set it to an address")]
+    {
+        let answer = ready(&address);
+        let text = String::from_utf8(answer.stderr).unwrap();
+        assert!(answer.status.code() == Some(1) && text.contains(part), "{address}: {text}");
+    }
+}
+
+#[test]
 fn every_kind_of_listener_is_named() {
     let folder = Folder::new();
     let socket = format!("unix:{}", folder.file("t.sock"));

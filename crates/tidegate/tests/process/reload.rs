@@ -49,6 +49,23 @@ fn cve_2018_12550_a_failed_reload_keeps_the_old_rules() {
 }
 
 #[test]
+fn reload_proves_itself_with_a_token_file() {
+    let folder = Folder::new();
+    let token = folder.write("token", "0123456789abcdef0123\n");
+    let acl = folder.write("acl", "topic write a\n");
+    let config = folder.write("t.toml", &format!("[access]\nacl_file = {acl:?}\n[admin]\ntoken_file = {token:?}\n"));
+    let broker = Broker::start(&["--config", &config]);
+    let admin = format!("http://{}", broker.address("admin=http://"));
+    folder.write("acl", "topic write b\n");
+    let refused = run(&["reload", "--admin", &admin]);
+    assert!(refused.code == Some(1) && refused.err.contains("admin.token_file"), "{}", refused.err);
+    assert!(may_publish(&broker, "a") && !may_publish(&broker, "b"));
+    let reloaded = run(&["reload", "--admin", &admin, "--token-file", &token]);
+    assert_eq!(reloaded.code, Some(0), "{}", reloaded.err);
+    assert!(!may_publish(&broker, "a") && may_publish(&broker, "b"));
+}
+
+#[test]
 fn a_signal_asks_for_the_same() {
     let folder = Folder::new();
     let broker = broker(&folder, "topic write a\n");

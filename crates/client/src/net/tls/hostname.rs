@@ -4,12 +4,21 @@ use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Checks everything but the name. The name is the last thing that the inner verifier checks.
+use super::version1::Version1;
+
+/// Checks everything but the name. The name is the last thing that the inner verifier checks, and it does not read
+/// certificates of X.509 version 1.
 #[derive(Debug)]
-pub(super) struct AnyHostname(pub(super) Arc<WebPkiServerVerifier>);
+pub(super) struct AnyHostname {
+    pub(super) inner: Arc<WebPkiServerVerifier>,
+    /// The trusted authorities and the signature algorithms of the inner verifier.
+    pub(super) roots: Arc<RootCertStore>,
+    pub(super) algorithms: WebPkiSupportedAlgorithms,
+}
 
 impl ServerCertVerifier for AnyHostname {
     fn verify_server_cert(
@@ -20,7 +29,10 @@ impl ServerCertVerifier for AnyHostname {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp, now) {
+        if let Some(certificate) = Version1::read(end_entity) {
+            return certificate.verify(&self.roots, &self.algorithms, now).map(|()| ServerCertVerified::assertion());
+        }
+        match self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -34,7 +46,12 @@ impl ServerCertVerifier for AnyHostname {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
+        match Version1::read(certificate) {
+            Some(certificate) => certificate
+                .verify_tls12(message, signature, &self.algorithms)
+                .map(|()| HandshakeSignatureValid::assertion()),
+            None => self.inner.verify_tls12_signature(message, certificate, signature),
+        }
     }
 
     fn verify_tls13_signature(
@@ -43,10 +60,15 @@ impl ServerCertVerifier for AnyHostname {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
+        match Version1::read(certificate) {
+            Some(certificate) => certificate
+                .verify_tls13(message, signature, &self.algorithms)
+                .map(|()| HandshakeSignatureValid::assertion()),
+            None => self.inner.verify_tls13_signature(message, certificate, signature),
+        }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.inner.supported_verify_schemes()
     }
 }

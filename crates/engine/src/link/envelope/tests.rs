@@ -27,6 +27,27 @@ pub(crate) struct Content {
 }
 
 impl Content {
+    /// The content of a fixture, with everything that is optional or without it.
+    pub(crate) fn sample(whole: bool) -> Self {
+        Self {
+            purpose: DELIVER,
+            origin: if whole { ShardId(9) } else { HEAD.from },
+            entered_at: if whole { Millis(1_000) } else { HEAD.opened_at },
+            priority: u8::from(whole),
+            hops: u8::from(whole),
+            from: whole.then_some(ConnectionKey { index: 4, generation: 5 }),
+            ticket: whole.then_some(6),
+            tenant: TenantId(2),
+            topic: "a/topic".to_owned(),
+            qos: if whole { QoS::ExactlyOnce } else { QoS::AtMostOnce },
+            retain: whole,
+            properties: if whole { vec![1, 1] } else { Vec::new() },
+            expires_at: if whole { Millis(2_000) } else { Millis::NEVER },
+            payload: b"payload".to_vec(),
+            publisher: u64::from(whole),
+        }
+    }
+
     pub(crate) fn envelope(&self, sequence: u64) -> Envelope<'_> {
         let ticket = self.ticket.zip(self.from);
         Envelope {

@@ -72,6 +72,11 @@ impl World {
         self.0.borrow_mut().store.pairs_of_mut(node).clone()
     }
 
+    /// The store of a node holds these pairs instead.
+    pub(crate) fn put_pairs(&self, node: usize, pairs: Pairs) {
+        *self.0.borrow_mut().store.pairs_of_mut(node) = pairs;
+    }
+
     /// What of that is somebody's.
     pub(crate) fn swept(&self) -> Pairs {
         self.0.borrow().store.swept()

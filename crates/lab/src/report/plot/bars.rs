@@ -10,6 +10,8 @@ const LABEL: f64 = 120.0;
 /// Where the axis begins: the number of a bar to the left stands before it.
 const LEFT: f64 = 172.0;
 const RIGHT: f64 = 460.0;
+/// Width of a letter of a label.
+const LETTER: f64 = 6.5;
 
 /// One bar.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +37,8 @@ pub(in crate::report) fn ratios(label: &str, base: &str, bars: &[Bar]) -> String
     for tick in &x.ticks {
         let place = x.place(*tick);
         put!(out, "<line class=\"grid\" x1=\"{place:.1}\" y1=\"22\" x2=\"{place:.1}\" y2=\"{bottom:.1}\"/>");
-        let text = if *tick >= 1.0 { format!("{tick}×") } else { format!("1/{:.0}", 1.0 / tick) };
+    }
+    for (place, text) in labels(&x) {
         put!(out, "<text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>", bottom + 14.0);
     }
     put!(out, "<text class=\"strong\" x=\"{centre:.1}\" y=\"14\" text-anchor=\"middle\">{}</text>", escape(base));
@@ -73,9 +76,39 @@ pub(in crate::report) fn ratios(label: &str, base: &str, bars: &[Bar]) -> String
     out
 }
 
+/// Places and texts of labels below the axis. Where they do not fit beside each other, only each second, third and so on
+/// from the base has one.
+fn labels(x: &Axis) -> Vec<(f64, String)> {
+    let text = |tick: f64| if tick >= 1.0 { format!("{tick}×") } else { format!("1/{:.0}", 1.0 / tick) };
+    let base = x.ticks.iter().position(|tick| *tick >= 1.0).unwrap_or_default();
+    let each = |step: usize| -> Vec<(f64, String)> {
+        let ticks = x.ticks.iter().enumerate().filter(|(at, _)| at.abs_diff(base).is_multiple_of(step));
+        ticks.map(|(_, tick)| (x.place(*tick), text(*tick))).collect()
+    };
+    let fit =
+        |labels: &Vec<(f64, String)>| labels.windows(2).all(|two| two[1].0 - two[0].0 >= width(&two[0].1, &two[1].1));
+    (1..=x.ticks.len()).map(each).find(fit).unwrap_or_default()
+}
+
+/// The least distance between the middles of two labels.
+#[expect(clippy::cast_precision_loss, reason = "a few letters")]
+fn width(one: &str, other: &str) -> f64 {
+    (one.chars().count() + other.chars().count()) as f64 * LETTER / 2.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_of_large_ratios_do_not_overlap() {
+        for most in [3.0, 30.0, 900.0, 9e3, 9e5, 9e12] {
+            let x = Axis::over([1.0 / most, most].into_iter(), Scale::Logarithmic, LEFT, RIGHT);
+            let labels = labels(&x);
+            assert!(labels.iter().any(|(_, text)| text == "1×") && labels.len() <= x.ticks.len(), "{labels:?}");
+            assert!(labels.windows(2).all(|two| two[1].0 - two[0].0 >= width(&two[0].1, &two[1].1)), "{labels:?}");
+        }
+    }
 
     #[test]
     fn better_is_right_of_the_base_and_worse_is_left() {

@@ -10,7 +10,7 @@ const HEIGHT: f64 = 230.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 508.0;
 const TOP: f64 = 38.0;
-/// Letters of events that would lie on each other stand in two rows: this far apart at least in one.
+/// Letters of events stand in two rows, this far apart at least in one.
 const LETTER: f64 = 11.0;
 const BOTTOM: f64 = 196.0;
 /// Points of a curve: more than one for two units of the drawing cannot be seen.
@@ -64,18 +64,20 @@ pub(in crate::report) fn lines(label: &str, unit: &str, scale: Scale, curves: &[
 
 /// A line down at each event, with its letter.
 fn events(marks: &[Mark], x: &Axis, out: &mut String) {
-    let (mut last, mut raised) = (f64::NEG_INFINITY, false);
+    // Where the next letter of each row has room.
+    let mut free = [f64::NEG_INFINITY; 2];
     for (number, mark) in marks.iter().enumerate() {
         let place = x.place(mark.at);
-        raised = place - last < LETTER && !raised;
-        last = place;
+        let row = usize::from(free[0] > place && free[1] < free[0]);
+        let letter = place.max(free[row]);
+        free[row] = letter + LETTER;
         put!(out, "<line class=\"event\" x1=\"{place:.1}\" y1=\"{TOP}\" x2=\"{place:.1}\" y2=\"{BOTTOM}\">");
         put!(out, "<title>{} s: {}</title></line>", shown(mark.at), escape(&mark.what));
         let name = char::from_u32('a' as u32 + (number % 26) as u32).unwrap_or('?');
         put!(
             out,
-            "<text class=\"strong\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
-            TOP - if raised { 14.0 } else { 3.0 }
+            "<text class=\"strong\" x=\"{letter:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
+            TOP - if row == 1 { 14.0 } else { 3.0 }
         );
     }
 }
@@ -142,6 +144,23 @@ mod tests {
         let svg = lines("Throughput", "messages/s", Scale::Linear, &[curve], &marks);
         assert!(svg.contains("<circle class=\"f2\""), "{svg}");
         assert_eq!((svg.matches("y=\"35.0\"").count(), svg.matches("y=\"24.0\"").count()), (2, 1), "{svg}");
+    }
+
+    #[test]
+    fn letters_of_many_events_at_once_have_room() {
+        let curve = Curve { series: 0, points: vec![(0.0, 0.0), (100.0, 1.0)] };
+        let marks = [10.0, 10.1, 10.2, 10.3, 10.4, 20.0].map(|at| Mark { at, what: "x".to_owned() });
+        let svg = lines("Throughput", "messages/s", Scale::Linear, &[curve], &marks);
+        let mut rows: std::collections::BTreeMap<&str, Vec<f64>> = std::collections::BTreeMap::new();
+        for letter in svg.split("<text class=\"strong\" x=\"").skip(1) {
+            let mut parts = letter.split('"');
+            let (x, y) = (parts.next().unwrap(), parts.nth(1).unwrap());
+            rows.entry(y).or_default().push(x.parse().unwrap());
+        }
+        assert_eq!(rows.values().map(Vec::len).sum::<usize>(), marks.len());
+        for row in rows.values() {
+            assert!(row.windows(2).all(|two| two[1] - two[0] >= LETTER - 0.1), "{rows:?}");
+        }
     }
 
     #[test]

@@ -38,9 +38,9 @@ fn a_hello_has_these_bytes() {
     assert_eq!(written(&Frame::Hello(hello())), expected);
 }
 
-#[test]
-fn every_frame_is_read_as_it_was_written() {
-    let frames = [
+/// A frame of each kind.
+fn frames() -> Vec<Frame<'static>> {
+    vec![
         Frame::Hello(hello()),
         Frame::Proof([3; PROOF_BYTES]),
         Frame::Refusal(Refusal::Secret),
@@ -56,7 +56,12 @@ fn every_frame_is_read_as_it_was_written() {
         Frame::Carried(Portion::empty(NodeName::new("c").unwrap(), 5, Part::NoRoom)),
         Frame::Settled,
         Frame::Goodbye,
-    ];
+    ]
+}
+
+#[test]
+fn every_frame_is_read_as_it_was_written() {
+    let frames = frames();
     let stream: Vec<u8> = frames.iter().flat_map(written).collect();
     let mut rest = &stream[..];
     for frame in &frames {
@@ -68,6 +73,23 @@ fn every_frame_is_read_as_it_was_written() {
         rest = &rest[length..];
     }
     assert_eq!(split_frame(rest, MAX_FRAME_BYTES), Ok(None));
+}
+
+/// Nodes of one version of the link understand each other, so its bytes never change: another layout of a frame, or of a
+/// record within a batch, needs the next version, and with it other fixtures, which `UPDATE_FIXTURES=1` writes.
+#[test]
+fn a_version_of_the_link_has_the_bytes_of_its_fixtures() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join(format!("src/cluster/wire/fixtures/frames-{LINK_VERSION}.txt"));
+    let hex = |frame: &Frame<'_>| written(frame).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let written: Vec<String> = frames().iter().map(hex).collect();
+    if std::env::var_os("UPDATE_FIXTURES").is_some() && !path.exists() {
+        std::fs::write(&path, written.join("\n") + "\n").unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(kept.lines().collect::<Vec<_>>(), written, "a changed frame needs another version of the link");
+    let records = root.join(format!("../engine/src/link/record/fixtures/link-{LINK_VERSION}.txt"));
+    assert!(records.exists(), "{}: the number in the test of the engine's records is this version", records.display());
 }
 
 #[test]

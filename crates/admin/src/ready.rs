@@ -1,0 +1,22 @@
+//! Whether a broker takes clients. The answer is text, not JSON, and needs no token.
+
+use crate::request::{Done, Method, Request};
+
+/// The answer of a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It takes clients.
+    Ready,
+    /// It does not, for this reason.
+    Not(String),
+}
+
+/// Asks whether a broker takes clients: 200, or 503 with the reason.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadinessRequest;
+
+impl Request for ReadinessRequest {
+    type Answer = Done;
+    const METHOD: Method = Method::Get;
+    const ROUTE: &'static str = "/readyz";
+}
