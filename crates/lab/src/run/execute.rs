@@ -15,6 +15,7 @@ use crate::endpoint::EndpointError;
 use crate::load::{LoadOutcome, LoadPlan, Progress, Second};
 use crate::network::{Link, NetworkError};
 use crate::peer::{Peer, PeerError, Ports, Site, without_credentials};
+use crate::platform::PlatformError;
 use crate::probe::version_of;
 use crate::results::{AppliedNetwork, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, LimitError, Limited, Sampler, Watched};
@@ -45,6 +46,8 @@ pub(super) enum ExecuteError {
     #[error(transparent)]
     Peer(#[from] PeerError),
     #[error(transparent)]
+    Platform(#[from] PlatformError),
+    #[error(transparent)]
     Scenario(#[from] ScenarioError),
     #[error("{0}")]
     Carry(#[from] CarryError),
@@ -56,6 +59,10 @@ pub(super) enum ExecuteError {
         "cannot apply the limits of the case here: the broker is an address; limits are for brokers that the lab starts"
     )]
     LimitsOfAddress,
+    #[error("the brokers of a platform are started by the lab: name a template, not an address")]
+    PlatformOfAddress,
+    #[error("the parts of a platform have limits of their own: leave --board out")]
+    BoardOfPlatform,
     #[error("{0} cannot be killed and started by this scenario: it is an address; use a template")]
     NotOurs(String),
     #[error("{peer} does not speak {protocol}")]
@@ -103,7 +110,7 @@ pub(super) fn execute(
         descriptors: task.case.limits.descriptors,
         namespace: link.as_ref().map(Link::namespace),
     };
-    let mut broker = Broker::start(order, task, &site, ports, stop)?;
+    let mut broker = Broker::start(order, task, (&site, cgroups), ports, stop)?;
     let address = broker.address.clone();
     let (plan, mut carrier) = carrier_of(order, task, &address, broker.has_addresses())?;
     let groups = limited::groups(task, &plan, cgroups)?;
@@ -116,11 +123,12 @@ pub(super) fn execute(
         about: about(order, &plan),
     });
     let mut timeline = Timeline { begin, happened: Vec::new() };
+    broker.begin_counting();
     let loaded = (!stop.wait(order.scenario.idle_before.times(order.time_scale).0))
         .then(|| load_and_events(order, &carrier, &mut broker, &watched, &mut timeline, report, stop));
     stop.wait(order.scenario.idle_after.times(order.time_scale).0);
     let ended_early = broker.ended_early();
-    let (used, generator) = sampler.finish();
+    let ((used, generator), used_by_parts) = (sampler.finish(), broker.parts());
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
     let Carried { load: outcome, found } = carried(loaded, &address, ended_early.as_deref(), stop)?;
     let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
@@ -151,6 +159,7 @@ pub(super) fn execute(
         events: timeline.happened,
         limits: limited::applied(task.case.limits, limited.as_ref()),
         group_limits: groups.iter().map(limited::applied_to_group).collect(),
+        parts: used_by_parts,
         network: link.as_ref().map(|link| network(task, link)),
         invalid,
         broker_ended: ended_early.is_some(),
@@ -161,7 +170,7 @@ pub(super) fn execute(
 /// The processes to look at: the broker's, without the one that carries packets.
 fn watched(broker: &Broker, link: Option<&Link>) -> Watched {
     let watched = Watched::default();
-    watched.set(broker.pid());
+    watched.set(broker.pids());
     watched.leave_out(link.map(Link::pid));
     watched
 }
