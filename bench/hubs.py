@@ -337,7 +337,7 @@ class Kafka:
         self.run("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", f"127.0.0.1:{self.port}", "--create", "--topic", self.topic,
                  "--partitions", 1)
         command = self.command("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", f"127.0.0.1:{self.port}", "--topic",
-                               self.topic, "--from-beginning", "--property", "print.timestamp=true")
+                               self.topic, "--from-beginning", "--formatter-property", "print.timestamp=true")
         self.consumer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         threading.Thread(target=self._watch, args=(self.consumer.stdout, self.seen), daemon=True).start()
 
