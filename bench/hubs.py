@@ -297,7 +297,9 @@ class Nats:
 
 
 class Kafka:
-    """A node of its own, with a topic for each measurement and one of Kafka's consumers, which says when each record was appended."""
+    """A node of its own, and one of Kafka's consumers, which says when each record was appended."""
+
+    TOPIC = "bench"
 
     LIBRARIES = pathlib.Path(__file__).resolve().parent.parent / "target" / "servers" / "kafka" / "lib"
 
@@ -305,7 +307,7 @@ class Kafka:
         if not self.LIBRARIES.is_dir() or not shutil.which("java"):
             raise FileNotFoundError("there is no Kafka here: ./test kafka installs it")
         self.port, controller = free_port(), free_port()
-        self.folder, self.rounds, self.seen, self.consumer = folder, 0, [], None
+        self.seen = []
         properties = folder / "kafka.properties"
         internal = ["offsets.topic.replication.factor", "transaction.state.log.replication.factor", "transaction.state.log.min.isr",
                     "share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.min.isr"]
@@ -318,38 +320,40 @@ class Kafka:
         self.server = Process(self.command("kafka.Kafka", properties), folder / "kafka.log")
         log = folder / "kafka.log"
         wait_until(lambda: "Kafka Server started" in log.read_text(encoding="utf-8"), "Kafka")
+        at = ["--bootstrap-server", f"127.0.0.1:{self.port}", "--topic", self.TOPIC]
+        self.run("org.apache.kafka.tools.TopicCommand", *at, "--create", "--partitions", 1)
+        command = self.command("org.apache.kafka.tools.consumer.ConsoleConsumer", *at, "--from-beginning", "--formatter-property",
+                               "print.timestamp=true")
+        self.consumer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        threading.Thread(target=self._watch, args=(self.consumer.stdout,), daemon=True).start()
+        # The consumer takes seconds to start; its first record shows that it has.
+        self.run("org.apache.kafka.tools.ConsoleProducer", *at, text="first\n")
+        wait_until(self.count, "the consumer of Kafka")
 
     def command(self, tool, *arguments):
         options = ["-Xms128m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
         return ["java", *options, "-cp", f"{self.LIBRARIES}/*", tool, *map(str, arguments)]
 
-    def run(self, tool, *arguments):
-        done = subprocess.run(self.command(tool, *arguments), capture_output=True, text=True, check=False)
+    def run(self, tool, *arguments, text=""):
+        done = subprocess.run(self.command(tool, *arguments), input=text, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{tool}: {done.stderr[-2000:]}")
 
-    @property
-    def topic(self):
-        return f"bench-{self.rounds}"
-
     def begin(self, _contender):
-        self.rounds, self.seen = self.rounds + 1, []
-        self.run("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", f"127.0.0.1:{self.port}", "--create", "--topic", self.topic,
-                 "--partitions", 1)
-        command = self.command("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", f"127.0.0.1:{self.port}", "--topic",
-                               self.topic, "--from-beginning", "--formatter-property", "print.timestamp=true")
-        self.consumer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        threading.Thread(target=self._watch, args=(self.consumer.stdout, self.seen), daemon=True).start()
+        # What a contender before has sent comes first.
+        count = -1
+        while count != len(self.seen):
+            count = len(self.seen)
+            time.sleep(1)
+        self.seen.clear()
 
-    @staticmethod
-    def _watch(lines, seen):
+    def _watch(self, lines):
         for line in lines:
             time_of, _, body = line.partition("\t")
-            seen.append((int(time_of.removeprefix("LogAppendTime:")) / 1e3, body))
+            self.seen.append((int(time_of.removeprefix("LogAppendTime:")) / 1e3, body))
 
     def end(self):
-        self.consumer.kill()
-        self.consumer.wait()
+        pass
 
     def count(self):
         return len(self.seen)
@@ -361,17 +365,19 @@ class Kafka:
         return [at - Nats.fields(body)["sent"] / 1e6 for at, body in list(self.seen)]
 
     def tidegate(self):
-        return f'kind = "kafka"\nurl = "kafka://127.0.0.1:{self.port}"\ntopic = "{self.topic}"'
+        return f'kind = "kafka"\nurl = "kafka://127.0.0.1:{self.port}"\ntopic = "{self.TOPIC}"'
 
     def telegraf(self):
-        return (f'[[outputs.kafka]]\nbrokers = ["127.0.0.1:{self.port}"]\ntopic = "{self.topic}"\nrequired_acks = -1\n'
+        return (f'[[outputs.kafka]]\nbrokers = ["127.0.0.1:{self.port}"]\ntopic = "{self.TOPIC}"\nrequired_acks = -1\n'
                 'data_format = "json"\n')
 
     def benthos(self):
-        return (f'output:\n  kafka:\n    addresses: [ "127.0.0.1:{self.port}" ]\n    topic: {self.topic}\n    ack_replicas: true\n'
+        return (f'output:\n  kafka:\n    addresses: [ "127.0.0.1:{self.port}" ]\n    topic: {self.TOPIC}\n    ack_replicas: true\n'
                 "    max_in_flight: 1\n    batching: { count: 1000, period: 10ms }\n")
 
     def stop(self):
+        self.consumer.kill()
+        self.consumer.wait()
         self.server.kill()
 
 
