@@ -2,7 +2,7 @@
 """Pipelines of Tidegate beside what a user would build instead: a collector as an MQTT subscriber in front of the same sink.
 
     cargo build --release && bench/hubs.py [--broker target/release/tidegate] [--telegraf telegraf] [--benthos benthos]
-        [--sinks postgres,nats] [--messages 200000] [--rate 1000] [--seconds 20] [--rounds 1]
+        [--sinks postgres,nats,kafka] [--messages 200000] [--rate 1000] [--seconds 20] [--rounds 1]
 
 The contenders: a pipeline in the broker, `tidegate hub` beside the broker, Telegraf and Benthos beside the broker. The broker is
 Tidegate with a data directory for all of them, the session of each collector is kept, and messages of 200 bytes have QoS 1. Each
@@ -11,11 +11,12 @@ contender decodes JSON and passes some fields on. There are three measurements:
 - flood: publishers send as fast as they are acknowledged. CPU is that of the broker and the collector until the sink has all
   messages. "Of a core" is what one core would carry by that time.
 - latency: at a steady rate, from the publisher to the sink. At NATS that is a subscriber of the stream's subject; at PostgreSQL
-  it is the time at which the row is inserted.
+  it is the time at which the row is inserted, at Kafka the one at which the record is appended (in whole milliseconds).
 - loss: the process that writes to the sink is killed with SIGKILL under load and started again. Lost are messages that were
   acknowledged to the publisher and that the sink does not have when nothing has come for 15 s.
 
-A batch of Tidegate is what has come while the one before was written (`batch_time = "0ms"`). PostgreSQL and nats-server run with their defaults; their CPU does not count. A contender whose program is not there is left out.
+A batch of Tidegate is what has come while the one before was written (`batch_time = "0ms"`). PostgreSQL, nats-server and Kafka (one node, as `./test kafka` installs it) run with
+their defaults; their CPU does not count. A contender whose program is not there is left out.
 Uses nothing but Python and `psql`. `docs/performance.md` keeps results.
 """
 
@@ -295,6 +296,91 @@ class Nats:
         self.server.kill()
 
 
+class Kafka:
+    """A node of its own, and one of Kafka's consumers, which says when each record was appended."""
+
+    TOPIC = "bench"
+
+    LIBRARIES = pathlib.Path(__file__).resolve().parent.parent / "target" / "servers" / "kafka" / "lib"
+
+    def __init__(self, folder):
+        if not self.LIBRARIES.is_dir() or not shutil.which("java"):
+            raise FileNotFoundError("there is no Kafka here: ./test kafka installs it")
+        self.port, controller = free_port(), free_port()
+        self.seen = []
+        properties = folder / "kafka.properties"
+        internal = ["offsets.topic.replication.factor", "transaction.state.log.replication.factor", "transaction.state.log.min.isr",
+                    "share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.min.isr"]
+        properties.write_text(
+            "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+            f"controller.quorum.voters=1@127.0.0.1:{controller}\nlog.message.timestamp.type=LogAppendTime\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}\nlog.dirs={folder}/kafka\n"
+            + "".join(f"{key}=1\n" for key in internal), encoding="utf-8")
+        self.run("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", properties)
+        self.server = Process(self.command("kafka.Kafka", properties), folder / "kafka.log")
+        log = folder / "kafka.log"
+        wait_until(lambda: "Kafka Server started" in log.read_text(encoding="utf-8"), "Kafka")
+        at = ["--bootstrap-server", f"127.0.0.1:{self.port}", "--topic", self.TOPIC]
+        self.run("org.apache.kafka.tools.TopicCommand", *at, "--create", "--partitions", 1)
+        command = self.command("org.apache.kafka.tools.consumer.ConsoleConsumer", *at, "--from-beginning", "--formatter-property",
+                               "print.timestamp=true")
+        self.consumer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        threading.Thread(target=self._watch, args=(self.consumer.stdout,), daemon=True).start()
+        # The consumer takes seconds to start; its first record shows that it has.
+        self.run("org.apache.kafka.tools.ConsoleProducer", *at, text="first\n")
+        wait_until(self.count, "the consumer of Kafka")
+
+    def command(self, tool, *arguments):
+        options = ["-Xms128m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
+        return ["java", *options, "-cp", f"{self.LIBRARIES}/*", tool, *map(str, arguments)]
+
+    def run(self, tool, *arguments, text=""):
+        done = subprocess.run(self.command(tool, *arguments), input=text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{tool}: {done.stderr[-2000:]}")
+
+    def begin(self, _contender):
+        # What a contender before has sent comes first.
+        count = -1
+        while count != len(self.seen):
+            count = len(self.seen)
+            time.sleep(1)
+        self.seen.clear()
+
+    def _watch(self, lines):
+        for line in lines:
+            time_of, _, body = line.partition("\t")
+            self.seen.append((int(time_of.removeprefix("LogAppendTime:")) / 1e3, body))
+
+    def end(self):
+        pass
+
+    def count(self):
+        return len(self.seen)
+
+    def numbers(self):
+        return [int(Nats.fields(body)["n"]) for _, body in list(self.seen)]
+
+    def latencies(self):
+        return [at - Nats.fields(body)["sent"] / 1e6 for at, body in list(self.seen)]
+
+    def tidegate(self):
+        return f'kind = "kafka"\nurl = "kafka://127.0.0.1:{self.port}"\ntopic = "{self.TOPIC}"'
+
+    def telegraf(self):
+        return (f'[[outputs.kafka]]\nbrokers = ["127.0.0.1:{self.port}"]\ntopic = "{self.TOPIC}"\nrequired_acks = -1\n'
+                'data_format = "json"\n')
+
+    def benthos(self):
+        return (f'output:\n  kafka:\n    addresses: [ "127.0.0.1:{self.port}" ]\n    topic: {self.TOPIC}\n    ack_replicas: true\n'
+                "    max_in_flight: 1\n    batching: { count: 1000, period: 10ms }\n")
+
+    def stop(self):
+        self.consumer.kill()
+        self.consumer.wait()
+        self.server.kill()
+
+
 class Publisher(threading.Thread):
     """Sends numbered messages at QoS 1, as fast as they are acknowledged or at a rate, until all are or the broker is gone."""
 
@@ -494,7 +580,7 @@ def main():
         rows = {}
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-", ignore_cleanup_errors=True) as folder:
             folder = pathlib.Path(folder)
-            sink = {"postgres": Postgres, "nats": Nats}[sink_name](folder)
+            sink = {"postgres": Postgres, "nats": Nats, "kafka": Kafka}[sink_name](folder)
             try:
                 for place in range(given.rounds):
                     for name in given.only.split(","):

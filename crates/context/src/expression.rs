@@ -5,6 +5,7 @@
 //! the size of the expression times that of the context.
 
 mod names;
+mod parts;
 
 use std::sync::{Arc, LazyLock};
 
@@ -139,6 +140,12 @@ impl Expression {
     pub fn json(&self, variables: &Variables) -> Result<serde_json::Value, ExpressionError> {
         let value = self.value(variables)?;
         json_of(&value).ok_or_else(|| wrong_type(&value, "a value that JSON has"))
+    }
+
+    /// The parts of a variable that it looks at: each a path of fields, and an empty one for the whole value. None where it
+    /// does not look at the variable.
+    pub fn parts_of(&self, variable: &str) -> Vec<Vec<String>> {
+        parts::Parts::of(self.0.expression(), variable)
     }
 
     fn value(&self, variables: &Variables) -> Result<Value, ExpressionError> {

@@ -72,4 +72,9 @@ impl Expression {
     pub fn json(&self, _: &Variables) -> Result<serde_json::Value, ExpressionError> {
         match self.0 {}
     }
+
+    /// No expression gets here.
+    pub fn parts_of(&self, _: &str) -> Vec<Vec<String>> {
+        match self.0 {}
+    }
 }

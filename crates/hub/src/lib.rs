@@ -56,7 +56,7 @@ pub use message::{FieldName, Message, ORIGIN_PROPERTY, Origin};
 #[cfg(feature = "pipelines")]
 pub use open_error::{OpenError, TrustError};
 #[cfg(feature = "pipelines")]
-pub use record::{Content, Record, WholeMessage};
+pub use record::{Content, Record, Row, WholeMessage};
 #[cfg(feature = "pipelines")]
 pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, PipelineStatus, SinkStatus};
 #[cfg(feature = "pipelines")]
@@ -71,6 +71,6 @@ pub use sources::{
     TopicsSettings, Wake,
 };
 #[cfg(feature = "pipelines")]
-pub use steps::{At, ComputeError, Part, StepError, StepSettings, Steps};
+pub use steps::{At, ComputeError, Part, Records, StepError, StepResult, StepSettings, Steps};
 #[cfg(feature = "pipelines")]
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};

@@ -1,18 +1,44 @@
 //! The records that go to a sink.
 
-use std::fmt::Write;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::format::Format;
 use crate::message::{FieldName, Message};
+
+/// Fields in the order of the SELECT.
+pub type Row = Vec<(FieldName, Value)>;
+
+/// Fields as an object that keeps their order. As text it is JSON.
+pub(crate) struct RowText<'a>(pub(crate) &'a [(FieldName, Value)]);
+
+impl Serialize for RowText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (&**name, value)))
+    }
+}
+
+impl fmt::Display for RowText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (index, (name, value)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{}:{value}", Value::from(&**name))?;
+        }
+        f.write_str("}")
+    }
+}
 
 /// The result of a pipeline's steps for one message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// The message that it was made of. It gives the id and the time, and what the steps do not compute.
     pub message: Arc<Message>,
+    /// Its own id, where there are several of the message.
+    pub own_id: Option<String>,
     /// The topic that a step has computed.
     pub computed_topic: Option<String>,
     /// The key that a step has computed.
@@ -29,7 +55,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// Fields in the order of the SELECT.
-    Row(Vec<(FieldName, Value)>),
+    Row(Row),
     /// The message, where the pipeline has neither `sql` nor `set`.
     Whole(WholeMessage),
     /// The message as a record of a log.
@@ -47,7 +73,7 @@ impl Default for Content {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WholeMessage {
     format: Format,
-    fields: OnceLock<Vec<(FieldName, Value)>>,
+    fields: OnceLock<Row>,
 }
 
 impl WholeMessage {
@@ -63,9 +89,9 @@ impl Record {
         Self { message, content, ..Self::default() }
     }
 
-    /// The id of the message.
+    /// Its id: that of the message, or of one of several records of the message. It is the same whenever the message comes.
     pub fn id(&self) -> &str {
-        &self.message.id
+        self.own_id.as_ref().unwrap_or(&self.message.id)
     }
 
     /// Where it goes, for sinks that have topics: that of the message, unless the pipeline computes another.
@@ -103,14 +129,7 @@ impl Record {
 
     /// The fields as a line of JSON, without its end.
     pub fn json(&self) -> String {
-        let mut text = String::from("{");
-        for (index, (name, value)) in self.fields().iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            // Writing to text does not fail.
-            let _ = write!(text, "{comma}{}:{value}", Value::from(&**name));
-        }
-        text.push('}');
-        text
+        RowText(self.fields()).to_string()
     }
 
     /// The fields as a value.

@@ -23,6 +23,7 @@ pub mod measure;
 mod misspelt;
 pub mod network;
 pub mod peer;
+pub mod platform;
 pub mod priority;
 pub mod probe;
 pub mod report;

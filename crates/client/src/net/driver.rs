@@ -181,6 +181,22 @@ impl Driver {
         }
     }
 
+    /// The next event that is there already, after a look at the socket; nothing is waited for.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn ready(&mut self) -> io::Result<Option<Event>> {
+        self.wait(Some(Duration::ZERO))?;
+        loop {
+            if let Some(event) = self.client.poll_event() {
+                return Ok(Some(event));
+            }
+            if !self.exchange(Instant::now()) {
+                return Ok(None);
+            }
+        }
+    }
+
     /// Does nothing until `until`, or until a [`Waker`] is used since the last rest. The server's packets are read
     /// together afterwards: a thread that is woken for each message costs more than its work.
     pub fn rest(&mut self, until: Instant) {

@@ -101,16 +101,23 @@ fn check_transactions(findings: &mut Findings, hub: HubSections<'_>) {
 
 /// The ids of as many records are kept as may come again.
 fn check_marked(findings: &mut Findings, hub: HubSections<'_>, index: usize, sink: &Sink) {
-    let mut refuse = |path: KeyPath| {
-        let said = format!("with `exactly_once`, `{}.{}` is at most {MAX_MARKED_WINDOW}", path.section, path.key);
-        findings.push(Problem::new(said), hub.origins.source(&path).clone());
+    let mut refuse = |path: KeyPath, problem: Problem| findings.push(problem, hub.origins.source(&path).clone());
+    let too_many = |path: &KeyPath| {
+        Problem::new(format!("with `exactly_once`, `{}.{}` is at most {MAX_MARKED_WINDOW}", path.section, path.key))
     };
     if sink.batch_messages > MAX_MARKED_WINDOW {
-        refuse(KeyPath { section: "sink", index, key: "batch_messages" });
+        let path = KeyPath { section: "sink", index, key: "batch_messages" };
+        refuse(path, too_many(&path));
     }
     for (index, pipeline) in hub.pipelines.iter().enumerate().filter(|(_, pipeline)| pipeline.uses(&sink.name)) {
         if u32::from(pipeline.window) > MAX_MARKED_WINDOW {
-            refuse(KeyPath { section: "pipeline", index, key: "window" });
+            let path = KeyPath { section: "pipeline", index, key: "window" };
+            refuse(path, too_many(&path));
+        }
+        if pipeline.sql.is_some() && Steps::new(&pipeline.step_settings()).is_ok_and(|steps| steps.is_foreach()) {
+            let problem = Problem::new("FOREACH makes more records than a sink with `exactly_once` keeps the ids of")
+                .hint("leave out exactly_once, or use SELECT");
+            refuse(KeyPath { section: "pipeline", index, key: "sql" }, problem);
         }
     }
 }
@@ -470,6 +477,10 @@ mod tests {
             let found = findings(&RIGHT.replacen(change, to, 1));
             assert!(found.contains(said), "{said}: {found}");
         }
+        let once = "[[sink]]\nname = \"once\"\nkind = \"kafka\"\nurl = \"kafka://h\"\ntopic = \"t\"\nexactly_once = true\n\
+                    [[pipeline]]\nname = \"each\"\nto = [\"once\"]\nwindow = 100\nsql = \"FOREACH payload FROM 't'\"\n";
+        let found = findings(&format!("{RIGHT}{once}"));
+        assert!(found.contains("FOREACH makes more records"), "{found}");
         let kafka = "[[sink]]\nname = \"bus\"\nkind = \"kafka\"\nurl = \"kafka://u:sesame@h:0\"\ntopic = \"t\"\n";
         let found = findings(&format!("{RIGHT}{kafka}"));
         assert!(found.contains("tidegate.toml:18") && found.contains("`url` is kafka://"), "{found}");

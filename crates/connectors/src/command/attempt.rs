@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::{Value, json};
-use tidegate_hub::{Message, Steps, TopicFilterBuf, TopicNameBuf};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tidegate_hub::{Message, Record, Steps, TopicFilterBuf, TopicNameBuf};
 use tidegate_mqtt::TopicError;
 
 use tidegate_config::sections::hub::Pipeline;
@@ -28,16 +30,23 @@ pub(super) fn run(file: &Path, message: &str, only: Option<&str>, as_json: bool)
         }
     };
     let wanted = |pipeline: &&Pipeline| only.is_none_or(|name| pipeline.name == name);
-    let tried: Vec<Value> =
+    let tried: Vec<Tried> =
         config.pipelines.iter().filter(wanted).map(|pipeline| attempt(pipeline, &message)).collect();
     if tried.is_empty() {
         report(&format_args!("{} has no such pipeline", file.display()));
         return Exit::Usage;
     }
-    let failed = tried.iter().any(|one| one.get("error").is_some());
-    let exit = if failed { Exit::Failure } else { Exit::Ok };
-    let text = if as_json { format!("{}\n", Value::Array(tried)) } else { tried.iter().map(shown).collect() };
-    print_and_exit(&text, exit)
+    let exit = if tried.iter().any(|one| one.error.is_some()) { Exit::Failure } else { Exit::Ok };
+    if !as_json {
+        return print_and_exit(&tried.iter().map(shown).collect::<String>(), exit);
+    }
+    match serde_json::to_string(&tried) {
+        Ok(text) => print_and_exit(&format!("{text}\n"), exit),
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
 }
 
 fn now() -> u64 {
@@ -84,13 +93,53 @@ fn read(text: &str) -> Result<Message, MessageError> {
     })
 }
 
-/// The results of a pipeline's steps for a message.
-fn attempt(pipeline: &Pipeline, message: &Arc<Message>) -> Value {
-    let mut tried = json!({ "pipeline": pipeline.name, "to": pipeline.to.0 });
+/// The results of a pipeline's steps for a message. Results of steps and records are JSON, in the order of the SELECT.
+#[derive(Debug, Default, Serialize)]
+struct Tried {
+    pipeline: String,
+    to: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matches: Option<bool>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<TriedStep>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// The first record; null where a step drops the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<Box<RawValue>>,
+    /// The records of further elements of a FOREACH.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    more: Vec<TriedRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct TriedStep {
+    step: &'static str,
+    result: Box<RawValue>,
+}
+
+#[derive(Debug, Serialize)]
+struct TriedRecord {
+    topic: String,
+    key: String,
+    record: Box<RawValue>,
+}
+
+/// A text of JSON as it is.
+fn raw(text: String) -> Box<RawValue> {
+    RawValue::from_string(text).unwrap_or_default()
+}
+
+fn attempt(pipeline: &Pipeline, message: &Arc<Message>) -> Tried {
+    let mut tried = Tried { pipeline: pipeline.name.clone(), to: pipeline.to.0.clone(), ..Tried::default() };
     let steps = match Steps::new(&pipeline.step_settings()) {
         Ok(steps) => steps,
         Err((_, error)) => {
-            tried["error"] = error.to_string().into();
+            tried.error = Some(error.to_string());
             return tried;
         }
     };
@@ -98,53 +147,61 @@ fn attempt(pipeline: &Pipeline, message: &Arc<Message>) -> Value {
         pipeline.from.0.iter().filter_map(|filter| TopicFilterBuf::new(filter.as_str()).ok()).collect();
     let from = if given.is_empty() { steps.from().to_vec() } else { given };
     let matches = from.iter().any(|filter| filter.matches_text(&message.topic));
-    tried["matches"] = matches.into();
+    tried.matches = Some(matches);
     if !matches {
         return tried;
     }
     let mut seen = Vec::new();
     let outcome = steps.run_shown(message, now(), &mut |step, result| {
-        seen.push(json!({ "step": step, "result": result }));
+        seen.push(TriedStep { step, result: raw(result.to_string()) });
     });
-    tried["steps"] = seen.into();
+    tried.steps = seen;
+    let shown = |record: Record| TriedRecord {
+        topic: record.topic().to_owned(),
+        key: record.key().to_owned(),
+        record: raw(record.json()),
+    };
     match outcome {
-        Ok(Some(record)) => {
-            tried["topic"] = record.topic().into();
-            tried["key"] = record.key().into();
-            tried["record"] = record.object().into();
+        Ok(records) => {
+            let mut records = records.into_iter().map(shown);
+            match records.next() {
+                Some(TriedRecord { topic, key, record }) => {
+                    (tried.topic, tried.key, tried.record) = (Some(topic), Some(key), Some(record));
+                }
+                None => tried.record = Some(raw("null".to_owned())),
+            }
+            tried.more = records.collect();
         }
-        Ok(None) => tried["record"] = Value::Null,
-        Err(why) => tried["error"] = why.to_string().into(),
+        Err(why) => tried.error = Some(why.to_string()),
     }
     tried
 }
 
 /// The same for people.
-fn shown(tried: &Value) -> String {
-    let text = |key: &str| tried.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut out = format!("pipeline {}\n", text("pipeline"));
-    if tried.get("matches") == Some(&Value::Bool(false)) {
+fn shown(tried: &Tried) -> String {
+    let mut out = format!("pipeline {}\n", tried.pipeline);
+    if tried.matches == Some(false) {
         out.push_str("  none of its topics\n");
         return out;
     }
-    for step in tried.get("steps").and_then(Value::as_array).into_iter().flatten() {
-        let result = match step.get("result") {
-            None | Some(Value::Null) => "does not fulfil WHERE".to_owned(),
-            Some(result) => result.to_string(),
-        };
-        let _ = writeln!(out, "  {}: {result}", step.get("step").and_then(Value::as_str).unwrap_or_default());
+    for TriedStep { step, result } in &tried.steps {
+        let result = if result.get() == "null" { "gives no record" } else { result.get() };
+        let _ = writeln!(out, "  {step}: {result}");
     }
-    let to: Vec<&str> =
-        tried.get("to").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    match (tried.get("error"), tried.get("record")) {
-        (Some(error), _) => {
-            let _ = writeln!(out, "  fails: {}", error.as_str().unwrap_or_default());
+    let mut tell = |topic: &str, key: &str, record: &RawValue| {
+        let _ = writeln!(out, "  to {}: {}", tried.to.join(", "), record.get());
+        let _ = writeln!(out, "  topic {topic}, key {key}");
+    };
+    if let (Some(topic), Some(key), Some(record)) = (&tried.topic, &tried.key, &tried.record) {
+        tell(topic, key, record);
+    }
+    tried.more.iter().for_each(|more| tell(&more.topic, &more.key, &more.record));
+    match &tried.error {
+        Some(error) => {
+            let _ = writeln!(out, "  fails: {error}");
         }
-        (None, Some(Value::Object(record))) => {
-            let _ = writeln!(out, "  to {}: {}", to.join(", "), Value::Object(record.clone()));
-            let _ = writeln!(out, "  topic {}, key {}", text("topic"), text("key"));
-        }
-        _ => out.push_str("  goes no further\n"),
+        None if tried.topic.is_none() => out.push_str("  goes no further\n"),
+        None => {}
     }
     out
 }
@@ -165,17 +222,35 @@ mod tests {
         };
         let message = |text: &str| Arc::new(read(text).unwrap());
         let tried = attempt(&pipeline, &message(r#"{"topic":"plant/a/temp","payload":{"temp":31},"clientid":"pump"}"#));
-        assert_eq!(tried["record"], json!({ "temp": 31, "clientid": "pump", "unit": "C" }));
-        assert_eq!(tried["steps"][0], json!({ "step": "sql", "result": { "temp": 31, "clientid": "pump" } }));
         let text = shown(&tried);
-        assert!(text.contains("pipeline hot\n  sql: {") && text.contains("  to db: {"), "{text}");
+        assert!(text.contains("pipeline hot\n  sql: {\"temp\":31,\"clientid\":\"pump\"}\n"), "{text}");
+        assert!(text.contains("  to db: {\"temp\":31,\"clientid\":\"pump\",\"unit\":\"C\"}\n"), "{text}");
+        let json = serde_json::to_string(&tried).unwrap();
+        assert!(json.contains(r#""record":{"temp":31,"clientid":"pump","unit":"C"}"#), "{json}");
+        assert!(json.contains(r#"{"step":"sql","result":{"temp":31,"clientid":"pump"}}"#), "{json}");
         let cold = attempt(&pipeline, &message(r#"{"topic":"plant/a/temp","payload":"{\"temp\":30}"}"#));
-        assert!(shown(&cold).contains("does not fulfil WHERE") && cold["record"].is_null(), "{cold}");
+        assert!(shown(&cold).contains("sql: gives no record\n  goes no further"), "{cold:?}");
+        assert!(serde_json::to_string(&cold).unwrap().contains(r#""record":null"#));
         let bad = attempt(&pipeline, &message(r#"{"topic":"plant/a/temp","payload":"x"}"#));
-        assert!(shown(&bad).contains("fails: sql: the payload is not JSON"), "{bad}");
+        assert!(shown(&bad).contains("fails: sql: the payload is not JSON"), "{bad:?}");
         assert!(shown(&attempt(&pipeline, &message(r#"{"topic":"t"}"#))).contains("none of its topics"));
         for wrong in ["x", "{}", r#"{"topic":"a/#"}"#, r#"{"topic":"t","qos":3}"#] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn each_record_of_a_foreach_is_shown() {
+        let pipeline = Pipeline {
+            name: "each".into(),
+            sql: Some("FOREACH payload.list AS it DO it.b AS b, it.a AS a FROM 't'".into()),
+            to: Texts(vec!["db".into()]),
+            ..Pipeline::default()
+        };
+        let text = r#"{"topic":"t","payload":{"list":[{"a":1,"b":2},{"a":3,"b":4}]}}"#;
+        let tried = attempt(&pipeline, &Arc::new(read(text).unwrap()));
+        let records: Vec<String> =
+            shown(&tried).lines().filter_map(|line| Some(line.strip_prefix("  to db: ")?.to_owned())).collect();
+        assert_eq!(records, [r#"{"b":2,"a":1}"#, r#"{"b":4,"a":3}"#]);
     }
 }

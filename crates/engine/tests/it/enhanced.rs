@@ -133,6 +133,24 @@ fn a_client_that_fails_to_reauthenticate_is_disconnected() {
 }
 
 #[test]
+fn another_user_does_not_take_a_connection_over() {
+    let metered = |settings: &mut Settings| {
+        external(settings);
+        settings.usage_by_user = true;
+    };
+    everywhere_with(metered, |world| {
+        let client = proven(world, None);
+        client.send(&auth(ReasonCode::ReAuthenticate, "SCRAM-SHA-256", b"again"));
+        world.run();
+        world.decide(accepted("eve", b"verified 2", None));
+        client.expect_disconnect(ReasonCode::NotAuthorized);
+        let usage = world.engine(0, |engine, now| engine.questions().usage_by_user(now));
+        let others: Vec<&str> = usage.iter().map(|(_, user, _)| &**user).filter(|user| *user == "eve").collect();
+        assert!(others.is_empty(), "{usage:?}");
+    });
+}
+
+#[test]
 fn a_connection_lasts_no_longer_than_its_proof() {
     everywhere_with(external, |world| {
         let client = proven(world, Some(world.now().unix + seconds(30)));

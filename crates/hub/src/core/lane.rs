@@ -14,7 +14,8 @@ pub struct Batching {
     pub messages: usize,
     /// Bytes of records at which a batch is full.
     pub bytes: usize,
-    /// Milliseconds that a record waits for others.
+    /// Milliseconds between the begins of two batches that are not full. After so long without a batch a record goes at once,
+    /// so none waits longer for others.
     pub time: u64,
     /// Milliseconds until the first retry. Each failure doubles them, and half of it is chance.
     pub retry_min: u64,
@@ -24,7 +25,7 @@ pub struct Batching {
 
 impl Default for Batching {
     fn default() -> Self {
-        Self { messages: 500, bytes: 1 << 20, time: 10, retry_min: 500, retry_max: 30_000 }
+        Self { messages: 500, bytes: 1 << 20, time: 5, retry_min: 500, retry_max: 30_000 }
     }
 }
 
@@ -116,6 +117,8 @@ pub(super) struct Lane {
     is_cut: bool,
     /// When the batch that is under way began.
     begun: u64,
+    /// When the next batch may begin that is not full.
+    paced_until: u64,
     retry_at: Option<u64>,
     failures: u32,
     /// Why the last batch failed, until one succeeds.
@@ -133,6 +136,7 @@ impl Lane {
             under_way: None,
             is_cut: false,
             begun: 0,
+            paced_until: 0,
             retry_at: None,
             failures: 0,
             error: None,
@@ -192,7 +196,8 @@ impl Lane {
             return Some(0);
         }
         let first = self.waiting.front()?;
-        Some(if self.is_full() { 0 } else { first.since.saturating_add(self.batching.time) })
+        let latest = first.since.saturating_add(self.batching.time);
+        Some(if self.is_full() { 0 } else { self.paced_until.clamp(first.since, latest) })
     }
 
     /// Begins the next batch, if one is due.
@@ -205,6 +210,7 @@ impl Lane {
         let records = Batch::clone(&batch.records);
         self.under_way = Some(batch);
         self.begun = now;
+        self.paced_until = now.saturating_add(self.batching.time);
         Some(records)
     }
 

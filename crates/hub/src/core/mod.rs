@@ -194,18 +194,22 @@ impl<D> Core<D> {
             return;
         }
         self.numbers.taken += 1;
-        let pending = self.settings.sinks.len();
-        let mut entry = NewEntry { token, pending, left_out: false, message: Arc::clone(message) };
+        let mut entry = NewEntry { token, pending: 0, left_out: false, message: Arc::clone(message) };
         match self.steps.run(message, clock) {
-            Ok(Some(record)) => {
-                let record = Arc::new(record);
+            Ok(records) if !records.is_empty() => {
+                // The archive keeps the message once, whatever is made of it.
+                let archives = usize::from(self.archive().is_some());
+                let sinks = self.settings.sinks.len() - archives;
+                entry.pending = sinks * records.len() + archives;
                 let entry = self.ledger.add(entry);
-                for sink in 0..self.settings.sinks.len() {
-                    let lane = self.lane_of(sink, record.key());
-                    self.lanes[lane].push(now, Item { entry, record: Arc::clone(&record) });
+                for (place, record) in records.into_iter().map(Arc::new).enumerate() {
+                    for sink in 0..sinks + if place == 0 { archives } else { 0 } {
+                        let lane = self.lane_of(sink, record.key());
+                        self.lanes[lane].push(now, Item { entry, record: Arc::clone(&record) });
+                    }
                 }
             }
-            Ok(None) => {
+            Ok(_) => {
                 self.numbers.filtered += 1;
                 let Some(archive) = self.archive() else {
                     return self.acknowledge(entry.token, Ending::Delivered);
@@ -273,6 +277,7 @@ impl<D> Core<D> {
         fields.push((REASON_FIELD.into(), Value::String(why.clone())));
         let letter = Record {
             message: Arc::clone(&record.message),
+            own_id: record.own_id.clone(),
             computed_topic: record.computed_topic.clone(),
             computed_key: record.computed_key.clone(),
             content: Content::Row(fields),

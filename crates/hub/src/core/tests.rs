@@ -55,9 +55,8 @@ fn sent(actions: &[Action<Token>]) -> Vec<(usize, Vec<String>)> {
 #[test]
 fn a_message_is_acknowledged_once_all_sinks_have_it() {
     let mut core = core(2, 1, 10, false, &StepSettings::default());
-    core.take(0, 0, &message(1, 0), Some((1, 0)));
-    assert!(actions(&mut core, 4).is_empty(), "it waits for others");
-    assert_eq!(sent(&actions(&mut core, 5)).len(), 2);
+    core.take(5, 0, &message(1, 0), Some((1, 0)));
+    assert_eq!(sent(&actions(&mut core, 5)).len(), 2, "after a rest nothing waits");
     core.settle(6, 0, Outcome::Done);
     assert!(acknowledged(&actions(&mut core, 6)).is_empty());
     core.settle(7, 1, Outcome::Done);
@@ -170,6 +169,89 @@ fn a_batch_is_full_by_count_and_due_by_time() {
     assert!(sent(&actions(&mut core, 1)).is_empty());
     assert_eq!(core.deadline(), Some(5));
     assert_eq!(sent(&actions(&mut core, 5)), [(0, vec!["3".into()])]);
+}
+
+#[test]
+fn a_message_of_several_records_ends_with_the_last() {
+    let steps = StepSettings { sql: Some("FOREACH payload FROM 'k/#'".into()), ..StepSettings::default() };
+    let batching = Batching { messages: 2, ..Batching::default() };
+    let settings = CoreSettings {
+        sinks: vec![SinkPlan { lanes: 1, batching }; 2],
+        archives: true,
+        dead_letter: None,
+        max_held: 1_000,
+        max_held_bytes: 1 << 30,
+        seed: 7,
+    };
+    let mut core = Core::new(Steps::new(&steps).unwrap(), settings);
+    let list = Arc::new(Message { payload: b"[1,2,3]".to_vec(), ..Message::clone(&message(7, 0)) });
+    core.take(0, 0, &list, Some((7, 0)));
+    let all = sent(&actions(&mut core, 0));
+    assert_eq!(all, [(0, vec!["7.1".into(), "7.2".into()]), (1, vec!["7.1".into()])], "the archive has it once");
+    core.settle(1, 0, Outcome::Done);
+    core.settle(1, 1, Outcome::Done);
+    let rest = actions(&mut core, 10);
+    assert_eq!((acknowledged(&rest), sent(&rest)), (vec![], vec![(0, vec!["7.3".into()])]));
+    core.settle(11, 0, Outcome::Done);
+    assert_eq!(acknowledged(&actions(&mut core, 11)), [7]);
+    assert_eq!((core.numbers().taken, core.numbers().delivered, core.numbers().sink_deliveries), (1, 1, 3));
+}
+
+#[test]
+fn a_record_waits_only_for_the_pace_of_batches() {
+    let mut core = core(1, 1, 10, false, &StepSettings::default());
+    // The time of each message, and that of its batch: 5 ms after the begin of the batch before it, or at once.
+    for (number, (at, begins)) in [(3, 3), (4, 8), (12, 13), (18, 18), (40, 40)].into_iter().enumerate() {
+        let number = number as u64;
+        core.take(at, 0, &message(number, 0), Some((number, 0)));
+        assert_eq!(core.deadline(), Some(begins), "message of {at}");
+        assert!(begins == at || sent(&actions(&mut core, begins - 1)).is_empty());
+        assert_eq!(sent(&actions(&mut core, begins)), [(0, vec![number.to_string()])]);
+        core.settle(begins, 0, Outcome::Done);
+        assert_eq!(acknowledged(&actions(&mut core, begins)), [number]);
+    }
+}
+
+#[test]
+fn the_waits_of_two_pipelines_in_a_row_are_under_20_ms() {
+    let steps = StepSettings::default();
+    let batching = Batching::default();
+    let pipeline = || {
+        let settings = CoreSettings {
+            sinks: vec![SinkPlan { lanes: 1, batching }],
+            archives: false,
+            dead_letter: None,
+            max_held: 1_000,
+            max_held_bytes: 1 << 30,
+            seed: 7,
+        };
+        Core::<Token>::new(Steps::new(&steps).unwrap(), settings)
+    };
+    // A gateway and a hub with sinks that take no time; devices send in an uneven rhythm for two seconds.
+    let (mut gateway, mut hub) = (pipeline(), pipeline());
+    let (mut chance, mut longest, mut arrived, mut due) = (SplitMix64::new(7), 0, 0, 0);
+    let mut published = BTreeMap::new();
+    for now in 0..2_100_u64 {
+        while due <= now && now < 2_000 {
+            let number = published.len() as u64;
+            published.insert(number.to_string(), now);
+            gateway.take(now, 0, &message(number, number % 3), Some((number, 0)));
+            due = now + chance.number() % 40;
+        }
+        for (lane, batch) in sent(&actions(&mut gateway, now)) {
+            gateway.settle(now, lane, Outcome::Done);
+            for id in batch {
+                hub.take(now, 0, &message(id.parse().unwrap(), 0), Some((0, 0)));
+            }
+        }
+        for (lane, batch) in sent(&actions(&mut hub, now)) {
+            hub.settle(now, lane, Outcome::Done);
+            arrived += batch.len();
+            longest = batch.iter().map(|id| now - published[id]).max().unwrap_or(0).max(longest);
+        }
+    }
+    assert!(arrived == published.len() && arrived > 50, "{arrived} of {}", published.len());
+    assert!((1..20).contains(&longest), "{longest} ms");
 }
 
 #[test]

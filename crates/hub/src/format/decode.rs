@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 
@@ -100,11 +101,11 @@ impl Format {
         FormatError { format: self, why: error.to_string() }
     }
 
-    /// Writes a value as a payload.
+    /// Writes a value, whose text is JSON, as a payload.
     ///
     /// # Errors
     /// When it has no form in this format.
-    pub fn encode(self, value: &Value) -> Result<Vec<u8>, EncodeError> {
+    pub(crate) fn encode<T: Serialize + Display>(self, value: &T) -> Result<Vec<u8>, EncodeError> {
         let refused = |format, error: &dyn Display| EncodeError { format, why: error.to_string() };
         match self {
             Self::Json => Ok(value.to_string().into_bytes()),
@@ -114,10 +115,7 @@ impl Format {
                 Ok(out)
             }
             Self::MessagePack => rmp_serde::to_vec(value).map_err(|error| refused("MessagePack", &error)),
-            Self::Raw => match value {
-                Value::String(text) => Ok(text.clone().into_bytes()),
-                other => Ok(other.to_string().into_bytes()),
-            },
+            Self::Raw => Ok(value.to_string().into_bytes()),
         }
     }
 
@@ -152,7 +150,7 @@ mod tests {
             assert_eq!(format.decode(&format.encode(&value).unwrap()).unwrap(), value, "{format:?}");
         }
         assert_eq!(Format::MessagePack.encode(&json!({"a": 1})).unwrap(), b"\x81\xa1a\x01");
-        assert_eq!(Format::Raw.encode(&json!("text")).unwrap(), b"text");
+        assert_eq!(Format::Raw.encode(&json!(["text"])).unwrap(), b"[\"text\"]");
     }
 
     use super::*;

@@ -12,6 +12,7 @@ use super::web::{Server, ServerSettings};
 use super::{Sink, SinkError};
 use crate::open_error::OpenError;
 use crate::record::Record;
+use crate::steps::MAX_ELEMENTS;
 
 /// Nanoseconds of a millisecond.
 const NANOSECONDS: u64 = 1_000_000;
@@ -93,8 +94,12 @@ fn nanoseconds(record: &Record) -> u64 {
         text.bytes()
             .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
     };
-    // Messages of one source count up, so a million of them differ.
-    let number = number.parse().unwrap_or_else(|_| hash(number));
+    // Messages of one source count up, so a million of them differ, or a thousand with all records of a FOREACH.
+    let element = |(number, element): (&str, &str)| {
+        Some(number.parse::<u64>().ok()?.wrapping_mul(MAX_ELEMENTS as u64).wrapping_add(element.parse::<u64>().ok()?))
+    };
+    let counted = number.parse().ok().or_else(|| number.split_once('.').and_then(element));
+    let number = counted.unwrap_or_else(|| hash(number));
     let place = (hash(source) % NANOSECONDS + number % NANOSECONDS) % NANOSECONDS;
     record.timestamp().saturating_mul(NANOSECONDS).saturating_add(place)
 }

@@ -101,9 +101,9 @@ impl MqttSink {
         }
     }
 
-    /// Takes the events since the last batch: the broker may have closed the connection.
+    /// Takes the events since the last batch, without a wait: the broker may have closed the connection.
     fn look(&mut self) -> Result<(), SinkError> {
-        while let Ok(Step::Event(event)) = self.driver.next(Some(Instant::now() + Duration::from_millis(1))) {
+        while let Some(event) = self.driver.ready().map_err(SinkError::away)? {
             if let Event::Disconnected(why) = event {
                 return Err(SinkError::Away(said(&why)));
             }

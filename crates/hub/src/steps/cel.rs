@@ -6,13 +6,18 @@ use tidegate_context::{Expression, ExpressionError, Variables};
 use super::environment::Environment;
 use super::error::ComputeError;
 use super::{At, StepError};
+use crate::format::Wanted;
 use crate::message::FIELDS;
 
 /// An expression over a message, and the row that earlier steps have made of it.
 #[derive(Debug)]
 pub(super) struct Cel {
     expression: Expression,
-    needs_payload: bool,
+    /// The fields of the message that it looks at.
+    fields: Vec<&'static str>,
+    /// The parts of the payload that it looks at.
+    payload: Vec<Vec<String>>,
+    needs_row: bool,
 }
 
 /// What `row` is for a step that comes before there is one.
@@ -23,12 +28,20 @@ impl Cel {
         let names: Vec<&'static str> =
             FIELDS.iter().copied().filter(|name| *name != "payload").chain(["row", "payload"]).collect();
         let expression = Expression::over(text, &names).map_err(|error| error_of(text, &error))?;
-        Ok(Self { expression, needs_payload: text.contains("payload") })
+        let parts = |name: &str| expression.parts_of(name);
+        let fields = FIELDS.iter().copied().filter(|name| *name != "payload" && !parts(name).is_empty()).collect();
+        let (payload, needs_row) = (parts("payload"), !parts("row").is_empty());
+        Ok(Self { expression, fields, payload, needs_row })
     }
 
-    /// Whether it looks at the payload.
-    pub(super) fn needs_payload(&self) -> bool {
-        self.needs_payload
+    /// Notes the parts of the payload that it looks at.
+    pub(super) fn look(&self, wanted: &mut Wanted) {
+        self.payload.iter().for_each(|path| wanted.add(path.iter().map(String::as_str)));
+    }
+
+    /// Whether it looks at the row that earlier steps have made.
+    pub(super) fn needs_row(&self) -> bool {
+        self.needs_row
     }
 
     fn with<T>(
@@ -37,9 +50,9 @@ impl Cel {
         row: Option<&Value>,
         ask: impl FnOnce(&Expression, &Variables) -> Result<T, ExpressionError>,
     ) -> Result<T, ComputeError> {
-        let payload = if self.needs_payload { environment.payload()? } else { &NO_ROW };
+        let payload = if self.payload.is_empty() { &NO_ROW } else { environment.payload()? };
         let fields: Vec<(&str, Value)> =
-            FIELDS.iter().filter_map(|name| Some((*name, environment.message.field(name)?))).collect();
+            self.fields.iter().filter_map(|name| Some((*name, environment.message.field(name)?))).collect();
         let rest = [("payload", payload), ("row", row.unwrap_or(&NO_ROW))];
         let all = fields.iter().map(|(name, value)| (*name, value)).chain(rest);
         Ok(ask(&self.expression, &Variables::of_all(all))?)

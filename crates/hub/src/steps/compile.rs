@@ -8,6 +8,7 @@ use sqlparser::ast::{
 
 use super::functions::Function;
 use super::node::{Binary, Node, Step};
+use super::regular::{Regular, is_name};
 use super::{At, StepError};
 use crate::message::FIELDS;
 
@@ -18,23 +19,42 @@ fn refuse(expr: &Expr, said: impl Into<String>) -> StepError {
     StepError::new(said).at(At::of(expr.span()))
 }
 
+/// Where an expression stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scope<'a> {
+    /// The name of the element, in DO and INCASE of a FOREACH.
+    item: Option<&'a str>,
+    depth: usize,
+}
+
+impl<'a> Scope<'a> {
+    /// That of DO and INCASE, with the name of the element.
+    pub(super) fn of_item(item: &'a str) -> Self {
+        Self { item: Some(item), depth: 0 }
+    }
+
+    fn below(self) -> Self {
+        Self { depth: self.depth + 1, ..self }
+    }
+}
+
 /// Makes an expression ready.
-pub(super) fn compile(expr: &Expr, depth: usize) -> Result<Node, StepError> {
-    if depth > MAX_DEPTH {
+pub(super) fn compile(expr: &Expr, scope: Scope<'_>) -> Result<Node, StepError> {
+    if scope.depth > MAX_DEPTH {
         return Err(StepError::new(format!("it is nested more than {MAX_DEPTH} deep")));
     }
-    let inner = |expr: &Expr| compile(expr, depth + 1);
-    let boxed = |expr: &Expr| compile(expr, depth + 1).map(Box::new);
+    let inner = |expr: &Expr| compile(expr, scope.below());
+    let boxed = |expr: &Expr| compile(expr, scope.below()).map(Box::new);
     Ok(match expr {
         Expr::Nested(nested) => return inner(nested),
-        Expr::Identifier(name) => return field(expr, &name.value),
+        Expr::Identifier(name) => return field(expr, &name.value, scope),
         Expr::CompoundIdentifier(names) => {
             let Some((first, rest)) = names.split_first() else { return Err(refuse(expr, "it has no name")) };
             let steps = rest.iter().map(|name| Step::Field(name.value.clone())).collect();
-            Node::Path(Box::new(field(expr, &first.value)?), steps)
+            Node::Path(Box::new(field(expr, &first.value, scope)?), steps)
         }
         Expr::CompoundFieldAccess { root, access_chain } => {
-            let steps: Result<Vec<_>, _> = access_chain.iter().map(|access| step(expr, access, depth)).collect();
+            let steps: Result<Vec<_>, _> = access_chain.iter().map(|access| step(expr, access, scope)).collect();
             Node::Path(boxed(root)?, steps?)
         }
         Expr::Value(value) => Node::Literal(literal(expr, &value.value)?),
@@ -73,13 +93,13 @@ pub(super) fn compile(expr: &Expr, depth: usize) -> Result<Node, StepError> {
                 otherwise: else_result.as_deref().map(boxed).transpose()?,
             }
         }
-        _ => return called(expr, depth),
+        _ => return called(expr, scope),
     })
 }
 
 /// Functions, also the ones that have a syntax of their own in SQL.
-fn called(expr: &Expr, depth: usize) -> Result<Node, StepError> {
-    let inner = |expr: &Expr| compile(expr, depth + 1);
+fn called(expr: &Expr, scope: Scope<'_>) -> Result<Node, StepError> {
+    let inner = |expr: &Expr| compile(expr, scope.below());
     Ok(match expr {
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: operand, data_type, .. } => {
             Node::Call(cast(expr, data_type)?, vec![inner(operand)?])
@@ -107,7 +127,7 @@ fn called(expr: &Expr, depth: usize) -> Result<Node, StepError> {
             Function::Substr.check(arguments.len()).map_err(|said| refuse(expr, said.to_string()))?;
             Node::Call(Function::Substr, arguments)
         }
-        Expr::Function(call) => return function(expr, call, depth),
+        Expr::Function(call) => return function(expr, call, scope),
         _ => return Err(refuse(expr, format!("`{expr}` is not understood"))),
     })
 }
@@ -117,7 +137,10 @@ fn negate(negated: bool, node: Node) -> Node {
 }
 
 /// A name without a path.
-fn field(expr: &Expr, name: &str) -> Result<Node, StepError> {
+fn field(expr: &Expr, name: &str, scope: Scope<'_>) -> Result<Node, StepError> {
+    if scope.item == Some(name) {
+        return Ok(Node::Item);
+    }
     if name == "payload" {
         return Ok(Node::Payload);
     }
@@ -132,10 +155,10 @@ fn field(expr: &Expr, name: &str) -> Result<Node, StepError> {
     })
 }
 
-fn step(expr: &Expr, access: &AccessExpr, depth: usize) -> Result<Step, StepError> {
+fn step(expr: &Expr, access: &AccessExpr, scope: Scope<'_>) -> Result<Step, StepError> {
     match access {
         AccessExpr::Dot(Expr::Identifier(name)) => Ok(Step::Field(name.value.clone())),
-        AccessExpr::Subscript(Subscript::Index { index }) => Ok(Step::Index(compile(index, depth + 1)?)),
+        AccessExpr::Subscript(Subscript::Index { index }) => Ok(Step::Index(compile(index, scope.below())?)),
         AccessExpr::Dot(_) | AccessExpr::Subscript(Subscript::Slice { .. }) => {
             Err(refuse(expr, "after a name come `.field` and `[number]` alone"))
         }
@@ -187,26 +210,49 @@ fn cast(expr: &Expr, to: &DataType) -> Result<Function, StepError> {
     })
 }
 
-fn function(expr: &Expr, call: &Call, depth: usize) -> Result<Node, StepError> {
+fn function(expr: &Expr, call: &Call, scope: Scope<'_>) -> Result<Node, StepError> {
     let name = call.name.to_string().to_lowercase();
+    if is_name(&name) {
+        return regex(expr, &name, arguments(expr, &name, call, scope)?);
+    }
     let Some(function) = Function::of_name(&name) else {
         let nearest = Function::nearest(&name).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         return Err(refuse(expr, format!("there is no function `{name}`{nearest}")));
     };
-    let arguments = match &call.args {
-        FunctionArguments::None => Vec::new(),
-        FunctionArguments::List(list) if list.duplicate_treatment.is_none() && list.clauses.is_empty() => {
-            let argument = |argument: &FunctionArg| match argument {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => compile(expr, depth + 1),
-                _ => Err(refuse(expr, format!("`{name}` takes values alone"))),
-            };
-            list.args.iter().map(argument).collect::<Result<_, _>>()?
-        }
-        _ => return Err(refuse(expr, format!("`{name}` takes values alone"))),
-    };
+    let arguments = arguments(expr, &name, call, scope)?;
+    function.check(arguments.len()).map_err(|said| refuse(expr, said.to_string()))?;
+    Ok(Node::Call(function, arguments))
+}
+
+/// The values that a function is given.
+fn arguments(expr: &Expr, name: &str, call: &Call, scope: Scope<'_>) -> Result<Vec<Node>, StepError> {
     if call.over.is_some() || call.filter.is_some() {
         return Err(refuse(expr, "windows are not understood: each message is evaluated alone"));
     }
-    function.check(arguments.len()).map_err(|said| refuse(expr, said.to_string()))?;
-    Ok(Node::Call(function, arguments))
+    let wrong = || refuse(expr, format!("`{name}` takes values alone"));
+    let argument = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => compile(expr, scope.below()),
+        _ => Err(wrong()),
+    };
+    match &call.args {
+        FunctionArguments::None => Ok(Vec::new()),
+        FunctionArguments::List(list) if list.duplicate_treatment.is_none() && list.clauses.is_empty() => {
+            list.args.iter().map(argument).collect()
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// A function with a regular expression, which is read once.
+fn regex(expr: &Expr, name: &str, mut arguments: Vec<Node>) -> Result<Node, StepError> {
+    let rest = arguments.split_off(arguments.len().min(1));
+    let text = |node: &Node| match node {
+        Node::Literal(Value::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let texts: Vec<Option<String>> = rest.iter().map(text).collect();
+    let texts: Vec<Option<&str>> = texts.iter().map(Option::as_deref).collect();
+    let regular = Regular::new(name, &texts).map_err(|said| refuse(expr, said))?;
+    let Some(operand) = arguments.pop() else { return Err(refuse(expr, format!("`{name}` needs a text"))) };
+    Ok(Node::Regex(Box::new(regular), Box::new(operand)))
 }

@@ -17,12 +17,14 @@ pub(crate) struct Environment<'a> {
     /// The parts of the payload that the expressions look at.
     wanted: &'a Wanted,
     payload: OnceCell<Result<Value, FormatError>>,
+    /// The present element of a FOREACH.
+    pub(crate) item: Value,
 }
 
 impl<'a> Environment<'a> {
     /// That of a message.
     pub(crate) fn new(message: &'a Message, format: Format, wanted: &'a Wanted, now: u64) -> Self {
-        Self { message, format, now, wanted, payload: OnceCell::new() }
+        Self { message, format, now, wanted, payload: OnceCell::new(), item: Value::Null }
     }
 
     /// The wanted parts of the payload, read on the first use.

@@ -8,6 +8,8 @@ use crate::format::{EncodeError, FormatError, JsonError};
 
 /// Longest text that a function makes, bytes.
 pub(super) const MAX_RESULT: usize = 1 << 20;
+/// Most elements of a list that FOREACH makes records of; a message with a longer list fails.
+pub(crate) const MAX_ELEMENTS: usize = 1_000;
 
 /// Why a message cannot be computed with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +37,9 @@ pub enum ComputeError {
     /// A text is no truth value.
     #[error("`{0}` is neither true nor false")]
     NotBool(String),
+    /// A list of a FOREACH is too long.
+    #[error("FOREACH takes at most {MAX_ELEMENTS} elements, and there are {0}")]
+    TooManyElements(usize),
     /// A result is too long.
     #[error("the text is longer than {MAX_RESULT} bytes")]
     TooLong,
@@ -44,6 +49,9 @@ pub enum ComputeError {
     /// A text to be decoded is not base64.
     #[error("it is not base64: {0}")]
     NotBase64(base64::DecodeError),
+    /// A text is no time.
+    #[error("`{0}` is no time such as 2026-01-02T03:04:05Z")]
+    NotTime(String),
     /// Decoded bytes are not UTF-8.
     #[error("the decoded bytes are no text")]
     NotText,

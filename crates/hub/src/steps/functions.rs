@@ -1,13 +1,16 @@
 //! Functions of SQL, by the names that they have in EMQX.
 
+use std::time::UNIX_EPOCH;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use ring::digest;
+use serde_json::{Value, json};
 
 use super::environment::Environment;
 use super::error::{ArityError, ComputeError, MAX_RESULT};
 use super::values::{element, number_of, order, real, text_of};
-use crate::format::json;
+use crate::format::json as read_json;
 use crate::time::rfc3339;
 
 macro_rules! functions {
@@ -35,6 +38,7 @@ functions! {
     Split 2 2 "split" "tokens";
     Contains 2 2 "contains";
     StartsWith 2 2 "starts_with" "startswith";
+    EndsWith 2 2 "ends_with" "endswith";
     Abs 1 1 "abs";
     Ceil 1 1 "ceil" "ceiling";
     Floor 1 1 "floor";
@@ -44,6 +48,8 @@ functions! {
     Mod 2 2 "mod";
     Exp 1 1 "exp";
     Ln 1 1 "ln" "log";
+    Log2 1 1 "log2";
+    Log10 1 1 "log10";
     Greatest 1 16 "greatest" "max";
     Least 1 16 "least" "min";
     Int 1 1 "int" "integer";
@@ -55,10 +61,33 @@ functions! {
     Nth 2 2 "nth";
     First 1 1 "first";
     Last 1 1 "last";
+    Sublist 2 3 "sublist";
     Get 2 3 "map_get" "mget";
+    Put 3 3 "map_put" "mput";
+    Keys 1 1 "map_keys";
+    Values 1 1 "map_values";
+    Entries 1 1 "map_to_entries";
+    IsNull 1 1 "is_null";
+    IsNotNull 1 1 "is_not_null";
+    IsStr 1 1 "is_str";
+    IsNum 1 1 "is_num";
+    IsInt 1 1 "is_int";
+    IsFloat 1 1 "is_float";
+    IsBool 1 1 "is_bool";
+    IsArray 1 1 "is_array";
+    IsMap 1 1 "is_map";
+    BitAnd 2 2 "bitand";
+    BitOr 2 2 "bitor";
+    BitXor 2 2 "bitxor";
+    BitNot 1 1 "bitnot";
+    ShiftLeft 2 2 "bitsl";
+    ShiftRight 2 2 "bitsr";
     Now 0 0 "now" "now_rfc3339" "current_timestamp";
     NowTimestamp 0 1 "now_timestamp" "unix_timestamp";
     Rfc3339 1 2 "unix_ts_to_rfc3339" "rfc3339";
+    FromRfc3339 1 2 "rfc3339_to_unix_ts";
+    Sha1 1 1 "sha";
+    Sha256 1 1 "sha256";
     JsonEncode 1 1 "json_encode";
     JsonDecode 1 1 "json_decode";
     Base64Encode 1 1 "base64_encode";
@@ -97,6 +126,15 @@ impl Function {
             Self::Greatest | Self::Least => return Ok(extreme(self == Self::Greatest, values)),
             Self::Now => return Ok(Value::String(rfc3339(environment.now))),
             Self::NowTimestamp => return Ok(now_in(environment.now, values.first())),
+            Self::IsNull
+            | Self::IsNotNull
+            | Self::IsStr
+            | Self::IsNum
+            | Self::IsInt
+            | Self::IsFloat
+            | Self::IsBool
+            | Self::IsArray
+            | Self::IsMap => return Ok(self.is_kind_of(values.first().unwrap_or(&Value::Null)).into()),
             Self::JsonEncode => return Ok(Value::String(values.first().unwrap_or(&Value::Null).to_string())),
             _ => {}
         }
@@ -112,8 +150,16 @@ impl Function {
             | Self::Mod
             | Self::Exp
             | Self::Ln
+            | Self::Log2
+            | Self::Log10
             | Self::Int
             | Self::Float => self.number(first, second),
+            Self::BitAnd | Self::BitOr | Self::BitXor | Self::BitNot | Self::ShiftLeft | Self::ShiftRight => {
+                self.bits(first, second)
+            }
+            Self::Sublist | Self::Put | Self::Keys | Self::Values | Self::Entries => {
+                Ok(self.of_container(first, second, values.get(2)))
+            }
             _ => self.other(first, second, values.get(2)),
         }
     }
@@ -139,6 +185,8 @@ impl Function {
             },
             Self::Exp => real(number.exp()),
             Self::Ln => real(number.ln()),
+            Self::Log2 => real(number.log2()),
+            Self::Log10 => real(number.log10()),
             Self::Int => whole(number.trunc()),
             _ => real(number),
         }
@@ -153,7 +201,11 @@ impl Function {
             Self::Ltrim => text.trim_start().into(),
             Self::Rtrim => text.trim_end().into(),
             Self::Reverse => text.chars().rev().collect::<String>().into(),
-            Self::Length => first.as_array().map_or_else(|| text.chars().count(), Vec::len).into(),
+            Self::Length => match first {
+                Value::Array(items) => items.len().into(),
+                Value::Object(fields) => fields.len().into(),
+                _ => text.chars().count().into(),
+            },
             Self::Substr => substr(&text, second, third)?,
             Self::Replace => {
                 let (from, to) = (text_of(second), third.map(text_of).unwrap_or_default());
@@ -171,6 +223,10 @@ impl Function {
                 _ => text.contains(&text_of(second)).into(),
             },
             Self::StartsWith => text.starts_with(&text_of(second)).into(),
+            Self::EndsWith => text.ends_with(&text_of(second)).into(),
+            Self::Sha1 => hash(&digest::SHA1_FOR_LEGACY_USE_ONLY, &text),
+            Self::Sha256 => hash(&digest::SHA256, &text),
+            Self::FromRfc3339 => unix_time(text, second)?,
             Self::Str => Value::String(text),
             Self::Bool => match text.to_lowercase().as_str() {
                 "true" | "1" | "on" => true.into(),
@@ -193,7 +249,7 @@ impl Function {
                 let is_seconds = text_of(second).starts_with("second") || second.is_null() && time < 1e11;
                 Value::String(rfc3339(unsigned(if is_seconds { time * 1_000.0 } else { time })))
             }
-            Self::JsonDecode => json(text.as_bytes()).map_err(ComputeError::NotJson)?,
+            Self::JsonDecode => read_json(text.as_bytes()).map_err(ComputeError::NotJson)?,
             Self::Base64Encode => bounded(STANDARD.encode(text))?,
             Self::Base64Decode => {
                 let bytes = STANDARD.decode(text).map_err(ComputeError::NotBase64)?;
@@ -202,6 +258,90 @@ impl Function {
             _ => Value::Null,
         })
     }
+}
+
+impl Function {
+    fn is_kind_of(self, value: &Value) -> bool {
+        match self {
+            Self::IsNull => value.is_null(),
+            Self::IsNotNull => !value.is_null(),
+            Self::IsStr => value.is_string(),
+            Self::IsNum => value.is_number(),
+            Self::IsInt => value.is_i64() || value.is_u64(),
+            Self::IsFloat => value.is_f64(),
+            Self::IsBool => value.is_boolean(),
+            Self::IsArray => value.is_array(),
+            _ => value.is_object(),
+        }
+    }
+
+    /// Computes with the 64 bits of whole numbers. A shift by more than 63 bits leaves none.
+    fn bits(self, first: &Value, second: &Value) -> Result<Value, ComputeError> {
+        let whole = |value: &Value| match value.as_i64() {
+            Some(number) => Ok(number),
+            None => number_of(value).map(|number| number as i64),
+        };
+        let one = whole(first)?;
+        if self == Self::BitNot {
+            return Ok((!one).into());
+        }
+        if second.is_null() {
+            return Ok(Value::Null);
+        }
+        let other = whole(second)?;
+        let by = u32::try_from(other).unwrap_or(u32::MAX);
+        Ok(match self {
+            Self::BitAnd => one & other,
+            Self::BitOr => one | other,
+            Self::BitXor => one ^ other,
+            Self::ShiftLeft => one.checked_shl(by).unwrap_or_default(),
+            _ => one.checked_shr(by).unwrap_or_default(),
+        }
+        .into())
+    }
+
+    /// Computes with arrays and objects; null for other values.
+    fn of_container(self, first: &Value, second: &Value, third: Option<&Value>) -> Value {
+        match (self, first, second, third) {
+            // `sublist(LENGTH, ARRAY)` and `sublist(START, LENGTH, ARRAY)`, from 1.
+            (Self::Sublist, Value::Number(len), Value::Array(items), None) => part_of(items, 1, len.as_u64()),
+            (Self::Sublist, Value::Number(from), Value::Number(len), Some(Value::Array(items))) => {
+                part_of(items, from.as_u64().unwrap_or(1), len.as_u64())
+            }
+            (Self::Put, key, value, Some(Value::Object(fields))) => {
+                let mut fields = fields.clone();
+                fields.insert(text_of(key), value.clone());
+                Value::Object(fields)
+            }
+            (Self::Keys, Value::Object(fields), ..) => fields.keys().map(String::as_str).collect(),
+            (Self::Values, Value::Object(fields), ..) => fields.values().cloned().collect(),
+            (Self::Entries, Value::Object(fields), ..) => {
+                fields.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect()
+            }
+            _ => Value::Null,
+        }
+    }
+}
+
+/// So many elements of an array, from a number on.
+fn part_of(items: &[Value], from: u64, len: Option<u64>) -> Value {
+    let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let (skipped, taken) = (place(from.saturating_sub(1)), place(len.unwrap_or_default()));
+    items.iter().skip(skipped).take(taken).cloned().collect()
+}
+
+/// The hash of a text as hexadecimal digits.
+fn hash(how: &'static digest::Algorithm, text: &str) -> Value {
+    let hash = digest::digest(how, text.as_bytes());
+    let digits = hash.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect::<String>().into()
+}
+
+/// A text as Unix time, in seconds or the given unit.
+fn unix_time(text: String, unit: &Value) -> Result<Value, ComputeError> {
+    let time = humantime::parse_rfc3339(&text).map_err(|_| ComputeError::NotTime(text))?;
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(now_in(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), Some(unit)))
 }
 
 fn bounded(text: String) -> Result<Value, ComputeError> {

@@ -1,14 +1,17 @@
 //! Steps of a pipeline: they make a record of a message, for the sinks. They are pure: the input is a message and the
 //! time, the output a record, nothing, or an error.
 //!
-//! First `filter`, then `sql`, then `set`; at last `topic` and `key` are computed.
+//! First `filter`, then `sql`, then `set`; at last `topic` and `key` are computed. FOREACH of `sql` makes several records of a
+//! message.
 
 mod cel;
 mod compile;
 mod environment;
 mod error;
+mod foreach;
 mod functions;
 mod node;
+mod regular;
 mod sql;
 #[cfg(test)]
 mod tests;
@@ -24,10 +27,11 @@ use tidegate_client::TopicFilterBuf;
 use self::cel::Cel;
 use self::environment::Environment;
 pub use self::error::ComputeError;
+pub(crate) use self::error::MAX_ELEMENTS;
 use self::sql::Sql;
 use crate::format::{Format, Wanted};
 use crate::message::{FieldName, Message};
-use crate::record::{Content, Record, WholeMessage};
+use crate::record::{Content, Record, Row, RowText, WholeMessage};
 
 /// A place in the text of a step, and how far it goes; both counted from 1, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,14 +179,12 @@ impl Steps {
         Ok(steps)
     }
 
-    /// The parts of the payload that the steps look at. An expression of CEL gets the whole payload.
+    /// The parts of the payload that the steps look at.
     fn look(&self) -> Wanted {
-        let expressions = self.set.iter().map(|(_, cel)| cel);
-        let mut cels = expressions.chain(&self.filter).chain(&self.topic).chain(&self.key);
-        if cels.any(Cel::needs_payload) {
-            return Wanted::All;
-        }
         let mut wanted = Wanted::nothing();
+        let expressions = self.set.iter().map(|(_, cel)| cel);
+        let cels = expressions.chain(&self.filter).chain(&self.topic).chain(&self.key);
+        cels.for_each(|cel| cel.look(&mut wanted));
         self.sql.iter().for_each(|sql| sql.look(&mut wanted));
         wanted
     }
@@ -192,20 +194,26 @@ impl Steps {
         self.sql.as_ref().map_or(&[], Sql::from)
     }
 
-    /// The record of a message; nothing when a step drops it. `now` is in Unix milliseconds.
+    /// Whether a message may give several records.
+    pub fn is_foreach(&self) -> bool {
+        self.sql.as_ref().is_some_and(Sql::is_foreach)
+    }
+
+    /// The records of a message; none when a step drops it. `now` is in Unix milliseconds.
     ///
     /// # Errors
     /// When the message cannot be computed with.
-    pub fn run(&self, message: &Arc<Message>, now: u64) -> Result<Option<Record>, ComputeError> {
+    pub fn run(&self, message: &Arc<Message>, now: u64) -> Result<Records, ComputeError> {
         if self.forwards {
-            return Ok(Some(self.logged(message, now)));
+            return Ok(Records::one(self.logged(message, now)));
         }
         self.compute(message, now, None)
     }
 
-    /// The whole message. Without a key of its own, also when a step fails, it has the topic as its key.
+    /// The whole message. It has the key of its first record. Without a key of its own, also when a step fails, the topic is
+    /// its key.
     fn logged(&self, message: &Arc<Message>, now: u64) -> Record {
-        let computed = self.key.as_ref().and_then(|_| self.compute(message, now, None).ok().flatten());
+        let computed = self.key.as_ref().and_then(|_| self.compute(message, now, None).ok()?.first);
         let content = Content::Logged(message.to_bytes());
         let computed_key = computed.and_then(|record| record.computed_key);
         Record { computed_key, ..Record::new(Arc::clone(message), content) }
@@ -219,83 +227,151 @@ impl Steps {
         &self,
         message: &Arc<Message>,
         now: u64,
-        shown: &mut dyn FnMut(&'static str, Value),
-    ) -> Result<Option<Record>, ComputeError> {
+        shown: &mut dyn FnMut(&'static str, StepResult<'_>),
+    ) -> Result<Records, ComputeError> {
         self.compute(message, now, Some(shown))
     }
 
-    fn compute(
-        &self,
-        message: &Arc<Message>,
-        now: u64,
-        mut shown: Option<Shown<'_>>,
-    ) -> Result<Option<Record>, ComputeError> {
-        let environment = Environment::new(message, self.format, &self.wanted, now);
+    fn compute(&self, message: &Arc<Message>, now: u64, mut shown: Option<Shown<'_>>) -> Result<Records, ComputeError> {
+        let mut environment = Environment::new(message, self.format, &self.wanted, now);
         if let Some(filter) = &self.filter {
             let passes = filter.truth(&environment, None).map_err(at("filter"))?;
-            show(&mut shown, "filter", || Value::Bool(passes));
+            show(&mut shown, "filter", || StepResult::Value(Value::Bool(passes)));
             if !passes {
-                return Ok(None);
+                return Ok(Records::default());
             }
         }
-        let changed = self.sql.is_some() || !self.set.is_empty();
-        let is_computed = self.topic.is_some() || self.key.is_some();
-        let mut fields = match &self.sql {
-            None if changed || is_computed => message.fields(self.format),
+        let Some(sql) = &self.sql else {
+            return self.finish(message, &environment, None, &mut shown).map(Records::one);
+        };
+        if !sql.is_foreach() {
+            let Some(row) = sql.row(&environment).map_err(at("sql"))? else {
+                show(&mut shown, "sql", || StepResult::Value(Value::Null));
+                return Ok(Records::default());
+            };
+            return self.finish(message, &environment, Some(row), &mut shown).map(Records::one);
+        }
+        let rows = sql.rows(&mut environment).map_err(at("sql"))?;
+        if rows.is_empty() {
+            show(&mut shown, "sql", || StepResult::Value(Value::Null));
+        }
+        let records = rows.into_iter().map(|(number, row)| {
+            let record = self.finish(message, &environment, Some(row), &mut shown)?;
+            Ok(Record { own_id: Some(format!("{}.{number}", message.id)), ..record })
+        });
+        let mut records = records.collect::<Result<Vec<_>, ComputeError>>()?.into_iter();
+        Ok(Records { first: records.next(), rest: records.collect() })
+    }
+
+    /// The record of a row, or without one of the whole message.
+    fn finish(
+        &self,
+        message: &Arc<Message>,
+        environment: &Environment<'_>,
+        row: Option<Row>,
+        shown: &mut Option<Shown<'_>>,
+    ) -> Result<Record, ComputeError> {
+        if let Some(row) = &row {
+            show(shown, "sql", || StepResult::Fields(row));
+        }
+        let changed = row.is_some() || !self.set.is_empty();
+        let looks_at_row = [&self.topic, &self.key].into_iter().flatten().any(Cel::needs_row);
+        let mut fields = match row {
+            Some(row) => row,
+            None if changed || looks_at_row => message.fields(self.format),
             // Sinks that send the payload as it came need no fields.
-            None => Vec::new(),
-            Some(sql) => {
-                let Some(row) = sql.row(&environment).map_err(at("sql"))? else {
-                    show(&mut shown, "sql", || Value::Null);
-                    return Ok(None);
-                };
-                show(&mut shown, "sql", || object(&row));
-                row
-            }
+            None => Row::new(),
         };
         for (name, expression) in &self.set {
-            let value = expression.json(&environment, Some(&object(&fields))).map_err(at("set"))?;
+            let row = expression.needs_row().then(|| object(&fields));
+            let value = expression.json(environment, row.as_ref()).map_err(at("set"))?;
             sql::put(&mut fields, name, &[], value);
         }
         if !self.set.is_empty() {
-            show(&mut shown, "set", || object(&fields));
+            show(shown, "set", || StepResult::Fields(&fields));
         }
-        let row = is_computed.then(|| object(&fields));
+        let row = looks_at_row.then(|| object(&fields));
         let mut text = |cel: &Option<Cel>, step: &'static str| {
             let Some(cel) = cel else { return Ok(None) };
-            let text = cel.text(&environment, row.as_ref()).map_err(at(step))?;
-            show(&mut shown, step, || Value::String(text.clone()));
+            let text = cel.text(environment, row.as_ref()).map_err(at(step))?;
+            show(shown, step, || StepResult::Value(Value::String(text.clone())));
             Ok::<_, ComputeError>(Some(text))
         };
         let (computed_topic, computed_key) = (text(&self.topic, "topic")?, text(&self.key, "key")?);
         let encoded = self.encode(message, changed.then_some(&fields)).map_err(at("encode"))?;
         let content = if changed { Content::Row(fields) } else { Content::Whole(WholeMessage::new(self.format)) };
-        let message = Arc::clone(message);
-        Ok(Some(Record { message, computed_topic, computed_key, content, encoded, reason: None }))
+        Ok(Record { computed_topic, computed_key, encoded, ..Record::new(Arc::clone(message), content) })
     }
 
-    /// The payload in the format of `encode`: that of the fields, or without them of the message. Nothing where it is the
-    /// format that the payload has anyway.
-    fn encode(
-        &self,
-        message: &Message,
-        fields: Option<&Vec<(FieldName, Value)>>,
-    ) -> Result<Option<Vec<u8>>, ComputeError> {
+    /// The payload in the format of `encode`: that of the fields in their order, or without them of the message. Nothing where
+    /// it is the format that the payload has anyway.
+    fn encode(&self, message: &Message, fields: Option<&Row>) -> Result<Option<Vec<u8>>, ComputeError> {
         let present = if fields.is_some() { Format::Json } else { self.format };
         let Some(format) = self.encode.filter(|format| *format != present) else { return Ok(None) };
-        let value = match fields {
-            Some(fields) => object(fields),
-            None => self.format.decode(&message.payload)?,
-        };
-        Ok(Some(format.encode(&value)?))
+        Ok(Some(match fields {
+            Some(fields) => format.encode(&RowText(fields))?,
+            None => format.encode(&self.format.decode(&message.payload)?)?,
+        }))
+    }
+}
+
+/// The records of a message: usually one, and with FOREACH one of each element.
+#[derive(Debug, Default, PartialEq)]
+pub struct Records {
+    /// The first one.
+    pub first: Option<Record>,
+    /// The others.
+    pub rest: Vec<Record>,
+}
+
+impl Records {
+    fn one(record: Record) -> Self {
+        Self { first: Some(record), rest: Vec::new() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+}
+
+impl IntoIterator for Records {
+    type Item = Record;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<Record>, std::vec::IntoIter<Record>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.rest)
+    }
+}
+
+/// What a step gives. As text it is JSON.
+#[derive(Debug, PartialEq)]
+pub enum StepResult<'a> {
+    /// A value; null where the step drops the message.
+    Value(Value),
+    /// Fields, in the order of the SELECT.
+    Fields(&'a Row),
+}
+
+impl fmt::Display for StepResult<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(value) => value.fmt(f),
+            Self::Fields(fields) => RowText(fields).fmt(f),
+        }
     }
 }
 
 /// Receives the result of each step.
-type Shown<'a> = &'a mut dyn FnMut(&'static str, Value);
+type Shown<'a> = &'a mut dyn FnMut(&'static str, StepResult<'_>);
 
 /// Shows the result of a step, which is computed only if it is asked for.
-fn show(shown: &mut Option<Shown<'_>>, step: &'static str, value: impl FnOnce() -> Value) {
+fn show<'v>(shown: &mut Option<Shown<'_>>, step: &'static str, value: impl FnOnce() -> StepResult<'v>) {
     if let Some(shown) = shown {
         shown(step, value());
     }

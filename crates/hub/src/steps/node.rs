@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::environment::Environment;
 use super::error::ComputeError;
 use super::functions::Function;
+use super::regular::Regular;
 use super::values::{element, kind, number_of, order, real, text_of};
 use crate::format::Wanted;
 
@@ -46,6 +47,8 @@ pub(crate) enum Node {
     /// Of the message, but for its payload.
     Field(&'static str),
     Payload,
+    /// The present element of a FOREACH.
+    Item,
     Path(Box<Node>, Vec<Step>),
     Not(Box<Node>),
     Minus(Box<Node>),
@@ -62,6 +65,7 @@ pub(crate) enum Node {
         otherwise: Option<Box<Node>>,
     },
     Call(Function, Vec<Node>),
+    Regex(Box<Regular>, Box<Node>),
 }
 
 impl Node {
@@ -69,7 +73,8 @@ impl Node {
     pub(super) fn look(&self, wanted: &mut Wanted) {
         let mut all = |nodes: &mut dyn Iterator<Item = &Self>| nodes.for_each(|node| node.look(wanted));
         match self {
-            Self::Literal(_) | Self::Field(_) => {}
+            // The list of a FOREACH is wanted as a whole.
+            Self::Literal(_) | Self::Field(_) | Self::Item => {}
             Self::Payload => wanted.add(std::iter::empty()),
             Self::Path(root, steps) => {
                 all(&mut steps.iter().filter_map(|step| match step {
@@ -84,9 +89,11 @@ impl Node {
                     Step::Index(_) => None,
                 }));
             }
-            Self::Not(operand) | Self::Minus(operand) | Self::IsNull(operand) | Self::Is(_, operand) => {
-                operand.look(wanted);
-            }
+            Self::Not(operand)
+            | Self::Minus(operand)
+            | Self::IsNull(operand)
+            | Self::Is(_, operand)
+            | Self::Regex(_, operand) => operand.look(wanted),
             Self::Binary(_, left, right) | Self::Like(left, right, _) => {
                 all(&mut [left, right].into_iter().map(|side| &**side));
             }
@@ -109,6 +116,7 @@ impl Node {
             Self::Literal(value) => value.clone(),
             Self::Field(name) => environment.message.field(name).unwrap_or_default(),
             Self::Payload => environment.payload()?.clone(),
+            Self::Item => environment.item.clone(),
             Self::Path(root, steps) => return path(root, steps, environment),
             Self::Not(operand) => match operand.value(environment)? {
                 Value::Bool(truth) => Value::Bool(!truth),
@@ -156,17 +164,23 @@ impl Node {
                 let values: Result<Vec<_>, _> = arguments.iter().map(|argument| argument.value(environment)).collect();
                 return function.call(values?, environment);
             }
+            Self::Regex(regular, operand) => match operand.value(environment)? {
+                Value::Null => Value::Null,
+                value => return regular.apply(&text_of(&value)),
+            },
         })
     }
 }
 
 fn path(root: &Node, steps: &[Step], environment: &Environment<'_>) -> Result<Value, ComputeError> {
     let computed;
-    let mut value = if matches!(root, Node::Payload) {
-        environment.payload()?
-    } else {
-        computed = root.value(environment)?;
-        &computed
+    let mut value = match root {
+        Node::Payload => environment.payload()?,
+        Node::Item => &environment.item,
+        _ => {
+            computed = root.value(environment)?;
+            &computed
+        }
     };
     for step in steps {
         let next = match step {

@@ -1,4 +1,5 @@
-//! SQL as a step: `SELECT payload.temp AS temp, clientid FROM 'plant/+/temp' WHERE payload.temp > 30`.
+//! SQL as a step: `SELECT payload.temp AS temp, clientid FROM 'plant/+/temp' WHERE payload.temp > 30`, or FOREACH, which makes
+//! a record of each element of a list.
 //!
 //! The text is read by `sqlparser`; its meaning is in [`compile`](super::compile) and [`node`](super::node). Names are
 //! resolved when it is read, so that an unknown name is an error of the configuration and not of each message.
@@ -9,15 +10,19 @@ use sqlparser::ast::{
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use tidegate_client::TopicFilterBuf;
 
-use super::compile::compile;
+use super::compile::{Scope, compile};
 use super::environment::Environment;
-use super::error::ComputeError;
+use super::error::{ComputeError, MAX_ELEMENTS};
+use super::foreach::{Foreach, is_foreach};
 use super::node::Node;
+use super::values::kind;
 use super::{At, StepError};
 use crate::format::Wanted;
 use crate::message::FieldName;
+use crate::record::Row;
 
 /// Longest text, bytes.
 const MAX_TEXT: usize = 8_192;
@@ -25,12 +30,26 @@ const MAX_TEXT: usize = 8_192;
 const MAX_NESTING: usize = 40;
 /// Stack for reading a statement, bytes.
 const PARSER_STACK_BYTES: usize = 32 << 20;
+/// Topics of EMQX for events of clients, and the topic filters that have these events here.
+const EVENTS: [(&str, &str); 2] = [
+    ("$events/client_connected", "$SYS/brokers/+/clients/+/connected"),
+    ("$events/client_disconnected", "$SYS/brokers/+/clients/+/disconnected"),
+];
 
 /// A statement that was read.
 #[derive(Debug)]
 pub(crate) struct Sql {
     from: Vec<TopicFilterBuf>,
+    each: Option<Each>,
     select: Vec<Column>,
+    condition: Option<Node>,
+}
+
+/// The FOREACH of a statement.
+#[derive(Debug)]
+struct Each {
+    list: Node,
+    /// INCASE.
     condition: Option<Node>,
 }
 
@@ -39,6 +58,8 @@ pub(crate) struct Sql {
 enum Column {
     /// `*`.
     All,
+    /// The element of a FOREACH without DO: its fields, or the element under its name.
+    Item(FieldName),
     /// A value, and where it goes in the row: a field, and below it nested objects.
     Value { name: FieldName, below: Vec<String>, node: Node },
 }
@@ -62,17 +83,24 @@ impl Sql {
     }
 
     fn read(text: &str) -> Result<Self, StepError> {
-        let dialect = GenericDialect {};
-        let parser = Parser::new(&dialect).with_recursion_limit(MAX_NESTING);
-        let statements = parser.try_with_sql(text).and_then(|mut parser| parser.parse_statements());
-        let statements = statements.map_err(|error| syntax(text, &error))?;
-        let [Statement::Query(query)] = statements.as_slice() else {
-            return Err(StepError::new("it must be one statement: SELECT ... FROM ... [WHERE ...]"));
-        };
-        Self::of_query(query)
+        let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
+        let tokens = tokens.map_err(|error| syntax(text, &ParserError::from(error)))?;
+        if !is_foreach(&tokens) {
+            return Self::of_query(&statement(text, tokens)?, Scope::default());
+        }
+        let foreach = Foreach::new(tokens)?;
+        let scope = Scope::of_item(&foreach.item);
+        let list = compile(&expression(text, foreach.list)?, Scope::default())?;
+        let condition = foreach.condition.map(|tokens| compile(&expression(text, tokens)?, scope)).transpose()?;
+        let mut sql = Self::of_query(&statement(text, foreach.select)?, scope)?;
+        if !foreach.has_columns {
+            sql.select = vec![Column::Item(foreach.item.as_str().into())];
+        }
+        sql.each = Some(Each { list, condition });
+        Ok(sql)
     }
 
-    fn of_query(query: &Query) -> Result<Self, StepError> {
+    fn of_query(query: &Query, scope: Scope<'_>) -> Result<Self, StepError> {
         let has_more = query.with.is_some()
             || query.order_by.is_some()
             || query.limit_clause.is_some()
@@ -82,22 +110,23 @@ impl Sql {
             return Err(StepError::new("it must be one SELECT"));
         };
         if has_more || has_clauses(select) {
-            let message = "each message is evaluated alone: only SELECT, FROM and WHERE are understood";
+            let message = "each message is evaluated alone: only SELECT, FOREACH, FROM and WHERE are understood";
             return Err(StepError::new(message).at(At::of(query.span())));
         }
-        let columns: Result<Vec<_>, _> = select.projection.iter().map(column).collect();
-        let condition = select.selection.as_ref().map(|condition| compile(condition, 0)).transpose()?;
-        Ok(Self { from: filters(select)?, select: columns?, condition })
+        let columns: Result<Vec<_>, _> = select.projection.iter().map(|item| column(item, scope)).collect();
+        let condition = select.selection.as_ref().map(|condition| compile(condition, Scope::default())).transpose()?;
+        Ok(Self { from: filters(select)?, each: None, select: columns?, condition })
     }
 
     /// Notes the parts of the payload that it looks at.
     pub(super) fn look(&self, wanted: &mut Wanted) {
         let columns = self.select.iter().filter_map(|column| match column {
             // All fields are made without the parts of the environment.
-            Column::All => None,
+            Column::All | Column::Item(_) => None,
             Column::Value { node, .. } => Some(node),
         });
-        columns.chain(&self.condition).for_each(|node| node.look(wanted));
+        let each = self.each.iter().flat_map(|each| std::iter::once(&each.list).chain(&each.condition));
+        columns.chain(&self.condition).chain(each).for_each(|node| node.look(wanted));
     }
 
     /// The topic filters behind FROM.
@@ -105,32 +134,98 @@ impl Sql {
         &self.from
     }
 
-    /// The row that it makes of a message; nothing when FROM does not match its topic or it does not fulfil WHERE.
+    /// Whether it is a FOREACH.
+    pub(crate) fn is_foreach(&self) -> bool {
+        self.each.is_some()
+    }
+
+    /// The row that a SELECT makes of a message; nothing when FROM does not match its topic or it does not fulfil WHERE.
     ///
     /// # Errors
     /// When the message cannot be computed with.
-    pub(crate) fn row(&self, environment: &Environment<'_>) -> Result<Option<Vec<(FieldName, Value)>>, ComputeError> {
+    pub(super) fn row(&self, environment: &Environment<'_>) -> Result<Option<Row>, ComputeError> {
+        if self.takes(environment)? { self.columns(environment).map(Some) } else { Ok(None) }
+    }
+
+    /// The rows that a FOREACH makes of a message, each with the number of its element, from 1.
+    ///
+    /// # Errors
+    /// When the message cannot be computed with, or the list is too long.
+    pub(super) fn rows(&self, environment: &mut Environment<'_>) -> Result<Vec<(usize, Row)>, ComputeError> {
+        let Some(each) = &self.each else { return Ok(Vec::new()) };
+        if !self.takes(environment)? {
+            return Ok(Vec::new());
+        }
+        let items = match each.list.value(environment)? {
+            Value::Array(items) => items,
+            Value::Null => Vec::new(),
+            other => return Err(ComputeError::Kind { needed: "FOREACH needs an array", found: kind(&other) }),
+        };
+        if items.len() > MAX_ELEMENTS {
+            return Err(ComputeError::TooManyElements(items.len()));
+        }
+        let mut rows = Vec::with_capacity(items.len());
+        for (number, item) in (1..).zip(items) {
+            environment.item = item;
+            let passes = each.condition.as_ref().map(|condition| condition.value(environment)).transpose()?;
+            if passes.is_none_or(|passes| passes == Value::Bool(true)) {
+                rows.push((number, self.columns(environment)?));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Whether FROM has the topic of a message, and it fulfils WHERE.
+    fn takes(&self, environment: &Environment<'_>) -> Result<bool, ComputeError> {
         if !self.from.iter().any(|filter| filter.matches_text(&environment.message.topic)) {
-            return Ok(None);
+            return Ok(false);
         }
-        if let Some(condition) = &self.condition
-            && condition.value(environment)? != Value::Bool(true)
-        {
-            return Ok(None);
-        }
+        let holds = self.condition.as_ref().map(|condition| condition.value(environment)).transpose()?;
+        Ok(holds.is_none_or(|holds| holds == Value::Bool(true)))
+    }
+
+    fn columns(&self, environment: &Environment<'_>) -> Result<Row, ComputeError> {
         let mut row = Vec::with_capacity(self.select.len());
         for column in &self.select {
-            match column {
-                Column::All => {
+            match (column, &environment.item) {
+                (Column::All, _) => {
                     for (name, value) in environment.message.fields(environment.format) {
                         put(&mut row, &name, &[], value);
                     }
                 }
-                Column::Value { name, below, node } => put(&mut row, name, below, node.value(environment)?),
+                (Column::Item(_), Value::Object(fields)) => {
+                    row.extend(fields.iter().map(|(name, value)| (name.as_str().into(), value.clone())));
+                }
+                (Column::Item(name), item) => row.push((FieldName::clone(name), item.clone())),
+                (Column::Value { name, below, node }, _) => put(&mut row, name, below, node.value(environment)?),
             }
         }
-        Ok(Some(row))
+        Ok(row)
     }
+}
+
+fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
+    Parser::new(&GenericDialect {}).with_recursion_limit(MAX_NESTING).with_tokens_with_locations(tokens)
+}
+
+/// The one statement of a text.
+fn statement(text: &str, tokens: Vec<TokenWithSpan>) -> Result<Query, StepError> {
+    let mut statements = parser(tokens).parse_statements().map_err(|error| syntax(text, &error))?;
+    match (statements.pop(), statements.is_empty()) {
+        (Some(Statement::Query(query)), true) => Ok(*query),
+        _ => Err(StepError::new("it must be one statement: SELECT ... FROM ... [WHERE ...]")),
+    }
+}
+
+/// The one expression of some tokens.
+fn expression(text: &str, tokens: Vec<TokenWithSpan>) -> Result<Expr, StepError> {
+    let mut parser = parser(tokens);
+    let expr = parser.parse_expr().map_err(|error| syntax(text, &error))?;
+    let next = parser.peek_token();
+    if next.token == Token::EOF {
+        return Ok(expr);
+    }
+    Err(StepError::new(format!("`{}` is not expected here", next.token)).at(At::of(next.span)))
 }
 
 /// Puts a value into a field of a row, within nested objects if there are names below.
@@ -189,15 +284,15 @@ fn has_clauses(select: &Select) -> bool {
         || grouped
 }
 
-fn column(item: &SelectItem) -> Result<Column, StepError> {
+fn column(item: &SelectItem, scope: Scope<'_>) -> Result<Column, StepError> {
     match item {
         SelectItem::Wildcard(_) => Ok(Column::All),
         SelectItem::ExprWithAlias { expr, alias } => {
-            Ok(Column::Value { name: alias.value.as_str().into(), below: Vec::new(), node: compile(expr, 0)? })
+            Ok(Column::Value { name: alias.value.as_str().into(), below: Vec::new(), node: compile(expr, scope)? })
         }
         SelectItem::UnnamedExpr(expr) => {
             let (name, below) = path_of(expr);
-            Ok(Column::Value { name, below, node: compile(expr, 0)? })
+            Ok(Column::Value { name, below, node: compile(expr, scope)? })
         }
         SelectItem::QualifiedWildcard(..) => {
             let said = "`name.*` is not understood: select the field, or `*`";
@@ -229,6 +324,15 @@ fn filters(select: &Select) -> Result<Vec<TopicFilterBuf>, StepError> {
             ObjectNamePart::Function(function) => function.to_string(),
         };
         let text = name.0.iter().map(part).collect::<Vec<_>>().join(".");
+        if let Some((_, here)) = EVENTS.iter().find(|(event, _)| *event == text) {
+            let said = format!("FROM {text:?}: the events of clients are messages of {here:?} here");
+            return Err(StepError::new(said).at(At::of(name.span())));
+        }
+        if text.starts_with("$events/") {
+            let said =
+                format!("FROM {text:?}: there is no such event; events of clients are in \"$SYS/brokers/+/clients/#\"");
+            return Err(StepError::new(said).at(At::of(name.span())));
+        }
         TopicFilterBuf::new(text.as_str())
             .map_err(|error| StepError::new(format!("FROM {text:?}: {error}")).at(At::of(name.span())))
     };

@@ -20,7 +20,7 @@ fn select(sql: &str, topic: &str, payload: &Value) -> Result<Option<Value>, Stri
     let settings = StepSettings { sql: Some(sql.to_owned()), ..StepSettings::default() };
     let steps = Steps::new(&settings).map_err(|(_, error)| error.to_string())?;
     let record = steps.run(&message(topic, payload), 1_772_323_201_500).map_err(|error| error.to_string())?;
-    Ok(record.map(|record| serde_json::from_str(&record.json()).unwrap()))
+    Ok(record.first.map(|record| serde_json::from_str(&record.json()).unwrap()))
 }
 
 /// What an expression gives for a payload.
@@ -92,12 +92,58 @@ fn expressions_give_what_sql_says() {
         ("now_timestamp('millisecond')", json!(1_772_323_201_500_u64)),
         ("max(payload.a, payload.b)", json!(7)),
         ("json_decode('[1]')", json!([1])),
-        ("9223372036854775807 + 1", json!(9.223_372_036_854_776e18)),
     ] {
         assert_eq!(value(expression, &payload), Ok(expected), "{expression}");
     }
-    for expression in ["payload.a / 0", "payload.a % 0", "payload.o + 1", "NOT payload.a", "sqrt(-1)"] {
+    for expression in [
+        "rfc3339_to_unix_ts('now')",
+        "bitand('x', 1)",
+        "payload.a / 0",
+        "payload.a % 0",
+        "payload.o + 1",
+        "NOT payload.a",
+        "sqrt(-1)",
+    ] {
         assert!(value(expression, &payload).is_err(), "{expression}");
+    }
+}
+
+#[test]
+fn functions_give_what_emqx_says() {
+    let payload = json!({ "a": 7, "f": 2.5, "s": " Ab ", "n": null, "list": [1, 2, 3], "o": { "k": "v" } });
+    for (expression, expected) in [
+        ("length(payload.o)", json!(1)),
+        ("is_null(payload.missing)", json!(true)),
+        ("is_not_null(payload.n)", json!(false)),
+        ("is_num(payload.f) AND is_float(payload.f) AND is_int(payload.a) AND NOT is_int(payload.f)", json!(true)),
+        ("is_str(payload.s) AND is_array(payload.list) AND is_map(payload.o) AND is_bool(true)", json!(true)),
+        ("sublist(2, payload.list)", json!([1, 2])),
+        ("sublist(2, 2, payload.list)", json!([2, 3])),
+        ("sublist(9, 2, payload.list)", json!([])),
+        ("map_put('x', 1, payload.o)", json!({ "k": "v", "x": 1 })),
+        ("map_keys(payload.o)", json!(["k"])),
+        ("map_values(payload.o)", json!(["v"])),
+        ("map_to_entries(payload.o)", json!([{ "key": "k", "value": "v" }])),
+        ("map_keys(payload.a)", json!(null)),
+        ("bitand(payload.a, 3)", json!(3)),
+        ("bitor(bitsl(1, 4), bitxor(payload.a, 1))", json!(22)),
+        ("bitsr(-16, 2)", json!(-4)),
+        ("bitsl(1, 64)", json!(0)),
+        ("bitnot(0)", json!(-1)),
+        ("log10(100) + log2(8)", json!(5.0)),
+        ("ends_with('abc', 'bc')", json!(true)),
+        ("rfc3339_to_unix_ts('1970-01-01T00:01:00Z')", json!(60)),
+        ("rfc3339_to_unix_ts('1970-01-01T00:00:00.5Z', 'millisecond')", json!(500)),
+        ("sha256('')", json!("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")),
+        ("sha('')", json!("da39a3ee5e6b4b0d3255bfef95601890afd80709")),
+        (r"regex_match(payload.s, '^\s\w+\s$')", json!(true)),
+        ("regex_replace('a1b22', '[0-9]+', '-')", json!("a-b-")),
+        ("regex_extract('id=7;x', 'id=([0-9]+);(y?)')", json!(["7", ""])),
+        ("regex_extract('none', '([0-9])')", json!(null)),
+        ("regex_match(payload.missing, 'a')", json!(null)),
+        ("9223372036854775807 + 1", json!(9.223_372_036_854_776e18)),
+    ] {
+        assert_eq!(value(expression, &payload), Ok(expected), "{expression}");
     }
 }
 
@@ -112,8 +158,17 @@ fn a_bad_statement_is_refused_with_its_place() {
         ("SELECT topic FROM 'a/#/b'", None, "FROM"),
         ("SELECT topic", None, "no FROM"),
         ("SELECT count(*) FROM 't'", Some((1, 8, 5)), "no function `count`"),
-        ("SELECT topic FROM 't' GROUP BY topic", Some((1, 1, 1)), "only SELECT, FROM and WHERE"),
+        ("SELECT topic FROM 't' GROUP BY topic", Some((1, 1, 1)), "only SELECT, FOREACH, FROM and WHERE"),
         ("DELETE FROM t", None, "one statement"),
+        ("SELECT regex_match(topic, clientid) AS x FROM 't'", Some((1, 8, 11)), "'PATTERN'"),
+        ("SELECT regex_match(topic, '(') AS x FROM 't'", Some((1, 8, 11)), "cannot be read"),
+        ("SELECT topic FROM \"$events/client_connected\"", Some((1, 19, 1)), "clients/+/connected"),
+        ("SELECT topic FROM '$events/message_dropped'", None, "no such event"),
+        ("FOREACH payload.list", None, "no FROM"),
+        ("FOREACH payload.list AS FROM 't'", Some((1, 22, 1)), "behind AS"),
+        ("FOREACH payload.list extra FROM 't'", Some((1, 22, 5)), "`extra` is not expected"),
+        ("FOREACH payload.list AS s DO s.x FROM 't' WHERE s.x > 1", Some((1, 49, 1)), "there is no `s`"),
+        ("SELECT item.x FROM 't'", Some((1, 8, 1)), "there is no `item`"),
         ("SELECT lower(topic, qos) AS x FROM 't'", Some((1, 8, 5)), "takes 1 values, not 2"),
     ] {
         let error = Sql::new(sql).unwrap_err();
@@ -138,8 +193,8 @@ fn cel_filters_sets_and_routes() {
         ..StepSettings::default()
     };
     let steps = Steps::new(&settings).unwrap();
-    assert_eq!(steps.run(&message("t", &json!({ "temp": 20.0 })), 0), Ok(None));
-    let record = steps.run(&message("t", &json!({ "temp": 40.0 })), 0).unwrap().unwrap();
+    assert_eq!(steps.run(&message("t", &json!({ "temp": 20.0 })), 0), Ok(Records::default()));
+    let record = steps.run(&message("t", &json!({ "temp": 40.0 })), 0).unwrap().first.unwrap();
     assert_eq!((record.topic(), record.key()), ("out/pump-7", "pump-7"));
     assert_eq!((&record.object()["temp_f"], &record.object()["twice"]), (&json!(104.0), &json!(208.0)));
     assert_eq!(record.original(), None, "the sinks get the fields");
@@ -170,8 +225,8 @@ fn a_payload_not_of_its_format_fails_where_fields_are_read() {
         Steps::new(&settings).unwrap().run(&bad, 0).map_err(|error| error.to_string())
     };
     assert!(run("SELECT payload.a AS a FROM 't'").unwrap_err().contains("not JSON"));
-    assert!(run("SELECT topic FROM 't'").unwrap().is_some());
-    let all = Steps::new(&StepSettings::default()).unwrap().run(&bad, 0).unwrap().unwrap();
+    assert!(!run("SELECT topic FROM 't'").unwrap().is_empty());
+    let all = Steps::new(&StepSettings::default()).unwrap().run(&bad, 0).unwrap().first.unwrap();
     assert_eq!((all.object()["payload"].clone(), all.body()), (json!("{"), b"{".to_vec()));
 }
 
@@ -184,8 +239,10 @@ fn each_step_shows_its_result() {
     };
     let mut seen = Vec::new();
     let steps = Steps::new(&settings).unwrap();
-    steps.run_shown(&message("t", &json!({ "a": 1 })), 0, &mut |step, value| seen.push((step, value))).unwrap();
-    assert_eq!(seen, [("sql", json!({ "a": 1 })), ("set", json!({ "a": 1, "b": 2 }))]);
+    steps
+        .run_shown(&message("t", &json!({ "a": 1 })), 0, &mut |step, value| seen.push((step, value.to_string())))
+        .unwrap();
+    assert_eq!(seen, [("sql", r#"{"a":1}"#.to_owned()), ("set", r#"{"a":1,"b":2}"#.to_owned())]);
 }
 
 #[test]
@@ -213,7 +270,7 @@ fn a_forwarded_message_is_whole_and_has_its_key() {
             payload: payload.as_bytes().to_vec(),
             ..Message::default()
         });
-        let record = steps.run(&message, 0).unwrap().unwrap();
+        let record = steps.run(&message, 0).unwrap().first.unwrap();
         assert_eq!(record.key(), key, "{payload}");
         assert_eq!(Message::from_bytes(&record.body()).as_ref(), Some(&*message));
     }
@@ -222,7 +279,8 @@ fn a_forwarded_message_is_whole_and_has_its_key() {
 #[test]
 fn payloads_are_sent_in_the_format_of_encode() {
     let message = message("t", &json!({ "a": 1 }));
-    let body = |settings: &StepSettings| Steps::new(settings).unwrap().run(&message, 0).map(|it| it.unwrap().body());
+    let body =
+        |settings: &StepSettings| Steps::new(settings).unwrap().run(&message, 0).map(|it| it.first.unwrap().body());
     let packed = StepSettings { encode: Some(Format::MessagePack), ..StepSettings::default() };
     assert_eq!(body(&packed).unwrap(), b"\x81\xa1a\x01");
     let row =
@@ -233,4 +291,45 @@ fn payloads_are_sent_in_the_format_of_encode() {
     let wrong = StepSettings { format: Format::Cbor, ..packed };
     let error = body(&wrong).unwrap_err().to_string();
     assert!(error.starts_with("encode: the payload is not CBOR"), "{error}");
+}
+
+/// The records of a message, as JSON in the order of their fields, with their ids.
+fn each(sql: &str, payload: &Value) -> Result<Vec<(String, String)>, String> {
+    let settings = StepSettings { sql: Some(sql.to_owned()), ..StepSettings::default() };
+    let steps = Steps::new(&settings).map_err(|(_, error)| error.to_string())?;
+    let records = steps.run(&message("t", payload), 0).map_err(|error| error.to_string())?;
+    Ok(records.into_iter().map(|record| (record.id().to_owned(), record.json())).collect())
+}
+
+#[test]
+fn foreach_makes_a_record_of_each_element() {
+    let payload =
+        json!({ "at": 5, "list": [{ "n": "a", "v": 1 }, { "n": "b", "v": 7 }, { "n": "c", "v": 9 }], "few": [1, 2] });
+    let own = |id: &str, text: &str| (id.to_owned(), text.to_owned());
+    let sql = "FOREACH payload.list AS s DO s.v + payload.at AS v, s.n AS name, clientid INCASE s.v > 5 FROM 't' WHERE payload.at = 5";
+    let rows = each(sql, &payload).unwrap();
+    let first = r#"{"v":12,"name":"b","clientid":"pump-7"}"#;
+    assert_eq!(rows, [own("m-1.2", first), own("m-1.3", r#"{"v":14,"name":"c","clientid":"pump-7"}"#)]);
+    assert_eq!(each("foreach payload.list from 't'", &payload).unwrap()[0], own("m-1.1", r#"{"n":"a","v":1}"#));
+    assert_eq!(each("FOREACH payload.few FROM 't'", &payload).unwrap()[1], own("m-1.2", r#"{"item":2}"#));
+    let nested = "FOREACH json_decode('[[1],[2]]') AS s DO s[1] AS x FROM 't'";
+    assert_eq!(each(nested, &payload).unwrap()[1], own("m-1.2", r#"{"x":2}"#));
+    assert!(each("FOREACH payload.missing FROM 't'", &payload).unwrap().is_empty());
+    assert!(each("FOREACH payload.list FROM 't' WHERE payload.at > 5", &payload).unwrap().is_empty());
+    assert!(each("FOREACH payload.at FROM 't'", &payload).unwrap_err().contains("needs an array"));
+    let long: Vec<u32> = (0..1_001).collect();
+    assert!(each("FOREACH payload FROM 't'", &json!(long)).unwrap_err().contains("at most 1000"));
+}
+
+#[test]
+fn records_of_a_foreach_have_their_own_topics() {
+    let settings = StepSettings {
+        sql: Some("FOREACH payload AS s DO s.n AS n, s.v AS v FROM 't'".into()),
+        topic: Some("'out/' + row.n".into()),
+        encode: Some(Format::MessagePack),
+        ..StepSettings::default()
+    };
+    let records = Steps::new(&settings).unwrap().run(&message("t", &json!([{ "v": 1, "n": "a" }])), 0).unwrap();
+    let record = records.into_iter().next().unwrap();
+    assert_eq!((record.topic(), record.body()), ("out/a", b"\x82\xa1n\xa1a\xa1v\x01".to_vec()), "the order of DO");
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use tidegate_mqtt::{TopicFilter, TopicName};
 
-use super::plan::{ClientGroup, GroupError, LoadPlan, PlanError, Publishing, Role, Subscribing};
+use super::plan::{ClientGroup, GroupError, LoadPlan, PlanError, Publishing, Role, Route, Subscribing};
 use super::template::{Template, TemplateError};
 
 /// Stages that a message can be passed on through.
@@ -50,6 +50,7 @@ impl Directory {
                     .push(Stage::new(subscribing, from, to, group.count).map_err(GroupError::from).map_err(of(group))?);
             }
         }
+        stages.extend(plan.routes.iter().map(Stage::of_route));
         for group in &plan.groups {
             directory.first.push(directory.primary);
             if let Some(publishing) = group.role.publishing() {
@@ -151,6 +152,12 @@ impl Directory {
 }
 
 impl Stage {
+    /// A system outside of the load.
+    fn of_route(route: &Route) -> Self {
+        let Route { from, to } = route.clone();
+        Self { exact: HashSet::new(), wild: vec![format!("{from}/#")], from, to }
+    }
+
     fn new(subscribing: &Subscribing, from: &str, to: &str, count: u32) -> Result<Self, TemplateError> {
         let (mut exact, mut wild) = (HashSet::new(), Vec::new());
         for client in 0..count {
@@ -251,6 +258,15 @@ mod tests {
         let mut directory = directory(groups);
         assert_eq!(directory.streams("two/+").as_ref(), [0, 1]);
         assert_eq!(directory.streams("three/#").as_ref(), [0]);
+    }
+
+    #[test]
+    fn what_a_platform_passes_on_is_due_behind_it() {
+        let mut plan = LoadPlan::new(Target::tcp("localhost", 1883), 1000);
+        plan.groups = vec![publisher("a", 4, "in/{client%2}/{client}", 1)];
+        plan.routes = vec![Route { from: "in".to_owned(), to: "out".to_owned() }];
+        let mut directory = Directory::new(&plan).unwrap();
+        assert_eq!(directory.streams("out/1/#").as_ref(), [1, 3]);
     }
 
     #[test]

@@ -64,9 +64,22 @@ pub struct LoadPlan {
     /// The seed of all random choices. It also marks the messages, so that messages of another run are recognised.
     #[serde(default)]
     pub seed: u64,
+    /// Topics that systems on the way rewrite: what is due under the one is received under the other.
+    #[serde(default)]
+    pub routes: Vec<Route>,
     /// The age at which a message is late, in milliseconds. A late or lost message is a missed deadline (LAV-15).
     #[serde(default)]
     pub deadline_ms: Option<u64>,
+}
+
+/// The begins of topics before and behind a system that rewrites them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// How topics begin before it.
+    pub from: String,
+    /// And behind it.
+    pub to: String,
 }
 
 fn default_drain_ms() -> u64 {
@@ -103,6 +116,7 @@ impl LoadPlan {
             sources: Vec::new(),
             processes: default_processes(),
             seed: 0,
+            routes: Vec::new(),
             deadline_ms: None,
         }
     }

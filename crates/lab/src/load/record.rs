@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::chance::mix;
 use super::plan::{Encoding, Record};
-use super::stamp::Stamp;
+use super::stamp::{STAMP_FIELD, Stamp};
 
 /// The quantities of the sensors, in turn, with their units.
 const NAMES: [(&str, &str); 6] = [
@@ -26,7 +26,12 @@ const BEGIN_MS: u64 = 1_700_000_000_000;
 /// Appends the record of a device: it depends only on the device and the stamp of its message.
 pub(crate) fn write(record: Record, device: u32, stamp: Stamp, out: &mut Vec<u8>) {
     let time_ms = BEGIN_MS + stamp.scheduled_ns / 1_000_000;
-    encode(&content(record.readings, device, stamp.sequence, time_ms), record.encoding, out);
+    let mut content = content(record.readings, device, stamp.sequence, time_ms);
+    if record.is_stamped() {
+        content["customer"] = (device % u32::from(record.customers)).to_string().into();
+        content[STAMP_FIELD] = stamp.to_digits().into();
+    }
+    encode(&content, record.encoding, out);
 }
 
 /// A document in another encoding. Text that is no JSON stays as it is: it does not come from a device.
@@ -71,7 +76,7 @@ mod tests {
     fn record(encoding: Encoding) -> Vec<u8> {
         let mut out = Vec::new();
         let stamp = Stamp { mark: 1, stream: 7, sequence: 3, scheduled_ns: 5_000_000_000 };
-        write(Record { encoding, readings: 16 }, 7, stamp, &mut out);
+        write(Record { encoding, readings: 16, customers: 0 }, 7, stamp, &mut out);
         out
     }
 
@@ -83,6 +88,16 @@ mod tests {
         assert!((1_400..1_600).contains(&json.len()), "1.5 MB/s of 1,000 devices: {}", json.len());
         assert!(packed.len() * 10 < json.len() * 9, "{} against {}", packed.len(), json.len());
         assert_eq!(record(Encoding::Json), json, "a message that is sent again is the same");
+    }
+
+    #[test]
+    fn a_record_for_a_platform_carries_its_stamp() {
+        let stamp = Stamp { mark: 1, stream: 7, sequence: 3, scheduled_ns: 5_000_000_000 };
+        let mut out = Vec::new();
+        write(Record { encoding: Encoding::Json, readings: 16, customers: 4 }, 7, stamp, &mut out);
+        let content: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!((&content["customer"], out.len() < 1_600), (&json!("3"), true));
+        assert_eq!(Stamp::of_document(&out), Some(stamp));
     }
 
     #[test]

@@ -1,7 +1,12 @@
-//! The lab's bytes at the begin of every payload: who has sent it, as which message, and for when it was scheduled.
+//! The lab's bytes at the begin of every payload: who has sent it, as which message, and for when it was scheduled. A document
+//! that systems read on its way has them as digits in a field.
 
 /// The size of a stamp in bytes.
 pub const STAMP_LEN: usize = 16;
+
+/// The field of a document that has the stamp, and what stands before it in compact JSON.
+pub const STAMP_FIELD: &str = "lab";
+const BEFORE: &[u8] = b"\"lab\":\"";
 
 /// The greatest time that a stamp can carry, in nanoseconds: 48 bits, 78 hours.
 pub const MAX_TIME_NS: u64 = (1 << 48) - 1;
@@ -28,6 +33,24 @@ impl Stamp {
         bytes[6..10].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[10..16].copy_from_slice(&self.scheduled_ns.min(MAX_TIME_NS).to_le_bytes()[..6]);
         bytes
+    }
+
+    /// The same bytes as hexadecimal digits, for a document.
+    pub fn to_digits(self) -> String {
+        let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
+        self.to_bytes().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    }
+
+    /// Reads the stamp in the field of a document in compact JSON; `None` when it has none.
+    pub fn of_document(document: &[u8]) -> Option<Self> {
+        let at = document.windows(BEFORE.len()).position(|part| part == BEFORE)? + BEFORE.len();
+        let digits = document.get(at..at + 2 * STAMP_LEN)?;
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let mut bytes = [0; STAMP_LEN];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Self::read(&bytes)
     }
 
     /// Reads the stamp of a payload; `None` when it is too short to have one.
@@ -78,6 +101,9 @@ mod tests {
             let stamp = Stamp { mark, stream, sequence, scheduled_ns };
             prop_assert_eq!(Stamp::read(&stamp.to_bytes()), Some(stamp));
             prop_assert_eq!(Stamp::read(&stamp.to_bytes()[..15]), None);
+            let document = format!("{{\"a\":1,\"{STAMP_FIELD}\":\"{}\"}}", stamp.to_digits());
+            prop_assert_eq!(Stamp::of_document(document.as_bytes()), Some(stamp));
+            prop_assert_eq!(Stamp::of_document(&document.as_bytes()[..document.len() - 3]), None);
         }
     }
 }

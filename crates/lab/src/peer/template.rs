@@ -41,6 +41,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("tidegate-cluster-kafka-1", include_str!("../../peers/tidegate-cluster-kafka-1.toml")),
     ("tidegate-cluster-kafka-2", include_str!("../../peers/tidegate-cluster-kafka-2.toml")),
     ("tidegate-cluster-kafka-3", include_str!("../../peers/tidegate-cluster-kafka-3.toml")),
+    ("tidegate-store", include_str!("../../peers/tidegate-store.toml")),
     ("tidegate-quic", include_str!("../../peers/tidegate-quic.toml")),
     ("tidegate-priority", include_str!("../../peers/tidegate-priority.toml")),
 ];

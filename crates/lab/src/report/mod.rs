@@ -9,6 +9,7 @@ mod markup;
 mod number;
 mod overview;
 mod page;
+mod parts;
 mod plot;
 mod provenance;
 mod published;
@@ -42,6 +43,7 @@ pub fn html(results: &Results) -> String {
         tables::write(results, &mut body);
         losses::write(results, &mut body);
         groups::write(results, &mut body);
+        parts::write(results, &mut body);
         charts::latency(results, &mut body);
         charts::time(results, &mut body);
     }

@@ -61,6 +61,7 @@ fn run(case: &str, peer: &str, repetition: u32, slowness: f64) -> Run {
         events: vec![Happened { at_s: 1.0, what: "clients begin to connect".to_owned() }],
         limits: AppliedLimits::default(),
         group_limits: Vec::new(),
+        parts: Vec::new(),
         network: None,
         spoken: "mqtt".to_owned(),
         found: Vec::new(),

@@ -22,6 +22,7 @@ pub use crate::measure::{Better, Measure};
 use crate::limits::Limits;
 use crate::load::{LoadOutcome, LoadPlan};
 use crate::network::Network;
+use crate::platform::PartUse;
 use crate::sample::Sampled;
 use crate::scenario::Scenario;
 
@@ -117,6 +118,9 @@ pub struct Run {
     /// What groups of clients were allowed that have limits of their own.
     #[serde(default)]
     pub group_limits: Vec<GroupLimits>,
+    /// What the parts of a platform have used under load.
+    #[serde(default)]
+    pub parts: Vec<PartUse>,
     /// The network that was made for the broker; `None` when it had that of the machine.
     #[serde(default)]
     pub network: Option<AppliedNetwork>,

@@ -46,7 +46,7 @@ pub(super) fn execute(
         descriptors: task.case.limits.descriptors,
         namespace: link.as_ref().map(Link::namespace),
     };
-    let mut broker = Broker::start(order, task, &site, ports, stop)?;
+    let mut broker = Broker::start(order, task, (&site, cgroups), ports, stop)?;
     let address = broker.address.clone();
     let (plan, mut carrier) = carrier_of(order, task, &address, broker.has_addresses())?;
     let groups = limited::groups(task, &plan, cgroups)?;
@@ -59,11 +59,12 @@ pub(super) fn execute(
         about: about(order, &plan),
     });
     let mut timeline = Timeline::new(begin);
+    broker.begin_counting();
     let loaded = (!stop.wait(order.scenario.idle_before.times(order.time_scale).0))
         .then(|| load_and_events(order, &carrier, &mut broker, &watched, &mut timeline, report, stop));
     stop.wait(order.scenario.idle_after.times(order.time_scale).0);
     let ended_early = broker.ended_early();
-    let (used, generator) = sampler.finish();
+    let ((used, generator), used_by_parts) = (sampler.finish(), broker.parts());
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
     let Carried { load: outcome, found } = carried(loaded, &address, ended_early.as_deref(), stop)?;
     let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
@@ -94,6 +95,7 @@ pub(super) fn execute(
         events: timeline.happened,
         limits: limited::applied(task.case.limits, limited.as_ref()),
         group_limits: groups.iter().map(limited::applied_to_group).collect(),
+        parts: used_by_parts,
         network: link.as_ref().map(|link| network(task, link)),
         invalid,
         broker_ended: ended_early.is_some(),
@@ -104,7 +106,7 @@ pub(super) fn execute(
 /// The processes to look at: the broker's, without the one that carries packets.
 fn watched(broker: &Broker, link: Option<&Link>) -> Watched {
     let watched = Watched::default();
-    watched.set(broker.pid());
+    watched.set(broker.pids());
     watched.leave_out(link.map(Link::pid));
     watched
 }

@@ -38,7 +38,7 @@ pub(super) fn groups(task: &Task<'_>, plan: &LoadPlan, cgroups: &Cgroups) -> Res
 }
 
 /// A name that no other run on this machine has.
-fn name(task: &Task<'_>) -> String {
+pub(super) fn name(task: &Task<'_>) -> String {
     format!("tidegate-lab-{}-{}", std::process::id(), task.seed)
 }
 

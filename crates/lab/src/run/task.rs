@@ -6,6 +6,7 @@ use super::carry::CarryError;
 use crate::drivers::TranslateError;
 use crate::endpoint::EndpointError;
 use crate::network::NetworkError;
+use crate::platform::PlatformError;
 use crate::peer::{Peer, PeerError};
 use crate::results::Happened;
 use crate::sample::LimitError;
@@ -26,6 +27,8 @@ pub(super) enum ExecuteError {
     #[error(transparent)]
     Peer(#[from] PeerError),
     #[error(transparent)]
+    Platform(#[from] PlatformError),
+    #[error(transparent)]
     Scenario(#[from] ScenarioError),
     #[error("{0}")]
     Carry(#[from] CarryError),
@@ -37,6 +40,10 @@ pub(super) enum ExecuteError {
         "cannot apply the limits of the case here: the broker is an address; limits are for brokers that the lab starts"
     )]
     LimitsOfAddress,
+    #[error("the brokers of a platform are started by the lab: name a template, not an address")]
+    PlatformOfAddress,
+    #[error("the parts of a platform have limits of their own: leave --board out")]
+    BoardOfPlatform,
     #[error("{0} cannot be killed and started by this scenario: it is an address; use a template")]
     NotOurs(String),
     #[error("{peer} does not speak {protocol}")]

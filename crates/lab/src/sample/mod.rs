@@ -7,4 +7,5 @@ mod sampler;
 mod tree;
 
 pub use cgroup::{Cgroups, LimitError, Limited};
+pub use process::{cpu_of, peak_of};
 pub use sampler::{Sampled, Sampler, Watched};

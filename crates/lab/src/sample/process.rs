@@ -114,6 +114,18 @@ pub(super) fn pss(pid: u32) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
+/// CPU time of a process, seconds.
+pub fn cpu_of(pid: u32) -> Option<f64> {
+    stat(pid).map(|stat| stat.cpu)
+}
+
+/// The most resident memory of a process, bytes.
+pub fn peak_of(pid: u32) -> Option<u64> {
+    let text = text(&format!("/proc/{pid}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
 /// Open files. Since Linux 6.2 the size of the directory is their number; before, they are counted.
 pub(super) fn descriptors(pid: u32) -> u64 {
     let path = format!("/proc/{pid}/fd");

@@ -55,14 +55,14 @@ pub struct Sampled {
 /// Whose processes are looked at; it changes when a broker is started again.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    broker: Arc<Mutex<Option<u32>>>,
+    brokers: Arc<Mutex<Vec<u32>>>,
     other: Arc<Mutex<Option<u32>>>,
 }
 
 impl Watched {
-    /// Looks at this process from now on.
-    pub fn set(&self, pid: Option<u32>) {
-        *self.broker.lock().unwrap_or_else(PoisonError::into_inner) = pid;
+    /// Looks at these processes from now on.
+    pub fn set(&self, pids: impl IntoIterator<Item = u32>) {
+        *self.brokers.lock().unwrap_or_else(PoisonError::into_inner) = pids.into_iter().collect();
     }
 
     /// A process of the lab that is no generator, such as one that carries packets: it counts for neither side.
@@ -70,9 +70,9 @@ impl Watched {
         *self.other.lock().unwrap_or_else(PoisonError::into_inner) = pid;
     }
 
-    fn get(&self) -> (Option<u32>, Option<u32>) {
-        let read = |place: &Mutex<Option<u32>>| *place.lock().unwrap_or_else(PoisonError::into_inner);
-        (read(&self.broker), read(&self.other))
+    fn get(&self) -> (Vec<u32>, Option<u32>) {
+        let brokers = self.brokers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (brokers, *self.other.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -99,10 +99,11 @@ impl Sampler {
             let mut generator = Accounts::default();
             for looks in 1_u32.. {
                 let at = begin.elapsed().as_secs_f64();
-                let (root, other) = watched.get();
-                let all = processes(&[Some(std::process::id()), root].into_iter().flatten().collect::<Vec<_>>());
-                let own = tree(&all, std::process::id(), &[root, other]);
-                let theirs = root.map(|root| tree(&all, root, &[])).unwrap_or_default();
+                let (roots, other) = watched.get();
+                let all = processes(&[&[std::process::id()], roots.as_slice()].concat());
+                let without: Vec<Option<u32>> = roots.iter().copied().map(Some).chain([other]).collect();
+                let own = tree(&all, std::process::id(), &without);
+                let theirs: Vec<u32> = roots.iter().flat_map(|root| tree(&all, *root, &[])).collect();
                 let with_pss = looks % PSS_EVERY == 1;
                 broker.look(at, &theirs, &all, with_pss);
                 generator.look(at, &own, &all, with_pss);

@@ -28,6 +28,9 @@ pub(super) enum CaseError {
     /// The load of a case cannot be carried out.
     #[error("the case `{case}`: {error}")]
     Plan { case: String, error: PlanError },
+    /// A platform takes neither.
+    #[error("a scenario with a `platform` has no `{key}`: its parts have limits of their own, and are not killed")]
+    NotOfPlatform { key: &'static str },
     /// A value that nothing uses.
     #[error("`{name}` of the matrix or a variant is used nowhere: write {{{name}}} where it stands")]
     Unused { name: String },
@@ -40,6 +43,16 @@ impl Scenario {
     /// With the line if it is known.
     pub(super) fn checked(&self, text: &str) -> Result<(), CaseError> {
         self.names_are_used(text)?;
+        if self.platform.is_some() {
+            let other = [
+                ("limits", !self.limits.is_empty()),
+                ("network", self.network.is_some()),
+                ("events", !self.events.is_empty()),
+            ];
+            if let Some((key, _)) = other.into_iter().find(|(_, is_there)| *is_there) {
+                return Err(CaseError::NotOfPlatform { key });
+            }
+        }
         let cases = self.cases().map_err(Box::new)?;
         cases.iter().try_for_each(|case| self.case_is_a_load(case, text))
     }

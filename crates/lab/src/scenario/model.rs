@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::platform::Platform;
 use crate::span::Span;
 
 /// One file.
@@ -43,6 +44,9 @@ pub struct Scenario {
     /// The limits of the broker; the text `none` removes a value, also in `network`.
     #[serde(default)]
     pub limits: toml::Table,
+    /// The platform around the broker; without it there is one broker. It has limits of its own, and no `network` or `events`.
+    #[serde(default)]
+    pub platform: Option<Platform>,
     /// The base of comparisons: the report names the cases that fall short of it, with the measure.
     #[serde(default)]
     pub base: Option<String>,

@@ -3,18 +3,28 @@
 use crate::engine::facets::EntryCalls;
 use crate::event::Verdict;
 use crate::flows::contexts::connecting;
+use crate::event::{Accepted, Verdict};
+use crate::identity::Identity;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
+use crate::telling::reason::Reason;
 use tidegate_mqtt::ReasonCode;
 
 impl EntryCalls<'_> {
-    /// Ends a re-authentication of a connected client ([MQTT-4.12.1-2]).
+    /// Ends a re-authentication of a connected client ([MQTT-4.12.1-2]). A connection keeps the user of its CONNECT, for whom
+    /// its usage counts: another user is refused.
     pub(crate) fn end_authentication_again(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
         let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         let session = connection.session;
         let enhanced = connection.extra.as_mut().and_then(|extra| extra.enhanced.as_mut());
         let Some(enhanced) = enhanced.filter(|enhanced| enhanced.running) else { return };
         enhanced.running = false;
+        let present = session.and_then(|session| self.engine.state.sessions.get(session.0)?.identity.as_deref());
+        let is_other = |accepted: &Accepted| user_of(accepted.identity.as_deref()) != user_of(present);
+        let verdict = match verdict {
+            Verdict::Accept(accepted) if is_other(&accepted) => Verdict::Refuse(Reason::NotAuthorized),
+            verdict => verdict,
+        };
         match verdict {
             Verdict::Accept(accepted) => {
                 connecting!(self.engine).send_auth(key, ReasonCode::Success, accepted.data.as_deref());
@@ -29,4 +39,8 @@ impl EntryCalls<'_> {
         }
         self.engine.after_frame(now);
     }
+}
+
+fn user_of(identity: Option<&Identity>) -> Option<&str> {
+    identity.and_then(|identity| identity.user_name.as_deref())
 }

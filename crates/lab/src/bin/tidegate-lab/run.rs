@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use tidegate_lab::peer::{Catalogue, Peer, PeerError, Place, Ports};
@@ -10,6 +11,8 @@ use tidegate_lab::run::{Live, Order, RunError, run as run_series};
 use tidegate_lab::scenario::{BOARDS, Board, Library, Scenario, ScenarioError};
 
 use super::flag_error::FlagError;
+use tidegate_units::duration::read_flag;
+
 use super::{Folders, guarded, report};
 use tidegate_terminal::{Exit, complain, report as tell};
 
@@ -33,6 +36,10 @@ pub(crate) struct Args {
     /// Multiply all times of phases; rates of messages stay
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     time_scale: f64,
+
+    /// The measured time of each run, such as 5m, in place of the scenario's and of --time-scale
+    #[arg(long, value_name = "TIME", value_parser = read_flag)]
+    window: Option<Duration>,
 
     /// Runs of each case with each broker
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -77,6 +84,16 @@ pub(crate) struct Args {
 fn factor(text: &str) -> Result<f64, FlagError> {
     let factor: f64 = text.parse().map_err(|_| FlagError::Number)?;
     if (0.001..=100.0).contains(&factor) { Ok(factor) } else { Err(FlagError::TimeScale) }
+}
+
+/// The scenario with so much measured time, whatever times of phases are multiplied by.
+fn with_window(mut scenario: Scenario, window: Duration, time_scale: f64) -> Scenario {
+    if scenario.check.is_none() {
+        let wanted = window.div_f64(time_scale).as_millis();
+        let wanted = toml::Value::Integer(i64::try_from(wanted).unwrap_or(i64::MAX));
+        scenario.load.insert("duration_ms".to_owned(), wanted);
+    }
+    scenario
 }
 
 fn board(name: &str) -> Result<Board, FlagError> {
@@ -209,6 +226,10 @@ fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
         commit: option_env!("TIDEGATE_COMMIT").map(str::to_owned),
     };
     let one = |scenario: Scenario| {
+        let scenario = match args.window {
+            Some(window) => with_window(scenario, window, args.time_scale),
+            None => scenario,
+        };
         let out = if several { args.out.join(&scenario.name) } else { args.out.clone() };
         Order { scenario, out, ..order.clone() }
     };
@@ -218,6 +239,15 @@ fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_is_the_measured_time_at_any_scale() {
+        let scenario = Library::shipped().unwrap().get("lavva-3").unwrap();
+        for (scale, written) in [(1.0, 20_000), (0.1, 200_000)] {
+            let scenario = with_window(scenario.clone(), Duration::from_secs(20), scale);
+            assert_eq!(scenario.load["duration_ms"].as_integer(), Some(written));
+        }
+    }
 
     #[test]
     fn a_range_of_ports_has_two_ends_in_order() {

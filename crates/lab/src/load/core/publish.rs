@@ -10,7 +10,7 @@ use super::receive::Settled;
 use super::run::RunState;
 use super::{Client, NONE, State};
 use crate::load::chance::Chance;
-use crate::load::plan::{Begin, Size};
+use crate::load::plan::{Begin, Record, Size};
 use crate::load::record;
 use crate::load::schedule::Schedule;
 use crate::load::stamp::{STAMP_LEN, Stamp};
@@ -315,7 +315,7 @@ impl Publishers {
             (Some(record), _) => {
                 self.document.clear();
                 record::write(record, place.number, stamp, &mut self.document);
-                (STAMP_LEN + self.document.len()) as u32
+                (stamp_len(record) + self.document.len()) as u32
             }
             (None, Size::Fixed(size)) => size,
             (None, Size::Uniform { min, max }) => min + place.chance.below(u64::from(max - min) + 1) as u32,
@@ -362,7 +362,9 @@ impl Publishers {
             subscription_identifiers: &[],
         };
         head.encode(message.size as usize, &mut client.out.bytes);
-        client.out.bytes.extend_from_slice(&message.stamp.to_bytes());
+        if place.record.is_none_or(|record| !record.is_stamped()) {
+            client.out.bytes.extend_from_slice(&message.stamp.to_bytes());
+        }
         if let Some(record) = place.record {
             if again {
                 self.document.clear();
@@ -437,4 +439,9 @@ fn release(run: &mut RunState, client: u32, packet_id: PacketId) {
     // Encoding cannot fail: the packet has a fixed content.
     let _ = PubRel::new(packet_id, ReasonCode::Success).encode(run.version, out);
     run.clients.touch(client);
+}
+
+/// Bytes of the stamp in front of a record.
+const fn stamp_len(record: Record) -> usize {
+    if record.is_stamped() { 0 } else { STAMP_LEN }
 }

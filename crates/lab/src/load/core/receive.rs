@@ -14,7 +14,7 @@ use crate::load::ledger::{Cause, Circumstances, Ledger, Missing, Receipt};
 use crate::load::plan::{Begin, LoadPlan, Role, Subscribing};
 use crate::load::record::recoded;
 use crate::load::rounds::RoundBooks;
-use crate::load::stamp::{STAMP_LEN, Stamp};
+use crate::load::stamp::{Marks, STAMP_LEN, Stamp};
 use crate::load::timers::Timer;
 
 /// A client that receives, or all that share a subscription.
@@ -42,6 +42,13 @@ pub(super) struct Settled {
     pub(super) deliveries: u64,
     /// Whether the messages belong to the warm-up.
     pub(super) warm_up: bool,
+}
+
+/// The stamp of a message of this run, before its payload or in its document.
+fn stamp_of(payload: &[u8], marks: Marks) -> Option<Stamp> {
+    let of_document = if payload.first() == Some(&b'{') { Stamp::of_document(payload) } else { None };
+    let known = |stamp: Option<Stamp>| stamp.filter(|stamp| marks.knows(stamp.mark));
+    known(of_document).or_else(|| known(Stamp::read(payload)))
 }
 
 /// The receivers of a process, and the messages that they have received.
@@ -164,7 +171,7 @@ impl Receivers {
         run.meter.current.received += 1;
         let group = usize::from(run.clients[client].group);
         let counts = &mut run.books.groups[group].counts;
-        let Some(stamp) = Stamp::read(publish.payload).filter(|stamp| run.marks.knows(stamp.mark)) else {
+        let Some(stamp) = stamp_of(publish.payload, run.marks) else {
             counts.foreign += 1;
             return None;
         };

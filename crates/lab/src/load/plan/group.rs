@@ -212,6 +212,17 @@ pub struct Record {
     pub encoding: Encoding,
     /// The number of sensors; 16 make about 1,500 bytes of JSON.
     pub readings: u16,
+    /// Customers that devices belong to in turn. Above 0 the document names its customer, and it has the lab's own bytes in a
+    /// field: systems on its way can read it.
+    #[serde(default)]
+    pub customers: u16,
+}
+
+impl Record {
+    /// Whether the document itself has the lab's bytes.
+    pub const fn is_stamped(self) -> bool {
+        self.customers > 0
+    }
 }
 
 /// The encoding of a document.

@@ -7,13 +7,17 @@ use crate::nats::Nats;
 
 /// A configuration that the broker and the processes of the hub share.
 fn shared(folder: &Folder, nats: &Nats, server: &Server, more: &str) -> String {
+    shared_on(folder, (&nats.address(), "1s"), server, more)
+}
+
+/// The same on any bus, with a lease.
+fn shared_on(folder: &Folder, (bus, lease): (&str, &str), server: &Server, more: &str) -> String {
     folder.write(
         "hub.toml",
         &format!(
-            "[cluster]\nlease = \"1s\"\n[hub]\nbus = \"{}\"\npartitions = 4\n\
+            "[cluster]\nlease = \"{lease}\"\n[hub]\nbus = \"{bus}\"\npartitions = 4\n\
              [[sink]]\nname = \"web\"\nkind = \"http\"\nurl = \"{}\"\nretry_min = \"10ms\"\nretry_max = \"100ms\"\n\
              [[pipeline]]\nname = \"p\"\nsql = \"SELECT payload.n AS n, topic FROM 'plant/+/temp'\"\nto = [\"web\"]\n{more}",
-            nats.address(),
             server.url
         ),
     )
@@ -119,15 +123,36 @@ fn an_order_at_one_process_of_the_hub_holds_for_all() {
 
 #[test]
 fn a_log_full_of_delivered_messages_takes_more() {
-    const ALL: u64 = 120;
-    let (folder, server, nats) = (Folder::new(), Server::start(), Nats::start());
-    // Each partition has room for a megabyte, and would keep all of it for an hour.
+    let nats = Nats::start();
+    takes_more_than_its_bytes((&nats.address(), "1s"));
+}
+
+/// On Kafka no log is full, and nothing makes room: all messages come, and a replay has all of them.
+#[cfg(feature = "kafka")]
+#[test]
+fn a_log_on_kafka_keeps_more_than_its_bytes() {
+    use crate::cluster::{Bus, kafka::Kafka};
+    let kafka = Kafka::start();
+    let (server, member) = takes_more_than_its_bytes((&kafka.address(), "30s"));
+    let admin = format!("http://{}", member.0.address("admin=http://"));
+    let ended = run(&["hub", "replay", "p", "--from", "1h", "--admin", &admin]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    server.wait_for((0..MORE_THAN_THE_LOG).collect());
+}
+
+/// Messages of 100,000 bytes: three times as many as a log of 4 MiB has room for.
+const MORE_THAN_THE_LOG: u64 = 120;
+
+/// Brings more through a log than its bytes, with a process of the hub that delivers it. The log would keep all for an hour.
+fn takes_more_than_its_bytes(bus: (&str, &str)) -> (Server, (Broker, Broker, Folder)) {
+    let (folder, server) = (Folder::new(), Server::start());
+    // Each partition has room for a megabyte.
     let more = "keep = \"1h\"\nmax_bytes = \"4MiB\"\non_full = \"reject\"\n";
-    let config = shared(&folder, &nats, &server, more);
+    let config = shared_on(&folder, bus, &server, more);
     let broker = Broker::start(&["-c", &config, "--data", &folder.file("data")]);
     let member = member(&config, "one");
     let filling = "x".repeat(100_000);
-    for number in 0..ALL {
+    for number in 0..MORE_THAN_THE_LOG {
         publish(
             &broker,
             "c",
@@ -135,7 +160,8 @@ fn a_log_full_of_delivered_messages_takes_more() {
             &format!("{{\"n\":{number},\"x\":\"{filling}\"}}"),
         );
     }
-    server.wait_for((0..ALL).collect());
-    status(&broker, |it| it["p"]["waiting"] == 0 && it["p"]["out"] == ALL);
+    server.wait_for((0..MORE_THAN_THE_LOG).collect());
+    status(&broker, |it| it["p"]["waiting"] == 0 && it["p"]["out"] == MORE_THAN_THE_LOG);
     status(&member, |it| it["p"]["waiting"] == 0 && it["p"]["dropped"] == 0 && it["p"]["failed"] == 0);
+    (server, (member, broker, folder))
 }

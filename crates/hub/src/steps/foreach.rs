@@ -1,0 +1,82 @@
+//! `FOREACH payload.sensors AS s DO s.name AS name INCASE s.value > 3 FROM 'plant/#'`, as EMQX users write it. The parser of
+//! SQL does not know it, so the statement is taken apart here: an expression for the list, another for INCASE, and a SELECT
+//! with what stands behind DO.
+
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+use super::{At, StepError};
+
+/// The name of the element without AS.
+const ITEM: &str = "item";
+
+/// The parts of a statement.
+#[derive(Debug)]
+pub(super) struct Foreach {
+    /// The list.
+    pub(super) list: Vec<TokenWithSpan>,
+    /// The name of the element.
+    pub(super) item: String,
+    /// The condition of an element.
+    pub(super) condition: Option<Vec<TokenWithSpan>>,
+    /// Whether there is a DO.
+    pub(super) has_columns: bool,
+    /// The same as a SELECT; of `*` without DO.
+    pub(super) select: Vec<TokenWithSpan>,
+}
+
+/// Whether a token is this word, outside of quotes.
+fn is_word(token: &TokenWithSpan, word: &str) -> bool {
+    matches!(&token.token, Token::Word(it) if it.quote_style.is_none() && it.value.eq_ignore_ascii_case(word))
+}
+
+/// Whether a statement begins with FOREACH.
+pub(super) fn is_foreach(tokens: &[TokenWithSpan]) -> bool {
+    let mut words = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
+    words.next().is_some_and(|first| is_word(first, "foreach"))
+}
+
+/// The place of the first of some words outside of brackets.
+fn find(tokens: &[TokenWithSpan], words: &[&str]) -> Option<usize> {
+    let mut open = 0_usize;
+    tokens.iter().position(|token| {
+        match token.token {
+            Token::LParen | Token::LBracket => open += 1,
+            Token::RParen | Token::RBracket => open = open.saturating_sub(1),
+            _ => {}
+        }
+        open == 0 && words.iter().any(|word| is_word(token, word))
+    })
+}
+
+impl Foreach {
+    /// Takes a statement apart.
+    ///
+    /// # Errors
+    /// When it has no FROM, or no name behind AS.
+    pub(super) fn new(tokens: Vec<TokenWithSpan>) -> Result<Self, StepError> {
+        let mut tokens: Vec<_> =
+            tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).skip(1).collect();
+        let from = find(&tokens, &["from"]).ok_or_else(|| {
+            StepError::new("it has no FROM: name the topics, as in FOREACH payload.list FROM 'plant/#'")
+        })?;
+        let rest = tokens.split_off(from);
+        let condition = find(&tokens, &["incase"]).map(|at| tokens.split_off(at).split_off(1));
+        let columns = find(&tokens, &["do"]).map(|at| tokens.split_off(at).split_off(1));
+        let item = match find(&tokens, &["as"]) {
+            None => ITEM.to_owned(),
+            Some(at) => match tokens.split_off(at).as_slice() {
+                [_, TokenWithSpan { token: Token::Word(name), .. }] => name.value.clone(),
+                named => {
+                    let place = named.first().and_then(|token| At::of(token.span));
+                    return Err(StepError::new("behind AS stands the name of an element").at(place));
+                }
+            },
+        };
+        let made = |token: Token| TokenWithSpan::new(token, Span::empty());
+        let has_columns = columns.is_some();
+        let mut select = vec![made(Token::make_keyword("SELECT"))];
+        select.extend(columns.unwrap_or_else(|| vec![made(Token::Mul)]));
+        select.extend(rest);
+        Ok(Self { list: tokens, item, condition, has_columns, select })
+    }
+}
