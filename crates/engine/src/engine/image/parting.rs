@@ -127,7 +127,7 @@ impl MoveCalls<'_> {
             received_before: session.flow.as_ref().map_or(0, |flow| flow.received_before as u32),
             version: connection.version,
             problem_information: connection.problem_information,
-            bridge: connection.bridge,
+            bridge: connection.is_bridge(),
             aliases_in: aliases_in.map(|(alias, topic)| (alias, topic.into())).collect(),
             unkept: unkept_of(session),
         };
@@ -145,7 +145,7 @@ fn unkept_of(session: &Session) -> Vec<(PacketId, State)> {
 fn may_leave(connection: &Connection) -> bool {
     connection.phase == Phase::Open
         && ![UPLINK_LISTENER, PRINCIPAL_LISTENER].contains(&connection.listener)
-        && !connection.is_of_hub
+        && !connection.is_of_hub()
         && !connection.leaving
 }
 
