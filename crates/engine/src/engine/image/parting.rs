@@ -94,7 +94,7 @@ impl MoveCalls<'_> {
             && connection.tail.as_ref().is_none_or(|tail| tail.len() <= TAIL_MAX)
             && connection.extra.as_ref().is_none_or(|extra| is_extra_at_rest(extra))
             && session.flow.as_ref().is_none_or(|flow| flow.to_resend == 0)
-            && session.rare.as_ref().is_none_or(|rare| rare.fetches_expected == 0 && rare.fetches.is_empty())
+            && session.rare.as_ref().is_none_or(|rare| !rare.awaits_retained())
             && !self.engine.turn_share.holds(key)
             && !state.to_close.iter().any(|(other, ..)| *other == key)
     }
