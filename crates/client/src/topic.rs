@@ -72,23 +72,18 @@ impl TopicFilterBuf {
     /// Whether messages on `topic` match the filter ([MQTT-4.7.2-1] included). A shared subscription matches the topics
     /// of its FILTER.
     pub fn matches(&self, topic: &TopicNameBuf) -> bool {
-        self.matches_text(topic.as_str())
+        tidegate_mqtt::topic::matches(TopicFilter::checked(&self.0).proper().as_str(), topic.as_str())
     }
 
     /// The same for a text, which need not be a valid name: an invalid one matches nothing.
     pub fn matches_text(&self, topic: &str) -> bool {
-        match (self.as_filter(), TopicName::new(topic)) {
-            (Ok(filter), Ok(name)) => filter.matches(name),
-            _ => false,
-        }
+        TopicName::new(topic).is_ok_and(|name| TopicFilter::checked(&self.0).matches(name))
     }
 
     /// Whether some topic matches both. A shared subscription matches the topics of its FILTER.
     pub fn overlaps(&self, other: &Self) -> bool {
-        match (self.as_filter(), other.as_filter()) {
-            (Ok(one), Ok(other)) => tidegate_mqtt::topic::overlaps(one.proper().as_str(), other.proper().as_str()),
-            _ => false,
-        }
+        let (one, other) = (TopicFilter::checked(&self.0), TopicFilter::checked(&other.0));
+        tidegate_mqtt::topic::overlaps(one.proper().as_str(), other.proper().as_str())
     }
 
     /// The filter as the codec takes it. It has been checked, so there is no error in practice.

@@ -30,8 +30,8 @@ use crate::addresses::Nodes;
 use crate::cluster::exchanges::Exchanges;
 use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
-use crate::connection::Connection;
 use crate::connection::output::Output;
+use crate::connection::{Connection, Peer};
 use crate::durable::Recovery;
 use crate::engine::connection::redirecting::Redirecting;
 use crate::event::Event;
@@ -192,7 +192,9 @@ impl Engine {
         let known = self.settings.tenants.as_ref().and_then(|tenants| tenants.of_listener(listener));
         let tenant = known.unwrap_or_else(of_settings);
         let mut connection = Connection::new(listener, tenant, now.monotonic);
-        connection.is_of_hub = self.state.settings.listener(listener).is_some_and(|listener| listener.for_hub);
+        if self.state.settings.listener(listener).is_some_and(|listener| listener.for_hub) {
+            connection.peer = Peer::Hub;
+        }
         let key = self.state.connections.insert(connection);
         if let Some(open) = self.state.connections_by_listener.get_mut(usize::from(listener.0)) {
             *open += 1;

@@ -170,6 +170,12 @@ impl<'a> TopicFilter<'a> {
         Ok(Self { text, proper })
     }
 
+    /// A text that [`TopicFilter::new`] has accepted before. It is not checked again.
+    #[must_use]
+    pub fn checked(text: &'a str) -> Self {
+        Self { text, proper: proper_filter(text).unwrap_or(text) }
+    }
+
     /// Checks `bytes` as UTF-8 and as a Topic Filter.
     ///
     /// # Errors
@@ -215,20 +221,43 @@ impl<'a> TopicFilter<'a> {
     /// Whether the filter proper matches the name, level by level and byte by byte. A filter that starts
     /// with a wildcard does not match a name that starts with `$` ([MQTT-4.7.2-1]).
     pub fn matches(self, name: TopicName<'_>) -> bool {
-        let mut wanted = self.levels();
-        let mut levels = name.levels();
-        let mut first = true;
-        loop {
-            match (wanted.next(), levels.next()) {
-                (Some("+" | "#"), _) if first && name.is_dollar() => return false,
-                (Some("#"), _) | (None, None) => return true,
-                (Some("+"), Some(_)) => {}
-                (Some(wanted), Some(level)) if wanted == level => {}
-                _ => return false,
+        matches(self.proper, name.0)
+    }
+}
+
+/// Whether a filter matches a topic name. Both texts are valid, the filter is without `$share/GROUP/`: on the path of a
+/// message they are not checked again.
+pub fn matches(filter: &str, name: &str) -> bool {
+    let (mut filter, mut name) = (filter.as_bytes(), name.as_bytes());
+    if name.starts_with(b"$") && matches!(filter, [b'+' | b'#', ..]) {
+        return false;
+    }
+    loop {
+        match filter {
+            b"#" => return true,
+            [b'+', behind @ ..] => {
+                filter = behind;
+                name = &name[level_len(name)..];
             }
-            first = false;
+            _ => {
+                let (level, behind) = filter.split_at(level_len(filter));
+                let Some(rest) = name.strip_prefix(level) else { return false };
+                (filter, name) = (behind, rest);
+            }
+        }
+        // A `/` follows in both, or both end. `#` matches its parent level, too.
+        match (filter, name) {
+            ([], []) | (b"/#", []) => return true,
+            ([b'/', behind @ ..], [b'/', rest @ ..]) => (filter, name) = (behind, rest),
+            _ => return false,
         }
     }
+}
+
+/// Bytes of the first level.
+#[inline]
+fn level_len(text: &[u8]) -> usize {
+    text.iter().position(|byte| *byte == b'/').unwrap_or(text.len())
 }
 
 /// Whether there is a topic name that both filters match. The text is that of valid filters, without `$share/GROUP/`.

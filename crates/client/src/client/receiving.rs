@@ -131,7 +131,7 @@ impl Receiving {
 }
 
 fn deliver(topic: TopicNameBuf, packet: &PublishPacket<'_>, delivery: Option<Delivery>, wire: &mut Wire) {
-    let mark = wire.options.mark;
+    let (properties, marked) = owned_properties(&packet.properties, wire.options.mark);
     wire.push(Event::Message(Box::new(Message {
         topic,
         payload: packet.payload.to_vec(),
@@ -139,8 +139,8 @@ fn deliver(topic: TopicNameBuf, packet: &PublishPacket<'_>, delivery: Option<Del
         retain: packet.retain,
         dup: packet.dup,
         packet_id: packet.packet_id,
-        properties: owned_properties(&packet.properties, mark),
-        marked: mark.and_then(|mark| value_of(&packet.properties, mark)),
+        properties,
+        marked,
         subscription_identifiers: packet.properties.subscription_identifiers.iter().collect(),
         topic_alias: packet.properties.topic_alias,
         delivery,
@@ -153,20 +153,24 @@ fn send_pubrec(now: Instant, packet_id: tidegate_mqtt::PacketId, wire: &mut Wire
     let _ = wire.send(now, |out| packet.encode_within(version, max, out));
 }
 
-/// The first value of a user property.
-fn value_of(properties: &PublishProperties<'_>, wanted: &str) -> Option<String> {
-    properties.user_properties.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned())
-}
-
-/// All properties, but the user properties named `mark`.
-fn owned_properties(properties: &PublishProperties<'_>, mark: Option<&str>) -> MessageProperties {
-    let others = properties.user_properties.iter().filter(|(name, _)| mark != Some(*name));
-    MessageProperties {
+/// All properties except the user properties named `mark`, and the first value of these. One pass: each pair is read
+/// from the packet again.
+fn owned_properties(properties: &PublishProperties<'_>, mark: Option<&str>) -> (MessageProperties, Option<String>) {
+    let (mut marked, mut others) = (None, Vec::new());
+    for (name, value) in &properties.user_properties {
+        if mark != Some(name) {
+            others.push((name.to_owned(), value.to_owned()));
+        } else if marked.is_none() {
+            marked = Some(value.to_owned());
+        }
+    }
+    let owned = MessageProperties {
         payload_format: properties.payload_format,
         message_expiry: properties.message_expiry,
         content_type: properties.content_type.map(str::to_owned),
         response_topic: properties.response_topic.map(TopicNameBuf::from),
         correlation_data: properties.correlation_data.map(<[u8]>::to_vec),
-        user_properties: others.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-    }
+        user_properties: others,
+    };
+    (owned, marked)
 }

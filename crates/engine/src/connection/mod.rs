@@ -19,6 +19,7 @@ use crate::connection::alias::{InboundAliases, OutboundAliases};
 use crate::connection::output::Output;
 use crate::connection::reserving::Reserving;
 use crate::connection::terms::PromisedTerms;
+use crate::connection::to_write::Listed;
 use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::limits::rate::Rate;
 use crate::limits::usage::Payer;
@@ -46,6 +47,16 @@ pub(crate) enum Phase {
     Open,
     /// Output is written, input is ignored, then the transport is closed.
     Closing,
+}
+
+/// The program at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    Client,
+    /// A bridge of another broker, by its Protocol Level.
+    Bridge,
+    /// A pipeline of the hub.
+    Hub,
 }
 
 /// One connection. An idle one owns no buffer.
@@ -77,14 +88,12 @@ pub(crate) struct Connection {
     pub payer: Payer,
     pub version: Version,
     pub phase: Phase,
-    /// Whether it is among the connections with output that are written first.
-    pub dirty: bool,
-    /// True if it is in the line of connections to be written.
-    pub in_line: bool,
+    /// The lists of connections with output that it is in.
+    pub listed: Listed,
+    /// The program at the other end.
+    pub peer: Peer,
     /// Whether the client wants reason strings ([MQTT-3.1.2-29]).
     pub problem_information: bool,
-    /// Whether it is a bridge of another broker, by its Protocol Level.
-    pub bridge: bool,
     /// Whether the socket is not read at the moment.
     pub paused: bool,
     /// Whether topic aliases are set towards this client.
@@ -93,8 +102,6 @@ pub(crate) struct Connection {
     pub blocked: bool,
     /// Whether the client is gone, so that it is not held back any more.
     pub leaving: bool,
-    /// Whether a pipeline of the hub is at the other end.
-    pub is_of_hub: bool,
 }
 
 /// What few connections need.
@@ -406,16 +413,14 @@ impl Connection {
             tenant,
             version: Version::V311,
             phase: Phase::AwaitConnect,
-            dirty: false,
-            in_line: false,
+            listed: Listed::default(),
+            peer: Peer::Client,
             problem_information: true,
-            bridge: false,
             paused: false,
             aliases_out: false,
             blocked: false,
             leaving: false,
             payer: Payer::NONE,
-            is_of_hub: false,
         }
     }
 
@@ -424,6 +429,17 @@ impl Connection {
         if self.extra.as_ref().is_some_and(|extra| extra.is_idle()) {
             self.extra = None;
         }
+    }
+
+    /// Whether a bridge of another broker is at the other end.
+    pub(crate) fn is_bridge(&self) -> bool {
+        self.peer == Peer::Bridge
+    }
+
+    /// Whether a pipeline of the hub is at the other end.
+    #[inline]
+    pub(crate) fn is_of_hub(&self) -> bool {
+        self.peer == Peer::Hub
     }
 
     pub(crate) fn extra_mut(&mut self) -> &mut Extra {
@@ -482,6 +498,6 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_small() {
-        assert!(size_of::<Connection>() <= 80, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection>() <= 72, "{}", size_of::<Connection>());
     }
 }

@@ -3,7 +3,7 @@
 use crate::connection::Connection;
 use crate::settings::{ListenerSettings, Settings};
 use crate::wire::{WireError, WireReader, WireWrite};
-use tidegate_mqtt::{Frame, FrameError, QoS, split_frame};
+use tidegate_mqtt::QoS;
 
 /// The limits that a client may use since its CONNACK, whatever listener its connection has come to since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,16 +87,9 @@ impl Connection {
         self.promised().is_some_and(|terms| qos <= terms.maximum_qos)
     }
 
-    /// Splits a packet off that is larger than the listener takes, if the client was promised that size.
+    /// Bytes of the largest packet that the client was promised, where that is more than its listener takes; else 0.
     #[cold]
-    pub(crate) fn split_promised<'a>(
-        &self,
-        bytes: &'a [u8],
-        error: FrameError,
-    ) -> Result<Option<Frame<'a>>, FrameError> {
-        match self.promised() {
-            Some(terms) if matches!(error, FrameError::TooLarge { .. }) => split_frame(bytes, terms.max_packet_size),
-            _ => Err(error),
-        }
+    pub(crate) fn promised_size(&self) -> u32 {
+        self.promised().map_or(0, |terms| terms.max_packet_size)
     }
 }

@@ -19,6 +19,29 @@ const FIRST_BY_INPUT: usize = WIDE_RECEIVERS;
 /// The same for one commit. It releases answers to many clients, and each of them waits for it.
 const FIRST_BY_COMMIT: usize = 256;
 
+/// The lists of [`ToWrite`] that a connection is in: bits of one byte, since each connection has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listed(u8);
+
+impl Listed {
+    const FIRST: u8 = 1;
+    const LINE: u8 = 2;
+
+    /// Whether it is written in this turn.
+    #[inline]
+    pub(crate) fn is_first(self) -> bool {
+        self.0 & Self::FIRST != 0
+    }
+
+    pub(crate) fn leave_first(&mut self) {
+        self.0 &= !Self::FIRST;
+    }
+
+    pub(crate) fn leave_line(&mut self) {
+        self.0 &= !Self::LINE;
+    }
+}
+
 /// Connections with output.
 #[derive(Debug)]
 pub(crate) struct ToWrite {
@@ -44,7 +67,7 @@ impl ToWrite {
     /// Notes that a connection has output.
     #[inline]
     pub(crate) fn note(&mut self, connection: &mut Connection, key: ConnectionKey) {
-        if !connection.dirty {
+        if !connection.listed.is_first() {
             self.note_new(connection, key);
         }
     }
@@ -52,7 +75,7 @@ impl ToWrite {
     fn note_new(&mut self, connection: &mut Connection, key: ConnectionKey) {
         if !self.wide && self.left > 0 {
             self.left -= 1;
-            connection.dirty = true;
+            connection.listed.0 |= Listed::FIRST;
             self.first.push(key);
         } else if !connection.blocked {
             // A blocked connection goes into the line when it is writable again.
@@ -61,7 +84,8 @@ impl ToWrite {
     }
 
     pub(crate) fn stand_in_line(&mut self, connection: &mut Connection, key: ConnectionKey) {
-        if !std::mem::replace(&mut connection.in_line, true) {
+        if connection.listed.0 & Listed::LINE == 0 {
+            connection.listed.0 |= Listed::LINE;
             self.line.push_back(key);
         }
     }

@@ -109,7 +109,7 @@ impl Kept {
 
     /// True if a group of another node has to be notified.
     #[inline]
-    fn has_done(&self) -> bool {
+    pub(crate) fn has_done(&self) -> bool {
         !self.done.borrow().is_empty()
     }
 
@@ -337,11 +337,8 @@ impl Groups {
 
 impl Groups {
     /// Reports messages that ended here to the groups of other nodes.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn tell_dealt(&mut self, state: &mut ShardState, links: &mut Links) {
-        if !self.kept.has_done() {
-            return;
-        }
         let done = std::mem::take(&mut *self.kept.done.borrow_mut());
         // The outcome may have to be stored: the message is dead, or was given to another shard.
         let is_open = state.journal.has_uncommitted();

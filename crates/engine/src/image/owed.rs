@@ -59,7 +59,7 @@ impl Owed {
         self.sessions += 1;
         self.subscriptions += session.subscriptions() as u64;
         if let Some(rare) = &session.rare {
-            self.fetches += rare.fetches.len() as u64;
+            self.fetches += rare.fetches.len() as u64 + u64::from(rare.fetches_starting);
             self.wills += u64::from(rare.will.is_some());
         }
         if let Some(flow) = &session.flow {

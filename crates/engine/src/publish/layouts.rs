@@ -58,6 +58,7 @@ fn remaining_seconds(expires_at: Millis, now: Millis) -> Option<u32> {
     (expires_at != Millis::NEVER).then(|| expires_at.since(now).div_ceil(1000).min(u64::from(u32::MAX)) as u32)
 }
 
+#[inline]
 fn head<'a>(publication: &Publication<'a>, shape: &Shape<'a>, now: Millis) -> PublishHead<'a> {
     let properties = if shape.is_for_hub { publication.properties } else { without_origin(publication.properties) };
     let topic = if shape.alias.is_some_and(|(_, replaces)| replaces) { "" } else { publication.topic };
@@ -99,6 +100,7 @@ impl Layouts {
         }
     }
 
+    #[inline]
     fn shareable(&self, shape: &Shape<'_>) -> bool {
         !self.single && shape.subscription_ids.is_empty() && shape.alias.is_none() && !shape.is_for_hub
     }
@@ -139,19 +141,33 @@ impl Layouts {
         output: &mut Output,
     ) {
         if self.shareable(shape) {
-            let layout = self.layout(publication, shape, now);
-            let buffer = output.buffer();
-            let start = buffer.len();
-            buffer.extend_from_slice(&layout.bytes);
-            buffer[start] = first_byte(shape);
-            if let (Some(at), Some(id)) = (layout.id_at, shape.packet_id) {
-                buffer[start + at..start + at + 2].copy_from_slice(&id.get().to_be_bytes());
-            }
-        } else {
-            head(publication, shape, now).encode(publication.payload.len(), output.buffer());
-            if publication.share().is_none() {
-                output.buffer().extend_from_slice(publication.payload);
-            }
+            self.append_layout(publication, shape, now, output);
+            return;
+        }
+        head(publication, shape, now).encode(publication.payload.len(), output.buffer());
+        match publication.share() {
+            Some(shared) => output.push_shared(shared),
+            None => output.buffer().extend_from_slice(publication.payload),
+        }
+    }
+
+    /// Appends a copy of the layout. Not inlined, so that the path of a message to one receiver is short, and its shape
+    /// stays in registers.
+    #[inline(never)]
+    fn append_layout(
+        &mut self,
+        publication: &mut Publication<'_>,
+        shape: &Shape<'_>,
+        now: Millis,
+        output: &mut Output,
+    ) {
+        let layout = self.layout(publication, shape, now);
+        let buffer = output.buffer();
+        let start = buffer.len();
+        buffer.extend_from_slice(&layout.bytes);
+        buffer[start] = first_byte(shape);
+        if let (Some(at), Some(id)) = (layout.id_at, shape.packet_id) {
+            buffer[start + at..start + at + 2].copy_from_slice(&id.get().to_be_bytes());
         }
         if let Some(shared) = publication.share() {
             output.push_shared(shared);

@@ -3,6 +3,7 @@
 
 mod absent;
 mod moved;
+pub(crate) mod starting;
 
 use crate::connection::FetchRequest;
 use crate::ids::{Partitions, SessionKey, ShardId, TenantId, partition_of};
@@ -11,6 +12,7 @@ use crate::link::envelope::Envelope;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
+use crate::retained::fetch::starting::{STARTS_PER_TURN, Starting};
 use crate::retained::{RetainedStore, ScanEnd};
 use crate::roster::Roster;
 use crate::session::Session;
@@ -18,7 +20,7 @@ use crate::session::table::Sessions;
 use crate::settings::Settings;
 use crate::state::ShardState;
 use crate::topics::{SubscriberOptions, SubscriptionIndex, is_own_topic};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_mqtt::QoS;
 
 /// All fetches of a shard.
@@ -29,9 +31,15 @@ pub(crate) struct Fetches {
     by_filter: BTreeMap<(u32, Box<str>), u32>,
     /// Fetches whose next step may be taken.
     pub(crate) runnable: VecDeque<u32>,
+    /// Fetches in the state [`FetchState::NoRoom`], by their sessions.
+    sleeping: BTreeSet<(u32, u32)>,
+    /// New subscriptions whose fetches have not begun, in the order of their SUBACKs.
+    starting: VecDeque<Starting>,
     next: u32,
     /// Topics that may still be looked at in this turn.
     pub(crate) budget: u32,
+    /// Fetches that may still begin in this turn.
+    starts: usize,
 }
 
 /// The retained messages of one new subscription.
@@ -84,13 +92,16 @@ pub(crate) fn turn_budget(step: u32) -> u32 {
 impl Fetches {
     /// No fetch, and the budget of a first turn; each step looks at so many topics.
     pub(crate) fn new(step: u32) -> Self {
-        Self { budget: turn_budget(step), ..Self::default() }
+        Self { budget: turn_budget(step), starts: STARTS_PER_TURN, ..Self::default() }
     }
 
     fn add(&mut self, fetch: Fetch) -> u32 {
         let id = self.next;
         self.next = id.wrapping_add(1);
         self.by_filter.insert((fetch.session.0, fetch.filter.clone()), id);
+        if fetch.state == FetchState::NoRoom {
+            self.sleeping.insert((fetch.session.0, id));
+        }
         self.by_id.insert(id, fetch);
         id
     }
@@ -104,7 +115,8 @@ impl Fetches {
             let sleeps = fetch.state == FetchState::NoRoom
                 && state.connections.have_room_for(&state.sessions, state.high_water, fetch.session)
                 || fetch.state == FetchState::Moves && !state.transfers.have_cuts();
-            if !rare.is_some_and(|rare| rare.fetches.contains(id)) || !runnable || sleeps {
+            let noted = self.sleeping.contains(&(fetch.session.0, *id)) == (fetch.state == FetchState::NoRoom);
+            if !rare.is_some_and(|rare| rare.fetches.contains(id)) || !runnable || !noted || sleeps {
                 wrong(format!("a fetch of {:?} for {:?} is lost", fetch.filter, session.map(|one| &one.client_id)));
             }
         }
@@ -121,12 +133,13 @@ impl Fetches {
 
     fn remove(&mut self, id: u32) -> Option<Fetch> {
         let fetch = self.by_id.remove(&id)?;
+        self.sleeping.remove(&(fetch.session.0, id));
         self.by_filter.remove(&(fetch.session.0, fetch.filter.clone()));
         Some(fetch)
     }
 
     pub(crate) fn has_runnable(&self) -> bool {
-        !self.runnable.is_empty()
+        !self.runnable.is_empty() || !self.starting.is_empty()
     }
 
     /// A session has room again.
@@ -134,14 +147,18 @@ impl Fetches {
         if !state.connections.have_room_for(&state.sessions, state.high_water, session) {
             return;
         }
-        let Some(rare) = state.sessions.get(session.0).and_then(|session| session.rare.as_ref()) else { return };
-        for id in &rare.fetches {
-            if let Some(fetch) = self.by_id.get_mut(id)
-                && fetch.state == FetchState::NoRoom
-            {
-                fetch.state = FetchState::Runnable;
-                self.runnable.push_back(*id);
-            }
+        let of_session = self.sleeping.range((session.0, 0)..=(session.0, u32::MAX));
+        let woken: Vec<u32> = of_session.map(|(_, id)| *id).collect();
+        for id in woken {
+            self.set_fetch_running(id);
+        }
+    }
+
+    /// The client of a fetch has to read or acknowledge first.
+    pub(crate) fn let_sleep(&mut self, id: u32) {
+        if let Some(fetch) = self.by_id.get_mut(&id) {
+            fetch.state = FetchState::NoRoom;
+            self.sleeping.insert((fetch.session.0, id));
         }
     }
 }
@@ -182,12 +199,13 @@ impl Fetches {
             is_second_look: false,
             state: FetchState::NoRoom,
         });
-        sessions.get_mut(session.0)?.rare_mut().fetches.push(id);
+        sessions.get_mut(session.0)?.rare_mut().fetches.insert(id);
         Some(id)
     }
 
     pub(crate) fn set_fetch_running(&mut self, id: u32) {
         if let Some(fetch) = self.by_id.get_mut(&id) {
+            self.sleeping.remove(&(fetch.session.0, id));
             fetch.state = FetchState::Runnable;
             self.runnable.push_back(id);
         }
@@ -211,7 +229,7 @@ impl Fetches {
         let Some(fetch) = self.remove(id) else { return };
         let Some(session) = sessions.get_mut(fetch.session.0) else { return };
         if let Some(rare) = session.rare.as_mut() {
-            rare.fetches.retain(|other| *other != id);
+            rare.fetches.remove(&id);
         }
         settle_fetches(session);
     }
@@ -266,11 +284,11 @@ impl Fetches {
         };
         rare.fresh_topics = std::collections::HashSet::default();
         rare.fetches_expected = 0;
-        for id in &mut rare.fetches {
-            if let Some(fetch) = self.remove(*id) {
-                *id = self.add(Fetch { state: FetchState::NoRoom, ..fetch });
-            }
-        }
+        let suspended = std::mem::take(&mut rare.fetches);
+        let fetches = suspended.into_iter().filter_map(|id| self.remove(id));
+        let fetches: Vec<Fetch> = fetches.collect();
+        rare.fetches =
+            fetches.into_iter().map(|fetch| self.add(Fetch { state: FetchState::NoRoom, ..fetch })).collect();
     }
 
     /// Ends all fetches of a session.
@@ -279,8 +297,12 @@ impl Fetches {
             return;
         };
         rare.fresh_topics = std::collections::HashSet::default();
+        let starting = std::mem::take(&mut rare.fetches_starting) > 0;
         for id in std::mem::take(&mut rare.fetches) {
             self.remove(id);
+        }
+        if starting {
+            self.starting.retain(|one| one.session != session);
         }
     }
 
@@ -337,7 +359,7 @@ impl RetainedStore {
 /// Frees the fields that only fetches need, once no fetch is left.
 pub(crate) fn settle_fetches(session: &mut Session) {
     let Some(rare) = session.rare.as_mut() else { return };
-    if rare.fetches.is_empty() && rare.fetches_expected == 0 {
+    if !rare.awaits_retained() {
         rare.fresh_topics = std::collections::HashSet::default();
     }
     if rare.is_idle() {
@@ -351,7 +373,7 @@ impl Session {
         let keeps = qos != QoS::AtMostOnce || settings.queue.keep_qos0_offline;
         // A message that is not kept for an offline client will not reach it live.
         let Some(rare) = self.rare.as_mut().filter(|_| keeps || self.connection.is_some()) else { return };
-        if (!rare.fetches.is_empty() || rare.fetches_expected > 0) && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
+        if rare.awaits_retained() && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
             rare.fresh_topics.insert(topic.into());
         }
     }

@@ -14,6 +14,9 @@ pub(crate) const MESSAGES_PER_WORK: usize = 8;
 /// Work for ended sessions that waits, for each unit that a turn does beyond its least share.
 const WAITING_PER_WORK: usize = 64;
 
+/// Units of work that a turn may do when little waits.
+const ENDED_WORK_PER_TURN_LEAST: usize = 64;
+
 /// The most work that one turn does for ended sessions, units. One unit drops [`MESSAGES_PER_WORK`] messages, so a turn
 /// can drop as many messages as publishers may deliver in it.
 const ENDED_WORK_PER_TURN_MAX: usize = 1024;
@@ -92,9 +95,9 @@ pub(crate) struct EndedSessions {
 }
 
 impl EndedSessions {
-    /// A turn begins. Its share is at least so many units and grows with the work that waits.
-    pub(crate) fn begin_turn(&mut self, least: usize) {
-        self.share = (least + self.left / WAITING_PER_WORK).min(ENDED_WORK_PER_TURN_MAX);
+    /// A turn begins. Its share grows with the work that waits.
+    pub(crate) fn begin_turn(&mut self) {
+        self.share = (ENDED_WORK_PER_TURN_LEAST + self.left / WAITING_PER_WORK).min(ENDED_WORK_PER_TURN_MAX);
         self.work = 0;
     }
 

@@ -35,7 +35,7 @@ use crate::session::tail::Tail;
 use crate::settings::Settings;
 use crate::settings::overflow::Bounds;
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -295,7 +295,9 @@ pub(crate) struct Rare {
     /// Memberships in shared groups, in the order of their names; see [`Rare::find_membership`].
     pub memberships: Vec<Rc<Membership>>,
     /// Retained messages being fetched, by their numbers.
-    pub fetches: Vec<u32>,
+    pub fetches: BTreeSet<u32>,
+    /// Subscriptions whose fetches begin in one of the next turns.
+    pub fetches_starting: u32,
     /// SUBACKs that wait, and fetches behind them.
     pub fetches_expected: u32,
     /// QoS 2 messages of the client that have crossed to other nodes, by their packet ids.
@@ -312,12 +314,18 @@ impl Rare {
         self.memberships.binary_search_by(|other| (&*other.filter, &*other.share).cmp(&(filter, share)))
     }
 
+    /// Whether retained messages are fetched for it now or later.
+    pub(crate) fn awaits_retained(&self) -> bool {
+        !self.fetches.is_empty() || self.fetches_starting > 0 || self.fetches_expected > 0
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.will.is_none()
             && self.ends_at.is_none()
             && self.sent_on_until.is_none()
             && self.memberships.is_empty()
             && self.fetches.is_empty()
+            && self.fetches_starting == 0
             && self.fetches_expected == 0
             && self.exchanges.is_empty()
             && self.refused.is_empty()

@@ -25,10 +25,36 @@ impl Bounds {
     }
 }
 
+/// A rule that is ready for the path of a message: nothing of it is parsed there.
+#[derive(Debug)]
+struct Prepared {
+    rule: OverflowRule,
+    /// Whether the pattern of its clients is one client id.
+    is_of_one: bool,
+}
+
+impl Prepared {
+    /// Nothing for a rule whose filter is no topic filter: it fits no message.
+    fn new(rule: &OverflowRule) -> Option<Self> {
+        let mut rule = rule.clone();
+        if let Some(filter) = &mut rule.filter {
+            *filter = TopicFilter::new(filter).ok()?.proper().as_str().to_owned();
+        }
+        let is_of_one = !rule.clients.contains(['*', '?']);
+        Some(Self { rule, is_of_one })
+    }
+
+    fn fits(&self, client_id: &str, topic: &str) -> bool {
+        let fits_client =
+            if self.is_of_one { self.rule.clients == client_id } else { matches_client(&self.rule.clients, client_id) };
+        fits_client && self.rule.filter.as_ref().is_none_or(|filter| tidegate_mqtt::topic::matches(filter, topic))
+    }
+}
+
 /// The rules, in their order.
 #[derive(Debug)]
 pub(crate) struct OverflowRules {
-    rules: Vec<OverflowRule>,
+    rules: Vec<Prepared>,
     default: Bounds,
     /// What holds where no rule fits and the queue is in a store.
     stored: Bounds,
@@ -49,7 +75,8 @@ impl OverflowRules {
         let mut policies = settings.overflow_rules.iter().map(|rule| rule.policy).chain([queue.overflow]);
         let tells = |policy| matches!(policy, OverflowPolicy::Block | OverflowPolicy::Disconnect);
         let tells_publisher = policies.any(tells) || settings.limits.memory_ceiling != 0;
-        Self { rules: settings.overflow_rules.clone(), default, stored, tells_publisher }
+        let rules = settings.overflow_rules.iter().filter_map(Prepared::new).collect();
+        Self { rules, default, stored, tells_publisher }
     }
 
     #[inline]
@@ -72,8 +99,8 @@ impl OverflowRules {
 
     #[cold]
     fn find(&self, client_id: &str, topic: &str, default: Bounds) -> Bounds {
-        let fits = |rule: &&OverflowRule| matches_client(&rule.clients, client_id) && matches_topic(rule, topic);
-        let Some(rule) = self.rules.iter().find(fits) else { return default };
+        let fitting = self.rules.iter().find(|rule| rule.fits(client_id, topic));
+        let Some(Prepared { rule, .. }) = fitting else { return default };
         Bounds {
             max_messages: rule.max_messages.map_or(default.max_messages, |max| max as usize),
             max_bytes: rule.max_bytes.unwrap_or(default.max_bytes),

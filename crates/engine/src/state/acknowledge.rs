@@ -138,7 +138,7 @@ impl ShardState {
             packet_id: Some(id),
             subscription_ids: delivery.ids.as_slice(),
             alias: None,
-            is_for_hub: connection.is_of_hub,
+            is_for_hub: connection.is_of_hub(),
         };
         if layouts.packet_len(&mut publication, &shape, now) > connection.max_packet_out as usize {
             // The client came back with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).

@@ -64,7 +64,7 @@ impl ShardState {
             packet_id: None,
             subscription_ids: terms.subscription_ids,
             alias: None,
-            is_for_hub: connection.is_of_hub,
+            is_for_hub: connection.is_of_hub(),
         };
         if connection.max_packet_out != u32::MAX || connection.aliases_out {
             let len = layouts.packet_len(publication, &shape, now);
@@ -243,7 +243,7 @@ impl ShardState {
             packet_id: None,
             subscription_ids: next.ids.as_slice(),
             alias: None,
-            is_for_hub: connection.is_of_hub,
+            is_for_hub: connection.is_of_hub(),
         };
         let len = layouts.packet_len(&mut publication, &shape, now);
         let stored = session.stored.filter(|_| next.number != 0);
@@ -286,7 +286,8 @@ impl ShardState {
     fn note_sent(&mut self, to: SessionKey, payer: Payer, publication: &Publication<'_>, qos: QoS) {
         self.counters.count_sent(qos, publication.payload.len());
         self.meters.of(payer).messages_out += 1;
-        if qos == QoS::AtMostOnce {
+        // Before the parts of a report are borrowed: few messages have properties.
+        if qos == QoS::AtMostOnce && !publication.properties.is_empty() {
             self.reports().report_outcome(
                 to,
                 publication.topic,

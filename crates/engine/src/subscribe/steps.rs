@@ -13,7 +13,7 @@ use tidegate_mqtt::{PacketId, QoS, Version};
 
 /// Work of filters in one turn, of all clients together, in units of [`filter_work`]. The packet that passes it
 /// continues in the next turn.
-pub(crate) const FILTER_WORK_PER_TURN: usize = 64;
+pub(crate) const FILTER_WORK_PER_TURN: usize = 32;
 
 /// Work that one connection may have done beyond [`FILTER_WORK_PER_TURN`], so that a crowd of clients that subscribe to
 /// a few filters each does not wait.

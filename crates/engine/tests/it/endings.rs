@@ -276,7 +276,7 @@ fn come_and_go(world: &World, clients: usize, rounds: usize) -> u64 {
             client.send_subscribe(&filters, None)
         };
         let ids: Vec<_> = all.iter().enumerate().map(|(number, client)| subscribe(client, number)).collect();
-        for _ in 0..clients * FILTERS / 64 {
+        for _ in 0..clients * FILTERS / 32 {
             world.turns();
             most = most.max(world.gauges().subscriptions);
         }

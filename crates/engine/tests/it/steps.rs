@@ -9,7 +9,7 @@ use crate::harness::*;
 
 const FILTERS: usize = 1000;
 /// The most work of a turn: the last filter of a share may be worth two, and the first packet of a turn has its own.
-const PER_TURN: u64 = 2 * 66;
+const PER_TURN: u64 = 2 * 34;
 
 fn names() -> Vec<String> {
     (0..FILTERS).map(|number| format!("s/{number}/+")).collect()
@@ -138,4 +138,76 @@ fn a_crowd_with_few_filters_does_not_wait() {
     }
     world.turns();
     assert_eq!(world.gauges().subscriptions, 100);
+}
+
+/// The most retained values that reach a client in one turn.
+const VALUES_PER_TURN: u64 = 2 * 64;
+
+/// Publishes retained values, and subscribes to each of their topics until all are subscribed to.
+fn subscribe_to_values(world: &World) -> (Client, Vec<String>) {
+    let topics: Vec<String> = (0..FILTERS).map(|number| format!("v/{number:03}")).collect();
+    let publisher = world.connect(v5("publisher"));
+    for topic in &topics {
+        publisher.send_publish(message(topic, "x").retain());
+    }
+    world.run();
+    let client = world.connect(v5("many").expiry(100));
+    let filters: Vec<_> =
+        topics.iter().map(|topic| (topic.as_str(), SubscriptionOptions::new(QoS::AtMostOnce))).collect();
+    client.send_subscribe(&filters, None);
+    while world.gauges().subscriptions < FILTERS as u64 {
+        world.turns();
+    }
+    (client, topics)
+}
+
+/// Topics of the messages that have come, in their order.
+fn topics_of(client: &Client) -> Vec<String> {
+    let mut topics: Vec<String> = client.messages_among_others().into_iter().map(|got| got.topic).collect();
+    topics.sort_unstable();
+    topics
+}
+
+#[test]
+fn retained_values_of_many_filters_come_in_turns() {
+    let world = World::with(1, |_| ());
+    let (client, topics) = subscribe_to_values(&world);
+    let sent = || world.counters().messages_out[0];
+    let mut before = sent();
+    assert!(before <= VALUES_PER_TURN, "{before} values in a turn");
+    while before < FILTERS as u64 {
+        world.turns();
+        let now = sent();
+        assert!(now > before && now - before <= VALUES_PER_TURN, "{} values in a turn", now - before);
+        before = now;
+    }
+    assert_eq!(topics_of(&client), topics);
+}
+
+#[test]
+fn an_ended_subscription_gets_no_retained_value_later() {
+    let world = World::with(1, |_| ());
+    let (client, topics) = subscribe_to_values(&world);
+    let filters: Vec<_> = topics.iter().map(|name| TopicFilter::new(name).unwrap()).collect();
+    let packet_id = client.next_id();
+    client.send(&Packet::Unsubscribe(Unsubscribe {
+        packet_id,
+        user_properties: UserProperties::EMPTY,
+        topic_filters: TopicFilters::new(&filters[FILTERS / 2..]),
+    }));
+    let got = topics_of(&client);
+    assert!(got.len() < FILTERS, "{} values", got.len());
+    assert_eq!(got[..FILTERS / 2], topics[..FILTERS / 2]);
+}
+
+#[test]
+fn retained_values_that_wait_come_to_the_next_connection() {
+    let world = World::with(1, |_| ());
+    let (client, topics) = subscribe_to_values(&world);
+    let again = world.connect(v5("many").clean(false).expiry(100));
+    assert!(again.session_present());
+    let (old, new) = (topics_of(&client), topics_of(&again));
+    assert!(!new.is_empty());
+    let got: std::collections::BTreeSet<String> = old.into_iter().chain(new).collect();
+    assert_eq!(got.into_iter().collect::<Vec<_>>(), topics);
 }

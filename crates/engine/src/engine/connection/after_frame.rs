@@ -11,7 +11,9 @@ impl Engine {
     /// connections that a policy closes.
     #[inline]
     pub(crate) fn after_frame(&mut self, now: Now) {
-        self.groups.tell_dealt(&mut self.state, &mut self.links);
+        if self.groups.kept.has_done() {
+            self.groups.tell_dealt(&mut self.state, &mut self.links);
+        }
         let state = &self.state;
         // One comparison in place of six: this runs for each packet.
         let caused = state.to_park.len()

@@ -1,8 +1,8 @@
 //! A CONNECT is taken, authenticated and let in.
 
 use crate::access::Subject;
-use crate::connection::Phase;
 use crate::connection::input::Flow;
+use crate::connection::{Connection, Phase};
 use crate::engine::facets::EntryCalls;
 use crate::event::{Accepted, Event, LogEvent, Verdict};
 use crate::flows::contexts::connecting;
@@ -56,7 +56,7 @@ impl EntryCalls<'_> {
         } else {
             asked_for
         };
-        let is_of_hub = self.engine.state.connections.get(key).is_some_and(|connection| connection.is_of_hub);
+        let is_of_hub = self.engine.state.connections.get(key).is_some_and(Connection::is_of_hub);
         if is_of_hub || self.engine.settings.authentication == Authentication::External {
             connecting!(self.engine).ask_for_verdict(key, tenant, client_id, &connect, frame);
             return Flow::Next;

@@ -14,13 +14,16 @@ use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::image::connection::{EDGE_STOPS, RELAY_FRAME};
 use crate::link::record::Record;
 use crate::now::Now;
+use crate::orchestrator::uplink::Uplinks;
 use crate::publish::pipeline::Progress;
 use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
 use crate::timers::Timer;
-use tidegate_mqtt::{Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame};
+use tidegate_mqtt::{
+    Disconnect, Frame, FrameError, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
+};
 
 /// Whether a connection begins like a CONNECT packet. The first byte decides: other input (usually another protocol on
 /// this port) is not waited for.
@@ -64,6 +67,15 @@ fn another_protocol(bytes: &[u8]) -> Option<&'static str> {
     begins(&[b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n"]).then_some(
         "a proxy tells whose connection it is; `proxy_protocol` and `proxy_networks` of the listener take that",
     )
+}
+
+/// Bytes of the largest packet that a listener takes, or a connection to a broker.
+#[inline]
+fn max_packet_size(listener: Option<&ListenerSettings>, uplinks: &Uplinks) -> u32 {
+    match listener {
+        Some(listener) => listener.max_packet_size,
+        None => uplinks.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
+    }
 }
 
 impl Engine {
@@ -150,6 +162,7 @@ impl Engine {
 
     fn take_each_frame(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) -> usize {
         let mut taken = 0;
+        let mut promised = 0;
         loop {
             let Some(connection) = self.state.connections.get(key) else { return bytes.len() };
             if !self.state.to_close.is_empty() && self.state.to_close.iter().any(|(other, ..)| *other == key) {
@@ -165,11 +178,9 @@ impl Engine {
             if rest.is_empty() {
                 return taken;
             }
-            let max = match self.state.settings.listener(connection.listener) {
-                Some(listener) => listener.max_packet_size,
-                None => self.uplinks.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
-            };
-            let result = match split_frame(rest, max).or_else(|error| connection.split_promised(rest, error)) {
+            let max = max_packet_size(self.state.settings.listener(connection.listener), &self.uplinks).max(promised);
+            // The frame is used where it is found: a copy of it would wait for the stores of its single bytes.
+            let result = match split_frame(rest, max) {
                 Ok(None) if connection.phase == Phase::AwaitConnect => match check_first_byte(rest) {
                     Ok(()) => return taken,
                     Err(refused) => Err(refused),
@@ -178,6 +189,10 @@ impl Engine {
                 Ok(Some(frame)) => {
                     let len = frame.total_len;
                     self.take_frame(now, key, &frame, &rest[..len]).map(|flow| (flow, len))
+                }
+                Err(FrameError::TooLarge { .. }) if connection.promised_size() > max => {
+                    promised = connection.promised_size();
+                    continue;
                 }
                 Err(_) if begins_continuation(&self.state.settings, connection, rest) => {
                     self.homes().take_continuation(key, rest)

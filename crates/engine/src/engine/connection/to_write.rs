@@ -32,7 +32,7 @@ impl OutputCalls<'_> {
     pub fn pop_first(&mut self) -> Option<ConnectionKey> {
         let key = self.engine.state.to_write.first.pop()?;
         if let Some(connection) = self.engine.state.connections.get_mut(key) {
-            connection.dirty = false;
+            connection.listed.leave_first();
         }
         Some(key)
     }
@@ -42,7 +42,7 @@ impl OutputCalls<'_> {
     pub fn pop_in_line(&mut self) -> Option<ConnectionKey> {
         let key = self.engine.state.to_write.line.pop_front()?;
         if let Some(connection) = self.engine.state.connections.get_mut(key) {
-            connection.in_line = false;
+            connection.listed.leave_line();
         }
         self.engine.state.to_write.left_line += 1;
         Some(key)

@@ -94,7 +94,7 @@ impl MoveCalls<'_> {
             && connection.tail.as_ref().is_none_or(|tail| tail.len() <= TAIL_MAX)
             && connection.extra.as_ref().is_none_or(|extra| is_extra_at_rest(extra))
             && session.flow.as_ref().is_none_or(|flow| flow.to_resend == 0)
-            && session.rare.as_ref().is_none_or(|rare| rare.fetches_expected == 0 && rare.fetches.is_empty())
+            && session.rare.as_ref().is_none_or(|rare| !rare.awaits_retained())
             && !self.engine.turn_share.holds(key)
             && !state.to_close.iter().any(|(other, ..)| *other == key)
     }
@@ -127,7 +127,7 @@ impl MoveCalls<'_> {
             received_before: session.flow.as_ref().map_or(0, |flow| flow.received_before as u32),
             version: connection.version,
             problem_information: connection.problem_information,
-            bridge: connection.bridge,
+            bridge: connection.is_bridge(),
             aliases_in: aliases_in.map(|(alias, topic)| (alias, topic.into())).collect(),
             unkept: unkept_of(session),
         };
@@ -145,7 +145,7 @@ fn unkept_of(session: &Session) -> Vec<(PacketId, State)> {
 fn may_leave(connection: &Connection) -> bool {
     connection.phase == Phase::Open
         && ![UPLINK_LISTENER, PRINCIPAL_LISTENER].contains(&connection.listener)
-        && !connection.is_of_hub
+        && !connection.is_of_hub()
         && !connection.leaving
 }
 

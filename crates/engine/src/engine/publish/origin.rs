@@ -7,7 +7,7 @@ use crate::topics::origin::HEAD;
 
 impl PublishPipeline<'_> {
     /// Appends the user property for a message of a session; it has to be the first one.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn append_origin(&mut self, now: Now, session: Option<SessionKey>, out: &mut Vec<u8>) {
         let (origin, number) = self.engine.uplinks.next_number();
         let session = session.and_then(|session| self.engine.state.sessions.get(session.0));
@@ -38,25 +38,27 @@ fn put_origin((origin, number, unix): (u64, u64, u64), client_id: &str, out: &mu
 
 /// 16 hexadecimal digits.
 fn put_hexadecimal(number: u64, out: &mut Vec<u8>) {
-    out.extend((0..16).rev().map(|place| {
-        let digit = (number >> (4 * place) & 0xF) as u8;
-        if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }
-    }));
+    let mut digits = [0; 16];
+    for (place, digit) in digits.iter_mut().rev().enumerate() {
+        *digit = b"0123456789abcdef"[(number >> (4 * place) & 0xF) as usize];
+    }
+    out.extend_from_slice(&digits);
 }
 
 /// Decimal digits, without zeros in front.
 fn put_decimal(mut number: u64, out: &mut Vec<u8>) {
-    let begin = out.len();
-    loop {
-        out.push(b'0' + (number % 10) as u8);
+    // As many as the largest number has.
+    let mut digits = [b'0'; 20];
+    let mut begin = digits.len() - 1;
+    for (place, digit) in digits.iter_mut().enumerate().rev() {
+        *digit = b'0' + (number % 10) as u8;
         number /= 10;
+        begin = place;
         if number == 0 {
             break;
         }
     }
-    if let Some(digits) = out.get_mut(begin..) {
-        digits.reverse();
-    }
+    out.extend_from_slice(&digits[begin..]);
 }
 
 #[cfg(test)]

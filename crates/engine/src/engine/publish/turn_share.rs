@@ -4,14 +4,13 @@ use crate::engine::facets::TimerCalls;
 use crate::flows::contexts::subscribing;
 use crate::now::Now;
 use crate::publish::turn_share::Share;
-use crate::subscribe::steps::FILTER_WORK_PER_TURN;
 
 impl TimerCalls<'_> {
     /// Begins a turn: takes the next steps of long work, and resumes its waiting clients one after the other, while the
     /// turn has room.
     pub(crate) fn begin_turn(&mut self, now: Now) {
         self.engine.turn_share.begin(&self.engine.state.to_write);
-        self.engine.endings.begin_turn(FILTER_WORK_PER_TURN);
+        self.engine.endings.begin_turn();
         self.engine.pipeline().run_fan_outs(now);
         self.engine.steps().run_steps(now);
         self.engine.endings.run(now, &mut subscribing!(self.engine));

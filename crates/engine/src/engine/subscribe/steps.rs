@@ -64,7 +64,7 @@ impl SubscribeSteps<'_> {
         let kind = Kind::Subscribe(Asked {
             tenant,
             max_qos: self.maximum_qos(key),
-            bridge: self.engine.state.connections.get(key).is_some_and(|connection| connection.bridge),
+            bridge: self.engine.state.connections.get(key).is_some_and(Connection::is_bridge),
             subscription_id: subscribe.subscription_identifier.unwrap_or(0),
             number: 0,
             waits: SubAckWaits::default(),

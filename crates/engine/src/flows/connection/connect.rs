@@ -4,7 +4,7 @@ use crate::addresses::SET_BY_BROKER;
 use crate::connection::alias::OutboundAliases;
 use crate::connection::connect::grant::Granted;
 use crate::connection::connect::keep_alive_deadline;
-use crate::connection::{EnhancedState, PendingConnect, Phase};
+use crate::connection::{EnhancedState, Peer, PendingConnect, Phase};
 use crate::event::{AuthRequest, Enhanced, Event};
 use crate::flows::contexts::Connecting;
 use crate::flows::contexts::SessionEnding;
@@ -143,12 +143,14 @@ impl Connecting<'_> {
             }
         }
         connection.keep_alive = granted.keep_alive;
-        connection.bridge = connect.bridge;
+        if connect.bridge && !connection.is_of_hub() {
+            connection.peer = Peer::Bridge;
+        }
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
         let (listener, tenant) = (connection.listener, connection.tenant);
         let user = self.state.sessions.get(to.0).and_then(|session| session.identity.as_ref()?.user_name.as_deref());
         let user = user.filter(|_| self.state.settings.usage_by_user);
-        let pays = if connection.is_of_hub { TenantId::UPLINK } else { tenant };
+        let pays = if connection.is_of_hub() { TenantId::UPLINK } else { tenant };
         let payer = self.state.meters.payer(pays, user);
         connection.payer = payer;
         let ours = self.state.settings.listeners.get(usize::from(listener.0));

@@ -39,13 +39,15 @@ impl Imaging<'_> {
         let will = rare.and_then(|rare| rare.will.as_ref());
         put_will(out, now, session.expiry_seconds, will, rare.and_then(|rare| rare.will_due));
         out.put_u32(session.filters.len() as u32);
+        let starting = self.fetches.starting_of(session, key);
         for filter in session.filters.iter() {
             let subscriber = self.index.subscriber(filter, key);
             let text = self.index.filter(filter).unwrap_or_default();
             out.put_bytes(text.as_bytes());
             out.put_u8(subscriber.map_or(0, |subscriber| subscriber.options.bits()));
             out.put_u32(subscriber.map_or(0, |subscriber| subscriber.subscription_id));
-            out.put_u8(u8::from(self.fetches.fetch_of(&self.state.sessions, key, text).is_some()));
+            let fetches = starting.contains(text) || self.fetches.fetch_of(&self.state.sessions, key, text).is_some();
+            out.put_u8(u8::from(fetches));
         }
         let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
         out.put_u32(memberships.len() as u32);

@@ -7,6 +7,7 @@ use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::Now;
 use crate::retained::ScanEnd;
+use crate::retained::fetch::starting::STARTS_IN_ANY_CASE;
 use crate::retained::fetch::{FetchState, settle_fetches, turn_budget};
 use crate::session::terms::Terms;
 use crate::telling::reason::Reason;
@@ -17,16 +18,22 @@ impl Fetching<'_> {
     /// Begins to bring the retained messages of new subscriptions.
     pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, requests: Vec<FetchRequest>) {
         let Some(session) = self.state.connections.session_of(key).filter(|_| !requests.is_empty()) else { return };
-        for request in requests {
-            // The client may have unsubscribed while its SUBACK waited.
-            if self.index.is_subscribed(&self.state.sessions, session, &request.filter)
-                && let Some(id) = self.fetches.add_fetch(&self.links.roster, &mut self.state.sessions, session, request)
-            {
-                self.fetches.set_fetch_running(id);
-            }
+        if requests.len() > STARTS_IN_ANY_CASE {
+            self.fetches.start_later(&mut self.state.sessions, session, requests);
+        } else {
+            requests.into_iter().for_each(|request| self.start_fetch(session, request));
         }
         self.forget_expected(session);
         self.go_on_fetching(now);
+    }
+
+    fn start_fetch(&mut self, session: SessionKey, request: FetchRequest) {
+        // The client may have unsubscribed meanwhile.
+        if self.index.is_subscribed(&self.state.sessions, session, &request.filter)
+            && let Some(id) = self.fetches.add_fetch(&self.links.roster, &mut self.state.sessions, session, request)
+        {
+            self.fetches.set_fetch_running(id);
+        }
     }
 
     /// Makes a SUBACK wait for other shards before its fetches. Live messages until then are newer than fetched ones.
@@ -49,11 +56,18 @@ impl Fetching<'_> {
     /// Takes the steps of a new turn.
     pub(crate) fn run_fetches(&mut self, now: Now) {
         self.fetches.budget = turn_budget(self.state.settings.retained.step);
+        self.fetches.allow_starts();
         self.go_on_fetching(now);
     }
 
     /// Takes as many steps as this turn still allows; the next turn continues.
     fn go_on_fetching(&mut self, now: Now) {
+        while let Some((session, request)) = self.fetches.next_start(&mut self.state.sessions) {
+            self.start_fetch(session, request);
+            if let Some(session) = self.state.sessions.get_mut(session.0) {
+                settle_fetches(session);
+            }
+        }
         while self.fetches.budget > 0 {
             let Some(id) = self.fetches.runnable.pop_front() else { return };
             let Some(fetch) = self.fetches.by_id.get(&id) else { continue };
@@ -65,9 +79,9 @@ impl Fetching<'_> {
     }
 
     fn step_fetch(&mut self, now: Now, id: u32) {
-        let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.by_id.get(&id) else { return };
         if !self.state.connections.have_room_for(&self.state.sessions, self.state.high_water, fetch.session) {
-            fetch.state = FetchState::NoRoom;
+            self.fetches.let_sleep(id);
             return;
         }
         if self.fetches.waits_for_moves(&self.links.roster, &self.state.transfers, id) {
