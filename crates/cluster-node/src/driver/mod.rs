@@ -14,6 +14,7 @@ mod error;
 #[cfg(test)]
 mod first_table;
 mod following;
+mod forgotten;
 mod kind;
 mod lead;
 mod load;
