@@ -166,6 +166,16 @@ impl Table {
         self.homes.partitions(|home| is_at(home, node))
     }
 
+    /// Whether it names a node: as one that lives, has or had partitions, or gives or gets some.
+    pub fn names(&self, node: &str) -> bool {
+        let is_of = |home: Option<&Home>| {
+            home.is_some_and(|home| home.node == node || home.former.iter().any(|former| former.node == node))
+        };
+        self.lives.contains_key(node)
+            || self.moves.iter().any(|it| it.from == node || it.to == node)
+            || !self.homes.partitions(is_of).is_empty()
+    }
+
     /// The move of a partition.
     pub fn move_of(&self, partition: u16) -> Option<&Move> {
         self.moves.iter().find(|it| it.partitions.binary_search(&partition).is_ok())

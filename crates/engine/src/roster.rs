@@ -28,7 +28,13 @@ pub struct Roster {
     /// Whether there are nodes in the table to which this process has no link.
     lacks_nodes: bool,
     crossing: Crossing,
+    /// By how much the clock of another node is ahead of this one's, milliseconds.
+    clock_lead_ms: u64,
 }
+
+/// The greatest lead of another node's clock that versions of values follow, milliseconds. A value whose version is further
+/// ahead counts as old.
+pub(crate) const CLOCK_LEAD_MAX_MS: u64 = 12 * 60 * 60 * 1000;
 
 /// The topics whose messages cross to other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +63,7 @@ impl Roster {
             open_moves: Vec::new(),
             lacks_nodes: false,
             crossing: Crossing::All,
+            clock_lead_ms: 0,
         }
     }
 
@@ -125,6 +132,19 @@ impl Roster {
     pub fn with_values_only(mut self) -> Self {
         self.crossing = Crossing::None;
         self
+    }
+
+    /// Sets by how much the wall clock of another node is ahead of this one's, in milliseconds; beyond 12 hours as 12
+    /// hours. Versions of retained values are made by the clock that is ahead.
+    #[must_use]
+    pub fn with_clock_lead(mut self, milliseconds: u64) -> Self {
+        self.clock_lead_ms = milliseconds.min(CLOCK_LEAD_MAX_MS);
+        self
+    }
+
+    /// By how much the wall clock of another node is ahead, milliseconds.
+    pub(crate) fn clock_lead_ms(&self) -> u64 {
+        self.clock_lead_ms
     }
 
     /// Whether a topic crosses to other nodes.

@@ -28,6 +28,7 @@ use crate::connection::to_write::ToWrite;
 use crate::durable::Crossings;
 use crate::event::Event;
 use crate::ids::{ConnectionKey, Partitions, Place, SessionKey, ShardId, TenantId};
+use crate::image::departures::Departures;
 use crate::journal::Journal;
 use crate::journal::keys::Key;
 use crate::limits::loop_lag::LoopLag;
@@ -80,6 +81,8 @@ pub(crate) struct ShardState {
     pub connections: Connections,
     /// Partitions that move: their clients are not served, and their messages are kept in memory.
     pub moving: Partitions,
+    /// Partitions that leave, and whose messages the brokers still deliver here.
+    pub departures: Departures,
     /// What arrives for them.
     pub transfers: Transfers,
     pub sessions: Sessions,
@@ -154,6 +157,7 @@ impl ShardState {
             telling: Telling::default(),
             connections: Connections::default(),
             moving: Partitions::NONE,
+            departures: Departures::default(),
             transfers: Transfers::new(shard),
             sessions: Sessions::default(),
             to_write: ToWrite::default(),

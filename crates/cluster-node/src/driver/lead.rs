@@ -9,6 +9,8 @@ use tidegate_cluster::{Advert, Logged, Next, Seen, Settling, Sighting, Table, de
 
 use super::balances::Balances;
 use super::event::Event;
+use super::control::Event;
+use super::forgotten::{Forgotten, empty_log_of};
 use super::logs::Logs;
 use super::weights::{WeightPolicy, Weights};
 
@@ -39,6 +41,7 @@ pub(super) struct Leader {
     /// Whether this node leads in place of one that has ended, until the group has chosen another.
     deputizes: bool,
     settling: Settling,
+    forgotten: Forgotten,
     weights: Weights,
     balances: Balances,
     /// When this process began to look.
@@ -79,6 +82,7 @@ impl Leader {
             images: false,
             deputizes: false,
             settling: Settling::default(),
+            forgotten: Forgotten::default(),
             weights: Weights::new(policy),
             balances: Balances::default(),
             began: None,
@@ -125,6 +129,7 @@ impl Leader {
     /// Leads no more.
     pub(super) fn resign(&mut self) {
         (self.chosen, self.claim, self.settling, self.lost_since) = (false, None, Settling::default(), None);
+        self.forgotten = Forgotten::default();
         self.weights.resign();
         self.balances = Balances::default();
     }
@@ -178,6 +183,10 @@ impl Leader {
             trim_images(logs);
         }
         self.images |= !outlook.table.moves.is_empty();
+        let members = self.sightings.keys().map(String::as_str).collect();
+        for node in self.forgotten.look(now, outlook.table, &members, outlook.adverts) {
+            empty_log_of(&logs.bus, &node);
+        }
         let since = now.saturating_duration_since(*self.began.get_or_insert(now));
         seen.may_balance = self.settling.look(since, outlook.settle, outlook.table, &seen);
         self.balances.compare(outlook.table, outlook.adverts);

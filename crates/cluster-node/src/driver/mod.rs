@@ -16,6 +16,7 @@ mod event;
 #[cfg(test)]
 mod first_table;
 mod following;
+mod forgotten;
 mod kind;
 mod lead;
 mod load;

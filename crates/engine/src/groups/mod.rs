@@ -1,6 +1,7 @@
 //! Shared subscriptions: each group has a home shard that deals its messages to members on any shard.
 
 mod audit;
+pub(crate) mod copies;
 pub(crate) mod dealers;
 mod existence;
 pub(crate) mod joins;

@@ -2,6 +2,7 @@
 
 use super::arrivals::Arrivals;
 use super::forwarding::Forwarding;
+use crate::groups::Groups;
 use crate::ids::{Partitions, Place};
 use crate::orchestrator::uplink::id::MessageId;
 use crate::state::ShardState;
@@ -26,6 +27,22 @@ impl Handover {
     pub(crate) fn concerns(&self, id: Option<&MessageId>) -> bool {
         !self.forwarding.is_empty() || id.is_some_and(|id| self.arrivals.concern(id))
     }
+}
+
+/// Whether a message with this route is for a session of these partitions, which leave, or for a group whose members here
+/// all leave.
+pub(crate) fn concerns_left(
+    partitions: Partitions,
+    place: Place,
+    state: &ShardState,
+    groups: &Groups,
+    route: &Route,
+) -> bool {
+    // Another shard may have the group of a session.
+    let elsewhere = place.others().any(|shard| route.remote_bits() >> shard.0 & 1 != 0);
+    elsewhere
+        || concerns(partitions, place, state, route)
+        || route.groups().iter().any(|group| groups.leaves_with(*group, partitions, state.departures))
 }
 
 /// Whether a message with this route is for a session of these partitions.

@@ -9,6 +9,7 @@ use crate::cluster::transfer::error::ImageError;
 
 pub(crate) mod arrivals;
 pub(crate) mod connection;
+pub(crate) mod departures;
 mod export;
 pub(crate) mod forwarding;
 pub(crate) mod handover;

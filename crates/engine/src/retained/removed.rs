@@ -26,6 +26,8 @@ fn time_of(version: u64) -> u64 {
 pub(crate) struct Removed {
     /// The last version that was made or seen here.
     last: u64,
+    /// By how much the clock of another node is ahead, milliseconds.
+    lead_ms: u64,
     by_topic: BTreeMap<(TenantId, Box<str>), u64>,
     by_version: BTreeSet<(u64, TenantId, Box<str>)>,
     bytes: usize,
@@ -34,8 +36,13 @@ pub(crate) struct Removed {
 impl Removed {
     /// A version for a change now: greater than all versions made or seen here.
     pub(super) fn next_version(&mut self, unix: u64) -> u64 {
-        self.last = (unix << COUNTER_BITS).max(self.last + 1);
+        self.last = (unix + self.lead_ms << COUNTER_BITS).max(self.last + 1);
         self.last
+    }
+
+    /// The clock of another node is ahead by so much. Its values stay when it has gone.
+    pub(crate) fn follow(&mut self, lead_ms: u64) {
+        self.lead_ms = self.lead_ms.max(lead_ms);
     }
 
     /// Notes a version that another shard or process has made.
@@ -106,6 +113,8 @@ mod tests {
         assert!(removed.next_version(1000) > first && removed.next_version(900) > first);
         removed.note_seen(5000 << COUNTER_BITS);
         assert!(removed.next_version(1001) > 5000 << COUNTER_BITS);
+        removed.follow(9000);
+        assert!(removed.next_version(1001) > 10_000 << COUNTER_BITS, "the clock of another node is ahead");
         assert_eq!(Removed::version_of(first, 1000), first);
         assert_eq!(Removed::version_of(u64::MAX, 1000), 0, "a hash of an earlier release");
     }

@@ -3,6 +3,7 @@
 mod addresses;
 mod adopted;
 mod bounds;
+mod clocks;
 mod copies;
 mod filters;
 mod forwarding;

@@ -55,6 +55,8 @@ pub(super) struct Links {
     pub(super) table: LinkTable,
     pub(super) slots: Slots,
     pub(super) rosters: Rosters,
+    /// By how much the wall clock of a node that was linked is ahead, milliseconds.
+    pub(super) clock_lead_ms: u64,
     buffer: Box<[u8]>,
     random: SystemRandom,
     pub(super) refused: u64,
@@ -93,6 +95,7 @@ impl Links {
             table: LinkTable::default(),
             slots,
             rosters: Rosters::new(own),
+            clock_lead_ms: 0,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             random: SystemRandom::new(),
             refused: 0,

@@ -120,6 +120,8 @@ impl Links {
             peer.note_success();
             peer.set_state(LinkState::Linked, unix);
         }
+        // Whose clock is ahead may have made versions of values that stay when it has gone.
+        self.clock_lead_ms = self.clock_lead_ms.max(u64::try_from(who.skew).unwrap_or(0));
         self.push_rosters_with(Some(session));
         let (node, incarnation, shards, address) = (&who.name, who.incarnation, who.shards, session.address);
         let way = through.as_ref().map(|through| format!(", through node {through}")).unwrap_or_default();
@@ -157,6 +159,7 @@ impl Links {
         }
         let of_all: Arc<[PeerSeat]> = of_all.into();
         let number = self.rosters.next();
+        let lead_ms = self.clock_lead_ms;
         for (shard, inbox) in (0..).map(ShardId).zip(&self.shards) {
             let place = self.place(shard);
             let roster = match &self.carried {
@@ -164,6 +167,7 @@ impl Links {
                 Carried::Below(prefix) => roster(place, &self.view, &self.local.name, &seats).with_topics_below(prefix),
                 Carried::Values => roster(place, &self.view, &self.local.name, &seats).with_values_only(),
             };
+            let roster = roster.with_clock_lead(lead_ms);
             let order = RosterOrder { roster, seats: Arc::clone(&of_all), number };
             inbox.send(FromLinks::Roster(Box::new(order)));
         }

@@ -146,6 +146,7 @@ impl OrchestratorMoves<'_> {
         let (mut all, mut out) = (Partitions::NONE, begin());
         each_noted(now, messages, |id, message| {
             let Some(id) = id else { return };
+            let groups = moving!(engine).groups_lacking(Some(id), message, partitions);
             let is_here = engine.uplinks.settlement.has_seen(id);
             let wanted = engine.handover.wanting(&mut engine.state.journal, id, message, is_here, partitions);
             if wanted.is_empty() {
@@ -153,7 +154,7 @@ impl OrchestratorMoves<'_> {
             }
             all = all.with(wanted);
             put_noted(&mut out, now, Some(id), message);
-            moving!(engine).deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(wanted)));
+            moving!(engine).pass_on_to(now, message, wanted, &groups);
         })?;
         engine.after_frame(now);
         Ok((all, seal(out)))

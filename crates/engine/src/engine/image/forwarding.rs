@@ -16,6 +16,13 @@ pub struct OrchestratorMoves<'e> {
     pub(crate) engine: &'e mut Engine,
 }
 
+impl Engine {
+    /// Shared groups pass over the sessions of partitions that leave.
+    pub(super) fn note_departures(&mut self) {
+        self.state.departures = self.handover.forwarding.departures();
+    }
+}
+
 impl<'e> OrchestratorMoves<'e> {
     /// The calls of this engine.
     pub const fn of(engine: &'e mut Engine) -> Self {
@@ -27,6 +34,7 @@ impl<'e> OrchestratorMoves<'e> {
     pub fn begin_forwarding(&mut self, id: u64, partitions: Partitions) {
         let had = self.messages_of(partitions);
         self.engine.handover.forwarding.left.insert(id, Departed::new(partitions, had));
+        self.engine.note_departures();
         // After a restart, the store has returned these sessions as sessions of nodes, and their home is elsewhere.
         let now = self.engine.state.journal.now;
         self.engine.cluster().forget_nodes_that_left(now);
@@ -50,6 +58,7 @@ impl<'e> OrchestratorMoves<'e> {
         if let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) {
             left.is_over = true;
         }
+        self.engine.note_departures();
     }
 
     /// The messages collected for a move since the last piece; `None` without any. Messages of QoS 1 and 2 are
@@ -96,6 +105,7 @@ impl<'e> OrchestratorMoves<'e> {
             self.confirm_forwarded(now, id, usize::MAX);
             self.engine.handover.forwarding.left.remove(&id);
         }
+        self.engine.note_departures();
     }
 
     /// Begins to take the messages that the old home forwards for the partitions of a move. It is called in the turn in
@@ -127,6 +137,7 @@ impl<'e> OrchestratorMoves<'e> {
             left.back = left.back.with(left.partitions.among(partitions));
         }
         come.insert(id, Come::new(partitions, is_whole.then(KeptBack::new)));
+        engine.note_departures();
         Ok(())
     }
 
@@ -150,6 +161,7 @@ impl<'e> OrchestratorMoves<'e> {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
         engine.handover.forget(now, &mut engine.state.journal, partitions);
+        engine.note_departures();
     }
 
     /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the uplinks. With
@@ -193,6 +205,7 @@ impl<'e> OrchestratorMoves<'e> {
         let is_whole = engine.place.shards == 1;
         each_noted(now, messages, |id, message| {
             let mut wanted = partitions;
+            let groups = moving!(engine).groups_lacking(id, message, partitions);
             if let Some(id) = id {
                 let is_here = engine.uplinks.settlement.has_seen(id);
                 wanted = engine.handover.arrivals.lacking(wanted, id, is_here);
@@ -200,7 +213,7 @@ impl<'e> OrchestratorMoves<'e> {
                     engine.handover.arrivals.note_passed(&mut engine.state.journal, id, message, wanted);
                 }
             }
-            moving!(engine).deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(wanted)));
+            moving!(engine).pass_on_to(now, message, wanted, &groups);
         })?;
         self.engine.after_frame(now);
         Ok(())
@@ -214,31 +227,25 @@ impl<'e> OrchestratorMoves<'e> {
         partitions: Partitions,
         piece: &[u8],
     ) -> Result<Vec<u8>, ImageError> {
-        let is_whole = self.engine.place.shards == 1;
-        let (mut out, mut here) = (begin(), Vec::new());
-        let Forwarding { left, come, .. } = &mut self.engine.handover.forwarding;
-        let journal = &mut self.engine.state.journal;
-        let settlement = &self.engine.uplinks.settlement;
-        let arrivals = &mut self.engine.handover.arrivals;
-        let Some(come) = come.get_mut(&id) else { return Ok(seal(out)) };
-        // Some of the partitions may have left again.
-        let departed = left.values_mut().filter(|left| !left.partitions.among(partitions).is_empty());
-        let mut departed: Vec<&mut Departed> = departed.collect();
-        each_noted(now, piece, |id, message| {
-            for left in &mut departed {
-                Forwarding::note_left(&mut AtHand::default(), left, now, id, message);
+        let engine = &mut *self.engine;
+        let is_whole = engine.place.shards == 1;
+        let mut out = begin();
+        each_noted(now, piece, |noted, message| {
+            let groups = moving!(engine).groups_lacking(noted, message, partitions);
+            let Forwarding { left, come, .. } = &mut engine.handover.forwarding;
+            // Some of the partitions may have left again.
+            for left in left.values_mut().filter(|left| !left.partitions.among(partitions).is_empty()) {
+                Forwarding::note_left(&mut AtHand::default(), left, now, noted, message);
             }
-            let is_here = id.is_some_and(|id| settlement.has_seen(id));
-            let wanted = come.wants(arrivals, journal, partitions, (id, message), (is_here, is_whole));
+            let Some(come) = come.get_mut(&id) else { return };
+            let is_here = noted.is_some_and(|id| engine.uplinks.settlement.has_seen(id));
+            let (arrivals, journal) = (&mut engine.handover.arrivals, &mut engine.state.journal);
+            let wanted = come.wants(arrivals, journal, partitions, (noted, message), (is_here, is_whole));
             if !wanted.is_empty() {
-                put_noted(&mut out, now, id, message);
-                here.push((wanted, message.clone()));
+                put_noted(&mut out, now, noted, message);
+                moving!(engine).pass_on_to(now, message, wanted, &groups);
             }
         })?;
-        let engine = &mut *self.engine;
-        for (wanted, message) in here {
-            moving!(engine).deliver_only(now, &message, |session| session.is_some_and(|session| session.is_of(wanted)));
-        }
         Ok(seal(out))
     }
 

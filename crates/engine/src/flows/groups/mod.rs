@@ -17,6 +17,7 @@ use crate::flows::contexts::Subscribing;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::subscribing;
+use crate::groups::copies::Copies;
 use crate::groups::shared_group::Member;
 use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition};
 use crate::hash::hash_bytes;
@@ -188,9 +189,11 @@ impl Dealing<'_> {
         // Members without room, and the member that returned the message, are asked only if there is no other.
         let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
         let is_of_transfer = self.state.transfers.concern(&self.state.settings, publication.topic);
+        let of_fleet = dealt.tenant == TenantId::UPLINK;
+        let copies = Copies::of(self.state, !of_fleet && self.uplinks.brokers.config.is_on(), publication);
         // Asking for room lets expired messages leave a queue.
         let state = RefCell::new(&mut *self.state);
-        let of_fleet = dealt.tenant == TenantId::UPLINK;
+        let is_copy = |member: &Member<Receiver, Seat>| copies.is_some_and(|copies| copies.avoids(member));
         let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
             (shard, session) if shard == here => {
                 !state.borrow_mut().has_room_now(now.monotonic, SessionKey(session), &wanted)
@@ -208,7 +211,8 @@ impl Dealing<'_> {
         };
         let len = if of_fleet { self.uplinks.len_to_check(publication, now) } else { None };
         let takes = |member: &Member<Receiver, Seat>| self.uplinks.takes(member.receiver.1, len);
-        let is_away = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
+        let is_gone = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
+        let is_away = |member: &Member<Receiver, Seat>| is_gone(member) || is_copy(member);
         let is_out = |member: &Member<Receiver, Seat>| is_away(member) || Some(member.receiver) == not_to;
         let place = if of_fleet {
             crate::flows::groups::fleet::pick_broker(
@@ -226,7 +230,11 @@ impl Dealing<'_> {
         let place = place
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
             // The member that returned it comes before one whose new home has a permanent copy.
-            .or_else(|| dealt.members.pick(publication.publisher, topic, is_away));
+            .or_else(|| dealt.members.pick(publication.publisher, topic, is_away))
+            .or_else(|| {
+                let copies = copies?;
+                dealt.members.pick(publication.publisher, topic, |member| is_gone(member) || copies.excludes(member))
+            });
         let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
         match place {
             // It was accepted before the limits were known.

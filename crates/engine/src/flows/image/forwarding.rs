@@ -5,7 +5,7 @@ use crate::durable::crossing::Left;
 use crate::flows::contexts::Moving;
 use crate::ids::Partitions;
 use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES};
-use crate::image::handover::concerns;
+use crate::image::handover::{concerns, concerns_left};
 use crate::image::noted::each_noted;
 use crate::image::seal;
 use crate::journal::keys::Key;
@@ -58,7 +58,7 @@ impl Moving<'_> {
         let (place, state) = (self.place, &mut *self.state);
         let Forwarding { left, at_hand, .. } = &mut self.handover.forwarding;
         for left in left.values_mut() {
-            if !concerns(left.partitions, place, state, route) {
+            if !concerns_left(left.partitions, place, state, self.groups, route) {
                 continue;
             }
             if !Forwarding::note_left(at_hand, left, now, id, message) {

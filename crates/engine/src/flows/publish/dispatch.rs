@@ -283,7 +283,7 @@ impl Reach<'_> {
     pub(crate) fn deal(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
         let from = self.state.transfers.source;
         for group in route.groups() {
-            if self.groups.deals_for(from, *group) {
+            if self.groups.deals_for(from, *group) && !self.groups.are_all_of(*group, self.state.departures.over) {
                 dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }

@@ -27,22 +27,24 @@ impl FromBroker<'_> {
     /// connection of a dead orchestrator, or one that a broker sends once more, since an earlier life of this process has
     /// collected it for another home and not forwarded it.
     pub(super) fn deliver_to_taken_over(&self, uplinking: &mut Uplinking<'_>, now: Now) {
-        let adopted = uplinking.uplinks.brokers.all.get_mut(&self.uplink).and_then(|uplink| uplink.adopted.as_mut());
-        if self.raw.retain || !(self.raw.dup || adopted.is_some()) || uplinking.handover.arrivals.is_empty() {
+        let uplink = uplinking.uplinks.brokers.all.get(&self.uplink);
+        let is_adopted = uplink.is_some_and(|uplink| uplink.adopted.is_some());
+        if self.raw.retain || !(self.raw.dup || is_adopted) || uplinking.handover.arrivals.is_empty() {
             return;
         }
         let (Some(id), Some(message)) = (self.id, self.kept(now)) else { return };
+        let groups = moving!(uplinking).groups_lacking(Some(id), &message, Partitions::ALL);
         let is_here = uplinking.uplinks.settlement.has_seen(id);
         let partitions =
             uplinking.handover.wanting(&mut uplinking.state.journal, id, &message, is_here, Partitions::ALL);
         if partitions.is_empty() {
             return;
         }
+        let adopted = uplinking.uplinks.brokers.all.get_mut(&self.uplink).and_then(|uplink| uplink.adopted.as_mut());
         if let Some(adopted) = adopted.filter(|_| uplinking.place.shards > 1) {
             put_first_or_next(&mut adopted.for_shards, now, Some(id), &message);
         }
-        moving!(uplinking)
-            .deliver_only(now, &message, |session| session.is_some_and(|session| session.is_of(partitions)));
+        moving!(uplinking).pass_on_to(now, &message, partitions, &groups);
     }
 
     /// Notes a message of the connection of a dead orchestrator for the members that have taken over other partitions.

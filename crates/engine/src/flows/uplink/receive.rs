@@ -347,6 +347,10 @@ impl Publishing<'_> {
     /// Keeps a value whose topic is at home here; returns whether it was news, or why it cannot be kept.
     pub(crate) fn retain_from_fleet(&mut self, now: Now, publication: &mut Publication<'_>) -> Result<bool, Reason> {
         let version = version_of(publication.properties);
+        let id = MessageId::at_end_of(publication.properties);
+        if let Some(id) = id.filter(|id| id.origin != self.uplinks.origin) {
+            self.uplinks.clock.note(id.entered, now.unix);
+        }
         let Some((tenant, topic)) = of_brokers(&self.state.settings, publication.topic) else { return Ok(false) };
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
         if self.retained.has_as_new(now, tenant, topic, version) {

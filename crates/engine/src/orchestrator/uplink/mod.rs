@@ -24,10 +24,12 @@
 //! - `here.rs`: what no broker brings back is delivered without one.
 //! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for
 //!   a while.
+//! - `clock.rs`: the time in an id, which is the version of a retained value.
 //! - `report.rs`: reports about them; `former.rs`: uplinks of an earlier process.
 
 pub(crate) mod adopted;
 pub(crate) mod asking;
+pub(crate) mod clock;
 pub(crate) mod confirm;
 pub(crate) mod connection;
 pub(crate) mod copies;
@@ -65,6 +67,7 @@ pub use crate::settings::uplinks::{
     DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
 use adopted::Adopted;
+use clock::IdClock;
 use confirm::Confirming;
 use copies::{KeptIds, LastMessage};
 pub(crate) use filters::{FilterSync, WantedFilters};
@@ -93,6 +96,8 @@ pub(crate) struct Uplinks {
     /// The number of this shard's message ids, different in each process.
     pub(crate) origin: u64,
     next_number: u64,
+    /// When messages enter, for their ids.
+    pub(crate) clock: IdClock,
     /// Whether the fleet takes messages.
     pub(crate) gate: Gate,
     /// Messages since the gate was looked at.

@@ -56,7 +56,8 @@ impl Uplinks {
         let session = session.and_then(|session| state.sessions.get(session.0));
         let publisher = session.map_or(0, |session| hash_name(session.tenant, &session.client_id));
         let (origin, number) = self.next_number();
-        MessageId { origin, number, entered: now.unix, publisher, retain }
+        let entered = self.clock.time_of(now.unix, number);
+        MessageId { origin, number, entered, publisher, retain }
     }
 }
 

@@ -42,12 +42,14 @@ struct Reader {
     waiting_will: Option<usize>,
 }
 
-/// A message that all sessions want.
+/// A message that all sessions want, or their shared group.
 struct Published {
     payload: String,
     qos: QoS,
     /// Whether it has to come.
     is_owed: bool,
+    /// Whether it is for the group: each member that has sessions of the group deals it once.
+    is_shared: bool,
 }
 
 struct Run {
@@ -157,9 +159,11 @@ impl Run {
             let (world, device) = (&self.members[reader.home].world, &mut reader.device);
             device.connect(v5("").clean(false).expiry(u32::MAX));
             settle(world, device);
-            device.subscribe("t/#", SubscriptionOptions::new(QoS::ExactlyOnce), None);
-            settle(world, device);
-            assert_eq!(device.subscribed.len(), 1, "seed {}", self.seed);
+            for filter in ["t/#", "$share/g/s/#"] {
+                device.subscribe(filter, SubscriptionOptions::new(QoS::ExactlyOnce), None);
+                settle(world, device);
+            }
+            assert_eq!(device.subscribed.len(), 2, "seed {}", self.seed);
             device.cut(usize::MAX);
         }
         self.members.iter_mut().for_each(Member::connect);
@@ -237,12 +241,12 @@ impl Run {
 
     fn publish(&mut self, member: usize) {
         let qos = self.random.pick(&[QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
-        let topic = self.random.pick(&["t/1", "t/2", "t/3"]);
+        let topic = self.random.pick(&["t/1", "t/2", "t/3", "s/1", "s/2"]);
         let payload = format!("{member}-{}", self.published.len());
         let publishers = self.members[member].publishers.len();
         let publisher = self.random.below(publishers);
         self.members[member].publishers[publisher].publish(message(topic, &payload).qos(qos));
-        self.published.push(Published { payload, qos, is_owed: true });
+        self.published.push(Published { payload, qos, is_owed: true, is_shared: topic.starts_with("s/") });
     }
 
     /// A member is killed, and continues as its next life.
@@ -304,12 +308,23 @@ impl Run {
             }
             settle(world, device);
             assert!(device.session_present, "seed {}", self.seed);
-            for Published { payload, qos, is_owed } in &self.published {
+            for Published { payload, qos, is_owed, .. } in self.published.iter().filter(|it| !it.is_shared) {
                 let times = device.inbox.iter().filter(|it| it.message.text() == *payload).count();
                 let what = format!("seed {}: {payload} came {times} times to {} at {qos:?}", self.seed, reader.name);
                 assert!(times >= 1 || !is_owed, "{what}");
                 assert!(times <= 1 || *qos != QoS::ExactlyOnce, "{what}");
             }
+        }
+        self.check_shared();
+    }
+
+    /// Each message to the shared group has come to a session.
+    fn check_shared(&self) {
+        for Published { payload, qos, .. } in self.published.iter().filter(|it| it.is_shared) {
+            let inboxes = self.readers.iter().flat_map(|reader| &reader.device.inbox);
+            let times = inboxes.filter(|it| it.message.text() == *payload).count();
+            let what = format!("seed {}: {payload} came {times} times to the group at {qos:?}", self.seed);
+            assert!(times >= 1, "{what}");
         }
     }
 }

@@ -39,7 +39,7 @@ impl Run {
         it.device.connect(v5("").clean(false).expiry(u32::MAX).will(will));
         settle(&world, &mut it.device);
         assert!(it.device.online, "seed {}: {} is not accepted", self.seed, it.name);
-        self.published.push(Published { payload, qos: QoS::ExactlyOnce, is_owed: false });
+        self.published.push(Published { payload, qos: QoS::ExactlyOnce, is_owed: false, is_shared: false });
     }
 
     /// The connection of a session breaks: its will comes, unless there is time for its client to return.
