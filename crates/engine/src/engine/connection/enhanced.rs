@@ -2,8 +2,8 @@
 
 use crate::engine::facets::EntryCalls;
 use crate::event::Verdict;
-use crate::flows::contexts::connecting;
 use crate::event::{Accepted, Verdict};
+use crate::flows::contexts::connecting;
 use crate::identity::Identity;
 use crate::ids::ConnectionKey;
 use crate::now::Now;

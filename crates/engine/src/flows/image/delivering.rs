@@ -2,9 +2,9 @@
 
 use crate::flows::contexts::Moving;
 use crate::flows::contexts::Publishing;
+use crate::flows::contexts::dealing;
 use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
-use crate::flows::contexts::dealing;
 use crate::ids::Partitions;
 use crate::message::MessageRef;
 use crate::now::Now;

@@ -1,9 +1,9 @@
 //! Packets of a broker.
 
 use crate::connection::Phase;
+use crate::event::{Event, LogEvent};
 use crate::flows::contexts::Uplinking;
 use crate::flows::contexts::dealing;
-use crate::event::{Event, LogEvent};
 use crate::flows::uplink::suspects::BrokerRefusals;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
