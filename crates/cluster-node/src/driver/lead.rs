@@ -8,7 +8,6 @@ use tidegate_bus::{Append, BusError, Epoch, Member, Membership, MembershipEvent,
 use tidegate_cluster::{Advert, Logged, Next, Seen, Settling, Sighting, Table, deputy, next};
 
 use super::balances::Balances;
-use super::control::Event;
 use super::event::Event;
 use super::forgotten::{Forgotten, empty_log_of};
 use super::logs::Logs;

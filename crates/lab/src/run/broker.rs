@@ -4,7 +4,6 @@ use super::order::Order;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::execute::{ExecuteError, Task, Timeline};
 use super::limited;
 use super::plan::carrier_of;
 use super::task::{ExecuteError, Task, Timeline};

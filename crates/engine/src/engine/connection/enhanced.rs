@@ -1,7 +1,6 @@
 //! Authentication of an open connection ends.
 
 use crate::engine::facets::EntryCalls;
-use crate::event::Verdict;
 use crate::event::{Accepted, Verdict};
 use crate::flows::contexts::connecting;
 use crate::identity::Identity;

@@ -1,7 +1,6 @@
 //! Messages of brokers are delivered while partitions move.
 
 use crate::flows::contexts::Moving;
-use crate::flows::contexts::Publishing;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
