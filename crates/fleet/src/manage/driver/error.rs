@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::manage::driver::orchestrator_api::OrchestratorError;
 use crate::manage::history::HistoryError;
 use crate::manage::journal::JournalError;
 use crate::provider::ProviderError;
@@ -14,6 +15,9 @@ pub enum DriverError {
     /// Another manager runs this fleet.
     #[error("another manager runs the fleet in {}; stop it first, or name another state directory", .0.display())]
     Running(PathBuf),
+    /// The token of the orchestrators.
+    #[error(transparent)]
+    Token(#[from] OrchestratorError),
     /// The manager's own endpoint.
     #[error(
         "cannot listen on 127.0.0.1:{port} for the manager: {source}; choose another `fleet.api_port`, or leave it out for any free one"
