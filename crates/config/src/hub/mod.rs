@@ -7,16 +7,24 @@ mod check;
 #[cfg(feature = "pipelines")]
 mod error;
 #[cfg(feature = "pipelines")]
+mod files;
+#[cfg(feature = "pipelines")]
+mod keys;
+#[cfg(feature = "pipelines")]
 mod settings;
 #[cfg(feature = "pipelines")]
 mod sinks;
 
+#[cfg(not(feature = "pipelines"))]
+pub use absent::check_files;
 #[cfg(not(feature = "pipelines"))]
 pub(crate) use absent::refuse;
 #[cfg(feature = "pipelines")]
 pub use check::{NoStoreError, check, check_kept};
 #[cfg(feature = "pipelines")]
 pub use error::PipelineError;
+#[cfg(feature = "pipelines")]
+pub use files::check_files;
 #[cfg(feature = "pipelines")]
 pub use settings::{OnBus, Way, histories};
 #[cfg(feature = "pipelines")]
