@@ -90,19 +90,20 @@ fn check(path: &Path) -> Exit {
         }
     };
     let listeners = config.as_ref().map_or(Ok(()), |config| tls_files::check(&config.listeners, &config.origins));
-    if problems.is_empty() && listeners.is_ok() {
+    let pipelines = config.as_ref().map_or(Ok(()), tidegate_config::hub::check_files);
+    if problems.is_empty() && listeners.is_ok() && pipelines.is_ok() {
         return print_and_exit(&format!("{}: right\n", path.display()), Exit::Ok);
     }
     for problem in problems {
         report(&problem);
     }
-    if let Err(findings) = listeners {
+    for findings in [listeners, pipelines].into_iter().filter_map(Result::err) {
         complain(findings);
     }
     Exit::Failure
 }
 
-/// Faults in the files that a configuration names, except files of listeners.
+/// Faults in the files that a configuration names, except files of listeners and pipelines.
 fn problems_of_files(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     let mut note = |problem: Option<String>| problems.extend(problem);

@@ -33,6 +33,13 @@ impl Origins {
         self.source(&KeyPath { section, index: 0, key })
     }
 
+    /// The place of a fault of a key in a repeated section. For a key that is not set it is the name or the kind of its
+    /// section, so that the fault has a line.
+    pub fn place(&self, section: &'static str, index: usize, key: &'static str) -> &Source {
+        let sources = [key, "name", "kind"].map(|key| self.source(&KeyPath { section, index, key }));
+        sources.into_iter().find(|source| **source != Source::Default).unwrap_or(&Source::Default)
+    }
+
     pub(super) fn set(&mut self, path: KeyPath, source: Source) {
         self.sources.insert(path, source);
     }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use tidegate_node::TlsError;
+
 use super::finding::Findings;
 use super::origins::Origins;
 use super::path::KeyPath;
@@ -17,28 +19,45 @@ pub fn check(listeners: &[Listener], origins: &Origins) -> Result<(), Findings> 
     let mut findings = Findings::about(origins.file().cloned());
     for (index, settings) in of_listeners(listeners) {
         let Some((listener, error)) = listeners.get(index).zip(settings.check().err()) else { continue };
-        let key = error.file().map_or("certificate", |file| key_of(listener, file));
+        let key = key_of(listener, &error);
         let source = origins.source(&KeyPath { section: "listener", index, key }).clone();
         findings.push(Problem::new(format!("listener `{}`: {error}", listener.name)), source);
     }
     if findings.is_empty() { Ok(()) } else { Err(findings) }
 }
 
-/// The key that names a file.
-fn key_of(listener: &Listener, file: &Path) -> &'static str {
-    if listener.key.0.iter().any(|key| key == file) {
-        "key"
-    } else if listener.client_ca.as_ref().is_some_and(|authorities| Path::new(authorities) == file) {
-        "client_ca"
-    } else if listener.crl.0.iter().any(|list| list == file) {
-        "crl"
-    } else {
-        "certificate"
-    }
+/// Keys that name files of one listener.
+const KEYS: &[&str] = &["certificate", "key", "client_ca", "crl"];
+
+/// The key that names the file with a fault. Two keys may name one file, so the kind of the fault decides first.
+fn key_of(listener: &Listener, error: &TlsError) -> &'static str {
+    let Some(file) = error.file() else { return "certificate" };
+    let keys: &[&'static str] = match error {
+        TlsError::Key { .. } | TlsError::EncryptedKey { .. } | TlsError::Mismatch { .. } => &["key"],
+        TlsError::Missing { block, .. } if block.contains("KEY") => &["key"],
+        TlsError::Crl { .. } => &["crl"],
+        TlsError::Missing { block, .. } if block.contains("CRL") => &["crl"],
+        TlsError::Missing { .. } | TlsError::Certificate { .. } => &["certificate", "client_ca"],
+        _ => KEYS,
+    };
+    let names = |key: &str| match key {
+        "certificate" => listener.certificate.0.iter().any(|other| other == file),
+        "key" => listener.key.0.iter().any(|other| other == file),
+        "crl" => listener.crl.0.iter().any(|other| other == file),
+        _ => listener.client_ca.as_ref().is_some_and(|authorities| Path::new(authorities) == file),
+    };
+    keys.iter().copied().find(|key| names(key)).unwrap_or("certificate")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
+    use tidegate_node::TlsError;
+
+    use super::key_of;
+    use crate::list::Paths;
+    use crate::sections::Listener;
     use crate::source::FileText;
     use crate::{Config, Inputs};
 
@@ -53,5 +72,17 @@ mod tests {
             "error: listener `tls-8883`: /dev/null has no certificate: it needs a block `-----BEGIN CERTIFICATE-----`\n \
              --> t.toml:3:15\n  |\n3 | certificate = \"/dev/null\"\n  |               ^^^^^^^^^^^\n"
         );
+    }
+
+    #[test]
+    fn one_file_at_two_keys_is_named_by_the_kind_of_the_fault() {
+        let one = PathBuf::from("one.pem");
+        let listener =
+            Listener { key: Paths(vec![one.clone()]), client_ca: Some("one.pem".to_owned()), ..Listener::default() };
+        let missing = |block| TlsError::Missing { file: one.clone(), what: "it", block, found: Vec::new() };
+        assert_eq!(key_of(&listener, &missing("CERTIFICATE")), "client_ca");
+        assert_eq!(key_of(&listener, &missing("PRIVATE KEY")), "key");
+        let unread = TlsError::Certificate { file: one.clone(), number: 1, reason: String::new() };
+        assert_eq!(key_of(&listener, &unread), "client_ca");
     }
 }

@@ -407,6 +407,12 @@ pub trait Words: Sized + Copy + PartialEq + 'static {
     const WORDS: &'static [(&'static str, &'static str)];
     /// The values.
     const VALUES: &'static [Self];
+
+    /// The word of a value.
+    fn word(self) -> &'static str {
+        let place = Self::VALUES.iter().position(|value| *value == self);
+        place.and_then(|place| Self::WORDS.get(place)).map_or("", |(word, _)| word)
+    }
 }
 
 /// Reads a word of a type.
@@ -430,9 +436,7 @@ pub fn read_word<T: Words>(raw: &Raw) -> Result<T, Problem> {
 
 /// Writes a word of a type.
 pub fn show_word<T: Words>(value: T) -> String {
-    let place = T::VALUES.iter().position(|other| *other == value);
-    let word = place.and_then(|place| T::WORDS.get(place)).map_or("", |(word, _)| word);
-    quote(word)
+    quote(value.word())
 }
 
 fn one_of(words: &[(&str, &str)]) -> String {

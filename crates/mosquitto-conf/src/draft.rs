@@ -11,7 +11,7 @@ use crate::keys::{Key, Part, Rule, key};
 use crate::lines::Line;
 use crate::listener::{DEFAULT_PORT, Listener, Security, port};
 use crate::once::Once;
-use crate::taken::Taken;
+use crate::taken::{Owner, Taken};
 use crate::values::{Invalid, Translated, truth};
 
 /// The configuration under way.
@@ -19,6 +19,8 @@ use crate::values::{Invalid, Translated, truth};
 pub(crate) struct Draft<'a> {
     /// One for each line that has been taken.
     pub(crate) taken: Vec<Taken>,
+    /// The objects that the lines belong to.
+    pub(crate) owners: Vec<Owner>,
     pub(crate) broker: Sections,
     /// Settings of all listeners.
     pub(crate) everywhere: Vec<Setting>,
@@ -43,17 +45,17 @@ pub(crate) struct Draft<'a> {
     /// Whether a line before names a file of the log.
     has_log_file: bool,
     /// What the next lines of each file belong to.
-    files: BTreeMap<usize, Current>,
+    pub(crate) files: BTreeMap<usize, Current>,
     once: Once<'a>,
 }
 
 /// The owners of the next lines of a file. Each file begins without them, also an included one.
 #[derive(Clone, Copy, Debug, Default)]
-struct Current {
+pub(crate) struct Current {
     /// The number of the listener; `None` for the default one.
-    listener: Option<usize>,
+    pub(crate) listener: Option<usize>,
     /// The number of the bridge.
-    bridge: Option<usize>,
+    pub(crate) bridge: Option<usize>,
     /// Whether the plugin restricts nothing.
     harmless_plugin: Option<bool>,
 }
@@ -89,6 +91,7 @@ impl<'a> Draft<'a> {
         let opener = default_listener::opener(lines, per_listener).filter(|_| has_listeners);
         Self {
             taken: Vec::new(),
+            owners: Vec::new(),
             broker: Vec::new(),
             everywhere: Vec::new(),
             default: opener.map(|index| Listener::new(Some(index), DEFAULT_PORT, None)),
@@ -122,12 +125,14 @@ impl<'a> Draft<'a> {
         if taken.invalid {
             self.closed.get_or_insert_with(|| format!("Mosquitto does not start with `{}`", line.key));
         }
+        self.owners.push(key(line.key).map_or(Owner::Broker, |key| self.owner(&line, key)));
         self.taken.push(taken);
     }
 
     /// An unreadable folder may contain lines that restrict access.
     pub(crate) fn include_failed(&mut self, _index: usize, reason: &str) {
         self.closed.get_or_insert_with(|| format!("its included files are not known: {reason}"));
+        self.owners.push(Owner::Broker);
         self.taken.push(Taken::refused(reason));
     }
 

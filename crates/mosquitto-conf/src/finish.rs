@@ -42,11 +42,13 @@ impl<'a> Draft<'a> {
         let mut open = self.open_listeners(&mut plan);
         self.one_file_of_rules(&mut open, &mut plan);
         self.tenants(&mut open, &mut plan);
+        let carried: Vec<Option<usize>> = open.iter().map(|one| one.listener.opened_by).collect();
         if open.is_empty() {
             open.push(shut_listener());
             plan.notes.push("no listener could be carried over; the one of the result refuses all clients".to_owned());
         }
         self.build_bridges(&open, &mut plan);
+        self.refuse_left_out(&carried);
         self.auths(&open, &mut plan);
         self.access(&open, &mut plan);
         for one in &open {

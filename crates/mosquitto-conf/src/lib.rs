@@ -14,6 +14,7 @@ mod keys;
 mod lines;
 mod listener;
 mod once;
+mod owner;
 mod taken;
 mod tls;
 mod values;

@@ -35,3 +35,16 @@ impl Taken {
         Self { outcome: Outcome::Refused, why: format!("Mosquitto does not start with it: {why}"), invalid: true }
     }
 }
+
+/// The object that a line belongs to. Where it is left out, the line is not in the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The broker, which is always there.
+    Broker,
+    /// All listeners together.
+    Listeners,
+    /// The listener that this line opens.
+    Listener(usize),
+    /// The bridge that this line opens.
+    Bridge(usize),
+}

@@ -29,7 +29,7 @@ Exit codes: 0 done, 1 something could not be read or written; with --salvage, 1 
 const BACKUP: &str = "\
 Examples:
   tidegate store backup /var/lib/tidegate /mnt/backup/tidegate
-  tidegate --data /mnt/backup/tidegate
+  cp -a /mnt/backup/tidegate restored && tidegate --data restored
 A backup is a data directory. A second run into the same directory writes only the new content.
 A broker may use the data directory meanwhile. The backup has everything that was acknowledged before the command
 began, and is one state that the broker had. An earlier backup in the directory stays whole until the new one is

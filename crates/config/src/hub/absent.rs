@@ -22,6 +22,14 @@ pub(crate) fn refuse(config: &Config, findings: &mut Findings) {
     }
 }
 
+/// A program without pipelines has no files of sinks.
+///
+/// # Errors
+/// Never.
+pub fn check_files(_: &Config) -> Result<(), Findings> {
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use crate::source::FileText;

@@ -10,6 +10,7 @@ use tidegate_hub::{
 };
 
 use super::OnBus;
+use super::keys::without_effect;
 use crate::Config;
 use crate::finding::Findings;
 use crate::origins::Origins;
@@ -19,7 +20,7 @@ use crate::sections::hub::{HubBus, Keep, Pipeline, Sink, SinkType, SourceSection
 use crate::sections::orchestrator::Orchestrator;
 use crate::sections::tenant::Tenant;
 use crate::source::Source;
-use crate::value::Problem;
+use crate::value::{Problem, Words};
 
 /// Pipelines, and sinks, that a configuration may have.
 const MAX_SECTIONS: usize = 64;
@@ -43,9 +44,10 @@ pub fn check(config: &Config, findings: &mut Findings) {
     let mut names = BTreeSet::new();
     for (index, sink) in sinks.iter().enumerate() {
         let mut found = sink_problems(sink);
+        found.extend(without_effect(sink, index, origins));
         found.extend(name_problem("sink", &sink.name, index, !names.insert(&sink.name)));
         for (key, problem) in found {
-            findings.push(problem, origins.source(&KeyPath { section: "sink", index, key }).clone());
+            findings.push(problem, origins.place("sink", index, key).clone());
         }
     }
     check_sources(findings, hub);
@@ -59,7 +61,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
         found.extend(kept_nowhere(pipeline, hub, moves));
         found.extend(name_problem("pipeline", &pipeline.name, index, !names.insert(&pipeline.name)));
         for (key, problem) in found {
-            findings.push(problem, origins.source(&KeyPath { section: "pipeline", index, key }).clone());
+            findings.push(problem, origins.place("pipeline", index, key).clone());
         }
         check_steps(pipeline, index, origins, findings);
     }
@@ -141,7 +143,7 @@ fn check_sources(findings: &mut Findings, hub: HubSections<'_>) {
         let mut found = source_problems(source);
         found.extend(name_problem("source", &source.name, index, !names.insert(&source.name)));
         for (key, problem) in found {
-            findings.push(problem, hub.origins.source(&KeyPath { section: "source", index, key }).clone());
+            findings.push(problem, hub.origins.place("source", index, key).clone());
         }
     }
 }
@@ -149,7 +151,8 @@ fn check_sources(findings: &mut Findings, hub: HubSections<'_>) {
 fn source_problems(source: &SourceSection) -> Vec<(&'static str, Problem)> {
     let mut found = Vec::new();
     let mut missing = |key: &'static str, example: &str| {
-        let problem = Problem::new(format!("a source of this kind needs `source.{key}`"));
+        let problem =
+            Problem::new(format!("source `{}` of kind \"{}\" needs `source.{key}`", source.name, source.kind.word()));
         found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
     };
     match source.kind {
@@ -199,7 +202,7 @@ fn check_paths(sinks: &[Sink], origins: &Origins, findings: &mut Findings) {
 fn sink_problems(sink: &Sink) -> Vec<(&'static str, Problem)> {
     let mut found = Vec::new();
     let mut missing = |key: &'static str, example: &str| {
-        let problem = Problem::new(format!("a sink of this kind needs `sink.{key}`"));
+        let problem = Problem::new(format!("sink `{}` of kind \"{}\" needs `sink.{key}`", sink.name, sink.kind.word()));
         found.push((key, problem.hint(format!("such as {key} = \"{example}\""))));
     };
     let example = match sink.kind {
@@ -438,6 +441,12 @@ mod tests {
             ("kind = \"postgres\"\n", "kind = \"s3\"\nbucket = \"b\"\n", "needs `sink.secret_file`"),
             ("table = \"readings\"", "table = \"r\"\nheaders = \"Authorization: Bearer x\"", "must hold no secret"),
             ("url = \"postgres://u:p@127.0.0.1:5432/r\"", "", "needs `sink.url`"),
+            ("url = \"postgres://u:p@127.0.0.1:5432/r\"", "", "tidegate.toml:6"),
+            (
+                "kind = \"file\"\n",
+                "kind = \"file\"\ntable = \"y\"\n",
+                "no effect for the kind \"file\" of sink `archive`",
+            ),
             ("name = \"db\"", "name = \"archive\"", "two sinks have the name `archive`"),
             ("name = \"hot\"", "", "a pipeline without a name"),
             ("plant/+/temp\"]", "plant/#/temp\"]", "must have topic filters"),

@@ -7,6 +7,10 @@ mod check;
 #[cfg(feature = "pipelines")]
 mod error;
 #[cfg(feature = "pipelines")]
+mod files;
+#[cfg(feature = "pipelines")]
+mod keys;
+#[cfg(feature = "pipelines")]
 mod sasl;
 #[cfg(feature = "pipelines")]
 mod settings;
@@ -14,11 +18,15 @@ mod settings;
 mod sinks;
 
 #[cfg(not(feature = "pipelines"))]
+pub use absent::check_files;
+#[cfg(not(feature = "pipelines"))]
 pub(crate) use absent::refuse;
 #[cfg(feature = "pipelines")]
 pub use check::{NoStoreError, check, check_kept};
 #[cfg(feature = "pipelines")]
 pub use error::PipelineError;
+#[cfg(feature = "pipelines")]
+pub use files::check_files;
 #[cfg(feature = "pipelines")]
 pub use settings::{OnBus, Way, histories};
 #[cfg(feature = "pipelines")]

@@ -19,7 +19,7 @@ const LEAST_OBJECT_TIME: Duration = Duration::from_secs(1);
 impl Sink {
     pub(super) fn settings(&self, client_id: &str) -> Result<SinkSettings, PipelineError> {
         let kind = self
-            .kind(client_id)
+            .kind_with_files(client_id)
             .map_err(|error| PipelineError::Sink { name: self.name.clone(), source: Box::new(error) })?;
         Ok(self.with_kind(kind))
     }
@@ -55,7 +55,8 @@ impl Sink {
         }
     }
 
-    fn kind(&self, client_id: &str) -> Result<SinkKind, PipelineError> {
+    /// The settings of the kind, with the content of the files that it reads.
+    pub(super) fn kind_with_files(&self, client_id: &str) -> Result<SinkKind, PipelineError> {
         let (url, timeout) = (self.url.clone().unwrap_or_default(), self.timeout);
         let ca_file = self.ca.as_ref().map(PathBuf::from);
         let secret = || self.secret_file.as_deref().map(first_line).transpose();

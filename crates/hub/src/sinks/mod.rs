@@ -140,6 +140,19 @@ impl SinkKind {
             _ => None,
         }
     }
+
+    /// Why no sink can be made of the settings, with the authorities that they name read. Nothing is opened.
+    pub fn fault(&self) -> Option<OpenError> {
+        let ids = place::Ids::default();
+        match self {
+            Self::Http(settings) => http::HttpSink::new(settings, ids).err(),
+            Self::Influx(settings) => influxdb::InfluxSink::new(settings).err(),
+            Self::Postgres(settings) => postgres::PostgresSink::new(settings, ids).err(),
+            Self::Mqtt(settings) => mqtt::MqttSink::new(settings, 0).err(),
+            Self::Nats(settings) => settings.check().err(),
+            other => other.unusable().map(OpenError::from),
+        }
+    }
 }
 
 impl SinkSettings {

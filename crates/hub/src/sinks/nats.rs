@@ -35,15 +35,31 @@ pub(super) struct NatsSink {
     context: Option<jetstream::Context>,
 }
 
+impl NatsSettings {
+    /// Whether the address, the stream and the subject can be used.
+    pub(super) fn check(&self) -> Result<(), OpenError> {
+        if let Err(error) =
+            self.url.split(',').try_for_each(|server| server.parse::<async_nats::ServerAddr>().map(drop))
+        {
+            return Err(OpenError::setting(
+                "url",
+                format!("this is no address of NATS: {error}; write nats://HOST:PORT"),
+            ));
+        }
+        let allowed = |text: &str| !text.is_empty() && !text.contains([' ', '*', '>', '\t']);
+        if !allowed(&self.stream) || self.stream.contains('.') {
+            return Err(OpenError::setting("stream", format!("`{}` is no name of a stream", self.stream)));
+        }
+        if !allowed(&self.subject) {
+            return Err(OpenError::setting("subject", format!("`{}` is no subject", self.subject)));
+        }
+        Ok(())
+    }
+}
+
 impl NatsSink {
     pub(super) fn new(settings: &NatsSettings, ids: Ids) -> Result<Self, OpenError> {
-        let allowed = |text: &str| !text.is_empty() && !text.contains([' ', '*', '>', '\t']);
-        if !allowed(&settings.stream) || settings.stream.contains('.') {
-            return Err(OpenError::setting("stream", format!("`{}` is no name of a stream", settings.stream)));
-        }
-        if !allowed(&settings.subject) {
-            return Err(OpenError::setting("subject", format!("`{}` is no subject", settings.subject)));
-        }
+        settings.check()?;
         // The client answers pings in the background, so it needs a thread of its own.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-nats").build();
         Ok(Self { settings: settings.clone(), ids, runtime: runtime?, context: None })

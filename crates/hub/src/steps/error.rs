@@ -34,6 +34,9 @@ pub enum ComputeError {
     /// JSON cannot say the result.
     #[error("the result is no finite number")]
     NotFinite,
+    /// A number is no Unix time.
+    #[error("{0} is no time from 1970 to 9999")]
+    NoTime(String),
     /// A text is no truth value.
     #[error("`{0}` is neither true nor false")]
     NotBool(String),

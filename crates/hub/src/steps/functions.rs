@@ -11,7 +11,7 @@ use super::environment::Environment;
 use super::error::{ArityError, ComputeError, MAX_RESULT};
 use super::values::{element, number_of, order, real, text_of};
 use crate::format::json as read_json;
-use crate::time::rfc3339;
+use crate::time::{LAST_MILLISECOND, rfc3339};
 
 macro_rules! functions {
     ($($function:ident $least:literal $most:literal $($name:literal)+;)*) => {
@@ -245,9 +245,13 @@ impl Function {
                 found.unwrap_or_else(|| third.cloned().unwrap_or_default())
             }
             Self::Rfc3339 => {
-                let time = number_of(first)?.clamp(0.0, 2.5e14);
+                let time = number_of(first)?;
                 let is_seconds = text_of(second).starts_with("second") || second.is_null() && time < 1e11;
-                Value::String(rfc3339(unsigned(if is_seconds { time * 1_000.0 } else { time })))
+                let millis = if is_seconds { time * 1_000.0 } else { time };
+                if !(0.0..=LAST_MILLISECOND as f64).contains(&millis) {
+                    return Err(ComputeError::NoTime(time.to_string()));
+                }
+                Value::String(rfc3339(unsigned(millis)))
             }
             Self::JsonDecode => read_json(text.as_bytes()).map_err(ComputeError::NotJson)?,
             Self::Base64Encode => bounded(STANDARD.encode(text))?,

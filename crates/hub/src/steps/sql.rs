@@ -86,7 +86,12 @@ impl Sql {
         let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
         let tokens = tokens.map_err(|error| syntax(text, &ParserError::from(error)))?;
         if !is_foreach(&tokens) {
-            return Self::of_query(&statement(text, tokens)?, Scope::default());
+            let sql = Self::of_query(&statement(text, tokens)?, Scope::default())?;
+            // The parser takes a SELECT without columns, whose records would be empty.
+            if sql.select.is_empty() {
+                return Err(StepError::new("SELECT names no field: name some, or `*`").at(At::point(1, 1)));
+            }
+            return Ok(sql);
         }
         let foreach = Foreach::new(tokens)?;
         let scope = Scope::of_item(&foreach.item);

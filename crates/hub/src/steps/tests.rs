@@ -145,12 +145,18 @@ fn functions_give_what_emqx_says() {
     ] {
         assert_eq!(value(expression, &payload), Ok(expected), "{expression}");
     }
+    for time in ["1e300", "-1", "253402300800", "-1e300"] {
+        let error = value(&format!("unix_ts_to_rfc3339({time}, 'second')"), &payload).unwrap_err();
+        assert!(error.contains("no time from 1970 to 9999"), "{time}: {error}");
+    }
 }
 
 #[test]
 fn a_bad_statement_is_refused_with_its_place() {
     for (sql, place, said) in [
         ("SELECT FROM 't' WHERE", None, "xpected"),
+        ("SELECT FROM 't'", Some((1, 1, 1)), "names no field"),
+        ("SELECT FROM WHERE", Some((1, 1, 1)), "names no field"),
         ("SELECT payload.a FROM 't' WHERE payload.a >", None, "xpected"),
         ("SELECT temp FROM 't'", Some((1, 8, 4)), "payload.temp"),
         ("SELECT uper(topic) AS x FROM 't'", Some((1, 8, 4)), "no function `uper`"),

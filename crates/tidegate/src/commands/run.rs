@@ -322,6 +322,7 @@ fn settle(
     agree: Option<&Agree>,
 ) -> Result<(Config, Option<Door>), StartError> {
     let mirror = mirrored.map(Mirrored::disk);
+    tidegate_config::hub::check_files(written)?;
     let config = tidegate_identity::tenant_numbers::settle(written, agree, mirror.as_deref())?;
     let config = tidegate_config::orchestrator::with_name(&config)?;
     let (config, door) = tidegate_connectors::hub::with_door(config)?;

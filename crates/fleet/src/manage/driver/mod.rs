@@ -115,6 +115,7 @@ impl Driver {
     /// When its state cannot be read, or its endpoint cannot listen.
     pub fn open(parts: Parts) -> Result<Self, DriverError> {
         let StateDirectory { path: directory, lock } = parts.directory;
+        let orchestrators = OrchestratorApi::open(parts.admin_token)?;
         let clock = Clock::start();
         let (journal, mut book) = Journal::open(&directory)?;
         book.end_future(clock.now());
@@ -140,7 +141,7 @@ impl Driver {
             directory,
             journal,
             history,
-            orchestrators: OrchestratorApi::new(parts.admin_token),
+            orchestrators,
             shown,
             api,
             metrics,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_admin::cluster::{ClusterMove, GetCluster, SetShare};
 use tidegate_admin::fleet::{BrokerAddress, DrainBroker, RemoveBroker, RemoveOptions, SetBroker};
-use tidegate_admin::{AdminClient, ClientError, DrainRequest, EndDrain, GetDrain, GetFleet, Request};
+use tidegate_admin::{AdminClient, ClientError, DrainRequest, EndDrain, GetDrain, GetFleet, Request, read_token};
 
 use crate::manage::ClusterView;
 use crate::manage::sight::{BrokerView, OrchestratorView};
@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug, thiserror::Error)]
 pub enum OrchestratorError {
     /// The file of the token cannot be read.
-    #[error("cannot read the token in {}: {source}", .path.display())]
+    #[error("cannot read the token in {} (`orchestrators.admin_token_file`): {source}", .path.display())]
     Token {
         /// The file.
         path: PathBuf,
@@ -38,8 +38,12 @@ pub(super) struct OrchestratorApi {
 }
 
 impl OrchestratorApi {
-    pub(super) fn new(token_file: Option<PathBuf>) -> Self {
-        Self { token_file }
+    /// # Errors
+    /// When the file has no token: no orchestrator would ever answer.
+    pub(super) fn open(token_file: Option<PathBuf>) -> Result<Self, OrchestratorError> {
+        let api = Self { token_file };
+        api.token()?;
+        Ok(api)
     }
 
     /// An orchestrator's state of itself and of its brokers. Brokers with names that this fleet cannot have given are
@@ -124,9 +128,7 @@ impl OrchestratorApi {
     /// The token that opens the API.
     fn token(&self) -> Result<Option<String>, OrchestratorError> {
         let Some(path) = &self.token_file else { return Ok(None) };
-        let token =
-            super::logins::read(path).map_err(|source| OrchestratorError::Token { path: path.clone(), source })?;
-        Ok(Some(token.trim().to_owned()))
+        read_token(path).map(Some).map_err(|source| OrchestratorError::Token { path: path.clone(), source })
     }
 
     pub(super) fn ask<R: Request>(&self, admin: &str, request: &R) -> Result<R::Answer, OrchestratorError> {
