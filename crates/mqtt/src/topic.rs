@@ -237,7 +237,7 @@ pub fn matches(filter: &str, name: &str) -> bool {
             b"#" => return true,
             [b'+', behind @ ..] => {
                 filter = behind;
-                name = &name[level_len(name)..];
+                name = name.get(level_len(name)..).unwrap_or_default();
             }
             _ => {
                 let (level, behind) = filter.split_at(level_len(filter));
