@@ -3,9 +3,9 @@
 
 use crate::groups::{Groups, Receiver, Seat, shared_group::Member};
 use crate::ids::{Partitions, TenantId, partition_of_hash};
-use crate::image::departures::Departures;
 use crate::message::Publication;
 use crate::state::ShardState;
+use crate::state::departures::Departures;
 use crate::topics::GroupKey;
 
 /// The partitions of such members.

@@ -1,6 +1,5 @@
 //! Partitions whose sessions here are copies, as shared groups see them.
 
-use super::forwarding::Forwarding;
 use crate::ids::Partitions;
 
 /// Partitions that leave for another member of the cluster while brokers still deliver their messages here.
@@ -11,14 +10,4 @@ pub(crate) struct Departures {
     pub(crate) begun: Partitions,
     /// Those among them that are served at their new homes: their sessions here get nothing.
     pub(crate) over: Partitions,
-}
-
-impl Forwarding {
-    /// The partitions that leave.
-    pub(crate) fn departures(&self) -> Departures {
-        self.left.values().fold(Departures::default(), |all, left| Departures {
-            begun: all.begun.with(left.partitions),
-            over: all.over.with(left.passed_over()),
-        })
-    }
 }
