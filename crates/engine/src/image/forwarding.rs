@@ -168,6 +168,7 @@ impl Forwarding {
     /// The partitions that leave.
     pub(crate) fn departures(&self) -> Departures {
         self.left.values().fold(Departures::default(), |all, left| Departures {
+            are_there: true,
             begun: all.begun.with(left.partitions),
             over: all.over.with(left.passed_over()),
         })
