@@ -121,6 +121,14 @@ impl<'a> Publication<'a> {
         self
     }
 
+    /// The same message with other encoded properties.
+    #[must_use]
+    pub(crate) fn with_properties(mut self, properties: &'a [u8]) -> Self {
+        self.properties = properties;
+        self.kept = None;
+        self
+    }
+
     /// The same message as something that outlives this turn; made once and shared.
     pub(crate) fn keep(&mut self) -> MessageRef {
         if let Some(kept) = &self.kept {

@@ -35,6 +35,9 @@ pub(crate) enum Way {
     Deal { share: Box<str>, filter: Box<str>, client: u64, id: u64 },
     /// To the sessions of these partitions, which have moved here: it waits for messages that the old home forwards.
     KeptBack { partitions: Partitions },
+    /// To the new homes of these partitions, which have left; of none where a dead process had kept it. No broker brings
+    /// it again.
+    ForLeft { partitions: Partitions },
 }
 
 /// Messages that have left this shard without a confirmation: their receivers, and the receivers that have not
@@ -106,12 +109,17 @@ impl Way {
                 out.put_u64(*client);
                 out.put_u64(*id);
             }
-            Self::KeptBack { partitions } => {
-                out.put_u8(4);
-                out.put_u16(partitions.iter().count() as u16);
-                partitions.iter().for_each(|partition| out.put_u16(partition.0));
-            }
+            Self::KeptBack { partitions } => write_partitions(out, 4, *partitions),
+            Self::ForLeft { partitions } => write_partitions(out, 5, *partitions),
         }
+    }
+
+    fn read_partitions(reader: &mut WireReader<'_>) -> Result<Partitions, WireError> {
+        let mut partitions = Partitions::NONE;
+        for _ in 0..reader.u16("a number of partitions")? {
+            partitions.add(PartitionId(reader.u16("a partition")?));
+        }
+        Ok(partitions)
     }
 
     fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
@@ -135,16 +143,17 @@ impl Way {
                 client: reader.u64("a client")?,
                 id: reader.u64("a deal")?,
             },
-            4 => {
-                let mut partitions = Partitions::NONE;
-                for _ in 0..reader.u16("a number of partitions")? {
-                    partitions.add(PartitionId(reader.u16("a partition")?));
-                }
-                Self::KeptBack { partitions }
-            }
+            4 => Self::KeptBack { partitions: Self::read_partitions(reader)? },
+            5 => Self::ForLeft { partitions: Self::read_partitions(reader)? },
             _ => return Err(WireError { reading: "a way" }),
         })
     }
+}
+
+fn write_partitions(out: &mut Vec<u8>, kind: u8, partitions: Partitions) {
+    out.put_u8(kind);
+    out.put_u16(partitions.iter().count() as u16);
+    partitions.iter().for_each(|partition| out.put_u16(partition.0));
 }
 
 impl Left {

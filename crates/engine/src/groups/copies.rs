@@ -3,9 +3,9 @@
 
 use crate::groups::{Groups, Receiver, Seat, shared_group::Member};
 use crate::ids::{Partitions, TenantId, partition_of_hash};
-use crate::image::departures::Departures;
 use crate::message::Publication;
 use crate::state::ShardState;
+use crate::state::departures::Departures;
 use crate::topics::GroupKey;
 
 /// The partitions of such members.
@@ -21,13 +21,13 @@ impl Copies {
     /// Those for a message of a group; `None` where all members may get it. `has_brokers` is true where brokers deliver
     /// the messages of the group; messages that go over links have another rule.
     pub(crate) fn of(state: &ShardState, has_brokers: bool, publication: &Publication<'_>) -> Option<Self> {
-        let Departures { begun, over } = state.departures;
-        if !has_brokers || begun.is_empty() && state.moving.is_empty() {
+        if !has_brokers || !state.departures.are_there && state.moving.is_empty() {
             return None;
         }
         if state.settings.is_of_addresses(publication.topic.as_bytes()) {
             return None;
         }
+        let Departures { begun, over, .. } = state.departures;
         Some(Self { avoided: begun.with(state.moving), over })
     }
 

@@ -10,7 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::arrivals::Arrivals;
+use super::last_copies::{LastCopy, put_with_id};
 use super::noted::{Id, number_of, put_noted};
+use super::{begin, seal};
 use crate::durable::crossing::Way;
 use crate::ids::Partitions;
 use crate::journal::Journal;
@@ -18,7 +20,9 @@ use crate::journal::keys::Key;
 use crate::link::envelope::Ticket;
 use crate::message::MessageRef;
 use crate::now::Now;
+use crate::orchestrator::uplink::adopted::Awaiting;
 use crate::orchestrator::uplink::id::MessageId;
+use crate::state::departures::Departures;
 use tidegate_mqtt::QoS;
 
 /// Bytes that one move may have collected and not forwarded. Beyond it messages of QoS 0 are dropped, and a connection
@@ -34,6 +38,8 @@ pub(crate) struct Forwarding {
     pub(crate) left: BTreeMap<u64, Departed>,
     pub(crate) come: BTreeMap<u64, Come>,
     pub(crate) at_hand: AtHand,
+    /// Last copies whose partitions this process does not forward yet.
+    pub(crate) copies: Vec<LastCopy>,
 }
 
 /// The message of a broker that is being handled.
@@ -45,6 +51,8 @@ pub(crate) struct AtHand {
     pub(crate) ticket: Option<Ticket>,
     /// New homes that have to store it before it is acknowledged.
     pub(crate) waits: u32,
+    /// No broker brings it again.
+    pub(crate) is_last: bool,
 }
 
 /// Messages for partitions that have left.
@@ -77,8 +85,8 @@ pub(crate) struct Departed {
     pub(crate) is_over: bool,
     /// Partitions that have come back, and are not served here yet: their sessions get the messages, too.
     pub(crate) back: Partitions,
-    /// Acknowledgements that wait until the new home has the messages, in the order of the messages.
-    pub(crate) unanswered: VecDeque<Ticket>,
+    /// Entries that wait until the new home has the messages, in the order of the messages.
+    pub(crate) unanswered: VecDeque<Awaiting>,
     /// The messages that the sessions had when they left.
     pub(crate) had: Vec<u8>,
 }
@@ -157,6 +165,15 @@ impl KeptBack {
 }
 
 impl Forwarding {
+    /// The partitions that leave.
+    pub(crate) fn departures(&self) -> Departures {
+        self.left.values().fold(Departures::default(), |all, left| Departures {
+            are_there: true,
+            begun: all.begun.with(left.partitions),
+            over: all.over.with(left.passed_over()),
+        })
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.left.is_empty() && self.come.values().all(|come| come.kept_back.is_none())
@@ -180,7 +197,7 @@ impl Forwarding {
         }
         put_noted(&mut left.noted, now, id, message);
         if let Some(ticket) = at_hand.ticket {
-            left.unanswered.push_back(ticket);
+            left.unanswered.push_back(Awaiting::Answer(ticket));
             at_hand.waits += 1;
         }
         true
@@ -199,7 +216,7 @@ impl super::Handover {
         ticket: Option<Ticket>,
     ) {
         self.arrivals.forget_old(now, journal);
-        self.forwarding.at_hand = AtHand { former, ticket, waits: 0 };
+        self.forwarding.at_hand = AtHand { former, ticket, ..AtHand::default() };
     }
 
     /// Returns the number of new homes that have to store the message before it is acknowledged.
@@ -323,5 +340,59 @@ impl Come {
             arrivals.note_passed(journal, id, message, missing);
         }
         missing
+    }
+}
+
+impl Departed {
+    /// Keeps a message that was noted last in the store, since no broker brings it again.
+    pub(crate) fn keep_copy(&mut self, journal: &mut Journal, id: Option<&MessageId>, message: &MessageRef) {
+        if !journal.is_on() || message.qos == QoS::AtMostOnce {
+            return;
+        }
+        let number = put_with_id(journal, self.partitions, id, message);
+        self.unanswered.push_back(Awaiting::Copy(number));
+    }
+
+    fn note_copy(&mut self, now: Now, copy: &LastCopy) {
+        if Forwarding::note_left(&mut AtHand::default(), self, now, copy.id.as_ref(), &copy.message) {
+            self.unanswered.push_back(Awaiting::Copy(copy.number));
+        }
+    }
+}
+
+impl Forwarding {
+    /// Takes a last copy that was in the store. It is forwarded with the move of its partitions, which may begin later.
+    pub(crate) fn take_copy(&mut self, now: Now, copy: LastCopy) {
+        match self.left.values_mut().find(|left| !left.partitions.among(copy.of).is_empty()) {
+            Some(left) => left.note_copy(now, &copy),
+            None => self.copies.push(copy),
+        }
+    }
+
+    /// Notes the last copies for the partitions of a move.
+    pub(crate) fn note_copies(&mut self, now: Now, move_id: u64) {
+        let Some(left) = self.left.get_mut(&move_id) else { return };
+        let partitions = left.partitions;
+        for copy in self.copies.extract_if(.., |copy| !copy.of.among(partitions).is_empty()) {
+            left.note_copy(now, &copy);
+        }
+    }
+
+    /// The last copies, for the member that takes over from this process.
+    pub(crate) fn put_copies(&self, now: Now) -> Vec<u8> {
+        if self.copies.is_empty() {
+            return Vec::new();
+        }
+        let mut out = begin();
+        self.copies.iter().for_each(|copy| put_noted(&mut out, now, copy.id.as_ref(), &copy.message));
+        seal(out)
+    }
+
+    /// Takes the last copies of dead processes.
+    pub(crate) fn take_copies_of_dead(
+        &mut self,
+    ) -> impl Iterator<Item = (Option<MessageId>, MessageRef, Awaiting)> + '_ {
+        let of_dead = self.copies.extract_if(.., |copy| copy.of.is_empty());
+        of_dead.map(|copy| (copy.id, copy.message, Awaiting::Copy(copy.number)))
     }
 }

@@ -22,6 +22,11 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
+    /// Shared groups pass over the sessions of partitions that leave.
+    pub(crate) fn tell_departures(&self, state: &mut ShardState) {
+        state.departures = self.forwarding.departures();
+    }
+
     /// Whether a message may be for a partition that moves, or was delivered to one that has moved.
     #[inline]
     pub(crate) fn concerns(&self, id: Option<&MessageId>) -> bool {

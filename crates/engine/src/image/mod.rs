@@ -9,11 +9,11 @@ use crate::cluster::transfer::error::ImageError;
 
 pub(crate) mod arrivals;
 pub(crate) mod connection;
-pub(crate) mod departures;
 mod export;
 pub(crate) mod forwarding;
 pub(crate) mod handover;
 mod import;
+pub(crate) mod last_copies;
 pub(crate) mod moving;
 pub(crate) mod noted;
 pub(crate) mod owed;

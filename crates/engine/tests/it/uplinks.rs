@@ -8,6 +8,7 @@ mod copies;
 mod filters;
 mod forwarding;
 mod hazards;
+mod last_copies;
 mod lies;
 mod life;
 mod linked_members;

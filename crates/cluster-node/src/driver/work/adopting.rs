@@ -137,13 +137,19 @@ impl Worker {
             }
             uplink.broker.clone_from(&remembered.broker);
         }
-        self.work_off(remembered, inherited.transfer, uplink.image);
+        self.work_off(remembered, inherited.transfer, uplink.image, uplink.last_copies);
     }
 
-    pub(super) fn work_off(&mut self, remembered: RememberedBroker, transfer: u64, image: Option<Vec<u8>>) {
+    pub(super) fn work_off(
+        &mut self,
+        remembered: RememberedBroker,
+        transfer: u64,
+        image: Option<Vec<u8>>,
+        last_copies: Vec<u8>,
+    ) {
         let RememberedBroker { of, broker, here, held, left } = remembered.clone();
         let [here, held, left] = [here, held, left].map(|partitions| set_of(&partitions));
-        let uplink = UplinkImage { broker: broker.clone(), image, forwards: !left.is_empty() };
+        let uplink = UplinkImage { broker: broker.clone(), image, forwards: !left.is_empty(), last_copies };
         let name = match OrchestratorMoves::of(&self.node).adopt_broker(&of, uplink, transfer) {
             Ok(name) => name,
             Err(error @ AdoptError::Uplink(UplinkError::Unknown(_))) => {

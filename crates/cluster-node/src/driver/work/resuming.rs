@@ -176,7 +176,7 @@ impl Worker {
         for remembered in due.continued {
             let here = set_of(&remembered.here);
             match self.shared.inheriting.resume(&self.node, &remembered.of, here, BTreeSet::new()) {
-                Ok(transfer) => self.work_off(remembered, transfer, None),
+                Ok(transfer) => self.work_off(remembered, transfer, None, Vec::new()),
                 Err(error) => {
                     self.complain(&error, "a connection of a dead orchestrator is not worked off; it is tried again");
                     self.adopted.resuming.add(remembered, Instant::now());

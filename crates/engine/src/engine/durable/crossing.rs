@@ -66,6 +66,10 @@ impl StoreCalls<'_> {
                     moving!(self.engine).replay_kept_back(now, &left, *partitions);
                     true
                 }
+                Way::ForLeft { partitions } => {
+                    moving!(self.engine).replay_for_left(now, &left.message, *partitions);
+                    true
+                }
             };
             if crossed {
                 // Should this process die as well before all shards have come so far.

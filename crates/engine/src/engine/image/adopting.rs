@@ -5,16 +5,20 @@
 //! messages of the session and no others, and delivers the broker's messages to the sessions that it took over.
 
 use crate::cluster::transfer::error::ImageError;
+use crate::engine::Engine;
 use crate::engine::image::forwarding::OrchestratorMoves;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::imaging;
 use crate::flows::contexts::moving;
+use crate::flows::uplink::adopted::put_first_or_next;
 use crate::ids::{Partitions, SessionKey, UPLINK_PREFIX};
+use crate::image::last_copies::LastCopy;
 use crate::image::noted::{each_noted, put_noted};
 use crate::image::read_session::SessionImage;
 use crate::image::{begin, open, seal};
 use crate::now::Now;
 use crate::orchestrator::uplink::adopted::Adopted;
+use crate::orchestrator::uplink::former::is_of_dead;
 use crate::settings::uplinks::{UplinkError, UplinkOptions};
 
 /// The image of a dead orchestrator's session at a broker.
@@ -26,6 +30,9 @@ pub struct UplinkImage {
     pub image: Option<Vec<u8>>,
     /// Whether the dead orchestrator had partitions to forward that had left it.
     pub forwards: bool,
+    /// Messages for these partitions that the dead orchestrator had delivered without a broker. No broker brings them
+    /// again. Empty without any, and where they are here from an earlier life of this process.
+    pub last_copies: Vec<u8>,
 }
 
 /// Messages that the connection of a dead orchestrator has delivered.
@@ -63,9 +70,16 @@ impl OrchestratorMoves<'_> {
             let broker = session.client_id.strip_prefix(UPLINK_PREFIX)?;
             let mut image = begin();
             imaging!(engine).put_session(&mut image, now, SessionKey(key), session);
-            Some(UplinkImage { broker: broker.to_owned(), image: Some(seal(image)), forwards: false })
+            let (broker, image) = (broker.to_owned(), Some(seal(image)));
+            Some(UplinkImage { broker, image, forwards: false, last_copies: Vec::new() })
         });
-        images.collect()
+        let mut images: Vec<UplinkImage> = images.collect();
+        // One of the connections brings them all.
+        let of_own = images.iter_mut().filter(|uplink| !is_of_dead(&uplink.broker));
+        if let Some(first) = of_own.min_by(|one, other| one.broker.cmp(&other.broker)) {
+            first.last_copies = engine.handover.forwarding.put_copies(now);
+        }
+        images
     }
 
     /// Keeps the session of the dead orchestrator `of` at a broker that is not in the fleet, for a later
@@ -77,6 +91,13 @@ impl OrchestratorMoves<'_> {
     pub fn keep_uplink(&mut self, now: Now, of: &str, uplink: &UplinkImage) -> Result<String, ImageError> {
         self.engine.state.journal.now = now;
         let name = format!("{}@{of}", uplink.broker);
+        if uplink.forwards && !uplink.last_copies.is_empty() {
+            let Engine { state, handover, .. } = &mut *self.engine;
+            each_noted(now, &uplink.last_copies, |id, message| {
+                let copy = LastCopy::of_dead(&mut state.journal, id, message);
+                handover.forwarding.take_copy(now, copy);
+            })?;
+        }
         let Some(image) = &uplink.image else { return Ok(name) };
         let mut reader = open(image)?;
         let mut image = SessionImage::read(&mut reader, now)?;
@@ -112,8 +133,23 @@ impl OrchestratorMoves<'_> {
         if let Some(adopted) = self.engine.uplinks.brokers.adopted_named(&name) {
             *adopted = Some(Box::new(Adopted::new(client_id, id, uplink.forwards, uplink.image.is_none())));
         }
+        self.note_copies_of_dead(now, &name);
         self.engine.fleet().drain_uplink(now, &name)?;
         Ok(name)
+    }
+
+    /// Notes the messages that a dead orchestrator had delivered without a broker as if its connection had brought them.
+    fn note_copies_of_dead(&mut self, now: Now, name: &str) {
+        let engine = &mut *self.engine;
+        let adopted = engine.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
+        let Some((for_left, unanswered)) = adopted.and_then(|it| Some((it.for_left.as_mut()?, &mut it.unanswered)))
+        else {
+            return;
+        };
+        for (id, message, copy) in engine.handover.forwarding.take_copies_of_dead() {
+            put_first_or_next(for_left, now, id.as_ref(), &message);
+            unanswered.push_back(copy);
+        }
     }
 
     /// The messages that the connection of a dead orchestrator has delivered since the last call. They are acknowledged
@@ -167,9 +203,6 @@ impl OrchestratorMoves<'_> {
         let adopted = engine.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
         let Some(adopted) = adopted else { return };
         let confirmed: Vec<_> = adopted.unanswered.drain(..messages.min(adopted.unanswered.len())).collect();
-        for ticket in confirmed {
-            answering!(engine).confirm(now, ticket, None, false);
-        }
-        engine.after_frame(now);
+        self.end_awaiting_homes(now, confirmed);
     }
 }

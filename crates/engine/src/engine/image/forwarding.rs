@@ -8,7 +8,9 @@ use crate::ids::Partitions;
 use crate::image::forwarding::{AtHand, Behind, Come, Departed, Forwarded, Forwarding, KeptBack};
 use crate::image::noted::{each_noted, put_noted};
 use crate::image::{begin, seal};
+use crate::journal::keys::Key;
 use crate::now::Now;
+use crate::orchestrator::uplink::adopted::Awaiting;
 
 /// The calls of an engine for moves of partitions between orchestrators, and for takeovers from a dead one.
 #[derive(Debug)]
@@ -16,10 +18,19 @@ pub struct OrchestratorMoves<'e> {
     pub(crate) engine: &'e mut Engine,
 }
 
-impl Engine {
-    /// Shared groups pass over the sessions of partitions that leave.
-    pub(super) fn note_departures(&mut self) {
-        self.state.departures = self.handover.forwarding.departures();
+impl OrchestratorMoves<'_> {
+    /// New homes have stored messages that were forwarded.
+    pub(super) fn end_awaiting_homes(&mut self, now: Now, confirmed: Vec<Awaiting>) {
+        for it in confirmed {
+            match it {
+                Awaiting::Answer(ticket) => answering!(self.engine).confirm(now, ticket, None, false),
+                Awaiting::Copy(number) if self.engine.state.journal.is_on() => {
+                    self.engine.state.journal.delete(Key::Crossing(number));
+                }
+                Awaiting::Copy(_) => {}
+            }
+        }
+        self.engine.after_frame(now);
     }
 }
 
@@ -33,8 +44,10 @@ impl<'e> OrchestratorMoves<'e> {
     /// exported their images; `id` is the id of the move.
     pub fn begin_forwarding(&mut self, id: u64, partitions: Partitions) {
         let had = self.messages_of(partitions);
-        self.engine.handover.forwarding.left.insert(id, Departed::new(partitions, had));
-        self.engine.note_departures();
+        let forwarding = &mut self.engine.handover.forwarding;
+        forwarding.left.insert(id, Departed::new(partitions, had));
+        forwarding.note_copies(self.engine.state.journal.now, id);
+        self.engine.handover.tell_departures(&mut self.engine.state);
         // After a restart, the store has returned these sessions as sessions of nodes, and their home is elsewhere.
         let now = self.engine.state.journal.now;
         self.engine.cluster().forget_nodes_that_left(now);
@@ -58,7 +71,7 @@ impl<'e> OrchestratorMoves<'e> {
         if let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) {
             left.is_over = true;
         }
-        self.engine.note_departures();
+        self.engine.handover.tell_departures(&mut self.engine.state);
     }
 
     /// The messages collected for a move since the last piece; `None` without any. Messages of QoS 1 and 2 are
@@ -90,10 +103,7 @@ impl<'e> OrchestratorMoves<'e> {
         engine.state.journal.now = now;
         let Some(left) = engine.handover.forwarding.left.get_mut(&id) else { return };
         let confirmed: Vec<_> = left.unanswered.drain(..messages.min(left.unanswered.len())).collect();
-        for ticket in confirmed {
-            answering!(engine).confirm(now, ticket, None, false);
-        }
-        engine.after_frame(now);
+        self.end_awaiting_homes(now, confirmed);
     }
 
     /// Ends the collection of messages for these partitions of a move: they are served here again, or nothing more comes
@@ -105,7 +115,7 @@ impl<'e> OrchestratorMoves<'e> {
             self.confirm_forwarded(now, id, usize::MAX);
             self.engine.handover.forwarding.left.remove(&id);
         }
-        self.engine.note_departures();
+        self.engine.handover.tell_departures(&mut self.engine.state);
     }
 
     /// Begins to take the messages that the old home forwards for the partitions of a move. It is called in the turn in
@@ -137,7 +147,7 @@ impl<'e> OrchestratorMoves<'e> {
             left.back = left.back.with(left.partitions.among(partitions));
         }
         come.insert(id, Come::new(partitions, is_whole.then(KeptBack::new)));
-        engine.note_departures();
+        engine.handover.tell_departures(&mut engine.state);
         Ok(())
     }
 
@@ -161,7 +171,7 @@ impl<'e> OrchestratorMoves<'e> {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
         engine.handover.forget(now, &mut engine.state.journal, partitions);
-        engine.note_departures();
+        engine.handover.tell_departures(&mut engine.state);
     }
 
     /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the uplinks. With

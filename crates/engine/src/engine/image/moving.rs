@@ -154,7 +154,7 @@ impl MoveCalls<'_> {
         self.engine.state.exchanges.leave_marks(self.engine.place, &mut self.engine.state.journal, own);
         self.engine.outgoing.forget_outgoing(&mut self.engine.state, partitions);
         self.engine.handover.forget(now, &mut self.engine.state.journal, partitions);
-        self.engine.note_departures();
+        self.engine.handover.tell_departures(&mut self.engine.state);
         let mut all = Owed::default();
         for (_, owed) in self.engine.questions().owed_of(own) {
             all.add(&Owed { retained: 0, ..owed });

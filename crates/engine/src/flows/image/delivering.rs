@@ -62,7 +62,7 @@ impl Moving<'_> {
 }
 
 impl Moving<'_> {
-    /// Deals a live message to the shared groups of this shard, but for those whose members all have it.
+    /// Deals a live message to the shared groups of this shard, except groups whose members all have it.
     fn deal_live(&mut self, now: Now, message: &MessageRef, having: Partitions) {
         let groups = self.groups_of(message).into_iter();
         let groups: Vec<GroupKey> = groups.filter(|group| !self.groups.are_all_of(*group, having)).collect();

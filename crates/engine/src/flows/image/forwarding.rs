@@ -6,6 +6,7 @@ use crate::flows::contexts::Moving;
 use crate::ids::Partitions;
 use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES};
 use crate::image::handover::{concerns, concerns_left};
+use crate::image::last_copies::LastCopy;
 use crate::image::noted::each_noted;
 use crate::image::seal;
 use crate::journal::keys::Key;
@@ -63,6 +64,8 @@ impl Moving<'_> {
             }
             if !Forwarding::note_left(at_hand, left, now, id, message) {
                 state.counters.drop_message(Reason::MemoryCeiling);
+            } else if at_hand.is_last {
+                left.keep_copy(&mut state.journal, id, message);
             }
             if place.shards == 1 {
                 passed_over = passed_over.with(left.passed_over());
@@ -88,6 +91,14 @@ impl Moving<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Takes a last copy of an earlier process for partitions that had left. It stays in the store until it is forwarded.
+    pub(crate) fn replay_for_left(&mut self, now: Now, message: &MessageRef, partitions: Partitions) {
+        if self.uplinks.brokers.config.has_uplinks_here() {
+            let copy = LastCopy::store(&mut self.state.journal, partitions, message);
+            self.handover.forwarding.take_copy(now, copy);
+        }
     }
 
     /// Delivers what an earlier process kept back for partitions that had moved to it.

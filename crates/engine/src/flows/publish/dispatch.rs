@@ -283,7 +283,9 @@ impl Reach<'_> {
     pub(crate) fn deal(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
         let from = self.state.transfers.source;
         for group in route.groups() {
-            if self.groups.deals_for(from, *group) && !self.groups.are_all_of(*group, self.state.departures.over) {
+            let departures = &self.state.departures;
+            let has_left = departures.are_there && self.groups.are_all_of(*group, departures.over);
+            if !has_left && self.groups.deals_for(from, *group) {
                 dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }

@@ -10,6 +10,7 @@ use crate::image::begin;
 use crate::image::noted::put_noted;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::adopted::Awaiting;
 use crate::orchestrator::uplink::id::{MessageId, PROPERTY};
 use crate::settings::fleet_topics::of_brokers;
 
@@ -58,7 +59,7 @@ impl FromBroker<'_> {
             put_first_or_next(for_left, now, self.id, &message);
         }
         if self.raw.packet_id.is_some() {
-            adopted.unanswered.push_back(uplinking.state.connections.next_ticket(self.key));
+            adopted.unanswered.push_back(Awaiting::Answer(uplinking.state.connections.next_ticket(self.key)));
         }
         self.raw.packet_id.is_some()
     }
@@ -80,7 +81,7 @@ impl FromBroker<'_> {
         if let Some(for_left) = &mut adopted.for_left {
             put_first_or_next(for_left, now, self.id, &message);
         }
-        adopted.unanswered.push_back(uplinking.state.connections.next_ticket(self.key));
+        adopted.unanswered.push_back(Awaiting::Answer(uplinking.state.connections.next_ticket(self.key)));
         true
     }
 
@@ -110,7 +111,7 @@ impl FromBroker<'_> {
     }
 }
 
-fn put_first_or_next(out: &mut Vec<u8>, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+pub(crate) fn put_first_or_next(out: &mut Vec<u8>, now: Now, id: Option<&MessageId>, message: &MessageRef) {
     if out.is_empty() {
         *out = begin();
     }

@@ -5,11 +5,15 @@ use crate::flows::contexts::moving;
 use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::UplinkKey;
+use crate::flows::uplink::adopted::put_first_or_next;
+use crate::ids::{TenantId, UplinkKey};
+use crate::image::forwarding::AtHand;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::orchestrator::uplink::id::MessageId;
 use crate::publish::dispatch::Source;
 use crate::settings::fleet_topics::of_brokers;
+use crate::topics::RouteSlot;
 
 impl Uplinking<'_> {
     /// Delivers a message that a broker has taken and does not bring back. A late return is recognised by its id. Where
@@ -33,11 +37,11 @@ impl Uplinking<'_> {
         }
         let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
         let slot = publishing!(self).route_of(tenant, topic);
-        if self.handover.concerns(id.as_ref()) && moving!(self).attend_moves(now, slot, id.as_ref(), message) {
-            return;
-        }
         let given = message.publication();
         let properties = MessageId::strip(given.properties);
+        if self.attend_moves_here(now, key, slot, id.as_ref(), given.clone().with_properties(properties)) {
+            return;
+        }
         let priority = self.cache.traits(slot).priority.level(properties);
         let publisher = id.map_or(0, |id| id.publisher);
         let (topic, route) = self.cache.get(slot);
@@ -48,6 +52,39 @@ impl Uplinking<'_> {
         own.retain_is_done = true;
         let source = Source::inside(self.place.shard, now);
         reach!(self).dispatch(now, route, &mut own, &source);
+    }
+
+    /// Passes a message that no broker brings to the new homes of partitions that have left, and notes it for the members
+    /// that have taken over from a dead one. Returns whether it has been delivered here.
+    fn attend_moves_here(
+        &mut self,
+        now: Now,
+        key: UplinkKey,
+        slot: RouteSlot,
+        id: Option<&MessageId>,
+        publication: Publication<'_>,
+    ) -> bool {
+        let uplink = self.uplinks.brokers.all.get_mut(&key);
+        let adopted = uplink.and_then(|uplink| uplink.adopted.as_mut());
+        if adopted.is_none() && !self.handover.concerns(id) {
+            return false;
+        }
+        let topic = publication.topic;
+        let message = publication.named(TenantId::DEFAULT, topic).keep();
+        if let Some(adopted) = adopted {
+            put_first_or_next(&mut adopted.for_members, now, id, &message);
+            if let Some(for_left) = &mut adopted.for_left {
+                put_first_or_next(for_left, now, id, &message);
+            }
+        }
+        if !self.handover.concerns(id) {
+            return false;
+        }
+        let last = AtHand { is_last: true, ..AtHand::default() };
+        let at_hand = std::mem::replace(&mut self.handover.forwarding.at_hand, last);
+        let is_delivered = moving!(self).attend_moves(now, slot, id, &message);
+        self.handover.forwarding.at_hand = at_hand;
+        is_delivered
     }
 
     /// Delivers what brokers were given in the packet at hand and will not bring back.

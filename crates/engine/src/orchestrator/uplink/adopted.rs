@@ -10,6 +10,15 @@ use crate::link::envelope::Ticket;
 /// that are not acknowledged.
 const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
 
+/// An entry that waits until other members have a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Awaiting {
+    /// The acknowledgement of a message that a broker has brought.
+    Answer(Ticket),
+    /// A message in the store that no broker brings again, by its number.
+    Copy(u64),
+}
+
 /// The state of a dead orchestrator.
 #[derive(Debug)]
 pub(crate) struct Adopted {
@@ -26,8 +35,8 @@ pub(crate) struct Adopted {
     pub(crate) for_left: Option<Vec<u8>>,
     /// Messages that had come before, for sessions of other shards that were taken over.
     pub(crate) for_shards: Vec<u8>,
-    /// Answers that wait until other members have the messages, in the order of the messages.
-    pub(crate) unanswered: VecDeque<Ticket>,
+    /// Entries that wait until other members have the messages, in the order of the messages.
+    pub(crate) unanswered: VecDeque<Awaiting>,
 }
 
 impl Adopted {

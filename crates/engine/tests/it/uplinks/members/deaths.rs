@@ -194,8 +194,8 @@ impl Run {
         self.members[line.at].world.engine(0, |engine, now| {
             OrchestratorMoves::of(engine).resume_awaiting(now, line.transfer, partitions);
         });
-        let image =
-            UplinkImage { broker: BROKERS[line.broker].to_owned(), image: None, forwards: !line.left.is_empty() };
+        let (broker, forwards) = (BROKERS[line.broker].to_owned(), !line.left.is_empty());
+        let image = UplinkImage { broker, image: None, forwards, last_copies: Vec::new() };
         self.adopt(line, &image);
     }
 
