@@ -95,6 +95,8 @@ pub(crate) struct Connection {
     pub leaving: bool,
     /// Whether a pipeline of the hub is at the other end.
     pub is_of_hub: bool,
+    /// Whether the broker itself has opened it, for a bridge or a pipeline.
+    pub is_own: bool,
 }
 
 /// What few connections need.
@@ -416,6 +418,7 @@ impl Connection {
             leaving: false,
             payer: Payer::NONE,
             is_of_hub: false,
+            is_own: false,
         }
     }
 

@@ -161,7 +161,9 @@ impl Connecting<'_> {
             connection.aliases_out = true;
             connection.extra_mut().aliases_out = OutboundAliases::new(aliases);
         }
+        let mut counted = tenant;
         if let Some(session) = self.state.sessions.get_mut(to.0) {
+            counted = session.counted_for();
             session.connection = Some(key);
             session.expiry_seconds = granted.expiry_seconds;
             session.receive_maximum = granted.receive_maximum;
@@ -174,7 +176,7 @@ impl Connecting<'_> {
         if will.is_some() {
             self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, to, will);
         }
-        self.state.tenants.add(tenant, Holding::Connections);
+        self.state.tenants.add(counted, Holding::Connections);
         self.state.sessions_connected += 1;
         self.state.meters.connect(payer, now.monotonic);
         let deadline = keep_alive_deadline(now.monotonic, granted.keep_alive);
