@@ -46,6 +46,9 @@ pub enum ControlError {
     /// The broker does not answer.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
+    /// The broker starts, and cannot answer this yet; with what it waits for, where that is known.
+    #[error("the broker is starting{}: ask again when it is ready", .0.as_ref().map(|why| format!(" ({why})")).unwrap_or_default())]
+    Starting(Option<String>),
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
