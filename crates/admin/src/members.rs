@@ -348,7 +348,7 @@ fn add(known: &mut Value, other: &Value) {
             [&*known, other].map(|it| it.get(key).and_then(Value::as_u64).unwrap_or_default()).iter().sum::<u64>();
         known[key] = sum.into();
     }
-    // The counts of both: those of a run that has ended are gone soon.
+    // The older of both times: the counts are sums.
     let since = [&*known, other].iter().filter_map(|it| it.get("since")?.as_str()).min().map(str::to_owned);
     if let Some(since) = since {
         known["since"] = since.into();

@@ -76,7 +76,7 @@ impl Pipelines {
         let settings = config.pipeline_settings(&door.way(node).ok_or(StartPipelinesError::NotOpen)?)?;
         let hub = if placement.may_change() { Hub::new(settings) } else { Hub::start(settings) };
         let hub = Arc::new(hub?);
-        // Before the wait, so that an operator sees what it waits for.
+        // Before the wait, so that an operator sees its reason.
         status.parts().register_pipelines(Arc::new(HubPart(Arc::clone(&hub))));
         if !hub.wait_until_subscribed(Instant::now() + SUBSCRIBED_WITHIN) {
             let error = hub.status().into_iter().find_map(|pipeline| pipeline.error);

@@ -203,7 +203,7 @@ impl Admission {
         Ok(seat)
     }
 
-    /// The broker itself connects from this address. What it returns is to be dropped when the socket is closed.
+    /// The broker itself connects from this address. The caller drops the result when it closes the socket.
     pub fn expect_own(&self, address: SocketAddr) -> OwnSocket {
         self.own.add(address)
     }

@@ -97,7 +97,7 @@ fn a_tenants_quota_counts_no_pipeline_and_refuses_none() {
 }
 
 #[test]
-fn a_broker_that_starts_says_what_it_waits_for() {
+fn a_starting_broker_says_why_it_is_not_ready() {
     let folder = Folder::new();
     let text = format!("[[sink]]\nname = 'back'\nkind = 'topic'\n{}", pipeline("hot", ""));
     let (config, data) = (folder.write("hub.toml", &text), folder.file("data"));
