@@ -362,6 +362,11 @@ fn add(known: &mut Value, other: &Value) {
             [&*known, other].map(|it| it.get(key).and_then(Value::as_u64).unwrap_or_default()).iter().sum::<u64>();
         known[key] = sum.into();
     }
+    // The older of both times: the counts are sums.
+    let since = [&*known, other].iter().filter_map(|it| it.get("since")?.as_str()).min().map(str::to_owned);
+    if let Some(since) = since {
+        known["since"] = since.into();
+    }
     let lag = [&*known, other].map(|it| it.get("lag_s").and_then(Value::as_f64).unwrap_or_default());
     known["lag_s"] = lag[0].max(lag[1]).into();
     if known.get("error").is_none_or(Value::is_null) {
@@ -377,14 +382,13 @@ mod tests {
 
     #[test]
     fn pipelines_of_all_members_are_one_object() {
-        let one = json!({ "hot": { "in": 3, "lag_s": 1.5, "state": "running", "error": null } });
-        let other =
-            json!({ "hot": { "in": 4, "lag_s": 0.5, "state": "retrying", "error": "db" }, "cold": { "in": 1 } });
+        let one = json!({ "hot": { "in": 3, "lag_s": 1.5, "state": "running", "since": "2026-02", "error": null } });
+        let other = json!({ "hot": { "in": 4, "lag_s": 0.5, "state": "retrying", "since": "2026-01", "error": "db" }, "cold": { "in": 1 } });
         let answered = vec![("a".to_owned(), one), ("b".to_owned(), other)];
         let all = Shares { answered, unreachable: vec!["c".to_owned()] }.pipelines(&["lost".to_owned()]);
         assert_eq!((&all["hot"]["in"], &all["hot"]["lag_s"]), (&7.into(), &1.5.into()), "{all}");
         assert_eq!((&all["hot"]["state"], &all["hot"]["node"]), (&"retrying".into(), &"b".into()), "{all}");
-        assert_eq!(all["cold"]["node"], "b");
+        assert_eq!((&all["hot"]["since"], &all["cold"]["node"]), (&"2026-01".into(), &"b".into()));
         assert_eq!((&all["lost"]["state"], &all["lost"]["error"]), (&"unknown".into(), &"no answer of c".into()));
     }
 

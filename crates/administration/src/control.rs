@@ -16,6 +16,10 @@ use tidegate_console::api::{BanControl, Control, ControlError, FleetControl, Mem
 use tidegate_engine::{ClientQuery, ClientSummary, SlowSession, TenantId};
 use tidegate_identity::access::Tenancy;
 use tidegate_node::{FlightEvent, FlightSubject, Network, NodeHandle};
+use tidegate_console::api::{Control, ControlError, Members, NO_CLUSTER, reason_entry};
+use tidegate_console::{Phase, StatusSource as _, Unavailable};
+use tidegate_engine::{ClientQuery, ClientSummary, Millis, Now, SlowSession, TenantId};
+use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
 use crate::status::BrokerStatus;
 
@@ -54,7 +58,7 @@ impl Control for BrokerStatus {
     }
 
     fn meter(&self, request: &MeterRequest) -> Result<(Vec<TenantUsage>, bool), ControlError> {
-        self.meter().ok_or(Unavailable)?.answer(request)
+        self.meter().ok_or_else(|| self.no_answer())?.answer(request)
     }
 
     fn bans(&self) -> impl BanControl {
@@ -96,6 +100,7 @@ impl Control for BrokerStatus {
     fn hub(&self) -> Result<serde_json::Value, ControlError> {
         match self.parts().pipelines() {
             Some(pipelines) => pipelines.view(self.handle()),
+            None if self.phase() == Phase::Starting => Err(self.no_answer()),
             None => Ok(serde_json::Value::Object(serde_json::Map::new())),
         }
     }
@@ -105,7 +110,11 @@ impl Control for BrokerStatus {
     }
 
     fn order_pipeline(&self, order: &PipelineOrder) -> Result<bool, ControlError> {
-        self.parts().pipelines().map_or(Ok(false), |pipelines| pipelines.order(order))
+        match self.parts().pipelines() {
+            Some(pipelines) => pipelines.order(order),
+            None if self.phase() == Phase::Starting => Err(self.no_answer()),
+            None => Ok(false),
+        }
     }
 
     fn fleet(&self) -> impl FleetControl {
@@ -114,14 +123,22 @@ impl Control for BrokerStatus {
 }
 
 impl BrokerStatus {
-    pub(super) fn node(&self) -> Result<&NodeHandle, Unavailable> {
-        self.handle().ok_or(Unavailable)
+    pub(super) fn node(&self) -> Result<&NodeHandle, ControlError> {
+        self.handle().ok_or_else(|| self.no_answer())
+    }
+
+    /// Why a part of the broker gives no answer that is there in a broker that runs.
+    fn no_answer(&self) -> ControlError {
+        match self.phase() {
+            Phase::Starting => ControlError::Starting(self.hindrance()),
+            Phase::Ready | Phase::Stopping => Unavailable.into(),
+        }
     }
 }
 
 /// A tenant by its name; the empty name is the default one.
-fn tenant_of(tenancy: Option<&Tenancy>, name: &str) -> Result<TenantId, ControlError> {
-    let known = tenancy.ok_or(Unavailable)?.named(name);
+fn tenant_of(status: &BrokerStatus, name: &str) -> Result<TenantId, ControlError> {
+    let known = status.tenancy().ok_or_else(|| status.no_answer())?.named(name);
     known.ok_or_else(|| ControlError::Invalid(format!("there is no tenant `{name}`")))
 }
 

@@ -46,6 +46,18 @@ struct AwaitedBus {
     since: Instant,
 }
 
+impl AwaitedBus {
+    /// What the start waits for, in one line.
+    fn why(&self) -> String {
+        let (bus, seconds) = (&self.address, self.since.elapsed().as_secs());
+        match (self.bus.connection().is_connected(), self.bus.failure()) {
+            (true, _) => format!("it waits for answers of the bus {bus}, for {seconds} s so far"),
+            (false, None) => format!("it waits for the bus {bus}, for {seconds} s so far"),
+            (false, Some(why)) => format!("it waits for the bus {bus}, for {seconds} s so far: {why}"),
+        }
+    }
+}
+
 impl std::fmt::Debug for AwaitedBus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AwaitedBus").field("address", &self.address).finish_non_exhaustive()
@@ -117,31 +129,18 @@ impl BrokerStatus {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bus that a start waits for, in one line.
-    fn start_waits_for(&self) -> Option<String> {
-        let awaited = self.awaited().clone()?;
-        let (bus, seconds) = (&awaited.address, awaited.since.elapsed().as_secs());
-        Some(match (awaited.bus.connection().is_connected(), awaited.bus.failure()) {
-            (true, _) => format!("it waits for answers of the bus {bus}, for {seconds} s so far"),
-            (false, None) => format!("it waits for the bus {bus}, for {seconds} s so far"),
-            (false, Some(why)) => format!("it waits for the bus {bus}, for {seconds} s so far: {why}"),
-        })
-    }
-
-    /// All services of a process without a node work.
-    pub fn services_ready(&self) {
-        self.phase.store(READY, Ordering::Release);
-    }
-
     /// The drain of clients.
     pub fn drain(&self) -> &Drain {
         &self.drain
     }
 
-    /// The node accepts clients.
-    pub fn ready(&self, node: NodeHandle) {
-        // The node is set once, before anything but this reads the phase as ready.
+    /// The node runs: questions and orders come to it, also while the broker starts. Called once.
+    pub fn set_node(&self, node: NodeHandle) {
         let _ = self.node.set(node);
+    }
+
+    /// The node serves its clients, or all services of a process without a node work.
+    pub fn ready(&self) {
         self.phase.store(READY, Ordering::Release);
     }
 
@@ -204,7 +203,9 @@ impl StatusSource for BrokerStatus {
             return Some(hindrance);
         }
         if self.phase() == Phase::Starting {
-            return self.start_waits_for();
+            let pipelines = || self.parts.pipelines().and_then(|pipelines| pipelines.start_waits_for());
+            let bus = self.awaited().clone().map(|bus| bus.why());
+            return bus.or_else(pipelines);
         }
         if self.drain.is_running() {
             return Some("its clients are sent elsewhere".to_owned());

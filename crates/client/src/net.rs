@@ -1,6 +1,7 @@
 //! A [`Client`](crate::Client) over a socket, for programs that may block.
 
 mod address;
+mod announce;
 mod connect_error;
 mod driver;
 mod link;
@@ -14,6 +15,7 @@ mod tls;
 mod websocket;
 
 pub use address::{Address, SocketOptions};
+pub use announce::{Announce, Announced};
 pub use connect_error::{ConnectError, TransportError};
 pub use driver::{Driver, Step, Waker};
 pub use tls::{TlsConnector, TlsFileError, TlsOptions, TlsVersion};

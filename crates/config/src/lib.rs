@@ -28,6 +28,7 @@ pub mod mirror;
 pub mod orchestrator;
 pub mod origins;
 pub mod overrides;
+pub mod own_sockets;
 pub mod path;
 pub mod reference;
 pub mod reload;

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use tidegate_bridge::{Bridge, BridgeError, BridgeSettings, Side};
 use tidegate_console::{BridgeNumbers, Status};
+use tidegate_engine::{ListenerId, TenantId, Tenants as _};
 use tidegate_node::Node;
 
 use tidegate_administration::{BrokerStatus, Part};
 use tidegate_config::Config;
 use tidegate_config::bridges::BridgeConfigError;
+use tidegate_config::sections::bridge::Bridge as BridgeSection;
 use tidegate_placement::{Attempts, Placement};
 
 /// Why bridges do not start.
@@ -26,7 +28,8 @@ pub enum StartBridgesError {
 /// The bridges of a broker, a node or an orchestrator.
 #[derive(Debug, Default)]
 pub struct Bridges {
-    all: Vec<BridgeSettings>,
+    /// Their settings, and the tenants of their local sessions.
+    all: Vec<(BridgeSettings, TenantId)>,
     placement: Placement,
     running: Arc<Mutex<Vec<Bridge>>>,
     moving: Mutex<Moving>,
@@ -54,7 +57,7 @@ impl Bridges {
     ) -> Result<Self, StartBridgesError> {
         let mut all = Vec::new();
         for bridge in &config.bridges {
-            all.push(config.bridge_settings(bridge, node)?);
+            all.push((config.bridge_settings(bridge, node)?, tenant_of(bridge, config, status)?));
             if bridge.any_host_name {
                 tracing::warn!(
                     bridge = bridge.name,
@@ -64,7 +67,7 @@ impl Bridges {
         }
         let bridges = Self { all, placement, running: Arc::default(), moving: Mutex::default() };
         if !bridges.placement.may_change() {
-            let running: Result<Vec<_>, _> = bridges.all.iter().map(Bridge::start).collect();
+            let running: Result<Vec<_>, _> = bridges.all.iter().map(|(settings, _)| Bridge::start(settings)).collect();
             *bridges.running() = running?;
         }
         status.parts().register(Arc::new(BridgesPart(Arc::clone(&bridges.running))));
@@ -87,8 +90,8 @@ impl Bridges {
         }
         let mut moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
         moving.leaving.retain(|bridge| !bridge.has_stopped());
-        for settings in &self.all {
-            let is_here = self.placement.is_here(&settings.local.client_id);
+        for (settings, tenant) in &self.all {
+            let is_here = self.placement.is_here(*tenant, &settings.local.client_id);
             let mut running = self.running();
             let at = running.iter().position(|bridge| bridge.name() == settings.name);
             match at {
@@ -138,6 +141,16 @@ impl Moving {
             }
         }
     }
+}
+
+/// The tenant of a bridge's session at this broker: its user's, else that of the listener.
+fn tenant_of(bridge: &BridgeSection, config: &Config, status: &BrokerStatus) -> Result<TenantId, BridgeConfigError> {
+    let (listener, _) = bridge.listener_of(&config.listeners)?;
+    let listener = ListenerId(u16::try_from(listener).unwrap_or(u16::MAX));
+    let Some(tenancy) = status.tenancy() else { return Ok(TenantId::DEFAULT) };
+    let of_listener = tenancy.of_listener(listener).unwrap_or(TenantId::DEFAULT);
+    let of_user = bridge.local_username.as_deref().and_then(|user| tenancy.of_user(of_listener, user));
+    Ok(of_user.unwrap_or(of_listener))
 }
 
 /// The running bridges, as a part of the broker's status.

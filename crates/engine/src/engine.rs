@@ -37,7 +37,7 @@ use crate::engine::connection::redirecting::Redirecting;
 use crate::event::Event;
 use crate::flows::contexts::fetching;
 use crate::groups::Groups;
-use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId, TenantId};
+use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId};
 use crate::image::Handover;
 use crate::link::{Batch, Links};
 use crate::memory::KERNEL_BUFFER_BYTES;
@@ -174,35 +174,7 @@ impl Engine {
     ///
     /// The reason when the connection has to be refused; the shell closes it at once.
     pub fn open_connection(&mut self, now: Now, listener: ListenerId) -> Result<ConnectionKey, Reason> {
-        let refused = if self.stopping {
-            Some(Reason::ServerShuttingDown)
-        } else if self.state.memory.is_far_over_ceiling() {
-            Some(Reason::MemoryCeiling)
-        } else {
-            let open = self.state.connections_by_listener.get(usize::from(listener.0)).copied().unwrap_or(0);
-            let limit = self.state.settings.listener(listener).map_or(0, |listener| listener.max_connections);
-            (limit != 0 && open >= limit).then_some(Reason::TooManyConnections)
-        };
-        if let Some(reason) = refused {
-            self.state.counters.connects_refused[reason.number()] += 1;
-            return Err(reason);
-        }
-        let of_settings =
-            || self.state.settings.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
-        let known = self.settings.tenants.as_ref().and_then(|tenants| tenants.of_listener(listener));
-        let tenant = known.unwrap_or_else(of_settings);
-        let mut connection = Connection::new(listener, tenant, now.monotonic);
-        if self.state.settings.listener(listener).is_some_and(|listener| listener.for_hub) {
-            connection.peer = Peer::Hub;
-        }
-        let key = self.state.connections.insert(connection);
-        if let Some(open) = self.state.connections_by_listener.get_mut(usize::from(listener.0)) {
-            *open += 1;
-        }
-        self.state.counters.sockets_opened += 1;
-        let deadline = now.monotonic.plus(self.settings.limits.connect_timeout_ms);
-        self.state.connections.set_connection_timer(&mut self.state.timers, key, deadline);
-        Ok(key)
+        self.entry().take_connection(now, listener, false)
     }
 
     /// Forgets a connection whose transport the shell has closed after [`Event::Close`].

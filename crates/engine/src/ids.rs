@@ -7,6 +7,9 @@ use std::fmt;
 /// What the client ids of uplinks begin with; such a name is at home in partition 0.
 pub(crate) const UPLINK_PREFIX: &str = "$uplink/";
 
+/// The start of client ids of the hub's sessions. Only clients of the hub's listener may have such an id.
+pub const HUB_CLIENT_PREFIX: &str = "tidegate-hub-";
+
 /// A shard of this process: one thread, one engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
@@ -63,6 +66,12 @@ impl TenantId {
     pub(crate) fn of_clients(self) -> Self {
         if self == Self::UPLINK { Self::DEFAULT } else { self }
     }
+}
+
+/// The tenant whose quota counts a client, its session and its subscriptions. Pipelines are the operator's, in whatever tenant they are: no tenant
+/// is counted for them.
+pub(crate) fn counted_for(tenant: TenantId, client_id: &str) -> TenantId {
+    if client_id.starts_with(HUB_CLIENT_PREFIX) { TenantId::UPLINK } else { tenant }
 }
 
 /// The partition of a client id, a retained topic, or a shared group's name and filter.

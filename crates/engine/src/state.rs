@@ -192,7 +192,7 @@ impl ShardState {
     /// Adds a session. The caller has made sure that its client id is new.
     pub(crate) fn insert_session(&mut self, session: Session) -> SessionKey {
         self.memory.held += session.will().map_or(0, Will::cost);
-        self.tenants.add(session.tenant, Holding::Sessions);
+        self.tenants.add(session.counted_for(), Holding::Sessions);
         SessionKey(self.sessions.insert(session))
     }
 
@@ -207,7 +207,7 @@ impl ShardState {
         if let Some(stored) = session.rare.as_ref().and_then(|rare| rare.stored_will) {
             self.journal.delete(Key::Will(stored));
         }
-        self.tenants.release(session.tenant, Holding::Sessions, 1);
+        self.tenants.release(session.counted_for(), Holding::Sessions, 1);
         Some(session)
     }
 

@@ -125,7 +125,7 @@ fn serve(args: &Args, config: &Config) -> Result<Exit, StartError> {
     let services = Arc::new(services);
     status.parts().register_services(Arc::clone(&services) as _);
     if wait_until_ready(&services, &mut signals)? {
-        status.services_ready();
+        status.ready();
         service_manager::tell_ready("core", &line);
         release_program_pages();
         while signals.wait() == Asked::Reload {

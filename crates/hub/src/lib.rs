@@ -74,3 +74,5 @@ pub use sources::{
 pub use steps::{At, ComputeError, Part, Records, StepError, StepResult, StepSettings, Steps};
 #[cfg(feature = "pipelines")]
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};
+#[cfg(feature = "pipelines")]
+pub use time::rfc3339;

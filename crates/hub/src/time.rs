@@ -12,6 +12,6 @@ pub(crate) fn wall_clock() -> u64 {
 pub(crate) const LAST_MILLISECOND: u64 = 253_402_300_799_999;
 
 /// Unix milliseconds as `2026-01-02T03:04:05.678Z`.
-pub(crate) fn rfc3339(millis: u64) -> String {
+pub fn rfc3339(millis: u64) -> String {
     humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(millis.min(LAST_MILLISECOND))).to_string()
 }

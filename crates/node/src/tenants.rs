@@ -84,7 +84,7 @@ impl TenantCounts {
     }
 
     fn get(&self, tenant: TenantId) -> Option<&TenantUse> {
-        if tenant == TenantId::DEFAULT {
+        if [TenantId::DEFAULT, TenantId::UPLINK].contains(&tenant) {
             return None;
         }
         let number = usize::from(tenant.0);
@@ -92,7 +92,7 @@ impl TenantCounts {
     }
 
     fn make(&self, tenant: TenantId) -> Option<&TenantUse> {
-        if tenant == TenantId::DEFAULT {
+        if [TenantId::DEFAULT, TenantId::UPLINK].contains(&tenant) {
             return None;
         }
         let number = usize::from(tenant.0);

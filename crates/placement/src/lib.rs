@@ -39,9 +39,9 @@ impl Placement {
         self.0.is_some()
     }
 
-    /// Whether the work under this client id is done here.
-    pub fn is_here(&self, client_id: &str) -> bool {
-        let partition = partition_of(TenantId::DEFAULT, client_id);
+    /// Whether the work under this client id of a tenant is done here.
+    pub fn is_here(&self, tenant: TenantId, client_id: &str) -> bool {
+        let partition = partition_of(tenant, client_id);
         match &self.0 {
             Some(owns) => owns(partition),
             None => true,
@@ -97,12 +97,22 @@ mod tests {
 
     #[test]
     fn work_is_done_by_the_owner_of_its_partition() {
-        assert!(Placement::default().is_here("bridge.a") && !Placement::default().may_change());
-        let own = partition_of(TenantId::DEFAULT, "bridge.a");
+        let default = TenantId::DEFAULT;
+        assert!(Placement::default().is_here(default, "bridge.a") && !Placement::default().may_change());
+        let own = partition_of(default, "bridge.a");
         let placement = Placement::of(move |partition| partition == own);
-        assert!(placement.is_here("bridge.a") && placement.may_change());
+        assert!(placement.is_here(default, "bridge.a") && placement.may_change());
         let others = (0..64).map(|number| format!("bridge.{number}"));
-        let mut others = others.filter(|id| partition_of(TenantId::DEFAULT, id) != own);
-        assert!(others.all(|id| !placement.is_here(&id)));
+        let mut others = others.filter(|id| partition_of(default, id) != own);
+        assert!(others.all(|id| !placement.is_here(default, &id)));
+    }
+
+    #[test]
+    fn work_of_a_tenant_is_done_where_its_client_id_is() {
+        let own = partition_of(TenantId(3), "tidegate-hub-hot");
+        assert_ne!(own, partition_of(TenantId::DEFAULT, "tidegate-hub-hot"));
+        let placement = Placement::of(move |partition| partition == own);
+        assert!(placement.is_here(TenantId(3), "tidegate-hub-hot"));
+        assert!(!placement.is_here(TenantId::DEFAULT, "tidegate-hub-hot"));
     }
 }

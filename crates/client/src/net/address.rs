@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::TlsConnector;
+use super::{Announce, TlsConnector};
 
 /// Where a server is, and by which transport it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,11 +103,14 @@ pub struct SocketOptions {
     pub connect_timeout: Duration,
     /// The connector for TLS; without one, the system's authorities are trusted.
     pub tls: Option<TlsConnector>,
+    /// Told the local address of each TCP socket before it connects. The server has to be on this machine: the socket is
+    /// bound to the server's own address.
+    pub announce: Option<Announce>,
 }
 
 impl Default for SocketOptions {
     fn default() -> Self {
-        Self { bind: None, connect_timeout: Duration::from_secs(30), tls: None }
+        Self { bind: None, connect_timeout: Duration::from_secs(30), tls: None, announce: None }
     }
 }
 

@@ -7,7 +7,7 @@ use mio::{Registry, Token};
 
 use super::stream::Stream;
 use super::websocket::WebSocket;
-use super::{Address, ConnectError, SocketOptions, TransportError};
+use super::{Address, Announced, ConnectError, SocketOptions, TransportError};
 use crate::Client;
 
 /// Bytes passed to a WebSocket at once; it copies them, so this bounds its memory.
@@ -23,6 +23,8 @@ pub(super) struct Link {
     writable: bool,
     /// Whether the server was informed of the end of the output.
     farewell_said: bool,
+    #[expect(dead_code, reason = "the announcement of the socket ends with it")]
+    announced: Option<Announced>,
 }
 
 /// How an attempt to read or to write ended.
@@ -42,13 +44,8 @@ impl Link {
             }
             Address::Tcp { .. } | Address::Tls { .. } | Address::Quic { .. } | Address::Unix { .. } => None,
         };
-        Ok(Self {
-            stream: Stream::connect(address, options)?,
-            websocket,
-            readable: true,
-            writable: true,
-            farewell_said: false,
-        })
+        let (stream, announced) = Stream::connect(address, options)?;
+        Ok(Self { stream, announced, websocket, readable: true, writable: true, farewell_said: false })
     }
 
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

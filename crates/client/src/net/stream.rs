@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::quic::QuicStream;
 use super::tls::TlsStream;
-use super::{Address, ConnectError, SocketOptions, TlsConnector, TlsOptions};
+use super::{Address, Announce, Announced, ConnectError, SocketOptions, TlsConnector, TlsOptions};
 
 /// A socket that does not block.
 #[derive(Debug)]
@@ -23,12 +23,15 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Connects, and blocks for that.
-    pub(super) fn connect(address: &Address, options: &SocketOptions) -> Result<Self, ConnectError> {
+    /// Connects, and blocks for that. The announcement of the socket, if it has one, is to end with it.
+    pub(super) fn connect(
+        address: &Address,
+        options: &SocketOptions,
+    ) -> Result<(Self, Option<Announced>), ConnectError> {
         match address {
             Address::Tcp { host, port } | Address::WebSocket { host, port, .. } => {
-                let stream = connect_tcp(host, *port, options)?;
-                Ok(Self::Tcp(mio::net::TcpStream::from_std(stream)))
+                let (stream, announced) = connect_tcp(host, *port, options)?;
+                Ok((Self::Tcp(mio::net::TcpStream::from_std(stream)), announced))
             }
             Address::Tls { host, port } | Address::WebSocketTls { host, port, .. } => {
                 let websocket = matches!(address, Address::WebSocketTls { .. });
@@ -36,12 +39,15 @@ impl Stream {
                     Some(tls) => tls.config(websocket),
                     None => TlsConnector::new(&TlsOptions::default())?.config(websocket),
                 };
-                let stream = connect_tcp(host, *port, options)?;
+                let (stream, announced) = connect_tcp(host, *port, options)?;
                 let tls = TlsStream::connect(stream, host, config, options.connect_timeout)
                     .map_err(|source| ConnectError::tls(address, source))?;
-                Ok(Self::Tls(Box::new(tls)))
+                Ok((Self::Tls(Box::new(tls)), announced))
             }
-            Address::Quic { host, port } => connect_quic(address, host, *port, options).map(Box::new).map(Self::Quic),
+            Address::Quic { host, port } => {
+                let stream = connect_quic(address, host, *port, options)?;
+                Ok((Self::Quic(Box::new(stream)), None))
+            }
             Address::Unix { path } => {
                 let connect = || {
                     let stream = UnixStream::connect(path)?;
@@ -50,7 +56,7 @@ impl Stream {
                 };
                 let stream =
                     connect().map_err(|source| ConnectError::Connect { address: address.to_string(), source })?;
-                Ok(Self::Unix(mio::net::UnixStream::from_std(stream)))
+                Ok((Self::Unix(mio::net::UnixStream::from_std(stream)), None))
             }
         }
     }
@@ -137,7 +143,7 @@ impl Write for Stream {
     }
 }
 
-fn connect_tcp(host: &str, port: u16, options: &SocketOptions) -> Result<TcpStream, ConnectError> {
+fn connect_tcp(host: &str, port: u16, options: &SocketOptions) -> Result<(TcpStream, Option<Announced>), ConnectError> {
     connect_any(host, port, options, |remote, from| connect_to(remote, from, options))
 }
 
@@ -192,17 +198,25 @@ fn connect_to(
     remote: SocketAddr,
     local: Option<SocketAddr>,
     options: &SocketOptions,
-) -> Result<TcpStream, ConnectError> {
+) -> Result<(TcpStream, Option<Announced>), ConnectError> {
     let failed = |source| ConnectError::Connect { address: remote.to_string(), source };
     let domain = Domain::for_address(remote);
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP)).map_err(failed)?;
-    if let Some(local) = local {
+    // A socket has its port before it connects only if it is bound.
+    let own = options.announce.as_ref().map(|_| SocketAddr::new(remote.ip(), 0));
+    if let Some(local) = local.or(own) {
         socket.bind(&local.into()).map_err(|source| ConnectError::Bind { bind: local.ip().to_string(), source })?;
     }
+    let announce = |tell: &Announce| -> Result<Announced, ConnectError> {
+        let address = socket.local_addr().map_err(failed)?.as_socket();
+        let address = address.ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
+        Ok(tell.tell(address))
+    };
+    let announced = options.announce.as_ref().map(announce).transpose()?;
     socket.connect_timeout(&remote.into(), options.connect_timeout).map_err(failed)?;
     // All pending output is written at once, so Nagle's algorithm only delays acknowledgements.
     socket.set_tcp_nodelay(true).map_err(failed)?;
     socket.set_keepalive(true).map_err(failed)?;
     socket.set_nonblocking(true).map_err(failed)?;
-    Ok(socket.into())
+    Ok((socket.into(), announced))
 }

@@ -13,6 +13,7 @@ use tidegate_node::{ListenAddress, Node};
 
 use crate::Config;
 use crate::orchestrator::{BrokerAddress, BrokerAddressError};
+use crate::own_sockets::announce_to;
 use crate::sections::Listener;
 use crate::sections::bridge::{Bridge, BridgeProtocol};
 
@@ -188,11 +189,13 @@ impl Config {
     /// # Errors
     /// When a file cannot be read. What can be known without files was looked at before.
     pub fn bridge_settings(&self, bridge: &Bridge, node: &Node) -> Result<BridgeSettings, BridgeConfigError> {
+        let mut local = bridge.local(bridge.local_address(&self.listeners, node)?)?;
+        local.socket.announce = Some(announce_to(node.handle()));
         let cluster = Some(&*self.cluster.prefix).filter(|_| !self.cluster.name.is_empty());
         Ok(BridgeSettings {
             name: bridge.name.clone(),
             routes: bridge.routes()?,
-            local: bridge.local(bridge.local_address(&self.listeners, node)?)?,
+            local,
             remote: bridge.remote(cluster)?,
             window: NonZeroU16::new(bridge.window).unwrap_or(NonZeroU16::MIN),
             session_expiry: u32::try_from(bridge.session_expiry.as_secs()).unwrap_or(u32::MAX),

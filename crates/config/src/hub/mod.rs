@@ -5,6 +5,8 @@ mod absent;
 #[cfg(feature = "pipelines")]
 mod check;
 #[cfg(feature = "pipelines")]
+mod client_ids;
+#[cfg(feature = "pipelines")]
 mod error;
 #[cfg(feature = "pipelines")]
 mod files;

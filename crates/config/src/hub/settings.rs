@@ -15,6 +15,8 @@ use tidegate_hub::{
 };
 
 use super::{CLIENT_PREFIX, PipelineError};
+use super::sinks::mechanism;
+use super::{CLIENT_PREFIX, PipelineError, client_ids};
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
 use crate::orchestrator::BrokerAddress;
@@ -30,6 +32,8 @@ const MAX_AHEAD_BYTES: usize = 1 << 20;
 const BUS_WITHIN: Duration = Duration::from_secs(10);
 /// The group of a source that names none begins with this.
 const USUAL_GROUP: &str = "tidegate";
+/// The end of the client id that publishes dead letters.
+const DEAD_LETTERS: &str = "dead-letters";
 /// The folder of archives in the data directory.
 const ARCHIVES: &str = "hub";
 
@@ -216,9 +220,7 @@ impl Config {
 /// The topics of all pipelines, with the tenants that they are in.
 pub(crate) fn filters(pipelines: &[Pipeline], tenants: &[Tenant]) -> Vec<(TenantId, String)> {
     let of = |pipeline: &Pipeline| {
-        let place = tenants.iter().position(|tenant| tenant.name == pipeline.tenant_name());
-        let number = place.and_then(|place| u16::try_from(place + 1).ok());
-        let tenant = number.map_or(TenantId::DEFAULT, TenantId);
+        let tenant = pipeline.tenant_number(tenants);
         pipeline.filters().into_iter().map(move |filter| (tenant, filter)).collect::<Vec<_>>()
     };
     of_topics(pipelines).flat_map(of).collect()
@@ -311,8 +313,8 @@ impl Plan<'_> {
         let sink = sink.ok_or_else(|| PipelineError::NoSink(name.to_owned()))?;
         if sink.kind == SinkType::Topic {
             let way = self.way.ok_or_else(|| no_broker(pipeline, format!("the sink `{name}`")))?.of(pipeline);
-            let client_id = format!("{}.{name}", client_id_of(pipeline, &way));
-            return Ok(sink.with_kind(SinkKind::Mqtt(sink.topics(client_id, &way))));
+            let ids = client_ids::at_broker(pipeline, &self.config.tenants, &way, name, sink.parallel);
+            return Ok(sink.with_kind(SinkKind::Mqtt(sink.topics(ids, &way))));
         }
         let mut settings = sink.settings(&sink_client_id(&pipeline.name, name))?;
         if let SinkKind::History(history) = &mut settings.kind {
@@ -326,7 +328,8 @@ impl Plan<'_> {
             (Some(name), _) => Some(self.named(pipeline, name)?),
             (None, Some(topic)) => {
                 let way = self.way.ok_or_else(|| no_broker(pipeline, format!("`{topic}`")))?.of(pipeline);
-                Some(dead_letter_topic(topic, &client_id_of(pipeline, &way), &way))
+                let ids = client_ids::at_broker(pipeline, &self.config.tenants, &way, DEAD_LETTERS, 1);
+                Some(dead_letter_topic(topic, ids, &way))
             }
             (None, None) => None,
         })
@@ -359,15 +362,11 @@ fn filters_of(pipeline: &Pipeline) -> Result<Vec<TopicFilterBuf>, PipelineError>
     Ok(filters.collect::<Result<_, _>>()?)
 }
 
-fn client_id_of(pipeline: &Pipeline, way: &Way) -> String {
-    format!("{}{}{}", way.prefix, pipeline.name, way.suffix)
-}
-
 fn topics_of(pipeline: &Pipeline, way: &Way) -> TopicsSettings {
     TopicsSettings {
         address: way.address.clone(),
         socket: way.socket.clone(),
-        client_id: client_id_of(pipeline, way),
+        client_id: client_ids::of_session(pipeline, way),
         user_name: way.user_name.clone(),
         password: way.password.clone(),
         share: way.shared.then(|| format!("hub-{}", pipeline.name)),
@@ -386,10 +385,10 @@ fn sink_client_id(pipeline: &str, sink: &str) -> String {
 }
 
 /// Dead letters go back to the broker that the messages come from.
-fn dead_letter_topic(topic: &str, client_id: &str, way: &Way) -> SinkSettings {
+fn dead_letter_topic(topic: &str, client_ids: Vec<String>, way: &Way) -> SinkSettings {
     let name = "dead_letter_topic".to_owned();
     let sink = Sink { name, topic: topic.to_owned(), ..Sink::default() };
-    sink.with_kind(SinkKind::Mqtt(sink.topics(format!("{client_id}.dead-letters"), way)))
+    sink.with_kind(SinkKind::Mqtt(sink.topics(client_ids, way)))
 }
 
 impl SourceSection {

@@ -9,6 +9,7 @@ use tidegate_hub::{
 };
 
 use super::PipelineError;
+use super::client_ids::of_lanes;
 use super::settings::{Way, first_line, socket_of};
 use crate::orchestrator::BrokerAddress;
 use crate::sections::hub::{Sink, SinkType};
@@ -41,11 +42,11 @@ impl Sink {
     }
 
     /// Topics of the broker that `way` leads to.
-    pub(super) fn topics(&self, client_id: String, way: &Way) -> MqttSettings {
+    pub(super) fn topics(&self, client_ids: Vec<String>, way: &Way) -> MqttSettings {
         MqttSettings {
             address: way.address.clone(),
             socket: way.socket.clone(),
-            client_id,
+            client_ids,
             user_name: way.user_name.clone(),
             password: way.password.clone(),
             topic: Some(self.topic.clone()).filter(|topic| !topic.is_empty()),
@@ -162,7 +163,7 @@ impl Sink {
         Ok(MqttSettings {
             address,
             socket,
-            client_id: if self.client_id.is_empty() { client_id.to_owned() } else { self.client_id.clone() },
+            client_ids: of_lanes(if self.client_id.is_empty() { client_id } else { &self.client_id }, self.parallel),
             user_name: self.username.clone().or(place.user_name),
             password: written.or(place.password.map(String::into_bytes)),
             topic: Some(self.topic.clone()).filter(|topic| !topic.is_empty()),

@@ -156,16 +156,17 @@ fn table(answer: &Value) -> String {
         return "there are no pipelines\n".to_owned();
     };
     let mut text = format!(
-        "{:<24} {:<10} {:>12} {:>12} {:>8} {:>10} {:>8}\n",
+        "{:<24} {:<10} {:>12} {:>12} {:>8} {:>10} {:>8}  counts since\n",
         "pipeline", "state", "in", "out", "failed", "waiting", "lag"
     );
     for (name, it) in pipelines {
         let number = |key: &str| it.get(key).and_then(Value::as_u64).unwrap_or_default();
         let state = it.get("state").and_then(Value::as_str).unwrap_or_default();
+        let since = it.get("since").and_then(Value::as_str).map_or_else(|| "-".to_owned(), shown);
         let lag = it.get("lag_s").and_then(Value::as_f64).unwrap_or_default();
         let _ = writeln!(
             text,
-            "{:<24} {state:<10} {:>12} {:>12} {:>8} {:>10} {lag:>7.1}s",
+            "{:<24} {state:<10} {:>12} {:>12} {:>8} {:>10} {lag:>7.1}s  {since}",
             shown(name),
             number("in"),
             number("out"),
@@ -188,13 +189,14 @@ mod tests {
     #[test]
     fn the_table_has_a_line_for_each_pipeline_and_its_error() {
         let answer = json!({ "hot": {
-            "state": "retrying", "in": 10, "out": 7, "failed": 1, "waiting": 2, "lag_s": 1.25, "error": "db: refused"
+            "state": "retrying", "in": 10, "out": 7, "failed": 1, "waiting": 2, "lag_s": 1.25, "error": "db: refused",
+            "since": "2026-01-02T03:04:05.678Z"
         } });
         let text = table(&answer);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         let words: Vec<&str> = lines[1].split_whitespace().collect();
-        assert_eq!(words, ["hot", "retrying", "10", "7", "1", "2", "1.2s"]);
+        assert_eq!(words, ["hot", "retrying", "10", "7", "1", "2", "1.2s", "2026-01-02T03:04:05.678Z"]);
         assert_eq!(lines[2].trim(), "db: refused");
         assert_eq!(table(&json!({})), "there are no pipelines\n");
     }

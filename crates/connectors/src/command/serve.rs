@@ -88,7 +88,7 @@ fn serve(config: &Config, settings: Vec<PipelineSettings>, member: &str) -> Resu
     let pipelines = settings.len();
     let hub = Arc::new(Hub::start(settings)?);
     status.parts().register_pipelines(Arc::new(HubPart(Arc::clone(&hub))));
-    status.services_ready();
+    status.ready();
     service_manager::tell_ready("hub", &ready_line(member, pipelines, console.as_ref()));
     while signals.wait() == Asked::Reload {
         tracing::info!("pipelines take a new configuration with a restart");

@@ -8,7 +8,7 @@ use tidegate_administration::{Part, PipelinesPart};
 use tidegate_console::api::ControlError;
 use tidegate_console::{PipelineNumbers, Status, Unavailable};
 use tidegate_engine::ClientQuery;
-use tidegate_hub::{Hub, LastFailure, PipelineStatus, SinkStatus};
+use tidegate_hub::{Hub, LastFailure, PipelineState, PipelineStatus, SinkStatus, rfc3339};
 use tidegate_node::NodeHandle;
 
 use tidegate_config::hub::CLIENT_PREFIX;
@@ -42,6 +42,13 @@ impl PipelinesPart for HubPart {
         Ok(view(&self.0.status(), queued))
     }
 
+    fn start_waits_for(&self) -> Option<String> {
+        let pipelines = self.0.status();
+        let it = pipelines.iter().find(|pipeline| pipeline.state == PipelineState::Connecting)?;
+        let why = it.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+        Some(format!("it waits for the subscriptions of pipeline `{}`{why}", it.name))
+    }
+
     fn names(&self) -> Vec<String> {
         self.0.names().map(str::to_owned).collect()
     }
@@ -65,6 +72,7 @@ fn view(pipelines: &[PipelineStatus], queued: impl Fn(&str) -> u64) -> Value {
         let held = u64::try_from(pipeline.held).unwrap_or(u64::MAX);
         let value = json!({
             "state": pipeline.state.label(),
+            "since": rfc3339(pipeline.since),
             "in": numbers.taken,
             "out": numbers.delivered,
             "filtered": numbers.filtered,

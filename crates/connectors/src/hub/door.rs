@@ -10,6 +10,7 @@ use tidegate_node::{HostPort, ListenAddress, Node};
 
 use tidegate_config::Config;
 use tidegate_config::hub::{CLIENT_PREFIX, NoStoreError, Way, check_kept, hub_listener};
+use tidegate_config::own_sockets::announce_to;
 use tidegate_config::sections::Listener;
 use tidegate_config::sections::hub::Pipeline;
 
@@ -87,7 +88,7 @@ impl Door {
         let tenants = self.listeners.iter().map(address).collect::<Option<Vec<_>>>()?;
         Some(Way {
             address: tenants.first()?.1.clone(),
-            socket: SocketOptions::default(),
+            socket: SocketOptions { announce: Some(announce_to(node.handle())), ..SocketOptions::default() },
             // A user name could lead to another tenant than the listener.
             user_name: None,
             password: Some(self.password.clone().into_bytes()),

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tidegate_engine::TenantId;
 pub use tidegate_hub::{HistoryQuery, read_history};
 use tidegate_hub::{Hub, HubError};
 use tidegate_node::Node;
@@ -52,7 +53,7 @@ pub struct Pipelines(Option<Placed>);
 struct Placed {
     hub: Arc<Hub>,
     /// The tenants of pipelines, by name.
-    tenants: BTreeMap<String, String>,
+    tenants: BTreeMap<String, (String, TenantId)>,
     placement: Placement,
     attempts: Mutex<Attempts>,
 }
@@ -75,12 +76,16 @@ impl Pipelines {
         let settings = config.pipeline_settings(&door.way(node).ok_or(StartPipelinesError::NotOpen)?)?;
         let hub = if placement.may_change() { Hub::new(settings) } else { Hub::start(settings) };
         let hub = Arc::new(hub?);
+        // Before the wait, so that an operator sees its reason.
+        status.parts().register_pipelines(Arc::new(HubPart(Arc::clone(&hub))));
         if !hub.wait_until_subscribed(Instant::now() + SUBSCRIBED_WITHIN) {
             let error = hub.status().into_iter().find_map(|pipeline| pipeline.error);
             return Err(StartPipelinesError::Subscribe(error.unwrap_or_default()));
         }
-        status.parts().register_pipelines(Arc::new(HubPart(Arc::clone(&hub))));
-        let tenant = |pipeline: &Pipeline| (pipeline.name.clone(), pipeline.tenant_name().to_owned());
+        let tenant = |pipeline: &Pipeline| {
+            let tenant = (pipeline.tenant_name().to_owned(), pipeline.tenant_number(&config.tenants));
+            (pipeline.name.clone(), tenant)
+        };
         let tenants = config.pipelines.iter().map(tenant).collect();
         Ok(Self(Some(Placed { hub, tenants, placement, attempts: Mutex::default() })))
     }
@@ -104,7 +109,8 @@ impl Pipelines {
             let mut sums = BTreeMap::new();
             let Some((hub, tenants)) = &found else { return sums };
             for (pipeline, deliveries) in hub.sink_deliveries() {
-                *sums.entry(tenants.get(&pipeline).cloned().unwrap_or_default()).or_default() += deliveries;
+                let tenant = tenants.get(&pipeline).map(|(name, _)| name.clone()).unwrap_or_default();
+                *sums.entry(tenant).or_default() += deliveries;
             }
             sums
         }
@@ -125,7 +131,8 @@ pub fn histories(config: &Config, tenant: &str) -> Vec<(PathBuf, Duration)> {
 
 impl Placed {
     fn follow(&self, name: &str) {
-        let is_here = self.placement.is_here(&format!("{CLIENT_PREFIX}{name}"));
+        let tenant = self.tenants.get(name).map_or(TenantId::DEFAULT, |(_, tenant)| *tenant);
+        let is_here = self.placement.is_here(tenant, &format!("{CLIENT_PREFIX}{name}"));
         if is_here && !self.hub.runs(name) {
             self.begin(name);
         } else if !is_here {

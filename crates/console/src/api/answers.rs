@@ -32,7 +32,7 @@ pub(crate) fn answer<T: Serialize>(result: Result<T, ControlError>) -> Response 
         Ok(value) => json(StatusCode::OK, &value),
         Err(error) => {
             let status = match error {
-                ControlError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+                ControlError::Unavailable(_) | ControlError::Starting(_) => StatusCode::SERVICE_UNAVAILABLE,
                 ControlError::Invalid(_) => StatusCode::BAD_REQUEST,
                 ControlError::Refused(_) => StatusCode::CONFLICT,
             };

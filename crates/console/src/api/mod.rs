@@ -47,6 +47,9 @@ pub enum ControlError {
     /// The broker does not answer.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
+    /// The broker starts, and cannot answer this yet. The text is the reason of the wait, where one is known.
+    #[error("the broker is starting{}: ask again when it is ready", .0.as_ref().map(|why| format!(" ({why})")).unwrap_or_default())]
+    Starting(Option<String>),
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),

@@ -55,6 +55,10 @@ pub(crate) enum Peer {
     Client,
     /// A bridge of another broker, by its Protocol Level.
     Bridge,
+    /// This broker, for a bridge or a pipeline.
+    Own,
+    /// A bridge of this broker, with the Protocol Level of bridges.
+    OwnBridge,
     /// A pipeline of the hub.
     Hub,
 }
@@ -433,7 +437,12 @@ impl Connection {
 
     /// Whether a bridge of another broker is at the other end.
     pub(crate) fn is_bridge(&self) -> bool {
-        self.peer == Peer::Bridge
+        matches!(self.peer, Peer::Bridge | Peer::OwnBridge)
+    }
+
+    /// Whether the broker itself has opened it, for a bridge or a pipeline.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.peer, Peer::Own | Peer::OwnBridge | Peer::Hub)
     }
 
     /// Whether a pipeline of the hub is at the other end.

@@ -146,7 +146,8 @@ impl TenantUses {
     pub(crate) fn audit(&self, all_sessions: &Sessions, wrong: &mut dyn FnMut(String)) {
         let Self::Own(own) = self else { return };
         for (tenant, of) in &own.uses {
-            let all = || all_sessions.iter().map(|(_, session)| session).filter(|session| session.tenant == *tenant);
+            let all =
+                || all_sessions.iter().map(|(_, session)| session).filter(|session| session.counted_for() == *tenant);
             let connected = all().filter(|session| session.connection.is_some()).count();
             let sessions = all().count();
             let subscriptions: usize = all().map(crate::session::Session::subscriptions).sum();

@@ -18,7 +18,7 @@ pub(crate) mod terms;
 use crate::hash::NameHasher;
 use crate::identity::Identity;
 use crate::ids::UPLINK_LISTENER;
-use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId};
+use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId, counted_for};
 use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
 use crate::link::record::{GroupName, MemberOptions};
@@ -404,6 +404,11 @@ impl Membership {
 }
 
 impl Session {
+    /// The tenant whose quota counts this session, its connection and its subscriptions.
+    pub(crate) fn counted_for(&self) -> TenantId {
+        counted_for(self.tenant, &self.client_id)
+    }
+
     /// The tenant that pays for this session and its connection.
     pub(crate) fn payer(&self, settings: &Settings) -> TenantId {
         let for_hub = settings.listeners.get(usize::from(self.listener.0)).is_some_and(|listener| listener.for_hub);

@@ -14,6 +14,8 @@ use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicF
 pub(crate) struct Request<'a> {
     pub(crate) session: SessionKey,
     pub(crate) tenant: TenantId,
+    /// The tenant whose quota counts it.
+    pub(crate) counted_for: TenantId,
     pub(crate) filter: TopicFilter<'a>,
     /// QoS, No Local and Retain As Published as granted.
     pub(crate) options: SubscriberOptions,

@@ -46,6 +46,8 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) tenant: TenantId,
+    /// The tenant whose quota counts the subscriptions.
+    pub(crate) counted_for: TenantId,
     pub(crate) max_qos: QoS,
     pub(crate) bridge: bool,
     pub(crate) subscription_id: u32,

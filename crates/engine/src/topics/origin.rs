@@ -7,9 +7,6 @@
 use crate::ids::TenantId;
 use crate::settings::Settings;
 
-/// The start of client ids of the hub's sessions. Only clients of the hub's listener may have such an id.
-pub const HUB_CLIENT_PREFIX: &str = "tidegate-hub-";
-
 /// The name of the user property: id, Unix milliseconds and client id, with a blank between them.
 pub const ORIGIN_PROPERTY: &str = "tidegate-hub";
 

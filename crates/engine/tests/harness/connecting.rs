@@ -30,6 +30,7 @@ pub(crate) struct Connecting {
     pub accept_on: Option<u16>,
     /// Facts known about it before its CONNECT arrives.
     pub preset: Preset,
+    pub own: bool,
     /// True if the client answers its packets automatically.
     pub automatic: bool,
 }
@@ -53,6 +54,7 @@ fn connecting(version: Version, client_id: &str) -> Connecting {
         listener: ListenerId(0),
         accept_on: None,
         preset: Preset::default(),
+        own: false,
         automatic: true,
     }
 }
@@ -148,6 +150,12 @@ impl Connecting {
 
     pub(crate) fn through(mut self, listener: u16) -> Self {
         self.listener = ListenerId(listener);
+        self
+    }
+
+    /// The broker itself connects, for a bridge or a pipeline.
+    pub(crate) fn own(mut self) -> Self {
+        self.own = true;
         self
     }
 

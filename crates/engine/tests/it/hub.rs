@@ -18,7 +18,7 @@ fn session() -> String {
 
 /// A pipeline's session with its subscriptions.
 fn pipeline(world: &World) -> Client {
-    let mut client = world.try_connect(v5(&session()).lasting().through(1));
+    let mut client = world.try_connect(v5(&session()).lasting().through(1).accept_on(world.home_of(&session())));
     world.decide(Verdict::Accept(Accepted::default()));
     client.expect_accepted();
     if !client.session_present() {
@@ -107,10 +107,20 @@ fn client_ids_of_the_hub_are_reserved() {
         for connecting in [v5(&session()), v311(&session()), v5("other").through(1)] {
             world.try_connect(connecting).expect_refused(ReasonCode::ClientIdentifierNotValid);
         }
-        let asked = world.try_connect(v5(&session()).through(1));
+        let asked = world.try_connect(v5(&session()).through(1).accept_on(world.home_of(&session())));
         asked.expect_nothing();
         assert_eq!(world.asked().client_id, session(), "it waits for its verdict although other clients do not");
     });
+}
+
+/// Another node does not know its password.
+#[test]
+fn a_pipeline_is_refused_away_from_its_home() {
+    let world = World::cluster(3, 1, with_hub);
+    for node in (0..3).filter(|node| *node != world.home_of(&session())) {
+        let away = world.try_connect(v5(&session()).through(1).accept_on(node));
+        away.expect_refused(ReasonCode::ServerUnavailable);
+    }
 }
 
 #[test]

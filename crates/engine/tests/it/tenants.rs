@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Durability, ListenerSettings, Place, Preset, Reason, Settings, ShardId, TenantId, TenantQuota, Tenants,
-    partition_of,
+    Accepted, Durability, HUB_CLIENT_PREFIX, ListenerSettings, Place, Preset, Reason, Settings, ShardId, TenantId,
+    TenantQuota, Tenants, Verdict, partition_of,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
 use tidegate_mqtt::{ReasonCode, SubscriptionOptions};
@@ -271,6 +271,60 @@ fn a_tenant_keeps_only_so_many_retained_messages() {
         inside.subscribe("#", AtMostOnce);
         assert_eq!(inside.payloads(), ["new", "new"]);
         assert_eq!(world.dropped(Reason::TenantRetained), 1);
+    });
+}
+
+/// One place of each kind for clients of the second tenant, and a listener for its pipelines.
+fn with_one_place(settings: &mut Settings) {
+    let one = TenantQuota { max_connections: 1, max_sessions: 1, max_subscriptions: 1, ..TenantQuota::default() };
+    with_quota(one)(settings);
+    let hub = ListenerSettings { tenant: TenantId(7), name: "hub".into(), for_hub: true, ..Default::default() };
+    settings.listeners.push(hub);
+}
+
+#[test]
+fn a_quota_neither_counts_nor_refuses_pipelines() {
+    everywhere_with(with_one_place, |world| {
+        let pipeline = |stem: &str| {
+            let client_id = at_home(world, &format!("{HUB_CLIENT_PREFIX}{stem}"));
+            let mut client = world.try_connect(v5(&client_id).lasting().through(2).own().accept_on(0));
+            world.decide(Verdict::Accept(Accepted::default()));
+            client.expect_accepted();
+            client
+        };
+        let (one, two) = (pipeline("one"), pipeline("two"));
+        for filter in ["a", "b", "$share/g/c"] {
+            one.subscribe(filter, AtLeastOnce);
+            two.subscribe(filter, AtLeastOnce);
+        }
+        let client = world.connect(v5(&at_home(world, "client")).lasting().through(1));
+        client.subscribe("z", AtLeastOnce);
+        world.try_connect(v5(&at_home(world, "other")).through(1)).expect_refused(ReasonCode::QuotaExceeded);
+        one.lose();
+        let one = pipeline("one");
+        assert!(one.session_present());
+        one.unsubscribe("b");
+        two.disconnect();
+        client.disconnect();
+        world.connect(v5(&at_home(world, "client")).through(1));
+        world.try_connect(v5(&at_home(world, "other")).through(1)).expect_refused(ReasonCode::QuotaExceeded);
+    });
+}
+
+#[test]
+fn limits_for_clients_do_not_refuse_the_brokers_own_bridge() {
+    let full = |settings: &mut Settings| {
+        with_one_place(settings);
+        settings.listeners[1].max_connections = 1;
+        settings.limits.max_sessions = 1;
+    };
+    everywhere_with(full, |world| {
+        let client = world.connect(v5(&at_home(world, "client")).lasting().through(1));
+        client.subscribe("a", AtLeastOnce);
+        let bridge = world.connect(v5(&at_home(world, "bridge")).lasting().through(1).own());
+        bridge.subscribe("b", AtLeastOnce);
+        bridge.lose();
+        assert!(world.connect(v5(&at_home(world, "bridge")).lasting().through(1).own()).session_present());
     });
 }
 

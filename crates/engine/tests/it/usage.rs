@@ -82,7 +82,8 @@ fn kept_bytes_count_for_their_tenant() {
 #[test]
 fn a_pipeline_uses_nothing_of_a_tenant() {
     everywhere_with(three_listeners, |world| {
-        let mut hub = world.try_connect(v5(&format!("{HUB_CLIENT_PREFIX}hot")).lasting().through(2));
+        let client_id = format!("{HUB_CLIENT_PREFIX}hot");
+        let mut hub = world.try_connect(v5(&client_id).lasting().through(2).accept_on(world.home_of(&client_id)));
         world.decide(Verdict::Accept(Accepted::default()));
         hub.expect_accepted();
         hub.subscribe("#", AtLeastOnce);

@@ -459,7 +459,7 @@ fn start_with<S: Source + 'static>(
     let (tell_subscribed, subscribed) = mpsc::channel();
     let named = |sink: SinkSettings| SinkStatus { name: sink.name, ..SinkStatus::default() };
     let all = settings.sinks().map(named).collect();
-    let snapshot = Arc::new(Mutex::new(Snapshot { paused, sinks: all, ..Snapshot::default() }));
+    let snapshot = Arc::new(Mutex::new(Snapshot { paused, since: wall_clock(), sinks: all, ..Snapshot::default() }));
     let orders = Arc::new(Orders { paused: paused.into(), ..Orders::default() });
     let worker = Worker {
         name: settings.name.clone(),

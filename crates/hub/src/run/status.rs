@@ -60,7 +60,9 @@ pub struct PipelineStatus {
     pub name: String,
     /// Its state.
     pub state: PipelineState,
-    /// Counts of messages since the start of the process.
+    /// The start of the pipeline in this process, from which `numbers` count. Unix milliseconds.
+    pub since: u64,
+    /// Counts of messages.
     pub numbers: Numbers,
     /// Messages that it has and that are not acknowledged; messages that wait at the broker are not counted.
     pub held: usize,
@@ -82,6 +84,8 @@ pub(super) struct Snapshot {
     /// Whether the session has subscriptions on this connection.
     pub(super) takes_messages: bool,
     pub(super) paused: bool,
+    /// Unix milliseconds.
+    pub(super) since: u64,
     pub(super) numbers: Numbers,
     pub(super) held: usize,
     pub(super) waiting: u64,
@@ -103,6 +107,7 @@ impl Snapshot {
         PipelineStatus {
             name: name.to_owned(),
             state,
+            since: self.since,
             numbers: self.numbers,
             held: self.held,
             waiting: self.waiting,

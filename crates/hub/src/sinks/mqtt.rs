@@ -25,8 +25,8 @@ pub struct MqttSettings {
     pub address: Address,
     /// How sockets are made.
     pub socket: SocketOptions,
-    /// The client id.
-    pub client_id: String,
+    /// The client ids of the lanes, each another: two connections of one client id would end each other.
+    pub client_ids: Vec<String>,
     /// The user name.
     pub user_name: Option<String>,
     /// The password.
@@ -43,6 +43,7 @@ pub struct MqttSettings {
 
 pub(super) struct MqttSink {
     settings: MqttSettings,
+    client_id: String,
     driver: Driver,
     connected: bool,
     /// Ids of records that the broker has accepted out of batches that failed: these come again without them.
@@ -51,17 +52,15 @@ pub(super) struct MqttSink {
 
 impl MqttSink {
     pub(super) fn new(settings: &MqttSettings, lane: usize) -> Result<Self, OpenError> {
-        let mut settings = settings.clone();
-        if lane > 0 {
-            // Two connections of one client id would end each other.
-            settings.client_id = format!("{}-{lane}", settings.client_id);
-        }
+        let settings = settings.clone();
+        let missing = || OpenError::setting("client_id", format!("lane {lane} has none"));
+        let client_id = settings.client_ids.get(lane).cloned().ok_or_else(missing)?;
         if let Some(topic) = &settings.topic {
             TopicNameBuf::new(topic.as_str())
                 .map_err(|error| OpenError::part(format!("the topic `{topic}`"), &error))?;
         }
-        let driver = driver(&settings).map_err(|error| OpenError::setting("url", error.to_string()))?;
-        Ok(Self { settings, driver, connected: false, accepted: HashSet::new() })
+        let driver = driver(&settings, &client_id).map_err(|error| OpenError::setting("url", error.to_string()))?;
+        Ok(Self { settings, client_id, driver, connected: false, accepted: HashSet::new() })
     }
 
     fn topic(&self, record: &Record) -> Result<TopicNameBuf, SinkError> {
@@ -71,7 +70,7 @@ impl MqttSink {
 
     /// A new client, with nothing left of a batch that failed: that comes again.
     fn restart(&mut self) -> Result<(), SinkError> {
-        self.driver = driver(&self.settings).map_err(SinkError::away)?;
+        self.driver = driver(&self.settings, &self.client_id).map_err(SinkError::away)?;
         self.connected = false;
         Ok(())
     }
@@ -184,8 +183,8 @@ fn ended(why: &Disconnected) -> SinkError {
     }
 }
 
-fn driver(settings: &MqttSettings) -> std::io::Result<Driver> {
-    let mut options = Options::new(settings.client_id.as_str());
+fn driver(settings: &MqttSettings, client_id: &str) -> std::io::Result<Driver> {
+    let mut options = Options::new(client_id);
     options.version = Version::V5;
     // Between batches the connection is silent.
     options.keep_alive = 0;
@@ -270,7 +269,7 @@ mod tests {
         let settings = MqttSettings {
             address,
             socket: SocketOptions::default(),
-            client_id: "c".into(),
+            client_ids: vec!["c".into()],
             user_name: None,
             password: None,
             topic: None,

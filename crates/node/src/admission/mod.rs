@@ -9,6 +9,7 @@ mod bans;
 mod bounded;
 mod bucket;
 mod lag;
+mod own;
 mod settings;
 mod source;
 pub(crate) mod stored_bans;
@@ -18,7 +19,7 @@ mod users;
 mod window;
 
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -29,12 +30,14 @@ use self::bans::Bans;
 pub(crate) use self::bounded::OldestOut;
 use self::bucket::TokenBucket;
 use self::lag::Overload;
+use self::own::OwnSockets;
 use self::users::{UserName, Users};
 use self::window::Window;
 
 pub use self::bans::{Ban, BanChange, BanError, BanOrigin, BanRecord, BanTarget, MAX_BAN_TEXT, RecordError};
 pub use self::bucket::Rate;
 pub(crate) use self::lag::{LoopLag, TooLong};
+pub use self::own::OwnSocket;
 pub use self::settings::AdmissionSettings;
 pub use self::source::{Network, NetworkError, Source};
 pub use self::window::{MAX_THRESHOLD, Threshold};
@@ -77,6 +80,9 @@ pub(crate) struct Seat(u32);
 impl Seat {
     /// Of a connection that is counted for no address.
     pub(crate) const NONE: Self = Self(u32::MAX);
+    /// Of a connection that the broker itself has opened, for a bridge or a pipeline. Bans of addresses and limits are for
+    /// clients: they do not hold for it.
+    pub(crate) const OWN: Self = Self(u32::MAX - 1);
 }
 
 /// The state and the counters of admission.
@@ -100,6 +106,7 @@ pub struct AdmissionReport {
 pub struct Admission {
     settings: RwLock<Arc<AdmissionSettings>>,
     addresses: Parts<Addresses>,
+    own: OwnSockets,
     listeners: Box<[Mutex<TokenBucket>]>,
     users: Users,
     failures_by_address: Mutex<OldestOut<Source, Window>>,
@@ -128,6 +135,7 @@ impl Admission {
         bans.configure(now, settings.banned.clone());
         Self {
             addresses: Parts::new(|| Addresses::new(tracked.div_ceil(PARTS as usize))),
+            own: OwnSockets::default(),
             listeners: (0..listeners).map(|_| Mutex::default()).collect(),
             users: Users::new(),
             failures_by_address: Mutex::new(OldestOut::new(tracked)),
@@ -195,6 +203,16 @@ impl Admission {
         Ok(seat)
     }
 
+    /// The broker itself connects from this address. The caller drops the result when it closes the socket.
+    pub fn expect_own(&self, address: SocketAddr) -> OwnSocket {
+        self.own.add(address)
+    }
+
+    /// Whether a connection from this address is the broker's own.
+    pub(crate) fn is_own(&self, address: SocketAddr) -> bool {
+        self.own.has(address)
+    }
+
     fn admit_address(&self, now: Now, settings: &AdmissionSettings, address: IpAddr) -> Result<Seat, Reason> {
         if self.any_bans.load(Ordering::Acquire) && self.with_bans(|bans| bans.of_address(now, address).is_some()) {
             return Err(Reason::Banned);
@@ -212,7 +230,7 @@ impl Admission {
 
     /// A connection that was let in has ended.
     pub(crate) fn release(&self, seat: Seat) {
-        if seat != Seat::NONE
+        if ![Seat::NONE, Seat::OWN].contains(&seat)
             && let Some(table) = self.addresses.parts.get((seat.0 % PARTS) as usize)
         {
             lock(table).release(seat.0 / PARTS);

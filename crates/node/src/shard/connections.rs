@@ -24,7 +24,8 @@ impl SocketCalls<'_> {
     pub(crate) fn take_in(&mut self, transport: Transport, listener: ListenerId, seat: Seat, peer: Peer) {
         self.shard.counters.accepted += 1;
         let before = self.shard.shared.connections.fetch_add(1, Ordering::Relaxed);
-        if before >= self.shard.shared.max_connections && !self.make_room() {
+        let is_limited = seat != Seat::OWN;
+        if is_limited && before >= self.shard.shared.max_connections && !self.make_room() {
             self.shard.shared.connections.fetch_sub(1, Ordering::Relaxed);
             self.shard.admission().free_seat(seat);
             self.shard.admission().refuse_full(ip_of(peer));
@@ -35,7 +36,9 @@ impl SocketCalls<'_> {
             if has_facts {
                 self.shard.accepting().preset(key);
             }
-            self.note_stranger(key);
+            if is_limited {
+                self.note_stranger(key);
+            }
             if self.shard.read_budget > 0 {
                 self.read_connection(key);
                 // A client that is handed over now gives its key free, and the next connection may get it.
@@ -127,7 +130,12 @@ impl SocketCalls<'_> {
     ) -> Option<ConnectionKey> {
         // The key of a connection that was handed over is free as soon as the event exists.
         self.shard.take_events();
-        let Ok(key) = self.shard.engine.open_connection(self.shard.now, listener) else {
+        let (engine, now) = (&mut self.shard.engine, self.shard.now);
+        let opened = match seat {
+            Seat::OWN => engine.entry().open_own_connection(now, listener),
+            _ => engine.open_connection(now, listener),
+        };
+        let Ok(key) = opened else {
             self.shard.counters.refused_by_engine += 1;
             self.shard.admission().free_seat(seat);
             self.shard.shared.connections.fetch_sub(1, Ordering::Relaxed);

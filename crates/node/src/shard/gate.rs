@@ -83,6 +83,11 @@ impl AdmissionCalls<'_> {
     pub(crate) fn admit(&mut self, transport: Transport, listener: ListenerId, peer: Peer) {
         // Behind a proxy, the address is checked once the proxy has sent it.
         let address = if transport.is_introduced() { ip_of(peer) } else { None };
+        if let (Some(_), Peer::Address(at)) = (address, peer)
+            && self.shard.shared.admission.is_own(at)
+        {
+            return self.shard.sockets().take_in(transport, listener, Seat::OWN, peer);
+        }
         match self.shard.shared.admission.admit(self.shard.now, Some(listener), address) {
             Ok(seat) => self.shard.sockets().take_in(transport, listener, seat, peer),
             Err(reason) => {
@@ -167,7 +172,7 @@ impl AdmissionCalls<'_> {
     /// A CONNECT waits for its verdict: bans are checked first, then external authentication.
     pub(crate) fn authenticate(&mut self, key: ConnectionKey, request: AuthRequest) {
         let facts = self.shard.sockets().facts(key);
-        let address = facts.peer.map(|peer| peer.ip());
+        let address = facts.peer.map(|peer| peer.ip()).filter(|_| !self.shard.table.is_own(key));
         let identity = facts.tls.as_ref().and_then(|tls| tls.identity.as_ref());
         // A user name proved by a certificate takes precedence.
         let proved = identity.filter(|it| it.role == IdentityRole::Username).map(|it| &*it.value);
@@ -235,6 +240,10 @@ impl AdmissionCalls<'_> {
     }
 
     fn note_failed_login(&mut self, key: ConnectionKey) {
+        if self.shard.table.is_own(key) {
+            // A wrong password in the configuration must not ban other clients of the same address or user.
+            return;
+        }
         let address = self.address_of(key);
         let applicant = self.shard.gate.pending.get(&key);
         let user = applicant.and_then(|applicant| applicant.user.as_deref());
@@ -246,7 +255,7 @@ impl AdmissionCalls<'_> {
     }
 
     fn count_user(&mut self, key: ConnectionKey) -> Result<(), Reason> {
-        if self.shard.shared.admission.settings().max_connections_per_user == 0 {
+        if self.shard.shared.admission.settings().max_connections_per_user == 0 || self.shard.table.is_own(key) {
             return Ok(());
         }
         let Some(applicant) = self.shard.gate.pending.get(&key) else { return Ok(()) };
@@ -369,6 +378,9 @@ impl AdmissionCalls<'_> {
 
     fn note_connect(&mut self, key: ConnectionKey) {
         let Some(applicant) = self.shard.gate.pending.remove(&key) else { return };
+        if self.shard.table.is_own(key) {
+            return;
+        }
         let ban = self.shard.shared.admission.note_connect(self.shard.now, applicant.tenant, &applicant.client_id);
         if let Some(ban) = ban {
             let address = self.address_of(key);
@@ -395,7 +407,8 @@ impl AdmissionCalls<'_> {
             }
             BanTarget::Address(network) => {
                 for key in self.shard.table.keys() {
-                    if self.address_of(key).is_some_and(|address| network.contains(address)) {
+                    let is_meant = self.address_of(key).is_some_and(|address| network.contains(address));
+                    if is_meant && !self.shard.table.is_own(key) {
                         self.shard.sockets().lose(key);
                         ended += 1;
                     }

@@ -167,6 +167,12 @@ impl Table {
         self.slots.get(key.index as usize).map_or_else(ListenerId::default, |slot| slot.listener)
     }
 
+    /// Whether the broker itself has opened a connection.
+    pub(crate) fn is_own(&self, key: ConnectionKey) -> bool {
+        let slot = self.slots.get(key.index as usize).filter(|slot| slot.generation == key.generation);
+        slot.is_some_and(|slot| slot.seat == Seat::OWN && slot.transport.is_some())
+    }
+
     /// Gives a connection a slot and returns its former one.
     pub(crate) fn seat(&mut self, key: ConnectionKey, seat: Seat) -> Option<Seat> {
         let slot = self.slots.get_mut(key.index as usize)?;

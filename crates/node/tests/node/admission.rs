@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tidegate_client::net::{Address, Announce, Driver, SocketOptions, Step};
+use tidegate_client::{Event, Options};
 use tidegate_engine::{Accepted, AuthRequest, Authentication, LogEvent, Millis, Reason, TenantId, Verdict};
 use tidegate_node::{
     Answer, Ban, BanOrigin, BanTarget, ConnectionFacts, FlightKind, FlightSubject, Node, NodeSettings, Observer,
@@ -128,6 +130,38 @@ fn a_ban_refuses_an_address_and_closes_its_connections() {
     assert_eq!(node.handle().clients().unban(&here), Ok(true));
     Client::connect(&tcp, "a");
     assert_eq!(refused(&node, Reason::Banned), 1);
+}
+
+/// A bridge or a pipeline: its socket is announced to the node.
+#[test]
+fn bans_and_limits_of_addresses_do_not_hold_for_own_clients() {
+    for shards in [1, 2] {
+        let mut settings = settings(shards);
+        settings.admission.max_connections_per_address = 1;
+        settings.admission.flapping = Threshold { count: 2, within_ms: 3_600_000, ban_ms: 3_600_000 };
+        let node = Node::start(settings).unwrap();
+        let [tcp, ..] = addresses(&node);
+        let at = tcp.socket().unwrap();
+        let handle = node.handle();
+        let announce = Announce::to(move |address| handle.admission().expect_own(address));
+        let sockets = SocketOptions { announce: Some(announce), ..SocketOptions::default() };
+        let address = Address::Tcp { host: at.ip().to_string(), port: at.port() };
+        let own = |client_id: &str| {
+            let mut driver = Driver::new(Options::new(client_id), address.clone(), sockets.clone()).unwrap();
+            driver.connect().unwrap();
+            assert!(matches!(driver.next(None).unwrap(), Step::Event(Event::Connected(_))));
+            driver
+        };
+        let here = BanTarget::Address("127.0.0.0/8".parse().unwrap());
+        let (first, second, client) = (own("own 1"), own("own 2"), Client::connect(&tcp, "client"));
+        assert_eq!(node.handle().clients().ban(ban(here)), Ok(1));
+        assert_eq!(client.rest(), b"");
+        // Each takes over from the one before: flapping, if it were a client.
+        let again: Vec<Driver> = (0..4).map(|number| own(&format!("own {}", 1 + number % 2))).collect();
+        assert_eq!(node.handle().admission().bans(node.handle().now()).len(), 1);
+        assert_eq!(Client::dial(&tcp).rest(), b"", "a client at the same address");
+        drop((first, second, again));
+    }
 }
 
 /// Accepts clients with this name, and all clients while the door is open.

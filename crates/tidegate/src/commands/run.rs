@@ -129,7 +129,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let pipelines = Pipelines::start(config, &node, door.as_ref(), placement.clone(), &status)?;
     operations.ready(Reloader::new(sources.sources(), written, tenancy, parts));
     let metering = start_metering(config, serving, &node, pipelines.sink_deliveries(), &status)?;
-    status.ready(node.handle());
+    status.ready();
     if cfg!(feature = "admin") {
         answer_others(&status, &(Arc::clone(&operations) as _), &node.handle())?;
     }
@@ -306,6 +306,7 @@ fn start_node(
         }
         node => node?,
     };
+    status.set_node(node.handle());
     crate::durable::tell_restored(&node);
     tidegate_config::orchestrator::add_brokers(&node.handle(), config)?;
     if let Some(store) = node.store_status() {

@@ -1,6 +1,7 @@
 //! Pipelines in the broker and beside it.
 
 mod bus;
+mod own;
 mod sources;
 
 use std::collections::BTreeSet;

@@ -2,14 +2,14 @@
 
 use crate::access::Subject;
 use crate::connection::input::Flow;
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Peer, Phase};
 use crate::engine::facets::EntryCalls;
 use crate::event::{Accepted, Event, LogEvent, Verdict};
 use crate::flows::contexts::connecting;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::publishing;
 use crate::flows::contexts::subscribing;
-use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
+use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId, counted_for, partition_of};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::settings::Authentication;
@@ -18,6 +18,55 @@ use crate::telling::reason::Reason;
 use tidegate_mqtt::{Connect, Frame};
 
 impl EntryCalls<'_> {
+    /// Takes a connection in that the broker itself has opened, for a bridge or a pipeline. The limits of its listener's
+    /// connections, of all sessions, and of its tenant do not refuse it: they are for clients.
+    ///
+    /// # Errors
+    ///
+    /// The reason when the connection has to be refused; the shell closes it at once.
+    pub fn open_own_connection(&mut self, now: Now, listener: ListenerId) -> Result<ConnectionKey, Reason> {
+        self.take_connection(now, listener, true)
+    }
+
+    pub(in crate::engine) fn take_connection(
+        &mut self,
+        now: Now,
+        listener: ListenerId,
+        is_own: bool,
+    ) -> Result<ConnectionKey, Reason> {
+        let refused = if self.engine.stopping {
+            Some(Reason::ServerShuttingDown)
+        } else if self.engine.state.memory.is_far_over_ceiling() {
+            Some(Reason::MemoryCeiling)
+        } else {
+            let open = self.engine.state.connections_by_listener.get(usize::from(listener.0)).copied().unwrap_or(0);
+            let limit = self.engine.state.settings.listener(listener).map_or(0, |listener| listener.max_connections);
+            (limit != 0 && open >= limit && !is_own).then_some(Reason::TooManyConnections)
+        };
+        if let Some(reason) = refused {
+            self.engine.state.counters.connects_refused[reason.number()] += 1;
+            return Err(reason);
+        }
+        let of_settings =
+            || self.engine.state.settings.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
+        let known = self.engine.settings.tenants.as_ref().and_then(|tenants| tenants.of_listener(listener));
+        let tenant = known.unwrap_or_else(of_settings);
+        let mut connection = Connection::new(listener, tenant, now.monotonic);
+        connection.peer = match self.engine.state.settings.listener(listener) {
+            Some(listener) if listener.for_hub => Peer::Hub,
+            _ if is_own => Peer::Own,
+            _ => Peer::Client,
+        };
+        let key = self.engine.state.connections.insert(connection);
+        if let Some(open) = self.engine.state.connections_by_listener.get_mut(usize::from(listener.0)) {
+            *open += 1;
+        }
+        self.engine.state.counters.sockets_opened += 1;
+        let deadline = now.monotonic.plus(self.engine.settings.limits.connect_timeout_ms);
+        self.engine.state.connections.set_connection_timer(&mut self.engine.state.timers, key, deadline);
+        Ok(key)
+    }
+
     pub(crate) fn handle_connect(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Flow {
         let connect = match Connect::decode(frame.first_byte, frame.body) {
             Ok(connect) => connect,
@@ -119,13 +168,14 @@ impl EntryCalls<'_> {
         let listener =
             self.engine.state.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
         let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
-        let allowed = connecting!(self.engine).check_client(subject, existing, connect);
-        if let Err(refused) = allowed.and_then(|()| connecting!(self.engine).take_places(tenant, existing)) {
+        let allowed = connecting!(self.engine).check_client(key, subject, existing, connect);
+        let counted = counted_for(tenant, client_id);
+        if let Err(refused) = allowed.and_then(|()| connecting!(self.engine).take_places(key, counted, existing)) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return;
         }
         self.let_in(now, key, subject, existing, connect, accepted);
-        connecting!(self.engine).return_places(tenant);
+        connecting!(self.engine).return_places(counted);
     }
 
     /// Ties a client that may come in to its session, that of before or a new one.

@@ -11,7 +11,7 @@ use crate::flows::contexts::connecting;
 use crate::flows::contexts::publishing;
 use crate::flows::contexts::subscribing;
 use crate::identity::Identity;
-use crate::ids::{ConnectionKey, PartitionId, SessionKey};
+use crate::ids::{ConnectionKey, PartitionId, SessionKey, counted_for};
 use crate::image::connection::{
     CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX,
 };
@@ -125,7 +125,8 @@ impl HomeCalls<'_> {
         let session = self.session_of_image(now, image)?;
         let identity = self.identity_of(now, image)?;
         let narrower = self.terms_beyond_listener(key, image.terms)?;
-        connecting!(self.engine).take_places(image.tenant, Some(session)).map_err(|_| NotContinued::NotExpected)?;
+        let counted = counted_for(image.tenant, &image.client_id);
+        connecting!(self.engine).take_places(key, counted, Some(session)).map_err(|_| NotContinued::NotExpected)?;
         if let Some(session) = self.engine.state.sessions.get_mut(session.0) {
             session.identity = identity;
         }
@@ -133,7 +134,7 @@ impl HomeCalls<'_> {
         if let Some(connection) = self.engine.state.connections.get_mut(key).filter(|_| narrower.is_some()) {
             connection.extra_mut().promised = narrower.map(Box::new);
         }
-        connecting!(self.engine).return_places(image.tenant);
+        connecting!(self.engine).return_places(counted);
         // A packet whose beginning came with the image is completed by later input.
         self.engine.handle_input(now, key, &[]);
         self.engine.after_frame(now);

@@ -139,9 +139,11 @@ impl HomeCalls<'_> {
             }
             home
         };
+        // A pipeline runs at the home of its session, and no other node knows its password.
+        let may_go = self.engine.state.connections.get(key).is_some_and(|connection| !connection.is_of_hub());
         match home {
-            Home::At(place) => Some(self.send_to_place(now, key, place)),
-            Home::Here | Home::Nowhere => {
+            Home::At(place) if may_go => Some(self.send_to_place(now, key, place)),
+            Home::At(_) | Home::Here | Home::Nowhere => {
                 self.engine.entry().refuse_connect(now, key, Reason::NotServedHere, String::new());
                 Some(Flow::Next)
             }

@@ -58,11 +58,11 @@ impl SubscribeSteps<'_> {
     ) -> Result<(), Refused> {
         let subscribe = Subscribe::decode(version, frame.first_byte, frame.body)?;
         let Some(session) = self.engine.state.connections.session_of(key) else { return Ok(()) };
-        let Some(tenant) = self.engine.state.sessions.get(session.0).map(|session| session.tenant) else {
-            return Ok(());
-        };
+        let tenants = self.engine.state.sessions.get(session.0).map(|session| (session.tenant, session.counted_for()));
+        let Some((tenant, counted_for)) = tenants else { return Ok(()) };
         let kind = Kind::Subscribe(Asked {
             tenant,
+            counted_for,
             max_qos: self.maximum_qos(key),
             bridge: self.engine.state.connections.get(key).is_some_and(Connection::is_bridge),
             subscription_id: subscribe.subscription_identifier.unwrap_or(0),
@@ -254,6 +254,7 @@ impl SubscribeSteps<'_> {
                 &Request {
                     session,
                     tenant: asked.tenant,
+                    counted_for: asked.counted_for,
                     filter,
                     options: granted_options(options, asked.max_qos, asked.bridge),
                     retain_handling: options.retain_handling,

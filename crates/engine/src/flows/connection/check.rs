@@ -3,10 +3,10 @@
 use crate::access::Subject;
 use crate::flows::contexts::Connecting;
 use crate::ids::{ConnectionKey, SessionKey};
+use crate::ids::{ConnectionKey, HUB_CLIENT_PREFIX, SessionKey};
 use crate::settings::{Authentication, ListenerSettings, QUEUE_CLIENT_PREFIX};
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
-use crate::topics::origin::HUB_CLIENT_PREFIX;
 use tidegate_mqtt::{Connect, Version};
 
 impl Connecting<'_> {
@@ -47,6 +47,7 @@ impl Connecting<'_> {
     /// Checks the requests of an authenticated client. A refusal leaves no trace on the requested session.
     pub(crate) fn check_client(
         &self,
+        key: ConnectionKey,
         subject: Subject<'_>,
         existing: Option<SessionKey>,
         connect: &Connect<'_>,
@@ -62,7 +63,8 @@ impl Connecting<'_> {
             return Err(Refused::new(Reason::StoreFull, "the store has no room for another session"));
         }
         let max_sessions = self.state.settings.limits.max_sessions as usize;
-        if existing.is_none() && max_sessions != 0 && self.state.sessions.len() >= max_sessions {
+        let is_limited = max_sessions != 0 && !self.is_own(key);
+        if existing.is_none() && is_limited && self.state.sessions.len() >= max_sessions {
             return Err(Refused::new(Reason::TooManySessions, ""));
         }
         Ok(())

@@ -44,7 +44,7 @@ impl SessionEnding<'_> {
             self.state.to_unpark.append(&mut flow.blocking);
             flow.to_resend = 0;
         }
-        let tenant = session.tenant;
+        let tenant = session.counted_for();
         self.state.tenants.release(tenant, Holding::Connections, 1);
         self.state.sessions_connected -= 1;
         self.state.meters.disconnect(payer, now.monotonic);
@@ -94,7 +94,7 @@ impl SessionEnding<'_> {
         if let Some(stored) = session.stored {
             self.state.journal.delete(Key::Session(stored));
         }
-        self.state.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
+        self.state.tenants.release(session.counted_for(), Holding::Subscriptions, session.subscriptions());
         // The groups that get messages back must not take the session for a member.
         for membership in session.take_owing_memberships() {
             subscribing!(self).leave_home(now, key, &membership);

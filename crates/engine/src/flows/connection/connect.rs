@@ -144,7 +144,7 @@ impl Connecting<'_> {
         }
         connection.keep_alive = granted.keep_alive;
         if connect.bridge && !connection.is_of_hub() {
-            connection.peer = Peer::Bridge;
+            connection.peer = if connection.is_own() { Peer::OwnBridge } else { Peer::Bridge };
         }
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
         let (listener, tenant) = (connection.listener, connection.tenant);
@@ -163,7 +163,9 @@ impl Connecting<'_> {
             connection.aliases_out = true;
             connection.extra_mut().aliases_out = OutboundAliases::new(aliases);
         }
+        let mut counted = tenant;
         if let Some(session) = self.state.sessions.get_mut(to.0) {
+            counted = session.counted_for();
             session.connection = Some(key);
             session.expiry_seconds = granted.expiry_seconds;
             session.receive_maximum = granted.receive_maximum;
@@ -176,7 +178,7 @@ impl Connecting<'_> {
         if will.is_some() {
             self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, to, will);
         }
-        self.state.tenants.add(tenant, Holding::Connections);
+        self.state.tenants.add(counted, Holding::Connections);
         self.state.sessions_connected += 1;
         self.state.meters.connect(payer, now.monotonic);
         let deadline = keep_alive_deadline(now.monotonic, granted.keep_alive);

@@ -13,12 +13,12 @@ use std::rc::Rc;
 impl Subscribing<'_> {
     /// Ends a session's membership; returns whether there was one.
     pub(crate) fn leave_group(&mut self, now: Now, key: SessionKey, share: &str, filter: &str) -> bool {
-        let Some(rare) = self.state.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else {
-            return false;
-        };
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return false };
+        let counted = session.counted_for();
+        let Some(rare) = session.rare.as_mut() else { return false };
         let Ok(at) = rare.find_membership(share, filter) else { return false };
         let membership = rare.memberships.remove(at);
-        self.state.tenants.release(membership.tenant, Holding::Subscriptions, 1);
+        self.state.tenants.release(counted, Holding::Subscriptions, 1);
         self.leave_home(now, key, &membership);
         dealing!(self).return_waiting(now, key, &membership);
         true

@@ -100,7 +100,7 @@ impl Subscribing<'_> {
     ) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         let tenant = session.tenant;
-        let client = hash_name(tenant, &session.client_id);
+        let (client, counted) = (hash_name(tenant, &session.client_id), session.counted_for());
         let partition = group_partition(tenant, share, filter);
         let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
         let rare = session.rare_mut();
@@ -108,7 +108,7 @@ impl Subscribing<'_> {
             Ok(at) => rare.memberships[at] = membership,
             Err(at) => {
                 rare.memberships.insert(at, membership);
-                self.state.count_membership(tenant);
+                self.state.count_membership(counted);
             }
         }
         let group = GroupName { tenant, share, filter };
@@ -132,11 +132,11 @@ impl Subscribing<'_> {
     /// Makes a session from another home a member again, at first as an absent one.
     pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
-        let client = hash_name(session.tenant, &session.client_id);
+        let (client, counted) = (hash_name(session.tenant, &session.client_id), session.counted_for());
         let rare = session.rare_mut();
         let (Ok(at) | Err(at)) = rare.find_membership(&membership.share, &membership.filter);
         rare.memberships.insert(at, Rc::clone(membership));
-        self.state.count_membership(membership.tenant);
+        self.state.count_membership(counted);
         self.seat_away(now, key, client, membership);
     }
 

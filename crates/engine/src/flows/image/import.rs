@@ -68,7 +68,7 @@ impl Subscribing<'_> {
             && let Some(session) = self.state.sessions.get_mut(session)
         {
             session.filters.push(done.entry);
-            self.state.tenants.add(tenant, Holding::Subscriptions);
+            self.state.tenants.add(session.counted_for(), Holding::Subscriptions);
         }
         if done.first_local {
             self.announce_interest(tenant, filter, true, None);

@@ -19,7 +19,9 @@ impl Parking<'_> {
         if connection.leaving || connection.phase != crate::connection::Phase::Open {
             return;
         }
-        let of_tenant = self.state.tenants.take_message(connection.tenant, nanoseconds(now));
+        // What the broker itself publishes takes nothing of the rate of a tenant's clients.
+        let counts = !connection.is_own();
+        let of_tenant = counts.then(|| self.state.tenants.take_message(connection.tenant, nanoseconds(now))).flatten();
         if of_tenant.is_none() && !limits.is_some_and(ListenerSettings::limits_rate) {
             return;
         }

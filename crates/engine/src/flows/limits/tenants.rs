@@ -20,23 +20,34 @@ impl Connecting<'_> {
 
     /// Reserves a connection and a session in the quota of a tenant, until `return_places`. Meanwhile no other shard
     /// gets them, and the client and its session are counted. A client that takes over its own connection or session is
-    /// let in at the limit.
-    pub(crate) fn take_places(&mut self, tenant: TenantId, existing: Option<SessionKey>) -> Result<(), Refused> {
+    /// let in at the limit, and so is a connection that the broker itself has opened.
+    pub(crate) fn take_places(
+        &mut self,
+        key: ConnectionKey,
+        tenant: TenantId,
+        existing: Option<SessionKey>,
+    ) -> Result<(), Refused> {
+        let is_own = self.is_own(key);
         let session = existing.and_then(|session| self.state.sessions.get(session.0));
         let connected = session.is_some_and(|session| session.connection.is_some());
         let uses = &mut self.state.tenants;
-        if connected {
+        if connected || is_own {
             uses.add(tenant, Holding::Connections);
         } else if !uses.claim(tenant, Holding::Connections) {
             return Err(Refused::new(Reason::TenantConnections, ""));
         }
-        if existing.is_some() {
+        if existing.is_some() || is_own {
             uses.add(tenant, Holding::Sessions);
         } else if !uses.claim(tenant, Holding::Sessions) {
             uses.release(tenant, Holding::Connections, 1);
             return Err(Refused::new(Reason::TenantSessions, ""));
         }
         Ok(())
+    }
+
+    /// Whether the broker itself has opened a connection.
+    pub(crate) fn is_own(&self, key: ConnectionKey) -> bool {
+        self.state.connections.get(key).is_some_and(|connection| connection.is_own())
     }
 
     /// Gives back the places of `take_places`.

@@ -66,7 +66,7 @@ impl Subscribing<'_> {
                 member.subscription_id,
             );
             self.join_group(now, request.session, share, filter.as_str(), member, request.ticket, waits);
-            self.state.tenants.release(request.tenant, Holding::Subscriptions, 1);
+            self.state.tenants.release(request.counted_for, Holding::Subscriptions, 1);
             return Ok(());
         }
         let filter = request.filter.as_str();
@@ -85,9 +85,9 @@ impl Subscribing<'_> {
             && let Some(session) = self.state.sessions.get_mut(request.session.0)
         {
             session.filters.push(done.entry);
-            self.state.tenants.add(request.tenant, Holding::Subscriptions);
+            self.state.tenants.add(request.counted_for, Holding::Subscriptions);
         }
-        self.state.tenants.release(request.tenant, Holding::Subscriptions, 1);
+        self.state.tenants.release(request.counted_for, Holding::Subscriptions, 1);
         let fetch = match request.retain_handling {
             RetainHandling::SendAtSubscribe => true,
             RetainHandling::SendIfNew => done.replaced.is_none(),
@@ -119,10 +119,10 @@ impl Subscribing<'_> {
             return left;
         }
         let Some(session) = self.state.sessions.get_mut(key.0) else { return false };
-        let tenant = session.tenant;
+        let (tenant, counted) = (session.tenant, session.counted_for());
         let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
         session.filters.remove(removed.entry);
-        self.state.tenants.release(tenant, Holding::Subscriptions, 1);
+        self.state.tenants.release(counted, Holding::Subscriptions, 1);
         self.state.sessions.forget_subscription(&mut self.state.journal, key, filter.as_str());
         self.fetches.end_fetch_of(&mut self.state.sessions, key, filter.as_str());
         if removed.last_local {
@@ -160,7 +160,7 @@ impl Subscribing<'_> {
         if !self.index.has_subscription(&self.state.sessions, request) {
             return Err(refused);
         }
-        self.state.tenants.add(request.tenant, Holding::Subscriptions);
+        self.state.tenants.add(request.counted_for, Holding::Subscriptions);
         Ok(())
     }
 
@@ -177,7 +177,11 @@ impl Subscribing<'_> {
         if self.state.memory.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
             return Some(Reason::MemoryCeiling);
         }
-        let claimed = self.state.tenants.claim(request.tenant, Holding::Subscriptions);
+        if session.connection.and_then(|key| self.state.connections.get(key)).is_some_and(|it| it.is_own()) {
+            self.state.tenants.add(request.counted_for, Holding::Subscriptions);
+            return None;
+        }
+        let claimed = self.state.tenants.claim(request.counted_for, Holding::Subscriptions);
         (!claimed).then_some(Reason::TenantSubscriptions)
     }
 
@@ -212,7 +216,7 @@ impl Subscribing<'_> {
     /// Removes all subscriptions of a session at once.
     pub(crate) fn remove_subscriptions(&mut self, now: Now, key: SessionKey) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
-        self.state.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
+        self.state.tenants.release(session.counted_for(), Holding::Subscriptions, session.subscriptions());
         let filters = std::mem::take(&mut session.filters);
         let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
         for filter in filters.iter() {

@@ -48,6 +48,7 @@ impl Net {
             stand: Stand::At { shard, key },
             listener: ListenerId(0),
             preset: Preset::default(),
+            own: false,
             upstream: left.tail.iter().copied().chain(upstream).collect(),
             hung_up: false,
             end_reported: false,

@@ -49,6 +49,7 @@ impl Net {
             stand: Stand::At { shard: 0, key },
             listener: ListenerId(u16::MAX),
             preset: Preset::default(),
+            own: false,
             upstream: std::collections::VecDeque::new(),
             hung_up: false,
             end_reported: false,

@@ -38,6 +38,8 @@ pub(crate) struct Socket {
     pub(super) stand: Stand,
     pub(super) listener: ListenerId,
     pub(super) preset: Preset,
+    /// Whether the broker itself is the client.
+    pub(super) own: bool,
     /// Bytes that the client has sent and the server has not read.
     pub(super) upstream: VecDeque<u8>,
     /// The client has closed its end: the server sees it behind `upstream`.
@@ -73,6 +75,7 @@ impl Net {
             stand: Stand::Gone,
             listener: connecting.listener,
             preset: connecting.preset.clone(),
+            own: connecting.own,
             upstream: VecDeque::new(),
             hung_up: false,
             end_reported: false,
@@ -89,7 +92,13 @@ impl Net {
 
     fn accept(&mut self, id: SocketId, shard: usize, bytes: &[u8]) {
         let listener = self.sockets[id].listener;
-        match self.engines[shard].open_connection(self.now, listener) {
+        let (engine, own) = (&mut self.engines[shard], self.sockets[id].own);
+        let opened = if own {
+            engine.entry().open_own_connection(self.now, listener)
+        } else {
+            engine.open_connection(self.now, listener)
+        };
+        match opened {
             Ok(key) => {
                 self.sockets[id].stand = Stand::At { shard, key };
                 self.live.insert(id);

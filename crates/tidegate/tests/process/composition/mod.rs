@@ -6,6 +6,7 @@ mod features;
 mod fleet;
 mod member;
 mod page;
+mod pipelines;
 mod stage;
 
 use features::Feature;

@@ -102,7 +102,7 @@ fn page() -> String {
     let mut page = String::from(
         "# Composition\n\nWhich features work together, in one process or over all processes of a cluster. A test writes this page:\n\n    \
          UPDATE_DOCS=1 cargo test -p tidegate --test process the_page_of_composition\n\n\
-         A broker with [tenants](tenants.md) has points of access, groups, applications and pipelines for its default tenant.\n\n",
+         A broker with [tenants](tenants.md) has points of access, groups and applications for its default tenant.\n\n",
     );
     writeln!(page, "The features are: {}. Each two work together, since one of the tests below uses both in the same processes, but for:\n", names(&Feature::ALL)).unwrap();
     page.push_str(&table(&tests));

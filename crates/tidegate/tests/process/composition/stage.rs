@@ -9,14 +9,15 @@ use super::chart::{Rendered, TOKEN};
 use super::features::Feature;
 use super::fleet::{self, Named};
 use super::member::{Member, ask_to_share};
+use super::pipelines;
 use crate::applications::Application;
 use crate::broker::{Broker, Ended, Folder, command, run, until};
 use crate::context::GROUPS;
 
 /// The user of the default tenant, and that of `acme`.
 const USERS: [&str; 2] = ["app", "acme-1"];
-/// Names of nodes of a cluster.
-const NAMES: [&str; 2] = ["a", "b"];
+/// Names of nodes of a cluster; a chart and a fleet have two.
+const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// What each process is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Stage {
         Self::start(Kind::Broker, bus)
     }
 
-    /// Two nodes of a cluster on this bus.
+    /// Three nodes of a cluster on this bus.
     pub(super) fn cluster(bus: &str) -> Self {
         Self::start(Kind::Cluster, bus)
     }
@@ -60,7 +61,7 @@ impl Stage {
         Self::start(Kind::Orchestrator, bus)
     }
 
-    /// Two orchestrators that are members of a cluster on this bus.
+    /// Three orchestrators that are members of a cluster on this bus.
     pub(super) fn orchestrator_cluster(bus: &str) -> Self {
         Self::start(Kind::OrchestratorCluster, bus)
     }
@@ -113,7 +114,11 @@ impl Stage {
             let text = [self.listeners(["127.0.0.1:0"; 4]), self.sections(), self.mobile_sections()].concat();
             self.folder.write("member.toml", &text);
         }
-        let count = if self.is_cluster() { NAMES.len() } else { 1 };
+        let count = match self.kind {
+            Kind::Cluster | Kind::OrchestratorCluster => NAMES.len(),
+            Kind::Chart => self.ports.len(),
+            Kind::Broker | Kind::Orchestrator | Kind::Fleet => 1,
+        };
         for which in 0..count {
             self.members.push(None);
             self.run(which);
@@ -133,7 +138,7 @@ impl Stage {
         for (name, port) in NAMES.into_iter().zip(self.ports) {
             self.folder.write(&format!("{name}.toml"), &rendered.configuration(&self.folder, name, port));
         }
-        NAMES.map(|name| rendered.environment(name))
+        [NAMES[0], NAMES[1]].map(|name| rendered.environment(name))
     }
 
     fn start_fleet(&mut self) {
@@ -182,17 +187,19 @@ impl Stage {
         ["[node]\nshards = 1\n", &access, &self.shared_sections()].concat()
     }
 
-    /// A tenant, a bridge and a pipeline.
+    /// A tenant, a bridge and pipelines, also of the tenant, with files, topics and dead letters.
     fn shared_sections(&self) -> String {
         let file = |name: &str| self.folder.file(name);
         format!(
             "[[tenant]]\nname = 'acme'\nusers = ['acme-*']\nmax_retained = 1\n\
              [[bridge]]\nname = 'cloud'\nbroker = 'mqtt://{}'\ntopics = ['up/# out 1']\nlocal_username = 'app'\n\
              local_password_file = '{}'\n[[sink]]\nname = 'archive'\nkind = 'file'\npath = '{}'\n\
-             [[pipeline]]\nname = 'hot'\nfrom = ['plant/#']\nto = ['archive']\n",
+             [[sink]]\nname = 'back'\nkind = 'topic'\n\
+             [[pipeline]]\nname = 'hot'\nfrom = ['plant/#']\nto = ['archive']\n{}",
             self.other.address("mqtt://"),
             file("password"),
             file("out.ndjson"),
+            USERS.map(pipelines::sections).concat(),
         )
     }
 
@@ -245,7 +252,7 @@ impl Stage {
         until("even shares", || {
             let even = self.living().all(|member| {
                 let view: serde_json::Value = serde_json::from_str(&member.get("/api/v1/cluster")).unwrap();
-                view["served"].as_u64() == Some(1_024 / self.living().count() as u64)
+                view["served"].as_u64() >= Some(1_024 / self.living().count() as u64)
                     && view["moves"] == serde_json::json!([])
             });
             even.then_some(())
@@ -277,6 +284,7 @@ impl Stage {
         self.transports();
         self.tenants();
         self.bridge_and_pipeline();
+        self.topics_of_pipelines();
         self.mobile_nodes();
         self.applications();
         self.administration();
@@ -340,6 +348,12 @@ impl Stage {
             std::fs::read_to_string(&file).ok().filter(|text| text.contains("archived"))
         });
         self.used.extend([Feature::Bridges, Feature::Pipelines]);
+    }
+
+    fn topics_of_pipelines(&self) {
+        let [one, other] = self.ends();
+        pipelines::wait_until_all_run(one, &USERS);
+        USERS.iter().for_each(|user| pipelines::use_topics(one, other, user));
     }
 
     fn mobile_nodes(&mut self) {
@@ -448,7 +462,7 @@ fn rules(secret: bool) -> String {
     [if secret { denied } else { "" }, all].concat()
 }
 
-fn done(ended: &Ended) -> String {
+pub(super) fn done(ended: &Ended) -> String {
     assert_eq!(ended.code, Some(0), "{} {}", ended.out, ended.err);
     ended.out.clone()
 }
