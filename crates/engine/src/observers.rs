@@ -16,6 +16,7 @@ use crate::settings::fleet_topics::owner_of;
 use crate::state::ShardState;
 use crate::telling::reason::Reason;
 pub(crate) use crate::topics::observed::MAX_OBSERVERS;
+use crate::topics::origin::without_origin;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_mqtt::split_frame;
 
@@ -296,7 +297,7 @@ impl Observers {
                 topic: topic.to_owned(),
                 qos: publication.qos,
                 retain: publication.retain,
-                properties: publication.properties.to_vec(),
+                properties: without_origin(publication.properties).to_vec(),
                 expires_at: publication.expires_at,
                 payload: publication.payload.to_vec(),
             };
