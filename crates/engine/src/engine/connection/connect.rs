@@ -120,7 +120,9 @@ impl EntryCalls<'_> {
             self.engine.state.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
         let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
         let allowed = connecting!(self.engine).check_client(subject, existing, connect);
-        if let Err(refused) = allowed.and_then(|()| connecting!(self.engine).take_places(tenant, existing)) {
+        let is_passing = connecting!(self.engine).is_passing(listener, connect);
+        let take = |()| connecting!(self.engine).take_places(tenant, existing, is_passing);
+        if let Err(refused) = allowed.and_then(take) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return;
         }

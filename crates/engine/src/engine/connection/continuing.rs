@@ -125,7 +125,9 @@ impl HomeCalls<'_> {
         let session = self.session_of_image(now, image)?;
         let identity = self.identity_of(now, image)?;
         let narrower = self.terms_beyond_listener(key, image.terms)?;
-        connecting!(self.engine).take_places(image.tenant, Some(session)).map_err(|_| NotContinued::NotExpected)?;
+        connecting!(self.engine)
+            .take_places(image.tenant, Some(session), false)
+            .map_err(|_| NotContinued::NotExpected)?;
         if let Some(session) = self.engine.state.sessions.get_mut(session.0) {
             session.identity = identity;
         }

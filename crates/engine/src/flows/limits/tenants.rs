@@ -20,8 +20,13 @@ impl Connecting<'_> {
 
     /// Reserves a connection and a session in the quota of a tenant, until `return_places`. Meanwhile no other shard
     /// gets them, and the client and its session are counted. A client that takes over its own connection or session is
-    /// let in at the limit.
-    pub(crate) fn take_places(&mut self, tenant: TenantId, existing: Option<SessionKey>) -> Result<(), Refused> {
+    /// let in at the limit, as is a session that `is_passing`: its listener does not count it after CONNACK.
+    pub(crate) fn take_places(
+        &mut self,
+        tenant: TenantId,
+        existing: Option<SessionKey>,
+        is_passing: bool,
+    ) -> Result<(), Refused> {
         let session = existing.and_then(|session| self.state.sessions.get(session.0));
         let connected = session.is_some_and(|session| session.connection.is_some());
         let uses = &mut self.state.tenants;
@@ -30,7 +35,7 @@ impl Connecting<'_> {
         } else if !uses.claim(tenant, Holding::Connections) {
             return Err(Refused::new(Reason::TenantConnections, ""));
         }
-        if existing.is_some() {
+        if existing.is_some() || is_passing {
             uses.add(tenant, Holding::Sessions);
         } else if !uses.claim(tenant, Holding::Sessions) {
             uses.release(tenant, Holding::Connections, 1);

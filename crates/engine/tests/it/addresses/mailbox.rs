@@ -1,6 +1,6 @@
 //! Messages kept for nodes that are away.
 
-use tidegate_engine::{Durability, Reason};
+use tidegate_engine::{Durability, ListenerSettings, Reason};
 use tidegate_mqtt::{Packet, PacketId, PacketType, PubRec};
 
 use super::*;
@@ -382,4 +382,41 @@ fn a_filter_and_a_group_of_one_text_are_stored_apart() {
         sender.publish(message(topic, number).qos1());
     }
     assert_eq!(numbers(&world.connect(v311("n").lasting()).messages()), [1, 2, 4]);
+}
+
+/// The second listener is for HTTP, the third for CoAP.
+fn with_others(settings: &mut Settings) {
+    open(settings);
+    settings.limits.max_sessions = 2;
+    for (name, for_http) in [("web", true), ("sensors", false)] {
+        let of_others = ListenerSettings { for_http, for_coap: !for_http, ..ListenerSettings::default() };
+        settings.listeners.push(ListenerSettings { name: name.into(), ..of_others });
+    }
+}
+
+#[test]
+fn sessions_of_http_and_coap_leave_no_mailbox() {
+    let world = World::with(1, with_others);
+    for number in 0..5 {
+        world.connect(v5(&format!("http-{number}")).through(1)).disconnect();
+        world.connect(v5(&format!("coap-{number}")).through(2)).disconnect();
+    }
+    let queue = world.connect(v5("http-queue//q").lasting().through(1));
+    queue.disconnect();
+    assert_eq!(world.gauges().sessions_disconnected, 1, "the queue alone");
+    world.connect(v5("http-queue//q").through(1)).disconnect();
+    assert_eq!(world.gauges().sessions_disconnected, 0, "a queue that is deleted leaves none");
+}
+
+#[test]
+fn a_session_of_http_comes_in_at_the_limit_of_sessions() {
+    let world = World::with(1, with_others);
+    for id in ["a", "b"] {
+        world.connect(v5(id).lasting()).disconnect();
+    }
+    world.try_connect(v5("c")).expect_refused(ReasonCode::QuotaExceeded);
+    world.try_connect(v5("http-queue//q").lasting().through(1)).expect_refused(ReasonCode::QuotaExceeded);
+    world.connect(v5("http-1").through(1)).disconnect();
+    world.connect(v5("coap-1").through(2)).disconnect();
+    world.connect(v5("a").clean(true)).disconnect();
 }
