@@ -39,6 +39,9 @@ pub const PIECE: u8 = 1;
 /// The same for messages that the connection of a dead orchestrator to a broker has brought.
 pub const INHERITED: u8 = 2;
 
+/// The same for the question for the retained message of a topic.
+pub const RETAINED: u8 = 4;
+
 /// The same for the question which connections of the asking member's last life are worked off.
 pub const FORMER_LIFE: u8 = 3;
 

@@ -75,14 +75,14 @@ pub struct Caller {
 }
 
 /// Why a retained message is not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// The client may not read the topic.
     NotAuthorized,
     /// There can be no such topic.
     InvalidTopic,
-    /// Another node of the cluster has the topic.
-    Elsewhere,
+    /// Another node of the cluster has the topic and does not answer; its name, unless the topic moves.
+    Elsewhere(Option<String>),
     /// Another node of the cluster has the session of the client.
     SessionElsewhere,
     /// The broker does not answer.

@@ -119,13 +119,17 @@ pub(crate) fn not_allowed(methods: &'static str) -> Answer {
 
 /// The answer to a client that is not given the messages that it asks for.
 pub(crate) fn not_read(why: ReadError) -> Box<Answer> {
-    let (status, why) = match why {
+    let (status, why) = match &why {
         ReadError::NotAuthorized => (StatusCode::FORBIDDEN, "not authorized"),
         ReadError::InvalidTopic => (StatusCode::BAD_REQUEST, "topic name invalid"),
         ReadError::Missing => {
             (StatusCode::NOT_FOUND, "there is no history: no pipeline of the tenant has a sink of kind `history`")
         }
-        ReadError::Elsewhere => {
+        ReadError::Elsewhere(Some(node)) => {
+            let why = format!("node {node} has the retained message of this topic, and does not answer this node");
+            return Box::new(wrong(StatusCode::MISDIRECTED_REQUEST, why));
+        }
+        ReadError::Elsewhere(None) => {
             (StatusCode::MISDIRECTED_REQUEST, "another node has the retained message of this topic")
         }
         ReadError::SessionElsewhere => {

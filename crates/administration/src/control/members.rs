@@ -10,7 +10,8 @@ use tidegate_console::Operations;
 use tidegate_console::api::{Control, Members, answer_member};
 use tidegate_node::{AskError, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion};
 
-use crate::part::{FORMER_LIFE, INHERITED, PIECE};
+use crate::part::{FORMER_LIFE, INHERITED, PIECE, RETAINED};
+use crate::retained::answer_retained;
 use crate::status::BrokerStatus;
 
 /// Requests that give a node the bans of this one, with requests that it was too busy for: a minute of pauses.
@@ -141,6 +142,10 @@ fn answer_question(status: &BrokerStatus, operations: &dyn Operations, question:
     if matches!(question.body.first(), Some(&(PIECE | INHERITED | FORMER_LIFE))) {
         let cluster = status.parts().cluster();
         let answer = cluster.map(|cluster| cluster.take_piece(question.from.as_str(), &question.body));
+        return question.answer(answer.unwrap_or_default());
+    }
+    if question.body.first() == Some(&RETAINED) {
+        let answer = status.handle().map(|node| answer_retained(node, &question.body));
         return question.answer(answer.unwrap_or_default());
     }
     let answer = match serde_json::from_slice(&question.body) {

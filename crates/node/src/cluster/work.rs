@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Registry, Token};
-use tidegate_engine::{Millis, Now, ShardId, WireError};
+use tidegate_engine::{Millis, Now, PartitionId, ShardId, WireError};
 
 use super::links::Links;
 use super::session::after;
@@ -37,6 +37,8 @@ pub(crate) enum ToLinks {
     View { view: Arc<ClusterView>, done: Sender<()> },
     /// Answer how the links are.
     Status(Sender<ClusterStatus>),
+    /// Answer which other node serves a partition.
+    NodeOf { partition: PartitionId, answer: Sender<Option<NodeName>> },
     /// Tell of sessions and questions.
     Listen { listener: Sender<PeerEvent>, links: LinksSender },
     /// Ask another node.

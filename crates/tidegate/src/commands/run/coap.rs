@@ -44,7 +44,7 @@ impl Gateway for ToSessions {
         read.map(|message| message.map(shown)).map_err(|error| match error {
             tidegate_http::ReadError::NotAuthorized => ReadError::NotAuthorized,
             tidegate_http::ReadError::InvalidTopic => ReadError::InvalidTopic,
-            tidegate_http::ReadError::Elsewhere => ReadError::Elsewhere,
+            tidegate_http::ReadError::Elsewhere(node) => ReadError::Elsewhere(node),
             tidegate_http::ReadError::SessionElsewhere => ReadError::SessionElsewhere,
             // CoAP asks for no histories.
             tidegate_http::ReadError::Unavailable | tidegate_http::ReadError::Missing => ReadError::Unavailable,

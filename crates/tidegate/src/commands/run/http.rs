@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_administration::{BrokerStatus, Part};
+use tidegate_administration::{BrokerStatus, Part, fetch_retained};
 use tidegate_auth::KeyName;
 use tidegate_client::{MessageProperties, TopicNameBuf};
 use tidegate_config::Config;
@@ -22,7 +22,7 @@ use tidegate_http::{
     TlsSession, TlsStart, Value, Who,
 };
 use tidegate_mqtt::PublishProperties;
-use tidegate_node::{Door, Inlet, Node, TlsFacts, TlsVersion};
+use tidegate_node::{Door, Inlet, Node, NodeHandle, TlsFacts, TlsVersion};
 
 use tidegate_identity::access::Tenancy;
 use tidegate_identity::access::tenants::Traits;
@@ -40,6 +40,8 @@ const MAX_DRAWS: usize = 16_384;
 #[derive(Clone)]
 pub(super) struct ToNode {
     node: Inlet,
+    /// The way to the other nodes.
+    cluster: NodeHandle,
     visitors: Visitors,
     tenancy: Tenancy,
     /// Whether clients are authenticated; otherwise nothing is noted of them.
@@ -58,12 +60,12 @@ impl ToNode {
         tenancy: &Tenancy,
         (visitors, clustered): (Visitors, bool),
     ) -> Self {
-        let (node, tenancy) = (Inlet::new(node.handle()), tenancy.clone());
+        let (node, cluster, tenancy) = (Inlet::new(node.handle()), node.handle(), tenancy.clone());
         let (asked, shared) = (config.needs_authentication(), clustered || config.orchestrator.enabled);
         let tenants = std::iter::once("").chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
         let found = tenants.map(|tenant| (tenant.to_owned(), histories(config, tenant)));
         let histories = found.filter(|(_, histories)| !histories.is_empty()).collect();
-        Self { node, visitors, tenancy, asked, shared, histories }
+        Self { node, cluster, visitors, tenancy, asked, shared, histories }
     }
 
     /// The tenant of a client, as far as it is known before CONNECT.
@@ -114,6 +116,12 @@ impl ToNode {
         Ok((client_id, stream))
     }
 
+    /// The retained message of a topic that another node has.
+    fn fetch(&self, tenant: TenantId, topic: &str) -> Result<Option<RetainedMessage>, ReadError> {
+        let fetched = fetch_retained(&self.cluster, tenant, topic);
+        fetched.map_err(|error| ReadError::Elsewhere(error.node))?.map(|value| self.shown(value)).transpose()
+    }
+
     fn shown(&self, value: RetainedValue) -> Result<RetainedMessage, ReadError> {
         let found = PublishProperties::decode(&value.properties).map_err(|_| ReadError::Unavailable)?;
         let left = value.expires_at.0.saturating_sub(self.node.now().monotonic.0).div_ceil(1_000);
@@ -151,7 +159,7 @@ impl Gateway for ToNode {
             Ok(value) => value.map(|value| self.shown(value)).transpose(),
             Err(Reason::NotAuthorized) => Err(ReadError::NotAuthorized),
             Err(Reason::InvalidTopicName) => Err(ReadError::InvalidTopic),
-            Err(_) => Err(ReadError::Elsewhere),
+            Err(_) => self.fetch(principal.tenant, topic),
         }
     }
 
