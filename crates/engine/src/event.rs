@@ -218,6 +218,8 @@ pub enum LogEvent {
         key: ConnectionKey,
         /// Its client id.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// Its protocol version.
         version: Version,
         /// Whether an earlier session was resumed.
@@ -229,6 +231,8 @@ pub enum LogEvent {
         key: ConnectionKey,
         /// Its client id.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// Why.
         reason: Reason,
     },
@@ -247,6 +251,8 @@ pub enum LogEvent {
         key: ConnectionKey,
         /// Its client id.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// The fault.
         detail: String,
     },
@@ -273,6 +279,8 @@ pub enum LogEvent {
     QueueFull {
         /// The client.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// The policy's reason.
         reason: Reason,
         /// Whether the client is connected; an absent client cannot acknowledge.
@@ -289,6 +297,8 @@ pub enum LogEvent {
     Dropped {
         /// The client that did not get it.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// The topic.
         topic: String,
         /// Why.
@@ -302,6 +312,8 @@ pub enum LogEvent {
     Denied {
         /// The client.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// The action.
         attempt: Attempt,
         /// With which topic, or filter.
@@ -319,6 +331,8 @@ pub enum LogEvent {
         key: ConnectionKey,
         /// The publisher.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// What for.
         delay: Delay,
         /// Number of omitted events about the client since the last reported one.

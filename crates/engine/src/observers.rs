@@ -77,6 +77,8 @@ pub enum ObserverAnswer {
     Later,
     /// It will never take the message: its publisher must not send it again.
     Never {
+        /// The tenant of its publisher.
+        tenant: TenantId,
         /// Who has published it, for the log.
         client_id: String,
         /// The topic, for the log.

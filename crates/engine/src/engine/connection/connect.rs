@@ -171,6 +171,7 @@ impl EntryCalls<'_> {
         self.engine.state.events.push_back(Event::Log(LogEvent::Connected {
             key,
             client_id: client_id.to_owned(),
+            tenant,
             version: connect.version,
             session_present: present,
         }));

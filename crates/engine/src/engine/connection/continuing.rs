@@ -223,6 +223,7 @@ impl HomeCalls<'_> {
         self.engine.state.events.push_back(Event::Log(LogEvent::Connected {
             key,
             client_id: image.client_id.to_string(),
+            tenant: image.tenant,
             version: image.version,
             session_present: true,
         }));

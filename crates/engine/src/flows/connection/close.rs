@@ -228,7 +228,7 @@ impl Dealing<'_> {
                 outcome,
             );
         }
-        self.state.reports().tell_given_up(reason, client_id, delivery.message.topic());
+        self.state.reports().tell_given_up(reason, (message.tenant.of_clients(), client_id), message.topic());
     }
 
     fn return_to_group(&mut self, now: Now, from: SessionKey, delivery: &Delivery) {
