@@ -353,6 +353,8 @@ pub enum Attempt {
     Subscribe,
     /// Stay subscribed to a filter, after the rules have changed.
     StaySubscribed,
+    /// Have messages to its address kept after its session.
+    Mailbox,
 }
 
 impl Attempt {
@@ -364,6 +366,7 @@ impl Attempt {
             Self::Will => "to have its will published",
             Self::Subscribe => "to subscribe",
             Self::StaySubscribed => "to stay subscribed",
+            Self::Mailbox => "a mailbox",
         }
     }
 }

@@ -136,6 +136,7 @@ impl Observer for TracingObserver {
             | LogEvent::TopicDenied { .. } => {
                 tracing::enabled!(tracing::Level::WARN)
             }
+            LogEvent::Denied { reason: Reason::MailboxLimit, .. } => tracing::enabled!(tracing::Level::WARN),
             LogEvent::Connected { .. }
             | LogEvent::Disconnected { .. }
             | LogEvent::Denied { .. }
@@ -201,6 +202,10 @@ impl Observer for TracingObserver {
             LogEvent::Dropped { client_id, topic, reason, publisher, omitted, .. } => {
                 let reason = reason.label();
                 tracing::debug!(shard, client_id, topic, reason, publisher, omitted, "message dropped");
+            }
+            LogEvent::Denied { client_id, reason: reason @ Reason::MailboxLimit, omitted, .. } => {
+                let (reason, todo) = (reason.label(), "raise addresses.max_mailboxes");
+                tracing::warn!(shard, client_id, reason, omitted, todo, "messages to a mobile node are not kept");
             }
             LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, omitted, .. } => {
                 let (attempt, reason) = (attempt.text(), reason.label());

@@ -1,6 +1,6 @@
 //! Messages kept for nodes that are away.
 
-use tidegate_engine::{Durability, ListenerSettings, Reason};
+use tidegate_engine::{Attempt, Durability, ListenerSettings, LogEvent, Reason};
 use tidegate_mqtt::{Packet, PacketId, PacketType, PubRec};
 
 use super::*;
@@ -419,4 +419,28 @@ fn a_session_of_http_comes_in_at_the_limit_of_sessions() {
     world.connect(v5("http-1").through(1)).disconnect();
     world.connect(v5("coap-1").through(2)).disconnect();
     world.connect(v5("a").clean(true)).disconnect();
+}
+
+#[test]
+fn a_node_without_a_mailbox_is_logged_and_counted() {
+    let world = World::with(1, |settings| {
+        open(settings);
+        settings.addresses.as_mut().unwrap().max_mailboxes = 1;
+    });
+    world.connect(v5("first")).disconnect();
+    let node = world.connect(v5("truck-7").manual());
+    node.subscribe("t", AtLeastOnce);
+    let sender = world.connect(v5("sender"));
+    sender.publish(message("ctx/to/node/truck-7/x", "1").qos1());
+    sender.publish(message("t", "2").qos1());
+    world.take_log();
+    node.lose();
+    let dropped = [Reason::MailboxLimit, Reason::SessionDiscarded].map(|reason| world.dropped(reason));
+    assert_eq!(dropped, [1, 1]);
+    assert_eq!(world.counters().requests_refused[Reason::MailboxLimit.number()], 1);
+    let is_logged = |event: &LogEvent| {
+        matches!(event, LogEvent::Denied { client_id, attempt: Attempt::Mailbox, reason: Reason::MailboxLimit, .. }
+            if client_id == "truck-7")
+    };
+    assert!(world.take_log().iter().any(is_logged));
 }
