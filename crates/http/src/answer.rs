@@ -170,6 +170,12 @@ pub(crate) fn outcome(outcome: &Result<Outcome, Failure>) -> (StatusCode, Value)
             let reason = why.as_deref().unwrap_or(code.text());
             (status_of(*code), json!({ "reason_code": *code as u8, "reason": reason }))
         }
+        Err(Failure::Ended { code, why }) => {
+            let reason = why.as_deref().unwrap_or(code.text());
+            // What ends a connection is not the rules, but credentials that hold no longer.
+            let status = if *code == ReasonCode::NotAuthorized { StatusCode::UNAUTHORIZED } else { status_of(*code) };
+            (status, json!({ "reason_code": *code as u8, "reason": reason }))
+        }
         Err(Failure::Closed) => {
             let why = "the broker has closed the connection; it is not known whether the message arrived";
             (StatusCode::SERVICE_UNAVAILABLE, json!({ "reason": why }))
@@ -186,6 +192,17 @@ pub(crate) fn published(qos: QoS, of: &Result<Outcome, Failure>) -> (StatusCode,
     match outcome(of) {
         (StatusCode::OK, value) if qos == QoS::AtMostOnce => (StatusCode::ACCEPTED, value),
         other => other,
+    }
+}
+
+/// Why a session has ended, with the status that says the same.
+pub(crate) fn ended(failure: Failure) -> (StatusCode, Value) {
+    match failure {
+        // There is no message that may have arrived.
+        Failure::Closed => {
+            (StatusCode::SERVICE_UNAVAILABLE, json!({ "reason": "the broker has closed the connection" }))
+        }
+        other => outcome(&Err(other)),
     }
 }
 
@@ -286,6 +303,17 @@ mod tests {
         for code in ReasonCode::ALL {
             assert_eq!(status_of(*code).is_success(), !code.is_error(), "{code:?}");
         }
+    }
+
+    #[test]
+    fn a_session_that_ends_without_rights_asks_for_credentials() {
+        let why = Some("user name or password was refused".to_owned());
+        let code = ReasonCode::NotAuthorized;
+        let answer = not_let_in(Failure::Ended { code, why: why.clone() });
+        assert!(answer.status() == 401 && answer.headers().contains_key(WWW_AUTHENTICATE));
+        assert_eq!(not_let_in(Failure::Refused { code, why }).status(), 403);
+        let kicked = Failure::Ended { code: ReasonCode::AdministrativeAction, why: None };
+        assert_eq!(not_let_in(kicked).status(), 503);
     }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {

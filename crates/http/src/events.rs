@@ -10,9 +10,10 @@ use tidegate_client::{Event, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use crate::activity::Busy;
+use crate::answer::ended;
 use crate::counters::{Counters, Way};
 use crate::message_json::object;
-use crate::session::Session;
+use crate::session::{Failure, Session};
 
 /// Events that wait for the socket; further ones wait at the broker, in the client's queue.
 const MAX_WAITING: usize = 16;
@@ -97,7 +98,11 @@ pub(crate) async fn pump(mut session: Session, early: Vec<Message>, events: Even
                         return;
                     }
                 }
-                Event::Disconnected(_) => return,
+                Event::Disconnected(why) => {
+                    // A client that has gone needs no reason.
+                    events.send(encode_end(why.into()).into()).await;
+                    return;
+                }
                 _ => {}
             },
             () = events.queue.closed() => return,
@@ -122,6 +127,13 @@ async fn hand_on(session: &mut Session, message: &Message, number: u64, events: 
         session.acknowledge(delivery);
     }
     true
+}
+
+/// The end of a session as the last event: the status and the body of an answer.
+fn encode_end(failure: Failure) -> String {
+    let (status, mut value) = ended(failure);
+    value["status"] = status.as_u16().into();
+    format!("event: error\ndata: {value}\n\n")
 }
 
 /// A message as an event.
@@ -153,6 +165,16 @@ mod tests {
         assert_eq!(once(next.as_mut()), Poll::Ready(true));
         drop(waiting);
         assert!(!events.send(Bytes::from_static(b"x")).await);
+    }
+
+    #[test]
+    fn the_last_event_says_why_the_session_has_ended() {
+        let why = Some("user name or password was refused".to_owned());
+        assert_eq!(
+            encode_end(Failure::Ended { code: tidegate_client::ReasonCode::NotAuthorized, why }),
+            "event: error\ndata: {\"reason\":\"user name or password was refused\",\"reason_code\":135,\"status\":401}\n\n"
+        );
+        assert!(encode_end(Failure::Closed).contains("\"status\":503"));
     }
 
     #[test]

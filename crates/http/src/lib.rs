@@ -46,12 +46,12 @@ pub const QUEUE_CLIENT_PREFIX: &str = "http-queue/";
 
 /// The broker, as HTTP clients need it.
 pub trait Gateway: Send + Sync + 'static {
-    /// An MQTT connection for a caller, and the client id that its CONNECT shall have: one that `draw` gives.
-    /// [`Gateway::left`] is called with its end. It may block.
+    /// An MQTT connection for a caller, whose CONNECT shall have a client id that `draw` gives. [`Gateway::left`] is
+    /// called with its end. It may block.
     ///
     /// # Errors
     /// When the system has no sockets left.
-    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)>;
+    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<Entry>;
 
     /// The TLS configuration of the next connection to a listener; `None` when too many handshakes are under way.
     fn tls(&self, listener: u16) -> Option<TlsStart>;
@@ -83,6 +83,34 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// A client has disconnected.
     fn left(&self, client_id: &str);
+}
+
+/// An MQTT connection for a caller.
+pub struct Entry {
+    /// The client id of its CONNECT.
+    pub client_id: String,
+    /// The connection.
+    pub stream: UnixStream,
+    /// The connection in the quotas of its tenant.
+    pub seat: Box<dyn Seat>,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Entry").field(&self.client_id).finish()
+    }
+}
+
+/// A connection in the quotas of its tenant.
+pub trait Seat: Send + Sync {
+    /// The client waits for nothing: its connection does not count until [`Seat::resume`].
+    fn rest(&mut self);
+
+    /// The connection counts again. False if the tenant has as many as it may have.
+    fn resume(&mut self) -> bool;
+
+    /// The broker has let in a session that ends with the connection, so it is not counted.
+    fn pass(&mut self);
 }
 
 /// A client before the broker has let it in.

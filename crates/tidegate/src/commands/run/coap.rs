@@ -1,19 +1,20 @@
 //! The listeners of a broker for CoAP.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_administration::{BrokerStatus, Part};
-use tidegate_coap::{Caller, Counted, DoorSettings, Gateway, Keys, Outcomes, ReadError, Running, Settings, Shown};
+use tidegate_coap::{
+    Caller, Counted, DoorSettings, Entry, Gateway, Keys, Outcomes, ReadError, Running, Seat, Settings, Shown,
+};
 use tidegate_config::Config;
 use tidegate_console::{CoapNumbers, Status};
 use tidegate_http::Gateway as _;
 use tidegate_node::{Identity, IdentityRole, TlsFacts, TlsVersion};
 
-use super::http::ToNode;
+use super::http::{Connection, InTenant, ToNode};
 
 /// Sessions of a listener that names no limit. Each holds three files.
 const MAX_SESSIONS: u32 = 256;
@@ -30,9 +31,25 @@ impl ToSessions {
     }
 }
 
+impl Seat for InTenant {
+    fn rest(&mut self) {
+        tidegate_http::Seat::rest(self);
+    }
+
+    fn resume(&mut self) -> bool {
+        tidegate_http::Seat::resume(self)
+    }
+
+    fn pass(&mut self) {
+        tidegate_http::Seat::pass(self);
+    }
+}
+
 impl Gateway for ToSessions {
-    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)> {
-        self.0.connect_with(&Self::caller(caller), caller.identity.as_deref().map(facts), draw)
+    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<Entry> {
+        let facts = caller.identity.as_deref().map(facts);
+        let Connection { client_id, stream, seat } = self.0.connect_with(&Self::caller(caller), facts, draw)?;
+        Ok(Entry { client_id, stream, seat: Box::new(seat) })
     }
 
     fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<Shown>, ReadError> {
