@@ -33,13 +33,14 @@ impl Control for BrokerStatus {
             Subject::Address(text) => FlightSubject::Address(network(text)?),
         };
         let answer = self.node()?.clients().why(&subject, tenant).map_err(|_| Unavailable)?;
-        let events = answer.events.iter().map(|event| story_event(self, event)).collect();
+        let name = |tenant| tenant_name(self, tenant);
+        let events = answer.events.iter().map(|event| story_event(event, event.tenant.map(name))).collect();
         Ok(Story { events, suppressed: answer.suppressed, ..Story::default() })
     }
 
     fn slow(&self, limit: usize) -> Result<Vec<SlowClient>, ControlError> {
         let slow = self.node()?.clients().slow_sessions(limit).map_err(|_| Unavailable)?;
-        Ok(slow.into_iter().map(|slow| slow_client(self, slow)).collect())
+        Ok(slow.into_iter().map(|slow| slow_client(tenant_name(self, slow.tenant), slow)).collect())
     }
 
     fn clients(&self, request: &ClientsRequest, limit: usize) -> Result<Vec<ClientEntry>, ControlError> {
@@ -296,13 +297,13 @@ fn network(text: &str) -> Result<Network, ControlError> {
     text.parse().map_err(|error: tidegate_node::NetworkError| ControlError::Invalid(error.to_string()))
 }
 
-fn story_event(status: &BrokerStatus, event: &FlightEvent) -> StoryEvent {
+fn story_event(event: &FlightEvent, tenant: Option<String>) -> StoryEvent {
     StoryEvent {
         at_ms: event.at,
         node: String::new(),
         kind: event.kind.label().to_owned(),
         shard: event.shard.0,
-        tenant: event.tenant.map(|tenant| tenant_name(status, tenant)),
+        tenant,
         client: event.client_id.as_deref().map(str::to_owned),
         topic: event.topic.as_deref().map(str::to_owned),
         address: event.address.map(|address| address.to_string()),
@@ -312,11 +313,11 @@ fn story_event(status: &BrokerStatus, event: &FlightEvent) -> StoryEvent {
     }
 }
 
-fn slow_client(status: &BrokerStatus, slow: SlowSession) -> SlowClient {
+fn slow_client(tenant_name: String, slow: SlowSession) -> SlowClient {
     SlowClient {
         node: String::new(),
         client: slow.client_id,
-        tenant_name: tenant_name(status, slow.tenant),
+        tenant_name,
         tenant: slow.tenant.0,
         connected: slow.connected,
         unacknowledged_packet_id: slow.unacknowledged,

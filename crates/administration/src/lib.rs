@@ -11,13 +11,11 @@ pub mod drain;
 mod logins;
 pub mod metering;
 pub mod part;
-mod retained;
 mod status;
 mod store_status;
 mod usage_log;
 
 pub use logins::LoginsPart;
 pub use part::{ClusterPart, FORMER_LIFE, INHERITED, PIECE, Part, Parts, PipelinesPart};
-pub use retained::{NotFetched, fetch_retained};
 pub use status::BrokerStatus;
 pub use store_status::StorePart;

@@ -33,14 +33,12 @@ pub trait ClusterPart: Part {
     fn take_piece(&self, from: &str, question: &[u8]) -> Vec<u8>;
 }
 
-/// The first byte of such a question. Other questions are JSON texts, which do not begin with it.
+/// The first byte of such a question. Other questions are JSON texts, which do not begin with it, or begin with
+/// [`RETAINED_QUESTION`](tidegate_node::RETAINED_QUESTION).
 pub const PIECE: u8 = 1;
 
 /// The same for messages that the connection of a dead orchestrator to a broker has brought.
 pub const INHERITED: u8 = 2;
-
-/// The same for the question for the retained message of a topic.
-pub const RETAINED: u8 = 4;
 
 /// The same for the question which connections of the asking member's last life are worked off.
 pub const FORMER_LIFE: u8 = 3;

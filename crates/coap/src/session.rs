@@ -365,6 +365,7 @@ impl Connected {
 
     /// Says goodbye to the broker, as far as the socket takes it at once.
     async fn leave(mut self) {
+        self.stay.seat.leave();
         // A connection that is over needs no goodbye.
         let _ = self.client.disconnect(Instant::now(), &DisconnectRequest::default());
         while self.write() {

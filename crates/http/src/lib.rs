@@ -111,6 +111,9 @@ pub trait Seat: Send + Sync {
 
     /// The broker has let in a session that ends with the connection, so it is not counted.
     fn pass(&mut self);
+
+    /// The connection is about to end: it counts until then.
+    fn leave(&mut self);
 }
 
 /// A client before the broker has let it in.

@@ -172,7 +172,7 @@ impl Visitor {
             Err(failure) => return Ok(not_let_in(failure)),
         };
         let (events, waiting) = events::queue(Arc::clone(&self.counters));
-        tokio::spawn(pump(session, early, events, self.stop.clone()));
+        tokio::spawn(pump(session, early, events, answer::ended, self.stop.clone()));
         let mut answer = Response::new(Body::Events(waiting));
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));

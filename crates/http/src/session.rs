@@ -300,6 +300,7 @@ impl Session {
     pub(crate) async fn leave(mut self, forget: bool) -> bool {
         let request =
             DisconnectRequest { session_expiry_interval: forget.then_some(0), ..DisconnectRequest::default() };
+        self.stay.seat.leave();
         if self.over || self.client.disconnect(Instant::now(), &request).is_err() {
             return false;
         }

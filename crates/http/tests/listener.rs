@@ -35,6 +35,8 @@ impl Seat for Unlimited {
     }
 
     fn pass(&mut self) {}
+
+    fn leave(&mut self) {}
 }
 
 impl Gateway for Broker {

@@ -88,6 +88,7 @@ pub use flight::{
 };
 pub use handle::clients::NodeClients;
 pub use handle::fleet::{FleetError, NodeFleet};
+pub use handle::insiders::fetching::{NotFetched, RETAINED_QUESTION};
 pub use handle::insiders::inlet::{Inlet, TlsStart};
 pub use handle::insiders::membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
 pub use handle::insiders::observers::{Deliver, NodeObserver, Observation, ObserveError};

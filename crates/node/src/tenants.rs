@@ -128,12 +128,21 @@ impl TenantSeat {
     }
 }
 
+impl TenantSeat {
+    /// The connection is about to end: until then it counts, so that its place is not given away twice.
+    pub fn leave(&mut self) {
+        let held = [(&mut self.is_resting, Holding::Connections), (&mut self.is_passing, Holding::Sessions)];
+        for (is_exempt, holding) in held {
+            if std::mem::take(is_exempt) {
+                self.counts.end_exemption(self.tenant, holding);
+            }
+        }
+    }
+}
+
 impl Drop for TenantSeat {
     fn drop(&mut self) {
-        let held = [(self.is_resting, Holding::Connections), (self.is_passing, Holding::Sessions)];
-        for (_, holding) in held.into_iter().filter(|(is_exempt, _)| *is_exempt) {
-            self.counts.end_exemption(self.tenant, holding);
-        }
+        self.leave();
     }
 }
 
@@ -342,6 +351,7 @@ mod tests {
         counts.release(ONE, Holding::Connections, 1);
         assert!(seat.resume() && seat.resume() && !claim(Holding::Connections));
         seat.rest();
+        seat.leave();
         drop(seat);
         assert_eq!(counts.holdings(ONE).counts[0], 2, "its connection ends after it");
     }

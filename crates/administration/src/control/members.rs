@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use tidegate_admin::members::{MemberAnswer, MemberRequest, Shares};
 use tidegate_console::Operations;
 use tidegate_console::api::{Control, Members, answer_member};
-use tidegate_node::{AskError, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion};
+use tidegate_node::{
+    AskError, Inlet, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion, RETAINED_QUESTION,
+};
 
-use crate::part::{FORMER_LIFE, INHERITED, PIECE, RETAINED};
-use crate::retained::answer_retained;
+use crate::part::{FORMER_LIFE, INHERITED, PIECE};
 use crate::status::BrokerStatus;
 
 /// Requests that give a node the bans of this one, with requests that it was too busy for: a minute of pauses.
@@ -144,8 +145,8 @@ fn answer_question(status: &BrokerStatus, operations: &dyn Operations, question:
         let answer = cluster.map(|cluster| cluster.take_piece(question.from.as_str(), &question.body));
         return question.answer(answer.unwrap_or_default());
     }
-    if question.body.first() == Some(&RETAINED) {
-        let answer = status.handle().map(|node| answer_retained(node, &question.body));
+    if question.body.first() == Some(&RETAINED_QUESTION) {
+        let answer = status.handle().map(|node| Inlet::new(node.clone()).answer_retained(&question.body));
         return question.answer(answer.unwrap_or_default());
     }
     let answer = match serde_json::from_slice(&question.body) {

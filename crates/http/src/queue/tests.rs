@@ -70,6 +70,8 @@ impl crate::Seat for Counted {
     }
 
     fn pass(&mut self) {}
+
+    fn leave(&mut self) {}
 }
 
 impl crate::Gateway for Broker {

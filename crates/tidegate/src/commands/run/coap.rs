@@ -43,6 +43,10 @@ impl Seat for InTenant {
     fn pass(&mut self) {
         tidegate_http::Seat::pass(self);
     }
+
+    fn leave(&mut self) {
+        tidegate_http::Seat::leave(self);
+    }
 }
 
 impl Gateway for ToSessions {

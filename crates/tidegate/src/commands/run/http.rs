@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_administration::{BrokerStatus, Part, fetch_retained};
+use tidegate_administration::{BrokerStatus, Part};
 use tidegate_auth::KeyName;
 use tidegate_client::{MessageProperties, TopicNameBuf};
 use tidegate_config::Config;
@@ -22,7 +22,7 @@ use tidegate_http::{
     Running, Seat, TlsSession, TlsStart, Value, Who,
 };
 use tidegate_mqtt::PublishProperties;
-use tidegate_node::{Door, Inlet, Node, NodeHandle, TenantSeat, TlsFacts, TlsVersion};
+use tidegate_node::{Door, Inlet, Node, TenantSeat, TlsFacts, TlsVersion};
 
 use tidegate_identity::access::Tenancy;
 use tidegate_identity::access::tenants::Traits;
@@ -40,8 +40,6 @@ const MAX_DRAWS: usize = 16_384;
 #[derive(Clone)]
 pub(super) struct ToNode {
     node: Inlet,
-    /// The way to the other nodes.
-    cluster: NodeHandle,
     visitors: Visitors,
     tenancy: Tenancy,
     /// Whether clients are authenticated; otherwise nothing is noted of them.
@@ -60,12 +58,12 @@ impl ToNode {
         tenancy: &Tenancy,
         (visitors, clustered): (Visitors, bool),
     ) -> Self {
-        let (node, cluster, tenancy) = (Inlet::new(node.handle()), node.handle(), tenancy.clone());
+        let (node, tenancy) = (Inlet::new(node.handle()), tenancy.clone());
         let (asked, shared) = (config.needs_authentication(), clustered || config.orchestrator.enabled);
         let tenants = std::iter::once("").chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
         let found = tenants.map(|tenant| (tenant.to_owned(), histories(config, tenant)));
         let histories = found.filter(|(_, histories)| !histories.is_empty()).collect();
-        Self { node, cluster, visitors, tenancy, asked, shared, histories }
+        Self { node, visitors, tenancy, asked, shared, histories }
     }
 
     /// The tenant of a client, as far as it is known before CONNECT.
@@ -122,7 +120,7 @@ impl ToNode {
 
     /// The retained message of a topic that another node has.
     fn fetch(&self, tenant: TenantId, topic: &str) -> Result<Option<RetainedMessage>, ReadError> {
-        let fetched = fetch_retained(&self.cluster, tenant, topic);
+        let fetched = self.node.fetch_retained(tenant, topic);
         fetched.map_err(|error| ReadError::Elsewhere(error.node))?.map(|value| self.shown(value)).transpose()
     }
 
@@ -167,6 +165,12 @@ impl Seat for InTenant {
     fn pass(&mut self) {
         if let Some(seat) = &mut self.0 {
             seat.pass();
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(seat) = &mut self.0 {
+            seat.leave();
         }
     }
 }

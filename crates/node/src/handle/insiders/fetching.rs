@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use tidegate_engine::{Millis, Now, Principal, PrincipalKind, RetainedValue, TenantId, partition_of};
 use tidegate_mqtt::QoS;
-use tidegate_node::{Inlet, MAX_QUESTION_BYTES, NodeHandle};
 
-use crate::part::RETAINED;
+use super::inlet::Inlet;
+use crate::cluster::MAX_QUESTION_BYTES;
+
+/// The first byte of the question for the retained message of a topic. Other questions of nodes do not begin with it.
+pub const RETAINED_QUESTION: u8 = 4;
 
 /// How long another node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -25,43 +28,46 @@ pub struct NotFetched {
     pub node: Option<String>,
 }
 
-/// Fetches the retained message of a topic from the other node that has it. The caller has checked the rights.
-///
-/// # Errors
-/// When the other node does not answer in time, or the message is too long for a link.
-pub fn fetch_retained(node: &NodeHandle, tenant: TenantId, topic: &str) -> Result<Option<RetainedValue>, NotFetched> {
-    let home = node.node_of(partition_of(tenant, topic)).ok_or(NotFetched { node: None })?;
-    let asked = node.ask_node(&home, question(tenant, topic)).ok();
-    let answer = asked.and_then(|answer| answer.recv_timeout(PATIENCE).ok()?.ok());
-    let value = answer.and_then(|bytes| read_answer(&bytes, node.now()));
-    value.ok_or_else(|| NotFetched { node: Some(home.to_string()) })
-}
+impl Inlet {
+    /// Fetches the retained message of a topic from the other node that has it. The caller has checked the rights.
+    ///
+    /// # Errors
+    /// When the other node does not answer in time, or the message is too long for a link.
+    pub fn fetch_retained(&self, tenant: TenantId, topic: &str) -> Result<Option<RetainedValue>, NotFetched> {
+        let home = self.0.node_of(partition_of(tenant, topic)).ok_or(NotFetched { node: None })?;
+        let asked = self.0.ask_node(&home, question(tenant, topic)).ok();
+        let answer = asked.and_then(|answer| answer.recv_timeout(PATIENCE).ok()?.ok());
+        let value = answer.and_then(|bytes| read_answer(&bytes, self.now()));
+        value.ok_or_else(|| NotFetched { node: Some(home.to_string()) })
+    }
 
-/// Answers such a question of another node; with nothing if this node is not the home, or the message is too long.
-pub(crate) fn answer_retained(node: &NodeHandle, body: &[u8]) -> Vec<u8> {
-    let Some((tenant, topic)) = read_question(body) else { return Vec::new() };
-    // The asking node has checked the rights of its client.
-    let principal = Principal {
-        kind: PrincipalKind::Broker,
-        tenant,
-        name: String::new(),
-        identity: None,
-        listener: None,
-        max_held_messages: 0,
-        max_held_bytes: 0,
-        unobserved_by: Vec::new(),
-    };
-    let found = Inlet::new(node.clone()).retained(&principal, topic);
-    let answer = found.ok().and_then(Result::ok).map(|value| answer(value.as_ref(), node.now()));
-    answer.filter(|answer| answer.len() <= MAX_QUESTION_BYTES).unwrap_or_default()
+    /// The answer to such a question of another node, which begins with [`RETAINED_QUESTION`]; empty if this node is not
+    /// the home, or the message is too long.
+    pub fn answer_retained(&self, body: &[u8]) -> Vec<u8> {
+        let Some((tenant, topic)) = read_question(body) else { return Vec::new() };
+        // The asking node has checked the rights of its client.
+        let principal = Principal {
+            kind: PrincipalKind::Broker,
+            tenant,
+            name: String::new(),
+            identity: None,
+            listener: None,
+            max_held_messages: 0,
+            max_held_bytes: 0,
+            unobserved_by: Vec::new(),
+        };
+        let found = self.retained(&principal, topic).ok().and_then(Result::ok);
+        let answer = found.map(|value| answer(value.as_ref(), self.now()));
+        answer.filter(|answer| answer.len() <= MAX_QUESTION_BYTES).unwrap_or_default()
+    }
 }
 
 fn question(tenant: TenantId, topic: &str) -> Vec<u8> {
-    [&[RETAINED][..], &tenant.0.to_be_bytes(), topic.as_bytes()].concat()
+    [&[RETAINED_QUESTION][..], &tenant.0.to_be_bytes(), topic.as_bytes()].concat()
 }
 
 fn read_question(body: &[u8]) -> Option<(TenantId, &str)> {
-    let (tenant, topic) = body.strip_prefix(&[RETAINED])?.split_first_chunk()?;
+    let (tenant, topic) = body.strip_prefix(&[RETAINED_QUESTION])?.split_first_chunk()?;
     Some((TenantId(u16::from_be_bytes(*tenant)), std::str::from_utf8(topic).ok()?))
 }
 
@@ -128,7 +134,7 @@ mod tests {
             assert_eq!(read_answer(wrong, NOW), None, "{wrong:?}");
         }
         assert_eq!(read_question(&question(TenantId(7), "a/b")), Some((TenantId(7), "a/b")));
-        for wrong in [&[RETAINED][..], &[RETAINED, 0], &[RETAINED, 0, 1, 0xff], b"{}"] {
+        for wrong in [&[RETAINED_QUESTION][..], &[RETAINED_QUESTION, 0], &[RETAINED_QUESTION, 0, 1, 0xff], b"{}"] {
             assert_eq!(read_question(wrong), None, "{wrong:?}");
         }
     }
