@@ -18,6 +18,7 @@ Examples:
   tidegate why address 192.0.2.7           events of an address; a network such as 192.0.2.0/24, too
   tidegate why pipeline hot                why messages of a pipeline wait or are not delivered
   tidegate why slow                        which clients read slowly or do not acknowledge, the worst first
+  tidegate why client dev --tenant acme    the same of one tenant; without it events of all tenants are shown
   tidegate why client sensor-17 --json     the same for scripts
 
 Any node of a cluster answers for all of them. A broker remembers a bounded number of events since it was started (`[flight]` in the configuration). The log has older
@@ -36,11 +37,11 @@ pub struct Args {
 #[derive(Clone, Debug, Subcommand)]
 enum Subject {
     /// A client id
-    Client(About),
+    Client(Asking),
     /// A topic name
-    Topic(About),
+    Topic(Asking),
     /// An address or network
-    Address(About),
+    Address(Asking),
     /// A pipeline of the hub
     Pipeline(About),
     /// Clients that read slowly or do not acknowledge, the worst first
@@ -63,12 +64,22 @@ struct About {
     admin: AdminArgs,
 }
 
+/// The rest of a question about events.
+#[derive(Clone, Debug, ClapArgs)]
+struct Asking {
+    #[command(flatten)]
+    about: About,
+    /// The tenant whose clients are meant; "" is the default one [default: all tenants]
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+}
+
 /// Asks the broker and prints the story.
 pub fn run(args: &Args) -> Exit {
-    let (about, subject) = match &args.subject {
-        Subject::Client(about) => (about, Asked::Client(about.name.clone())),
-        Subject::Topic(about) => (about, Asked::Topic(about.name.clone())),
-        Subject::Address(about) => (about, Asked::Address(about.name.clone())),
+    let (asking, subject) = match &args.subject {
+        Subject::Client(asking) => (asking, Asked::Client(asking.about.name.clone())),
+        Subject::Topic(asking) => (asking, Asked::Topic(asking.about.name.clone())),
+        Subject::Address(asking) => (asking, Asked::Address(asking.about.name.clone())),
         Subject::Pipeline(about) => return pipeline::run(about),
         Subject::Slow(args) => return slow::run(args),
         Subject::Nameless(words) => {
@@ -76,8 +87,8 @@ pub fn run(args: &Args) -> Exit {
             return Exit::Usage;
         }
     };
-    let kind = subject.kind();
-    match about.admin.send(&WhyRequest(subject)) {
+    let (about, kind) = (&asking.about, subject.kind());
+    match about.admin.send(&WhyRequest { subject, tenant: asking.tenant.clone() }) {
         Ok(answer) => {
             let text = if about.json { json_line(&answer) } else { story(kind, &about.name, &answer) };
             print_and_exit(&text, name_unreachable(&answer.unreachable))
@@ -135,8 +146,12 @@ fn story(kind: &str, name: &str, answer: &Story) -> String {
 
 fn add_event(out: &mut String, kind: &str, event: &StoryEvent, several: bool) {
     let mut head = format!("{}  {}", time(event.at_ms), shown(&event.kind).replace('_', " "));
-    let facts =
-        [("client", "client", &event.client), ("topic", "topic", &event.topic), ("from", "address", &event.address)];
+    let facts = [
+        ("client", "client", &event.client),
+        ("tenant", "tenant", &event.tenant),
+        ("topic", "topic", &event.topic),
+        ("from", "address", &event.address),
+    ];
     for (word, of, value) in facts {
         if let Some(value) = value.as_deref().filter(|value| !value.is_empty() && of != kind) {
             let _ = write!(head, ", {word} {}", shown(value));
@@ -175,6 +190,7 @@ mod tests {
         let connected = StoryEvent {
             kind: "connected".into(),
             node: "n1".into(),
+            tenant: Some("acme".into()),
             client: Some("c".into()),
             address: Some("192.0.2.1".into()),
             detail: "MQTT 5.0, new session".into(),
@@ -190,6 +206,7 @@ mod tests {
         let full = StoryEvent {
             kind: "queue_full".into(),
             node: "n1".into(),
+            tenant: Some(String::new()),
             client: Some("c".into()),
             detail: "packet id 7 \u{1b}".into(),
             suppressed: 3,
@@ -204,7 +221,7 @@ mod tests {
         };
         let lines: Vec<String> = story("client", "c", &answer).lines().map(str::to_owned).collect();
         assert_eq!(lines[0], "client c, newest last");
-        assert!(lines[2].ends_with("  connected, from 192.0.2.1, on n1"), "{lines:?}");
+        assert!(lines[2].ends_with("  connected, tenant acme, from 192.0.2.1, on n1"), "{lines:?}");
         assert_eq!(lines[3], "    what: MQTT 5.0, new session");
         assert!(lines[5].ends_with("  queue full, on n1"), "{lines:?}");
         assert_eq!(

@@ -58,6 +58,9 @@ pub struct SlowClient {
     /// The node of the cluster, or the one broker.
     #[serde(default)]
     pub node: String,
+    /// The name of its tenant; empty for the default one.
+    #[serde(default)]
+    pub tenant_name: String,
     /// The number of its tenant; 0 is the default one.
     #[serde(default)]
     pub tenant: u16,

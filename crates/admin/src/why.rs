@@ -30,7 +30,12 @@ impl Subject {
 /// Asks what happened lately.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WhyFields", into = "WhyFields")]
-pub struct WhyRequest(pub Subject);
+pub struct WhyRequest {
+    /// The subject.
+    pub subject: Subject,
+    /// The tenant whose clients are meant, by name; the empty name is the default one. `None` is all tenants.
+    pub tenant: Option<String>,
+}
 
 /// [`WhyRequest`] as it is sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -42,17 +47,19 @@ struct WhyFields {
     topic: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     address: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
 }
 
 impl TryFrom<WhyFields> for WhyRequest {
     type Error = InvalidRequest;
 
     fn try_from(fields: WhyFields) -> Result<Self, InvalidRequest> {
-        let WhyFields { client, topic, address } = fields;
+        let WhyFields { client, topic, address, tenant } = fields;
         let subjects = [client.map(Subject::Client), topic.map(Subject::Topic), address.map(Subject::Address)];
         let mut named = subjects.into_iter().flatten();
         match (named.next(), named.next()) {
-            (Some(subject), None) => Ok(Self(subject)),
+            (Some(subject), None) => Ok(Self { subject, tenant }),
             _ => Err(InvalidRequest::new("ask about one of `client`, `topic` and `address`")),
         }
     }
@@ -60,10 +67,12 @@ impl TryFrom<WhyFields> for WhyRequest {
 
 impl From<WhyRequest> for WhyFields {
     fn from(request: WhyRequest) -> Self {
-        match request.0 {
-            Subject::Client(name) => Self { client: Some(name), ..Self::default() },
-            Subject::Topic(name) => Self { topic: Some(name), ..Self::default() },
-            Subject::Address(name) => Self { address: Some(name), ..Self::default() },
+        let WhyRequest { subject, tenant } = request;
+        let of_tenant = Self { tenant, ..Self::default() };
+        match subject {
+            Subject::Client(name) => Self { client: Some(name), ..of_tenant },
+            Subject::Topic(name) => Self { topic: Some(name), ..of_tenant },
+            Subject::Address(name) => Self { address: Some(name), ..of_tenant },
         }
     }
 }
@@ -108,6 +117,9 @@ pub struct StoryEvent {
     /// The number of the shard that recorded it.
     #[serde(default)]
     pub shard: u16,
+    /// The name of the client's tenant, if the client is known; empty for the default one.
+    #[serde(default)]
+    pub tenant: Option<String>,
     /// The client id, if it is known.
     #[serde(default)]
     pub client: Option<String>,

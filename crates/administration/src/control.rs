@@ -30,20 +30,22 @@ use members::LinkedMembers;
 pub use members::{MembersThreadError, answer_others};
 
 impl Control for BrokerStatus {
-    fn why(&self, subject: &Subject) -> Result<Story, ControlError> {
-        let subject = match subject {
+    fn why(&self, request: &WhyRequest) -> Result<Story, ControlError> {
+        let tenant = request.tenant.as_deref().map(|name| tenant_of(self, name)).transpose()?;
+        let subject = match &request.subject {
             Subject::Client(name) => FlightSubject::Client(name.as_str().into()),
             Subject::Topic(name) => FlightSubject::Topic(name.as_str().into()),
             Subject::Address(text) => FlightSubject::Address(network(text)?),
         };
-        let answer = self.node()?.clients().why(&subject).map_err(|_| Unavailable)?;
-        let events = answer.events.iter().map(story_event).collect();
+        let answer = self.node()?.clients().why(&subject, tenant).map_err(|_| Unavailable)?;
+        let name = |tenant| tenant_name(self, tenant);
+        let events = answer.events.iter().map(|event| story_event(event, event.tenant.map(name))).collect();
         Ok(Story { events, suppressed: answer.suppressed, ..Story::default() })
     }
 
     fn slow(&self, limit: usize) -> Result<Vec<SlowClient>, ControlError> {
         let slow = self.node()?.clients().slow_sessions(limit).map_err(|_| Unavailable)?;
-        Ok(slow.into_iter().map(slow_client).collect())
+        Ok(slow.into_iter().map(|slow| slow_client(tenant_name(self, slow.tenant), slow)).collect())
     }
 
     fn clients(&self, request: &ClientsRequest, limit: usize) -> Result<Vec<ClientEntry>, ControlError> {
@@ -169,12 +171,13 @@ fn network(text: &str) -> Result<Network, ControlError> {
     text.parse().map_err(|error: tidegate_node::NetworkError| ControlError::Invalid(error.to_string()))
 }
 
-fn story_event(event: &FlightEvent) -> StoryEvent {
+fn story_event(event: &FlightEvent, tenant: Option<String>) -> StoryEvent {
     StoryEvent {
         at_ms: event.at,
         node: String::new(),
         kind: event.kind.label().to_owned(),
         shard: event.shard.0,
+        tenant,
         client: event.client_id.as_deref().map(str::to_owned),
         topic: event.topic.as_deref().map(str::to_owned),
         address: event.address.map(|address| address.to_string()),
@@ -184,10 +187,11 @@ fn story_event(event: &FlightEvent) -> StoryEvent {
     }
 }
 
-fn slow_client(slow: SlowSession) -> SlowClient {
+fn slow_client(tenant_name: String, slow: SlowSession) -> SlowClient {
     SlowClient {
         node: String::new(),
         client: slow.client_id,
+        tenant_name,
         tenant: slow.tenant.0,
         connected: slow.connected,
         unacknowledged_packet_id: slow.unacknowledged,

@@ -33,7 +33,8 @@ pub trait ClusterPart: Part {
     fn take_piece(&self, from: &str, question: &[u8]) -> Vec<u8>;
 }
 
-/// The first byte of such a question. Other questions are JSON texts, which do not begin with it.
+/// The first byte of such a question. Other questions are JSON texts, which do not begin with it, or begin with
+/// [`RETAINED_QUESTION`](tidegate_node::RETAINED_QUESTION).
 pub const PIECE: u8 = 1;
 
 /// The same for messages that the connection of a dead orchestrator to a broker has brought.

@@ -91,6 +91,11 @@ pub(crate) fn outcome(outcome: &Outcome) -> Answer {
 pub(crate) fn failure(failure: &Failure) -> Answer {
     match failure {
         Failure::Refused(refused) => outcome(refused),
+        // What ends a connection is not the rules, but credentials that hold no longer.
+        Failure::Ended(ended) if ended.code == ReasonCode::NotAuthorized => {
+            Answer::refusal(Code::UNAUTHORIZED, ended.why.as_deref().unwrap_or(ended.code.text()))
+        }
+        Failure::Ended(ended) => outcome(ended),
         Failure::Closed => Answer::refusal(Code::UNAVAILABLE, "the broker has closed the connection"),
         Failure::Invalid(why) => Answer::refusal(Code::BAD_REQUEST, why),
     }
@@ -156,6 +161,15 @@ mod tests {
     fn a_long_reason_is_cut_between_characters() {
         let answer = Answer::refusal(Code::BAD_REQUEST, "ä".repeat(100));
         assert_eq!(String::from_utf8(answer.payload).unwrap(), "ä".repeat(MAX_DIAGNOSTIC / 2));
+    }
+
+    #[test]
+    fn a_session_that_ends_without_rights_asks_for_credentials() {
+        let outcome = |code| Outcome { code, why: None };
+        let code = |why: &Failure| failure(why).code;
+        assert_eq!(code(&Failure::Ended(outcome(ReasonCode::NotAuthorized))), Code::UNAUTHORIZED);
+        assert_eq!(code(&Failure::Refused(outcome(ReasonCode::NotAuthorized))), Code::FORBIDDEN);
+        assert_eq!(code(&Failure::Ended(outcome(ReasonCode::AdministrativeAction))), Code::UNAVAILABLE);
     }
 
     #[test]

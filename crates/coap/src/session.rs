@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use tidegate_client::{
     Acknowledgement, Client, Delivery, DisconnectRequest, Disconnected, Dismissal, Event as ClientEvent, Message,
-    Options, Publish, PublishToken, QoS, RequestToken, RetainHandling, SubscribeRequest, SubscriptionOptions,
-    TopicFilterBuf, UnsubscribeRequest, Version,
+    Options, Publish, PublishToken, QoS, ReasonCode, RequestToken, RetainHandling, SubscribeRequest,
+    SubscriptionOptions, TopicFilterBuf, UnsubscribeRequest, Version,
 };
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use crate::endpoint::{Event, JobId, SessionId};
 use crate::fields::{Credentials, Shown};
-use crate::{Caller, Failure, Gateway, Outcome, ReadError};
+use crate::{Caller, Entry, Failure, Gateway, Outcome, ReadError, Seat};
 
 /// Messages that the broker sends to a session without an acknowledgement.
 const WINDOW: u16 = 8;
@@ -51,6 +51,8 @@ pub(crate) struct Start {
 struct Stay {
     gateway: Arc<dyn Gateway>,
     client_id: String,
+    /// The connection in the quotas of its tenant.
+    seat: Box<dyn Seat>,
 }
 
 impl Drop for Stay {
@@ -71,6 +73,8 @@ struct Connected {
     events: mpsc::Sender<Event>,
     published: Vec<(PublishToken, JobId)>,
     requested: Vec<(RequestToken, JobId)>,
+    /// Filters that observers have.
+    observed: Vec<TopicFilterBuf>,
     deliveries: HashMap<u64, Delivery>,
     last_delivery: u64,
 }
@@ -96,8 +100,8 @@ async fn serve(start: Start) -> Result<(), Failure> {
     let asked = caller.clone();
     // Its result leaves the gateway also when nothing waits for it any more.
     let connecting = tokio::task::spawn_blocking(move || {
-        let (client_id, stream) = gateway.connect(&asked, &new_client_id)?;
-        let stay = Stay { gateway, client_id };
+        let Entry { client_id, stream, seat } = gateway.connect(&asked, &new_client_id)?;
+        let stay = Stay { gateway, client_id, seat };
         stream.set_nonblocking(true)?;
         Ok((stay, stream))
     });
@@ -115,6 +119,7 @@ async fn serve(start: Start) -> Result<(), Failure> {
         events,
         published: Vec::new(),
         requested: Vec::new(),
+        observed: Vec::new(),
         deliveries: HashMap::new(),
         last_delivery: 0,
     };
@@ -127,6 +132,7 @@ async fn serve(start: Start) -> Result<(), Failure> {
                 None => break,
             },
         }
+        session.rest_if_idle(&commands);
     }
     session.leave().await;
     Ok(())
@@ -148,9 +154,13 @@ fn options(client_id: &str, credentials: Credentials, max_packet: u32) -> Option
 
 fn failure(why: Disconnected) -> Failure {
     match why {
-        Disconnected::Refused(it) | Disconnected::ByServer(it) => {
+        Disconnected::Refused(it) => {
             let Dismissal { reason_code: code, reason_string: why, .. } = *it;
             Failure::Refused(Outcome { code, why })
+        }
+        Disconnected::ByServer(it) => {
+            let Dismissal { reason_code: code, reason_string: why, .. } = *it;
+            Failure::Ended(Outcome { code, why })
         }
         _ => Failure::Closed,
     }
@@ -220,7 +230,10 @@ impl Connected {
     async fn handle(&mut self, event: ClientEvent) -> Result<(), Failure> {
         let session = self.id;
         let event = match event {
-            ClientEvent::Connected(_) => Event::Opened { session },
+            ClientEvent::Connected(_) => {
+                self.stay.seat.pass();
+                Event::Opened { session }
+            }
             ClientEvent::Disconnected(why) => return Err(failure(why)),
             ClientEvent::Published(it) => {
                 let Some(job) = take(&mut self.published, &it.token) else { return Ok(()) };
@@ -233,7 +246,7 @@ impl Connected {
             ClientEvent::Subscribed(it) => {
                 let Some(job) = take(&mut self.requested, &it.token) else { return Ok(()) };
                 let code = it.reason_codes.first().copied();
-                let code = code.unwrap_or(tidegate_client::ReasonCode::UnspecifiedError);
+                let code = code.unwrap_or(ReasonCode::UnspecifiedError);
                 Event::Done { job, outcome: Ok(Outcome { code, why: it.reason_string }) }
             }
             ClientEvent::Message(message) => {
@@ -250,8 +263,38 @@ impl Connected {
         self.events.send(event).await.map_err(|_| Failure::Closed)
     }
 
+    /// The connection does not count for the quota of its tenant while the client has no requests and observations.
+    fn rest_if_idle(&mut self, commands: &mpsc::Receiver<Command>) {
+        let waits = !self.published.is_empty() || !self.requested.is_empty() || !self.observed.is_empty();
+        if self.client.is_connected() && !waits && commands.is_empty() {
+            self.stay.seat.rest();
+        }
+    }
+
+    /// Refuses what needs a connection that counts, where the tenant has no place for it.
+    async fn refuse_beyond_quota(&mut self, command: &Command) -> bool {
+        let job = match command {
+            Command::Publish { job, .. } => Some(*job),
+            Command::Subscribe { job, .. } => *job,
+            Command::Unsubscribe { .. } | Command::Acknowledge { .. } | Command::Read { .. } => return false,
+        };
+        if self.stay.seat.resume() {
+            return false;
+        }
+        let why = Some("the tenant's limit of connections is reached".to_owned());
+        let refused = Outcome { code: ReasonCode::QuotaExceeded, why };
+        if let Some(job) = job {
+            // The endpoint has stopped if the channel is closed.
+            let _ = self.events.send(Event::Done { job, outcome: Ok(refused) }).await;
+        }
+        true
+    }
+
     /// Does what the endpoint asks.
     async fn obey(&mut self, command: Command) {
+        if self.refuse_beyond_quota(&command).await {
+            return;
+        }
         let now = Instant::now();
         let refused = match command {
             Command::Publish { job, message } => match self.client.publish(now, *message) {
@@ -265,6 +308,9 @@ impl Connected {
                 let retain_handling =
                     if retained { RetainHandling::SendAtSubscribe } else { RetainHandling::DoNotSend };
                 let options = SubscriptionOptions { qos, no_local: false, retain_as_published: true, retain_handling };
+                if !self.observed.contains(&filter) {
+                    self.observed.push(filter.clone());
+                }
                 let request = SubscribeRequest {
                     subscriptions: vec![(filter, options)],
                     subscription_identifier: NonZeroU32::new(subscription),
@@ -280,6 +326,9 @@ impl Connected {
                 }
             }
             Command::Unsubscribe { filter } => {
+                if let Some(at) = self.observed.iter().position(|other| *other == filter) {
+                    self.observed.swap_remove(at);
+                }
                 let request = UnsubscribeRequest { filters: vec![filter], ..UnsubscribeRequest::default() };
                 // A connection that is over has no subscription.
                 let _ = self.client.unsubscribe(now, &request);
@@ -316,6 +365,7 @@ impl Connected {
 
     /// Says goodbye to the broker, as far as the socket takes it at once.
     async fn leave(mut self) {
+        self.stay.seat.leave();
         // A connection that is over needs no goodbye.
         let _ = self.client.disconnect(Instant::now(), &DisconnectRequest::default());
         while self.write() {

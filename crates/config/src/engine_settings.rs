@@ -236,6 +236,7 @@ fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettin
         relayed: listener.name == RELAY_LISTENER,
         for_hub: is_hub_listener(&listener.name),
         for_http: listener.address.is_http(),
+        for_coap: listener.address.is_coap(),
     }
 }
 

@@ -150,7 +150,8 @@ section! {
         allow_empty_client_id: bool = true, in Kind::Boolean;
         /// Longest client id, in bytes. MQTT asks that at least 23 be taken.
         max_client_id_len: u16 = 1024, in Kind::Integer(Range::of(23, 65_535));
-        /// Whether its clients are mobile nodes, where `[addresses]` are enabled: those with a client id of their own.
+        /// Whether its clients are mobile nodes, where `[addresses]` are enabled: clients of MQTT with a client id of
+        /// their own.
         mobile_nodes: bool = true, in Kind::Boolean;
         /// Response Information given to MQTT 5 clients that request it: usually the root of their reply topics.
         response_information: Option<String> = None, in Kind::Text { max_len: 1024 };

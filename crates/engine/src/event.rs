@@ -218,6 +218,8 @@ pub enum LogEvent {
         key: ConnectionKey,
         /// Its client id.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// Its protocol version.
         version: Version,
         /// Whether an earlier session was resumed.
@@ -229,6 +231,8 @@ pub enum LogEvent {
         key: ConnectionKey,
         /// Its client id.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// Why.
         reason: Reason,
     },
@@ -247,6 +251,8 @@ pub enum LogEvent {
         key: ConnectionKey,
         /// Its client id.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// The fault.
         detail: String,
     },
@@ -278,6 +284,8 @@ pub enum LogEvent {
     QueueFull {
         /// The client.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// The policy's reason.
         reason: Reason,
         /// Whether the client is connected; an absent client cannot acknowledge.
@@ -294,6 +302,8 @@ pub enum LogEvent {
     Dropped {
         /// The client that did not get it.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// The topic.
         topic: String,
         /// Why.
@@ -307,6 +317,8 @@ pub enum LogEvent {
     Denied {
         /// The client.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// The action.
         attempt: Attempt,
         /// With which topic, or filter.
@@ -324,6 +336,8 @@ pub enum LogEvent {
         key: ConnectionKey,
         /// The publisher.
         client_id: String,
+        /// The tenant of the client.
+        tenant: TenantId,
         /// What for.
         delay: Delay,
         /// Number of omitted events about the client since the last reported one.
@@ -344,6 +358,8 @@ pub enum Attempt {
     Subscribe,
     /// Stay subscribed to a filter, after the rules have changed.
     StaySubscribed,
+    /// Have messages to its address kept after its session.
+    Mailbox,
 }
 
 impl Attempt {
@@ -355,6 +371,7 @@ impl Attempt {
             Self::Will => "to have its will published",
             Self::Subscribe => "to subscribe",
             Self::StaySubscribed => "to stay subscribed",
+            Self::Mailbox => "a mailbox",
         }
     }
 }

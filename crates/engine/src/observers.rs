@@ -16,6 +16,7 @@ use crate::settings::fleet_topics::owner_of;
 use crate::state::ShardState;
 use crate::telling::reason::Reason;
 pub(crate) use crate::topics::observed::MAX_OBSERVERS;
+use crate::topics::origin::without_origin;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_mqtt::split_frame;
 
@@ -76,6 +77,8 @@ pub enum ObserverAnswer {
     Later,
     /// It will never take the message: its publisher must not send it again.
     Never {
+        /// The tenant of its publisher.
+        tenant: TenantId,
         /// Who has published it, for the log.
         client_id: String,
         /// The topic, for the log.
@@ -296,7 +299,7 @@ impl Observers {
                 topic: topic.to_owned(),
                 qos: publication.qos,
                 retain: publication.retain,
-                properties: publication.properties.to_vec(),
+                properties: without_origin(publication.properties).to_vec(),
                 expires_at: publication.expires_at,
                 payload: publication.payload.to_vec(),
             };

@@ -240,6 +240,16 @@ pub struct ListenerSettings {
     pub for_hub: bool,
     /// Whether it is for clients of HTTP. Only they have client ids of queues.
     pub for_http: bool,
+    /// Whether it is for clients of CoAP.
+    pub for_coap: bool,
+}
+
+impl ListenerSettings {
+    /// Whether its clients speak MQTT themselves. Otherwise the listener makes up their client ids and bounds their
+    /// sessions, so these are neither mobile nodes nor counted as sessions.
+    pub(crate) const fn speaks_mqtt(&self) -> bool {
+        !self.for_http && !self.for_coap
+    }
 }
 
 impl Default for ListenerSettings {
@@ -271,6 +281,7 @@ impl Default for ListenerSettings {
             relayed: false,
             for_hub: false,
             for_http: false,
+            for_coap: false,
         }
     }
 }

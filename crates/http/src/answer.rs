@@ -120,13 +120,17 @@ pub(crate) fn not_allowed(methods: &'static str) -> Answer {
 
 /// The answer to a client that is not given the messages that it asks for.
 pub(crate) fn not_read(why: ReadError) -> Box<Answer> {
-    let (status, why) = match why {
+    let (status, why) = match &why {
         ReadError::NotAuthorized => (StatusCode::FORBIDDEN, "not authorized"),
         ReadError::InvalidTopic => (StatusCode::BAD_REQUEST, "topic name invalid"),
         ReadError::Missing => {
             (StatusCode::NOT_FOUND, "there is no history: no pipeline of the tenant has a sink of kind `history`")
         }
-        ReadError::Elsewhere => {
+        ReadError::Elsewhere(Some(node)) => {
+            let why = format!("node {node} has the retained message of this topic, and does not answer this node");
+            return Box::new(wrong(StatusCode::MISDIRECTED_REQUEST, why));
+        }
+        ReadError::Elsewhere(None) => {
             (StatusCode::MISDIRECTED_REQUEST, "another node has the retained message of this topic")
         }
         ReadError::SessionElsewhere => {
@@ -167,6 +171,12 @@ pub(crate) fn outcome(outcome: &Result<Outcome, Failure>) -> (StatusCode, Value)
             let reason = why.as_deref().unwrap_or(code.text());
             (status_of(*code), json!({ "reason_code": *code as u8, "reason": reason }))
         }
+        Err(Failure::Ended { code, why }) => {
+            let reason = why.as_deref().unwrap_or(code.text());
+            // What ends a connection is not the rules, but credentials that hold no longer.
+            let status = if *code == ReasonCode::NotAuthorized { StatusCode::UNAUTHORIZED } else { status_of(*code) };
+            (status, json!({ "reason_code": *code as u8, "reason": reason }))
+        }
         Err(Failure::Closed) => {
             let why = "the broker has closed the connection; it is not known whether the message arrived";
             (StatusCode::SERVICE_UNAVAILABLE, json!({ "reason": why }))
@@ -183,6 +193,17 @@ pub(crate) fn published(qos: QoS, of: &Result<Outcome, Failure>) -> (StatusCode,
     match outcome(of) {
         (StatusCode::OK, value) if qos == QoS::AtMostOnce => (StatusCode::ACCEPTED, value),
         other => other,
+    }
+}
+
+/// Why a session has ended, with the status that says the same.
+pub(crate) fn ended(failure: Failure) -> (StatusCode, Value) {
+    match failure {
+        // There is no message that may have arrived.
+        Failure::Closed => {
+            (StatusCode::SERVICE_UNAVAILABLE, json!({ "reason": "the broker has closed the connection" }))
+        }
+        other => outcome(&Err(other)),
     }
 }
 
@@ -283,6 +304,17 @@ mod tests {
         for code in ReasonCode::ALL {
             assert_eq!(status_of(*code).is_success(), !code.is_error(), "{code:?}");
         }
+    }
+
+    #[test]
+    fn a_session_that_ends_without_rights_asks_for_credentials() {
+        let why = Some("user name or password was refused".to_owned());
+        let code = ReasonCode::NotAuthorized;
+        let answer = not_let_in(Failure::Ended { code, why: why.clone() });
+        assert!(answer.status() == 401 && answer.headers().contains_key(WWW_AUTHENTICATE));
+        assert_eq!(not_let_in(Failure::Refused { code, why }).status(), 403);
+        let kicked = Failure::Ended { code: ReasonCode::AdministrativeAction, why: None };
+        assert_eq!(not_let_in(kicked).status(), 503);
     }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::StatusCode;
 use serde_json::Value;
 use tidegate_client::{Event, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -12,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use crate::activity::Busy;
 use crate::counters::{Counters, Way};
 use crate::message_json::object;
-use crate::session::Session;
+use crate::session::{Failure, Session};
 
 /// Events that wait for the socket; further ones wait at the broker, in the client's queue.
 const MAX_WAITING: usize = 16;
@@ -79,8 +80,14 @@ impl Waiting {
 }
 
 /// Hands the messages of a session on until either side ends. A message is acknowledged to the broker when it is handed
-/// on.
-pub(crate) async fn pump(mut session: Session, early: Vec<Message>, events: Events, mut stop: watch::Receiver<bool>) {
+/// on. `ended` is the answer for the end of a session.
+pub(crate) async fn pump(
+    mut session: Session,
+    early: Vec<Message>,
+    events: Events,
+    ended: fn(Failure) -> (StatusCode, Value),
+    mut stop: watch::Receiver<bool>,
+) {
     let mut number = 0;
     for message in early {
         number += 1;
@@ -97,7 +104,11 @@ pub(crate) async fn pump(mut session: Session, early: Vec<Message>, events: Even
                         return;
                     }
                 }
-                Event::Disconnected(_) => return,
+                Event::Disconnected(why) => {
+                    // A client that has gone needs no reason.
+                    events.send(encode_end(ended(why.into())).into()).await;
+                    return;
+                }
                 _ => {}
             },
             () = events.queue.closed() => return,
@@ -122,6 +133,12 @@ async fn hand_on(session: &mut Session, message: &Message, number: u64, events: 
         session.acknowledge(delivery);
     }
     true
+}
+
+/// The end of a session as the last event: the status and the body of an answer.
+fn encode_end((status, mut value): (StatusCode, Value)) -> String {
+    value["status"] = status.as_u16().into();
+    format!("event: error\ndata: {value}\n\n")
 }
 
 /// A message as an event.
@@ -153,6 +170,15 @@ mod tests {
         assert_eq!(once(next.as_mut()), Poll::Ready(true));
         drop(waiting);
         assert!(!events.send(Bytes::from_static(b"x")).await);
+    }
+
+    #[test]
+    fn the_last_event_says_why_the_session_has_ended() {
+        let ended = (StatusCode::UNAUTHORIZED, serde_json::json!({ "reason": "refused", "reason_code": 135 }));
+        assert_eq!(
+            encode_end(ended),
+            "event: error\ndata: {\"reason\":\"refused\",\"reason_code\":135,\"status\":401}\n\n"
+        );
     }
 
     #[test]

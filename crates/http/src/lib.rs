@@ -47,12 +47,12 @@ pub const QUEUE_CLIENT_PREFIX: &str = "http-queue/";
 
 /// The broker, as HTTP clients need it.
 pub trait Gateway: Send + Sync + 'static {
-    /// An MQTT connection for a caller, and the client id that its CONNECT shall have: one that `draw` gives.
-    /// [`Gateway::left`] is called with its end. It may block.
+    /// An MQTT connection for a caller, whose CONNECT shall have a client id that `draw` gives. [`Gateway::left`] is
+    /// called with its end. It may block.
     ///
     /// # Errors
     /// When the system has no sockets left.
-    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)>;
+    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<Entry>;
 
     /// The TLS configuration of the next connection to a listener; `None` when too many handshakes are under way.
     fn tls(&self, listener: u16) -> Option<TlsStart>;
@@ -84,6 +84,37 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// A client has disconnected.
     fn left(&self, client_id: &str);
+}
+
+/// An MQTT connection for a caller.
+pub struct Entry {
+    /// The client id of its CONNECT.
+    pub client_id: String,
+    /// The connection.
+    pub stream: UnixStream,
+    /// The connection in the quotas of its tenant.
+    pub seat: Box<dyn Seat>,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Entry").field(&self.client_id).finish()
+    }
+}
+
+/// A connection in the quotas of its tenant.
+pub trait Seat: Send + Sync {
+    /// The client waits for nothing: its connection does not count until [`Seat::resume`].
+    fn rest(&mut self);
+
+    /// The connection counts again. False if the tenant has as many as it may have.
+    fn resume(&mut self) -> bool;
+
+    /// The broker has let in a session that ends with the connection, so it is not counted.
+    fn pass(&mut self);
+
+    /// The connection is about to end: it counts until then.
+    fn leave(&mut self);
 }
 
 /// A client before the broker has let it in.
@@ -154,7 +185,7 @@ pub struct RetainedMessage {
 }
 
 /// Why a retained message is not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
     /// The client may not read the topic.
     NotAuthorized,
@@ -162,8 +193,8 @@ pub enum ReadError {
     InvalidTopic,
     /// There is no history.
     Missing,
-    /// Another node of the cluster has the topic.
-    Elsewhere,
+    /// Another node of the cluster has the topic and does not answer; its name, unless the topic moves.
+    Elsewhere(Option<String>),
     /// Another node of the cluster has the session of the client.
     SessionElsewhere,
     /// The broker does not answer.

@@ -291,6 +291,9 @@ impl Keeper {
         let mut idle_at = Instant::now() + IDLE;
         while !self.session.is_over() {
             self.answer_poll();
+            if self.poll.is_none() {
+                self.session.rest();
+            }
             let wake_at = self.poll.as_ref().map_or(idle_at, |poll| poll.until);
             tokio::select! {
                 event = self.session.next_if(!self.shelf.is_full()) => if self.take(event) {
@@ -321,7 +324,12 @@ impl Keeper {
         while let Some(event) = next {
             match event {
                 Event::Message(message) => self.put(&message),
-                Event::Disconnected(_) => return true,
+                Event::Disconnected(why) => {
+                    if let Some(poll) = self.poll.take() {
+                        let _ = poll.answer.send(Err(QueueError::Broker(why.into())));
+                    }
+                    return true;
+                }
                 _ => {}
             }
             next = self.session.try_next();
@@ -336,6 +344,10 @@ impl Keeper {
     async fn carry_out(&mut self, order: Order) {
         match order {
             Order::Poll(poll) => {
+                if let Err(failure) = self.session.resume() {
+                    let _ = poll.answer.send(Err(QueueError::Broker(failure)));
+                    return;
+                }
                 if let Some(cursor) = poll.acknowledged
                     && let Err(error) = self.acknowledge(cursor).await
                 {
@@ -352,6 +364,10 @@ impl Keeper {
                 let _ = answer.send(acknowledged);
             }
             Order::Subscribe(filters, answer) => {
+                if let Err(failure) = self.session.resume() {
+                    let _ = answer.send(Err(QueueError::Broker(failure)));
+                    return;
+                }
                 let (early, granted) = subscribe(&mut self.session, filters, QoS::AtLeastOnce).await;
                 for message in &early {
                     self.put(message);

@@ -19,7 +19,7 @@ use crate::batch;
 use crate::counters::Route;
 use crate::events::{self, pump};
 use crate::fields::{Fields, decoded};
-use crate::visitor::{Visitor, query};
+use crate::visitor::{Visitor, put_back, query};
 
 /// How long a body may take to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -84,7 +84,8 @@ impl Visitor {
     /// Opens the session of these credentials, or keeps that of the last request. Nothing of a body is read before.
     async fn admit(&self, headers: &HeaderMap) -> Result<(), Box<Answer>> {
         let mut place = self.session.lock().await;
-        *place = Some(self.enter(&mut place, headers).await?);
+        let (credentials, session) = self.enter(&mut place, headers).await?;
+        put_back(&mut place, credentials, session);
         Ok(())
     }
 
@@ -148,7 +149,7 @@ impl Visitor {
         let (credentials, mut session) = self.enter(&mut place, headers).await?;
         match session.publish(messages).await {
             Ok(outcomes) => {
-                *place = Some((credentials, session));
+                put_back(&mut place, credentials, session);
                 Ok(levels.into_iter().zip(&outcomes).map(|(qos, outcome)| published(qos, outcome)).collect())
             }
             Err(failure) => {
@@ -171,7 +172,7 @@ impl Visitor {
             Err(failure) => return Ok(not_let_in(failure)),
         };
         let (events, waiting) = events::queue(Arc::clone(&self.counters));
-        tokio::spawn(pump(session, early, events, self.stop.clone()));
+        tokio::spawn(pump(session, early, events, answer::ended, self.stop.clone()));
         let mut answer = Response::new(Body::Events(waiting));
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));

@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{Caller, Gateway};
+use crate::{Caller, Entry, Gateway, Seat};
 
 /// Messages that the broker sends to a subscriber without an acknowledgement.
 const WINDOW: u16 = 64;
@@ -45,8 +45,10 @@ pub(crate) struct Credentials {
 /// Why the broker does not carry a request out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It has refused CONNECT, or ended the connection, with a reason.
+    /// It has refused CONNECT with a reason.
     Refused { code: ReasonCode, why: Option<String> },
+    /// It has ended the connection with a reason.
+    Ended { code: ReasonCode, why: Option<String> },
     /// It has closed the connection without a word.
     Closed,
     /// The request cannot be sent to this broker.
@@ -58,12 +60,24 @@ pub(crate) enum Failure {
 impl From<Disconnected> for Failure {
     fn from(why: Disconnected) -> Self {
         match why {
-            Disconnected::Refused(it) | Disconnected::ByServer(it) => {
+            Disconnected::Refused(it) => {
                 let Dismissal { reason_code: code, reason_string: why, .. } = *it;
                 Self::Refused { code, why }
             }
+            Disconnected::ByServer(it) => {
+                let Dismissal { reason_code: code, reason_string: why, .. } = *it;
+                Self::Ended { code, why }
+            }
             _ => Self::Closed,
         }
+    }
+}
+
+impl Failure {
+    /// The tenant has as many connections as it may have: the broker's refusal of a CONNECT, in the same words.
+    pub(crate) fn of_quota() -> Self {
+        let why = "the tenant's limit of connections is reached".to_owned();
+        Self::Refused { code: ReasonCode::QuotaExceeded, why: Some(why) }
     }
 }
 
@@ -113,13 +127,15 @@ pub(crate) struct Session {
     /// Whether the broker had the session before.
     is_resumed: bool,
     /// Says that the client has left, when it is dropped.
-    _stay: Stay,
+    stay: Stay,
 }
 
 /// The client id of a client that the gateway knows.
 struct Stay {
     gateway: Arc<dyn Gateway>,
     client_id: String,
+    /// The connection in the quotas of its tenant.
+    seat: Box<dyn Seat>,
     /// The place of the session at the listener.
     _permit: OwnedSemaphorePermit,
 }
@@ -150,8 +166,8 @@ impl Session {
         let draw = move || kept.clone().unwrap_or_else(new_client_id);
         // Its result leaves the gateway also when nothing waits for it any more.
         let connecting = tokio::task::spawn_blocking(move || {
-            let (client_id, stream) = gateway.connect(&caller, &draw)?;
-            let stay = Stay { gateway, client_id, _permit: permit };
+            let Entry { client_id, stream, seat } = gateway.connect(&caller, &draw)?;
+            let stay = Stay { gateway, client_id, seat, _permit: permit };
             stream.set_nonblocking(true)?;
             Ok((stay, stream))
         });
@@ -169,13 +185,15 @@ impl Session {
         options.acknowledgement = Acknowledgement::Manual;
         options.properties.receive_maximum = NonZeroU16::new(WINDOW);
         let client = Client::new(options, Instant::now());
-        let mut session =
-            Self { client, stream, buffer: vec![0; READ_SIZE], over: false, is_resumed: false, _stay: stay };
+        let mut session = Self { client, stream, buffer: vec![0; READ_SIZE], over: false, is_resumed: false, stay };
         session.client.open(Instant::now()).map_err(|error| Failure::Invalid(error.to_string()))?;
         loop {
             match session.next().await {
                 Event::Connected(connected) => {
                     session.is_resumed = connected.session_present;
+                    if !is_kept {
+                        session.stay.seat.pass();
+                    }
                     return Ok(session);
                 }
                 Event::Disconnected(why) => return Err(why.into()),
@@ -186,6 +204,19 @@ impl Session {
 
     pub(crate) fn client_id(&self) -> &str {
         self.client.client_id()
+    }
+
+    /// The client waits for nothing: the connection does not count for the quota of its tenant.
+    pub(crate) fn rest(&mut self) {
+        self.stay.seat.rest();
+    }
+
+    /// The client has a request.
+    ///
+    /// # Errors
+    /// When the tenant has as many connections as it may have.
+    pub(crate) fn resume(&mut self) -> Result<(), Failure> {
+        if self.stay.seat.resume() { Ok(()) } else { Err(Failure::of_quota()) }
     }
 
     /// Whether the broker has ended the connection. Then [`Session::next`] has nothing more.
@@ -269,6 +300,7 @@ impl Session {
     pub(crate) async fn leave(mut self, forget: bool) -> bool {
         let request =
             DisconnectRequest { session_expiry_interval: forget.then_some(0), ..DisconnectRequest::default() };
+        self.stay.seat.leave();
         if self.over || self.client.disconnect(Instant::now(), &request).is_err() {
             return false;
         }

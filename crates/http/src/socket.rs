@@ -1,5 +1,6 @@
 //! A subscription over a WebSocket: messages as JSON, which the client acknowledges.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
@@ -10,9 +11,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::answer::ended;
 use crate::counters::{OpenCount, Way};
 use crate::message_json::object;
-use crate::session::Session;
+use crate::session::{Failure, Session};
 use crate::websocket::{CloseCode, Decoder, Frame, Opcode, put, put_close};
 
 /// Bytes that wait for the socket. Beyond it nothing more is read from the broker and from the client.
@@ -135,12 +137,12 @@ pub(crate) async fn serve(
         hand_on(&mut session, &mut subscription, message, held);
     }
     let (mut heard_at, mut beat_at) = (Instant::now(), Instant::now() + BEAT);
-    let (code, why) = loop {
+    let (code, why): (CloseCode, Cow<'static, str>) = loop {
         let (has_output, has_room) = (!subscription.waiting().is_empty(), subscription.has_room());
         tokio::select! {
             event = session.next(), if has_room => match event {
                 Event::Message(message) => hand_on(&mut session, &mut subscription, &message, held),
-                Event::Disconnected(_) => break (CloseCode::Policy, "the broker has ended the session"),
+                Event::Disconnected(why) => break (CloseCode::Policy, told_end(why.into()).into()),
                 _ => {}
             },
             count = reader.read(&mut buffer), if has_room => {
@@ -156,10 +158,10 @@ pub(crate) async fn serve(
                         }
                         session.flush();
                         if closes {
-                            break (CloseCode::GoingAway, "");
+                            break (CloseCode::GoingAway, "".into());
                         }
                     }
-                    Err(end) => break end,
+                    Err((code, why)) => break (code, why.into()),
                 }
             }
             count = writer.write(subscription.waiting()), if has_output => match count? {
@@ -173,15 +175,21 @@ pub(crate) async fn serve(
                 put(&mut subscription.out, Opcode::Ping, b"");
                 beat_at = Instant::now() + BEAT;
             }
-            _ = stop.changed() => break (CloseCode::GoingAway, "the listener stops"),
+            _ = stop.changed() => break (CloseCode::GoingAway, "the listener stops".into()),
         }
     };
     if !session.is_over() {
         session.leave(false).await;
     }
-    put_close(&mut subscription.out, code, why);
+    put_close(&mut subscription.out, code, &why);
     writer.write_all(subscription.waiting()).await?;
     writer.shutdown().await
+}
+
+/// The reason of a close, for people.
+fn told_end(failure: Failure) -> String {
+    let (status, value) = ended(failure);
+    format!("the broker has ended the session: {} ({})", value["reason"].as_str().unwrap_or_default(), status.as_u16())
 }
 
 fn hand_on(session: &mut Session, subscription: &mut Subscription<Delivery>, message: &Message, held: &OpenCount) {

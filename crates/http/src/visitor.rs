@@ -57,7 +57,7 @@ impl Visitor {
         let mut place = self.session.lock().await;
         let (credentials, session) = self.enter(&mut place, headers).await?;
         let found = (credentials.clone(), session.client_id().to_owned());
-        *place = Some((credentials, session));
+        put_back(&mut place, credentials, session);
         Ok(found)
     }
 
@@ -78,7 +78,13 @@ impl Visitor {
             && known == credentials
             && session.is_alive()
         {
-            return Ok((known, session));
+            return match session.resume() {
+                Ok(()) => Ok((known, session)),
+                Err(failure) => {
+                    *place = Some((known, session));
+                    Err(Box::new(not_let_in(failure)))
+                }
+            };
         }
         let session = self.open(&credentials, Term::Connection).await;
         session.map(|session| (credentials, session)).map_err(|failure| Box::new(not_let_in(failure)))
@@ -113,6 +119,12 @@ impl Visitor {
         let user_name = credentials.user_name.clone();
         Caller { listener: self.listener, peer: self.peer, tls: self.tls.clone(), user_name }
     }
+}
+
+/// The session rests with the connection until its next request.
+pub(crate) fn put_back(place: &mut Option<(Credentials, Session)>, credentials: Credentials, mut session: Session) {
+    session.rest();
+    *place = Some((credentials, session));
 }
 
 /// The parameters of a request.

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_http::{
-    Caller, DoorSettings, Gateway, HistoryQuestion, MessageProperties, ReadError, RetainedMessage, Running, TlsStart,
-    Value, Who, start,
+    Caller, DoorSettings, Entry, Gateway, HistoryQuestion, MessageProperties, ReadError, RetainedMessage, Running,
+    Seat, TlsStart, Value, Who, start,
 };
 
 /// CONNACK of MQTT 5 with this reason.
@@ -24,8 +24,23 @@ struct Broker {
     message: Option<RetainedMessage>,
 }
 
+/// A connection of a tenant without quotas.
+struct Unlimited;
+
+impl Seat for Unlimited {
+    fn rest(&mut self) {}
+
+    fn resume(&mut self) -> bool {
+        true
+    }
+
+    fn pass(&mut self) {}
+
+    fn leave(&mut self) {}
+}
+
 impl Gateway for Broker {
-    fn connect(&self, _: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)> {
+    fn connect(&self, _: &Caller, draw: &dyn Fn() -> String) -> io::Result<Entry> {
         let (ours, mut theirs) = UnixStream::pair()?;
         let answer = conn_ack(self.reason);
         thread::spawn(move || {
@@ -34,7 +49,7 @@ impl Gateway for Broker {
             let _ = theirs.write_all(&answer);
             while theirs.read(&mut buffer).is_ok_and(|count| count > 0) {}
         });
-        Ok((draw(), ours))
+        Ok(Entry { client_id: draw(), stream: ours, seat: Box::new(Unlimited) })
     }
 
     fn tls(&self, _: u16) -> Option<TlsStart> {

@@ -88,6 +88,7 @@ pub use flight::{
 };
 pub use handle::clients::NodeClients;
 pub use handle::fleet::{FleetError, NodeFleet};
+pub use handle::insiders::fetching::{NotFetched, RETAINED_QUESTION};
 pub use handle::insiders::inlet::{Inlet, TlsStart};
 pub use handle::insiders::membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
 pub use handle::insiders::observers::{Deliver, NodeObserver, Observation, ObserveError};
@@ -115,7 +116,7 @@ pub use secret::{MIN_SECRET_BYTES, Secret, SecretTooShort};
 pub use service::principals::{Answered, PublishOutcome};
 pub use service::{ClientLink, Ping, Pong, ServiceWake};
 pub use settings::NodeSettings;
-pub use tenants::{TenantCounts, TenantHoldings};
+pub use tenants::{TenantCounts, TenantHoldings, TenantSeat};
 pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
     IdentityField, IdentityRole, LinkTls, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,

@@ -137,6 +137,7 @@ impl Observer for TracingObserver {
             | LogEvent::TopicDenied { .. } => {
                 tracing::enabled!(tracing::Level::WARN)
             }
+            LogEvent::Denied { reason: Reason::MailboxLimit, .. } => tracing::enabled!(tracing::Level::WARN),
             LogEvent::Connected { .. }
             | LogEvent::Disconnected { .. }
             | LogEvent::Denied { .. }
@@ -191,7 +192,9 @@ impl Observer for TracingObserver {
                     "topic refused for a minute: the broker denies its messages"
                 );
             }
-            LogEvent::QueueFull { client_id, reason, connected, unacknowledged, oldest_packet_id, waiting_ms } => {
+            LogEvent::QueueFull {
+                client_id, reason, connected, unacknowledged, oldest_packet_id, waiting_ms, ..
+            } => {
                 let policy = reason.label();
                 tracing::warn!(
                     shard,
@@ -204,11 +207,15 @@ impl Observer for TracingObserver {
                     "queue full"
                 );
             }
-            LogEvent::Dropped { client_id, topic, reason, publisher, omitted } => {
+            LogEvent::Dropped { client_id, topic, reason, publisher, omitted, .. } => {
                 let reason = reason.label();
                 tracing::debug!(shard, client_id, topic, reason, publisher, omitted, "message dropped");
             }
-            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, omitted } => {
+            LogEvent::Denied { client_id, reason: reason @ Reason::MailboxLimit, omitted, .. } => {
+                let (reason, todo) = (reason.label(), "raise addresses.max_mailboxes");
+                tracing::warn!(shard, client_id, reason, omitted, todo, "messages to a mobile node are not kept");
+            }
+            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, omitted, .. } => {
                 let (attempt, reason) = (attempt.text(), reason.label());
                 tracing::info!(shard, client_id, attempt, topic, reason, held_up_by, omitted, "denied");
             }

@@ -98,7 +98,7 @@ pub(crate) enum Admin {
     /// Change the groups of mobile nodes, and answer with the outcome of each change.
     Membership { changes: Vec<MembershipChange>, answer: Sender<Vec<MembershipOutcome>> },
     /// Answer with the recorded events of a subject.
-    Why { subject: FlightSubject, answer: Sender<FlightAnswer> },
+    Why { subject: FlightSubject, tenant: Option<TenantId>, answer: Sender<FlightAnswer> },
     /// Answer with the slowest clients, so many at most.
     Slow { limit: usize, answer: Sender<Vec<SlowSession>> },
     /// Answer with the clients that a query asks for, each with its address.

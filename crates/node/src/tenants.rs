@@ -1,9 +1,9 @@
 //! The usage of tenants over all shards, and their quotas.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use tidegate_engine::{Holding, TenantId, TenantLedger, TenantQuota};
 
@@ -26,7 +26,7 @@ pub struct TenantCounts {
 #[derive(Debug, Default)]
 struct TenantUse {
     /// By the numbers of [`Holding`], as all below.
-    counts: [AtomicU64; KINDS],
+    counts: [Count; KINDS],
     refused: [AtomicU64; KINDS],
     /// 0 is no limit.
     quotas: [AtomicU32; KINDS],
@@ -35,10 +35,121 @@ struct TenantUse {
     full_at: AtomicU64,
 }
 
+/// How many there are of something, and how many of these do not count against the quota. Both are in one number, so
+/// that a claim sees them together.
+#[derive(Debug, Default)]
+struct Count(AtomicU64);
+
+impl Count {
+    /// The low half has the number of all, the high half that of the exempt ones.
+    const EXEMPT: u64 = 1 << 32;
+
+    const fn all(value: u64) -> u64 {
+        value % Self::EXEMPT
+    }
+
+    const fn counted(value: u64) -> u64 {
+        Self::all(value).saturating_sub(value / Self::EXEMPT)
+    }
+
+    const fn has_room(value: u64, max: u64) -> bool {
+        max == 0 || Self::counted(value) < max
+    }
+
+    /// How many count.
+    fn load(&self) -> u64 {
+        Self::counted(self.0.load(Relaxed))
+    }
+
+    /// One more; false at the quota.
+    fn claim(&self, max: u64) -> bool {
+        let one_more = |value| Self::has_room(value, max).then_some(value + 1);
+        self.0.fetch_update(Relaxed, Relaxed, one_more).is_ok()
+    }
+
+    fn add(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
+    }
+
+    fn release(&self, count: u64) {
+        let fewer = |value| Some(value - Self::all(value).min(count));
+        let _ = self.0.fetch_update(Relaxed, Relaxed, fewer);
+    }
+
+    /// One of them does not count from now on.
+    fn exempt(&self) {
+        self.0.fetch_add(Self::EXEMPT, Relaxed);
+    }
+
+    /// One of the exempt ones counts again; false at the quota.
+    fn include(&self, max: u64) -> bool {
+        let one_fewer = |value| Self::has_room(value, max).then(|| value.checked_sub(Self::EXEMPT).unwrap_or(value));
+        self.0.fetch_update(Relaxed, Relaxed, one_fewer).is_ok()
+    }
+}
+
+/// A connection that another part of the process holds for a client without MQTT, in the quotas of its tenant. While the
+/// client waits for nothing, the connection does not count: such clients could not end it otherwise, and would keep each
+/// other and clients of MQTT out. Its session does not count if it ends with the connection.
+#[derive(Debug)]
+pub struct TenantSeat {
+    counts: Arc<TenantCounts>,
+    tenant: TenantId,
+    is_resting: bool,
+    is_passing: bool,
+}
+
+impl TenantSeat {
+    /// A connection that counts, as its session does.
+    pub const fn new(counts: Arc<TenantCounts>, tenant: TenantId) -> Self {
+        Self { counts, tenant, is_resting: false, is_passing: false }
+    }
+
+    /// The client waits for nothing: its connection does not count until [`TenantSeat::resume`].
+    pub fn rest(&mut self) {
+        if !std::mem::replace(&mut self.is_resting, true) {
+            self.counts.exempt(self.tenant, Holding::Connections);
+        }
+    }
+
+    /// The connection counts again. False if the tenant has as many as it may have; then nothing changes.
+    pub fn resume(&mut self) -> bool {
+        if self.is_resting && self.counts.include(self.tenant, Holding::Connections) {
+            self.is_resting = false;
+        }
+        !self.is_resting
+    }
+
+    /// The broker has a session that ends with the connection.
+    pub fn pass(&mut self) {
+        if !std::mem::replace(&mut self.is_passing, true) {
+            self.counts.exempt(self.tenant, Holding::Sessions);
+        }
+    }
+}
+
+impl TenantSeat {
+    /// The connection is about to end: until then it counts, so that its place is not given away twice.
+    pub fn leave(&mut self) {
+        let held = [(&mut self.is_resting, Holding::Connections), (&mut self.is_passing, Holding::Sessions)];
+        for (is_exempt, holding) in held {
+            if std::mem::take(is_exempt) {
+                self.counts.end_exemption(self.tenant, holding);
+            }
+        }
+    }
+}
+
+impl Drop for TenantSeat {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
 /// The usage of a tenant, by the numbers of [`Holding`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantHoldings {
-    /// How many there are.
+    /// How many count against the quota.
     pub counts: [u64; KINDS],
     /// How many were refused for the quota since the start.
     pub refused: [u64; KINDS],
@@ -77,9 +188,33 @@ impl TenantCounts {
     pub fn holdings(&self, tenant: TenantId) -> TenantHoldings {
         let Some(of) = self.get(tenant) else { return TenantHoldings::default() };
         TenantHoldings {
-            counts: of.counts.each_ref().map(|count| count.load(Relaxed)),
+            counts: of.counts.each_ref().map(Count::load),
             refused: of.refused.each_ref().map(|count| count.load(Relaxed)),
             quotas: of.quotas.each_ref().map(|max| max.load(Relaxed)),
+        }
+    }
+
+    fn exempt(&self, tenant: TenantId, holding: Holding) {
+        if let Some(of) = self.make(tenant) {
+            of.counts[holding as usize].exempt();
+        }
+    }
+
+    /// An exempt one counts again; false at the quota.
+    fn include(&self, tenant: TenantId, holding: Holding) -> bool {
+        let Some(of) = self.get(tenant) else { return true };
+        let kind = holding as usize;
+        let included = of.counts[kind].include(u64::from(of.quotas[kind].load(Relaxed)));
+        if !included {
+            of.refused[kind].fetch_add(1, Relaxed);
+        }
+        included
+    }
+
+    /// An exempt one is about to end.
+    fn end_exemption(&self, tenant: TenantId, holding: Holding) {
+        if let Some(of) = self.get(tenant) {
+            of.counts[holding as usize].include(0);
         }
     }
 
@@ -106,8 +241,7 @@ impl TenantLedger for TenantCounts {
         let Some(of) = self.make(tenant) else { return true };
         let kind = holding as usize;
         let max = u64::from(of.quotas[kind].load(Relaxed));
-        let one_more = |count: u64| (max == 0 || count < max).then_some(count + 1);
-        let claimed = of.counts[kind].fetch_update(Relaxed, Relaxed, one_more).is_ok();
+        let claimed = of.counts[kind].claim(max);
         if !claimed {
             of.refused[kind].fetch_add(1, Relaxed);
         }
@@ -116,13 +250,13 @@ impl TenantLedger for TenantCounts {
 
     fn add(&self, tenant: TenantId, holding: Holding, count: u64) {
         if let Some(of) = self.make(tenant) {
-            of.counts[holding as usize].fetch_add(count, Relaxed);
+            of.counts[holding as usize].add(count);
         }
     }
 
     fn release(&self, tenant: TenantId, holding: Holding, count: u64) {
         if let Some(of) = self.get(tenant) {
-            of.counts[holding as usize].fetch_sub(count, Relaxed);
+            of.counts[holding as usize].release(count);
         }
     }
 
@@ -201,5 +335,38 @@ mod tests {
         counts.set_quotas(&BTreeMap::new());
         assert_eq!(counts.take_message(ONE, 20 * second), None);
         assert!(!counts.limits_rates());
+    }
+
+    #[test]
+    fn a_resting_connection_gives_its_place_away() {
+        let quota = TenantQuota { max_connections: 2, max_sessions: 1, ..TenantQuota::default() };
+        let counts = Arc::new(counts(quota));
+        let claim = |holding| counts.claim(ONE, holding);
+        assert!(claim(Holding::Connections) && claim(Holding::Connections) && !claim(Holding::Connections));
+        let mut seat = TenantSeat::new(Arc::clone(&counts), ONE);
+        seat.rest();
+        seat.rest();
+        assert!(claim(Holding::Connections) && !claim(Holding::Connections));
+        assert!(!seat.resume(), "another connection has the place");
+        counts.release(ONE, Holding::Connections, 1);
+        assert!(seat.resume() && seat.resume() && !claim(Holding::Connections));
+        seat.rest();
+        seat.leave();
+        drop(seat);
+        assert_eq!(counts.holdings(ONE).counts[0], 2, "its connection ends after it");
+    }
+
+    #[test]
+    fn a_passing_session_does_not_count() {
+        let quota = TenantQuota { max_sessions: 1, ..TenantQuota::default() };
+        let counts = Arc::new(counts(quota));
+        assert!(counts.claim(ONE, Holding::Sessions));
+        counts.add(ONE, Holding::Sessions, 1);
+        let mut seat = TenantSeat::new(Arc::clone(&counts), ONE);
+        seat.pass();
+        assert_eq!(counts.holdings(ONE).counts[1], 1);
+        assert!(!counts.claim(ONE, Holding::Sessions));
+        counts.release(ONE, Holding::Sessions, 1);
+        assert!(counts.claim(ONE, Holding::Sessions));
     }
 }

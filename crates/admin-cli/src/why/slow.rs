@@ -43,9 +43,9 @@ fn list(answer: &SlowClients) -> String {
     let several = is_of_several(&answer.nodes, &answer.unreachable);
     for client in &answer.clients {
         let state = if client.connected { "connected" } else { "away" };
-        let tenant = match client.tenant {
-            0 => String::new(),
-            tenant => format!(" of tenant {tenant}"),
+        let tenant = match &*client.tenant_name {
+            "" => String::new(),
+            name => format!(" of {}", shown(name)),
         };
         let node = if several { format!(", on {}", shown(&client.node)) } else { String::new() };
         let _ = writeln!(out, "{}{tenant}, {state}{node}", shown(&client.client));
@@ -89,6 +89,7 @@ mod tests {
         };
         let away = SlowClient {
             client: "b".into(),
+            tenant_name: "acme".into(),
             tenant: 4,
             queued_messages: 10,
             queued_bytes: 1000,
@@ -103,7 +104,7 @@ mod tests {
                 "a\\u{1b}, connected",
                 "    packet id 7 is the oldest of 3 not acknowledged; nothing was for 31 s",
                 "    5 messages wait (500 bytes), and 2 publishers wait for that",
-                "b of tenant 4, away",
+                "b of acme, away",
                 "    10 messages wait (1000 bytes)",
             ]
         );

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use tidegate_admin::members::{MemberAnswer, MemberRequest, Shares};
 use tidegate_console::Operations;
 use tidegate_console::api::{BanControl as _, Control as _, Members, answer_member};
-use tidegate_node::{AskError, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion};
+use tidegate_node::{
+    AskError, Inlet, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion, RETAINED_QUESTION,
+};
 
 use crate::part::{FORMER_LIFE, INHERITED, PIECE};
 use crate::status::BrokerStatus;
@@ -141,6 +143,10 @@ fn answer_question(status: &BrokerStatus, operations: &dyn Operations, question:
     if matches!(question.body.first(), Some(&(PIECE | INHERITED | FORMER_LIFE))) {
         let cluster = status.parts().cluster();
         let answer = cluster.map(|cluster| cluster.take_piece(question.from.as_str(), &question.body));
+        return question.answer(answer.unwrap_or_default());
+    }
+    if question.body.first() == Some(&RETAINED_QUESTION) {
+        let answer = status.handle().map(|node| Inlet::new(node.clone()).answer_retained(&question.body));
         return question.answer(answer.unwrap_or_default());
     }
     let answer = match serde_json::from_slice(&question.body) {

@@ -140,7 +140,7 @@ impl Endpoint {
             Ok(Some(message)) => self.wire.representation(peer, session, &reading, *message),
             // An observer waits for the first message.
             Ok(None) if first.is_some() => Answer::new(Code::CONTENT),
-            Err(ReadError::Elsewhere) if first.is_some() => {
+            Err(ReadError::Elsewhere(_)) if first.is_some() => {
                 self.subscribe_for_retained(session, &reading.topic);
                 Answer::new(Code::CONTENT)
             }
@@ -366,7 +366,11 @@ fn unread(error: ReadError) -> Answer {
     match error {
         ReadError::NotAuthorized => Answer::refusal(Code::FORBIDDEN, "not authorized"),
         ReadError::InvalidTopic => Answer::refusal(Code::BAD_REQUEST, "topic name invalid"),
-        ReadError::Elsewhere => {
+        ReadError::Elsewhere(Some(node)) => {
+            let why = format!("node {node} has the retained message of this topic, and does not answer");
+            Answer::refusal(Code::UNAVAILABLE, why)
+        }
+        ReadError::Elsewhere(None) => {
             Answer::refusal(Code::UNAVAILABLE, "another node has the retained message of this topic")
         }
         ReadError::SessionElsewhere => {

@@ -26,7 +26,7 @@ section! {
         users: Texts = Texts::default(), in Kind::Texts;
         /// Common names of certificates that belong to it; a `*` at the end matches any rest.
         certificate_cn: Texts = Texts::default(), in Kind::Texts;
-        /// Clients connected at once; beyond it CONNECT is refused.
+        /// Clients connected at once, without idle clients of HTTP and CoAP; beyond it CONNECT is refused.
         max_connections: u32 = 0, in Kind::Integer(Range::of(1, MILLIONS).or_zero("no limit but the broker's"));
         /// Sessions, connected or not; beyond it a CONNECT that needs a new one is refused.
         max_sessions: u32 = 0, in Kind::Integer(Range::of(1, MILLIONS).or_zero("no limit but the broker's"));

@@ -59,7 +59,7 @@ pub(super) async fn why<S: Control>(State(source): State<Arc<S>>, RawQuery(query
 }
 
 fn whole_story<S: Control>(source: &S, request: WhyRequest) -> Result<Story, ControlError> {
-    let own = source.why(&request.0)?;
+    let own = source.why(&request)?;
     let shares = ask_all(source, &MemberRequest::Why(request), MemberAnswer::Why(own));
     let shares = shares.only(|share| match share {
         MemberAnswer::Why(story) => Ok(story),
@@ -213,7 +213,7 @@ fn refusal_of(share: MemberAnswer) -> String {
 pub fn answer_member<S: Control>(source: &S, operations: &dyn Operations, request: MemberRequest) -> MemberAnswer {
     let answered = match request {
         MemberRequest::Clients(request) => page(source, &request).map(MemberAnswer::Clients),
-        MemberRequest::Why(WhyRequest(subject)) => source.why(&subject).map(MemberAnswer::Why),
+        MemberRequest::Why(request) => source.why(&request).map(MemberAnswer::Why),
         MemberRequest::Slow(request) => source
             .slow(request.limit as usize)
             .map(|clients| MemberAnswer::Slow(SlowClients { clients, ..SlowClients::default() })),

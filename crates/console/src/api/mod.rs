@@ -26,8 +26,8 @@ use tidegate_admin::fleet::{BrokerAddress, DrainBroker};
 use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
     BanEntry, BanRecord, BanRequest, ClientEntry, ClientsRequest, DrainRequest, DrainStatus, FleetStatus, GetFleet,
-    InvalidRequest, KickRequest, MeterRequest, PipelineOrder, Request, SlowClient, SlowRequest, Story, Subject,
-    TenantUsage, UnbanRequest, WhyRequest,
+    InvalidRequest, KickRequest, MeterRequest, PipelineOrder, Request, SlowClient, SlowRequest, Story, TenantUsage,
+    UnbanRequest, WhyRequest,
 };
 
 use crate::status::Unavailable;
@@ -159,7 +159,7 @@ pub trait Control: crate::status::StatusSource {
     ///
     /// # Errors
     /// When the broker does not answer, or the subject is no address.
-    fn why(&self, subject: &Subject) -> Result<Story, ControlError>;
+    fn why(&self, request: &WhyRequest) -> Result<Story, ControlError>;
 
     /// The clients that hold most up, the worst first, `limit` at most.
     ///

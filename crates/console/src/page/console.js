@@ -266,7 +266,7 @@ async function why() {
   try {
     const story = await (await ask(`api/v1/why?${kind}=${encodeURIComponent(name)}`)).json();
     items = story.events.reverse().map((event) => {
-      const about = [["client", event.client], ["topic", event.topic], ["from", event.address], ["on", event.node]]
+      const about = [["client", event.client], ["tenant", event.tenant], ["topic", event.topic], ["from", event.address], ["on", event.node]]
         .filter(([word, value]) => value && word !== kind).map(([word, value]) => `, ${word} ${value}`).join("");
       const lines = [`${new Date(event.at_ms).toLocaleString()}  ${event.kind.replaceAll("_", " ")}${about}`];
       if (event.reason) lines.push(`why: ${event.reason.text} (reason ${event.reason.number}, ${event.reason.label})`);

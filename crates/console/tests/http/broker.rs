@@ -9,7 +9,7 @@ use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
     BanEntry, BanRecord, BanRequest, BanTerms, BrokerState, BrokerStatus, ClientEntry, ClientsRequest, DrainRequest,
     DrainStatus, FleetStatus, KickRequest, MemberAnswer, MemberRequest, MeterRequest, Shares, SlowClient, Story,
-    StoryEvent, Subject, TenantUsage, UnbanRequest,
+    StoryEvent, Subject, TenantUsage, UnbanRequest, WhyRequest,
 };
 use tidegate_console::api::{BanControl, Control, ControlError, FleetControl, Members, reason_entry};
 use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, StoreNumbers, Unavailable};
@@ -168,14 +168,15 @@ impl StatusSource for Broker {
 }
 
 impl Control for Broker {
-    fn why(&self, subject: &Subject) -> Result<Story, ControlError> {
-        let client_id = match subject {
+    fn why(&self, request: &WhyRequest) -> Result<Story, ControlError> {
+        let client_id = match &request.subject {
             Subject::Client(name) => name.clone(),
             other => return Err(ControlError::Invalid(format!("{other:?}"))),
         };
         let event = StoryEvent {
             node: String::new(),
             at_ms: 1_700_000_000_000,
+            tenant: Some(String::new()),
             kind: "refused".to_owned(),
             shard: 1,
             client: Some(client_id),
@@ -198,6 +199,7 @@ impl Control for Broker {
         let slow = |number: usize| SlowClient {
             node: String::new(),
             client: format!("slow-{number}"),
+            tenant_name: String::new(),
             tenant: 0,
             connected: true,
             unacknowledged_packet_id: Some(7),

@@ -59,9 +59,10 @@ impl InsiderCalls<'_> {
         let refused = match answer {
             ObserverAnswer::Taken => None,
             ObserverAnswer::Later => Some(it.observer.refusal),
-            ObserverAnswer::Never { client_id, topic } => {
+            ObserverAnswer::Never { tenant, client_id, topic } => {
                 let reason = Reason::ObserverRejected;
-                self.engine.state.reports().tell_denied_named(Attempt::Publish, &client_id, &topic, reason, None);
+                let publisher = (tenant, &*client_id);
+                self.engine.state.reports().tell_denied_named(Attempt::Publish, publisher, &topic, reason, None);
                 Some(reason)
             }
         };

@@ -11,6 +11,7 @@ use crate::publish::pipeline::Progress;
 use crate::service::InnerPublication;
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
+use crate::topics::origin::without_origin;
 use std::collections::VecDeque;
 use tidegate_mqtt::{PacketId, RawPublish, TopicName, Version};
 
@@ -97,7 +98,7 @@ impl ShardQuestions<'_> {
             let publication = message.publication();
             RetainedValue {
                 qos: publication.qos,
-                properties: publication.properties.to_vec(),
+                properties: without_origin(publication.properties).to_vec(),
                 expires_at: publication.expires_at,
                 payload: publication.payload.to_vec(),
             }

@@ -46,13 +46,14 @@ impl Session {
         if std::mem::replace(&mut flow.full_logged, true) {
             return;
         }
-        let client_id = self.client_id.to_string();
+        let (client_id, tenant) = (self.client_id.to_string(), self.tenant);
         let connected = self.connection.is_some();
         let flow = self.flow_mut();
         let oldest_packet_id = flow.inflight.iter().next().map(|entry| entry.id().get());
         let waits = connected && oldest_packet_id.is_some();
         events.push_back(Event::Log(LogEvent::QueueFull {
             client_id,
+            tenant,
             reason,
             connected,
             unacknowledged: flow.inflight.len() as u64,

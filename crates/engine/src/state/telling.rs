@@ -1,7 +1,7 @@
 //! What happens to single messages is reported.
 
 use crate::event::{Attempt, Delay, Event, LogEvent};
-use crate::ids::{ConnectionKey, SessionKey};
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::{MessageRef, Publication};
 use crate::session::BlockedPublisher;
 use crate::session::overflow::Arriving;
@@ -55,11 +55,12 @@ impl Reporting<'_> {
 
     fn tell_dropped(&mut self, reason: Reason, to: SessionKey, topic: &str, by: Option<BlockedPublisher>) {
         let Some(session) = self.sessions.get(to.0) else { return };
-        let Some(omitted) = self.telling.take(self.now, &session.client_id) else { return };
+        let tenant = session.tenant;
+        let Some(omitted) = self.telling.take(self.now, tenant, &session.client_id) else { return };
         // That of another shard is not known here.
         let publisher = by.filter(|by| by.shard == self.shard).and_then(|by| self.client_of(by.connection));
         let (client_id, topic) = (session.client_id.to_string(), topic.to_owned());
-        self.events.push_back(Event::Log(LogEvent::Dropped { client_id, topic, reason, publisher, omitted }));
+        self.events.push_back(Event::Log(LogEvent::Dropped { client_id, tenant, topic, reason, publisher, omitted }));
     }
 
     /// Tells that a session may not be sent messages of a topic; the route counts them.
@@ -70,18 +71,19 @@ impl Reporting<'_> {
 
     /// Tells a message that a session did not get which is not there any more.
     #[cold]
-    pub(crate) fn tell_given_up(&mut self, reason: Reason, client_id: &str, topic: &str) {
-        let Some(omitted) = self.telling.take(self.now, client_id) else { return };
+    pub(crate) fn tell_given_up(&mut self, reason: Reason, (tenant, client_id): (TenantId, &str), topic: &str) {
+        let Some(omitted) = self.telling.take(self.now, tenant, client_id) else { return };
         let (client_id, topic) = (client_id.to_owned(), topic.to_owned());
-        self.events.push_back(Event::Log(LogEvent::Dropped { client_id, topic, reason, publisher: None, omitted }));
+        let publisher = None;
+        self.events.push_back(Event::Log(LogEvent::Dropped { client_id, tenant, topic, reason, publisher, omitted }));
     }
 
     /// Reports that a client was denied an action.
     #[cold]
     pub(crate) fn tell_denied(&mut self, attempt: Attempt, by: SessionKey, topic: &str, reason: Reason) {
         let Some(session) = self.sessions.get(by.0) else { return };
-        let name = session.client_id.clone();
-        self.tell_denied_named(attempt, &name, topic, reason, None);
+        let (tenant, name) = (session.tenant, session.client_id.clone());
+        self.tell_denied_named(attempt, (tenant, &name), topic, reason, None);
     }
 
     /// The same by the name of a client or a principal, and whose queue had no room.
@@ -89,24 +91,33 @@ impl Reporting<'_> {
     pub(crate) fn tell_denied_named(
         &mut self,
         attempt: Attempt,
-        name: &str,
+        (tenant, name): (TenantId, &str),
         topic: &str,
         reason: Reason,
         whose: Option<SessionKey>,
     ) {
         let whose = whose.and_then(|whose| self.sessions.get(whose.0));
         let held_up_by = whose.map(|session| session.client_id.to_string());
-        let Some(omitted) = self.telling.take(self.now, name) else { return };
+        let Some(omitted) = self.telling.take(self.now, tenant, name) else { return };
         let (client_id, topic) = (name.to_owned(), topic.to_owned());
-        self.events.push_back(Event::Log(LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, omitted }));
+        self.events.push_back(Event::Log(LogEvent::Denied {
+            client_id,
+            tenant,
+            attempt,
+            topic,
+            reason,
+            held_up_by,
+            omitted,
+        }));
     }
 
     /// Tells that a publisher has to wait.
     #[cold]
     pub(crate) fn tell_delayed(&mut self, delay: Delay, key: ConnectionKey) {
         let Some(client_id) = self.client_of(key) else { return };
-        let Some(omitted) = self.telling.take(self.now, &client_id) else { return };
-        self.events.push_back(Event::Log(LogEvent::Delayed { key, client_id, delay, omitted }));
+        let Some(tenant) = self.connections.get(key).map(|connection| connection.tenant) else { return };
+        let Some(omitted) = self.telling.take(self.now, tenant, &client_id) else { return };
+        self.events.push_back(Event::Log(LogEvent::Delayed { key, client_id, tenant, delay, omitted }));
     }
 
     /// The name of a client or a principal.

@@ -34,7 +34,8 @@ struct Tally {
 pub(crate) struct Telling {
     second: u64,
     told: u32,
-    clients: BTreeMap<u64, Tally>,
+    /// By the hash of the client id, and the tenant.
+    clients: BTreeMap<(u64, TenantId), Tally>,
     /// Names of principals, which have no session that has one.
     pub(crate) principals: BTreeMap<ConnectionKey, Box<str>>,
 }
@@ -51,13 +52,13 @@ impl Telling {
     }
 
     /// Counts an event of a client; returns the number of omitted events before it, or `None` if this one is omitted.
-    pub(crate) fn take(&mut self, now: Millis, client_id: &str) -> Option<u64> {
+    pub(crate) fn take(&mut self, now: Millis, tenant: TenantId, client_id: &str) -> Option<u64> {
         let second = now.0 / 1000;
         if self.second != second {
             self.second = second;
             self.told = 0;
         }
-        let name = name_of(client_id);
+        let name = (name_of(client_id), tenant);
         if self.clients.len() >= CLIENTS && !self.clients.contains_key(&name) {
             self.clients.retain(|_, tally| tally.second == second);
             if self.clients.len() >= CLIENTS {
@@ -77,12 +78,16 @@ impl Telling {
         Some(std::mem::take(&mut tally.omitted))
     }
 
-    pub(crate) fn omitted(&self, client_id: &str) -> u64 {
-        self.clients.get(&name_of(client_id)).map_or(0, |tally| tally.omitted)
+    /// The number of omitted events of a client since its last reported one; of that client id in all tenants without
+    /// a tenant.
+    pub(crate) fn omitted(&self, tenant: Option<TenantId>, client_id: &str) -> u64 {
+        let name = name_of(client_id);
+        let (first, last) = (tenant.unwrap_or(TenantId(0)), tenant.unwrap_or(TenantId(u16::MAX)));
+        self.clients.range((name, first)..=(name, last)).map(|(_, tally)| tally.omitted).sum()
     }
 }
 
-/// A query for a client names its id alone.
+/// A query for a client may name its id alone.
 fn name_of(client_id: &str) -> u64 {
     hash_name(TenantId::DEFAULT, client_id)
 }
@@ -94,21 +99,36 @@ mod tests {
     #[test]
     fn events_of_a_client_are_bounded_per_second() {
         let mut telling = Telling::default();
-        let told = (0..100).filter(|_| telling.take(Millis(1500), "a").is_some()).count();
-        assert_eq!((told, telling.omitted("a")), (EVENTS_PER_CLIENT as usize, 90));
-        assert_eq!(telling.take(Millis(1999), "b"), Some(0), "others have their own share");
-        assert_eq!(telling.take(Millis(2000), "a"), Some(90));
-        assert_eq!((telling.omitted("a"), telling.omitted("b"), telling.omitted("c")), (0, 0, 0));
+        let told = (0..100).filter(|_| telling.take(Millis(1500), TenantId::DEFAULT, "a").is_some()).count();
+        assert_eq!((told, telling.omitted(None, "a")), (EVENTS_PER_CLIENT as usize, 90));
+        assert_eq!(telling.take(Millis(1999), TenantId::DEFAULT, "b"), Some(0), "others have their own share");
+        assert_eq!(telling.take(Millis(2000), TenantId::DEFAULT, "a"), Some(90));
+        assert_eq!((telling.omitted(None, "a"), telling.omitted(None, "b"), telling.omitted(None, "c")), (0, 0, 0));
+    }
+
+    #[test]
+    fn events_of_one_client_id_are_counted_by_tenant() {
+        let mut telling = Telling::default();
+        for _ in 0..=EVENTS_PER_CLIENT {
+            telling.take(Millis(0), TenantId(1), "a");
+        }
+        assert_eq!(telling.take(Millis(0), TenantId(2), "a"), Some(0), "it has a share of its own");
+        let omitted = |tenant| telling.omitted(tenant, "a");
+        assert_eq!((omitted(Some(TenantId(1))), omitted(Some(TenantId(2))), omitted(None)), (1, 0, 1));
     }
 
     #[test]
     fn events_of_all_clients_are_bounded_per_second() {
         let mut telling = Telling::default();
         let name = |n: usize| format!("c{n}");
-        let told = (0..10_000).filter(|n| telling.take(Millis(0), &name(*n)).is_some()).count();
+        let told = (0..10_000).filter(|n| telling.take(Millis(0), TenantId::DEFAULT, &name(*n)).is_some()).count();
         assert_eq!(told, EVENTS_PER_SHARD as usize);
-        assert_eq!((telling.clients.len(), telling.omitted(&name(CLIENTS - 1))), (CLIENTS, 1));
-        assert_eq!(telling.take(Millis(1000), "new"), Some(0), "clients of the last second make room");
+        assert_eq!((telling.clients.len(), telling.omitted(None, &name(CLIENTS - 1))), (CLIENTS, 1));
+        assert_eq!(
+            telling.take(Millis(1000), TenantId::DEFAULT, "new"),
+            Some(0),
+            "clients of the last second make room"
+        );
         assert_eq!(telling.clients.len(), 1);
     }
 }

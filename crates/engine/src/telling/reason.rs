@@ -215,6 +215,8 @@ reasons! {
     ObserverRejected = 88, "observer_rejected", ImplementationSpecificError, "a service that must have the message will never take this one";
     /// The home of a client moves, and its connection stays.
     Moved = 89, "moved", Success, "the connection of the client continues at another node";
+    /// A mobile node's session ended while there were as many mailboxes as there may be.
+    MailboxLimit = 90, "mailbox_limit", QuotaExceeded, "the limit of mailboxes is reached; messages to the node are not kept";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -122,7 +122,7 @@ fn a_late_refusal_of_qos_2_does_not_free_the_packet_id() {
 }
 
 fn never(message: &ObservedMessage) -> ObserverAnswer {
-    ObserverAnswer::Never { client_id: message.client_id.clone(), topic: message.topic.clone() }
+    ObserverAnswer::Never { tenant: message.tenant, client_id: message.client_id.clone(), topic: message.topic.clone() }
 }
 
 #[test]

@@ -240,6 +240,23 @@ fn a_retained_value_is_read_by_who_may_subscribe() {
 }
 
 #[test]
+fn a_retained_value_is_read_without_its_publisher() {
+    let of_pipeline = |settings: &mut Settings| settings.hub_filters = vec![(TenantId::DEFAULT, "p/#".to_owned())];
+    everywhere_with(of_pipeline, |world| {
+        let publisher = world.connect(v5("secret"));
+        publisher.publish(message("p/1", "v").qos1().retain().user("k", "v"));
+        let principal = principal(PrincipalKind::User, "reader");
+        let home = world.home_of("p/1");
+        let read = world.engine(home, |engine, now| engine.questions().retained_for(now, &principal, "p/1"));
+        let properties = read.unwrap().unwrap().properties;
+        assert_eq!(properties, b"\x26\0\x01k\0\x01v", "its user property alone");
+        let late = world.connect(v5("late"));
+        late.subscribe("p/#", AtLeastOnce);
+        assert_eq!(late.expect_message().user_properties, [("k".to_owned(), "v".to_owned())]);
+    });
+}
+
+#[test]
 fn shared_groups_get_each_message_of_a_principal_once() {
     everywhere(|world| {
         let members: Vec<Client> = (0..3).map(|n| world.connect(v5(&format!("m{n}")))).collect();

@@ -1,6 +1,6 @@
 //! Events of messages in the log: client, message and reason, within a bound.
 
-use tidegate_engine::{Attempt, Delay, LogEvent, OverflowPolicy, Reason};
+use tidegate_engine::{Attempt, Delay, LogEvent, OverflowPolicy, Reason, TenantId};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
 
 use crate::harness::*;
@@ -103,7 +103,7 @@ fn few_of_many_drops_are_logged_and_the_rest_counted() {
         let told = dropped(world).len() as u64;
         assert!(told <= 20, "{told}");
         let home = world.home_of("away");
-        assert_eq!(world.engine(home, |engine, _| engine.questions().omitted("away")), 1000 - told);
+        assert_eq!(world.engine(home, |engine, _| engine.questions().omitted(None, "away")), 1000 - told);
         world.advance(seconds(1));
         publisher.publish(message("t", "x"));
         let log = world.take_log();
@@ -111,7 +111,7 @@ fn few_of_many_drops_are_logged_and_the_rest_counted() {
             log.iter().any(|event| matches!(event, LogEvent::Dropped { omitted, .. } if *omitted == 1000 - told)),
             "{log:?}"
         );
-        assert_eq!(world.engine(home, |engine, _| engine.questions().omitted("away")), 0);
+        assert_eq!(world.engine(home, |engine, _| engine.questions().omitted(None, "away")), 0);
     });
 }
 
@@ -127,8 +127,8 @@ fn denied_actions_of_a_client_are_logged() {
             let told: Vec<_> =
                 world.take_log().into_iter().filter(|event| matches!(event, LogEvent::Denied { .. })).collect();
             let denied = |attempt, topic: &str, reason| {
-                let (client_id, topic) = ("a".to_owned(), topic.to_owned());
-                LogEvent::Denied { client_id, attempt, topic, reason, held_up_by: None, omitted: 0 }
+                let (client_id, tenant, topic) = ("a".to_owned(), TenantId::DEFAULT, topic.to_owned());
+                LogEvent::Denied { client_id, tenant, attempt, topic, reason, held_up_by: None, omitted: 0 }
             };
             assert_eq!(
                 told,

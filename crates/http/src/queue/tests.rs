@@ -50,20 +50,43 @@ enum Packet {
 struct Broker {
     is_resumed: bool,
     is_lost: bool,
+    /// Whether the tenant has room for connections that go on.
+    has_room: bool,
     packets: std::sync::mpsc::Sender<Packet>,
     /// The next connection, if a test is the broker.
     ready: Mutex<Option<UnixStream>>,
 }
 
+/// A connection whose tenant has places left, or none.
+struct Counted {
+    has_room: bool,
+}
+
+impl crate::Seat for Counted {
+    fn rest(&mut self) {}
+
+    fn resume(&mut self) -> bool {
+        self.has_room
+    }
+
+    fn pass(&mut self) {}
+
+    fn leave(&mut self) {}
+}
+
 impl crate::Gateway for Broker {
-    fn connect(&self, _: &crate::Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)> {
+    fn connect(&self, _: &crate::Caller, draw: &dyn Fn() -> String) -> io::Result<crate::Entry> {
+        let entry = |stream| {
+            let seat = Box::new(Counted { has_room: self.has_room });
+            crate::Entry { client_id: draw(), stream, seat }
+        };
         if let Some(ready) = self.ready.lock().unwrap().take() {
-            return Ok((draw(), ready));
+            return Ok(entry(ready));
         }
         let (ours, theirs) = UnixStream::pair()?;
         let (is_resumed, is_lost, packets) = (self.is_resumed, self.is_lost, self.packets.clone());
         std::thread::spawn(move || serve(theirs, is_resumed, is_lost, &packets));
-        Ok((draw(), ours))
+        Ok(entry(ours))
     }
 
     fn tls(&self, _: u16) -> Option<crate::TlsStart> {
@@ -147,7 +170,7 @@ impl Front {
     fn new(is_resumed: bool, is_lost: bool) -> Self {
         let (tell, packets) = std::sync::mpsc::channel();
         Self {
-            gateway: Arc::new(Broker { is_resumed, is_lost, packets: tell, ready: Mutex::new(None) }),
+            gateway: Arc::new(Broker { is_resumed, is_lost, has_room: true, packets: tell, ready: Mutex::new(None) }),
             packets,
             sessions: Arc::new(Semaphore::new(1)),
             queues: Queues::default(),
@@ -224,6 +247,17 @@ async fn the_first_requests_open_one_session() {
     let (one, other) = tokio::join!(front.attend(0, "x", "a"), front.attend(0, "x", ""));
     assert!(one.unwrap().same_channel(&other.unwrap()));
     assert_eq!(front.seen(), [Packet::Connect, Packet::Subscribe]);
+}
+
+#[tokio::test]
+async fn a_queue_is_deleted_at_the_quota_of_connections() {
+    let mut front = Front::new(true, false);
+    Arc::get_mut(&mut front.gateway).unwrap().has_room = false;
+    let orders = front.attend(0, "x", "").await.unwrap();
+    let poll = |answer| Order::Poll(Poll { acknowledged: None, max: 1, until: Instant::now(), answer });
+    assert_eq!(ask(&orders, poll).await.err(), Some(QueueError::Broker(Failure::of_quota())));
+    assert_eq!(ask(&orders, Order::Delete).await, Ok(()));
+    assert_eq!(front.seen(), [Packet::Connect, Packet::Disconnect]);
 }
 
 #[tokio::test]

@@ -62,7 +62,7 @@ impl Prepared for NewProviders {
             return told;
         }
         // After the new providers are in force, so that who comes back at once is asked by them.
-        match self.node.clients().disconnect_users(differences.users_ended, Reason::AdministrativeAction) {
+        match self.node.clients().disconnect_users(differences.users_ended, Reason::BadCredentials) {
             Ok(closed) => {
                 told.push(format!("connections closed of users that are gone or have another password: {closed}"));
             }

@@ -195,6 +195,11 @@ impl Links {
                 // The waiting caller may have given up.
                 let _ = answer.send(self.status());
             }
+            ToLinks::NodeOf { partition, answer } => {
+                let home = self.view.homes.get(usize::from(partition.0)).cloned().flatten();
+                // The waiting caller may have given up.
+                let _ = answer.send(home);
+            }
             ToLinks::Listen { listener, links } => self.listen_to_peers(listener, links),
             ToLinks::Ask { node, body, answer } => self.ask(&node, &body, answer),
             ToLinks::Answer { session, number, asked_bytes, body } => {

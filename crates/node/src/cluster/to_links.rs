@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use mio::Token;
-use tidegate_engine::{ShardId, WireError};
+use tidegate_engine::{PartitionId, ShardId, WireError};
 
 use super::slots::SessionId;
 use super::{ClusterStatus, ClusterView, NodeName};
@@ -20,6 +20,8 @@ pub(crate) enum ToLinks {
     View { view: Arc<ClusterView>, done: Sender<()> },
     /// Answer how the links are.
     Status(Sender<ClusterStatus>),
+    /// Answer which other node serves a partition.
+    NodeOf { partition: PartitionId, answer: Sender<Option<NodeName>> },
     /// Tell of sessions and questions.
     Listen { listener: Sender<PeerEvent>, links: LinksSender },
     /// Ask another node.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tidegate_engine::{Reason, ShardId};
+use tidegate_engine::{Reason, ShardId, TenantId};
 
 use super::MAX_FLIGHT_TEXT;
 use crate::admission::Network;
@@ -67,6 +67,8 @@ pub struct FlightEvent {
     pub shard: ShardId,
     /// The kind.
     pub kind: FlightKind,
+    /// The tenant of the client, if a client is known.
+    pub tenant: Option<TenantId>,
     /// The client id, at most [`MAX_FLIGHT_TEXT`] bytes of it, as of every text here.
     pub client_id: Option<Box<str>>,
     /// The topic.
@@ -88,6 +90,7 @@ impl FlightEvent {
             at,
             shard,
             kind,
+            tenant: None,
             client_id: None,
             topic: None,
             address: None,
@@ -99,8 +102,8 @@ impl FlightEvent {
 
     /// The same about a client.
     #[must_use]
-    pub(crate) fn client(self, client_id: &str) -> Self {
-        Self { client_id: Some(clip(client_id).into()), ..self }
+    pub(crate) fn client(self, tenant: TenantId, client_id: &str) -> Self {
+        Self { tenant: Some(tenant), client_id: Some(clip(client_id).into()), ..self }
     }
 
     /// The same about messages of a topic.
@@ -169,7 +172,7 @@ mod tests {
     #[test]
     fn a_long_name_is_cut_between_characters_and_still_found() {
         let name = "ä".repeat(MAX_FLIGHT_TEXT);
-        let event = FlightEvent::new(0, ShardId(0), FlightKind::Refused).client(&format!("x{name}"));
+        let event = FlightEvent::new(0, ShardId(0), FlightKind::Refused).client(TenantId::DEFAULT, &format!("x{name}"));
         assert_eq!(event.client_id.as_ref().map(|id| id.len()), Some(MAX_FLIGHT_TEXT - 1));
         assert!(FlightSubject::Client(format!("x{name}").into()).matches(&event));
         assert!(!FlightSubject::Client("x".into()).matches(&event));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use tidegate_engine::Now;
+use tidegate_engine::{Now, TenantId};
 
 use super::{FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject};
 use crate::admission::{OldestOut, Source};
@@ -18,7 +18,7 @@ type Numbered = (u64, Rc<FlightEvent>);
 /// Whose last events are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    Client(Box<str>),
+    Client(TenantId, Box<str>),
     Source(Source),
 }
 
@@ -85,7 +85,7 @@ impl Recorder {
             return;
         }
         let key = match (&event.client_id, event.address) {
-            (Some(client_id), _) => Some(Key::Client(client_id.clone())),
+            (Some(client_id), _) => Some(Key::Client(event.tenant.unwrap_or_default(), client_id.clone())),
             (None, Some(address)) => Some(Key::Source(Source::of(address))),
             (None, None) => None,
         };
@@ -124,18 +124,19 @@ impl Recorder {
         }
     }
 
-    /// The events of a subject.
-    pub(crate) fn answer(&self, subject: &FlightSubject) -> FlightAnswer {
+    /// The events of a subject; with a tenant, only events of its clients.
+    pub(crate) fn answer(&self, subject: &FlightSubject, tenant: Option<TenantId>) -> FlightAnswer {
+        let is_asked = |event: &FlightEvent| subject.matches(event) && (tenant.is_none() || event.tenant == tenant);
         let mut found: BTreeMap<u64, &Rc<FlightEvent>> = BTreeMap::new();
         let mut suppressed = 0;
         for (number, event) in &self.ring {
-            if subject.matches(event) {
+            if is_asked(event) {
                 found.insert(*number, event);
             }
         }
         for recent in self.subjects.values() {
             let mut about = false;
-            for (number, event) in recent.events.iter().filter(|(_, event)| subject.matches(event)) {
+            for (number, event) in recent.events.iter().filter(|(_, event)| is_asked(event)) {
                 found.insert(*number, event);
                 about = true;
             }

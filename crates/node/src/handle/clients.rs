@@ -28,13 +28,13 @@ impl NodeHandle {
 }
 
 impl NodeClients<'_> {
-    /// The recent events of a client, a topic or an address.
+    /// The recent events of a client, a topic or an address; with a tenant, only events of its clients.
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub fn why(&self, subject: &FlightSubject) -> Result<FlightAnswer, NoAnswer> {
+    pub fn why(&self, subject: &FlightSubject, tenant: Option<TenantId>) -> Result<FlightAnswer, NoAnswer> {
         let mut story = FlightAnswer::default();
-        for answer in self.node.ask_all(|answer| Admin::Why { subject: subject.clone(), answer })? {
+        for answer in self.node.ask_all(|answer| Admin::Why { subject: subject.clone(), tenant, answer })? {
             story.merge(answer);
         }
         Ok(story)

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use tidegate_engine::ShardId;
+use tidegate_engine::{PartitionId, ShardId};
 
 use super::{NoAnswer, NodeHandle, wait};
 use crate::cluster::{
@@ -30,6 +30,14 @@ impl NodeHandle {
         let (answer, answers) = channel();
         links.sender.send(ToLinks::Status(answer));
         wait(ShardId(0), &answers).unwrap_or_default()
+    }
+
+    /// The other node that serves a partition; `None` if this one does, or is in no cluster.
+    pub fn node_of(&self, partition: PartitionId) -> Option<NodeName> {
+        let links = self.links()?;
+        let (answer, answers) = channel();
+        links.sender.send(ToLinks::NodeOf { partition, answer });
+        wait(ShardId(0), &answers).ok().flatten()
     }
 
     /// Where other nodes reach this one, if it is in a cluster.

@@ -1,6 +1,7 @@
 //! Calls of services within the process: publish, ask who is connected and how far away, ping, and send clients
 //! elsewhere. All of it is bounded, and a shard waits for none of them.
 
+pub(crate) mod fetching;
 pub(crate) mod inlet;
 pub(crate) mod membership;
 pub(crate) mod observers;

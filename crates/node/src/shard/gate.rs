@@ -313,7 +313,7 @@ impl AdmissionCalls<'_> {
         let event =
             self.flown(FlightKind::Banned).reason(Reason::Banned).detail(&format!("{}: {}", ban.target, ban.reason));
         let event = match &ban.target {
-            BanTarget::Client(_, client_id) => event.client(client_id),
+            BanTarget::Client(tenant, client_id) => event.client(*tenant, client_id),
             BanTarget::Address(_) | BanTarget::User(..) => event,
         };
         self.shard.flight.record(self.shard.now, event.address(address));
@@ -329,15 +329,15 @@ impl AdmissionCalls<'_> {
             | LogEvent::BrokerLost { .. }
             | LogEvent::BrokerIsOlder { .. }
             | LogEvent::TopicDenied { .. } => return,
-            LogEvent::Connected { key, client_id, version, session_present } => {
+            LogEvent::Connected { key, client_id, tenant, version, session_present } => {
                 self.note_connect(*key);
                 let session = if *session_present { "session resumed" } else { "new session" };
-                let event = self.flown(FlightKind::Connected).client(client_id);
+                let event = self.flown(FlightKind::Connected).client(*tenant, client_id);
                 event.detail(&format!("MQTT {version}, {session}")).address(self.address_of(*key))
             }
-            LogEvent::Disconnected { key, client_id, reason } => {
+            LogEvent::Disconnected { key, client_id, tenant, reason } => {
                 self.uncount_user(*key);
-                let event = self.flown(FlightKind::Disconnected).client(client_id).reason(*reason);
+                let event = self.flown(FlightKind::Disconnected).client(*tenant, client_id).reason(*reason);
                 event.address(self.address_of(*key))
             }
             LogEvent::Refused { key, reason, detail } => {
@@ -345,31 +345,39 @@ impl AdmissionCalls<'_> {
                 let event = self.flown(FlightKind::Refused).reason(*reason).detail(detail);
                 let event = event.address(self.address_of(*key));
                 match self.shard.gate.pending.remove(key) {
-                    Some(applicant) => event.client(&applicant.client_id),
+                    Some(applicant) => event.client(applicant.tenant, &applicant.client_id),
                     None => event,
                 }
             }
-            LogEvent::BadPacket { key, client_id, detail } => {
-                let event = self.flown(FlightKind::BadPacket).client(client_id).detail(detail);
+            LogEvent::BadPacket { key, client_id, tenant, detail } => {
+                let event = self.flown(FlightKind::BadPacket).client(*tenant, client_id).detail(detail);
                 event.address(self.address_of(*key))
             }
-            LogEvent::QueueFull { client_id, reason, connected, unacknowledged, oldest_packet_id, waiting_ms } => {
-                let event = self.flown(FlightKind::QueueFull).client(client_id).reason(*reason);
+            LogEvent::QueueFull {
+                client_id,
+                tenant,
+                reason,
+                connected,
+                unacknowledged,
+                oldest_packet_id,
+                waiting_ms,
+            } => {
+                let event = self.flown(FlightKind::QueueFull).client(*tenant, client_id).reason(*reason);
                 event.detail(&held_up_by(*connected, *unacknowledged, *oldest_packet_id, *waiting_ms))
             }
-            LogEvent::Dropped { client_id, topic, reason, publisher, omitted } => {
-                let event = self.flown(FlightKind::Dropped).client(client_id).topic(topic).reason(*reason);
+            LogEvent::Dropped { client_id, tenant, topic, reason, publisher, omitted } => {
+                let event = self.flown(FlightKind::Dropped).client(*tenant, client_id).topic(topic).reason(*reason);
                 let publisher = publisher.as_ref().map(|publisher| format!("published by {publisher}"));
                 event.detail(&publisher.unwrap_or_default()).after(*omitted)
             }
-            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, omitted } => {
-                let event = self.flown(FlightKind::Denied).client(client_id).topic(topic).reason(*reason);
+            LogEvent::Denied { client_id, tenant, attempt, topic, reason, held_up_by, omitted } => {
+                let event = self.flown(FlightKind::Denied).client(*tenant, client_id).topic(topic).reason(*reason);
                 let whose =
                     held_up_by.as_ref().map_or_else(String::new, |whose| format!("; the queue of {whose} is full"));
                 event.detail(&format!("it wanted {}{whose}", attempt.text())).after(*omitted)
             }
-            LogEvent::Delayed { client_id, delay, omitted, .. } => {
-                let event = self.flown(FlightKind::Delayed).client(client_id);
+            LogEvent::Delayed { client_id, tenant, delay, omitted, .. } => {
+                let event = self.flown(FlightKind::Delayed).client(*tenant, client_id);
                 event.detail(&format!("it may not publish: {delay}")).after(*omitted)
             }
         };

@@ -172,10 +172,10 @@ impl OrderCalls<'_> {
                 self.shard.send_batches();
                 self.shard.peering().answer_committed(answer, made);
             }
-            Admin::Why { subject, answer } => {
-                let mut known = flight.answer(&subject);
+            Admin::Why { subject, tenant, answer } => {
+                let mut known = flight.answer(&subject, tenant);
                 if let FlightSubject::Client(client_id) = &subject {
-                    known.suppressed += engine.questions().omitted(client_id);
+                    known.suppressed += engine.questions().omitted(tenant, client_id);
                 }
                 let _ = answer.send(known);
             }

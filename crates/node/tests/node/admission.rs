@@ -25,7 +25,7 @@ fn ban(target: BanTarget) -> Ban {
 
 /// The kinds of all that is remembered about a client.
 fn story(node: &Node, name: &str) -> Vec<(FlightKind, Option<Reason>)> {
-    let answer = node.handle().clients().why(&FlightSubject::Client(name.into())).unwrap();
+    let answer = node.handle().clients().why(&FlightSubject::Client(name.into()), None).unwrap();
     answer.events.iter().map(|event| (event.kind, event.reason)).collect()
 }
 
@@ -54,7 +54,7 @@ fn an_address_keeps_its_limit_in_all_states_of_connections() {
         }
         assert_eq!(refused(&node, Reason::TooManyFromAddress), 20);
         let subject = FlightSubject::Address("127.0.0.0/8".parse().unwrap());
-        let answer = node.handle().clients().why(&subject).unwrap();
+        let answer = node.handle().clients().why(&subject, None).unwrap();
         assert!(answer.events.iter().any(|event| event.reason == Some(Reason::TooManyFromAddress)));
     }
 }
@@ -319,7 +319,7 @@ fn an_overloaded_shard_slows_its_busiest_clients() {
         flood.expect(&PINGRESP);
         sent += 101;
     }
-    let answer = node.handle().clients().why(&FlightSubject::Client("flood".into())).unwrap();
+    let answer = node.handle().clients().why(&FlightSubject::Client("flood".into()), None).unwrap();
     let delayed = answer.events.iter().find(|event| event.kind == FlightKind::Delayed).unwrap();
     assert!(delayed.detail.contains("the turns of the shard take too long"), "{}", delayed.detail);
     assert!(story(&node, "heavy").iter().all(|(kind, _)| *kind != FlightKind::Delayed));

@@ -7,7 +7,7 @@ use crate::wire::*;
 use crate::{addresses, settings};
 
 fn why(node: &Node, subject: &FlightSubject) -> FlightAnswer {
-    node.handle().clients().why(subject).unwrap()
+    node.handle().clients().why(subject, None).unwrap()
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn a_client_beyond_the_handshake_limit_gets_the_reason() {
         std::thread::yield_now();
     }
     assert_eq!(tcp(at).read(&mut [0]).unwrap(), 0, "closed without a word");
-    let story = node.handle().clients().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap())).unwrap();
+    let story = node.handle().clients().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap()), None).unwrap();
     assert!(story.events.iter().any(|event| event.reason == Some(Reason::TooManyHandshakes)), "{story:?}");
 }
 

@@ -127,7 +127,7 @@ fn a_request_that_is_no_websocket_gets_an_answer_for_people() {
     assert_eq!(report.shell.websocket_refused, 2);
     let refused = report.counters.connects_refused;
     assert_eq!((refused[Reason::HandshakeFailed.number()], refused[Reason::ConnectionLost.number()]), (2, 0));
-    let story = node.handle().clients().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap())).unwrap();
+    let story = node.handle().clients().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap()), None).unwrap();
     let event = story.events.iter().find(|event| event.reason == Some(Reason::HandshakeFailed)).unwrap();
     assert!(event.detail.contains("path"), "{event:?}");
 }

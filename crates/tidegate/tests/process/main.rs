@@ -21,6 +21,7 @@ mod identity;
 mod lab;
 mod lab_network;
 mod life;
+mod listeners;
 mod meter;
 mod mirror;
 mod mosquitto;

@@ -79,7 +79,7 @@ fn a_reload_ends_connections_of_changed_users_only() {
     reload(&broker);
     assert!(is_served(&mut carol), "a reload without changed users ends no connection");
     let story = run(&["why", "client", "alice", "--admin", broker.address("admin=")]);
-    assert!(story.out.contains("administrative_action"), "{}", story.out);
+    assert!(story.out.contains("bad_credentials"), "{}", story.out);
 }
 
 #[test]

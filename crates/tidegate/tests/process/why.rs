@@ -129,3 +129,27 @@ fn a_broker_that_is_not_there_is_said_to_be_not_there() {
     assert_eq!(ended.code, Some(1));
     assert!(ended.err.starts_with("error: no broker answers at 127.0.0.1:1"), "{}", ended.err);
 }
+
+#[test]
+fn events_of_one_client_id_name_their_tenants() {
+    let folder = Folder::new();
+    let part = |name: &str| {
+        format!(
+            "[[listener]]\nname = '{name}'\naddress = '127.0.0.1:0'\n[[tenant]]\nname = '{name}'\nlisteners = ['{name}']\n"
+        )
+    };
+    let config = folder.write("t.toml", &format!("{}{}", part("acme"), part("bolt")));
+    let broker = Broker::start_with(&["--admin", "127.0.0.1:0", "--config", &config]);
+    let doors = broker.ready.split_whitespace().filter_map(|word| word.strip_prefix("mqtt://"));
+    for door in doors {
+        let port = door.rsplit_once(':').unwrap().1;
+        run(&["pub", "-h", "127.0.0.1", "-p", port, "-i", "dev", "-q", "1", "-t", "t", "-m", "x"]);
+    }
+    let why = |flags: &[&str]| run(&[&["why", "client", "dev", "--admin", broker.address("admin=")], flags].concat());
+    let all = why(&[]).out;
+    assert!(all.contains("connected, tenant acme") && all.contains("connected, tenant bolt"), "{all}");
+    let one = why(&["--tenant", "acme", "--json"]).out;
+    assert!(one.contains("\"tenant\":\"acme\"") && !one.contains("bolt"), "{one}");
+    let unknown = why(&["--tenant", "stranger"]);
+    assert!(unknown.code == Some(1) && unknown.err.contains("there is no tenant `stranger`"), "{}", unknown.err);
+}

@@ -111,9 +111,9 @@ impl Engine {
         if let Some(session) =
             self.state.connections.session_of(key).and_then(|session| self.state.sessions.get(session.0))
         {
-            let client_id = session.client_id.to_string();
+            let (client_id, tenant) = (session.client_id.to_string(), session.tenant);
             let detail = refused.detail.clone();
-            self.state.events.push_back(Event::Log(LogEvent::BadPacket { key, client_id, detail }));
+            self.state.events.push_back(Event::Log(LogEvent::BadPacket { key, client_id, tenant, detail }));
         }
         self.close_connection(now, key, refused.reason, Some(refused.detail));
     }
@@ -228,8 +228,8 @@ impl Engine {
         // A connection that continues at another node has not ended.
         self.state.counters.disconnects[reason.number()] += u64::from(reason != Reason::Moved);
         if let Some(session) = self.state.sessions.get(session.0) {
-            let client_id = session.client_id.to_string();
-            self.state.events.push_back(Event::Log(LogEvent::Disconnected { key, client_id, reason }));
+            let (client_id, tenant) = (session.client_id.to_string(), session.tenant);
+            self.state.events.push_back(Event::Log(LogEvent::Disconnected { key, client_id, tenant, reason }));
         }
         // A relayed client whose edge has ended returns by another one.
         let relayed = self.state.settings.listener(connection_listener).is_some_and(|listener| listener.relayed);

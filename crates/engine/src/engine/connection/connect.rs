@@ -169,8 +169,10 @@ impl EntryCalls<'_> {
             self.engine.state.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
         let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
         let allowed = connecting!(self.engine).check_client(key, subject, existing, connect);
+        let is_passing = connecting!(self.engine).is_passing(listener, connect);
         let counted = counted_for(tenant, client_id);
-        if let Err(refused) = allowed.and_then(|()| connecting!(self.engine).take_places(key, counted, existing)) {
+        let take = |()| connecting!(self.engine).take_places(key, counted, existing, is_passing);
+        if let Err(refused) = allowed.and_then(take) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return;
         }
@@ -219,6 +221,7 @@ impl EntryCalls<'_> {
         self.engine.state.events.push_back(Event::Log(LogEvent::Connected {
             key,
             client_id: client_id.to_owned(),
+            tenant,
             version: connect.version,
             session_present: present,
         }));

@@ -126,7 +126,9 @@ impl HomeCalls<'_> {
         let identity = self.identity_of(now, image)?;
         let narrower = self.terms_beyond_listener(key, image.terms)?;
         let counted = counted_for(image.tenant, &image.client_id);
-        connecting!(self.engine).take_places(key, counted, Some(session)).map_err(|_| NotContinued::NotExpected)?;
+        connecting!(self.engine)
+            .take_places(key, counted, Some(session), false)
+            .map_err(|_| NotContinued::NotExpected)?;
         if let Some(session) = self.engine.state.sessions.get_mut(session.0) {
             session.identity = identity;
         }
@@ -222,6 +224,7 @@ impl HomeCalls<'_> {
         self.engine.state.events.push_back(Event::Log(LogEvent::Connected {
             key,
             client_id: image.client_id.to_string(),
+            tenant: image.tenant,
             version: image.version,
             session_present: true,
         }));

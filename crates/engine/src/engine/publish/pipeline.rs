@@ -124,7 +124,9 @@ impl PublishPipeline<'_> {
         }
         parking!(self.engine).charge_own_loop_lag(now, key, 0, it.raw.payload.len());
         let name = deciding!(self.engine).publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.engine.state.reports().tell_denied_named(Attempt::Publish, &name, &topic, reason, whose);
+        let Some(connection) = self.engine.state.connections.get(key) else { return };
+        let tenant = connection.tenant;
+        self.engine.state.reports().tell_denied_named(Attempt::Publish, (tenant, &name), &topic, reason, whose);
         let Some(connection) = self.engine.state.connections.get(key) else { return };
         let has_reason_code = connection.version.is_v5() || it.raw.packet_id.is_none();
         // A principal has no connection that could end.

@@ -6,6 +6,7 @@ use crate::flows::contexts::Reading;
 use crate::flows::contexts::SessionEnding;
 use crate::flows::contexts::subscribing;
 use crate::flows::contexts::{Dealing, dealing};
+use crate::event::Attempt;
 use crate::ids::SessionKey;
 use crate::journal::Journal;
 use crate::journal::keys::{Key, StoredSession};
@@ -16,9 +17,21 @@ use crate::session::{Delivery, Flow, Session, Standing};
 use crate::settings::AddressSettings;
 use crate::state::ShardState;
 use crate::telling::reason::Reason;
+use crate::topics::address_name::encoded;
 use std::sync::Arc;
 
 impl SessionEnding<'_> {
+    /// Counts and tells that a session of a node ends without a mailbox, since there are as many as may be; the reason
+    /// of its dropped messages.
+    pub(crate) fn tell_mailbox_limit(&mut self, key: SessionKey) -> Option<Reason> {
+        let session = self.state.sessions.get(key.0).filter(|session| session.standing == Standing::Node)?;
+        let addresses = self.settings.addresses.as_ref().filter(|addresses| addresses.node_expiry_seconds > 0)?;
+        let address = format!("{}/to/node/{}", addresses.prefix, encoded(&session.client_id));
+        self.state.counters.requests_refused[Reason::MailboxLimit.number()] += 1;
+        self.state.reports().tell_denied(Attempt::Mailbox, key, &address, Reason::MailboxLimit);
+        Some(Reason::MailboxLimit)
+    }
+
     /// The session of a node has ended, and messages to its address stay. Its other messages are dropped as with any
     /// session.
     pub(crate) fn begin_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {

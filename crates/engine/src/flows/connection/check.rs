@@ -4,6 +4,8 @@ use crate::access::Subject;
 use crate::flows::contexts::Connecting;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::ids::{ConnectionKey, HUB_CLIENT_PREFIX, SessionKey};
+use crate::flows::contexts::Connecting;
+use crate::ids::{ConnectionKey, ListenerId, SessionKey};
 use crate::settings::{Authentication, ListenerSettings, QUEUE_CLIENT_PREFIX};
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
@@ -63,11 +65,18 @@ impl Connecting<'_> {
             return Err(Refused::new(Reason::StoreFull, "the store has no room for another session"));
         }
         let max_sessions = self.state.settings.limits.max_sessions as usize;
-        let is_limited = max_sessions != 0 && !self.is_own(key);
-        if existing.is_none() && is_limited && self.state.sessions.len() >= max_sessions {
+        let counts = !self.is_own(key) && !self.is_passing(subject.listener, connect);
+        if existing.is_none() && counts && max_sessions != 0 && self.state.sessions.len() >= max_sessions {
             return Err(Refused::new(Reason::TooManySessions, ""));
         }
         Ok(())
+    }
+
+    /// Whether a session ends with its connection, at a listener that bounds such sessions itself. It does not count
+    /// against limits of sessions, so that a client can end a session of its own at the limit.
+    pub(crate) fn is_passing(&self, listener: ListenerId, connect: &Connect<'_>) -> bool {
+        let is_bounded = self.state.settings.listener(listener).is_some_and(|listener| !listener.speaks_mqtt());
+        is_bounded && connect.clean_start && connect.properties.session_expiry_interval.unwrap_or_default() == 0
     }
 }
 

@@ -19,6 +19,7 @@ use crate::sys::ClientNews;
 use crate::telling::outcome::DeliveryOutcome;
 use crate::telling::reason::Reason;
 use crate::timers::Timer;
+use crate::topics::address_name::is_address;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tidegate_mqtt::QoS;
@@ -86,6 +87,7 @@ impl SessionEnding<'_> {
             self.begin_mailbox(now, key, reason);
             return;
         }
+        let reason = self.tell_mailbox_limit(key).unwrap_or(reason);
         self.end_will_and_timers(now, key);
         self.fetches.end_fetches(&mut self.state.sessions, key);
         subscribing!(self).set_standing(now, key, Standing::Client);
@@ -133,7 +135,7 @@ impl Dealing<'_> {
     /// Settles the messages in flight and the messages of shared groups of an ended session; the rest is left for steps.
     fn begin_ending(&mut self, now: Now, key: SessionKey, session: Session, reason: Reason) -> EndedSession {
         let reason = match reason {
-            Reason::SessionExpired | Reason::SessionDiscarded => reason,
+            Reason::SessionExpired | Reason::SessionDiscarded | Reason::MailboxLimit => reason,
             // A session that was never to outlive its connection gave up its messages by that.
             _ => Reason::SessionDiscarded,
         };
@@ -214,6 +216,9 @@ impl Dealing<'_> {
 
     /// Drops a message of a session that is not there any more.
     fn give_up(&mut self, client_id: &str, reason: Reason, delivery: &Delivery) {
+        let is_addressed = || is_address(&self.state.settings, delivery.message.topic());
+        // A mailbox would have kept messages to the address alone.
+        let reason = if reason == Reason::MailboxLimit && !is_addressed() { Reason::SessionDiscarded } else { reason };
         self.state.reports().discard(reason, &delivery.message);
         let message = &delivery.message;
         if self.state.has_addresses && !message.properties().is_empty() {
@@ -228,7 +233,7 @@ impl Dealing<'_> {
                 outcome,
             );
         }
-        self.state.reports().tell_given_up(reason, client_id, delivery.message.topic());
+        self.state.reports().tell_given_up(reason, (message.tenant.of_clients(), client_id), message.topic());
     }
 
     fn return_to_group(&mut self, now: Now, from: SessionKey, delivery: &Delivery) {

@@ -13,7 +13,7 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::Home;
 use crate::session::{FilterList, Session, Standing, Will};
-use crate::settings::Holding;
+use crate::settings::{Holding, QUEUE_CLIENT_PREFIX};
 use crate::telling::reason::Reason;
 use crate::topics::address_name::is_address;
 use crate::topics::origin::ORIGIN_PROPERTY;
@@ -100,7 +100,10 @@ impl Connecting<'_> {
         let listener =
             self.state.connections.get(key).and_then(|connection| self.state.settings.listener(connection.listener));
         let named = !connect.client_id.is_empty() || self.preset_client_id(key).is_some();
-        let is_node = named && self.state.settings.addresses.is_some() && listener.is_some_and(|it| it.mobile_nodes);
+        // Also a listener for relayed clients has sessions of queues.
+        let named = named && !connect.client_id.starts_with(QUEUE_CLIENT_PREFIX);
+        let admits = listener.is_some_and(|it| it.mobile_nodes && it.speaks_mqtt());
+        let is_node = named && admits && self.state.settings.addresses.is_some();
         if is_node { Standing::Node } else { Standing::Client }
     }
 

@@ -20,12 +20,14 @@ impl Connecting<'_> {
 
     /// Reserves a connection and a session in the quota of a tenant, until `return_places`. Meanwhile no other shard
     /// gets them, and the client and its session are counted. A client that takes over its own connection or session is
-    /// let in at the limit, and so is a connection that the broker itself has opened.
+    /// let in at the limit, as are a connection that the broker itself has opened, and a session that `is_passing`: its
+    /// listener does not count it after CONNACK.
     pub(crate) fn take_places(
         &mut self,
         key: ConnectionKey,
         tenant: TenantId,
         existing: Option<SessionKey>,
+        is_passing: bool,
     ) -> Result<(), Refused> {
         let is_own = self.is_own(key);
         let session = existing.and_then(|session| self.state.sessions.get(session.0));
@@ -36,7 +38,7 @@ impl Connecting<'_> {
         } else if !uses.claim(tenant, Holding::Connections) {
             return Err(Refused::new(Reason::TenantConnections, ""));
         }
-        if existing.is_some() || is_own {
+        if existing.is_some() || is_own || is_passing {
             uses.add(tenant, Holding::Sessions);
         } else if !uses.claim(tenant, Holding::Sessions) {
             uses.release(tenant, Holding::Connections, 1);

@@ -1,6 +1,6 @@
 //! Messages kept for nodes that are away.
 
-use tidegate_engine::{Durability, Reason};
+use tidegate_engine::{Attempt, Durability, ListenerSettings, LogEvent, Reason};
 use tidegate_mqtt::{Packet, PacketId, PacketType, PubRec};
 
 use super::*;
@@ -382,4 +382,65 @@ fn a_filter_and_a_group_of_one_text_are_stored_apart() {
         sender.publish(message(topic, number).qos1());
     }
     assert_eq!(numbers(&world.connect(v311("n").lasting()).messages()), [1, 2, 4]);
+}
+
+/// The second listener is for HTTP, the third for CoAP.
+fn with_others(settings: &mut Settings) {
+    open(settings);
+    settings.limits.max_sessions = 2;
+    for (name, for_http) in [("web", true), ("sensors", false)] {
+        let of_others = ListenerSettings { for_http, for_coap: !for_http, ..ListenerSettings::default() };
+        settings.listeners.push(ListenerSettings { name: name.into(), ..of_others });
+    }
+}
+
+#[test]
+fn sessions_of_http_and_coap_leave_no_mailbox() {
+    let world = World::with(1, with_others);
+    for number in 0..5 {
+        world.connect(v5(&format!("http-{number}")).through(1)).disconnect();
+        world.connect(v5(&format!("coap-{number}")).through(2)).disconnect();
+    }
+    let queue = world.connect(v5("http-queue//q").lasting().through(1));
+    queue.disconnect();
+    assert_eq!(world.gauges().sessions_disconnected, 1, "the queue alone");
+    world.connect(v5("http-queue//q").through(1)).disconnect();
+    assert_eq!(world.gauges().sessions_disconnected, 0, "a queue that is deleted leaves none");
+}
+
+#[test]
+fn a_session_of_http_comes_in_at_the_limit_of_sessions() {
+    let world = World::with(1, with_others);
+    for id in ["a", "b"] {
+        world.connect(v5(id).lasting()).disconnect();
+    }
+    world.try_connect(v5("c")).expect_refused(ReasonCode::QuotaExceeded);
+    world.try_connect(v5("http-queue//q").lasting().through(1)).expect_refused(ReasonCode::QuotaExceeded);
+    world.connect(v5("http-1").through(1)).disconnect();
+    world.connect(v5("coap-1").through(2)).disconnect();
+    world.connect(v5("a").clean(true)).disconnect();
+}
+
+#[test]
+fn a_node_without_a_mailbox_is_logged_and_counted() {
+    let world = World::with(1, |settings| {
+        open(settings);
+        settings.addresses.as_mut().unwrap().max_mailboxes = 1;
+    });
+    world.connect(v5("first")).disconnect();
+    let node = world.connect(v5("truck-7").manual());
+    node.subscribe("t", AtLeastOnce);
+    let sender = world.connect(v5("sender"));
+    sender.publish(message("ctx/to/node/truck-7/x", "1").qos1());
+    sender.publish(message("t", "2").qos1());
+    world.take_log();
+    node.lose();
+    let dropped = [Reason::MailboxLimit, Reason::SessionDiscarded].map(|reason| world.dropped(reason));
+    assert_eq!(dropped, [1, 1]);
+    assert_eq!(world.counters().requests_refused[Reason::MailboxLimit.number()], 1);
+    let is_logged = |event: &LogEvent| {
+        matches!(event, LogEvent::Denied { client_id, attempt: Attempt::Mailbox, reason: Reason::MailboxLimit, .. }
+            if client_id == "truck-7")
+    };
+    assert!(world.take_log().iter().any(is_logged));
 }

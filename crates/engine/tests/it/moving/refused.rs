@@ -23,7 +23,8 @@ fn publish_in_vain(world: &World) -> PacketId {
     let publisher = world.connect(v5("publisher").lasting());
     let id = publisher.send_publish(message("t", "x").qos2()).expect("a packet id");
     let (shard, _, told) = world.take_observed().remove(0);
-    let never = ObserverAnswer::Never { client_id: told.client_id.clone(), topic: told.topic.clone() };
+    let never =
+        ObserverAnswer::Never { tenant: told.tenant, client_id: told.client_id.clone(), topic: told.topic.clone() };
     world.engine(shard, |engine, now| engine.insiders().confirm_observed(now, told.ticket, never));
     world.run();
     assert_eq!(subscriber.payloads(), ["x"]);

@@ -36,7 +36,7 @@ impl std::fmt::Debug for TlsStart {
 
 /// The way into a node for clients of other protocols.
 #[derive(Clone, Debug)]
-pub struct Inlet(NodeHandle);
+pub struct Inlet(pub(super) NodeHandle);
 
 impl Inlet {
     /// Into this node.

@@ -48,7 +48,7 @@ impl Observation {
     pub fn reject(mut self) {
         let client_id = std::mem::take(&mut self.message.client_id);
         let topic = std::mem::take(&mut self.message.topic);
-        self.tell(ObserverAnswer::Never { client_id, topic });
+        self.tell(ObserverAnswer::Never { tenant: self.message.tenant, client_id, topic });
     }
 
     fn tell(&mut self, answer: ObserverAnswer) {

@@ -21,7 +21,7 @@ fn connect_new(world: &World, node: &str, client_id: &str) -> Client {
 /// Why a node lost the first session that it lost, as its flight recorder tells.
 fn why_lost(world: &World, node: &str) -> String {
     let story =
-        world.nodes[node].handle().clients().why(&FlightSubject::Address("127.0.0.1".parse().unwrap())).unwrap();
+        world.nodes[node].handle().clients().why(&FlightSubject::Address("127.0.0.1".parse().unwrap()), None).unwrap();
     assert!(story.events.iter().any(|event| event.kind == FlightKind::NodeLinked));
     let lost = story.events.iter().find(|event| event.kind == FlightKind::NodeLost);
     lost.unwrap_or_else(|| panic!("nothing was lost: {story:?}")).detail.to_string()

@@ -134,7 +134,8 @@ fn another_node_carries_when_the_one_that_did_has_gone() {
 
 /// What the flight recorder of a node tells of its links.
 fn told(world: &World, of: &str) -> Vec<String> {
-    let story = world.nodes[of].handle().clients().why(&FlightSubject::Address("127.0.0.1".parse().unwrap())).unwrap();
+    let story =
+        world.nodes[of].handle().clients().why(&FlightSubject::Address("127.0.0.1".parse().unwrap()), None).unwrap();
     let told = story.events.iter().filter(|event| matches!(event.kind, FlightKind::NodeLinked | FlightKind::NodeLost));
     told.map(|event| event.detail.to_string()).collect()
 }

@@ -43,7 +43,7 @@ fn the_protocol_is_mqtt_or_nothing() {
 
 /// The recorded failures of handshakes.
 fn failed(node: &Node) -> Vec<String> {
-    let story = node.handle().clients().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap())).unwrap();
+    let story = node.handle().clients().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap()), None).unwrap();
     let failed = story.events.into_iter().filter(|event| event.reason == Some(Reason::HandshakeFailed));
     failed.map(|event| event.detail.to_string()).collect()
 }

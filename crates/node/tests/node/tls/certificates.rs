@@ -45,7 +45,7 @@ fn a_required_certificate_must_be_there_and_hold() {
     assert_eq!(report.shell.tls_failed, 5);
     let refused = report.counters.connects_refused;
     assert_eq!((refused[Reason::TlsFailed.number()], refused[Reason::ConnectionLost.number()]), (5, 0));
-    let story = node.handle().clients().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap())).unwrap();
+    let story = node.handle().clients().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap()), None).unwrap();
     let event = story.events.iter().find(|event| event.reason == Some(Reason::TlsFailed)).unwrap();
     assert!(event.detail.contains("certificate"), "{event:?}");
 }

@@ -1,21 +1,20 @@
 //! The listeners of a broker for CoAP.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_administration::{BrokerStatus, Part};
 use tidegate_coap::{
-    Caller, Counted, DoorSettings, Gateway, Keys, KeysError, Outcomes, ReadError, Running, ServeError, Settings, Shown,
+    Caller, Counted, DoorSettings, Entry, Gateway, Keys, KeysError, Outcomes, ReadError, Running, Seat, ServeError, Settings, Shown,
 };
 use tidegate_config::Config;
 use tidegate_console::{CoapNumbers, Status};
 use tidegate_http::Gateway as _;
 use tidegate_node::{Identity, IdentityRole, ListenAddress, TlsFacts, TlsVersion};
 
-use super::http::ToNode;
+use super::http::{Connection, InTenant, ToNode};
 
 /// Sessions of a listener that names no limit. Each holds three files.
 const MAX_SESSIONS: u32 = 256;
@@ -32,9 +31,29 @@ impl ToSessions {
     }
 }
 
+impl Seat for InTenant {
+    fn rest(&mut self) {
+        tidegate_http::Seat::rest(self);
+    }
+
+    fn resume(&mut self) -> bool {
+        tidegate_http::Seat::resume(self)
+    }
+
+    fn pass(&mut self) {
+        tidegate_http::Seat::pass(self);
+    }
+
+    fn leave(&mut self) {
+        tidegate_http::Seat::leave(self);
+    }
+}
+
 impl Gateway for ToSessions {
-    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)> {
-        self.0.connect_with(&Self::caller(caller), caller.identity.as_deref().map(facts), draw)
+    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<Entry> {
+        let facts = caller.identity.as_deref().map(facts);
+        let Connection { client_id, stream, seat } = self.0.connect_with(&Self::caller(caller), facts, draw)?;
+        Ok(Entry { client_id, stream, seat: Box::new(seat) })
     }
 
     fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<Shown>, ReadError> {
@@ -46,7 +65,7 @@ impl Gateway for ToSessions {
         read.map(|message| message.map(shown)).map_err(|error| match error {
             tidegate_http::ReadError::NotAuthorized => ReadError::NotAuthorized,
             tidegate_http::ReadError::InvalidTopic => ReadError::InvalidTopic,
-            tidegate_http::ReadError::Elsewhere => ReadError::Elsewhere,
+            tidegate_http::ReadError::Elsewhere(node) => ReadError::Elsewhere(node),
             tidegate_http::ReadError::SessionElsewhere => ReadError::SessionElsewhere,
             // CoAP asks for no histories.
             tidegate_http::ReadError::Unavailable | tidegate_http::ReadError::Missing => ReadError::Unavailable,

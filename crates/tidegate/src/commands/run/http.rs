@@ -18,11 +18,11 @@ use tidegate_engine::{
     ListenerId, Millis, Partitions, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of,
 };
 use tidegate_http::{
-    Caller, Counters, DoorSettings, Gateway, HistoryQuestion, ProtocolVersion, ReadError, RetainedMessage, Running,
-    ServeError, TlsSession, TlsStart, Value, Who,
+    Caller, Counters, DoorSettings, Entry, Gateway, HistoryQuestion, ProtocolVersion, ReadError, RetainedMessage,
+    Running, Seat, ServeError, TlsSession, TlsStart, Value, Who,
 };
 use tidegate_mqtt::PublishProperties;
-use tidegate_node::{Door, Inlet, ListenAddress, Node, TlsFacts, TlsVersion};
+use tidegate_node::{Door, Inlet, ListenAddress, Node, TenantSeat, TlsFacts, TlsVersion};
 
 use tidegate_identity::access::Tenancy;
 use tidegate_identity::access::tenants::Traits;
@@ -100,18 +100,28 @@ impl ToNode {
         Some((principal, visitor.door))
     }
 
-    /// An MQTT connection for a caller whose handshake has shown `tls`, and its client id.
+    /// An MQTT connection for a caller whose handshake has shown `tls`.
     pub(super) fn connect_with(
         &self,
         caller: &Caller,
         tls: Option<TlsFacts>,
         draw: &dyn Fn() -> String,
-    ) -> io::Result<(String, UnixStream)> {
+    ) -> io::Result<Connection> {
+        let tenant = self.tenant(caller);
         let served = self.shared.then(|| self.node.served().ok()).flatten();
-        let client_id = served.map_or_else(draw, |served| draw_served(served, self.tenant(caller), draw));
+        let client_id = served.map_or_else(draw, |served| draw_served(served, tenant, draw));
         let stream = self.node.connect(ListenerId(caller.listener), caller.peer, tls)?;
         self.visitors.expect(&client_id);
-        Ok((client_id, stream))
+        // Another node counts the clients that it serves.
+        let is_served = served.is_none_or(|served| served.has(partition_of(tenant, &client_id)));
+        let seat = is_served.then(|| TenantSeat::new(Arc::clone(self.tenancy.counts()), tenant));
+        Ok(Connection { client_id, stream, seat: InTenant(seat) })
+    }
+
+    /// The retained message of a topic that another node has.
+    fn fetch(&self, tenant: TenantId, topic: &str) -> Result<Option<RetainedMessage>, ReadError> {
+        let fetched = self.node.fetch_retained(tenant, topic);
+        fetched.map_err(|error| ReadError::Elsewhere(error.node))?.map(|value| self.shown(value)).transpose()
     }
 
     fn shown(&self, value: RetainedValue) -> Result<RetainedMessage, ReadError> {
@@ -131,9 +141,44 @@ impl ToNode {
     }
 }
 
+/// An MQTT connection of a client without MQTT.
+pub(super) struct Connection {
+    pub(super) client_id: String,
+    pub(super) stream: UnixStream,
+    pub(super) seat: InTenant,
+}
+
+/// A connection in the quotas of its tenant, where this node counts it.
+pub(super) struct InTenant(Option<TenantSeat>);
+
+impl Seat for InTenant {
+    fn rest(&mut self) {
+        if let Some(seat) = &mut self.0 {
+            seat.rest();
+        }
+    }
+
+    fn resume(&mut self) -> bool {
+        self.0.as_mut().is_none_or(TenantSeat::resume)
+    }
+
+    fn pass(&mut self) {
+        if let Some(seat) = &mut self.0 {
+            seat.pass();
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(seat) = &mut self.0 {
+            seat.leave();
+        }
+    }
+}
+
 impl Gateway for ToNode {
-    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<(String, UnixStream)> {
-        self.connect_with(caller, caller.tls.as_ref().map(facts), draw)
+    fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<Entry> {
+        let Connection { client_id, stream, seat } = self.connect_with(caller, caller.tls.as_ref().map(facts), draw)?;
+        Ok(Entry { client_id, stream, seat: Box::new(seat) })
     }
 
     fn tls(&self, listener: u16) -> Option<TlsStart> {
@@ -151,7 +196,7 @@ impl Gateway for ToNode {
             Ok(value) => value.map(|value| self.shown(value)).transpose(),
             Err(Reason::NotAuthorized) => Err(ReadError::NotAuthorized),
             Err(Reason::InvalidTopicName) => Err(ReadError::InvalidTopic),
-            Err(_) => Err(ReadError::Elsewhere),
+            Err(_) => self.fetch(principal.tenant, topic),
         }
     }
 

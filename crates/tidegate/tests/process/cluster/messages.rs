@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::Stdio;
 
 use super::{A, B, C, Cluster, NAMES, connect, until};
-use crate::broker::command;
+use crate::broker::{command, get};
 
 #[test]
 fn messages_cross_only_to_nodes_with_subscribers() {
@@ -107,4 +107,20 @@ fn a_shared_subscription_deals_over_nodes() {
     }
     all.sort_unstable();
     assert_eq!(all, (0..12).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_retained_message_is_read_over_http_at_every_node() {
+    let cluster = Cluster::of(3, "10s", None, Box::new(super::Nats::start()), &["--listen=http://127.0.0.1:0"]);
+    for home in [A, B, C] {
+        let topic = cluster.id_at(home, "kept");
+        cluster.client(A, &["pub", "-t", &topic, "-m", "21.5", "-q", "1", "-r"]);
+        for which in [A, B, C] {
+            let address = cluster.node(which).address("http://");
+            let read = get(address, &format!("/topics/{topic}")).unwrap();
+            assert_eq!(read, ("200".to_owned(), "21.5".to_owned()), "{} asked of {}", NAMES[home], NAMES[which]);
+            let none = get(address, &format!("/topics/{}", cluster.id_at(home, "none"))).unwrap();
+            assert_eq!(none.0, "404", "{}", none.1);
+        }
+    }
 }

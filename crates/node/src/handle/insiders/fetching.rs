@@ -1,0 +1,141 @@
+//! Retained messages of topics whose home is another node of a cluster: the node that is asked fetches them from there.
+
+use std::time::Duration;
+
+use tidegate_engine::{Millis, Now, Principal, PrincipalKind, RetainedValue, TenantId, partition_of};
+use tidegate_mqtt::QoS;
+
+use super::inlet::Inlet;
+use crate::cluster::MAX_QUESTION_BYTES;
+
+/// The first byte of the question for the retained message of a topic. Other questions of nodes do not begin with it.
+pub const RETAINED_QUESTION: u8 = 4;
+
+/// How long another node may take to answer.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// The first byte of an answer with a message.
+const FOUND: u8 = 1;
+/// The answer that the topic has no message.
+const NONE: u8 = 0;
+/// The remaining milliseconds of a message without an end.
+const ENDLESS: u64 = u64::MAX;
+
+/// The home of a topic did not give its retained message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node that has it does not answer")]
+pub struct NotFetched {
+    /// The name of the home; `None` while the topic moves.
+    pub node: Option<String>,
+}
+
+impl Inlet {
+    /// Fetches the retained message of a topic from the other node that has it. The caller has checked the rights.
+    ///
+    /// # Errors
+    /// When the other node does not answer in time, or the message is too long for a link.
+    pub fn fetch_retained(&self, tenant: TenantId, topic: &str) -> Result<Option<RetainedValue>, NotFetched> {
+        let home = self.0.node_of(partition_of(tenant, topic)).ok_or(NotFetched { node: None })?;
+        let asked = self.0.ask_node(&home, question(tenant, topic)).ok();
+        let answer = asked.and_then(|answer| answer.recv_timeout(PATIENCE).ok()?.ok());
+        let value = answer.and_then(|bytes| read_answer(&bytes, self.now()));
+        value.ok_or_else(|| NotFetched { node: Some(home.to_string()) })
+    }
+
+    /// The answer to such a question of another node, which begins with [`RETAINED_QUESTION`]; empty if this node is not
+    /// the home, or the message is too long.
+    pub fn answer_retained(&self, body: &[u8]) -> Vec<u8> {
+        let Some((tenant, topic)) = read_question(body) else { return Vec::new() };
+        // The asking node has checked the rights of its client.
+        let principal = Principal {
+            kind: PrincipalKind::Broker,
+            tenant,
+            name: String::new(),
+            identity: None,
+            listener: None,
+            max_held_messages: 0,
+            max_held_bytes: 0,
+            unobserved_by: Vec::new(),
+        };
+        let found = self.retained(&principal, topic).ok().and_then(Result::ok);
+        let answer = found.map(|value| answer(value.as_ref(), self.now()));
+        answer.filter(|answer| answer.len() <= MAX_QUESTION_BYTES).unwrap_or_default()
+    }
+}
+
+fn question(tenant: TenantId, topic: &str) -> Vec<u8> {
+    [&[RETAINED_QUESTION][..], &tenant.0.to_be_bytes(), topic.as_bytes()].concat()
+}
+
+fn read_question(body: &[u8]) -> Option<(TenantId, &str)> {
+    let (tenant, topic) = body.strip_prefix(&[RETAINED_QUESTION])?.split_first_chunk()?;
+    Some((TenantId(u16::from_be_bytes(*tenant)), std::str::from_utf8(topic).ok()?))
+}
+
+fn answer(value: Option<&RetainedValue>, now: Now) -> Vec<u8> {
+    let Some(RetainedValue { qos, properties, expires_at, payload }) = value else { return vec![NONE] };
+    let left = if *expires_at == Millis::NEVER { ENDLESS } else { expires_at.since(now.monotonic) };
+    let length = u32::try_from(properties.len()).unwrap_or(u32::MAX);
+    let head = [&[FOUND, *qos as u8][..], &left.to_be_bytes(), &length.to_be_bytes()].concat();
+    [head, properties.clone(), payload.clone()].concat()
+}
+
+/// Reads an answer; `None` if it is not one.
+fn read_answer(bytes: &[u8], now: Now) -> Option<Option<RetainedValue>> {
+    match bytes.split_first()? {
+        (&NONE, []) => Some(None),
+        (&FOUND, rest) => {
+            let (qos, rest) = rest.split_first()?;
+            let qos = match qos {
+                0 => QoS::AtMostOnce,
+                1 => QoS::AtLeastOnce,
+                2 => QoS::ExactlyOnce,
+                _ => return None,
+            };
+            let (left, rest) = rest.split_first_chunk()?;
+            let (length, rest) = rest.split_first_chunk()?;
+            let (properties, payload) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+            let left = u64::from_be_bytes(*left);
+            let expires_at = if left == ENDLESS { Millis::NEVER } else { Millis(now.monotonic.0.saturating_add(left)) };
+            Some(Some(RetainedValue { qos, properties: properties.to_vec(), expires_at, payload: payload.to_vec() }))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Now = Now { monotonic: Millis(1_000), unix: 0 };
+
+    #[test]
+    fn a_retained_message_crosses_between_two_clocks() {
+        let later = Now { monotonic: Millis(50), unix: 0 };
+        for (ends, there) in [(Millis::NEVER, Millis::NEVER), (Millis(1_700), Millis(750)), (Millis(900), Millis(50))] {
+            let value = |expires_at| RetainedValue {
+                qos: QoS::ExactlyOnce,
+                properties: vec![1, 0],
+                expires_at,
+                payload: b"21.5".to_vec(),
+            };
+            assert_eq!(read_answer(&answer(Some(&value(ends)), NOW), later), Some(Some(value(there))));
+        }
+        assert_eq!(read_answer(&answer(None, NOW), later), Some(None));
+    }
+
+    #[test]
+    fn other_bytes_are_no_answer_and_no_question() {
+        let whole = [&[FOUND, 1][..], &[0; 8], &[0, 0, 0, 2], b"ab"].concat();
+        assert!(read_answer(&whole, NOW).is_some());
+        for cut in 0..whole.len() {
+            assert_eq!(read_answer(&whole[..cut], NOW), None, "{cut} bytes");
+        }
+        for wrong in [&b"{\"refused\":\"\"}"[..], &[NONE, 1], &[FOUND, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
+            assert_eq!(read_answer(wrong, NOW), None, "{wrong:?}");
+        }
+        assert_eq!(read_question(&question(TenantId(7), "a/b")), Some((TenantId(7), "a/b")));
+        for wrong in [&[RETAINED_QUESTION][..], &[RETAINED_QUESTION, 0], &[RETAINED_QUESTION, 0, 1, 0xff], b"{}"] {
+            assert_eq!(read_question(wrong), None, "{wrong:?}");
+        }
+    }
+}
