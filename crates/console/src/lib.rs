@@ -15,10 +15,10 @@
 //! has kept the console waiting for longest makes room, so that health is always answered.
 
 pub mod api;
+mod connection_limit;
 pub mod metrics;
 #[cfg(feature = "page")]
 mod page;
-mod places;
 mod process;
 mod protocols;
 mod routes;

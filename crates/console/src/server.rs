@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::api::changes::Operations;
 use crate::api::operations::{Offered, Peer};
 use crate::api::{Access, Control};
-use crate::places::{Place, Places};
+use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::routes;
 
 /// Longest life of a connection. A client that scrapes on opens another one; one that does not read is cut off.
@@ -147,7 +147,7 @@ impl Running {
 }
 
 async fn accept(listener: tokio::net::TcpListener, router: Router, limits: Limits) {
-    let mut places = Places::new(limits.max_connections);
+    let mut connections = ConnectionLimit::new(limits.max_connections);
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -157,10 +157,10 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, limits: Limit
                 continue;
             }
         };
-        places.make_room().await;
+        connections.make_room().await;
         let router = router.clone().layer(Extension(Peer(peer)));
-        places.take(|place| async move {
-            if let Err(error) = serve(stream, router, limits, place).await {
+        connections.take(|permit| async move {
+            if let Err(error) = serve(stream, router, limits, permit).await {
                 tracing::debug!(%peer, %error, "console connection ended");
             }
         });
@@ -168,10 +168,15 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, limits: Limit
 }
 
 /// Answers the requests of one connection, until it ends or has lived long enough.
-async fn serve(stream: TcpStream, router: Router, limits: Limits, place: Place) -> Result<(), hyper::Error> {
+async fn serve(
+    stream: TcpStream,
+    router: Router,
+    limits: Limits,
+    permit: ConnectionPermit,
+) -> Result<(), hyper::Error> {
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |request| {
-        let busy = place.busy();
+        let busy = permit.busy();
         let answer = router.call(request);
         async move {
             let answer = answer.await;

@@ -24,7 +24,7 @@ pub(crate) enum Transport {
 
 /// The decision about a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RateDecision {
     /// It is answered.
     Pass,
     /// It is answered with an invitation to ask over TCP.
@@ -83,10 +83,10 @@ impl Budgets {
     }
 
     /// Takes a query's price out of its network's budget.
-    pub(crate) fn spend(&mut self, transport: Transport, network: Network, now: Instant) -> Verdict {
+    pub(crate) fn spend(&mut self, transport: Transport, network: Network, now: Instant) -> RateDecision {
         // Even places are for UDP, odd ones for TCP.
         let place = (self.hasher.hash_one(network) as usize % (BUDGETS / 2)) * 2 + transport as usize;
-        let Some(budget) = self.table.get_mut(place) else { return Verdict::Pass };
+        let Some(budget) = self.table.get_mut(place) else { return RateDecision::Pass };
         // After 49 days the clock wraps around, and a budget is full a little early or late, once.
         let now_ms = now.saturating_duration_since(self.start).as_millis() as u32;
         let rest = u64::from(now_ms.wrapping_sub(budget.at_ms));
@@ -95,11 +95,11 @@ impl Budgets {
         budget.at_ms = now_ms;
         if spent + PARTS <= self.burst {
             budget.spent = (spent + PARTS) as u32;
-            return Verdict::Pass;
+            return RateDecision::Pass;
         }
         budget.spent = spent as u32;
         budget.over = budget.over.wrapping_add(1);
-        if self.slip > 0 && budget.over.is_multiple_of(self.slip) { Verdict::Slip } else { Verdict::Drop }
+        if self.slip > 0 && budget.over.is_multiple_of(self.slip) { RateDecision::Slip } else { RateDecision::Drop }
     }
 }
 
@@ -107,7 +107,7 @@ impl Budgets {
 mod tests {
     use std::time::Duration;
 
-    use super::Verdict::{Drop, Pass, Slip};
+    use super::RateDecision::{Drop, Pass, Slip};
     use super::*;
 
     fn budgets(per_second: u32, burst: u32, slip: u32) -> (Budgets, Instant) {
@@ -136,12 +136,12 @@ mod tests {
             let at = start + Duration::from_millis(after_ms);
             budgets.spend(Transport::Udp, network("192.0.2.1"), at)
         };
-        let first: Vec<Verdict> = (0..7).map(|_| ask(0)).collect();
+        let first: Vec<RateDecision> = (0..7).map(|_| ask(0)).collect();
         assert_eq!(first, [Pass, Pass, Pass, Drop, Slip, Drop, Slip]);
         assert_eq!(ask(99), Drop);
         assert_eq!(ask(100), Pass);
         assert_eq!(ask(101), Slip);
-        let later: Vec<Verdict> = (0..4).map(|_| ask(10_000)).collect();
+        let later: Vec<RateDecision> = (0..4).map(|_| ask(10_000)).collect();
         assert_eq!(later, [Pass, Pass, Pass, Drop]);
     }
 

@@ -30,12 +30,12 @@ pub struct Loaded {
 
 /// Where the newest operation of a key is.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum EntryLocation {
     Value { segment: u64, offset: u64, length: u32, checksum: u32 },
     Deleted { segment: u64 },
 }
 
-impl Place {
+impl EntryLocation {
     fn segment(&self) -> u64 {
         match self {
             Self::Value { segment, .. } | Self::Deleted { segment } => *segment,
@@ -49,7 +49,7 @@ const INDEX_ENTRY_BYTES: u64 = 112;
 /// The newest operations of a journal.
 #[derive(Default)]
 struct Index {
-    places: BTreeMap<Box<[u8]>, Place>,
+    places: BTreeMap<Box<[u8]>, EntryLocation>,
     key_bytes: u64,
 }
 
@@ -59,7 +59,7 @@ impl Index {
         self.key_bytes + self.places.len() as u64 * INDEX_ENTRY_BYTES
     }
 
-    fn set(&mut self, key: &[u8], place: Place) {
+    fn set(&mut self, key: &[u8], place: EntryLocation) {
         if let Some(known) = self.places.get_mut(key) {
             *known = place;
             return;
@@ -260,8 +260,8 @@ fn note(index: &mut Index, segment: u64, at: u64, payload: &[u8]) {
     let mut operations = Operations::new(payload);
     while let Some(Ok(operation)) = operations.next() {
         let place = match operation {
-            Operation::Delete { .. } => Place::Deleted { segment },
-            Operation::Put { value, .. } => Place::Value {
+            Operation::Delete { .. } => EntryLocation::Deleted { segment },
+            Operation::Put { value, .. } => EntryLocation::Value {
                 segment,
                 offset: at + (operations.position() - value.len()) as u64,
                 length: value.len() as u32,
@@ -272,8 +272,8 @@ fn note(index: &mut Index, segment: u64, at: u64, payload: &[u8]) {
     }
 }
 
-fn read_value(catalog: &Catalog, place: Place) -> Result<Option<Vec<u8>>, ReadError> {
-    let Place::Value { segment, offset, length, checksum } = place else {
+fn read_value(catalog: &Catalog, place: EntryLocation) -> Result<Option<Vec<u8>>, ReadError> {
+    let EntryLocation::Value { segment, offset, length, checksum } = place else {
         return Ok(None);
     };
     let found = catalog.segments.binary_search_by_key(&segment, |segment| segment.id);

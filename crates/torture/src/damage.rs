@@ -75,24 +75,24 @@ fn one(settings: Settings, command: &str, port: u16, rng: &mut Rng, all: &mut Fi
     let mut findings = clean;
     findings.totals = run.world.ledger.findings.totals.clone();
     match verdict {
-        Verdict::Refused => findings.totals.damage_refused += 1,
-        Verdict::Reported => findings.totals.damage_reported += 1,
-        Verdict::Harmless => findings.totals.damage_harmless += 1,
-        Verdict::Wrong(finding, text, lines) => findings.add(finding, text, lines),
+        DamageOutcome::Refused => findings.totals.damage_refused += 1,
+        DamageOutcome::Reported => findings.totals.damage_reported += 1,
+        DamageOutcome::Harmless => findings.totals.damage_harmless += 1,
+        DamageOutcome::Wrong(finding, text, lines) => findings.add(finding, text, lines),
     }
     all.merge(&findings);
     Ok(format!("{what}: {}", if findings.total() == 0 { "as it should be" } else { "found" }))
 }
 
 /// The outcome of a start with damage.
-enum Verdict {
+enum DamageOutcome {
     Refused,
     Reported,
     Harmless,
     Wrong(Finding, String, Vec<String>),
 }
 
-fn verdict(run: &mut Run, usual: &BTreeSet<String>, what: &str) -> Result<Verdict, Failure> {
+fn verdict(run: &mut Run, usual: &BTreeSet<String>, what: &str) -> Result<DamageOutcome, Failure> {
     let before = run.world.ledger.findings.total();
     let mut broker = run.launch(None)?;
     let limit = run.settings.start_limit;
@@ -101,13 +101,13 @@ fn verdict(run: &mut Run, usual: &BTreeSet<String>, what: &str) -> Result<Verdic
             let output = broker.output();
             let crashed = status.code().is_none_or(|code| code == PANICKED || code == 0);
             return Ok(if crashed || output.is_empty() {
-                Verdict::Wrong(Finding::Restart, format!("{what}: the broker ended with {status}"), output)
+                DamageOutcome::Wrong(Finding::Restart, format!("{what}: the broker ended with {status}"), output)
             } else {
-                Verdict::Refused
+                DamageOutcome::Refused
             });
         }
         Err(NotUp::TooSlow) => {
-            return Ok(Verdict::Wrong(Finding::Restart, format!("{what}: the broker hangs"), broker.output()));
+            return Ok(DamageOutcome::Wrong(Finding::Restart, format!("{what}: the broker hangs"), broker.output()));
         }
         Ok(()) => {}
     }
@@ -121,20 +121,20 @@ fn verdict(run: &mut Run, usual: &BTreeSet<String>, what: &str) -> Result<Verdic
     run.strike(Fault::Kill, &mut broker)?;
     if let Some(status) = crashed {
         return Ok(if reported && status.code().is_some_and(|code| code != PANICKED) {
-            Verdict::Refused
+            DamageOutcome::Refused
         } else {
-            Verdict::Wrong(Finding::Restart, format!("{what}: the broker ended under use with {status}"), output)
+            DamageOutcome::Wrong(Finding::Restart, format!("{what}: the broker ended under use with {status}"), output)
         });
     }
     let changed = run.world.ledger.findings.total() > before || !answers;
     Ok(match (reported, changed) {
-        (true, _) => Verdict::Reported,
-        (false, false) => Verdict::Harmless,
+        (true, _) => DamageOutcome::Reported,
+        (false, false) => DamageOutcome::Harmless,
         (false, true) => {
             let mut lines: Vec<String> =
                 run.world.ledger.findings.cases().map(|(check, text, _)| format!("{check}: {text}")).collect();
             lines.extend(output.into_iter().map(|line| format!("it said: {line}")));
-            Verdict::Wrong(Finding::Silent, what.to_owned(), lines)
+            DamageOutcome::Wrong(Finding::Silent, what.to_owned(), lines)
         }
     })
 }

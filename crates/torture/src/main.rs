@@ -192,7 +192,7 @@ fn main() -> ExitCode {
 
 /// Prints the figures as one line of JSON.
 fn measure(arguments: &Arguments, instead: &Instead) -> Result<(), Failure> {
-    let mut place = Place::new(arguments)?;
+    let mut place = Workspace::new(arguments)?;
     let recipe = Recipe {
         command: peers::command(&arguments.broker, &place.folder, place.port, &mut place.ports)?,
         port: place.port,
@@ -210,7 +210,7 @@ fn measure(arguments: &Arguments, instead: &Instead) -> Result<(), Failure> {
 }
 
 /// Where everything is kept.
-struct Place {
+struct Workspace {
     seed: u64,
     folder: PathBuf,
     data: PathBuf,
@@ -220,7 +220,7 @@ struct Place {
     ports: Ports,
 }
 
-impl Place {
+impl Workspace {
     fn new(arguments: &Arguments) -> Result<Self, Failure> {
         let seed = arguments.seed.unwrap_or_else(random_seed);
         let folder = arguments
@@ -248,8 +248,8 @@ impl Place {
 }
 
 fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
-    let mut place = Place::new(arguments)?;
-    let Place { seed, folder, port, ports, .. } = &mut place;
+    let mut place = Workspace::new(arguments)?;
+    let Workspace { seed, folder, port, ports, .. } = &mut place;
     let faults = faults(arguments)?;
     // Messages lost by a broker of a fleet are sent again after ten seconds, unless another time is configured.
     let patience = if arguments.fleet > 0 || arguments.instead.is_some() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use tidegate_admin::BanRecord;
 use tidegate_admin::members::{MemberAnswer, MemberRequest, Shares};
 use tidegate_console::Operations;
 use tidegate_console::api::{BanControl as _, Control as _, Members, answer_member};
@@ -100,7 +101,11 @@ pub fn answer_others(
             let (status, operations, node) = (Arc::clone(&status), Arc::clone(&operations), node.clone());
             // Each on a thread of its own: an answer may take its time, and links bound how many are asked for.
             let begun = Builder::new().name("members".to_owned()).spawn(move || match event {
-                PeerEvent::Linked(name) => send_bans(&status, &LinkedMembers::new(node), &name),
+                PeerEvent::Linked(name) => {
+                    if let Ok(records) = status.bans().records() {
+                        send_bans(records, &LinkedMembers::new(node), &name);
+                    }
+                }
                 PeerEvent::Question(question) => answer_question(&status, &*operations, question),
             });
             if let Err(error) = begun {
@@ -113,8 +118,7 @@ pub fn answer_others(
 }
 
 /// Gives a node that was not linked all bans of operators, and their ends; it does the same.
-fn send_bans(status: &BrokerStatus, members: &LinkedMembers, name: &NodeName) {
-    let Ok(records) = status.bans().records() else { return };
+fn send_bans(records: Vec<BanRecord>, members: &LinkedMembers, name: &NodeName) {
     let mut attempts = 0;
     for request in MemberRequest::of_bans(records, BANS_BYTES) {
         loop {

@@ -13,7 +13,7 @@ pub(super) const BEGINNING: &str = "digest-";
 
 /// The place of the salt.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SaltPosition {
     /// No salt.
     Nowhere,
     /// Before the password.
@@ -40,7 +40,7 @@ impl Function {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Digest {
     function: Function,
-    place: Place,
+    place: SaltPosition,
     salt: Vec<u8>,
     hash: Vec<u8>,
 }
@@ -55,9 +55,9 @@ impl Digest {
             _ => return Err(HashError::UnknownKind),
         };
         let place = match place {
-            "unsalted" => Place::Nowhere,
-            "prefix" => Place::Before,
-            "suffix" => Place::Behind,
+            "unsalted" => SaltPosition::Nowhere,
+            "prefix" => SaltPosition::Before,
+            "suffix" => SaltPosition::Behind,
             _ => return Err(HashError::UnknownKind),
         };
         let (salted, hash) = text.split_once('$').ok_or(HashError::Parts)?;
@@ -65,9 +65,9 @@ impl Digest {
             return Err(HashError::Parts);
         }
         let salt = match place {
-            Place::Nowhere if salted.is_empty() => Vec::new(),
-            Place::Nowhere => return Err(HashError::Parts),
-            Place::Before | Place::Behind => salt(salted)?,
+            SaltPosition::Nowhere if salted.is_empty() => Vec::new(),
+            SaltPosition::Nowhere => return Err(HashError::Parts),
+            SaltPosition::Before | SaltPosition::Behind => salt(salted)?,
         };
         let hash = from_base64(hash)?;
         if hash.len() != function.algorithm().output_len() {
@@ -79,16 +79,16 @@ impl Digest {
     /// The hash of a secret that needs no salt.
     pub(super) fn of_random(secret: &[u8]) -> Self {
         let hash = digest::digest(&digest::SHA256, secret).as_ref().to_vec();
-        Self { function: Function::Sha256, place: Place::Nowhere, salt: Vec::new(), hash }
+        Self { function: Function::Sha256, place: SaltPosition::Nowhere, salt: Vec::new(), hash }
     }
 
     pub(super) fn verify(&self, password: &[u8]) -> bool {
         let mut context = digest::Context::new(self.function.algorithm());
-        if self.place == Place::Before {
+        if self.place == SaltPosition::Before {
             context.update(&self.salt);
         }
         context.update(password);
-        if self.place == Place::Behind {
+        if self.place == SaltPosition::Behind {
             context.update(&self.salt);
         }
         context.finish().as_ref().ct_eq(&self.hash).into()
@@ -102,9 +102,9 @@ impl fmt::Display for Digest {
             Function::Sha512 => "sha512",
         };
         let place = match self.place {
-            Place::Nowhere => "unsalted",
-            Place::Before => "prefix",
-            Place::Behind => "suffix",
+            SaltPosition::Nowhere => "unsalted",
+            SaltPosition::Before => "prefix",
+            SaltPosition::Behind => "suffix",
         };
         write!(f, "${BEGINNING}{function}-{place}${}${}", to_base64(&self.salt), to_base64(&self.hash))
     }

@@ -110,7 +110,7 @@ impl Drop for Server {
 
 /// Starts the tasks of all sockets; they end with the runtime.
 fn serve(sockets: Vec<(tokio::net::UdpSocket, tokio::net::TcpListener)>, responder: &Arc<Responder>, limits: Limits) {
-    let places = tcp::Places::new(&limits);
+    let places = tcp::ConnectionLimit::new(&limits);
     for (socket, listener) in sockets {
         let for_datagrams = Arc::clone(responder);
         tokio::spawn(udp::serve(socket, for_datagrams));

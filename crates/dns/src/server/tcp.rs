@@ -21,39 +21,39 @@ const LENGTH_BYTES: usize = 2;
 
 /// Connections of each network. It holds no more networks than there may be connections.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct ConnectionLimit {
     taken: Arc<Mutex<BTreeMap<Network, usize>>>,
     all: usize,
     of_network: usize,
 }
 
-impl Places {
+impl ConnectionLimit {
     pub(super) fn new(limits: &Limits) -> Self {
         Self { taken: Arc::default(), all: limits.tcp_connections, of_network: limits.tcp_connections_per_network }
     }
 
-    /// A place for a connection of a network, if there is one.
-    pub(super) fn take(&self, network: Network) -> Option<Place> {
+    /// Admits a connection of a network, if the limits allow it.
+    pub(super) fn take(&self, network: Network) -> Option<ConnectionPermit> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let of_network = taken.get(&network).copied().unwrap_or(0);
         if of_network >= self.of_network || taken.values().sum::<usize>() >= self.all {
             return None;
         }
         taken.insert(network, of_network + 1);
-        Some(Place { places: self.clone(), network })
+        Some(ConnectionPermit { limit: self.clone(), network })
     }
 }
 
-/// The place of one connection, given back when it is dropped.
+/// The right of one connection to be open, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Places,
+pub(super) struct ConnectionPermit {
+    limit: ConnectionLimit,
     network: Network,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut taken = self.places.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.limit.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(number) = taken.get_mut(&self.network) {
             *number = number.saturating_sub(1);
             if *number == 0 {
@@ -63,8 +63,8 @@ impl Drop for Place {
     }
 }
 
-/// Takes connections, as long as there are places.
-pub(super) async fn serve(listener: TcpListener, responder: Arc<Responder>, places: Places, limits: Limits) {
+/// Takes connections, within the limits.
+pub(super) async fn serve(listener: TcpListener, responder: Arc<Responder>, limit: ConnectionLimit, limits: Limits) {
     loop {
         let (mut stream, source) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -74,7 +74,7 @@ pub(super) async fn serve(listener: TcpListener, responder: Arc<Responder>, plac
                 continue;
             }
         };
-        let Some(place) = places.take(Network::of(source.ip())) else {
+        let Some(permit) = limit.take(Network::of(source.ip())) else {
             responder.counters().event(Event::TcpRefused);
             continue;
         };
@@ -85,8 +85,8 @@ pub(super) async fn serve(listener: TcpListener, responder: Arc<Responder>, plac
             if timeout(limits.tcp_life, conversation).await.unwrap_or(Ended::TooLong) == Ended::TooLong {
                 responder.counters().event(Event::TcpTimedOut);
             }
-            // Who sees the connection closed finds it counted, and its place free.
-            drop(place);
+            // Who sees the connection closed finds it counted, and room for another one.
+            drop(permit);
             drop(stream);
         });
     }

@@ -213,7 +213,7 @@ fn connections_above_the_limit_are_closed_until_one_ends() {
 #[test]
 fn places_are_counted_for_each_network_and_in_all() {
     let limits = Limits { tcp_connections: 3, tcp_connections_per_network: 2, ..Limits::default() };
-    let places = tcp::Places::new(&limits);
+    let places = tcp::ConnectionLimit::new(&limits);
     let network = |last: u8| crate::flood::Network::of([10, 0, last, 1].into());
     let first = places.take(network(1));
     let second = places.take(network(1));

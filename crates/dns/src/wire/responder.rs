@@ -11,7 +11,7 @@ use super::contents::Contents;
 use super::query::{MAX_QUERY_BYTES, Query, Unanswerable};
 use super::reply::{Reply, udp_limit};
 use crate::counters::{AnswerKind, Counters, DropReason, QueryKind};
-use crate::flood::{Budgets, Network, Transport, Verdict};
+use crate::flood::{Budgets, Network, RateDecision, Transport};
 use crate::settings::Limits;
 
 /// Answers packets within the budgets of their senders, and counts.
@@ -56,14 +56,14 @@ impl Responder {
             return self.drop(reason);
         }
         let verdict = self.spend(transport, source, now);
-        if verdict == Verdict::Drop {
+        if verdict == RateDecision::Drop {
             return self.drop(DropReason::RateLimited);
         }
         let query = match Query::read(packet) {
             Ok(query) => query,
             Err(Unanswerable::Drop(reason)) => return self.drop(reason),
             // A bare header cannot carry the TC bit.
-            Err(Unanswerable::Reply(..)) if verdict == Verdict::Slip => return self.drop(DropReason::RateLimited),
+            Err(Unanswerable::Reply(..)) if verdict == RateDecision::Slip => return self.drop(DropReason::RateLimited),
             Err(Unanswerable::Reply(code, header)) => {
                 self.counters.answer(kind_of_code(code));
                 return Some(header.to_vec());
@@ -73,8 +73,8 @@ impl Responder {
         self.reply(&query, source, transport, verdict)
     }
 
-    fn reply(&self, query: &Query, source: SocketAddr, transport: Transport, verdict: Verdict) -> Option<Vec<u8>> {
-        let reply = if verdict == Verdict::Slip {
+    fn reply(&self, query: &Query, source: SocketAddr, transport: Transport, verdict: RateDecision) -> Option<Vec<u8>> {
+        let reply = if verdict == RateDecision::Slip {
             Reply::over_tcp()
         } else if query.edns_version().is_some_and(|version| version > 0) {
             Reply::of(ResponseCode::BADVERS)
@@ -82,7 +82,7 @@ impl Responder {
             self.contents.answer(query, source.ip(), &self.counters)
         };
         let kind = match verdict {
-            Verdict::Slip => AnswerKind::Slipped,
+            RateDecision::Slip => AnswerKind::Slipped,
             _ if reply.code == ResponseCode::NoError && reply.answers.is_empty() => AnswerKind::NoData,
             _ => kind_of_code(reply.code),
         };
@@ -91,16 +91,16 @@ impl Responder {
             // A name that was decoded can be encoded; if not, the asker gets no answer rather than half of one.
             return self.drop(DropReason::Malformed);
         };
-        let cut = encoded.truncated && verdict != Verdict::Slip;
+        let cut = encoded.truncated && verdict != RateDecision::Slip;
         self.counters.answer(if cut { AnswerKind::Truncated } else { kind });
         Some(encoded.packet)
     }
 
-    fn spend(&self, transport: Transport, source: SocketAddr, now: Instant) -> Verdict {
+    fn spend(&self, transport: Transport, source: SocketAddr, now: Instant) -> RateDecision {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let verdict = budgets.spend(transport, Network::of(source.ip()), now);
         // A query over TCP cannot be referred to TCP: the connection is closed.
-        if transport == Transport::Tcp && verdict == Verdict::Slip { Verdict::Drop } else { verdict }
+        if transport == Transport::Tcp && verdict == RateDecision::Slip { RateDecision::Drop } else { verdict }
     }
 
     fn drop(&self, reason: DropReason) -> Option<Vec<u8>> {

@@ -65,7 +65,7 @@ pub(crate) enum PlaceError {
 
 /// The state directory of a fleet.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FleetDirectory {
     pub directory: PathBuf,
 }
 
@@ -133,25 +133,25 @@ impl FleetArgs {
     ///
     /// # Errors
     /// When it cannot be said which.
-    pub(crate) fn find(&self) -> Result<Place, PlaceError> {
+    pub(crate) fn find(&self) -> Result<FleetDirectory, PlaceError> {
         if let Some(directory) = &self.state {
-            return Ok(Place { directory: directory.clone() });
+            return Ok(FleetDirectory { directory: directory.clone() });
         }
         if let Some(path) = &self.fleet {
-            return Ok(Place { directory: state_directory(&FleetFile::load(path)?) });
+            return Ok(FleetDirectory { directory: state_directory(&FleetFile::load(path)?) });
         }
         let known = registered();
         let running: Vec<&PathBuf> = known.iter().filter(|directory| is_running(directory)).collect();
         let candidates = if running.is_empty() { known.iter().collect() } else { running };
         match candidates.as_slice() {
             [] => Err(PlaceError::None),
-            [only] => Ok(Place { directory: (*only).clone() }),
+            [only] => Ok(FleetDirectory { directory: (*only).clone() }),
             several => Err(PlaceError::Several(several.iter().map(|path| path.display().to_string()).collect())),
         }
     }
 }
 
-impl Place {
+impl FleetDirectory {
     /// The manager's answers or, when it is dead or has stopped the fleet, its last ones.
     ///
     /// # Errors

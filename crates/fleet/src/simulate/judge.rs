@@ -25,7 +25,7 @@ pub(super) struct Judge {
 }
 
 /// The outcome of an action.
-pub(super) enum Verdict {
+pub(super) enum Judgement {
     /// Added capacity was needed.
     Needed(usize),
     /// Added capacity was not needed: a false positive.
@@ -56,7 +56,7 @@ impl Judge {
     }
 
     /// Looks at the second that begins `now`, in which `offered` messages came.
-    pub(super) fn look(&mut self, now: u64, offered: f64, tier: &Tier) -> Vec<Verdict> {
+    pub(super) fn look(&mut self, now: u64, offered: f64, tier: &Tier) -> Vec<Judgement> {
         if self.added.is_empty() && self.removed.is_empty() {
             return Vec::new();
         }
@@ -67,9 +67,9 @@ impl Judge {
             let needed = watch.count > 0 && (offered > upper * rest || tier.backlog > BACKLOG_MAX_S * rest);
             let over = watch.count == 0 || now >= watch.since + WINDOW_S - 1;
             if needed {
-                verdicts.push(Verdict::Needed(watch.action));
+                verdicts.push(Judgement::Needed(watch.action));
             } else if over {
-                verdicts.push(Verdict::Needless(watch.action));
+                verdicts.push(Judgement::Needless(watch.action));
             }
             !needed && !over
         });
@@ -77,9 +77,9 @@ impl Judge {
             let missed = offered > tier.capacity();
             let over = now >= watch.since + WINDOW_S - 1;
             if missed {
-                verdicts.push(Verdict::Missed(watch.action));
+                verdicts.push(Judgement::Missed(watch.action));
             } else if over {
-                verdicts.push(Verdict::NotMissed(watch.action));
+                verdicts.push(Judgement::NotMissed(watch.action));
             }
             !missed && !over
         });

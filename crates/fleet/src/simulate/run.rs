@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::judge::{Judge, Verdict};
+use super::judge::{Judge, Judgement};
 use super::model::{Model, ModelError, TierModel};
 use super::report::{Action, Observations, ProfilePoint, Report};
 use super::tier::{Tier, seconds};
@@ -177,15 +177,15 @@ impl<'a> Run<'a> {
         self.missed_s += u64::from(offered > 0.0 && wait_s > self.model.deadline.as_secs_f64());
     }
 
-    fn note(&mut self, verdicts: Vec<Verdict>) {
+    fn note(&mut self, verdicts: Vec<Judgement>) {
         for verdict in verdicts {
             let (action, justified) = match verdict {
-                Verdict::Needed(action) | Verdict::NotMissed(action) => (action, true),
-                Verdict::Needless(action) => {
+                Judgement::Needed(action) | Judgement::NotMissed(action) => (action, true),
+                Judgement::Needless(action) => {
                     self.false_positives += 1;
                     (action, false)
                 }
-                Verdict::Missed(action) => {
+                Judgement::Missed(action) => {
                     self.regretted_shrinks += 1;
                     (action, false)
                 }

@@ -45,7 +45,7 @@ pub(super) struct Http {
 }
 
 /// The address of the broker, and the credentials.
-pub(super) struct Place<'a> {
+pub(super) struct QueueTarget<'a> {
     /// Host and port.
     pub(super) authority: String,
     /// The virtual host; the usual one when it is empty.
@@ -54,7 +54,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Http {
-    pub(super) fn new(exchange: &str, queue: &str, place: &Place<'_>, acknowledged: bool, role: Role) -> Self {
+    pub(super) fn new(exchange: &str, queue: &str, place: &QueueTarget<'_>, acknowledged: bool, role: Role) -> Self {
         let (user, password) =
             place.credentials.map_or(("guest", "guest"), |known| (&*known.username, &*known.password));
         let login = BASE64.encode(format!("{user}:{password}").as_bytes());
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     fn driver(role: Role) -> Http {
-        let place = Place { authority: "h:1".to_owned(), host: "", credentials: None };
+        let place = QueueTarget { authority: "h:1".to_owned(), host: "", credentials: None };
         Http::new("lab", "q", &place, true, role)
     }
 

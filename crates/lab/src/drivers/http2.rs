@@ -69,7 +69,7 @@ pub(super) struct Http2 {
 }
 
 /// The address of the hub, and the credentials.
-pub(super) struct Place<'a> {
+pub(super) struct TopicTarget<'a> {
     /// Host and port.
     pub(super) authority: String,
     /// Empty means the usual one.
@@ -81,7 +81,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Http2 {
-    pub(super) fn new(topic: &str, place: &Place<'_>, acknowledged: bool, role: Role) -> Self {
+    pub(super) fn new(topic: &str, place: &TopicTarget<'_>, acknowledged: bool, role: Role) -> Self {
         let path = if place.path.is_empty() { USUAL_PATH } else { place.path };
         let mut head = Vec::new();
         let (get, post, http, https, authority, of_path) = (2, 3, 6, 7, 1, 4);

@@ -256,13 +256,13 @@ impl ExchangePlan {
             }
             Protocol::Http => {
                 let authority = format!("{}:{}", self.host, self.port);
-                let place = http::Place { authority, host: &self.path, credentials };
+                let place = http::QueueTarget { authority, host: &self.path, credentials };
                 let queue = format!("{topic}-{:x}-{client}", self.seed);
                 Box::new(Http::new(&topic, &queue, &place, self.acknowledged, role))
             }
             Protocol::Http2 => {
                 let authority = format!("{}:{}", self.host, self.port);
-                let place = http2::Place { authority, path: &self.path, credentials, is_secured: self.tls };
+                let place = http2::TopicTarget { authority, path: &self.path, credentials, is_secured: self.tls };
                 Box::new(Http2::new(&topic, &place, self.acknowledged, role))
             }
             Protocol::Kafka => Box::new(Kafka::new(&topic, self.acknowledged, role)),

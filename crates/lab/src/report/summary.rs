@@ -113,12 +113,12 @@ fn single(results: &Results, out: &mut String) {
     out.push_str("</div>");
 }
 
-struct Verdict {
+struct Winner {
     who: String,
     how: String,
 }
 
-fn verdict(results: &Results, table: &Table) -> Option<Verdict> {
+fn verdict(results: &Results, table: &Table) -> Option<Winner> {
     let cases: Vec<Vec<&Cell>> =
         results.case_names().iter().map(|case| ranked(table, case)).filter(|ranked| ranked.len() > 1).collect();
     if cases.is_empty() {
@@ -130,7 +130,7 @@ fn verdict(results: &Results, table: &Table) -> Option<Verdict> {
         let value = shown(cases[0][0].median);
         let same = cases.iter().all(|ranked| shown(ranked[0].median) == value);
         let how = if same { format!("{value} {unit} everywhere") } else { "the same in every case".to_owned() };
-        return Some(Verdict { who: "All equal".to_owned(), how });
+        return Some(Winner { who: "All equal".to_owned(), how });
     }
     let mut wins: Vec<(String, usize)> = Vec::new();
     for ranked in cases.iter().filter(|ranked| !close(ranked[0].median, ranked[1].median)) {
@@ -151,11 +151,11 @@ fn verdict(results: &Results, table: &Table) -> Option<Verdict> {
     } else {
         format!("ahead in {count} of {} cases{}", cases.len(), typical(table.measure, &won))
     };
-    Some(Verdict { who, how })
+    Some(Winner { who, how })
 }
 
 /// If no broker is clearly first: the brokers that are first in every case, and how far the last one is behind.
-fn shared_first(results: &Results, table: &Table, cases: &[Vec<&Cell>]) -> Verdict {
+fn shared_first(results: &Results, table: &Table, cases: &[Vec<&Cell>]) -> Winner {
     let first = |peer: &String| {
         cases.iter().all(|ranked| ranked.iter().any(|cell| cell.peer == *peer && close(cell.median, ranked[0].median)))
     };
@@ -167,7 +167,7 @@ fn shared_first(results: &Results, table: &Table, cases: &[Vec<&Cell>]) -> Verdi
         .unwrap_or((cases[0][0], cases[0][0]));
     let unit = table.measure.name().1;
     let who = if leaders.is_empty() { "No clear first".to_owned() } else { leaders.join(", ") };
-    Verdict { who, how: format!("{} {unit}; {} has up to {}", shown(best.median), last.peer, shown(last.median)) }
+    Winner { who, how: format!("{} {unit}; {} has up to {}", shown(best.median), last.peer, shown(last.median)) }
 }
 
 fn ratio_text(measure: Measure, best: &Cell, next: &Cell) -> String {

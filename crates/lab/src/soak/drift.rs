@@ -32,7 +32,7 @@ pub struct Drift {
 /// Its description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum Trend {
     /// It grows.
     Grows,
     /// It shrinks.
@@ -73,14 +73,14 @@ impl Drift {
     }
 
     /// Whether it is a trend that matters.
-    pub fn verdict(&self) -> Verdict {
+    pub fn trend(&self) -> Trend {
         let change = self.to - self.from;
         if self.deviations.abs() < SIGNIFICANT || change.abs() < MATTERS * self.from.abs() {
-            Verdict::Steady
+            Trend::Steady
         } else if change > 0.0 {
-            Verdict::Grows
+            Trend::Grows
         } else {
-            Verdict::Shrinks
+            Trend::Shrinks
         }
     }
 }
@@ -126,7 +126,7 @@ mod tests {
             let (at, values) = series(100.0, 6.0, 8.0, seed);
             let drift = Drift::of(&at, &values).unwrap();
             assert!((drift.per_hour - 6.0).abs() < 0.9, "{drift:?}");
-            assert_eq!(drift.verdict(), Verdict::Grows, "{drift:?}");
+            assert_eq!(drift.trend(), Trend::Grows, "{drift:?}");
             assert!((drift.to - drift.from - 6.0 * 3.24).abs() < 3.5, "{drift:?}");
         }
     }
@@ -135,7 +135,7 @@ mod tests {
     fn noise_alone_is_no_drift() {
         let steady = (0..200).filter(|seed| {
             let (at, values) = series(100.0, 0.0, 20.0, *seed);
-            Drift::of(&at, &values).unwrap().verdict() == Verdict::Steady
+            Drift::of(&at, &values).unwrap().trend() == Trend::Steady
         });
         assert!(steady.count() >= 199);
     }
@@ -149,17 +149,17 @@ mod tests {
         for value in values.iter_mut().skip(200).step_by(97) {
             *value = 5_000.0;
         }
-        assert_eq!(Drift::of(&at, &values).unwrap().verdict(), Verdict::Steady);
+        assert_eq!(Drift::of(&at, &values).unwrap().trend(), Trend::Steady);
     }
 
     #[test]
     fn what_shrinks_shrinks_and_what_changes_little_is_steady() {
         let (at, values) = series(100.0, -8.0, 1.0, 4);
-        assert_eq!(Drift::of(&at, &values).unwrap().verdict(), Verdict::Shrinks);
+        assert_eq!(Drift::of(&at, &values).unwrap().trend(), Trend::Shrinks);
         let (at, values) = series(100.0, 0.2, 0.1, 5);
         let slight = Drift::of(&at, &values).unwrap();
         assert!(slight.deviations > SIGNIFICANT, "a trend there is: {slight:?}");
-        assert_eq!(slight.verdict(), Verdict::Steady, "but less than 3 %");
+        assert_eq!(slight.trend(), Trend::Steady, "but less than 3 %");
     }
 
     /// So many looks, a second apart, of a level with a slope in units a second and noise of so many units either way.
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_clear_trend_shows_in_as_few_looks_as_can_show_one() {
         let drift = few(10, 100.0, 5.0, 0.0, 0).unwrap();
-        assert_eq!(drift.verdict(), Verdict::Grows, "{drift:?}");
+        assert_eq!(drift.trend(), Trend::Grows, "{drift:?}");
         assert!((drift.per_hour - 18_000.0).abs() < 1e-6 && (drift.from - 105.0).abs() < 1e-9, "{drift:?}");
         assert_eq!(few(8, 100.0, 5.0, 0.0, 0), None, "seven points without the first tenth");
     }
@@ -182,8 +182,7 @@ mod tests {
     #[test]
     fn few_looks_full_of_noise_are_no_drift() {
         for looks in [10, 12, 20, 44, 50] {
-            let steady =
-                (0..400).filter(|seed| few(looks, 100.0, 0.0, 30.0, *seed).unwrap().verdict() == Verdict::Steady);
+            let steady = (0..400).filter(|seed| few(looks, 100.0, 0.0, 30.0, *seed).unwrap().trend() == Trend::Steady);
             assert!(steady.count() >= 398, "{looks}");
         }
     }
@@ -207,7 +206,7 @@ mod tests {
         for every in [4, 36, 100] {
             let drift = thin(every);
             assert!((drift.per_hour - thin(1).per_hour).abs() < 1.5, "{every}: {drift:?}");
-            assert_eq!(drift.verdict(), Verdict::Grows, "{every}: {drift:?}");
+            assert_eq!(drift.trend(), Trend::Grows, "{every}: {drift:?}");
         }
     }
 
@@ -215,7 +214,7 @@ mod tests {
     fn counts_that_stay_and_a_series_of_nothing_are_steady() {
         for level in [0.0, 9.0] {
             let drift = few(300, level, 0.0, 0.0, 0).unwrap();
-            assert_eq!((drift.verdict(), drift.from), (Verdict::Steady, level), "{drift:?}");
+            assert_eq!((drift.trend(), drift.from), (Trend::Steady, level), "{drift:?}");
         }
     }
 

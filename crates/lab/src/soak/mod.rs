@@ -2,7 +2,7 @@
 
 mod drift;
 
-pub use drift::{Drift, Verdict};
+pub use drift::{Drift, Trend};
 
 use crate::report::shown;
 use crate::results::{Found, Run};
@@ -37,8 +37,8 @@ pub struct Drifted {
 pub fn drifts(run: &Run) -> Vec<Drifted> {
     let of = |quantity: &Quantity| {
         let drift = Drift::of(&quantity.at_s, &quantity.values);
-        let worse = if quantity.grows_worse { Verdict::Grows } else { Verdict::Shrinks };
-        let is_worse = drift.is_some_and(|drift| drift.verdict() == worse);
+        let worse = if quantity.grows_worse { Trend::Grows } else { Trend::Shrinks };
+        let is_worse = drift.is_some_and(|drift| drift.trend() == worse);
         Drifted { name: quantity.name, unit: quantity.unit, drift, is_worse }
     };
     quantities(run).iter().map(of).collect()
@@ -110,10 +110,10 @@ pub fn found(drifts: &[Drifted]) -> Found {
             None => (["–", "–", "–", "–"].map(str::to_owned), "too few looks"),
             Some(drift) => {
                 let numbers = [shown(drift.from), shown(drift.to), shown(drift.per_hour), shown(drift.deviations)];
-                let verdict = match drift.verdict() {
-                    Verdict::Grows => "grows",
-                    Verdict::Shrinks => "shrinks",
-                    Verdict::Steady => "steady",
+                let verdict = match drift.trend() {
+                    Trend::Grows => "grows",
+                    Trend::Shrinks => "shrinks",
+                    Trend::Steady => "steady",
                 };
                 (numbers, verdict)
             }
@@ -158,9 +158,9 @@ mod tests {
         };
         let steady = drift(&|_| 0.004);
         assert!((steady.from - 0.004).abs() < 0.000_2, "{steady:?}");
-        assert_eq!(steady.verdict(), Verdict::Steady, "{steady:?}");
+        assert_eq!(steady.trend(), Trend::Steady, "{steady:?}");
         let growing = drift(&|at| 0.004 + 0.002 * at / 3600.0);
         assert!((growing.per_hour - 0.002).abs() < 0.000_2, "{growing:?}");
-        assert_eq!(growing.verdict(), Verdict::Grows, "{growing:?}");
+        assert_eq!(growing.trend(), Trend::Grows, "{growing:?}");
     }
 }

@@ -192,10 +192,10 @@ enum LineError {
     Missing(&'static str),
     /// Its key is not hexadecimal digits.
     #[error("its key: {0}")]
-    Key(#[source] data_encoding::DecodeError),
+    Key(data_encoding::DecodeError),
     /// Its value is not base64.
     #[error("its value: {0}")]
-    Value(#[source] data_encoding::DecodeError),
+    Value(data_encoding::DecodeError),
 }
 
 fn decode(line: &[u8]) -> Result<Decoded, LineError> {

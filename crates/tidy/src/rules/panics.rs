@@ -34,13 +34,13 @@ pub fn violations(sources: &Sources, exceptions: &[Exception]) -> Vec<Violation>
     found
 }
 
-struct Place {
+struct Occurrence {
     line: usize,
     function: String,
     text: String,
 }
 
-fn calls(source: &Source) -> Vec<Place> {
+fn calls(source: &Source) -> Vec<Occurrence> {
     let mut places = Vec::new();
     for (position, token) in source.tokens.iter().enumerate() {
         let called = CALLS.iter().find(|name| source.reads(position, &[".", name, "("]));
@@ -52,17 +52,17 @@ fn calls(source: &Source) -> Vec<Place> {
         let text = format!(
             "`{what}` may end a thread; return an error, close with a reason, or argue for it in crates/tidy/src/exceptions.rs"
         );
-        places.push(Place { line: token.line, function: holder(source, token.line), text });
+        places.push(Occurrence { line: token.line, function: holder(source, token.line), text });
     }
     places
 }
 
-fn indexing(source: &Source) -> Vec<Place> {
+fn indexing(source: &Source) -> Vec<Occurrence> {
     let text = "an index may lie outside and end a thread; use `get`, `split_at_checked`, `split_first` or a reader";
     source
         .indexing
         .iter()
-        .map(|(line, function)| Place { line: *line, function: function.clone(), text: text.to_owned() })
+        .map(|(line, function)| Occurrence { line: *line, function: function.clone(), text: text.to_owned() })
         .collect()
 }
 

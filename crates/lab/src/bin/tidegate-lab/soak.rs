@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use tidegate_lab::report::shown;
 use tidegate_lab::results::Results;
 use tidegate_lab::run::{Live, RunError, run as run_series};
-use tidegate_lab::soak::{Drifted, Verdict, drifts, found};
+use tidegate_lab::soak::{Drifted, Trend, drifts, found};
 
 use super::run::{Args as RunArgs, order};
 use super::{guarded, report};
@@ -100,9 +100,9 @@ fn line(drifted: &Drifted, text: &mut String) {
             shown(drift.from),
             shown(drift.to),
             shown(drift.per_hour),
-            match drift.verdict() {
+            match drift.trend() {
                 _ if *is_worse => ": WORSE",
-                Verdict::Steady => ": steady",
+                Trend::Steady => ": steady",
                 _ => "",
             }
         ),

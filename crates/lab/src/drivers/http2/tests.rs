@@ -5,7 +5,7 @@ use super::*;
 
 fn driver(role: Role) -> Http2 {
     let token = Credentials { username: "x".to_owned(), password: "t.o.k".to_owned() };
-    let place = Place { authority: "h:1".to_owned(), path: "", credentials: Some(&token), is_secured: false };
+    let place = TopicTarget { authority: "h:1".to_owned(), path: "", credentials: Some(&token), is_secured: false };
     Http2::new("a b", &place, true, role)
 }
 

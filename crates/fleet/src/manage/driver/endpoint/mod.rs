@@ -145,9 +145,9 @@ impl Drop for HttpEndpoint {
 }
 
 /// A slot among the connections, freed at the end of the connection.
-struct Place(Arc<AtomicUsize>);
+struct ConnectionPermit(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -165,7 +165,7 @@ fn serve(
         tracing::debug!("too many connections to the manager");
         return;
     }
-    let (place, answers, identity) = (Place(Arc::clone(places)), Arc::clone(answers), identity.cloned());
+    let (place, answers, identity) = (ConnectionPermit(Arc::clone(places)), Arc::clone(answers), identity.cloned());
     let begun = thread::Builder::new().name("fleet-api-connection".to_owned()).spawn(move || {
         let _place = place;
         if let Err(error) = converse(stream, answers.as_ref(), identity.as_deref()) {

@@ -1,4 +1,4 @@
-//! The places of connections: when all are taken, the one that keeps the console waiting for longest is closed. So
+//! The limit of connections: when it is reached, the connection that keeps the console waiting for longest is closed. So
 //! no client that opens connections and says nothing, or reads nothing, keeps health and metrics from being answered.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 /// All connections of the console.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct ConnectionLimit {
     most: usize,
     /// In the order in which they were opened.
     open: VecDeque<Open>,
@@ -27,18 +27,18 @@ struct Open {
     task: AbortHandle,
 }
 
-/// A connection's hold on its place.
+/// The right of a connection to be open.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     busy: Arc<AtomicBool>,
     answered: Arc<Notify>,
 }
 
 /// A request is being answered until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Busy(Place);
+pub(crate) struct Busy(ConnectionPermit);
 
-impl Place {
+impl ConnectionPermit {
     /// A request has come.
     pub(crate) fn busy(&self) -> Busy {
         self.busy.store(true, Ordering::Relaxed);
@@ -53,13 +53,13 @@ impl Drop for Busy {
     }
 }
 
-impl Places {
-    /// So many places, at least one.
+impl ConnectionLimit {
+    /// So many connections, at least one.
     pub(crate) fn new(most: usize) -> Self {
         Self { most: most.max(1), open: VecDeque::new(), tasks: JoinSet::new(), answered: Arc::default() }
     }
 
-    /// Makes sure that there is a place: closes the oldest connection that has no request under way. While all have
+    /// Makes room for a connection: closes the oldest connection that has no request under way. While all have
     /// one, it waits for the first that is answered.
     pub(crate) async fn make_room(&mut self) {
         loop {
@@ -69,7 +69,7 @@ impl Places {
                 return;
             }
             let waiting = self.open.iter().position(|open| !open.busy.load(Ordering::Relaxed));
-            if let Some(open) = waiting.and_then(|place| self.open.remove(place)) {
+            if let Some(open) = waiting.and_then(|oldest| self.open.remove(oldest)) {
                 open.task.abort();
                 tracing::debug!("a console connection that said nothing made room for another one");
                 return;
@@ -81,11 +81,11 @@ impl Places {
         }
     }
 
-    /// Gives a place to a connection.
-    pub(crate) fn take<F: Future<Output = ()> + Send + 'static>(&mut self, serve: impl FnOnce(Place) -> F) {
+    /// Serves a connection.
+    pub(crate) fn take<F: Future<Output = ()> + Send + 'static>(&mut self, serve: impl FnOnce(ConnectionPermit) -> F) {
         let busy = Arc::new(AtomicBool::new(false));
-        let place = Place { busy: Arc::clone(&busy), answered: Arc::clone(&self.answered) };
-        let task = self.tasks.spawn(serve(place));
+        let permit = ConnectionPermit { busy: Arc::clone(&busy), answered: Arc::clone(&self.answered) };
+        let task = self.tasks.spawn(serve(permit));
         self.open.push_back(Open { busy, task });
     }
 }
