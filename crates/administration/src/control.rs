@@ -9,17 +9,13 @@ use std::sync::Arc;
 
 use tidegate_admin::{
     ClientEntry, ClientsRequest, KickRequest, MeterRequest, PipelineOrder, SlowClient, Story, StoryEvent, Subject,
-    TenantUsage,
+    TenantUsage, WhyRequest,
 };
-use tidegate_console::Unavailable;
 use tidegate_console::api::{BanControl, Control, ControlError, FleetControl, Members, NO_CLUSTER, reason_entry};
+use tidegate_console::{Phase, StatusSource as _, Unavailable};
 use tidegate_engine::{ClientQuery, ClientSummary, SlowSession, TenantId};
 use tidegate_identity::access::Tenancy;
 use tidegate_node::{FlightEvent, FlightSubject, Network, NodeHandle};
-use tidegate_console::api::{Control, ControlError, Members, NO_CLUSTER, reason_entry};
-use tidegate_console::{Phase, StatusSource as _, Unavailable};
-use tidegate_engine::{ClientQuery, ClientSummary, Millis, Now, SlowSession, TenantId};
-use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
 use crate::status::BrokerStatus;
 
@@ -31,21 +27,21 @@ pub use members::{MembersThreadError, answer_others};
 
 impl Control for BrokerStatus {
     fn why(&self, request: &WhyRequest) -> Result<Story, ControlError> {
-        let tenant = request.tenant.as_deref().map(|name| tenant_of(self, name)).transpose()?;
+        let tenant = request.tenant.as_deref().map(|name| tenant_of(self.tenancy(), name)).transpose()?;
         let subject = match &request.subject {
             Subject::Client(name) => FlightSubject::Client(name.as_str().into()),
             Subject::Topic(name) => FlightSubject::Topic(name.as_str().into()),
             Subject::Address(text) => FlightSubject::Address(network(text)?),
         };
         let answer = self.node()?.clients().why(&subject, tenant).map_err(|_| Unavailable)?;
-        let name = |tenant| tenant_name(self, tenant);
+        let name = |tenant| tenant_name(self.tenancy(), tenant);
         let events = answer.events.iter().map(|event| story_event(event, event.tenant.map(name))).collect();
         Ok(Story { events, suppressed: answer.suppressed, ..Story::default() })
     }
 
     fn slow(&self, limit: usize) -> Result<Vec<SlowClient>, ControlError> {
         let slow = self.node()?.clients().slow_sessions(limit).map_err(|_| Unavailable)?;
-        Ok(slow.into_iter().map(|slow| slow_client(tenant_name(self, slow.tenant), slow)).collect())
+        Ok(slow.into_iter().map(|slow| slow_client(tenant_name(self.tenancy(), slow.tenant), slow)).collect())
     }
 
     fn clients(&self, request: &ClientsRequest, limit: usize) -> Result<Vec<ClientEntry>, ControlError> {
@@ -139,8 +135,9 @@ impl BrokerStatus {
 }
 
 /// A tenant by its name; the empty name is the default one.
-fn tenant_of(status: &BrokerStatus, name: &str) -> Result<TenantId, ControlError> {
-    let known = status.tenancy().ok_or_else(|| status.no_answer())?.named(name);
+fn tenant_of(tenancy: Option<&Tenancy>, name: &str) -> Result<TenantId, ControlError> {
+    // They are set before the node runs.
+    let known = tenancy.ok_or(ControlError::Starting(None))?.named(name);
     known.ok_or_else(|| ControlError::Invalid(format!("there is no tenant `{name}`")))
 }
 

@@ -31,7 +31,6 @@ use crate::cluster::exchanges::Exchanges;
 use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
 use crate::connection::output::Output;
-use crate::connection::{Connection, Peer};
 use crate::durable::Recovery;
 use crate::engine::connection::redirecting::Redirecting;
 use crate::event::Event;

@@ -14,8 +14,6 @@ use tidegate_hub::{
     TopicsSettings,
 };
 
-use super::{CLIENT_PREFIX, PipelineError};
-use super::sinks::mechanism;
 use super::{CLIENT_PREFIX, PipelineError, client_ids};
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};

@@ -22,7 +22,6 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Registry, Token};
 use tidegate_engine::{Millis, Now};
-use tidegate_engine::{Millis, Now};
 
 use super::links::Links;
 use super::session::after;

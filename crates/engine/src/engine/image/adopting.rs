@@ -7,7 +7,6 @@
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::engine::image::forwarding::OrchestratorMoves;
-use crate::flows::contexts::answering;
 use crate::flows::contexts::imaging;
 use crate::flows::contexts::moving;
 use crate::flows::uplink::adopted::put_first_or_next;

@@ -2,11 +2,11 @@
 
 use crate::addresses::Nodes;
 use crate::addresses::mailbox::is_addressed;
+use crate::event::Attempt;
 use crate::flows::contexts::Reading;
 use crate::flows::contexts::SessionEnding;
 use crate::flows::contexts::subscribing;
 use crate::flows::contexts::{Dealing, dealing};
-use crate::event::Attempt;
 use crate::ids::SessionKey;
 use crate::journal::Journal;
 use crate::journal::keys::{Key, StoredSession};

@@ -2,10 +2,7 @@
 
 use crate::access::Subject;
 use crate::flows::contexts::Connecting;
-use crate::ids::{ConnectionKey, SessionKey};
-use crate::ids::{ConnectionKey, HUB_CLIENT_PREFIX, SessionKey};
-use crate::flows::contexts::Connecting;
-use crate::ids::{ConnectionKey, ListenerId, SessionKey};
+use crate::ids::{ConnectionKey, HUB_CLIENT_PREFIX, ListenerId, SessionKey};
 use crate::settings::{Authentication, ListenerSettings, QUEUE_CLIENT_PREFIX};
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;

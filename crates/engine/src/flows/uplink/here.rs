@@ -4,7 +4,6 @@ use crate::flows::contexts::Uplinking;
 use crate::flows::contexts::moving;
 use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
-use crate::ids::UplinkKey;
 use crate::flows::uplink::adopted::put_first_or_next;
 use crate::ids::{TenantId, UplinkKey};
 use crate::image::forwarding::AtHand;

@@ -17,6 +17,9 @@ pub enum DriverError {
     /// Another manager runs this fleet.
     #[error("another manager runs the fleet in {}; stop it first, or name another state directory", .0.display())]
     Running(PathBuf),
+    /// The token of the orchestrators.
+    #[error(transparent)]
+    Token(#[from] OrchestratorError),
     /// The manager's own endpoint.
     #[error(
         "cannot listen on 127.0.0.1:{port} for the manager: {source}; choose another `fleet.api_port`, or leave it out for any free one"

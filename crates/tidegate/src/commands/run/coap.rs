@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tidegate_administration::{BrokerStatus, Part};
 use tidegate_coap::{
-    Caller, Counted, DoorSettings, Entry, Gateway, Keys, KeysError, Outcomes, ReadError, Running, Seat, ServeError, Settings, Shown,
+    Caller, Counted, DoorSettings, Entry, Gateway, Keys, KeysError, Outcomes, ReadError, Running, Seat, ServeError,
+    Settings, Shown,
 };
 use tidegate_config::Config;
 use tidegate_console::{CoapNumbers, Status};
