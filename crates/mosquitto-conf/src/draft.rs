@@ -11,7 +11,7 @@ use crate::keys::{Key, Part, Rule, key};
 use crate::lines::Line;
 use crate::listener::{DEFAULT_PORT, Listener, Security, port};
 use crate::once::Once;
-use crate::taken::{Owner, Taken};
+use crate::taken::{LineOwner, Taken};
 use crate::values::{Invalid, Translated, truth};
 
 /// The configuration under way.
@@ -20,7 +20,7 @@ pub(crate) struct Draft<'a> {
     /// One for each line that has been taken.
     pub(crate) taken: Vec<Taken>,
     /// The objects that the lines belong to.
-    pub(crate) owners: Vec<Owner>,
+    pub(crate) owners: Vec<LineOwner>,
     pub(crate) broker: Sections,
     /// Settings of all listeners.
     pub(crate) everywhere: Vec<Setting>,
@@ -125,14 +125,14 @@ impl<'a> Draft<'a> {
         if taken.invalid {
             self.closed.get_or_insert_with(|| format!("Mosquitto does not start with `{}`", line.key));
         }
-        self.owners.push(key(line.key).map_or(Owner::Broker, |key| self.owner(&line, key)));
+        self.owners.push(key(line.key).map_or(LineOwner::Broker, |key| self.owner(&line, key)));
         self.taken.push(taken);
     }
 
     /// An unreadable folder may contain lines that restrict access.
     pub(crate) fn include_failed(&mut self, _index: usize, reason: &str) {
         self.closed.get_or_insert_with(|| format!("its included files are not known: {reason}"));
-        self.owners.push(Owner::Broker);
+        self.owners.push(LineOwner::Broker);
         self.taken.push(Taken::refused(reason));
     }
 

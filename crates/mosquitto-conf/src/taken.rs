@@ -38,7 +38,7 @@ impl Taken {
 
 /// The object that a line belongs to. Where it is left out, the line is not in the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum LineOwner {
     /// The broker, which is always there.
     Broker,
     /// All listeners together.

@@ -169,29 +169,10 @@ impl Observer for TracingObserver {
             LogEvent::BadPacket { client_id, detail, .. } => {
                 tracing::warn!(shard, %peer, client_id, detail, "packet refused");
             }
-            LogEvent::BrokerServes { broker } => {
-                tracing::info!(shard, broker, "broker serving: it has all subscriptions");
-            }
-            LogEvent::BrokerLost { broker, detail } => {
-                tracing::warn!(shard, broker, detail, "broker lost");
-            }
-            LogEvent::BrokerIsOlder { broker } => {
-                tracing::warn!(
-                    shard,
-                    broker,
-                    "broker in MQTT 3.1.1: it closed MQTT 5.0 twice without an answer; messages to it lose their properties"
-                );
-            }
-            LogEvent::TopicDenied { broker, topic } => {
-                let reason = Reason::TopicDenied.label();
-                tracing::warn!(
-                    shard,
-                    broker,
-                    topic,
-                    reason,
-                    "topic refused for a minute: the broker denies its messages"
-                );
-            }
+            LogEvent::BrokerServes { .. }
+            | LogEvent::BrokerLost { .. }
+            | LogEvent::BrokerIsOlder { .. }
+            | LogEvent::TopicDenied { .. } => log_of_broker(shard, occasion.event),
             LogEvent::QueueFull {
                 client_id, reason, connected, unacknowledged, oldest_packet_id, waiting_ms, ..
             } => {
@@ -223,6 +204,36 @@ impl Observer for TracingObserver {
                 tracing::debug!(shard, %peer, client_id, %delay, omitted, "publisher delayed");
             }
         }
+    }
+}
+
+/// Logs an event of a broker of a fleet.
+fn log_of_broker(shard: u16, event: &LogEvent) {
+    match event {
+        LogEvent::BrokerServes { broker } => {
+            tracing::info!(shard, broker, "broker serving: it has all subscriptions");
+        }
+        LogEvent::BrokerLost { broker, detail } => {
+            tracing::warn!(shard, broker, detail, "broker lost");
+        }
+        LogEvent::BrokerIsOlder { broker } => {
+            tracing::warn!(
+                shard,
+                broker,
+                "broker in MQTT 3.1.1: it closed MQTT 5.0 twice without an answer; messages to it lose their properties"
+            );
+        }
+        LogEvent::TopicDenied { broker, topic } => {
+            let reason = Reason::TopicDenied.label();
+            tracing::warn!(
+                shard,
+                broker,
+                topic,
+                reason,
+                "topic refused for a minute: the broker denies its messages"
+            );
+        }
+        _ => {}
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tidegate_engine::{TenantId, partition_of};
 
-use super::Way;
+use super::way::Way;
 use crate::sections::hub::Pipeline;
 use crate::sections::tenant::Tenant;
 

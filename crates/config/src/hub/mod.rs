@@ -18,6 +18,8 @@ mod sasl;
 mod settings;
 #[cfg(feature = "pipelines")]
 mod sinks;
+#[cfg(feature = "pipelines")]
+mod way;
 
 #[cfg(not(feature = "pipelines"))]
 pub use absent::check_files;
@@ -30,9 +32,11 @@ pub use error::PipelineError;
 #[cfg(feature = "pipelines")]
 pub use files::check_files;
 #[cfg(feature = "pipelines")]
-pub use settings::{OnBus, Way, histories};
+pub use settings::{OnBus, histories};
 #[cfg(feature = "pipelines")]
 pub(crate) use settings::{filters, overflow_rules};
+#[cfg(feature = "pipelines")]
+pub use way::Way;
 
 /// What client ids of the hub begin with.
 pub const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;

@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use tidegate_bus::Address as BusAddress;
 use tidegate_engine::{OverflowRule, TenantId};
-use tidegate_hub::net::{Address, SocketOptions, TlsConnector, TlsFileError, TlsOptions};
 use tidegate_hub::{
     ArchiveSettings, Batching, HistorySettings, HttpSourceSettings, KafkaSourceSettings, LogSettings,
     NatsSourceSettings, PipelineSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf,
     TopicsSettings,
 };
 
+use super::way::Way;
 use super::{CLIENT_PREFIX, PipelineError, client_ids};
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
-use crate::orchestrator::BrokerAddress;
 use crate::sections::Store;
 use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
 use crate::sections::tenant::Tenant;
@@ -34,58 +33,6 @@ const USUAL_GROUP: &str = "tidegate";
 const DEAD_LETTERS: &str = "dead-letters";
 /// The folder of archives in the data directory.
 const ARCHIVES: &str = "hub";
-
-/// The connection of pipelines to their broker.
-#[derive(Clone, Debug)]
-pub struct Way {
-    /// The address of the broker.
-    pub address: Address,
-    /// Options of the socket, with TLS where the address asks for it.
-    pub socket: SocketOptions,
-    /// User name of the sessions.
-    pub user_name: Option<String>,
-    /// Password of the sessions.
-    pub password: Option<Vec<u8>>,
-    /// Whether several processes share the work, by a shared subscription of the pipeline's name.
-    pub shared: bool,
-    /// Whether the broker names the publisher of a message: only within its own process.
-    pub origins: bool,
-    /// Stands before the name of the pipeline in the client id of each session.
-    pub prefix: String,
-    /// Stands behind it.
-    pub suffix: String,
-    /// The addresses for pipelines of tenants, by the name of the tenant. Elsewhere the user name leads to the tenant.
-    pub tenants: Vec<(String, Address)>,
-}
-
-impl Way {
-    /// The way of a process of its own to a broker. `member` is its name among the hubs that share the work.
-    ///
-    /// # Errors
-    /// When the address is invalid or TLS cannot be set up.
-    pub fn to(broker: &str, ca: Option<&str>, member: &str) -> Result<Self, PipelineError> {
-        let place = BrokerAddress::of_parts(Some("broker"), broker)?;
-        let (address, socket) = socket_of(&place, ca)?;
-        Ok(Self {
-            address,
-            socket,
-            user_name: place.user_name,
-            password: place.password.map(String::into_bytes),
-            shared: true,
-            origins: false,
-            prefix: "hub.".to_owned(),
-            suffix: format!(".{member}"),
-            tenants: Vec::new(),
-        })
-    }
-
-    /// The way of a pipeline, into its tenant.
-    fn of(&self, pipeline: &Pipeline) -> Self {
-        let found = self.tenants.iter().find(|(tenant, _)| *tenant == pipeline.tenant_name());
-        let address = found.map_or(&self.address, |(_, address)| address);
-        Self { address: address.clone(), ..self.clone() }
-    }
-}
 
 impl Pipeline {
     /// The name of its tenant; empty for the default one.
@@ -333,15 +280,26 @@ impl Plan<'_> {
         })
     }
 
-    fn pipeline(&self, pipeline: &Pipeline, source: SourceSettings) -> Result<PipelineSettings, PipelineError> {
+    fn pipeline(&self, pipeline: &Pipeline, mut source: SourceSettings) -> Result<PipelineSettings, PipelineError> {
+        let to = pipeline.to.0.iter().map(|name| self.named(pipeline, name)).collect::<Result<Vec<_>, _>>()?;
+        let dead_letter = self.letters_of(pipeline)?;
+        if let SourceSettings::Topics(topics) = &mut source {
+            // Sinks at its own broker have client ids below that of its session.
+            let below = format!("{}.", topics.client_id);
+            let ids = to.iter().chain(&dead_letter).flat_map(|sink| match &sink.kind {
+                SinkKind::Mqtt(sink) => sink.client_ids.as_slice(),
+                _ => &[],
+            });
+            topics.own_publishers = ids.filter(|id| id.starts_with(&below)).cloned().collect();
+        }
         Ok(PipelineSettings {
             name: pipeline.name.clone(),
             from: filters_of(pipeline)?,
             source,
             steps: pipeline.step_settings(),
-            to: pipeline.to.0.iter().map(|name| self.named(pipeline, name)).collect::<Result<_, _>>()?,
+            to,
             archive: None,
-            dead_letter: self.letters_of(pipeline)?,
+            dead_letter,
         })
     }
 }
@@ -370,6 +328,7 @@ fn topics_of(pipeline: &Pipeline, way: &Way) -> TopicsSettings {
         share: way.shared.then(|| format!("hub-{}", pipeline.name)),
         retained: pipeline.retained,
         origins: way.origins,
+        own_publishers: Vec::new(),
         window: pipeline.window,
         session_expiry: u32::try_from(pipeline.keep_for.as_secs()).unwrap_or(u32::MAX),
     }
@@ -452,20 +411,6 @@ fn escaped(text: &str) -> String {
         _ => format!("%{byte:02X}"),
     };
     text.bytes().map(of).collect()
-}
-
-/// How a broker is reached, with TLS where its address says so.
-///
-/// # Errors
-/// When TLS cannot be set up.
-pub(super) fn socket_of(place: &BrokerAddress, ca: Option<&str>) -> Result<(Address, SocketOptions), TlsFileError> {
-    let (host, port) = (place.at.host.clone(), place.at.port);
-    if !place.secure {
-        return Ok((Address::Tcp { host, port }, SocketOptions::default()));
-    }
-    let options = TlsOptions { ca_file: ca.map(PathBuf::from), ..TlsOptions::default() };
-    let tls = TlsConnector::new(&options)?;
-    Ok((Address::Tls { host, port }, SocketOptions { tls: Some(tls), ..SocketOptions::default() }))
 }
 
 /// The first line of a file.

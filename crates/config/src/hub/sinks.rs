@@ -10,7 +10,8 @@ use tidegate_hub::{
 
 use super::PipelineError;
 use super::client_ids::of_lanes;
-use super::settings::{Way, first_line, socket_of};
+use super::settings::first_line;
+use super::way::{Way, socket_of};
 use crate::orchestrator::BrokerAddress;
 use crate::sections::hub::{Sink, SinkType};
 

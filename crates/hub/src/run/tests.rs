@@ -61,6 +61,7 @@ fn pipeline(listener: &TcpListener, origins: bool, file: &Path) -> PipelineSetti
         name: "hot".into(),
         from: vec![TopicFilterBuf::new("t").unwrap()],
         source: SourceSettings::Topics(TopicsSettings {
+            own_publishers: Vec::new(),
             address: Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() },
             socket: SocketOptions::default(),
             client_id: "c".into(),

@@ -44,6 +44,8 @@ pub struct TopicsSettings {
     /// Whether the broker says who published a message. Elsewhere a publisher can say anything in
     /// [`ORIGIN_PROPERTY`](crate::ORIGIN_PROPERTY), so it is dropped there.
     pub origins: bool,
+    /// Client ids with which the pipeline publishes at this broker. It does not take their messages: it would feed itself.
+    pub own_publishers: Vec<String>,
     /// Messages that the broker sends without an acknowledgement.
     pub window: u16,
     /// Seconds that the broker keeps the session while the hub is away.
@@ -70,6 +72,8 @@ pub(crate) struct Topics {
     now: Instant,
     /// Why the pipeline itself has ended the connection.
     left: Option<String>,
+    /// Whether the log says that it does not take its own messages.
+    is_warned: bool,
 }
 
 /// The options of a session's client.
@@ -107,6 +111,7 @@ impl Topics {
             pause: PAUSE.0,
             now: Instant::now(),
             left: None,
+            is_warned: false,
         })
     }
 
@@ -136,7 +141,14 @@ impl Topics {
                     }
                     return SourceStep::Idle;
                 }
-                SourceStep::Message(Arc::new(self.own(message)), delivery)
+                let message = self.own(message);
+                if self.is_published_here(&message) {
+                    if let Some(delivery) = delivery {
+                        self.acknowledge(delivery, Ending::NotTaken);
+                    }
+                    return SourceStep::Idle;
+                }
+                SourceStep::Message(Arc::new(message), delivery)
             }
             // Nothing else is ever asked for.
             Event::Published(_)
@@ -147,6 +159,20 @@ impl Topics {
             | Event::Authentication(_)
             | Event::Trace(_) => SourceStep::Idle,
         }
+    }
+
+    /// Whether a sink of this pipeline has published the message.
+    fn is_published_here(&mut self, message: &Message) -> bool {
+        let own = &self.settings.own_publishers;
+        let is_own = message.client_id.as_ref().is_some_and(|client_id| own.contains(client_id));
+        if is_own && !std::mem::replace(&mut self.is_warned, true) {
+            tracing::warn!(
+                client_id = self.settings.client_id,
+                topic = &*message.topic,
+                "a pipeline does not take messages that it publishes itself; publish them to topics that it does not read"
+            );
+        }
+        is_own
     }
 
     /// The message as a pipeline sees it.

@@ -9,7 +9,7 @@ use super::error::{ComputeError, MAX_RESULT};
 /// Most bytes of a regular expression that is ready.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What is done with the regular expression.
+/// The use of the regular expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Match,
@@ -29,6 +29,25 @@ pub(super) struct Regular {
     with: String,
 }
 
+/// Why a function has no regular expression.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RegularError {
+    /// The function replaces, and has other values.
+    #[error("write `{0}(TEXT, 'PATTERN', 'REPLACEMENT')`")]
+    Replacement(String),
+    /// The function has other values.
+    #[error("write `{0}(TEXT, 'PATTERN')`")]
+    Pattern(String),
+    /// The pattern is no regular expression, or too large.
+    #[error("the regular expression `{pattern}` cannot be read: {source}")]
+    Unreadable {
+        /// The pattern.
+        pattern: String,
+        /// Its fault.
+        source: regex::Error,
+    },
+}
+
 /// Whether a function has this name.
 pub(super) fn is_name(name: &str) -> bool {
     NAMES.iter().any(|(known, _)| *known == name)
@@ -38,17 +57,17 @@ impl Regular {
     /// Reads the values behind the first one.
     ///
     /// # Errors
-    /// In words, when they are not the texts that the function takes.
-    pub(super) fn new(name: &str, texts: &[Option<&str>]) -> Result<Self, String> {
+    /// When they are not the texts that the function takes.
+    pub(super) fn new(name: &str, texts: &[Option<&str>]) -> Result<Self, RegularError> {
         let how = NAMES.iter().find(|(known, _)| *known == name).map_or(How::Match, |(_, how)| *how);
         let (pattern, with) = match (how, texts) {
             (How::Replace, [Some(pattern), Some(with)]) => (*pattern, *with),
             (How::Match | How::Extract, [Some(pattern)]) => (*pattern, ""),
-            (How::Replace, _) => return Err(format!("write `{name}(TEXT, 'PATTERN', 'REPLACEMENT')`")),
-            _ => return Err(format!("write `{name}(TEXT, 'PATTERN')`")),
+            (How::Replace, _) => return Err(RegularError::Replacement(name.to_owned())),
+            _ => return Err(RegularError::Pattern(name.to_owned())),
         };
         let read = RegexBuilder::new(pattern).size_limit(MAX_BYTES).build();
-        let pattern = read.map_err(|error| format!("the regular expression `{pattern}` cannot be read: {error}"))?;
+        let pattern = read.map_err(|source| RegularError::Unreadable { pattern: pattern.to_owned(), source })?;
         Ok(Self { how, pattern, with: with.to_owned() })
     }
 

@@ -1,4 +1,4 @@
-//! A part of a platform: a process within its limits, and what it has used.
+//! A part of a platform: a process within its limits, and its use of them.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ use crate::sample::{Cgroups, Limited, cpu_of, peak_of};
 const TAIL_LINES: usize = 15;
 /// Time for the answer of a part about its messages.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// What a program of Tidegate writes when it serves.
+/// The line of a program of Tidegate that serves.
 const READY: &str = " ready: ";
 
 /// A part before its start.
@@ -30,7 +30,7 @@ pub struct PartSettings {
     pub name: String,
     /// The name of its cgroup.
     pub cgroup: String,
-    /// What it may use.
+    /// Its limits.
     pub limits: Limits,
     /// Where its output goes.
     pub directory: PathBuf,
@@ -58,12 +58,12 @@ pub struct Watermark {
     messages: Option<(u64, u64)>,
 }
 
-/// What a part of a platform has used under load.
+/// The use of a part of a platform under load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartUse {
     /// Its name, such as `gateway-1`.
     pub name: String,
-    /// What it was allowed.
+    /// Its limits.
     pub limits: Limits,
     /// CPU time in a second, in cores.
     pub cores: f64,

@@ -24,7 +24,7 @@ pub(super) struct Broker {
     around: Option<Around>,
 }
 
-/// What stands around a broker in a platform.
+/// The parts of a platform around a broker.
 struct Around {
     /// Further brokers.
     brokers: Vec<Running>,
@@ -121,7 +121,7 @@ impl Broker {
         Ok(Self { running: Some(first), address, pid: None, around: Some(around) })
     }
 
-    /// The brokers of a platform with what they have used so far: CPU time and how often they had to wait for it.
+    /// The use of each broker of a platform so far: CPU time, seconds, and how often it had to wait for it.
     fn brokers_used(&self) -> Vec<(f64, u64)> {
         let Some(around) = &self.around else { return Vec::new() };
         let cpu = |pid: u32| cpu_of(pid).unwrap_or_default();

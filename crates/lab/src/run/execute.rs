@@ -40,12 +40,7 @@ pub(super) fn execute(
 ) -> Result<(Run, PeerInfo), ExecuteError> {
     let limited = limited::broker(task, cgroups)?;
     let link = link(order, task)?;
-    let site = Site {
-        host: link.as_ref().map_or_else(|| order.host.clone(), Link::host),
-        cgroups: limited.as_ref().map(Limited::joins).unwrap_or_default(),
-        descriptors: task.case.limits.descriptors,
-        namespace: link.as_ref().map(Link::namespace),
-    };
+    let site = site(order, task, link.as_ref(), limited.as_ref());
     let mut broker = Broker::start(order, task, (&site, cgroups), ports, stop)?;
     let address = broker.address.clone();
     let (plan, mut carrier) = carrier_of(order, task, &address, broker.has_addresses())?;
@@ -101,6 +96,16 @@ pub(super) fn execute(
         broker_ended: ended_early.is_some(),
     };
     Ok((run, info))
+}
+
+/// Where the broker runs, and within which limits.
+fn site(order: &Order, task: &Task<'_>, link: Option<&Link>, limited: Option<&Limited>) -> Site {
+    Site {
+        host: link.map_or_else(|| order.host.clone(), Link::host),
+        cgroups: limited.map(Limited::joins).unwrap_or_default(),
+        descriptors: task.case.limits.descriptors,
+        namespace: link.map(Link::namespace),
+    }
 }
 
 /// The processes to look at: the broker's, without the one that carries packets.
