@@ -147,8 +147,8 @@ pub struct MemberRefusal {
 }
 
 impl<T> Shares<T> {
-    /// The answers of one kind; `kind` returns an answer of another kind as the reason of a refusal.
-    /// The first refusal is the error.
+    /// The answers of one kind. `kind` takes an answer, or returns the reason why it is refused. The first refusal is the
+    /// error.
     ///
     /// # Errors
     /// When a member refused, or answered something else.

@@ -8,6 +8,7 @@ use crate::args::ConfigArgs;
 use crate::convert;
 use crate::loading::{load, report_load_error};
 use tidegate_config::context::read_definitions;
+use tidegate_config::hub::{FilesOf, check_files};
 use tidegate_config::load::{LoadError, read_file};
 use tidegate_config::path::{holder, known_key, known_section};
 use tidegate_config::show::{Which, show};
@@ -90,7 +91,7 @@ fn check(path: &Path) -> Exit {
         }
     };
     let listeners = config.as_ref().map_or(Ok(()), |config| tls_files::check(&config.listeners, &config.origins));
-    let pipelines = config.as_ref().map_or(Ok(()), tidegate_config::hub::check_files);
+    let pipelines = config.as_ref().map_or(Ok(()), |config| check_files(config, FilesOf::Configuration));
     if problems.is_empty() && listeners.is_ok() && pipelines.is_ok() {
         return print_and_exit(&format!("{}: right\n", path.display()), Exit::Ok);
     }

@@ -119,7 +119,7 @@ impl Fields {
     /// The QoS, if it is named.
     ///
     /// # Errors
-    /// When a field is unknown, or its value is wrong.
+    /// When its value is wrong.
     pub(crate) fn qos(&self, otherwise: QoS) -> Result<QoS, RequestError> {
         match self.qos.as_deref() {
             None => Ok(otherwise),
@@ -133,7 +133,7 @@ impl Fields {
     /// Whether RETAIN is set; `otherwise` where the request does not say it.
     ///
     /// # Errors
-    /// When a field is unknown, or its value is wrong.
+    /// When its value is wrong.
     pub(crate) fn retain(&self, otherwise: bool) -> Result<bool, RequestError> {
         match self.retain.as_deref() {
             None => Ok(otherwise),
@@ -146,7 +146,7 @@ impl Fields {
     /// The message.
     ///
     /// # Errors
-    /// When a field is unknown, or its value is wrong.
+    /// When its value is wrong.
     pub(crate) fn message(self, topic: &str, payload: Vec<u8>) -> Result<Publish, RequestError> {
         let name = |topic: &str| TopicNameBuf::new(topic).map_err(RequestError::Topic);
         let (qos, retain) = (self.qos(QoS::AtLeastOnce)?, self.retain(false)?);

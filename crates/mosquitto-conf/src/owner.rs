@@ -24,7 +24,8 @@ impl<'a> Draft<'a> {
             Rule::Part(Part::Anonymous | Part::Users | Part::Rules) => LineOwner::Listeners,
             Rule::Part(Part::Bridge) => {
                 let own = self.files.get(&line.file).and_then(|current| current.bridge);
-                own.and_then(|own| self.bridges.get(own)).map_or(LineOwner::Broker, |own| LineOwner::Bridge(own.opened_by))
+                own.and_then(|own| self.bridges.get(own))
+                    .map_or(LineOwner::Broker, |own| LineOwner::Bridge(own.opened_by))
             }
             _ => LineOwner::Broker,
         }

@@ -41,6 +41,8 @@ pub struct Method {
     pub line: usize,
     /// Whether it is a free function.
     pub free: bool,
+    /// Whether its block has no trait: the type is one of its crate then, also if a macro declares it.
+    pub inherent: bool,
 }
 
 /// A name that a `use` brings in.
@@ -364,11 +366,12 @@ impl Reader {
     }
 
     /// Notes a function as one of the type it works on.
-    fn method(&mut self, owner: &syn::Type, signature: &syn::Signature, free: bool) {
+    fn method(&mut self, owner: &syn::Type, signature: &syn::Signature, block: Option<&syn::ItemImpl>) {
         let syn::Type::Path(owner) = owner else { return };
         let names: Vec<String> = owner.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         let (name, line) = (signature.ident.to_string(), signature.span().start().line);
-        self.methods.push(Method { owner: names.join("::"), name, line, free });
+        let inherent = block.is_some_and(|block| block.trait_.is_none());
+        self.methods.push(Method { owner: names.join("::"), name, line, free: block.is_none(), inherent });
     }
 
     /// Notes what an item says of types: that it defines one, or has functions that work on one.
@@ -382,7 +385,7 @@ impl Reader {
                     if let syn::ImplItem::Fn(function) = item
                         && !function.attrs.iter().any(is_test_attribute)
                     {
-                        self.method(&block.self_ty, &function.sig, false);
+                        self.method(&block.self_ty, &function.sig, Some(block));
                     }
                 }
             }

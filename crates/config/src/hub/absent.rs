@@ -22,11 +22,20 @@ pub(crate) fn refuse(config: &Config, findings: &mut Findings) {
     }
 }
 
+/// The process whose files are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilesOf {
+    /// None.
+    Configuration,
+    /// A broker.
+    Broker,
+}
+
 /// A program without pipelines has no files of sinks.
 ///
 /// # Errors
 /// Never.
-pub fn check_files(_: &Config) -> Result<(), Findings> {
+pub fn check_files(_: &Config, _: FilesOf) -> Result<(), Findings> {
     Ok(())
 }
 

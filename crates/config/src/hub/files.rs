@@ -6,22 +6,53 @@ use super::PipelineError;
 use super::settings::first_line;
 use crate::Config;
 use crate::finding::Findings;
-use crate::sections::hub::{Sink, SinkType};
+use crate::sections::hub::{Pipeline, Sink, SinkType};
 use crate::value::Problem;
 
-/// Reads the files of all sinks and sources, and makes each sink without opening it.
+/// The process whose files are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilesOf {
+    /// None: all files of the configuration are.
+    Configuration,
+    /// A broker. With `hub.bus` it has the dead letters of its pipelines only.
+    Broker,
+    /// A process of the hub.
+    Hub,
+}
+
+impl FilesOf {
+    fn has_sink(self, config: &Config, name: &str) -> bool {
+        let is_dead_letter = |pipeline: &Pipeline| pipeline.dead_letter.as_deref() == Some(name);
+        match self {
+            Self::Configuration => true,
+            Self::Broker if config.hub.bus.is_some() => config.pipelines.iter().any(is_dead_letter),
+            Self::Broker | Self::Hub => config.pipelines.iter().any(|pipeline| pipeline.uses(name)),
+        }
+    }
+
+    fn has_source(self, config: &Config, name: &str) -> bool {
+        let is_used = || config.pipelines.iter().any(|pipeline| pipeline.source.as_deref() == Some(name));
+        match self {
+            Self::Configuration => true,
+            Self::Broker => config.hub.bus.is_none() && is_used(),
+            Self::Hub => is_used(),
+        }
+    }
+}
+
+/// Reads the files of the sinks and sources of a process, and makes each sink without opening it.
 ///
 /// # Errors
 /// The fault of each, at its key.
-pub fn check_files(config: &Config) -> Result<(), Findings> {
+pub fn check_files(config: &Config, of: FilesOf) -> Result<(), Findings> {
     let mut findings = Findings::about(config.origins.file().cloned());
-    for (index, sink) in config.sinks.iter().enumerate() {
+    for (index, sink) in config.sinks.iter().enumerate().filter(|(_, sink)| of.has_sink(config, &sink.name)) {
         if let Some((key, why)) = fault_of(sink) {
             let problem = Problem::new(format!("sink `{}`: {why}", sink.name));
             findings.push(problem, config.origins.place("sink", index, key).clone());
         }
     }
-    for (index, source) in config.hub_sources.iter().enumerate() {
+    for (index, source) in config.hub_sources.iter().enumerate().filter(|(_, it)| of.has_source(config, &it.name)) {
         if let Some(error) = source.token_file.as_deref().and_then(|path| first_line(path).err()) {
             let problem = Problem::new(format!("source `{}`: {error}", source.name));
             findings.push(problem, config.origins.place("source", index, TOKEN_FILE).clone());
@@ -77,7 +108,8 @@ mod tests {
         let text = format!("[[sink]]\nname = \"s\"\n{sink}\n");
         let file = Some(FileText::new("t.toml", text));
         let config = Config::load(Inputs { file, ..Inputs::default() }).unwrap();
-        super::check_files(&config).map_or_else(|findings| findings.to_string(), |()| String::new())
+        super::check_files(&config, super::FilesOf::Configuration)
+            .map_or_else(|findings| findings.to_string(), |()| String::new())
     }
 
     #[test]
@@ -98,5 +130,18 @@ mod tests {
         }
         assert_eq!(faults("kind = \"http\"\nurl = \"http://x\""), "");
         assert_eq!(faults("kind = \"topic\""), "");
+    }
+
+    #[test]
+    fn a_broker_reads_the_files_that_it_uses() {
+        let text = "[hub]\nbus = \"nats://127.0.0.1:1\"\n[[sink]]\nname = \"s\"\nkind = \"http\"\nurl = \"http://x\"\n\
+                    secret_file = \"nope\"\n[[sink]]\nname = \"unused\"\nkind = \"http\"\nurl = \"ftp://x\"\n\
+                    [[pipeline]]\nname = \"p\"\nfrom = [\"a\"]\nto = [\"s\"]\n";
+        let file = Some(FileText::new("t.toml", text));
+        let config = Config::load(Inputs { file, ..Inputs::default() }).unwrap();
+        let faults = |of| super::check_files(&config, of).map_or_else(|findings| findings.len(), |()| 0);
+        assert_eq!(faults(super::FilesOf::Broker), 0, "processes of the hub have the sink");
+        assert_eq!(faults(super::FilesOf::Hub), 1);
+        assert_eq!(faults(super::FilesOf::Configuration), 2);
     }
 }

@@ -22,15 +22,15 @@ mod sinks;
 mod way;
 
 #[cfg(not(feature = "pipelines"))]
-pub use absent::check_files;
-#[cfg(not(feature = "pipelines"))]
 pub(crate) use absent::refuse;
+#[cfg(not(feature = "pipelines"))]
+pub use absent::{FilesOf, check_files};
 #[cfg(feature = "pipelines")]
 pub use check::{NoStoreError, check, check_kept};
 #[cfg(feature = "pipelines")]
 pub use error::PipelineError;
 #[cfg(feature = "pipelines")]
-pub use files::check_files;
+pub use files::{FilesOf, check_files};
 #[cfg(feature = "pipelines")]
 pub use settings::{OnBus, histories};
 #[cfg(feature = "pipelines")]

@@ -9,12 +9,12 @@ use crate::hub::HubPart;
 use tidegate_administration::BrokerStatus;
 use tidegate_administration::console::{self, Admin};
 use tidegate_config::Config;
-use tidegate_config::hub::{OnBus, PipelineError, Way};
+use tidegate_config::hub::{FilesOf, OnBus, PipelineError, Way, check_files};
 use tidegate_config::source::Source;
 use tidegate_logging::Log;
 use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_process::{StartError, service_manager};
-use tidegate_terminal::{Exit, report};
+use tidegate_terminal::{Exit, complain, report};
 
 /// Where this process takes messages from.
 struct Origin {
@@ -48,6 +48,10 @@ pub(super) fn run(args: &Args) -> Exit {
     };
     if config.pipelines.is_empty() {
         report(&"the configuration has no [[pipeline]]: name a file that has some with -c FILE");
+        return Exit::Usage;
+    }
+    if let Err(findings) = check_files(&config, FilesOf::Hub) {
+        complain(findings);
         return Exit::Usage;
     }
     let origin = Origin::of(args, &config).and_then(|origin| Ok((origin.settings(&config)?, origin)));

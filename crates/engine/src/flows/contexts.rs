@@ -1,7 +1,7 @@
 //! The contexts of flows: which parts of an engine each of them borrows.
 //!
-//! A context is a struct of borrows, and a macro of its name borrows it: `publishing!(engine)` makes a [`Publishing`]
-//! from an engine, or from a larger context. Methods of a context are where its flow is.
+//! A context is a struct of borrows, and the macro before its name borrows it: `publishing!(engine)` makes a
+//! [`Publishing`] from an engine, or from a larger context. Methods of a context are where its flow is.
 
 use crate::access::Rules;
 use crate::addresses::Nodes;

@@ -27,6 +27,7 @@ use tidegate_administration::{BrokerStatus, LoginsPart, StorePart};
 use tidegate_config::Config;
 use tidegate_config::finding::Findings;
 use tidegate_config::hub::is_hub_listener;
+use tidegate_config::hub::{FilesOf, check_files};
 use tidegate_config::orchestrator::RELAY_LISTENER;
 use tidegate_config::reload::Reloadable;
 use tidegate_config::tls_settings;
@@ -323,7 +324,7 @@ fn settle(
     agree: Option<&Agree>,
 ) -> Result<(Config, Option<Door>), StartError> {
     let mirror = mirrored.map(Mirrored::disk);
-    tidegate_config::hub::check_files(written)?;
+    check_files(written, FilesOf::Broker)?;
     let config = tidegate_identity::tenant_numbers::settle(written, agree, mirror.as_deref())?;
     let config = tidegate_config::orchestrator::with_name(&config)?;
     let (config, door) = tidegate_connectors::hub::with_door(config)?;

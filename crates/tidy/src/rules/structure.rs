@@ -160,7 +160,8 @@ fn methods_by_type<'a>(
             }
             let short = method.owner.rsplit("::").next().unwrap_or_default();
             let owner = match defined.get(&(name, short)).map(Vec::as_slice) {
-                None | Some([]) => continue,
+                None | Some([]) if !method.inherent => continue,
+                None | Some([]) => short.to_owned(),
                 Some([_]) => short.to_owned(),
                 Some(several) => one_of(several, source, method, short),
             };
