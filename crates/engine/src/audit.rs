@@ -52,7 +52,7 @@ impl Audit<'_> {
         let wills: u64 = state.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
         let elsewhere = self.uplinks.settlement.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
-        let lists = aliases + runs + outgoing;
+        let lists = aliases + runs + outgoing + self.fetches.starting_bytes();
         let held = elsewhere + input + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", state.memory.held, held);
         let connected = state.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();

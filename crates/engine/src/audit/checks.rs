@@ -10,6 +10,7 @@ use crate::orchestrator::uplink::Uplinks;
 use crate::principals::Principals;
 use crate::publish::fan_out::FanOuts;
 use crate::publish::turn_share::TurnShare;
+use crate::retained::fetch::Fetches;
 use crate::session::ended::EndedSessions;
 use crate::settings::Settings;
 use crate::state::ShardState;
@@ -26,6 +27,7 @@ pub(crate) struct Audit<'e> {
     pub uplinks: &'e Uplinks,
     pub sys: &'e Sys,
     pub fan_outs: &'e FanOuts,
+    pub fetches: &'e Fetches,
     pub turn_share: &'e TurnShare,
     pub endings: &'e EndedSessions,
     pub observers: &'e Observers,
@@ -47,6 +49,7 @@ macro_rules! auditing {
             uplinks: &$from.uplinks,
             sys: &$from.sys,
             fan_outs: &$from.fan_outs,
+            fetches: &$from.fetches,
             turn_share: &$from.turn_share,
             endings: &$from.endings,
             observers: &$from.observers,

@@ -277,7 +277,8 @@ pub(crate) struct SubAckAnswer {
     pub codes: Vec<ReasonCode>,
     /// The filters, where brokers may still refuse some.
     pub filters: Vec<Box<str>>,
-    pub fetches: Vec<FetchRequest>,
+    /// Filters whose retained messages are fetched.
+    pub fetches: Vec<Box<str>>,
     /// Why some are refused, for a client that wants to know.
     pub refusals: Refusals,
 }
@@ -288,15 +289,6 @@ pub(crate) struct UnsubAckAnswer {
     pub codes: Vec<ReasonCode>,
     /// As in [`SubAckAnswer`].
     pub refusals: Refusals,
-}
-
-/// Retained messages that a new subscription is owed.
-#[derive(Debug)]
-pub(crate) struct FetchRequest {
-    pub filter: Box<str>,
-    /// Packed subscription options.
-    pub options: u8,
-    pub subscription_id: u32,
 }
 
 impl AckQueue {

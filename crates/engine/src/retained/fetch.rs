@@ -5,7 +5,6 @@ mod absent;
 mod moved;
 pub(crate) mod starting;
 
-use crate::connection::FetchRequest;
 use crate::ids::{Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Links;
 use crate::link::envelope::Envelope;
@@ -19,7 +18,7 @@ use crate::session::Session;
 use crate::session::table::Sessions;
 use crate::settings::Settings;
 use crate::state::ShardState;
-use crate::topics::{SubscriberOptions, SubscriptionIndex, is_own_topic};
+use crate::topics::{Subscriber, SubscriberOptions, SubscriptionIndex, is_own_topic};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_mqtt::QoS;
 
@@ -33,8 +32,7 @@ pub(crate) struct Fetches {
     pub(crate) runnable: VecDeque<u32>,
     /// Fetches in the state [`FetchState::NoRoom`], by their sessions.
     sleeping: BTreeSet<(u32, u32)>,
-    /// New subscriptions whose fetches have not begun, in the order of their SUBACKs.
-    starting: VecDeque<Starting>,
+    starting: Starting,
     next: u32,
     /// Topics that may still be looked at in this turn.
     pub(crate) budget: u32,
@@ -129,6 +127,23 @@ impl Fetches {
                 self.by_filter.len()
             ));
         }
+        self.audit_starting(state, wrong);
+    }
+
+    fn audit_starting(&self, state: &ShardState, wrong: &mut dyn FnMut(String)) {
+        let mut known = 0;
+        for (key, session) in state.sessions.iter() {
+            let noted = session.rare.as_ref().map_or(0, |rare| rare.fetches_starting as usize);
+            let counted = self.starting.count_of(SessionKey(key));
+            if noted != counted {
+                wrong(format!("{noted} fetches of {:?} are to begin, {counted} is true", session.client_id));
+            }
+            known += counted;
+        }
+        let all = self.starting.count();
+        if known != all {
+            wrong(format!("{all} fetches are to begin, {known} of them for known sessions"));
+        }
     }
 
     fn remove(&mut self, id: u32) -> Option<Fetch> {
@@ -164,10 +179,10 @@ impl Fetches {
 }
 
 impl SubscriptionIndex {
-    pub(crate) fn is_subscribed(&self, sessions: &Sessions, session: SessionKey, filter: &str) -> bool {
-        let tenant = sessions.get(session.0).map(|session| session.tenant);
-        let entry = tenant.and_then(|tenant| self.find(tenant, filter));
-        entry.is_some_and(|entry| self.subscriber(entry, session).is_some())
+    /// The subscription of a session to a filter.
+    pub(crate) fn subscription(&self, sessions: &Sessions, session: SessionKey, filter: &str) -> Option<Subscriber> {
+        let tenant = sessions.get(session.0)?.tenant;
+        self.subscriber(self.find(tenant, filter)?, session)
     }
 }
 
@@ -177,21 +192,21 @@ impl Fetches {
         &mut self,
         roster: &Roster,
         sessions: &mut Sessions,
-        session: SessionKey,
-        request: FetchRequest,
+        filter: Box<str>,
+        Subscriber { session, options, subscription_id }: Subscriber,
     ) -> Option<u32> {
         let tenant = sessions.get(session.0)?.tenant;
-        let wildcard = request.filter.contains(['+', '#']);
-        let home = roster.home_of_topic(tenant, &request.filter);
-        let (wanted, again) = absent::wanted_at_first(roster, &request.filter);
-        let shards = if wildcard { roster.homes_for(&request.filter).into_iter().collect() } else { vec![home] };
-        self.end_fetch_of(sessions, session, &request.filter);
+        let wildcard = filter.contains(['+', '#']);
+        let home = roster.home_of_topic(tenant, &filter);
+        let (wanted, again) = absent::wanted_at_first(roster, &filter);
+        let shards = if wildcard { roster.homes_for(&filter).into_iter().collect() } else { vec![home] };
+        self.end_fetch_of(sessions, session, &filter);
         let id = self.add(Fetch {
             session,
             tenant,
-            options: SubscriberOptions::from_bits(request.options),
-            subscription_id: request.subscription_id,
-            filter: request.filter,
+            options,
+            subscription_id,
+            filter,
             shards,
             after: String::new(),
             wanted,
@@ -260,8 +275,8 @@ impl Fetches {
         }
     }
 
-    /// Ends the fetch for a subscription that is gone or made again.
-    pub(crate) fn end_fetch_of(&mut self, sessions: &mut Sessions, session: SessionKey, filter: &str) {
+    /// Ends the fetch for a subscription that is gone or made again, if it has begun.
+    fn end_fetch_of(&mut self, sessions: &mut Sessions, session: SessionKey, filter: &str) {
         if let Some(id) = self.fetch_of(sessions, session, filter) {
             self.end_fetch(sessions, id);
         }
@@ -292,17 +307,14 @@ impl Fetches {
     }
 
     /// Ends all fetches of a session.
-    pub(crate) fn end_fetches(&mut self, sessions: &mut Sessions, session: SessionKey) {
-        let Some(rare) = sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
+    pub(crate) fn end_fetches(&mut self, state: &mut ShardState, session: SessionKey) {
+        self.withdraw_starts(state, session);
+        let Some(rare) = state.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
             return;
         };
         rare.fresh_topics = std::collections::HashSet::default();
-        let starting = std::mem::take(&mut rare.fetches_starting) > 0;
         for id in std::mem::take(&mut rare.fetches) {
             self.remove(id);
-        }
-        if starting {
-            self.starting.retain(|one| one.session != session);
         }
     }
 

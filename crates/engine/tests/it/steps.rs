@@ -2,7 +2,7 @@
 //! wait.
 
 use tidegate_engine::Reason;
-use tidegate_mqtt::{Packet, PacketId, PacketType, PingReq, QoS, ReasonCode, SubscriptionOptions};
+use tidegate_mqtt::{Packet, PacketId, PacketType, PingReq, QoS, ReasonCode, RetainHandling, SubscriptionOptions};
 use tidegate_mqtt::{TopicFilter, TopicFilters, Unsubscribe, UserProperties};
 
 use crate::harness::*;
@@ -143,18 +143,26 @@ fn a_crowd_with_few_filters_does_not_wait() {
 /// The most retained values that reach a client in one turn.
 const VALUES_PER_TURN: u64 = 2 * 64;
 
-/// Publishes retained values, and subscribes to each of their topics until all are subscribed to.
-fn subscribe_to_values(world: &World) -> (Client, Vec<String>) {
+/// Publishes retained values; returns their topics.
+fn retain_values(world: &World) -> Vec<String> {
     let topics: Vec<String> = (0..FILTERS).map(|number| format!("v/{number:03}")).collect();
     let publisher = world.connect(v5("publisher"));
     for topic in &topics {
         publisher.send_publish(message(topic, "x").retain());
     }
     world.run();
+    topics
+}
+
+fn at_most_once(topics: &[String]) -> Vec<(&str, SubscriptionOptions)> {
+    topics.iter().map(|topic| (topic.as_str(), SubscriptionOptions::new(QoS::AtMostOnce))).collect()
+}
+
+/// Publishes retained values, and subscribes to each of their topics until all are subscribed to.
+fn subscribe_to_values(world: &World) -> (Client, Vec<String>) {
+    let topics = retain_values(world);
     let client = world.connect(v5("many").expiry(100));
-    let filters: Vec<_> =
-        topics.iter().map(|topic| (topic.as_str(), SubscriptionOptions::new(QoS::AtMostOnce))).collect();
-    client.send_subscribe(&filters, None);
+    client.send_subscribe(&at_most_once(&topics), Some(1));
     while world.gauges().subscriptions < FILTERS as u64 {
         world.turns();
     }
@@ -210,4 +218,104 @@ fn retained_values_that_wait_come_to_the_next_connection() {
     assert!(!new.is_empty());
     let got: std::collections::BTreeSet<String> = old.into_iter().chain(new).collect();
     assert_eq!(got.into_iter().collect::<Vec<_>>(), topics);
+}
+
+/// Unsubscribes from one filter and does not wait.
+fn send_unsubscribe(client: &Client, filter: &str) {
+    let packet_id = client.next_id();
+    client.send(&Packet::Unsubscribe(Unsubscribe {
+        packet_id,
+        user_properties: UserProperties::EMPTY,
+        topic_filters: TopicFilters::new(&[TopicFilter::new(filter).unwrap()]),
+    }));
+}
+
+/// The subscription identifiers of the values of the last topic that have come.
+fn identifiers_of_last(client: &Client, topics: &[String]) -> Vec<Vec<u32>> {
+    let last = topics.last().unwrap();
+    let got = client.messages_among_others().into_iter().filter(|got| got.topic == *last);
+    got.map(|got| got.subscription_ids).collect()
+}
+
+fn with_handling(retain_handling: RetainHandling) -> SubscriptionOptions {
+    SubscriptionOptions { retain_handling, ..SubscriptionOptions::new(QoS::AtMostOnce) }
+}
+
+#[test]
+fn a_newer_subscription_ends_a_search_that_waits() {
+    let world = World::with(1, |_| ());
+    let (client, topics) = subscribe_to_values(&world);
+    client.send_subscribe(&[(&topics[FILTERS - 1], with_handling(RetainHandling::SendAtSubscribe))], Some(2));
+    assert_eq!(identifiers_of_last(&client, &topics), [[2]]);
+}
+
+#[test]
+fn a_search_that_waits_has_the_options_of_now() {
+    let world = World::with(1, |_| ());
+    let (client, topics) = subscribe_to_values(&world);
+    client.send_subscribe(&[(&topics[FILTERS - 1], with_handling(RetainHandling::SendIfNew))], Some(2));
+    assert_eq!(identifiers_of_last(&client, &topics), [[2]]);
+}
+
+#[test]
+fn a_client_that_refuses_retained_values_gets_none_later() {
+    let world = World::with(1, |_| ());
+    let (client, topics) = subscribe_to_values(&world);
+    let last = &topics[FILTERS - 1];
+    send_unsubscribe(&client, last);
+    client.send_subscribe(&[(last, with_handling(RetainHandling::DoNotSend))], Some(2));
+    assert_eq!(identifiers_of_last(&client, &topics), [[0; 0]; 0]);
+}
+
+#[test]
+fn a_client_with_few_filters_is_not_behind_many() {
+    const FEW: usize = 9;
+    let world = World::with(1, |_| ());
+    let topics = retain_values(&world);
+    let (many, few) = (world.connect(v5("many")), world.connect(v5("few")));
+    many.send_subscribe(&at_most_once(&topics), None);
+    while world.gauges().subscriptions < FILTERS as u64 {
+        world.turns();
+    }
+    few.send_subscribe(&at_most_once(&topics[..FEW]), None);
+    (0..4).for_each(|_| world.turns());
+    let arrivals = std::iter::from_fn(|| few.take_arrival());
+    let early: Vec<_> = arrivals.filter_map(|arrival| arrival.delivered()).map(|got| got.topic).collect();
+    assert_eq!(early, topics[..FEW]);
+    let sent = world.counters().messages_out[0];
+    assert!(sent < FILTERS as u64, "{sent} values");
+    assert_eq!(topics_of(&many), topics);
+}
+
+/// Bytes that the shard holds.
+fn held(world: &World) -> u64 {
+    world.engine(0, |engine, _| engine.questions().held_bytes())
+}
+
+#[test]
+fn repeated_subscribes_of_many_clients_wait_once() {
+    const CLIENTS: usize = 64;
+    const EACH: usize = 9;
+    let world = World::with(1, |_| ());
+    let topics = retain_values(&world);
+    let clients: Vec<_> = (0..CLIENTS).map(|number| world.connect(v5(&format!("c{number}")))).collect();
+    let round = || {
+        for client in &clients {
+            client.send_subscribe(&at_most_once(&topics[..EACH]), None);
+        }
+        world.turns();
+        world.turns();
+    };
+    round();
+    let first = held(&world);
+    (0..20).for_each(|_| round());
+    let wrong = world.engine(0, |engine, _| engine.questions().audit());
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let (before, during) = (world.counters().messages_out[0], held(&world));
+    world.run();
+    let left = world.counters().messages_out[0] - before;
+    assert!(left <= 2 * (CLIENTS * EACH) as u64, "{left} values waited");
+    let after = held(&world);
+    assert!(after < during && during < first + first / 2, "{first}, {during}, {after} bytes");
+    clients.iter().for_each(|client| assert!(topics_of(client).len() >= EACH));
 }

@@ -38,7 +38,7 @@ impl SessionEnding<'_> {
         let Some(addresses) = &self.settings.addresses else { return };
         let ends_at = addresses.mailbox_ends_at(now.monotonic);
         self.end_will_and_timers(now, key);
-        self.fetches.end_fetches(&mut self.state.sessions, key);
+        self.fetches.end_fetches(self.state, key);
         self.index.forget_stored_subscriptions(&mut self.state.sessions, &mut self.state.journal, key);
         subscribing!(self).remove_subscriptions(now, key);
         subscribing!(self).set_standing(now, key, Standing::Mailbox);

@@ -89,7 +89,7 @@ impl SessionEnding<'_> {
         }
         let reason = self.tell_mailbox_limit(key).unwrap_or(reason);
         self.end_will_and_timers(now, key);
-        self.fetches.end_fetches(&mut self.state.sessions, key);
+        self.fetches.end_fetches(self.state, key);
         subscribing!(self).set_standing(now, key, Standing::Client);
         self.state.sessions.end_exchanges(&mut self.state.exchanges, key);
         let Some(mut session) = self.state.withdraw_session(key) else { return };

@@ -34,16 +34,12 @@ impl Moving<'_> {
         let mut stored: Vec<(String, u8, u32)> = Vec::new();
         for SubscriptionImage { filter, options, subscription_id, fetching } in subscriptions {
             stored.push((filter.clone(), options.bits(), subscription_id));
-            subscribing!(self).adopt_subscription(
-                now,
-                tenant,
-                &filter,
-                Subscriber { session: key, options, subscription_id },
-            );
+            let subscriber = Subscriber { session: key, options, subscription_id };
+            subscribing!(self).adopt_subscription(now, tenant, &filter, subscriber);
             if fetching {
                 // The topics have other homes now, so it begins from the start.
-                let request = FetchRequest { filter: filter.into(), options: options.bits(), subscription_id };
-                self.fetches.add_fetch(&self.links.roster, &mut self.state.sessions, key, request);
+                let sessions = &mut self.state.sessions;
+                self.fetches.add_fetch(&self.links.roster, sessions, filter.into(), subscriber);
             }
         }
         for membership in memberships {

@@ -16,30 +16,35 @@ use std::rc::Rc;
 
 impl Fetching<'_> {
     /// Begins to bring the retained messages of new subscriptions.
-    pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, requests: Vec<FetchRequest>) {
-        let Some(session) = self.state.connections.session_of(key).filter(|_| !requests.is_empty()) else { return };
-        if requests.len() > STARTS_IN_ANY_CASE {
-            self.fetches.start_later(&mut self.state.sessions, session, requests);
-        } else {
-            requests.into_iter().for_each(|request| self.start_fetch(session, request));
+    pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, filters: Vec<Box<str>>) {
+        let Some(session) = self.state.connections.session_of(key).filter(|_| !filters.is_empty()) else { return };
+        let at_once = filters.len() <= STARTS_IN_ANY_CASE;
+        for filter in filters {
+            if at_once {
+                self.fetches.withdraw_start(self.state, session, &filter);
+                self.start_fetch(session, filter);
+            } else {
+                self.fetches.start_later(self.state, session, filter);
+            }
         }
         self.forget_expected(session);
         self.go_on_fetching(now);
     }
 
-    fn start_fetch(&mut self, session: SessionKey, request: FetchRequest) {
-        // The client may have unsubscribed meanwhile.
-        if self.index.is_subscribed(&self.state.sessions, session, &request.filter)
-            && let Some(id) = self.fetches.add_fetch(&self.links.roster, &mut self.state.sessions, session, request)
-        {
+    fn start_fetch(&mut self, session: SessionKey, filter: Box<str>) {
+        // The client may have unsubscribed meanwhile, or have subscribed with other options.
+        let subscription = self.index.subscription(&self.state.sessions, session, &filter);
+        let Some(subscription) = subscription else { return };
+        let sessions = &mut self.state.sessions;
+        if let Some(id) = self.fetches.add_fetch(&self.links.roster, sessions, filter, subscription) {
             self.fetches.set_fetch_running(id);
         }
     }
 
     /// Makes a SUBACK wait for other shards before its fetches. Live messages until then are newer than fetched ones.
-    pub(crate) fn expect_fetches(&mut self, session: SessionKey, requests: &[FetchRequest]) {
+    pub(crate) fn expect_fetches(&mut self, session: SessionKey, filters: &[Box<str>]) {
         if !self.links.roster.is_alone()
-            && !requests.is_empty()
+            && !filters.is_empty()
             && let Some(session) = self.state.sessions.get_mut(session.0)
         {
             session.rare_mut().fetches_expected += 1;
@@ -62,8 +67,8 @@ impl Fetching<'_> {
 
     /// Takes as many steps as this turn still allows; the next turn continues.
     fn go_on_fetching(&mut self, now: Now) {
-        while let Some((session, request)) = self.fetches.next_start(&mut self.state.sessions) {
-            self.start_fetch(session, request);
+        while let Some((session, filter)) = self.fetches.next_start(self.state) {
+            self.start_fetch(session, filter);
             if let Some(session) = self.state.sessions.get_mut(session.0) {
                 settle_fetches(session);
             }

@@ -47,7 +47,7 @@ impl Subscribing<'_> {
         &mut self,
         now: Now,
         request: &Request<'_>,
-        fetches: &mut Vec<FetchRequest>,
+        fetches: &mut Vec<Box<str>>,
         waits: &mut SubAckWaits,
     ) -> Result<(), Reason> {
         self.check_subscription(request)?;
@@ -94,11 +94,7 @@ impl Subscribing<'_> {
             RetainHandling::DoNotSend => false,
         };
         if fetch && self.state.settings.retained.available {
-            fetches.push(FetchRequest {
-                filter: filter.into(),
-                options: request.options.bits(),
-                subscription_id: request.subscription_id,
-            });
+            fetches.push(filter.into());
         }
         if done.first_local {
             self.note_sys_interest(now, request.tenant, filter, true);
@@ -124,7 +120,7 @@ impl Subscribing<'_> {
         session.filters.remove(removed.entry);
         self.state.tenants.release(counted, Holding::Subscriptions, 1);
         self.state.sessions.forget_subscription(&mut self.state.journal, key, filter.as_str());
-        self.fetches.end_fetch_of(&mut self.state.sessions, key, filter.as_str());
+        self.fetches.forget_fetch_of(self.state, key, filter.as_str());
         if removed.last_local {
             self.announce_interest(tenant, filter.as_str(), false, None);
             self.note_sys_interest(now, tenant, filter.as_str(), false);

@@ -63,7 +63,7 @@ impl Uplinking<'_> {
                 ended.push(asked.clone());
             }
         }
-        answer.fetches.retain(|fetch| &*fetch.filter != filter);
+        answer.fetches.retain(|fetch| **fetch != *filter);
         for asked in ended {
             self.state.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
             self.state.reports().tell_denied(Attempt::Subscribe, session, &asked, Reason::NotAuthorized);
