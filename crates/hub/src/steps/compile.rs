@@ -252,7 +252,7 @@ fn regex(expr: &Expr, name: &str, mut arguments: Vec<Node>) -> Result<Node, Step
     };
     let texts: Vec<Option<String>> = rest.iter().map(text).collect();
     let texts: Vec<Option<&str>> = texts.iter().map(Option::as_deref).collect();
-    let regular = Regular::new(name, &texts).map_err(|said| refuse(expr, said))?;
+    let regular = Regular::new(name, &texts).map_err(|error| refuse(expr, error.to_string()))?;
     let Some(operand) = arguments.pop() else { return Err(refuse(expr, format!("`{name}` needs a text"))) };
     Ok(Node::Regex(Box::new(regular), Box::new(operand)))
 }

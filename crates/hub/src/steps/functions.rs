@@ -209,8 +209,11 @@ impl Function {
             Self::Substr => substr(&text, second, third)?,
             Self::Replace => {
                 let (from, to) = (text_of(second), third.map(text_of).unwrap_or_default());
-                let result = if from.is_empty() { text } else { text.replace(&from, &to) };
-                bounded(result)?
+                let matches = if from.is_empty() { 0 } else { text.matches(&from).count() };
+                if text.len() + matches * to.len() > MAX_RESULT + matches * from.len() {
+                    return Err(ComputeError::TooLong);
+                }
+                if matches == 0 { text.into() } else { text.replace(&from, &to).into() }
             }
             Self::Split => {
                 let by = text_of(second);

@@ -334,7 +334,7 @@ impl Records {
         usize::from(self.first.is_some()) + self.rest.len()
     }
 
-    /// Whether there is none.
+    /// Whether a step has dropped the message.
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }
@@ -349,7 +349,7 @@ impl IntoIterator for Records {
     }
 }
 
-/// What a step gives. As text it is JSON.
+/// The result of a step. As text it is JSON.
 #[derive(Debug, PartialEq)]
 pub enum StepResult<'a> {
     /// A value; null where the step drops the message.

@@ -9,7 +9,7 @@ use super::error::{ComputeError, MAX_RESULT};
 /// Most bytes of a regular expression that is ready.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What is done with the regular expression.
+/// The use of the regular expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Match,
@@ -29,6 +29,17 @@ pub(super) struct Regular {
     with: String,
 }
 
+/// Why a function with a regular expression cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RegularError {
+    #[error("write `{name}(TEXT, 'PATTERN')`")]
+    Texts { name: String },
+    #[error("write `regex_replace(TEXT, 'PATTERN', 'REPLACEMENT')`")]
+    Replace,
+    #[error("the regular expression `{pattern}` cannot be read: {source}")]
+    Pattern { pattern: String, source: regex::Error },
+}
+
 /// Whether a function has this name.
 pub(super) fn is_name(name: &str) -> bool {
     NAMES.iter().any(|(known, _)| *known == name)
@@ -38,17 +49,17 @@ impl Regular {
     /// Reads the values behind the first one.
     ///
     /// # Errors
-    /// In words, when they are not the texts that the function takes.
-    pub(super) fn new(name: &str, texts: &[Option<&str>]) -> Result<Self, String> {
+    /// When they are not the texts that the function takes.
+    pub(super) fn new(name: &str, texts: &[Option<&str>]) -> Result<Self, RegularError> {
         let how = NAMES.iter().find(|(known, _)| *known == name).map_or(How::Match, |(_, how)| *how);
         let (pattern, with) = match (how, texts) {
             (How::Replace, [Some(pattern), Some(with)]) => (*pattern, *with),
             (How::Match | How::Extract, [Some(pattern)]) => (*pattern, ""),
-            (How::Replace, _) => return Err(format!("write `{name}(TEXT, 'PATTERN', 'REPLACEMENT')`")),
-            _ => return Err(format!("write `{name}(TEXT, 'PATTERN')`")),
+            (How::Replace, _) => return Err(RegularError::Replace),
+            _ => return Err(RegularError::Texts { name: name.to_owned() }),
         };
         let read = RegexBuilder::new(pattern).size_limit(MAX_BYTES).build();
-        let pattern = read.map_err(|error| format!("the regular expression `{pattern}` cannot be read: {error}"))?;
+        let pattern = read.map_err(|source| RegularError::Pattern { pattern: pattern.to_owned(), source })?;
         Ok(Self { how, pattern, with: with.to_owned() })
     }
 
@@ -67,11 +78,18 @@ impl Regular {
                 }
             },
             How::Replace => {
-                let result = self.pattern.replace_all(text, self.with.as_str());
-                if result.len() > MAX_RESULT {
-                    return Err(ComputeError::TooLong);
+                let (mut result, mut end) = (String::new(), 0);
+                for found in self.pattern.find_iter(text) {
+                    result.push_str(&text[end..found.start()]);
+                    result.push_str(&self.with);
+                    end = found.end();
+                    // A long text has many matches: the bound holds before the end.
+                    if result.len() > MAX_RESULT {
+                        return Err(ComputeError::TooLong);
+                    }
                 }
-                result.into_owned().into()
+                result.push_str(&text[end..]);
+                result.into()
             }
         })
     }

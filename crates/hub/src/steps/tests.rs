@@ -95,6 +95,12 @@ fn expressions_give_what_sql_says() {
     ] {
         assert_eq!(value(expression, &payload), Ok(expected), "{expression}");
     }
+    let long = format!("regex_replace(payload.long, 'x', '{}')", "y".repeat(4_000));
+    let replaced = format!("replace(payload.long, 'x', '{}')", "y".repeat(4_000));
+    for expression in [long, replaced] {
+        let error = value(&expression, &json!({ "long": "x".repeat(1_000) })).unwrap_err();
+        assert!(error.contains("longer than"), "{error}");
+    }
     for expression in [
         "rfc3339_to_unix_ts('now')",
         "bitand('x', 1)",

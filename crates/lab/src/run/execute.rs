@@ -118,10 +118,7 @@ pub(super) fn execute(
     let (begin, unix_s) = (Instant::now(), unix_now());
     let watched = watched(&broker, link.as_ref());
     let sampler = Sampler::start(watched.clone(), begin, apart(about(order, &plan))).map_err(ExecuteError::Thread)?;
-    report.say(Said::Run {
-        what: format!("{}, {}, {}", task.case.name, task.peer.name(), task.repetition),
-        about: about(order, &plan),
-    });
+    announce(order, task, &plan, report);
     let mut timeline = Timeline { begin, happened: Vec::new() };
     broker.begin_counting();
     let loaded = (!stop.wait(order.scenario.idle_before.times(order.time_scale).0))
@@ -165,6 +162,11 @@ pub(super) fn execute(
         broker_ended: ended_early.is_some(),
     };
     Ok((run, info))
+}
+
+fn announce(order: &Order, task: &Task<'_>, plan: &LoadPlan, report: &mut dyn Report) {
+    let what = format!("{}, {}, {}", task.case.name, task.peer.name(), task.repetition);
+    report.say(Said::Run { what, about: about(order, plan) });
 }
 
 /// The processes to look at: the broker's, without the one that carries packets.
