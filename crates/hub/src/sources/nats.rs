@@ -70,6 +70,8 @@ pub(crate) struct Nats {
     inbox: Inbox<Heard>,
     runtime: Option<Runtime>,
     under_way: BTreeMap<u64, jetstream::Message>,
+    /// Acknowledged messages of this turn, which one task reports to the server.
+    acknowledged: Vec<jetstream::Message>,
     next_token: u64,
     progress_at: Instant,
 }
@@ -93,6 +95,7 @@ impl Nats {
             inbox,
             runtime: Some(runtime),
             under_way: BTreeMap::new(),
+            acknowledged: Vec::new(),
             next_token: 0,
             progress_at: Instant::now() + PROGRESS_EVERY,
         })
@@ -108,6 +111,19 @@ impl Nats {
                 self.under_way.insert(self.next_token, *original);
                 SourceStep::Message(message, Some(self.next_token))
             }
+        }
+    }
+
+    /// Reports the acknowledged messages to the server.
+    fn send_acknowledgements(&mut self) {
+        let messages = std::mem::take(&mut self.acknowledged);
+        if let Some(runtime) = self.runtime.as_ref().filter(|_| !messages.is_empty()) {
+            runtime.spawn(async move {
+                for message in messages {
+                    // The server sends it again where this fails.
+                    let _ = message.ack().await;
+                }
+            });
         }
     }
 
@@ -234,6 +250,7 @@ impl Source for Nats {
     }
 
     fn next(&mut self, deadline: Option<Instant>) -> SourceStep<u64> {
+        self.send_acknowledgements();
         self.tell_progress();
         if let Some(heard) = self.inbox.take() {
             return self.take(heard);
@@ -243,11 +260,19 @@ impl Source for Nats {
         SourceStep::Idle
     }
 
+    fn ready(&mut self) -> Option<SourceStep<u64>> {
+        let heard = self.inbox.take()?;
+        Some(self.take(heard))
+    }
+
+    fn rest(&mut self, until: Instant) {
+        // Acknowledgements leave first.
+        self.send_acknowledgements();
+        self.inbox.rest(until);
+    }
+
     fn acknowledge(&mut self, token: u64, _ending: Ending) {
-        if let (Some(message), Some(runtime)) = (self.under_way.remove(&token), &self.runtime) {
-            // The server sends it again where this fails.
-            runtime.spawn(async move { drop(message.ack().await) });
-        }
+        self.acknowledged.extend(self.under_way.remove(&token));
     }
 
     fn is_connected(&self) -> bool {
@@ -259,6 +284,7 @@ impl Source for Nats {
     }
 
     fn leave(&mut self) {
+        self.send_acknowledgements();
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
