@@ -198,6 +198,33 @@ fn a_message_of_several_records_ends_with_the_last() {
 }
 
 #[test]
+fn records_of_a_foreach_count_as_bytes_that_are_held() {
+    let steps = StepSettings { sql: Some("FOREACH payload FROM 'k/#'".into()), ..StepSettings::default() };
+    let batching = Batching::default();
+    let settings = CoreSettings {
+        sinks: vec![SinkPlan { lanes: 1, batching }],
+        archives: false,
+        dead_letter: None,
+        max_held: 1_000,
+        max_held_bytes: 100_000,
+        seed: 7,
+    };
+    let mut core = Core::<Token>::new(Steps::new(&steps).unwrap(), settings);
+    // A payload of 2 kB, of which 1,000 records are made.
+    let payload = format!("[{}1]", "1,".repeat(999)).into_bytes();
+    let message = |number: u64| Arc::new(Message { payload: payload.clone(), ..Message::clone(&message(number, 0)) });
+    core.take(0, 0, &message(1), None);
+    assert!(core.ledger.bytes() > 1_000 * size_of::<Record>(), "{}", core.ledger.bytes());
+    core.take(0, 0, &message(2), None);
+    assert_eq!((core.numbers().taken, core.numbers().dropped, core.held()), (1, 1, 1));
+    for now in [0, 5] {
+        assert_eq!(sent(&actions(&mut core, now))[0].1.len(), 500);
+        core.settle(now, 0, Outcome::Done);
+    }
+    assert_eq!((core.held(), core.ledger.bytes()), (0, 0));
+}
+
+#[test]
 fn a_record_waits_only_for_the_pace_of_batches() {
     let mut core = core(1, 1, 10, false, &StepSettings::default());
     // The time of each message, and that of its batch: 5 ms after the begin of the batch before it, or at once.

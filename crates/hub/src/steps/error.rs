@@ -10,6 +10,8 @@ use crate::format::{EncodeError, FormatError, JsonError};
 pub(super) const MAX_RESULT: usize = 1 << 20;
 /// Most elements of a list that FOREACH makes records of; a message with a longer list fails.
 pub(crate) const MAX_ELEMENTS: usize = 1_000;
+/// Most memory of all records that FOREACH makes of one message, bytes; a message with larger records fails.
+pub(super) const MAX_RECORD_BYTES: usize = 4 << 20;
 
 /// Why a message cannot be computed with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +42,9 @@ pub enum ComputeError {
     /// A list of a FOREACH is too long.
     #[error("FOREACH takes at most {MAX_ELEMENTS} elements, and there are {0}")]
     TooManyElements(usize),
+    /// The records of a FOREACH are too large.
+    #[error("the records of FOREACH take more than {MAX_RECORD_BYTES} bytes: select fewer fields behind DO")]
+    TooManyBytes,
     /// A result is too long.
     #[error("the text is longer than {MAX_RESULT} bytes")]
     TooLong,

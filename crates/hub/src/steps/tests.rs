@@ -328,6 +328,31 @@ fn foreach_makes_a_record_of_each_element() {
 }
 
 #[test]
+fn the_memory_of_the_records_of_a_foreach_is_bounded() {
+    let run = |sql: &str, set: &[&str], payload: &Value| {
+        let set = set.iter().map(|text| (*text).to_owned()).collect();
+        let settings = StepSettings { sql: Some(sql.to_owned()), set, ..StepSettings::default() };
+        let records = Steps::new(&settings).unwrap().run(&message("t", payload), 0);
+        records.map(|records| (records.len(), records.bytes)).map_err(|error| error.to_string())
+    };
+    let list = |elements: usize, size: usize| json!(vec!["x".repeat(size); elements]);
+    // Each of 1,000 records has the whole payload of 1 MB.
+    for (sql, set) in [
+        ("FOREACH payload DO * FROM 't'", &[][..]),
+        ("FOREACH payload DO payload AS all FROM 't'", &[]),
+        ("FOREACH payload FROM 't'", &["all = payload"]),
+    ] {
+        let error = run(sql, set, &list(1_000, 1_000)).unwrap_err();
+        assert!(error.starts_with("sql: the records of FOREACH take more than 4194304 bytes"), "{sql}: {error}");
+        assert_eq!(run(sql, set, &list(3, 1_000)).unwrap().0, 3, "{sql}");
+    }
+    // Small values take more memory than text.
+    assert!(run("FOREACH payload DO payload AS all FROM 't'", &[], &json!(vec![json!([]); 500])).is_err());
+    let (records, bytes) = run("FOREACH payload FROM 't'", &[], &list(1_000, 1_000)).unwrap();
+    assert!(records == 1_000 && (1_000_000..2_000_000).contains(&bytes), "{records} records of {bytes} bytes");
+}
+
+#[test]
 fn records_of_a_foreach_have_their_own_topics() {
     let settings = StepSettings {
         sql: Some("FOREACH payload AS s DO s.n AS n, s.v AS v FROM 't'".into()),
