@@ -15,7 +15,7 @@ use crate::orchestrator::BrokerAddress;
 use crate::sections::cluster::BusSasl;
 use crate::sections::hub::{Sink, SinkType};
 
-/// Least time between two objects of one lane.
+/// Least time that records gather for an object.
 const LEAST_OBJECT_TIME: Duration = Duration::from_secs(1);
 
 /// How a password is shown to the brokers of Kafka.
@@ -37,14 +37,13 @@ impl Sink {
 
     pub(super) fn with_kind(&self, kind: SinkKind) -> SinkSettings {
         let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+        // Each batch of this sink is an object.
+        let gathers = self.kind == SinkType::S3;
         let batching = Batching {
             messages: usize::try_from(self.batch_messages).unwrap_or(usize::MAX),
             bytes: usize::try_from(self.batch_bytes.0).unwrap_or(usize::MAX),
-            time: millis(self.batch_time.max(if self.kind == SinkType::S3 {
-                LEAST_OBJECT_TIME
-            } else {
-                Duration::ZERO
-            })),
+            time: millis(self.batch_time.max(if gathers { LEAST_OBJECT_TIME } else { Duration::ZERO })),
+            gathers,
             retry_min: millis(self.retry_min),
             retry_max: millis(self.retry_max),
         };

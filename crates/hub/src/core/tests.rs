@@ -9,7 +9,7 @@ use crate::steps::StepSettings;
 type Token = (u64, u64);
 
 fn core(sinks: usize, lanes: usize, messages: usize, dead: bool, steps: &StepSettings) -> Core<Token> {
-    let batching = Batching { messages, bytes: 1 << 20, time: 5, retry_min: 100, retry_max: 1_000 };
+    let batching = Batching { messages, time: 5, retry_min: 100, retry_max: 1_000, ..Batching::default() };
     let settings = CoreSettings {
         sinks: vec![SinkPlan { lanes, batching }; sinks],
         archives: false,
@@ -237,6 +237,33 @@ fn a_record_waits_only_for_the_pace_of_batches() {
         core.settle(begins, 0, Outcome::Done);
         assert_eq!(acknowledged(&actions(&mut core, begins)), [number]);
     }
+}
+
+#[test]
+fn records_gather_for_sinks_that_make_an_object_of_a_batch() {
+    let batching = Batching { messages: 3, time: 1_000, gathers: true, ..Batching::default() };
+    let settings = CoreSettings {
+        sinks: vec![SinkPlan { lanes: 1, batching }],
+        archives: false,
+        dead_letter: None,
+        max_held: 1_000,
+        max_held_bytes: 1 << 30,
+        seed: 7,
+    };
+    let mut core = Core::<Token>::new(Steps::new(&StepSettings::default()).unwrap(), settings);
+    // Also after a rest the first record waits for the second one.
+    for start in [5_000, 60_000] {
+        core.take(start, 0, &message(start, 0), Some((start, 0)));
+        assert_eq!(core.deadline(), Some(start + 1_000));
+        core.take(start + 900, 0, &message(start + 1, 0), Some((start + 1, 0)));
+        assert!(sent(&actions(&mut core, start + 999)).is_empty());
+        let batch = vec![start.to_string(), (start + 1).to_string()];
+        assert_eq!(sent(&actions(&mut core, start + 1_000)), [(0, batch)]);
+        core.settle(start + 1_001, 0, Outcome::Done);
+        assert_eq!(acknowledged(&actions(&mut core, start + 1_001)), [start, start + 1]);
+    }
+    (1..=3).for_each(|number| core.take(70_000, 0, &message(number, 0), Some((number, 0))));
+    assert_eq!(core.deadline(), Some(0), "a full batch does not wait");
 }
 
 #[test]
