@@ -57,6 +57,12 @@ pub enum ComputeError {
     /// A text is no time.
     #[error("`{0}` is no time such as 2026-01-02T03:04:05Z")]
     NotTime(String),
+    /// A text is no unit of time.
+    #[error("`{0}` is no unit of time: second, millisecond, microsecond or nanosecond")]
+    NotUnit(String),
+    /// A time has too many digits in a unit.
+    #[error("the time in {0} has more than 64 bits: take a larger unit")]
+    TimeTooLong(&'static str),
     /// Decoded bytes are not UTF-8.
     #[error("the decoded bytes are no text")]
     NotText,

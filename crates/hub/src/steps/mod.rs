@@ -16,6 +16,7 @@ mod regular;
 mod sql;
 #[cfg(test)]
 mod tests;
+mod unit;
 mod values;
 
 use std::fmt;
