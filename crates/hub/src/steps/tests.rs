@@ -164,6 +164,7 @@ fn functions_give_what_emqx_says() {
         ("regex_extract('id=7;x', 'id=([0-9]+);(y?)')", json!(["7", ""])),
         ("regex_extract('none', '([0-9])')", json!(null)),
         ("regex_match(payload.missing, 'a')", json!(null)),
+        ("regex_match('ÄB', '(?i)äb')", json!(true)),
         ("9223372036854775807 + 1", json!(9.223_372_036_854_776e18)),
     ] {
         assert_eq!(value(expression, &payload), Ok(expected), "{expression}");
