@@ -339,6 +339,9 @@ fn foreach_makes_a_record_of_each_element() {
     assert_eq!(each("FOREACH payload.few FROM 't'", &payload).unwrap()[1], own("m-1.2", r#"{"item":2}"#));
     let nested = "FOREACH json_decode('[[1],[2]]') AS s DO s[1] AS x FROM 't'";
     assert_eq!(each(nested, &payload).unwrap()[1], own("m-1.2", r#"{"x":2}"#));
+    let words = json!({ "from": [{ "do": 1, "as": 2, "incase": 3 }] });
+    let of_words = "FOREACH payload.from AS s DO s.do AS a, s.as AS b, s.from AS c INCASE s.incase = 3 FROM 't'";
+    assert_eq!(each(of_words, &words).unwrap(), [own("m-1.1", r#"{"a":1,"b":2,"c":null}"#)]);
     assert!(each("FOREACH payload.missing FROM 't'", &payload).unwrap().is_empty());
     assert!(each("FOREACH payload.list FROM 't' WHERE payload.at > 5", &payload).unwrap().is_empty());
     assert!(each("FOREACH payload.at FROM 't'", &payload).unwrap_err().contains("needs an array"));
