@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::{self, AckKind, consumer::AckPolicy, consumer::pull};
 use futures_util::StreamExt;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
@@ -24,6 +26,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(60);
 /// How often the server learns that messages are still worked on.
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);
+/// Time for the last acknowledgements to reach the server; messages whose acknowledgement is late come again.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 /// Messages of subjects that wait for the pipeline; further messages are dropped.
 const MAX_WAITING: usize = 10_000;
 /// The header with the topic of a message that a sink of the hub has published.
@@ -72,6 +76,8 @@ pub(crate) struct Nats {
     under_way: BTreeMap<u64, jetstream::Message>,
     /// Acknowledged messages of this turn, which one task reports to the server.
     acknowledged: Vec<jetstream::Message>,
+    /// The task that reports acknowledgements. It gives the connection on which they leave.
+    reporting: Option<JoinHandle<Option<async_nats::Client>>>,
     next_token: u64,
     progress_at: Instant,
 }
@@ -96,6 +102,7 @@ impl Nats {
             runtime: Some(runtime),
             under_way: BTreeMap::new(),
             acknowledged: Vec::new(),
+            reporting: None,
             next_token: 0,
             progress_at: Instant::now() + PROGRESS_EVERY,
         })
@@ -118,12 +125,18 @@ impl Nats {
     fn send_acknowledgements(&mut self) {
         let messages = std::mem::take(&mut self.acknowledged);
         if let Some(runtime) = self.runtime.as_ref().filter(|_| !messages.is_empty()) {
-            runtime.spawn(async move {
-                for message in messages {
+            let before = self.reporting.take();
+            self.reporting = Some(runtime.spawn(async move {
+                // The end of the last task is then the end of all.
+                if let Some(before) = before {
+                    let _ = before.await;
+                }
+                for message in &messages {
                     // The server sends it again where this fails.
                     let _ = message.ack().await;
                 }
-            });
+                messages.last().map(|message| message.context.client())
+            }));
         }
     }
 
@@ -285,9 +298,19 @@ impl Source for Nats {
 
     fn leave(&mut self) {
         self.send_acknowledgements();
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(Duration::from_secs(1));
+        let Some(runtime) = self.runtime.take() else { return };
+        if let Some(reporting) = self.reporting.take() {
+            let reported = async {
+                if let Ok(Some(client)) = reporting.await {
+                    // The server sends messages again where this fails.
+                    let _ = client.flush().await;
+                }
+            };
+            if runtime.block_on(async { timeout(LEAVE_WITHIN, reported).await }).is_err() {
+                tracing::debug!("the last acknowledgements have not left in time: their messages come again");
+            }
         }
+        runtime.shutdown_timeout(LEAVE_WITHIN);
     }
 }
 
