@@ -145,7 +145,7 @@ impl Record {
         self.original().map_or_else(|| self.json().into_bytes(), <[u8]>::to_vec)
     }
 
-    /// Memory that it takes beside its message, bytes; without what allocations cost.
+    /// Memory that it takes beside its message, bytes. The overhead of allocations does not count.
     pub(crate) fn memory(&self) -> usize {
         let content = match &self.content {
             Content::Row(fields) => memory_of_row(fields),

@@ -210,7 +210,7 @@ fn records_of_a_foreach_count_as_bytes_that_are_held() {
         seed: 7,
     };
     let mut core = Core::<Token>::new(Steps::new(&steps).unwrap(), settings);
-    // A payload of 2 kB, of which 1,000 records are made.
+    // A payload of 2 kB becomes 1,000 records.
     let payload = format!("[{}1]", "1,".repeat(999)).into_bytes();
     let message = |number: u64| Arc::new(Message { payload: payload.clone(), ..Message::clone(&message(number, 0)) });
     core.take(0, 0, &message(1), None);

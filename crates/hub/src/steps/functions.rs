@@ -240,10 +240,7 @@ impl Function {
             Self::EndsWith => text.ends_with(&text_of(second)).into(),
             Self::Sha1 => hash(&digest::SHA1_FOR_LEGACY_USE_ONLY, &text),
             Self::Sha256 => hash(&digest::SHA256, &text),
-            Self::FromRfc3339 => {
-                let unit = Unit::of(second)?;
-                unit.value(nanoseconds_of(&text).ok_or(ComputeError::NotTime(text))?)?
-            }
+            Self::FromRfc3339 => Unit::of(second)?.value(nanoseconds_of(&text).ok_or(ComputeError::NotTime(text))?)?,
             Self::Str => Value::String(text),
             Self::Bool => match text.to_lowercase().as_str() {
                 "true" | "1" | "on" => true.into(),
@@ -261,13 +258,7 @@ impl Function {
                 let found = from.get(text_of(key)).cloned();
                 found.unwrap_or_else(|| third.cloned().unwrap_or_default())
             }
-            Self::Rfc3339 => {
-                let time = number_of(first)?;
-                let is_in_milliseconds = second.is_null() && time.abs() >= 1e11;
-                let unit = if is_in_milliseconds { Unit::Millisecond } else { Unit::of(second)? };
-                let time = unit.milliseconds(time).and_then(rfc3339_of);
-                Value::String(time.ok_or(ComputeError::NotTime(text))?)
-            }
+            Self::Rfc3339 => time_text(first, second)?,
             Self::JsonDecode => read_json(text.as_bytes()).map_err(ComputeError::NotJson)?,
             Self::Base64Encode => bounded(STANDARD.encode(text))?,
             Self::Base64Decode => {
@@ -354,6 +345,15 @@ fn hash(how: &'static digest::Algorithm, text: &str) -> Value {
     let hash = digest::digest(how, text.as_bytes());
     let digits = hash.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect::<String>().into()
+}
+
+/// A Unix time as text. Without a unit a large number is in milliseconds.
+fn time_text(time: &Value, unit: &Value) -> Result<Value, ComputeError> {
+    let number = number_of(time)?;
+    let is_in_milliseconds = unit.is_null() && number.abs() >= 1e11;
+    let unit = if is_in_milliseconds { Unit::Millisecond } else { Unit::of(unit)? };
+    let text = unit.milliseconds(number).and_then(rfc3339_of);
+    text.map(Value::String).ok_or_else(|| ComputeError::NotTime(text_of(time)))
 }
 
 fn bounded(text: String) -> Result<Value, ComputeError> {
