@@ -169,7 +169,7 @@ impl<'a> Builder<'a> {
                 };
                 let name = format!("{kind}-{number}");
                 let file = self.write(&format!("{name}.toml"), &text)?;
-                let admin = ports.take(&self.host, 1)?.first().copied().unwrap_or_default();
+                let admin = ports.take_one(&self.host)?;
                 let args = ["hub", "-c", &file.display().to_string(), "--broker", broker, "--member", &name, "--admin"];
                 let args = args.into_iter().map(str::to_owned).chain([format!("{}:{admin}", self.host)]).collect();
                 let part = self.start(name, &program, args, limits, Some((kind, admin)))?;

@@ -120,12 +120,12 @@ pub(super) fn execute(
     let sampler = Sampler::start(watched.clone(), begin, apart(about(order, &plan))).map_err(ExecuteError::Thread)?;
     announce(order, task, &plan, report);
     let mut timeline = Timeline { begin, happened: Vec::new() };
-    broker.begin_counting();
     let loaded = (!stop.wait(order.scenario.idle_before.times(order.time_scale).0))
         .then(|| load_and_events(order, &carrier, &mut broker, &watched, &mut timeline, report, stop));
+    let used_by_parts = broker.parts();
     stop.wait(order.scenario.idle_after.times(order.time_scale).0);
     let ended_early = broker.ended_early();
-    let ((used, generator), used_by_parts) = (sampler.finish(), broker.parts());
+    let (used, generator) = sampler.finish();
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
     let Carried { load: outcome, found } = carried(loaded, &address, ended_early.as_deref(), stop)?;
     let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
@@ -318,6 +318,7 @@ fn load_and_events(
     report: &mut dyn Report,
     stop: &Stop,
 ) -> Result<Carried, ExecuteError> {
+    broker.begin_counting();
     timeline.note("clients begin to connect");
     let (sender, words) = channel();
     thread::scope(|scope| {
