@@ -195,3 +195,17 @@ impl Sink {
         Ok(headers)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_gather_for_the_objects_of_s3_alone() {
+        for (kind, gathers) in [(SinkType::S3, true), (SinkType::Http, false), (SinkType::Kafka, false)] {
+            let sink = Sink { kind, batch_time: Duration::ZERO, ..Sink::default() };
+            let batching = sink.with_kind(SinkKind::Discard).batching;
+            assert_eq!((batching.gathers, batching.time), (gathers, if gathers { 1_000 } else { 0 }), "{kind:?}");
+        }
+    }
+}
