@@ -145,7 +145,7 @@ impl Expression {
     /// The parts of a variable that it looks at: each a path of fields, and an empty one for the whole value. None where it
     /// does not look at the variable.
     pub fn parts_of(&self, variable: &str) -> Vec<Vec<String>> {
-        parts::ReadParts::of(self.0.expression(), variable)
+        parts::PathFinder::of(self.0.expression(), variable)
     }
 
     fn value(&self, variables: &Variables) -> Result<Value, ExpressionError> {

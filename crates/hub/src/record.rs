@@ -145,6 +145,18 @@ impl Record {
         self.original().map_or_else(|| self.json().into_bytes(), <[u8]>::to_vec)
     }
 
+    /// Memory that it takes beside its message, bytes. The overhead of allocations does not count.
+    pub(crate) fn memory(&self) -> usize {
+        let content = match &self.content {
+            Content::Row(fields) => memory_of_row(fields),
+            Content::Whole(_) => 0,
+            Content::Logged(bytes) => bytes.len(),
+        };
+        let texts = [&self.own_id, &self.computed_topic, &self.computed_key, &self.reason];
+        let texts: usize = texts.into_iter().flatten().map(String::len).sum();
+        size_of::<Self>() + content + texts + self.encoded.as_ref().map_or(0, Vec::len)
+    }
+
     /// Bytes that it holds, roughly.
     pub fn size(&self) -> usize {
         let content = match &self.content {
@@ -155,6 +167,24 @@ impl Record {
         let encoded = self.encoded.as_ref().map_or(0, Vec::len);
         content + encoded + self.topic().len() + self.id().len() + 64
     }
+}
+
+/// Memory of a row, bytes.
+pub(crate) fn memory_of_row(row: &[(FieldName, Value)]) -> usize {
+    // The records of a pipeline share the names.
+    row.iter().map(|(_, value)| size_of::<FieldName>() + memory_of_value(value)).sum()
+}
+
+fn memory_of_value(value: &Value) -> usize {
+    let below: usize = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(memory_of_value).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| size_of::<String>() + name.len() + memory_of_value(value)).sum()
+        }
+    };
+    size_of::<Value>() + below
 }
 
 fn size_of_value(value: &Value) -> usize {

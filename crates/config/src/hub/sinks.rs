@@ -15,7 +15,7 @@ use super::way::{Way, socket_of};
 use crate::orchestrator::BrokerAddress;
 use crate::sections::hub::{Sink, SinkType};
 
-/// Least time between two objects of one lane.
+/// Least time that records gather for an object.
 const LEAST_OBJECT_TIME: Duration = Duration::from_secs(1);
 
 impl Sink {
@@ -28,14 +28,13 @@ impl Sink {
 
     pub(super) fn with_kind(&self, kind: SinkKind) -> SinkSettings {
         let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+        // Each batch of this sink is an object.
+        let gathers = self.kind == SinkType::S3;
         let batching = Batching {
             messages: usize::try_from(self.batch_messages).unwrap_or(usize::MAX),
             bytes: usize::try_from(self.batch_bytes.0).unwrap_or(usize::MAX),
-            time: millis(self.batch_time.max(if self.kind == SinkType::S3 {
-                LEAST_OBJECT_TIME
-            } else {
-                Duration::ZERO
-            })),
+            time: millis(self.batch_time.max(if gathers { LEAST_OBJECT_TIME } else { Duration::ZERO })),
+            gathers,
             retry_min: millis(self.retry_min),
             retry_max: millis(self.retry_max),
         };
@@ -186,5 +185,19 @@ impl Sink {
             headers.push(("authorization".to_owned(), value));
         }
         Ok(headers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_gather_for_the_objects_of_s3_alone() {
+        for (kind, gathers) in [(SinkType::S3, true), (SinkType::Http, false), (SinkType::Kafka, false)] {
+            let sink = Sink { kind, batch_time: Duration::ZERO, ..Sink::default() };
+            let batching = sink.with_kind(SinkKind::Discard).batching;
+            assert_eq!((batching.gathers, batching.time), (gathers, if gathers { 1_000 } else { 0 }), "{kind:?}");
+        }
     }
 }

@@ -229,8 +229,8 @@ section! {
         batch_messages: u32 = 500, in Kind::Integer(Range::of(1, 100_000));
         /// Bytes at which a batch is full.
         batch_bytes: Bytes = Bytes(MIB), in Kind::Size(Range::of(KIB, 256 * MIB));
-        /// Time between two batches that are not full; after so long without one a message goes at once. At least 1 s for `s3`,
-        /// where each batch is an object.
+        /// Time between two batches that are not full; after so long without one a message goes at once. For `s3`, where each
+        /// batch is an object, the time that a message waits for others: at least 1 s.
         batch_time: Duration = Duration::from_millis(5), in Kind::Duration(Range::of(0, HOUR));
         /// Batches under way at once, of each pipeline; messages of one key stay in order. `file`, `sqlite` and `history` have one.
         parallel: u16 = 1, in Kind::Integer(Range::of(1, 64));

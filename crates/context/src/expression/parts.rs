@@ -4,13 +4,13 @@ use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr};
 
 /// The paths of fields of a variable that an expression looks at.
-pub(super) struct ReadParts<'a> {
+pub(super) struct PathFinder<'a> {
     variable: &'a str,
     paths: Vec<Vec<String>>,
 }
 
-impl<'a> ReadParts<'a> {
-    /// The parts of `variable` that the expression reads. A variable of a comprehension with the same name counts too: more is looked at then, not less.
+impl<'a> PathFinder<'a> {
+    /// The paths below `variable`. A variable of a comprehension with the same name counts too: more is looked at then, not less.
     pub(super) fn of(expression: &IdedExpr, variable: &'a str) -> Vec<Vec<String>> {
         let mut parts = Self { variable, paths: Vec::new() };
         parts.add(expression);

@@ -14,9 +14,11 @@ pub struct Batching {
     pub messages: usize,
     /// Bytes of records at which a batch is full.
     pub bytes: usize,
-    /// Milliseconds between the begins of two batches that are not full. After so long without a batch a record goes at once,
-    /// so none waits longer for others.
+    /// Milliseconds that a record waits for others at most. Usually they count from the begin of the batch before, so a record
+    /// goes at once after a rest.
     pub time: u64,
+    /// Whether they count from the first record of a batch: for sinks that make an object of each batch.
+    pub gathers: bool,
     /// Milliseconds until the first retry. Each failure doubles them, and half of it is chance.
     pub retry_min: u64,
     /// Most milliseconds until a retry.
@@ -25,7 +27,7 @@ pub struct Batching {
 
 impl Default for Batching {
     fn default() -> Self {
-        Self { messages: 500, bytes: 1 << 20, time: 5, retry_min: 500, retry_max: 30_000 }
+        Self { messages: 500, bytes: 1 << 20, time: 5, gathers: false, retry_min: 500, retry_max: 30_000 }
     }
 }
 
@@ -197,7 +199,11 @@ impl Lane {
         }
         let first = self.waiting.front()?;
         let latest = first.since.saturating_add(self.batching.time);
-        Some(if self.is_full() { 0 } else { self.paced_until.clamp(first.since, latest) })
+        Some(match (self.is_full(), self.batching.gathers) {
+            (true, _) => 0,
+            (false, true) => latest,
+            (false, false) => self.paced_until.clamp(first.since, latest),
+        })
     }
 
     /// Begins the next batch, if one is due.

@@ -194,6 +194,8 @@ pub(super) struct NewEntry<D> {
     pub(super) pending: usize,
     pub(super) left_out: bool,
     pub(super) message: Arc<Message>,
+    /// Bytes of its records that count beside its own.
+    pub(super) record_bytes: usize,
 }
 
 impl<D> Default for Ledger<D> {
@@ -237,8 +239,8 @@ impl<D> Ledger<D> {
     pub(super) fn add(&mut self, new: NewEntry<D>) -> u64 {
         let number = self.next;
         self.next += 1;
-        let NewEntry { token, pending, left_out, message } = new;
-        let size = message.size();
+        let NewEntry { token, pending, left_out, message, record_bytes } = new;
+        let size = message.size() + record_bytes;
         self.bytes += size;
         if message.lasting_id {
             self.by_id.insert(ById(Arc::clone(&message)), number);
@@ -334,7 +336,8 @@ mod tests {
 
     fn add(ledger: &mut Ledger<u64>, number: u64) -> u64 {
         let message = Message { id: number.to_string(), lasting_id: true, timestamp: number, ..Message::default() };
-        ledger.add(NewEntry { token: Some(number), pending: 1, left_out: false, message: Arc::new(message) })
+        let message = Arc::new(message);
+        ledger.add(NewEntry { token: Some(number), pending: 1, left_out: false, message, record_bytes: 0 })
     }
 
     #[test]

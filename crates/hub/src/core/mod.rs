@@ -194,13 +194,13 @@ impl<D> Core<D> {
             return;
         }
         self.numbers.taken += 1;
-        let mut entry = NewEntry { token, pending: 0, left_out: false, message: Arc::clone(message) };
+        let mut entry = NewEntry { token, pending: 0, left_out: false, message: Arc::clone(message), record_bytes: 0 };
         match self.steps.run(message, clock) {
             Ok(records) if !records.is_empty() => {
                 // The archive keeps the message once, whatever is made of it.
                 let archives = usize::from(self.archive().is_some());
                 let sinks = self.settings.sinks.len() - archives;
-                entry.pending = sinks * records.len() + archives;
+                (entry.pending, entry.record_bytes) = (sinks * records.len() + archives, records.bytes);
                 let entry = self.ledger.add(entry);
                 for (place, record) in records.into_iter().map(Arc::new).enumerate() {
                     for sink in 0..sinks + if place == 0 { archives } else { 0 } {

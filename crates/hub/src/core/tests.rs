@@ -9,7 +9,7 @@ use crate::steps::StepSettings;
 type Token = (u64, u64);
 
 fn core(sinks: usize, lanes: usize, messages: usize, dead: bool, steps: &StepSettings) -> Core<Token> {
-    let batching = Batching { messages, bytes: 1 << 20, time: 5, retry_min: 100, retry_max: 1_000 };
+    let batching = Batching { messages, time: 5, retry_min: 100, retry_max: 1_000, ..Batching::default() };
     let settings = CoreSettings {
         sinks: vec![SinkPlan { lanes, batching }; sinks],
         archives: false,
@@ -198,6 +198,33 @@ fn a_message_of_several_records_ends_with_the_last() {
 }
 
 #[test]
+fn records_of_a_foreach_count_as_bytes_that_are_held() {
+    let steps = StepSettings { sql: Some("FOREACH payload FROM 'k/#'".into()), ..StepSettings::default() };
+    let batching = Batching::default();
+    let settings = CoreSettings {
+        sinks: vec![SinkPlan { lanes: 1, batching }],
+        archives: false,
+        dead_letter: None,
+        max_held: 1_000,
+        max_held_bytes: 100_000,
+        seed: 7,
+    };
+    let mut core = Core::<Token>::new(Steps::new(&steps).unwrap(), settings);
+    // A payload of 2 kB becomes 1,000 records.
+    let payload = format!("[{}1]", "1,".repeat(999)).into_bytes();
+    let message = |number: u64| Arc::new(Message { payload: payload.clone(), ..Message::clone(&message(number, 0)) });
+    core.take(0, 0, &message(1), None);
+    assert!(core.ledger.bytes() > 1_000 * size_of::<Record>(), "{}", core.ledger.bytes());
+    core.take(0, 0, &message(2), None);
+    assert_eq!((core.numbers().taken, core.numbers().dropped, core.held()), (1, 1, 1));
+    for now in [0, 5] {
+        assert_eq!(sent(&actions(&mut core, now))[0].1.len(), 500);
+        core.settle(now, 0, Outcome::Done);
+    }
+    assert_eq!((core.held(), core.ledger.bytes()), (0, 0));
+}
+
+#[test]
 fn a_record_waits_only_for_the_pace_of_batches() {
     let mut core = core(1, 1, 10, false, &StepSettings::default());
     // The time of each message, and that of its batch: 5 ms after the begin of the batch before it, or at once.
@@ -210,6 +237,33 @@ fn a_record_waits_only_for_the_pace_of_batches() {
         core.settle(begins, 0, Outcome::Done);
         assert_eq!(acknowledged(&actions(&mut core, begins)), [number]);
     }
+}
+
+#[test]
+fn records_gather_for_sinks_that_make_an_object_of_a_batch() {
+    let batching = Batching { messages: 3, time: 1_000, gathers: true, ..Batching::default() };
+    let settings = CoreSettings {
+        sinks: vec![SinkPlan { lanes: 1, batching }],
+        archives: false,
+        dead_letter: None,
+        max_held: 1_000,
+        max_held_bytes: 1 << 30,
+        seed: 7,
+    };
+    let mut core = Core::<Token>::new(Steps::new(&StepSettings::default()).unwrap(), settings);
+    // Also after a rest the first record waits for the second one.
+    for start in [5_000, 60_000] {
+        core.take(start, 0, &message(start, 0), Some((start, 0)));
+        assert_eq!(core.deadline(), Some(start + 1_000));
+        core.take(start + 900, 0, &message(start + 1, 0), Some((start + 1, 0)));
+        assert!(sent(&actions(&mut core, start + 999)).is_empty());
+        let batch = vec![start.to_string(), (start + 1).to_string()];
+        assert_eq!(sent(&actions(&mut core, start + 1_000)), [(0, batch)]);
+        core.settle(start + 1_001, 0, Outcome::Done);
+        assert_eq!(acknowledged(&actions(&mut core, start + 1_001)), [start, start + 1]);
+    }
+    (1..=3).for_each(|number| core.take(70_000, 0, &message(number, 0), Some((number, 0))));
+    assert_eq!(core.deadline(), Some(0), "a full batch does not wait");
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub(crate) struct Inbox<T>(Arc<(Mutex<Contents<T>>, Condvar)>);
 struct Contents<T> {
     items: VecDeque<T>,
     rung: bool,
+    /// Whether the thread of the source lets items gather.
+    is_resting: bool,
 }
 
 impl<T> Clone for Inbox<T> {
@@ -22,7 +24,7 @@ impl<T> Clone for Inbox<T> {
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        let state = Contents { items: VecDeque::new(), rung: false };
+        let state = Contents { items: VecDeque::new(), rung: false, is_resting: false };
         Self(Arc::new((Mutex::new(state), Condvar::new())))
     }
 }
@@ -34,8 +36,13 @@ impl<T: Send + 'static> Inbox<T> {
 
     /// Hands an item over. The sender bounds their number.
     pub(crate) fn push(&self, item: T) {
-        self.contents().items.push_back(item);
-        self.0.1.notify_one();
+        let mut contents = self.contents();
+        contents.items.push_back(item);
+        let is_awaited = !contents.is_resting;
+        drop(contents);
+        if is_awaited {
+            self.0.1.notify_one();
+        }
     }
 
     /// Ends the wait that is under way, or the next one.
@@ -60,6 +67,21 @@ impl<T: Send + 'static> Inbox<T> {
         self.contents().items.len()
     }
 
+    /// Lets items gather until `until`, or until the bell is rung: a wake-up for each item costs more than its work.
+    pub(crate) fn rest(&self, until: Instant) {
+        let mut state = self.contents();
+        state.is_resting = true;
+        while !state.rung {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.0.1.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // The bell also ends the next wait, so that the outcome behind it is seen.
+        state.is_resting = false;
+    }
+
     /// Waits for an item or the bell, until `deadline` at most.
     pub(crate) fn wait(&self, deadline: Option<Instant>) {
         let mut state = self.contents();
@@ -76,5 +98,29 @@ impl<T: Send + 'static> Inbox<T> {
             };
         }
         state.rung = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn items_gather_in_a_rest_until_the_bell_is_rung() {
+        let inbox = Inbox::default();
+        let other = inbox.clone();
+        let far = Instant::now() + Duration::from_secs(600);
+        let sender = thread::spawn(move || {
+            (0..3).for_each(|number| other.push(number));
+            other.ring();
+        });
+        inbox.rest(far);
+        assert_eq!(std::iter::from_fn(|| inbox.take()).collect::<Vec<_>>(), [0, 1, 2]);
+        sender.join().unwrap();
+        inbox.wait(Some(far));
+        assert_eq!(inbox.len(), 0, "the bell of the rest has ended the wait");
     }
 }

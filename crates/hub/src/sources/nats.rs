@@ -16,6 +16,8 @@ use async_nats::jetstream::stream::ConsumerError;
 use async_nats::jetstream::{self, AckKind};
 use futures_util::StreamExt;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
@@ -30,6 +32,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(60);
 /// How often the server learns that messages are still worked on.
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);
+/// Time for the last acknowledgements to reach the server; messages whose acknowledgement is late come again.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 /// Messages of subjects that wait for the pipeline; further messages are dropped.
 const MAX_WAITING: usize = 10_000;
 /// The header with the topic of a message that a sink of the hub has published.
@@ -76,6 +80,10 @@ pub(crate) struct Nats {
     inbox: Inbox<Heard>,
     runtime: Option<Runtime>,
     under_way: BTreeMap<u64, jetstream::Message>,
+    /// Acknowledged messages of this turn, which one task reports to the server.
+    acknowledged: Vec<jetstream::Message>,
+    /// The task that reports acknowledgements. It gives the connection on which they leave.
+    reporting: Option<JoinHandle<Option<async_nats::Client>>>,
     next_token: u64,
     progress_at: Instant,
 }
@@ -99,6 +107,8 @@ impl Nats {
             inbox,
             runtime: Some(runtime),
             under_way: BTreeMap::new(),
+            acknowledged: Vec::new(),
+            reporting: None,
             next_token: 0,
             progress_at: Instant::now() + PROGRESS_EVERY,
         })
@@ -114,6 +124,25 @@ impl Nats {
                 self.under_way.insert(self.next_token, *original);
                 SourceStep::Message(message, Some(self.next_token))
             }
+        }
+    }
+
+    /// Reports the acknowledged messages to the server.
+    fn send_acknowledgements(&mut self) {
+        let messages = std::mem::take(&mut self.acknowledged);
+        if let Some(runtime) = self.runtime.as_ref().filter(|_| !messages.is_empty()) {
+            let before = self.reporting.take();
+            self.reporting = Some(runtime.spawn(async move {
+                // The end of the last task is then the end of all.
+                if let Some(before) = before {
+                    let _ = before.await;
+                }
+                for message in &messages {
+                    // The server sends it again where this fails.
+                    let _ = message.ack().await;
+                }
+                messages.last().map(|message| message.context.client())
+            }));
         }
     }
 
@@ -266,6 +295,7 @@ impl Source for Nats {
     }
 
     fn next(&mut self, deadline: Option<Instant>) -> SourceStep<u64> {
+        self.send_acknowledgements();
         self.tell_progress();
         if let Some(heard) = self.inbox.take() {
             return self.take(heard);
@@ -275,11 +305,19 @@ impl Source for Nats {
         SourceStep::Idle
     }
 
+    fn ready(&mut self) -> Option<SourceStep<u64>> {
+        let heard = self.inbox.take()?;
+        Some(self.take(heard))
+    }
+
+    fn rest(&mut self, until: Instant) {
+        // Acknowledgements leave first.
+        self.send_acknowledgements();
+        self.inbox.rest(until);
+    }
+
     fn acknowledge(&mut self, token: u64, _ending: Ending) {
-        if let (Some(message), Some(runtime)) = (self.under_way.remove(&token), &self.runtime) {
-            // The server sends it again where this fails.
-            runtime.spawn(async move { drop(message.ack().await) });
-        }
+        self.acknowledged.extend(self.under_way.remove(&token));
     }
 
     fn is_connected(&self) -> bool {
@@ -291,9 +329,20 @@ impl Source for Nats {
     }
 
     fn leave(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(Duration::from_secs(1));
+        self.send_acknowledgements();
+        let Some(runtime) = self.runtime.take() else { return };
+        if let Some(reporting) = self.reporting.take() {
+            let reported = async {
+                if let Ok(Some(client)) = reporting.await {
+                    // The server sends messages again where this fails.
+                    let _ = client.flush().await;
+                }
+            };
+            if runtime.block_on(async { timeout(LEAVE_WITHIN, reported).await }).is_err() {
+                tracing::debug!("the last acknowledgements have not left in time: their messages come again");
+            }
         }
+        runtime.shutdown_timeout(LEAVE_WITHIN);
     }
 }
 

@@ -9,6 +9,7 @@ use sqlparser::ast::{
 use super::functions::Function;
 use super::node::{Binary, Node, Step};
 use super::regular::{Regular, is_name};
+use super::unit::Unit;
 use super::{At, StepError};
 use crate::message::FIELDS;
 
@@ -221,6 +222,10 @@ fn function(expr: &Expr, call: &Call, scope: Scope<'_>) -> Result<Node, StepErro
     };
     let arguments = arguments(expr, &name, call, scope)?;
     function.check(arguments.len()).map_err(|said| refuse(expr, said.to_string()))?;
+    // A unit in quotes is wrong for each message, or for none.
+    if let Some(Node::Literal(unit)) = function.unit_place().and_then(|place| arguments.get(place)) {
+        Unit::of(unit).map_err(|error| refuse(expr, error.to_string()))?;
+    }
     Ok(Node::Call(function, arguments))
 }
 

@@ -10,6 +10,8 @@ use crate::format::{EncodeError, FormatError, JsonError};
 pub(super) const MAX_RESULT: usize = 1 << 20;
 /// Most elements of a list that FOREACH makes records of; a message with a longer list fails.
 pub(crate) const MAX_ELEMENTS: usize = 1_000;
+/// Most memory of all records that FOREACH makes of one message, bytes; a message with larger records fails.
+pub(super) const MAX_RECORD_BYTES: usize = 4 << 20;
 
 /// Why a message cannot be computed with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,15 +36,15 @@ pub enum ComputeError {
     /// JSON cannot say the result.
     #[error("the result is no finite number")]
     NotFinite,
-    /// A number is no Unix time.
-    #[error("{0} is no time from 1970 to 9999")]
-    NoTime(String),
     /// A text is no truth value.
     #[error("`{0}` is neither true nor false")]
     NotBool(String),
     /// A list of a FOREACH is too long.
     #[error("FOREACH takes at most {MAX_ELEMENTS} elements, and there are {0}")]
     TooManyElements(usize),
+    /// The records of a FOREACH are too large.
+    #[error("the records of FOREACH take more than {MAX_RECORD_BYTES} bytes: select fewer fields behind DO")]
+    TooManyBytes,
     /// A result is too long.
     #[error("the text is longer than {MAX_RESULT} bytes")]
     TooLong,
@@ -55,6 +57,12 @@ pub enum ComputeError {
     /// A text is no time.
     #[error("`{0}` is no time such as 2026-01-02T03:04:05Z")]
     NotTime(String),
+    /// A text is no unit of time.
+    #[error("`{0}` is no unit of time: second, millisecond, microsecond or nanosecond")]
+    NotUnit(String),
+    /// A time has too many digits in a unit.
+    #[error("the time in {0} has more than 64 bits: take a larger unit")]
+    TimeTooLong(&'static str),
     /// Decoded bytes are not UTF-8.
     #[error("the decoded bytes are no text")]
     NotText,

@@ -1,6 +1,6 @@
 //! `FOREACH payload.sensors AS s DO s.name AS name INCASE s.value > 3 FROM 'plant/#'`, as EMQX users write it. The parser of
-//! SQL does not know it, so the statement is taken apart here: an expression for the list, another for INCASE, and a SELECT
-//! of the columns behind DO.
+//! SQL does not know it, so the statement is taken apart here: an expression for the list, another for INCASE, and a SELECT of
+//! the columns behind DO.
 
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
@@ -35,16 +35,18 @@ pub(super) fn is_foreach(tokens: &[TokenWithSpan]) -> bool {
     words.next().is_some_and(|first| is_word(first, "foreach"))
 }
 
-/// The place of the first of some words outside of brackets.
+/// The place of the first of some words outside of brackets. Behind a point such a word is a field.
 fn find(tokens: &[TokenWithSpan], words: &[&str]) -> Option<usize> {
     let mut open = 0_usize;
+    let mut is_behind_point = false;
     tokens.iter().position(|token| {
+        let is_field = std::mem::replace(&mut is_behind_point, token.token == Token::Period);
         match token.token {
             Token::LParen | Token::LBracket => open += 1,
             Token::RParen | Token::RBracket => open = open.saturating_sub(1),
             _ => {}
         }
-        open == 0 && words.iter().any(|word| is_word(token, word))
+        open == 0 && !is_field && words.iter().any(|word| is_word(token, word))
     })
 }
 

@@ -1,7 +1,5 @@
 //! Functions of SQL, by the names that they have in EMQX.
 
-use std::time::UNIX_EPOCH;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
@@ -9,9 +7,10 @@ use serde_json::{Value, json};
 
 use super::environment::Environment;
 use super::error::{ArityError, ComputeError, MAX_RESULT};
+use super::unit::{MILLISECOND, Unit};
 use super::values::{element, number_of, order, real, text_of};
 use crate::format::json as read_json;
-use crate::time::{LAST_MILLISECOND, rfc3339};
+use crate::time::{nanoseconds_of, rfc3339, rfc3339_of};
 
 macro_rules! functions {
     ($($function:ident $least:literal $most:literal $($name:literal)+;)*) => {
@@ -118,6 +117,15 @@ impl Function {
         Err(ArityError { function: names[0], least: *least, most: *most, count })
     }
 
+    /// The place of a unit of time among its values.
+    pub(super) fn unit_place(self) -> Option<usize> {
+        match self {
+            Self::NowTimestamp => Some(0),
+            Self::Rfc3339 | Self::FromRfc3339 => Some(1),
+            _ => None,
+        }
+    }
+
     /// Its result. Null as the first value gives null, except in functions that exist to handle null.
     pub(super) fn call(self, values: Vec<Value>, environment: &Environment<'_>) -> Result<Value, ComputeError> {
         match self {
@@ -125,7 +133,10 @@ impl Function {
             Self::Concat => return joined(&values),
             Self::Greatest | Self::Least => return Ok(extreme(self == Self::Greatest, values)),
             Self::Now => return Ok(Value::String(rfc3339(environment.now))),
-            Self::NowTimestamp => return Ok(now_in(environment.now, values.first())),
+            Self::NowTimestamp => {
+                let unit = values.first().map_or(Ok(Unit::Second), Unit::of)?;
+                return unit.value(i128::from(environment.now) * MILLISECOND);
+            }
             Self::IsNull
             | Self::IsNotNull
             | Self::IsStr
@@ -209,8 +220,11 @@ impl Function {
             Self::Substr => substr(&text, second, third)?,
             Self::Replace => {
                 let (from, to) = (text_of(second), third.map(text_of).unwrap_or_default());
-                let result = if from.is_empty() { text } else { text.replace(&from, &to) };
-                bounded(result)?
+                let matches = if from.is_empty() { 0 } else { text.matches(&from).count() };
+                if text.len() + matches * to.len() > MAX_RESULT + matches * from.len() {
+                    return Err(ComputeError::TooLong);
+                }
+                if matches == 0 { text.into() } else { text.replace(&from, &to).into() }
             }
             Self::Split => {
                 let by = text_of(second);
@@ -226,7 +240,7 @@ impl Function {
             Self::EndsWith => text.ends_with(&text_of(second)).into(),
             Self::Sha1 => hash(&digest::SHA1_FOR_LEGACY_USE_ONLY, &text),
             Self::Sha256 => hash(&digest::SHA256, &text),
-            Self::FromRfc3339 => unix_time(text, second)?,
+            Self::FromRfc3339 => Unit::of(second)?.value(nanoseconds_of(&text).ok_or(ComputeError::NotTime(text))?)?,
             Self::Str => Value::String(text),
             Self::Bool => match text.to_lowercase().as_str() {
                 "true" | "1" | "on" => true.into(),
@@ -244,15 +258,7 @@ impl Function {
                 let found = from.get(text_of(key)).cloned();
                 found.unwrap_or_else(|| third.cloned().unwrap_or_default())
             }
-            Self::Rfc3339 => {
-                let time = number_of(first)?;
-                let is_seconds = text_of(second).starts_with("second") || second.is_null() && time < 1e11;
-                let millis = if is_seconds { time * 1_000.0 } else { time };
-                if !(0.0..=LAST_MILLISECOND as f64).contains(&millis) {
-                    return Err(ComputeError::NoTime(time.to_string()));
-                }
-                Value::String(rfc3339(unsigned(millis)))
-            }
+            Self::Rfc3339 => time_text(first, second)?,
             Self::JsonDecode => read_json(text.as_bytes()).map_err(ComputeError::NotJson)?,
             Self::Base64Encode => bounded(STANDARD.encode(text))?,
             Self::Base64Decode => {
@@ -341,11 +347,13 @@ fn hash(how: &'static digest::Algorithm, text: &str) -> Value {
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect::<String>().into()
 }
 
-/// A text as Unix time, in seconds or the given unit.
-fn unix_time(text: String, unit: &Value) -> Result<Value, ComputeError> {
-    let time = humantime::parse_rfc3339(&text).map_err(|_| ComputeError::NotTime(text))?;
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(now_in(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), Some(unit)))
+/// A Unix time as text. Without a unit a large number is in milliseconds.
+fn time_text(time: &Value, unit: &Value) -> Result<Value, ComputeError> {
+    let number = number_of(time)?;
+    let is_in_milliseconds = unit.is_null() && number.abs() >= 1e11;
+    let unit = if is_in_milliseconds { Unit::Millisecond } else { Unit::of(unit)? };
+    let text = unit.milliseconds(number).and_then(rfc3339_of);
+    text.map(Value::String).ok_or_else(|| ComputeError::NotTime(text_of(time)))
 }
 
 fn bounded(text: String) -> Result<Value, ComputeError> {
@@ -372,13 +380,6 @@ fn extreme(greatest: bool, values: Vec<Value>) -> Value {
     };
     let known = values.into_iter().filter(|value| !value.is_null());
     known.reduce(|best, value| if better(&value, &best) { value } else { best }).unwrap_or_default()
-}
-
-fn now_in(now: u64, unit: Option<&Value>) -> Value {
-    match unit.map(text_of).unwrap_or_default().as_str() {
-        "millisecond" | "milliseconds" | "ms" => now.into(),
-        _ => (now / 1_000).into(),
-    }
 }
 
 /// From a place, counted from 0 as in EMQX, and so many characters.

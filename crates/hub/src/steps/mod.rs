@@ -4,6 +4,7 @@
 //! First `filter`, then `sql`, then `set`; at last `topic` and `key` are computed. FOREACH of `sql` makes several records of a
 //! message.
 
+mod budget;
 mod cel;
 mod compile;
 mod environment;
@@ -15,6 +16,7 @@ mod regular;
 mod sql;
 #[cfg(test)]
 mod tests;
+mod unit;
 mod values;
 
 use std::fmt;
@@ -24,6 +26,7 @@ use serde_json::Value;
 use sqlparser::tokenizer::Span;
 use tidegate_client::TopicFilterBuf;
 
+use self::budget::Budget;
 use self::cel::Cel;
 use self::environment::Environment;
 pub use self::error::ComputeError;
@@ -255,12 +258,16 @@ impl Steps {
         if rows.is_empty() {
             show(&mut shown, "sql", || StepResult::Value(Value::Null));
         }
+        // The steps behind it add to each record.
+        let mut budget = Budget::default();
         let records = rows.into_iter().map(|(number, row)| {
             let record = self.finish(message, &environment, Some(row), &mut shown)?;
-            Ok(Record { own_id: Some(format!("{}.{number}", message.id)), ..record })
+            let record = Record { own_id: Some(format!("{}.{number}", message.id)), ..record };
+            budget.take(record.memory()).map_err(at("sql"))?;
+            Ok(record)
         });
         let mut records = records.collect::<Result<Vec<_>, ComputeError>>()?.into_iter();
-        Ok(Records { first: records.next(), rest: records.collect() })
+        Ok(Records { first: records.next(), rest: records.collect(), bytes: budget.taken() })
     }
 
     /// The record of a row, or without one of the whole message.
@@ -322,11 +329,13 @@ pub struct Records {
     pub first: Option<Record>,
     /// The others.
     pub rest: Vec<Record>,
+    /// Memory of the records of a FOREACH, bytes; 0 for a single record, which counts as its message.
+    pub bytes: usize,
 }
 
 impl Records {
     fn one(record: Record) -> Self {
-        Self { first: Some(record), rest: Vec::new() }
+        Self { first: Some(record), ..Self::default() }
     }
 
     /// How many there are.
@@ -334,7 +343,7 @@ impl Records {
         usize::from(self.first.is_some()) + self.rest.len()
     }
 
-    /// Whether the list is empty.
+    /// Whether a step has dropped the message.
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }

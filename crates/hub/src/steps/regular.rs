@@ -29,23 +29,15 @@ pub(super) struct Regular {
     with: String,
 }
 
-/// Why a function has no regular expression.
+/// Why a function with a regular expression cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RegularError {
-    /// The function replaces, and has other values.
-    #[error("write `{0}(TEXT, 'PATTERN', 'REPLACEMENT')`")]
-    Replacement(String),
-    /// The function has other values.
-    #[error("write `{0}(TEXT, 'PATTERN')`")]
-    Pattern(String),
-    /// The pattern is no regular expression, or too large.
+    #[error("write `{name}(TEXT, 'PATTERN')`")]
+    Texts { name: String },
+    #[error("write `regex_replace(TEXT, 'PATTERN', 'REPLACEMENT')`")]
+    Replace,
     #[error("the regular expression `{pattern}` cannot be read: {source}")]
-    Unreadable {
-        /// The pattern.
-        pattern: String,
-        /// Its fault.
-        source: regex::Error,
-    },
+    Pattern { pattern: String, source: regex::Error },
 }
 
 /// Whether a function has this name.
@@ -63,11 +55,11 @@ impl Regular {
         let (pattern, with) = match (how, texts) {
             (How::Replace, [Some(pattern), Some(with)]) => (*pattern, *with),
             (How::Match | How::Extract, [Some(pattern)]) => (*pattern, ""),
-            (How::Replace, _) => return Err(RegularError::Replacement(name.to_owned())),
-            _ => return Err(RegularError::Pattern(name.to_owned())),
+            (How::Replace, _) => return Err(RegularError::Replace),
+            _ => return Err(RegularError::Texts { name: name.to_owned() }),
         };
         let read = RegexBuilder::new(pattern).size_limit(MAX_BYTES).build();
-        let pattern = read.map_err(|source| RegularError::Unreadable { pattern: pattern.to_owned(), source })?;
+        let pattern = read.map_err(|source| RegularError::Pattern { pattern: pattern.to_owned(), source })?;
         Ok(Self { how, pattern, with: with.to_owned() })
     }
 
@@ -86,11 +78,18 @@ impl Regular {
                 }
             },
             How::Replace => {
-                let result = self.pattern.replace_all(text, self.with.as_str());
-                if result.len() > MAX_RESULT {
-                    return Err(ComputeError::TooLong);
+                let (mut result, mut end) = (String::new(), 0);
+                for found in self.pattern.find_iter(text) {
+                    result.push_str(&text[end..found.start()]);
+                    result.push_str(&self.with);
+                    end = found.end();
+                    // A long text has many matches: the bound holds before the end.
+                    if result.len() > MAX_RESULT {
+                        return Err(ComputeError::TooLong);
+                    }
                 }
-                result.into_owned().into()
+                result.push_str(&text[end..]);
+                result.into()
             }
         })
     }

@@ -4,6 +4,8 @@
 //! The text is read by `sqlparser`; its meaning is in [`compile`](super::compile) and [`node`](super::node). Names are
 //! resolved when it is read, so that an unknown name is an error of the configuration and not of each message.
 
+use std::cell::OnceCell;
+
 use serde_json::{Map, Value};
 use sqlparser::ast::{
     Expr, GroupByExpr, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Spanned, Statement, TableFactor,
@@ -13,6 +15,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use tidegate_client::TopicFilterBuf;
 
+use super::budget::Budget;
 use super::compile::{Scope, compile};
 use super::environment::Environment;
 use super::error::{ComputeError, MAX_ELEMENTS};
@@ -22,7 +25,7 @@ use super::values::kind;
 use super::{At, StepError};
 use crate::format::Wanted;
 use crate::message::FieldName;
-use crate::record::Row;
+use crate::record::{Row, memory_of_row};
 
 /// Longest text, bytes.
 const MAX_TEXT: usize = 8_192;
@@ -149,13 +152,16 @@ impl Sql {
     /// # Errors
     /// When the message cannot be computed with.
     pub(super) fn row(&self, environment: &Environment<'_>) -> Result<Option<Row>, ComputeError> {
-        if self.takes(environment)? { self.columns(environment).map(Some) } else { Ok(None) }
+        if !self.takes(environment)? {
+            return Ok(None);
+        }
+        self.columns(environment, || environment.message.fields(environment.format)).map(Some)
     }
 
     /// The rows that a FOREACH makes of a message, each with the number of its element, from 1.
     ///
     /// # Errors
-    /// When the message cannot be computed with, or the list is too long.
+    /// When the message cannot be computed with, or the list is too long, or its records are too large.
     pub(super) fn rows(&self, environment: &mut Environment<'_>) -> Result<Vec<(usize, Row)>, ComputeError> {
         let Some(each) = &self.each else { return Ok(Vec::new()) };
         if !self.takes(environment)? {
@@ -169,12 +175,15 @@ impl Sql {
         if items.len() > MAX_ELEMENTS {
             return Err(ComputeError::TooManyElements(items.len()));
         }
-        let mut rows = Vec::with_capacity(items.len());
+        let (mut rows, mut budget, all) = (Vec::with_capacity(items.len()), Budget::default(), OnceCell::<Row>::new());
         for (number, item) in (1..).zip(items) {
             environment.item = item;
             let passes = each.condition.as_ref().map(|condition| condition.value(environment)).transpose()?;
             if passes.is_none_or(|passes| passes == Value::Bool(true)) {
-                rows.push((number, self.columns(environment)?));
+                let all = || all.get_or_init(|| environment.message.fields(environment.format)).clone();
+                let row = self.columns(environment, all)?;
+                budget.take(memory_of_row(&row))?;
+                rows.push((number, row));
             }
         }
         Ok(rows)
@@ -189,12 +198,13 @@ impl Sql {
         Ok(holds.is_none_or(|holds| holds == Value::Bool(true)))
     }
 
-    fn columns(&self, environment: &Environment<'_>) -> Result<Row, ComputeError> {
+    /// The fields of a row. `all` makes the ones of `*`.
+    fn columns(&self, environment: &Environment<'_>, all: impl Fn() -> Row) -> Result<Row, ComputeError> {
         let mut row = Vec::with_capacity(self.select.len());
         for column in &self.select {
             match (column, &environment.item) {
                 (Column::All, _) => {
-                    for (name, value) in environment.message.fields(environment.format) {
+                    for (name, value) in all() {
                         put(&mut row, &name, &[], value);
                     }
                 }

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_platform_passes_on_is_due_behind_it() {
+    fn messages_through_a_platform_are_due_behind_it() {
         let mut plan = LoadPlan::new(Target::tcp("localhost", 1883), 1000);
         plan.groups = vec![publisher("a", 4, "in/{client%2}/{client}", 1)];
         plan.routes = vec![Route { from: "in".to_owned(), to: "out".to_owned() }];

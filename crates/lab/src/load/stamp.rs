@@ -4,7 +4,7 @@
 /// The size of a stamp in bytes.
 pub const STAMP_LEN: usize = 16;
 
-/// The field of a document that has the stamp, and the text before it in compact JSON.
+/// The field of a document that has the stamp, and the bytes before its value in compact JSON.
 pub const STAMP_FIELD: &str = "lab";
 const BEFORE: &[u8] = b"\"lab\":\"";
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The environment variable by which they are known: children inherit it.
-pub(super) const MARK: &str = "TIDEGATE_LAB_PEER";
+pub(crate) const MARK: &str = "TIDEGATE_LAB_PEER";
 
 /// Kills all processes that have the mark of a directory, or of one below it.
 pub(super) fn kill(directory: &Path) {

@@ -19,6 +19,7 @@ mod without_credentials;
 
 pub use error::PeerError;
 pub use install::{install, is_installed};
+pub(crate) use left_behind::MARK;
 pub use ports::Ports;
 pub use running::{GatewayOrder, Running, Stopped};
 pub use spawn::{Place, Site, broker_of};

@@ -26,6 +26,15 @@ impl Ports {
         Self { range, next: 0 }
     }
 
+    /// One port that can be listened on at a host.
+    ///
+    /// # Errors
+    /// When none is free.
+    pub fn take_one(&mut self, host: &str) -> Result<u16, PeerError> {
+        let none = PeerError::NoPorts { wanted: 1, from: *self.range.start(), to: *self.range.end() };
+        self.take(host, 1)?.pop().ok_or(none)
+    }
+
     /// So many ports that can be listened on at a host.
     ///
     /// # Errors
@@ -59,5 +68,6 @@ mod tests {
         assert!(matches!(ports.take("127.0.0.1", 1), Err(PeerError::NoPorts { wanted: 1, .. })));
         drop(held);
         assert_eq!(ports.take("127.0.0.1", 1).unwrap(), [port]);
+        assert_eq!(ports.take_one("127.0.0.1").unwrap(), port);
     }
 }

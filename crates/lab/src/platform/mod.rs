@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::bus::BusError;
 pub use self::error::PlatformError;
-use self::part::Part;
-pub use self::part::{PartSettings, PartUse, Watermark};
+use self::part::{PartProcess, PartSettings};
+pub use self::part::{PartUse, Watermark};
 use crate::limits::Limits;
 use crate::load::plan::Encoding;
 use crate::peer::{Place, Ports, find};
@@ -87,7 +87,7 @@ pub struct Builder<'a> {
 #[derive(Debug)]
 pub struct RunningPlatform {
     directory: PathBuf,
-    parts: Vec<Part>,
+    parts: Vec<PartProcess>,
 }
 
 impl<'a> Builder<'a> {
@@ -169,7 +169,7 @@ impl<'a> Builder<'a> {
                 };
                 let name = format!("{kind}-{number}");
                 let file = self.write(&format!("{name}.toml"), &text)?;
-                let admin = ports.take(&self.host, 1)?.first().copied().unwrap_or_default();
+                let admin = ports.take_one(&self.host)?;
                 let args = ["hub", "-c", &file.display().to_string(), "--broker", broker, "--member", &name, "--admin"];
                 let args = args.into_iter().map(str::to_owned).chain([format!("{}:{admin}", self.host)]).collect();
                 let part = self.start(name, &program, args, limits, Some((kind, admin)))?;
@@ -193,14 +193,14 @@ impl<'a> Builder<'a> {
         args: Vec<String>,
         limits: Limits,
         pipeline: Option<(&'static str, u16)>,
-    ) -> Result<Part, PlatformError> {
+    ) -> Result<PartProcess, PlatformError> {
         let cgroup = format!("{}-{name}", self.name);
         let directory = self.directory.clone();
         let settings = PartSettings { name, cgroup, limits, directory, host: self.host.clone(), pipeline };
-        Part::start(settings, program, &args, self.cgroups)
+        PartProcess::start(settings, program, &args, self.cgroups)
     }
 
-    fn wait_ready(&self, part: &mut Part) -> Result<(), PlatformError> {
+    fn wait_ready(&self, part: &mut PartProcess) -> Result<(), PlatformError> {
         let until = Instant::now() + READY_WITHIN;
         while !part.is_ready()? {
             if Instant::now() >= until {
@@ -222,7 +222,7 @@ impl<'a> Builder<'a> {
 impl RunningPlatform {
     /// The first part that has ended, as an error.
     pub fn ended(&mut self) -> Option<PlatformError> {
-        self.parts.iter_mut().find_map(Part::ended)
+        self.parts.iter_mut().find_map(PartProcess::ended)
     }
 
     /// The counters of all parts, by name.
@@ -232,7 +232,7 @@ impl RunningPlatform {
 
     /// What each part has used since its counters were read, in so many seconds.
     pub fn used(&self, since: &BTreeMap<String, Watermark>, seconds: f64) -> Vec<PartUse> {
-        let before = |part: &Part| since.get(part.name()).copied().unwrap_or_default();
+        let before = |part: &PartProcess| since.get(part.name()).copied().unwrap_or_default();
         self.parts.iter().map(|part| part.used(before(part), seconds)).collect()
     }
 }

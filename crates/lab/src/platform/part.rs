@@ -1,4 +1,4 @@
-//! A part of a platform: a process within its limits, and its use of them.
+//! A part of a platform: a process within its limits, and its use of the machine.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -13,36 +13,36 @@ use serde_json::Value;
 
 use super::error::PlatformError;
 use crate::limits::Limits;
-use crate::peer::within;
+use crate::peer::{MARK, within};
 use crate::sample::{Cgroups, Limited, cpu_of, peak_of};
 
 /// Number of lines of an output in an error.
 const TAIL_LINES: usize = 15;
 /// Time for the answer of a part about its messages.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// The line of a program of Tidegate that serves.
+/// In the line that a program of Tidegate writes when it serves.
 const READY: &str = " ready: ";
 
 /// A part before its start.
 #[derive(Clone, Debug)]
-pub struct PartSettings {
+pub(super) struct PartSettings {
     /// Its name in results.
-    pub name: String,
+    pub(super) name: String,
     /// The name of its cgroup.
-    pub cgroup: String,
+    pub(super) cgroup: String,
     /// Its limits.
-    pub limits: Limits,
+    pub(super) limits: Limits,
     /// Where its output goes.
-    pub directory: PathBuf,
+    pub(super) directory: PathBuf,
     /// Where it listens.
-    pub host: String,
+    pub(super) host: String,
     /// The pipeline that it runs, and the port of its admin API.
-    pub pipeline: Option<(&'static str, u16)>,
+    pub(super) pipeline: Option<(&'static str, u16)>,
 }
 
 /// A running part. Dropped, it ends.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartProcess {
     settings: PartSettings,
     child: Child,
     limited: Option<Limited>,
@@ -58,7 +58,7 @@ pub struct Watermark {
     messages: Option<(u64, u64)>,
 }
 
-/// The use of a part of a platform under load.
+/// The use of the machine by a part of a platform under load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartUse {
     /// Its name, such as `gateway-1`.
@@ -79,7 +79,7 @@ pub struct PartUse {
     pub messages_out: Option<u64>,
 }
 
-impl Part {
+impl PartProcess {
     pub(super) fn start(
         settings: PartSettings,
         program: &Path,
@@ -98,6 +98,8 @@ impl Part {
         let joins = limited.as_ref().map(Limited::joins).unwrap_or_default();
         let mut command = within(&joins, settings.limits.descriptors);
         command.arg(program).args(args).current_dir(&settings.directory).stdin(Stdio::null()).process_group(0);
+        // The watchdog ends it when this program is killed.
+        command.env(MARK, &settings.directory);
         command.stdout(log.try_clone().map_err(failed("open"))?).stderr(log);
         let child = command.spawn().map_err(failed("start the part that writes to"))?;
         Ok(Self { settings, child, limited })
@@ -177,7 +179,7 @@ fn output(settings: &PartSettings) -> PathBuf {
     settings.directory.join(format!("{}.log", settings.name))
 }
 
-impl Drop for Part {
+impl Drop for PartProcess {
     fn drop(&mut self) {
         // It has no children, and nothing of it is needed after the run.
         let _ = self.child.kill();
@@ -211,7 +213,7 @@ mod tests {
         };
         let args = ["-c".to_owned(), "echo no license; exit 3".to_owned()];
         let cgroups = Cgroups::Unavailable(String::new());
-        let mut part = Part::start(settings, Path::new("/bin/sh"), &args, &cgroups).unwrap();
+        let mut part = PartProcess::start(settings, Path::new("/bin/sh"), &args, &cgroups).unwrap();
         part.child.wait().unwrap();
         let error = part.is_ready().unwrap_err().to_string();
         assert!(error.contains("p ended with") && error.contains("no license"), "{error}");

@@ -12,8 +12,8 @@ pub(super) fn write(results: &Results, out: &mut String) {
     }
     out.push_str("<h2 id=\"parts\">Parts of the platform</h2>");
     out.push_str(
-        "<p class=\"note\">Each part is a process with limits of its own; of the first repetition, from the first client to the last message. Messages are counted at gateways and \
-         hubs.</p><div class=\"scroll\"><table><thead><tr><th>Case</th><th class=\"text\">Run with</th><th class=\"text\">Part</th><th>CPU, cores</th><th>of</th>\
+        "<p class=\"note\">Each part is a process with limits of its own; of the first repetition, from the first client's connection to the end of the last one. Gateways and hubs count their \
+         messages.</p><div class=\"scroll\"><table><thead><tr><th>Case</th><th class=\"text\">Run with</th><th class=\"text\">Part</th><th>CPU, cores</th><th>of</th>\
          <th>Memory, peak, MiB</th><th>of</th><th>Had to wait for CPU</th><th>Messages in</th><th>Messages out</th></tr></thead><tbody>",
     );
     for case in results.case_names() {

@@ -24,7 +24,7 @@ pub(super) struct Broker {
     around: Option<Around>,
 }
 
-/// The parts of a platform around a broker.
+/// The other parts of a platform.
 struct Around {
     /// Further brokers.
     brokers: Vec<Running>,
@@ -121,7 +121,7 @@ impl Broker {
         Ok(Self { running: Some(first), address, pid: None, around: Some(around) })
     }
 
-    /// The use of each broker of a platform so far: CPU time, seconds, and how often it had to wait for it.
+    /// The use of the machine by each broker of a platform so far: CPU time and how often they had to wait for it.
     fn brokers_used(&self) -> Vec<(f64, u64)> {
         let Some(around) = &self.around else { return Vec::new() };
         let cpu = |pid: u32| cpu_of(pid).unwrap_or_default();
@@ -222,10 +222,12 @@ impl Broker {
 
     pub(super) fn finish(mut self, timeline: &mut Timeline) {
         let mut brokers: Vec<Running> = self.running.take().into_iter().collect();
-        if let Some(Around { brokers: others, platform, .. }) = self.around.take() {
-            // Gateways and hubs end before their brokers.
+        let mut cgroups = Vec::new();
+        if let Some(Around { brokers: others, platform, limited, .. }) = self.around.take() {
+            // Gateways and hubs end before their brokers, and cgroups behind the processes in them.
             drop(platform);
             brokers.extend(others);
+            cgroups = limited;
         }
         for mut running in brokers {
             match running.stop() {
@@ -234,6 +236,7 @@ impl Broker {
             }
             running.remove_files();
         }
+        drop(cgroups);
     }
 }
 

@@ -49,17 +49,14 @@ pub(super) fn execute(
     let (begin, unix_s) = (Instant::now(), unix_now());
     let watched = watched(&broker, link.as_ref());
     let sampler = Sampler::start(watched.clone(), begin, apart(about(order, &plan))).map_err(ExecuteError::Thread)?;
-    report.say(Said::Run {
-        what: format!("{}, {}, {}", task.case.name, task.peer.name(), task.repetition),
-        about: about(order, &plan),
-    });
+    announce(order, task, &plan, report);
     let mut timeline = Timeline::new(begin);
-    broker.begin_counting();
     let loaded = (!stop.wait(order.scenario.idle_before.times(order.time_scale).0))
         .then(|| load_and_events(order, &carrier, &mut broker, &watched, &mut timeline, report, stop));
+    let used_by_parts = broker.parts();
     stop.wait(order.scenario.idle_after.times(order.time_scale).0);
     let ended_early = broker.ended_early();
-    let ((used, generator), used_by_parts) = (sampler.finish(), broker.parts());
+    let (used, generator) = sampler.finish();
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
     let Carried { load: outcome, found } = carried(loaded, &address, ended_early.as_deref(), stop)?;
     let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
@@ -106,6 +103,11 @@ fn site(order: &Order, task: &Task<'_>, link: Option<&Link>, limited: Option<&Li
         descriptors: task.case.limits.descriptors,
         namespace: link.map(Link::namespace),
     }
+}
+
+fn announce(order: &Order, task: &Task<'_>, plan: &LoadPlan, report: &mut dyn Report) {
+    let what = format!("{}, {}, {}", task.case.name, task.peer.name(), task.repetition);
+    report.say(Said::Run { what, about: about(order, plan) });
 }
 
 /// The processes to look at: the broker's, without the one that carries packets.
@@ -245,6 +247,7 @@ fn load_and_events(
     report: &mut dyn Report,
     stop: &Stop,
 ) -> Result<Carried, ExecuteError> {
+    broker.begin_counting();
     timeline.note("clients begin to connect");
     let (sender, words) = channel();
     thread::scope(|scope| {

@@ -217,3 +217,32 @@ fn a_missing_lab_is_named_with_its_build_command() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("cargo build --release -p tidegate-lab"), "{said}");
 }
+
+#[test]
+fn a_platform_brings_what_devices_send_to_customers() {
+    let folder = Folder::new();
+    let (out, servers) = (folder.file("out"), concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/bin"));
+    let path = format!("{servers}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    lab.args(["lab", "run", "lavva-1", "--only", "1 device, QoS 1", "--peer", "tidegate"]);
+    lab.args(["--time-scale", "0.02", "--window", "3s", "--out", &out]);
+    let ended = lab.env("PATH", path).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let results: Value = serde_json::from_slice(&fs::read(format!("{out}/results.json")).unwrap()).unwrap();
+    let run = &results["runs"][0];
+    let counts = &run["load"]["counts"];
+    assert_eq!((&counts["sent"], &counts["received"], &counts["due"]), (&3.into(), &3.into(), &3.into()), "{counts}");
+    let parts: Vec<&Value> = run["parts"].as_array().unwrap().iter().collect();
+    let names: Vec<&str> = parts.iter().map(|part| part["name"].as_str().unwrap()).collect();
+    let expected = ["broker-0", "broker-1", "bus-0", "bus-1", "bus-2", "gateway-0", "gateway-1", "hub-0", "hub-1"];
+    assert_eq!(names, expected);
+    // Messages of the warm-up count, too.
+    let passed = |kind: &str, key: &str| -> u64 {
+        parts
+            .iter()
+            .filter(|part| part["name"].as_str().unwrap().starts_with(kind))
+            .filter_map(|part| part[key].as_u64())
+            .sum()
+    };
+    assert!(passed("gateway", "messages_in") >= 3 && passed("hub", "messages_out") >= 3, "{parts:?}");
+}

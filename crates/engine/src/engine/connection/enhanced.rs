@@ -10,8 +10,8 @@ use crate::telling::reason::Reason;
 use tidegate_mqtt::ReasonCode;
 
 impl EntryCalls<'_> {
-    /// Ends a re-authentication of a connected client ([MQTT-4.12.1-2]). A connection keeps the user of its CONNECT, which pays
-    /// for its usage: another user is refused.
+    /// Ends a re-authentication of a connected client ([MQTT-4.12.1-2]). A connection keeps the user of its CONNECT, since
+    /// its usage counts for that user: another one is refused.
     pub(crate) fn end_authentication_again(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
         let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         let session = connection.session;

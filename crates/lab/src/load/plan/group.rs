@@ -213,7 +213,7 @@ pub struct Record {
     /// The number of sensors; 16 make about 1,500 bytes of JSON.
     pub readings: u16,
     /// Customers that devices belong to in turn. Above 0 the document names its customer, and it has the lab's own bytes in a
-    /// field: systems on its way can read it.
+    /// field: systems on its way can read it. The encoding is then JSON.
     #[serde(default)]
     pub customers: u16,
 }

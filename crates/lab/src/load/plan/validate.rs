@@ -2,7 +2,9 @@
 
 use tidegate_mqtt::{TopicError, TopicFilter, TopicName};
 
-use super::{ClientGroup, LoadPlan, Pace, Protocol, Publishing, Ramp, Rate, Role, Size, Subscribing, Transport};
+use super::{
+    ClientGroup, Encoding, LoadPlan, Pace, Protocol, Publishing, Ramp, Rate, Role, Size, Subscribing, Transport,
+};
 use crate::load::stamp::STAMP_LEN;
 use crate::load::template::{Template, TemplateError};
 
@@ -193,6 +195,11 @@ fn publishes(publishing: &Publishing) -> Result<(), GroupError> {
     if publishing.payload.record.is_some() && publishing.payload.size != Size::default() {
         return Err(GroupError::Value("a record has the size that it has: give either `record` or `size`"));
     }
+    if publishing.payload.record.is_some_and(|record| record.is_stamped() && record.encoding != Encoding::Json) {
+        return Err(GroupError::Value(
+            "a record with `customers` has the encoding \"json\": its stamp is found in JSON alone",
+        ));
+    }
     if publishing.topics.count == 0 {
         return Err(GroupError::Value("a publisher has at least one topic"));
     }
@@ -231,7 +238,7 @@ fn subscribes(subscribing: &Subscribing) -> Result<(), GroupError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::plan::{Payload, Target, Topics};
+    use crate::load::plan::{Payload, Record, Target, Topics};
 
     fn plan(group: ClientGroup) -> LoadPlan {
         let mut plan = LoadPlan::new(Target::tcp("localhost", 1883), 1000);
@@ -251,6 +258,17 @@ mod tests {
         assert_eq!(sound.validate(), Ok(()));
         let text = serde_json::to_string(&sound).unwrap();
         assert_eq!(serde_json::from_str::<LoadPlan>(&text).unwrap(), sound, "another process gets the same plan");
+    }
+
+    #[test]
+    fn a_stamped_record_is_json() {
+        let of = |encoding, customers| {
+            let record = Some(Record { encoding, readings: 16, customers });
+            plan(publisher(Pace::Closed { window: 1 }, Payload { record, ..Payload::default() })).validate()
+        };
+        let error = of(Encoding::MessagePack, 4).unwrap_err().to_string();
+        assert!(error.contains("encoding \"json\""), "{error}");
+        assert_eq!([of(Encoding::Json, 4), of(Encoding::MessagePack, 0)], [Ok(()), Ok(())]);
     }
 
     #[test]
