@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -216,8 +218,8 @@ fn records_of_a_link_version_have_the_bytes_of_its_fixture() {
         let (mut out, mut shared) = (Vec::new(), Vec::new());
         sample(kind, flag).record(0).write(HEAD, &mut out, &mut shared);
         assert!(shared.is_empty(), "a short payload is in the record");
-        let bytes: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
-        written += &format!("{kind} {flag} {bytes}\n");
+        let bytes = out.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+        writeln!(written, "{kind} {flag} {bytes}").unwrap();
     }
     if std::env::var_os("UPDATE_FIXTURES").is_some() && !path.exists() {
         std::fs::write(&path, &written).unwrap();
