@@ -251,8 +251,10 @@ class Packages(unittest.TestCase):
                 healthy = run(self.program, *arguments, env=asked)
             finally:
                 broker.terminate()
-        self.assertEqual((healthy.returncode, healthy.stdout), (0, "ready\n"), healthy.stderr)
+        self.assertEqual((healthy.returncode, healthy.stdout), (0, "alive\n"), healthy.stderr)
         self.assertEqual(run(self.program, *arguments, env=asked).returncode, 1)
+        off = run(self.program, *arguments, env={**asked, "TIDEGATE__ADMIN__ADDRESS": "off"})
+        self.assertEqual(off.returncode, 0, "a container without an admin listener is not unhealthy: " + off.stderr)
 
     def config_of_an_image(self):
         """What is run in a container, from an image of a program that is only said to be static."""

@@ -1,91 +1,166 @@
-//! `tidegate ready`: whether a broker takes clients, as an exit code.
+//! `tidegate ready`: whether a broker takes clients, or answers at all, as an exit code.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use tidegate_admin::{AdminClient, ClientError, Readiness};
-use tidegate_terminal::{Exit, print_and_exit, report};
+use tidegate_config::address::AdminAddress;
+use tidegate_config::load::{LoadError, Sources};
+use tidegate_config::overrides::Flags;
+use tidegate_config::source::Source;
+use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// Time for the answer. Health checks of containers allow more.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The variable that sets the admin address of a broker in a container.
-const VARIABLE: &str = "TIDEGATE__ADMIN__ADDRESS";
-/// The admin address of a broker that was given none.
-const DEFAULT: &str = "127.0.0.1:18083";
 
 const EXAMPLES: &str = "\
 Examples:
   tidegate ready && tidegate pub -t started -m yes
-  tidegate ready --admin http://10.0.0.7:18083";
+  tidegate ready --admin http://10.0.0.7:18083
+  tidegate ready -c tidegate.toml --alive";
 
 /// Ask whether a broker takes clients: exit code 0 if `/readyz` answers 200, else 1 and the reason
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReadyArgs {
-    /// Its admin address [default: TIDEGATE__ADMIN__ADDRESS of the environment, else http://127.0.0.1:18083]
-    #[arg(long, value_name = "URL")]
+    /// Its admin address [default: admin.address of --config and of the environment, else http://127.0.0.1:18083]
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
     admin: Option<String>,
+
+    /// Its configuration file, TOML; TIDEGATE__ADMIN__ADDRESS of the environment wins over the file
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Ask only whether the process answers `/healthz`, which it does while it reads its store. If the admin listener
+    /// is off, or no address is set and nothing listens at the default address: exit code 0 and a note
+    #[arg(long)]
+    alive: bool,
 }
 
-/// Why the broker is not known to take clients.
+/// Why the broker is not known to take clients, or to answer.
 #[derive(Debug, thiserror::Error)]
 enum ReadyError {
-    #[error("{VARIABLE} is \"off\", so nothing answers /readyz; set it to an address, such as {DEFAULT}")]
-    Off,
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("the admin listener is off, so nothing answers /readyz; set `admin.address` to an address ({0} sets it)")]
+    Off(Source),
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error("the broker takes no clients: {0}")]
     Not(String),
 }
 
-/// Exit code 0 if the broker takes clients, 1 if not, or if it does not answer.
+/// Where a broker is asked.
+#[derive(Clone, Debug)]
+enum Place {
+    /// At an address that a flag or the configuration names.
+    Named(String),
+    /// At the default address, which no source confirms: the flags of the process are not known, and not every process
+    /// has an admin listener.
+    Default(String),
+    /// Nowhere, by this source.
+    Off(Source),
+}
+
+/// Exit code 0 if the broker takes clients, or answers where only that is asked; else 1.
 pub fn run(args: &ReadyArgs) -> Exit {
-    match ask(args) {
-        Ok(()) => print_and_exit("ready\n", Exit::Ok),
+    let asked = place(args).and_then(|place| if args.alive { alive(place) } else { ready(place) });
+    match asked {
+        Ok(said) => print_and_exit(&said, Exit::Ok),
         Err(error) => {
-            report(&error);
+            match &error {
+                ReadyError::Load(LoadError::Wrong(findings)) => complain(findings),
+                _ => report(&error),
+            }
             Exit::Failure
         }
     }
 }
 
-fn ask(args: &ReadyArgs) -> Result<(), ReadyError> {
-    let configured = std::env::var(VARIABLE).ok();
-    let address = match &args.admin {
-        Some(admin) => admin.clone(),
-        None => reachable(configured.as_deref().unwrap_or(DEFAULT)).ok_or(ReadyError::Off)?,
+fn place(args: &ReadyArgs) -> Result<Place, ReadyError> {
+    if let Some(admin) = &args.admin {
+        return Ok(Place::Named(admin.clone()));
+    }
+    let sources = Sources { file: args.config.clone(), flags: Flags::default() };
+    Ok(match sources.admin_address()? {
+        (AdminAddress::Off, source) => Place::Off(source),
+        (AdminAddress::At(at), Source::Default) => Place::Default(reachable(&at.to_string())),
+        (AdminAddress::At(at), _) => Place::Named(reachable(&at.to_string())),
+    })
+}
+
+/// Asks whether the broker takes clients.
+fn ready(place: Place) -> Result<String, ReadyError> {
+    let address = match place {
+        Place::Named(address) | Place::Default(address) => address,
+        Place::Off(source) => return Err(ReadyError::Off(source)),
     };
     match AdminClient::new(&address, None, TIMEOUT)?.readiness()? {
-        Readiness::Ready => Ok(()),
+        Readiness::Ready => Ok("ready\n".to_owned()),
         Readiness::Not(why) => Err(ReadyError::Not(why)),
     }
 }
 
-/// The address where this machine reaches a listener; `None` if there is no listener.
-fn reachable(listener: &str) -> Option<String> {
-    if listener == "off" {
-        return None;
-    }
-    let Ok(mut address) = listener.parse::<SocketAddr>() else { return Some(listener.to_owned()) };
+/// Asks whether the process answers. Where it has no listener that is known, there is nothing to ask.
+fn alive(place: Place) -> Result<String, ReadyError> {
+    let address = match place {
+        Place::Off(source) => return Ok(format!("not checked: the admin listener is off ({source})\n")),
+        Place::Default(address) if nothing_listens(&address) => {
+            return Ok(format!(
+                "not checked: nothing listens at {address}, and no address is set; name it with --admin, --config or \
+                 TIDEGATE__ADMIN__ADDRESS\n"
+            ));
+        }
+        Place::Named(address) | Place::Default(address) => address,
+    };
+    AdminClient::new(&address, None, TIMEOUT)?.liveness()?;
+    Ok("alive\n".to_owned())
+}
+
+/// True if connections to an address of this machine are refused.
+fn nothing_listens(address: &str) -> bool {
+    let Ok(address) = address.parse() else { return false };
+    TcpStream::connect_timeout(&address, TIMEOUT).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+/// The address where this machine reaches a listener.
+fn reachable(listener: &str) -> String {
+    let Ok(mut address) = listener.parse::<SocketAddr>() else { return listener.to_owned() };
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
             IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         });
     }
-    Some(address.to_string())
+    address.to_string()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
     fn a_listener_on_every_address_is_reached_by_loopback() {
-        assert_eq!(reachable("0.0.0.0:18083").as_deref(), Some("127.0.0.1:18083"));
-        assert_eq!(reachable("[::]:1").as_deref(), Some("[::1]:1"));
-        assert_eq!(reachable("10.0.0.7:18083").as_deref(), Some("10.0.0.7:18083"));
-        assert_eq!(reachable("off"), None);
+        assert_eq!(reachable("0.0.0.0:18083"), "127.0.0.1:18083");
+        assert_eq!(reachable("[::]:1"), "[::1]:1");
+        assert_eq!(reachable("10.0.0.7:18083"), "10.0.0.7:18083");
+        assert_eq!(reachable("localhost:1"), "localhost:1");
+    }
+
+    #[test]
+    fn liveness_is_not_checked_where_no_listener_is_known() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let free = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        for place in [Place::Off(Source::Default), Place::Default(free.clone())] {
+            assert!(ready(place.clone()).is_err(), "{place:?}");
+            assert!(alive(place).unwrap().starts_with("not checked: "));
+        }
+        assert!(matches!(alive(Place::Named(free)), Err(ReadyError::Client(_))), "a named listener has to answer");
     }
 }

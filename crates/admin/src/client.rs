@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use ureq::http;
 
+use crate::manager::GetHealth;
 use crate::ready::{Readiness, ReadinessRequest};
 use crate::request::{Body, COMMAND_HEADER, Refusal, Request};
 
@@ -120,6 +121,17 @@ impl AdminClient {
             (200, _) => Ok(Readiness::Ready),
             (503, why) => Ok(Readiness::Not(why.trim().to_owned())),
             (status, _) => Err(self.not_admin(&format!("it answers {status} to {}", ReadinessRequest::ROUTE))),
+        }
+    }
+
+    /// Asks whether the process works, whether it takes clients or not.
+    ///
+    /// # Errors
+    /// When no answer comes, or it is not that of a process that works.
+    pub fn liveness(&self) -> Result<(), ClientError> {
+        match self.exchange(&GetHealth)? {
+            (200, _) => Ok(()),
+            (status, _) => Err(self.not_admin(&format!("it answers {status} to {}", GetHealth::ROUTE))),
         }
     }
 
@@ -268,6 +280,16 @@ mod tests {
             let (client, server) = answered(answer);
             assert_eq!(client.readiness().ok(), wanted, "{answer}");
             assert!(server.join().unwrap().starts_with("get /readyz http/1.1\r\n"));
+        }
+    }
+
+    #[test]
+    fn a_process_that_works_answers_200_to_healthz() {
+        let cases = [("200 OK", true), ("503 x", false), ("404 x", false)];
+        for (status, works) in cases {
+            let (client, server) = answered(format!("HTTP/1.1 {status}\r\nContent-Length: 3\r\n\r\nok\n").leak());
+            assert_eq!(client.liveness().is_ok(), works, "{status}");
+            assert!(server.join().unwrap().starts_with("get /healthz http/1.1\r\n"));
         }
     }
 

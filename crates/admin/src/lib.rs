@@ -15,6 +15,7 @@
 //! | `POST /api/v1/reload` | [`ReloadRequest`] | [`Reloaded`] |
 //! | `/api/v1/drain` | [`DrainRequest`], [`GetDrain`], [`EndDrain`] | [`DrainStatus`], [`Done`] |
 //! | `GET /readyz` | [`AdminClient::readiness`] | [`Readiness`] |
+//! | `GET /healthz` | [`AdminClient::liveness`] | none |
 //! | `GET /api/v1/meter` | [`MeterRequest`] | [`Metered`] |
 //! | `GET /api/v1/hub` | [`GetHub`] | JSON |
 //! | `POST /api/v1/hub/NAME/pause`, `.../resume` | [`PausePipeline`], [`ResumePipeline`] | [`Done`] |

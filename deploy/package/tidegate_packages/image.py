@@ -13,12 +13,12 @@ DATA = "/var/lib/tidegate"
 # Certificates of the authorities that the build machine trusts: for TLS towards brokers, buses and identity servers.
 AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 SECOND = 1_000_000_000
-# Healthy is a broker that takes clients. Docker's image specification has this field; others ignore it. Times are nanoseconds.
+# Healthy is a process that answers; one that reads its store is not to be killed.
+# Docker's image specification has this field; others ignore it. Times are nanoseconds.
 HEALTH_CHECK = {
-    "Test": ["CMD", "/usr/bin/tidegate", "ready"],
+    "Test": ["CMD", "/usr/bin/tidegate", "ready", "--alive"],
     "Interval": 15 * SECOND,
     "Timeout": 10 * SECOND,
-    # A broker reads its store first.
     "StartPeriod": 60 * SECOND,
     "Retries": 3,
 }

@@ -30,7 +30,8 @@ pub struct TlsOptions {
     pub certificate: Option<PathBuf>,
     /// The private key (PEM) of that certificate, not encrypted.
     pub key: Option<PathBuf>,
-    /// Accept a certificate for another host, and one of X.509 version 1. A trusted authority must have signed it.
+    /// Accept a certificate for another host, and one of X.509 version 1, which has no purpose: that of a client counts
+    /// as a server's. A trusted authority must have signed it.
     pub any_hostname: bool,
     /// The only version to use; `None` for any.
     pub version: Option<TlsVersion>,

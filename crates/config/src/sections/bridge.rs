@@ -62,8 +62,8 @@ section! {
         /// A file (PEM) with the key of that certificate, without a passphrase.
         key: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// Takes the other broker's certificate although it is for another host, or of X.509 version 1.
-        /// Dangerous: a server with any certificate of a trusted authority can pose as that broker. Warned about at each
-        /// start.
+        /// Dangerous: a server with any certificate of a trusted authority can pose as that broker, and so can a client
+        /// with one of version 1. Warned about at each start.
         any_host_name: bool = false, in Kind::Boolean;
         /// The listener of this broker that the bridge comes in by; empty is the first one without TLS and WebSocket.
         /// The bridge is a client like any other there, with the rights of its user.

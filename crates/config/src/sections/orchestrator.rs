@@ -84,7 +84,8 @@ section! {
         /// A file (PEM) with the key of that certificate, without a passphrase.
         broker_key: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// Takes a broker's certificate although it is for another host, or of X.509 version 1. Dangerous: a server
-        /// with any certificate of a trusted authority can pose as a broker. Warned about at each start.
+        /// with any certificate of a trusted authority can pose as a broker, and so can a client with one of version 1.
+        /// Warned about at each start.
         broker_any_host_name: bool = false, in Kind::Boolean;
         /// How publishes are spread over the brokers.
         policy: RoutingPolicy = RoutingPolicy::TopicHash, in Kind::OneOf(<RoutingPolicy as Words>::WORDS), flag "--policy";

@@ -13,11 +13,11 @@ use crate::harness::*;
 fn pairs_of(name: &str, write: impl FnOnce() -> Pairs) -> Pairs {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     if std::env::var_os("UPDATE_FIXTURES").is_some() && !path.exists() {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
         let line = |(key, value): (&Vec<u8>, &Vec<u8>)| {
             format!("{} {} {}\n", hex(key), hex(value), describe(key, value).expect("a record of the engine"))
         };
-        std::fs::write(&path, write().iter().map(line).collect::<String>()).unwrap();
+        std::fs::write(&path, write().iter().map(line).collect::<Vec<_>>().concat()).unwrap();
     }
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let bytes = |hex: &str| -> Vec<u8> {

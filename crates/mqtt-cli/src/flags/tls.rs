@@ -31,7 +31,7 @@ pub(super) struct TlsFlags {
     key: Option<PathBuf>,
 
     /// Take a certificate for another host, also one of X.509 version 1, from a trusted authority; any server with one
-    /// can then pass for this one
+    /// can then pass for this one, and so can any client with one of version 1
     #[arg(long, help_heading = heading::TLS)]
     insecure: bool,
 

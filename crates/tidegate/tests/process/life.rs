@@ -175,25 +175,44 @@ fn reserved_arenas(maps: &str) -> usize {
     arenas
 }
 
+/// `tidegate ready` with this value of TIDEGATE__ADMIN__ADDRESS: its exit code, and its output.
+fn ready(address: Option<&str>, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = command(&[&["ready"], arguments].concat());
+    match address {
+        Some(address) => command.env("TIDEGATE__ADMIN__ADDRESS", address),
+        None => command.env_remove("TIDEGATE__ADMIN__ADDRESS"),
+    };
+    let answer = command.output().unwrap();
+    (answer.status.code(), String::from_utf8([answer.stdout, answer.stderr].concat()).unwrap())
+}
+
 #[test]
 fn ready_is_an_exit_code_for_health_checks() {
     let broker = Broker::start(&[]);
     let port = broker.address("admin=http://").rsplit_once(':').unwrap().1.to_owned();
-    let ready = |address: &str| command(&["ready"]).env("TIDEGATE__ADMIN__ADDRESS", address).output().unwrap();
+    let here = format!("127.0.0.1:{port}");
     // A container's admin listener is on every address.
-    for address in [format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}")] {
-        let answer = ready(&address);
-        assert_eq!((answer.status.code(), &answer.stdout[..]), (Some(0), &b"ready\n"[..]), "{address}");
+    for address in [here.clone(), format!("0.0.0.0:{port}")] {
+        assert_eq!(ready(Some(&address), &[]), (Some(0), "ready\n".to_owned()), "{address}");
+        assert_eq!(ready(Some(&address), &["--alive"]), (Some(0), "alive\n".to_owned()), "{address}");
     }
-    assert_eq!(run(&["ready", "--admin", &format!("http://127.0.0.1:{port}")]).code, Some(0));
+    assert_eq!(ready(None, &["--admin", &format!("http://{here}")]).0, Some(0));
+    let folder = Folder::new();
+    let file = folder.file("t.toml");
+    std::fs::write(&file, format!("[admin]\naddress = \"{here}\"\n")).unwrap();
+    assert_eq!(ready(None, &["-c", &file]), (Some(0), "ready\n".to_owned()));
+    assert_eq!(ready(Some("off"), &["-c", &file]).0, Some(1), "the environment wins over the file");
     broker.signal("TERM");
     broker.wait();
-    for (address, part) in
-        [(format!("127.0.0.1:{port}"), "no broker answers"), ("off".to_owned(), "set it to an address")]
-    {
-        let answer = ready(&address);
-        let text = String::from_utf8(answer.stderr).unwrap();
-        assert!(answer.status.code() == Some(1) && text.contains(part), "{address}: {text}");
+    for (address, arguments, code, part) in [
+        (here.as_str(), &[][..], 1, "no broker answers"),
+        (&here, &["--alive"], 1, "no broker answers"),
+        ("off", &[], 1, "to an address"),
+        ("off", &["--alive"], 0, "not checked"),
+        ("x", &["--alive"], 1, "must be an address"),
+    ] {
+        let (found, text) = ready(Some(address), arguments);
+        assert!(found == Some(code) && text.contains(part), "{address} {arguments:?}: {text}");
     }
 }
 

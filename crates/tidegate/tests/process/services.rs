@@ -39,6 +39,9 @@ fn services_are_ready_with_their_bus_and_name_it_until_then() {
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
     until_it_says(&admin, "503", &["starting: points, groups-city wait for the bus nats://127", "nothing listens"]);
     assert_eq!(said.try_recv(), Err(TryRecvError::Empty), "it does not report that it is ready");
+    // A supervisor that asks whether it is alive does not end its start.
+    assert_eq!(run(&["ready", "--alive", "--admin", &admin]).out, "alive\n");
+    assert_eq!(run(&["ready", "--admin", &admin]).code, Some(1));
     nats.resume();
     let ready = said.recv_timeout(PATIENCE).unwrap();
     assert!(ready.contains(" ready: core=c1 services=points,groups-city admin=http://127"), "{ready}");

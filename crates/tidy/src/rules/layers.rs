@@ -100,7 +100,7 @@ const LAYERS: &[Layer] = &[
         tests: &[],
         others: None,
     },
-    Layer { name: "admin-cli", ours: &["units", "admin", "terminal"], tests: &[], others: None },
+    Layer { name: "admin-cli", ours: &["units", "admin", "config", "terminal"], tests: &[], others: None },
     Layer {
         name: "fleet-cli",
         ours: &[

@@ -1,7 +1,8 @@
 //! Certificates of X.509 version 1, which `webpki` does not parse: no version, no extensions [RFC 5280, section 4.1].
 //!
 //! They are accepted where the name of the server is not checked. The signature of a trusted authority and the dates
-//! count as in any other certificate. The authority has to sign them itself, without an intermediate.
+//! count as in any other certificate. The authority has to sign them itself, without an intermediate. They have no
+//! purpose either: one that was issued for a client is accepted as a server's.
 
 use std::ops::Range;
 
@@ -182,7 +183,8 @@ fn time(text: &[u8]) -> Option<i64> {
     };
     let part = |place: usize| number(rest + 2 * place..rest + 2 * place + 2);
     let (month, day) = (part(0)?, part(1)?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    let (hour, minute, second) = (part(2)?, part(3)?, part(4)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
     // Years begin in March here, so that the leap day is the last of its year.
@@ -190,7 +192,7 @@ fn time(text: &[u8]) -> Option<i64> {
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
-    Some(((days * 24 + part(2)?) * 60 + part(3)?) * 60 + part(4)?)
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
 #[cfg(test)]
@@ -206,6 +208,9 @@ mod tests {
         assert_eq!(time(b"491231235959Z"), Some(2_524_607_999));
         for text in [&b""[..], b"Z", b"700101000000", b"70010100000xZ", b"701301000000Z", b"700100000000Z"] {
             assert_eq!(time(text), None);
+        }
+        for text in [b"700101240000Z", b"700101006000Z", b"700101000060Z"] {
+            assert_eq!(time(text), None, "a part of the time of day is out of its range");
         }
     }
 

@@ -81,7 +81,7 @@ fn every_frame_is_read_as_it_was_written() {
 fn a_version_of_the_link_has_the_bytes_of_its_fixtures() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = root.join(format!("src/cluster/wire/fixtures/frames-{LINK_VERSION}.txt"));
-    let hex = |frame: &Frame<'_>| written(frame).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |frame: &Frame<'_>| written(frame).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     let written: Vec<String> = frames().iter().map(hex).collect();
     if std::env::var_os("UPDATE_FIXTURES").is_some() && !path.exists() {
         std::fs::write(&path, written.join("\n") + "\n").unwrap();
