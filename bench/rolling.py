@@ -1,16 +1,23 @@
 """Restarts the nodes of a cluster in turn under load, and counts what clients notice.
 
-    bench/rolling.py TIDEGATE [--clients 30] [--rate 10] [--qos 0] [--nodes 3] [--brokers 0]
+    bench/rolling.py TIDEGATE [--clients 30] [--rate 10] [--qos 0] [--nodes 3] [--brokers 0] [--users]
 
 Each client has a lasting session of MQTT 3.1.1, subscribes to a topic of its own, and publishes numbered messages to the
 topic of the next client. A client that loses its connection connects to a random node at once, and again every 20 ms.
 The bus is a NATS server. RATE is in messages per second and client. Nodes are restarted until each is ready again, with
 PAUSE seconds between them; SETTLE is their cluster.settle, so that shares are evened out under load. With BROKERS the nodes
-are orchestrators of one shard in front of so many brokers, which are not restarted.
+are orchestrators of one shard in front of so many brokers, which are not restarted. With --users each client has a user of
+its own in a password file of all nodes, with the cheapest hash that the broker takes (PBKDF2, 1 round).
+
+The order of the restarts and the random node of each reconnect give the expected number of disconnects, which is printed
+beside the counted one: for 3 nodes 1/3 + 1/2 + 3/4, since a client of the first node has no restarted one to go to.
 """
 
 import argparse
 import asyncio
+import base64
+import collections
+import hashlib
 import json
 import os
 import random
@@ -21,6 +28,19 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+
+
+PASSWORD = b"rolling"
+
+
+def expected_losses(nodes):
+    """Disconnects per client, if each stop ends the connections of its node, which go to the others in equal parts."""
+    shares, losses = [1 / nodes] * nodes, 0
+    for stopped in range(nodes):
+        lost = shares[stopped]
+        losses += lost
+        shares = [0 if at == stopped else share + lost / (nodes - 1) for at, share in enumerate(shares)]
+    return losses
 
 
 def free_port():
@@ -70,13 +90,23 @@ class Client:
 
     async def connect(self):
         port = self.world.ports[self.node % len(self.world.ports)]
-        self.reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            self.reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            self.world.attempts["connection refused"] += 1
+            raise
         try:
             name = b"client-%d" % self.number
-            writer.write(packet(0x10, text(b"MQTT") + b"\x04\x00\x00\x3c" + text(name)))
+            flags, proof = (0xC0, text(name) + text(PASSWORD)) if self.world.arguments.users else (0, b"")
+            writer.write(packet(0x10, text(b"MQTT") + bytes([4, flags, 0, 0x3C]) + text(name) + proof))
             answer = await asyncio.wait_for(self.read_packet(), 5)
             if answer[0] != 0x20 or answer[1][1] != 0:
+                self.world.attempts[f"CONNACK {answer[1][1]}"] += 1
                 raise EOFError
+        except asyncio.IncompleteReadError as error:
+            self.world.attempts["closed before CONNACK"] += 1
+            writer.close()
+            raise EOFError from error
         except BaseException as error:
             writer.close()
             raise EOFError from error
@@ -137,6 +167,8 @@ class World:
         self.over, self.ready = False, 0
         # The node that is stopped or was stopped last, and losses of connections to other nodes.
         self.stopping, self.foreign = None, 0
+        # Attempts to connect that failed, by their outcomes.
+        self.attempts = collections.Counter()
         self.folder = tempfile.mkdtemp(prefix="rolling-")
         self.bus = free_port()
         self.ports = [free_port() for _ in range(arguments.nodes)]
@@ -150,6 +182,16 @@ class World:
         with open(conf, "w") as out:
             out.write(f'listen: 127.0.0.1:{self.bus}\njetstream {{ store_dir: "{self.folder}/js"\n max_file_store: 30GB }}\n')
         self.nats = subprocess.Popen(["nats-server", "-c", conf], stderr=subprocess.DEVNULL)
+
+    def write_users(self):
+        salt = b"rolling-rolling-"
+        proof = base64.b64encode(hashlib.pbkdf2_hmac("sha512", PASSWORD, salt, 1)).decode()
+        salt = base64.b64encode(salt).decode()
+        with open(os.path.join(self.folder, "passwords"), "w") as out:
+            for number in range(self.arguments.clients):
+                out.write(f"client-{number}:$7$1${salt}${proof}\n")
+        with open(os.path.join(self.folder, "users.toml"), "w") as out:
+            out.write(f'[[auth]]\nkind = "password-file"\nfile = "{self.folder}/passwords"\n[access]\ndefault = "allow"\n')
 
     def start_brokers(self):
         for at, port in enumerate(self.broker_ports):
@@ -167,7 +209,8 @@ class World:
             [self.arguments.tidegate, *kind, "-l", f"127.0.0.1:{self.ports[at]}", "--node", "abcdefgh"[at]]
             + ["--bus", f"nats://127.0.0.1:{self.bus}", "--data", f"{self.folder}/{at}"]
             + ["--admin", f"127.0.0.1:{self.admin[at]}", "--set", f"cluster.settle={self.arguments.settle}s"]
-            + ["--set", "cluster.lease=10s"],
+            + ["--set", "cluster.lease=10s"]
+            + (["-c", f"{self.folder}/users.toml"] if self.arguments.users else []),
             stdout=log, stderr=log,
         )
 
@@ -197,6 +240,8 @@ class World:
 
     async def run(self):
         self.start_bus()
+        if self.arguments.users:
+            self.write_users()
         self.start_brokers()
         for at in range(self.arguments.nodes):
             self.start(at)
@@ -236,9 +281,11 @@ class World:
         at = lambda part: round(away[min(len(away) - 1, int(len(away) * part))], 3) if away else 0
         print(json.dumps({
             "disconnects per client": round(sum(client.losses for client in self.clients) / len(self.clients), 3),
+            "expected by the order of restarts": round(expected_losses(self.arguments.nodes), 3),
             "of them at other nodes than the stopped one": self.foreign,
             "at most": max(client.losses for client in self.clients),
             "away, s": {"median": at(0.5), "p99": at(0.99), "longest": at(1)},
+            "failed attempts": dict(self.attempts),
             "sent": sent, "lost": sent - got, "lost, %": round(100 * (sent - got) / sent, 4),
             "twice": sum(client.twice for client in self.clients),
             "unanswered": sum(len(client.unanswered) for client in self.clients),
@@ -251,6 +298,7 @@ def main():
     parser.add_argument("tidegate")
     for name, usual in [("clients", 30), ("nodes", 3), ("qos", 0), ("settle", 8), ("brokers", 0)]:
         parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--users", action="store_true")
     parser.add_argument("--rate", type=float, default=10)
     parser.add_argument("--pause", type=float, default=2)
     world = World(parser.parse_args())

@@ -115,8 +115,13 @@ impl Node {
 impl Retained {
     /// Bytes that retained messages may hold: the configured number, or a quarter of the memory.
     fn bytes(&self) -> u64 {
+        self.bytes_within(physical_memory::available())
+    }
+
+    /// The same where so much memory is available, bytes; `None` where the system does not tell.
+    pub(crate) fn bytes_within(&self, available: Option<u64>) -> u64 {
         match self.max_bytes.0 {
-            0 => physical_memory::available().map_or(0, |bytes| bytes / 4),
+            0 => available.map_or(0, |bytes| bytes / 4),
             configured => configured,
         }
     }

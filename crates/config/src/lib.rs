@@ -43,6 +43,8 @@ mod waiting_settings;
 #[cfg(test)]
 mod tests;
 
+pub use memory::MemoryPlan;
+
 use finding::Findings;
 use key::Section;
 use loading::Loading;

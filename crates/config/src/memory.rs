@@ -1,7 +1,7 @@
 //! How the memory that a broker may use is given out: the ceiling, and what of it is not for the shards.
 
 use crate::authentication;
-use tidegate_process::physical_memory;
+use tidegate_process::physical_memory::{self, Available, Bound};
 
 use super::Config;
 use super::address::AdminAddress;
@@ -21,12 +21,64 @@ const ANSWER: u64 = 2 * MIB;
 
 impl Limits {
     /// Bytes that clients may make the broker hold, without retained messages: the configured number, or half of the
-    /// memory. 0, no limit, only if the system does not report its memory.
+    /// memory, and no more than three quarters of a limit. 0, no limit, only if the system does not report its memory.
     pub fn ceiling(&self) -> u64 {
+        self.ceiling_within(physical_memory::find())
+    }
+
+    fn ceiling_within(&self, available: Option<Available>) -> u64 {
         match self.memory_ceiling.0 {
-            0 => physical_memory::available().map_or(0, |bytes| bytes / 2),
-            configured => configured,
+            0 => available.map_or(0, |available| available.bytes / 2),
+            configured => available.and_then(Self::most_within).map_or(configured, |most| most.min(configured)),
         }
+    }
+
+    /// Bytes that a ceiling may be under a limit of the container or the process: three quarters of it, since packets may
+    /// pass the ceiling by a quarter before connections are refused. `None` where only the machine bounds the memory.
+    fn most_within(available: Available) -> Option<u64> {
+        (available.bound != Bound::Machine).then_some(available.bytes / 4 * 3)
+    }
+}
+
+/// The memory that a broker will use, bytes of each part, beside the available one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// The available memory; `None` where the system does not tell.
+    pub available: Option<Available>,
+    /// `limits.memory_ceiling` as it counts.
+    pub ceiling: u64,
+    /// The configured ceiling, where less counts.
+    pub lowered_from: Option<u64>,
+    /// `retained.max_bytes` as it counts.
+    pub retained: u64,
+    /// `store.merge_memory` and `store.pending_memory` as they count; 0 without a store.
+    pub store: u64,
+}
+
+impl MemoryPlan {
+    /// That of a configuration on this machine.
+    pub fn of(config: &Config) -> Self {
+        Self::within(config, physical_memory::find())
+    }
+
+    fn within(config: &Config, available: Option<Available>) -> Self {
+        let ceiling = config.limits.ceiling_within(available);
+        let configured = config.limits.memory_ceiling.0;
+        let bytes = available.map(|available| available.bytes);
+        let (merge, pending) = config.store.memory(bytes);
+        Self {
+            available,
+            ceiling,
+            lowered_from: Some(configured).filter(|configured| *configured > ceiling),
+            retained: config.retained.bytes_within(bytes),
+            store: if config.store.directory.is_some() { merge + pending } else { 0 },
+        }
+    }
+
+    /// Bytes beyond the available ones, if all parts are full; 0 if they fit.
+    pub fn excess(&self) -> u64 {
+        let all = self.ceiling.saturating_add(self.retained).saturating_add(self.store);
+        self.available.map_or(0, |available| all.saturating_sub(available.bytes))
     }
 }
 
@@ -80,6 +132,40 @@ mod tests {
         assert_eq!(shards(users), 1024 - 128 - 16, "an eighth for hashing, 16 MiB for waiting clients");
         assert_eq!(shards(&format!("{users}[authentication]\nhash_memory = \"64MiB\"\n")), 1024 - 64 - 16);
         assert_eq!(shards(&format!("{users}[authentication]\nhash_memory = \"1GiB\"\n")), 512, "half stays");
+    }
+
+    fn plan(text: &str, mib: u64, bound: Bound) -> MemoryPlan {
+        MemoryPlan::within(&from_file(text).unwrap(), Some(Available { bytes: mib * MIB, bound }))
+    }
+
+    #[test]
+    fn the_default_ceiling_follows_the_limit_and_fits() {
+        for bound in [Bound::Machine, Bound::Container, Bound::Process] {
+            let plan = plan("[store]\ndirectory = \"data\"\n", 512, bound);
+            assert_eq!((plan.ceiling, plan.retained, plan.store), (256 * MIB, 128 * MIB, 64 * MIB));
+            assert_eq!((plan.lowered_from, plan.excess()), (None, 0));
+        }
+        assert_eq!(plan("", 512, Bound::Container).store, 0, "without a store");
+    }
+
+    #[test]
+    fn a_ceiling_above_a_limit_is_lowered_and_said() {
+        let text = "[limits]\nmemory_ceiling = \"1GiB\"\n";
+        let lowered = plan(text, 512, Bound::Container);
+        assert_eq!((lowered.ceiling, lowered.lowered_from), (384 * MIB, Some(1024 * MIB)));
+        assert_eq!(plan(text, 2048, Bound::Container).lowered_from, None);
+        // A machine may have swap space: the ceiling stays, and the excess is said.
+        let kept = plan(text, 512, Bound::Machine);
+        assert_eq!((kept.ceiling, kept.lowered_from, kept.excess()), (1024 * MIB, None, 640 * MIB));
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_together_are_an_excess() {
+        let text = "[retained]\nmax_bytes = \"400MiB\"\n";
+        assert_eq!(plan(text, 512, Bound::Container).excess(), 144 * MIB);
+        assert_eq!(plan(text, 1024, Bound::Container).excess(), 0);
+        let unknown = MemoryPlan::within(&from_file(text).unwrap(), None);
+        assert_eq!((unknown.ceiling, unknown.excess()), (0, 0));
     }
 
     #[test]

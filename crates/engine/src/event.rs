@@ -262,6 +262,11 @@ pub enum LogEvent {
         /// What went wrong.
         detail: String,
     },
+    /// A broker of the fleet is spoken to in MQTT 3.1.1: it has closed MQTT 5.0 twice without an answer.
+    BrokerIsOlder {
+        /// Its name.
+        broker: String,
+    },
     /// Brokers deny messages of a topic: its publishers are refused for a while.
     TopicDenied {
         /// The broker that has denied the last one.

@@ -9,6 +9,7 @@ use tidegate_bus::{Append, Bus, Epoch, Place};
 use tidegate_store::RealDisk;
 
 use crate::files::{FileId, Mark};
+use crate::membership::Membership;
 use crate::record::{Body, Origin, encode};
 use crate::send_queue::{SendQueue, Sent, State};
 use crate::{Lost, Settings};
@@ -33,6 +34,7 @@ pub(crate) struct Carrier {
     pub(crate) incarnation: u64,
     pub(crate) send_queue: Arc<SendQueue>,
     order: Mutex<Order>,
+    membership: Mutex<Membership>,
 }
 
 impl Carrier {
@@ -45,7 +47,24 @@ impl Carrier {
         send_queue: SendQueue,
         order: Order,
     ) -> Self {
-        Self { bus, place, settings, local, incarnation, send_queue: Arc::new(send_queue), order: Mutex::new(order) }
+        let membership = if settings.joins_cluster { Membership::Awaited { ignored: 0 } } else { Membership::None };
+        let (send_queue, order, membership) = (Arc::new(send_queue), Mutex::new(order), Mutex::new(membership));
+        Self { bus, place, settings, local, incarnation, send_queue, order, membership }
+    }
+
+    /// Which fences are for this process.
+    pub(crate) fn membership(&self) -> MutexGuard<'_, Membership> {
+        self.membership.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that this process serves as a member of its cluster, from the table of this epoch on.
+    pub(crate) fn serve_since(&self, epoch: u64) -> Result<(), Lost> {
+        if self.membership().begin(epoch) {
+            return self.check();
+        }
+        let fenced = Lost::Fenced(self.place.log.clone());
+        self.lose(&fenced);
+        Err(fenced)
     }
 
     /// The right to send.

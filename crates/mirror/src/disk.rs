@@ -82,6 +82,15 @@ impl MirrorDisk {
         self.carrier.send_queue.state().lost.clone()
     }
 
+    /// Notes that this process serves as a member of its cluster, from the table of this epoch on. Only the first call
+    /// counts.
+    ///
+    /// # Errors
+    /// When the log is lost, or was fenced for members of this epoch: then it is lost now.
+    pub fn serve_since(&self, epoch: u64) -> Result<(), Lost> {
+        self.carrier.serve_since(epoch)
+    }
+
     /// Waits for the pending records, at most for `patience`, then fails them. For a node that is to stop while the bus
     /// is unreachable. Afterwards all writes fail.
     pub fn close(&self, patience: Duration) {

@@ -15,6 +15,7 @@
 //!   record.
 //! - `carrier` and `send_queue` carry records in one order and wait for confirmations; `mend` resumes after an outage
 //!   or a fence.
+//! - `membership` decides which fences are for this process.
 //! - `open` and `replay` bring the directory to the state of the log; `compaction` keeps the log short; `fetch` is for
 //!   another node.
 
@@ -28,6 +29,7 @@ mod fetch;
 mod files;
 pub mod kept_file;
 mod local;
+mod membership;
 mod mend;
 mod open;
 mod record;

@@ -34,7 +34,10 @@ impl From<BusError> for Failure {
 pub(crate) struct Found {
     /// Sequences and positions of records of this life.
     ours: Vec<(u64, Position)>,
-    pub(crate) is_foreign: bool,
+    /// Another process continues the log.
+    is_foreign: bool,
+    /// The latest epoch of fences by takers.
+    fence: Option<u64>,
 }
 
 impl Carrier {
@@ -81,10 +84,11 @@ impl Carrier {
         if end <= seen || self.send_queue.state().is_refilling {
             return self.refill();
         }
-        if self.find(seen, end)?.is_foreign {
+        let found = self.find(seen, end)?;
+        if self.is_taken(&found) {
             return Err(fenced());
         }
-        if matches!(trouble, BusError::Fenced { .. }) && *looks > 0 {
+        if matches!(trouble, BusError::Fenced { .. }) && found.fence.is_none() && *looks > 0 {
             // Another process has claimed the log without identifying itself yet.
             *looks -= 1;
             return Ok(false);
@@ -95,7 +99,7 @@ impl Carrier {
             return Ok(false);
         }
         let found = self.find(seen, epoch.0)?;
-        if found.is_foreign {
+        if self.is_taken(&found) {
             return Err(fenced());
         }
         let mut order = self.order();
@@ -118,6 +122,12 @@ impl Carrier {
         Ok(true)
     }
 
+    /// Whether the log is another process's now. A fence of a former process of this node is not meant for this one,
+    /// which takes the log back: the taker only reads.
+    pub(crate) fn is_taken(&self, found: &Found) -> bool {
+        found.is_foreign || found.fence.is_some_and(|epoch| !self.membership().outlives(epoch))
+    }
+
     /// As [`Self::append`], unless a record before it was refused.
     fn append_again(&self, epoch: tidegate_bus::Epoch, sequence: u64, payload: bytes::Bytes) {
         let mut state = self.send_queue.state();
@@ -137,7 +147,7 @@ impl Carrier {
 
     /// Reads the records from one position on and below another.
     pub(crate) fn find_from(&self, from: Position, to: Position) -> Result<Found, Failure> {
-        let mut found = Found { ours: Vec::new(), is_foreign: false };
+        let mut found = Found { ours: Vec::new(), is_foreign: false, fence: None };
         if from >= to {
             return Ok(found);
         }
@@ -157,6 +167,9 @@ impl Carrier {
                         if origin.sequence > 0 {
                             found.ours.push((origin.sequence, record.position));
                         }
+                    }
+                    Ok((origin, body)) if origin.fence_of(&body).is_some() => {
+                        found.fence = found.fence.max(origin.fence_of(&body));
                     }
                     // An unreadable record is of another version, so not ours.
                     _ => found.is_foreign = true,

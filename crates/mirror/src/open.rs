@@ -63,7 +63,7 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
     let place = Place::new(settings.log.clone(), 0);
     let incarnation = local.random();
     create(bus, &place, &mut settings)?;
-    let claimed = claim(bus, &place, incarnation)?;
+    let claimed = claim(bus, &place, Origin::claim(incarnation, None))?;
     let mut report = OpenReport { max_bytes: settings.max_bytes, ..OpenReport::default() };
     let found = find(bus, &place, &local, settings.local_sync, claimed.epoch.0, &mut report)?;
     let Found { files, sequence, offset, is_content_local } = found;
@@ -113,11 +113,10 @@ pub(crate) struct Claimed {
 }
 
 /// Claims the log: its previous owner can confirm no more records.
-pub(crate) fn claim(bus: &Bus, place: &Place, incarnation: u64) -> Result<Claimed, MirrorError> {
+pub(crate) fn claim(bus: &Bus, place: &Place, origin: Origin) -> Result<Claimed, MirrorError> {
     let failed = |source| MirrorError::Bus { log: place.log.clone(), source };
     for _ in 0..CLAIMS {
         let epoch = ask(&|| false, |done| bus.own(place, done)).map_err(failed)?;
-        let origin = Origin { incarnation, sequence: 0, offset: 0 };
         let append = Append::new(encode(origin, &Body::Claim)).by(epoch);
         match ask(&|| false, |done| bus.append(place, append, done)) {
             Ok(position) => return Ok(Claimed { epoch, position }),

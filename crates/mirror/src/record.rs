@@ -26,14 +26,27 @@ pub(crate) struct Origin {
     pub(crate) incarnation: u64,
     /// Consecutive over all lives, from 1 on; 0 in claims, which are not numbered.
     pub(crate) sequence: u64,
-    /// Bytes of the log before this record, since the log began.
+    /// Bytes of the log before this record, since the log began. In claims the epoch of the fence: 0 for an owner.
     pub(crate) offset: u64,
+}
+
+impl Origin {
+    /// That of a claim. With an epoch it fences only members of the cluster at that epoch, and its writer reads the log
+    /// once; without one its writer is the new owner.
+    pub(crate) fn claim(incarnation: u64, epoch: Option<u64>) -> Self {
+        Self { incarnation, sequence: 0, offset: epoch.unwrap_or(0) }
+    }
+
+    /// The epoch of a claim that fences the members of that time only.
+    pub(crate) fn fence_of(self, body: &Body<'_>) -> Option<u64> {
+        (*body == Body::Claim && self.offset > 0).then_some(self.offset)
+    }
 }
 
 /// The body of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body<'a> {
-    /// A life begins.
+    /// A life begins, or a taker fences the owner.
     Claim,
     /// A file has these bytes at a place, and is so long then.
     Data { file: FileId, at: u64, length: u64, bytes: &'a [u8] },

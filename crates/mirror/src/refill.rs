@@ -33,11 +33,11 @@ impl Carrier {
         // No other thread sends meanwhile.
         let mut order = self.order();
         let epoch = ask(&ends, |done| self.bus.own(&self.place, done))?;
-        if self.find_from(Position::START, epoch.0)?.is_foreign {
+        if self.is_taken(&self.find_from(Position::START, epoch.0)?) {
             return Err(Failure::Lost(Lost::Fenced(self.place.log.clone())));
         }
         ask(&ends, |done| self.bus.trim(&self.place, epoch.0, done))?;
-        let origin = Origin { incarnation: self.incarnation, sequence: 0, offset: 0 };
+        let origin = Origin::claim(self.incarnation, None);
         let claim = Append::new(Bytes::from(encode(origin, &Body::Claim))).by(epoch);
         let position = ask(&ends, |done| self.bus.append(&self.place, claim, done))?;
         order.epoch = epoch;

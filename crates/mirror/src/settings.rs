@@ -35,6 +35,9 @@ pub struct Settings {
     /// Bytes of dead records, beyond the size of the live ones, above which small old files are written again so that
     /// the log can be trimmed.
     pub max_dead_bytes: u64,
+    /// Whether this process becomes a member of a cluster, and serves nothing before
+    /// [`serve_since`](crate::MirrorDisk::serve_since): fences of its former processes do not end it.
+    pub joins_cluster: bool,
     /// Called when writes fail for good.
     pub on_lost: OnLost,
 }
@@ -64,6 +67,7 @@ impl Settings {
             max_unconfirmed_bytes: 2 * 1024 * 1024,
             index_after_bytes: 16 * MIB,
             max_dead_bytes: 32 * MIB,
+            joins_cluster: false,
             on_lost: Arc::new(|_| {}),
         })
     }

@@ -133,6 +133,7 @@ impl Observer for TracingObserver {
             LogEvent::QueueFull { .. }
             | LogEvent::BadPacket { .. }
             | LogEvent::BrokerLost { .. }
+            | LogEvent::BrokerIsOlder { .. }
             | LogEvent::TopicDenied { .. } => {
                 tracing::enabled!(tracing::Level::WARN)
             }
@@ -172,6 +173,13 @@ impl Observer for TracingObserver {
             }
             LogEvent::BrokerLost { broker, detail } => {
                 tracing::warn!(shard, broker, detail, "broker lost");
+            }
+            LogEvent::BrokerIsOlder { broker } => {
+                tracing::warn!(
+                    shard,
+                    broker,
+                    "broker in MQTT 3.1.1: it closed MQTT 5.0 twice without an answer; messages to it lose their properties"
+                );
             }
             LogEvent::TopicDenied { broker, topic } => {
                 let reason = Reason::TopicDenied.label();

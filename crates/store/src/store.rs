@@ -298,6 +298,21 @@ impl Stepped {
         Ok(())
     }
 
+    /// The same for a batch for whose commit nothing waits.
+    ///
+    /// # Errors
+    /// As [`Writer::submit`].
+    pub fn submit_unawaited(&mut self, writer: u16, sequence: u64, payload: Vec<u8>) -> Result<(), SubmitError> {
+        let batch = make_batch(&self.shared, writer, sequence, payload)?;
+        self.writer.take(Batch { is_awaited: false, ..batch });
+        Ok(())
+    }
+
+    /// Whether a store would put the submitted batches off, since nothing waits for their commit.
+    pub fn may_wait(&self) -> bool {
+        self.writer.may_wait()
+    }
+
     /// Writes a group of the submitted batches, and reports its commit. Returns whether no batch is left.
     pub fn step(&mut self) -> bool {
         self.writer.step(&mut *self.commits) == Step::Idle

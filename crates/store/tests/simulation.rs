@@ -191,7 +191,12 @@ fn run(seed: u64) {
                 disturb(&disk, &mut random);
             }
             let (writer, sequence, payload) = history.batch(&mut random);
-            life.store.submit(writer, sequence, payload).unwrap();
+            // Deletions of acknowledged messages, for example, need not be committed at once.
+            if random.one_in(2) {
+                life.store.submit_unawaited(writer, sequence, payload).unwrap();
+            } else {
+                life.store.submit(writer, sequence, payload).unwrap();
+            }
             act(&mut life, &mut random, &disk, &history, seed);
         }
         let lose_power = disk.is_powerless() || random.one_in(2);
@@ -216,7 +221,9 @@ fn run(seed: u64) {
 
 /// Does some of the work of the threads.
 fn act(life: &mut Life, random: &mut Random, disk: &SimulatedDisk, history: &History, seed: u64) {
-    if random.one_in(2) {
+    // Batches that are put off are committed with others, or when their time has come.
+    let is_time = !life.store.may_wait() || random.one_in(8);
+    if random.one_in(2) && is_time {
         life.store.step();
     }
     if random.one_in(20) {

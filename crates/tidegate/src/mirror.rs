@@ -84,6 +84,7 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
         local_sync: mirror.local_sync,
         max_bytes: configured.unwrap_or(settings.max_bytes),
         least_bytes: configured.unwrap_or(settings.least_bytes),
+        joins_cluster: is_for_cluster(config),
         on_lost: stop_on_loss(&lost),
         ..settings
     };

@@ -149,6 +149,12 @@ impl MemoryFile {
         self.mirror.as_ref().is_some_and(|mirror| mirror.lost().is_some())
     }
 
+    /// Notes that this process serves as a member, from the table of this epoch on. Returns whether it may: not when
+    /// another process owns the log, or has fenced the members of this epoch.
+    pub(super) fn serve_since(&self, epoch: u64) -> bool {
+        self.mirror.as_ref().is_none_or(|mirror| mirror.serve_since(epoch).is_ok())
+    }
+
     /// The memory that was saved last.
     ///
     /// # Errors

@@ -43,6 +43,15 @@ pub(super) struct Task {
     pub(super) due: Instant,
 }
 
+impl Task {
+    /// The epoch at which a process of a node that was a member has to end, if one may still run: the last one at which
+    /// the table took a partition from it.
+    fn fence_of(&self, node: &str) -> Option<u64> {
+        let last = || self.partitions.values().map(|(since, _)| *since).max();
+        if self.living.contains(node) { None } else { last() }
+    }
+}
+
 /// The outcome of a task.
 #[derive(Debug, Default)]
 pub(super) struct Restored {
@@ -206,7 +215,7 @@ impl Restorer {
                 missing.retain(|partition| !had(own, partition));
                 continue;
             }
-            let place = match self.fetch(node, !task.living.contains(node)) {
+            let place = match self.fetch(node, task.fence_of(node)) {
                 Ok(place) => place,
                 Err(Hindrance::Refused(why)) if task.began.elapsed() < REFUSALS => return Err(Hindrance::Passing(why)),
                 Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
@@ -223,7 +232,7 @@ impl Restorer {
         Ok(())
     }
 
-    fn fetch(&self, node: &str, fence: bool) -> Result<Place, Hindrance> {
+    fn fetch(&self, node: &str, fence: Option<u64>) -> Result<Place, Hindrance> {
         let log = log_of(node).map_err(|error| Hindrance::Lasting(error.to_string()))?;
         if self.is_among_others {
             let not_ours = |error| Hindrance::Passing(format!("{}: {error}", self.scratch.display()));

@@ -279,6 +279,10 @@ impl Worker {
             self.take_note(step);
         }
         self.plan_to_restore(work);
+        if work.told.is_member && !self.memory.serve_since(work.told.view.epoch) {
+            // The process is about to end for it, and says so.
+            return;
+        }
         // A shard may be late with its answer, mostly since the process stood still. Until all have answered the
         // served partitions are not known, and the lease is not renewed.
         while let Err(error) = self.put_in_force(work) {

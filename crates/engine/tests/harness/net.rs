@@ -189,6 +189,7 @@ impl Net {
             .map(|engine| engine.next_deadline().min(engine.questions().next_silence()))
             .min()
             .unwrap_or(Millis::NEVER)
+            .min(self.store.next_due())
     }
 
     /// Batches under way on all links.

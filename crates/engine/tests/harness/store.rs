@@ -1,10 +1,13 @@
 //! The model of a store: pairs that are committed, and batches on their way there in one order for all shards.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tidegate_engine::{JournalBatch, Sweep};
+use tidegate_engine::{JournalBatch, Millis, Sweep};
 
 use super::net::nodes::Nodes;
+
+/// How long a batch waits to be committed with others, if nothing waits for its commit, milliseconds.
+const UNAWAITED_WAIT_MS: u64 = 50;
 
 /// Pairs as a store keeps them.
 pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -22,15 +25,60 @@ pub(crate) struct Store {
     pub waiting: VecDeque<(usize, JournalBatch)>,
     /// Nothing is committed for the time being.
     pub held: bool,
+    /// Batches for whose commit nothing waits are put off.
+    pub defers: bool,
+    /// The time from which each node's batches are committed.
+    due: BTreeMap<usize, Millis>,
+    /// Nodes at which something waits for the commit of all that was handed in.
+    wanted: BTreeSet<usize>,
     /// Batches that were committed and said something.
     pub written: u64,
 }
 
 impl Store {
     /// Hands a batch in.
-    pub(crate) fn hand_in(&mut self, nodes: &Nodes, shard: usize, batch: JournalBatch) {
-        self.counts.entry(nodes.node_of(shard)).or_default().0 += 1;
+    pub(crate) fn hand_in(&mut self, nodes: &Nodes, shard: usize, batch: JournalBatch, now: Millis) {
+        let node = nodes.node_of(shard);
+        self.counts.entry(node).or_default().0 += 1;
+        let put_off = self.defers && !batch.is_awaited;
+        let due = if put_off { now.plus(UNAWAITED_WAIT_MS) } else { now };
+        let before = self.due.get(&node).copied().unwrap_or(Millis::NEVER);
+        self.due.insert(node, before.min(due));
         self.waiting.push_back((shard, batch));
+    }
+
+    /// Something waits for the commit of all that a node has handed in; says for how many batches.
+    pub(crate) fn want(&mut self, node: usize, now: Millis) -> u64 {
+        if self.waiting_of(node) > 0 {
+            self.due.insert(node, now);
+            self.wanted.insert(node);
+        }
+        self.handed_in(node)
+    }
+
+    /// Whether batches of a node are to be committed by now.
+    pub(crate) fn is_due(&self, node: usize, now: Millis) -> bool {
+        self.due.get(&node).is_some_and(|due| *due <= now)
+    }
+
+    /// When batches of any node are to be committed.
+    pub(crate) fn next_due(&self) -> Millis {
+        let next = self.due.values().copied().min().unwrap_or(Millis::NEVER);
+        if self.held { Millis::NEVER } else { next }
+    }
+
+    /// Whether anything waits for the commit of a node's batches; of any, where none is named.
+    pub(crate) fn is_awaited(&self, nodes: &Nodes, of: Option<usize>) -> bool {
+        let is_its = |node: usize| of.is_none_or(|of| node == of);
+        let is_awaited = |(shard, batch): &(usize, JournalBatch)| is_its(nodes.node_of(*shard)) && batch.is_awaited;
+        self.waiting.iter().any(is_awaited) || self.wanted.iter().any(|node| is_its(*node))
+    }
+
+    fn forget_due(&mut self, node: usize) {
+        if self.waiting_of(node) == 0 {
+            self.due.remove(&node);
+            self.wanted.remove(&node);
+        }
     }
 
     /// Commits the oldest batch, of this node where one is named; returns its shard and sequence.
@@ -42,6 +90,7 @@ impl Store {
         apply(self.pairs_of_mut(node), &batch.operations);
         self.counts.entry(node).or_default().1 += 1;
         self.written += u64::from(!batch.operations.is_empty());
+        self.forget_due(node);
         Some((shard, batch.sequence))
     }
 
@@ -53,6 +102,7 @@ impl Store {
         let before = self.waiting.len();
         self.waiting.retain(|(shard, _)| nodes.node_of(*shard) != node);
         self.counts.entry(node).or_default().1 += (before - self.waiting.len()) as u64;
+        self.forget_due(node);
     }
 
     /// Batches that a node has handed in so far.

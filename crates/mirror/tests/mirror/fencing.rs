@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
-use tidegate_mirror::{Lost, MirrorError};
+use tidegate_bus::Bus;
+use tidegate_mirror::{Lost, MirrorDisk, MirrorError};
 use tidegate_store::operation::put;
 use tidegate_store::{State, Stepped};
 
-use crate::harness::{Folder, PATIENCE, contents, embedded, mirror, mirror_settings, place, stepped, store_settings};
+use crate::harness::{
+    Committed, Folder, PATIENCE, contents, embedded, mirror, mirror_settings, place, stepped, store_settings,
+};
 
 fn submit(store: &mut Stepped, sequence: u64) {
     let mut payload = Vec::new();
@@ -87,7 +90,7 @@ fn a_fetch_gets_all_commits_and_can_fence_the_owner() {
     };
     commit(1);
     let log = place("a").log;
-    let fetched = |fence| {
+    let fetched = |fence: Option<u64>| {
         let _ = std::fs::remove_dir_all(theirs.path());
         tidegate_mirror::fetch(&bus, &log, theirs.path(), fence).unwrap();
         let local = Arc::new(tidegate_store::RealDisk::create(theirs.path()).unwrap());
@@ -96,13 +99,77 @@ fn a_fetch_gets_all_commits_and_can_fence_the_owner() {
         store.for_each(&mut |_, _| count += 1).unwrap();
         count
     };
-    assert_eq!(fetched(false), 1);
+    assert_eq!(fetched(None), 1);
     commit(2);
     assert_eq!(*committed.lock().unwrap(), 2, "its owner notices nothing");
-    assert_eq!(fetched(true), 2);
+    assert_eq!(fetched(Some(1)), 2);
     commit(3);
-    assert_eq!((*committed.lock().unwrap(), fetched(true)), (2, 2));
+    assert_eq!((*committed.lock().unwrap(), fetched(Some(1))), (2, 2));
     assert_eq!(disk.lost(), Some(Lost::Fenced(log.clone())));
-    let nothing = tidegate_mirror::fetch(&bus, &place("b").log, Folder::new().path(), false);
+    let nothing = tidegate_mirror::fetch(&bus, &place("b").log, Folder::new().path(), None);
     assert!(matches!(nothing, Err(MirrorError::Bus { .. })));
+}
+
+/// A process that will be a member of a cluster, and its store.
+fn member(bus: &Bus, folder: &Folder) -> (Arc<MirrorDisk>, Stepped, Committed) {
+    let settings = tidegate_mirror::Settings { joins_cluster: true, ..mirror_settings("a", folder.path()) };
+    let disk = tidegate_mirror::open(bus, settings).unwrap().disk;
+    let (store, committed) = stepped(&disk, store_settings());
+    (disk, store, committed)
+}
+
+/// Fetches the log as a taker with the table of an epoch. Returns the number of commits in it.
+fn take(bus: &Bus, epoch: u64) -> usize {
+    let folder = Folder::new();
+    tidegate_mirror::fetch(bus, &place("a").log, folder.path(), Some(epoch)).unwrap();
+    let local = Arc::new(tidegate_store::RealDisk::create(folder.path()).unwrap());
+    let store = tidegate_store::open(local, store_settings(), tidegate_store::keep_all()).unwrap().store;
+    let mut count = 0;
+    store.for_each(&mut |_, _| count += 1).unwrap();
+    count
+}
+
+#[test]
+fn a_node_keeps_its_log_when_a_taker_fences_its_last_life() {
+    let (bus, folder) = (embedded(), Folder::new());
+    let (disk, mut store, committed) = member(&bus, &folder);
+    let mut commit = |sequence| {
+        submit(&mut store, sequence);
+        while !store.step() && !matches!(store.status().state(), State::Fenced(_)) {}
+        *committed.lock().unwrap()
+    };
+    assert_eq!(commit(1), 1);
+    // Two takers of the former life, before this one is a member.
+    assert_eq!((take(&bus, 5), take(&bus, 5)), (1, 1));
+    assert_eq!((commit(2), disk.lost()), (2, None));
+    assert_eq!(disk.serve_since(6), Ok(()));
+    // A taker that is late.
+    assert_eq!(take(&bus, 5), 2);
+    assert_eq!((commit(3), disk.lost()), (3, None));
+    // This life has died for the others.
+    assert_eq!(take(&bus, 6), 3);
+    assert_eq!((commit(4), disk.lost()), (3, Some(Lost::Fenced(place("a").log))));
+    assert_eq!(take(&bus, 7), 3, "nothing is confirmed behind the fence");
+}
+
+#[test]
+fn a_node_does_not_serve_at_an_epoch_whose_fence_it_ignored() {
+    let (bus, folder) = (embedded(), Folder::new());
+    let (disk, mut store, committed) = member(&bus, &folder);
+    take(&bus, 5);
+    submit(&mut store, 1);
+    while !store.step() {}
+    assert_eq!(*committed.lock().unwrap(), 1);
+    let fenced = Lost::Fenced(place("a").log);
+    assert_eq!((disk.serve_since(5), disk.lost()), (Err(fenced.clone()), Some(fenced)));
+}
+
+#[test]
+fn a_second_process_fences_one_that_waits_for_its_cluster() {
+    let (bus, mine, theirs) = (embedded(), Folder::new(), Folder::new());
+    let (older, mut store, _) = member(&bus, &mine);
+    let (newer, _, _) = member(&bus, &theirs);
+    submit(&mut store, 1);
+    while !store.step() && !matches!(store.status().state(), State::Fenced(_)) {}
+    assert_eq!((older.lost(), newer.lost()), (Some(Lost::Fenced(place("a").log)), None));
 }

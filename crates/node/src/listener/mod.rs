@@ -86,6 +86,8 @@ pub(crate) struct Acceptor {
     address: LocalAddress,
     /// Connections may be waiting: the poller has reported some, and not all were accepted since.
     pub ready: bool,
+    /// Other nodes hand over clients here.
+    pub is_for_nodes: bool,
 }
 
 /// The meaning of a failed accept.
@@ -113,7 +115,7 @@ impl AcceptFailure {
 
 impl Acceptor {
     pub(crate) fn new(id: ListenerId, socket: ListenSocket, address: LocalAddress) -> Self {
-        Self { id, socket, address, ready: false }
+        Self { id, socket, address, ready: false, is_for_nodes: false }
     }
 
     /// The listener's number.
@@ -151,6 +153,11 @@ impl Acceptor {
     /// Asks the poller to report connections that wait.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.source().register(registry, token, Interest::READABLE)
+    }
+
+    /// Registers it under another token.
+    pub(crate) fn register_again(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.source().reregister(registry, token, Interest::READABLE)
     }
 }
 

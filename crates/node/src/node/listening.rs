@@ -39,7 +39,8 @@ pub(crate) fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<List
         let secret = settings.cluster.as_ref().filter(|_| is_relay).map(|cluster| cluster.secret.clone());
         let proxies = settings.proxies.get(&position);
         let proxies = proxies.map(|networks| Proxies { networks: networks.as_slice().into(), secret });
-        let acceptors = bind(address, id, tls, proxies)?;
+        let mut acceptors = bind(address, id, tls, proxies)?;
+        acceptors.iter_mut().for_each(|acceptor| acceptor.is_for_nodes = is_relay);
         listening.addresses.extend(acceptors.iter().map(|acceptor| acceptor.address().clone()));
         listening.owners.resize(listening.addresses.len(), id);
         listening.acceptors.extend(acceptors);

@@ -53,7 +53,7 @@ impl RelayCalls<'_> {
         self.shard.relays.set_deadline(self.shard.now.monotonic, key, Stage::Ending);
     }
 
-    /// This node stops before the client has a home: it is asked to use another server.
+    /// This node stops: the client is asked to use another server.
     pub(super) fn begin_farewell(&mut self, key: RelayKey) {
         let Some(Relay::Moving(departed)) = self.shard.relays.remove_for_now(key) else { return };
         let Departed { client, seat, mut goodbye, .. } = *departed;

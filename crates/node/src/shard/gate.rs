@@ -316,7 +316,10 @@ impl AdmissionCalls<'_> {
     pub(crate) fn record(&mut self, event: &LogEvent) {
         let note = match event {
             // Brokers are not clients: their events are in the log and in the fleet's status.
-            LogEvent::BrokerServes { .. } | LogEvent::BrokerLost { .. } | LogEvent::TopicDenied { .. } => return,
+            LogEvent::BrokerServes { .. }
+            | LogEvent::BrokerLost { .. }
+            | LogEvent::BrokerIsOlder { .. }
+            | LogEvent::TopicDenied { .. } => return,
             LogEvent::Connected { key, client_id, version, session_present } => {
                 self.note_connect(*key);
                 let session = if *session_present { "session resumed" } else { "new session" };

@@ -15,16 +15,13 @@ use crate::shard::table::Flags;
 impl PeerCalls<'_> {
     /// The clients of partitions that can leave are to do so.
     pub(crate) fn begin_to_leave(&mut self, partitions: Partitions, left_out: LeftOut) {
+        if left_out.local && !std::mem::replace(&mut self.shard.hands_over, true) {
+            self.shard.accepting().close_to_clients();
+        }
         if self.shard.shared.cluster_secret.is_some() {
-            let mut leaving = self.shard.engine.moves().begin_to_leave(partitions, left_out.v5);
-            leaving.retain(|key| !left_out.local || self.is_relayed(*key));
+            let leaving = self.shard.engine.moves().begin_to_leave(partitions, left_out.v5);
             self.shard.leaving.extend(leaving);
         }
-    }
-
-    fn is_relayed(&mut self, key: ConnectionKey) -> bool {
-        let transport = self.shard.table.get(key).map(|(_, transport)| transport.relayed());
-        transport.is_some_and(|relayed| relayed != RelayedConnection::Not)
     }
 
     /// Lets clients at rest leave. Returns the number of the remaining ones: it is called again until there are none,

@@ -160,6 +160,9 @@ pub(crate) struct Shard {
     pub(crate) relays: Relays,
     /// Clients that are to leave for another home, and have something under way.
     pub(crate) leaving: Vec<ConnectionKey>,
+    /// The node stops, and hands its partitions over: clients with their sockets here are disconnected when their new
+    /// homes serve them.
+    pub(crate) hands_over: bool,
     /// Where the places of the table take relayed clients.
     pub(crate) relay_to: Arc<[Option<SocketAddr>]>,
     /// Answers that wait for a commit.
@@ -247,6 +250,7 @@ impl Shard {
             lingering: VecDeque::new(),
             relays: Relays::default(),
             leaving: Vec::new(),
+            hands_over: false,
             relay_to: Arc::default(),
             committing: Vec::new(),
             inbox: seed.inbox,

@@ -123,8 +123,14 @@ impl RelayCalls<'_> {
         }
     }
 
-    /// Connects to the new home if the table names one; returns true if that is this node.
+    /// Connects to the new home if the table names one. Returns true if the search is over: the home is this node, or this
+    /// node stops and the client is to connect elsewhere.
     fn go_home(&mut self, key: RelayKey, home: Home, at: Option<SocketAddr>) -> bool {
+        if self.shard.hands_over && matches!(home, Home::At(_)) {
+            self.shard.relays.set_deadline(self.shard.now.monotonic, key, Stage::Ending);
+            self.begin_farewell(key);
+            return true;
+        }
         let Some(Relay::Moving(departed)) = self.shard.relays.get(key) else { return false };
         match home {
             Home::Nowhere => {}

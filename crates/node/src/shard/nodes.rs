@@ -78,7 +78,7 @@ impl ClusterShard {
 
 impl PeerCalls<'_> {
     /// Hands over the batches for shards of other nodes. `submitted` is the last batch of the journal that was given to
-    /// the store in this turn.
+    /// the store in this turn, if its commit is awaited.
     ///
     /// A batch that promises an effect must not leave before the commit of that effect. The engine itself keeps answers
     /// back, and marks a batch that may carry such a promise. The mark does not say which shard wrote the effect. So a

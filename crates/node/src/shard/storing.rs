@@ -9,17 +9,41 @@ use crate::orders::ToShard;
 use crate::shard::Shard;
 use crate::shard::facets::StoreCalls;
 
+/// The last batch that was submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Submitted {
+    /// There was none.
+    Nothing,
+    /// One for whose commit nothing waits: it may be committed later, with another one.
+    Unawaited,
+    /// The one with this number, whose commit is awaited.
+    Awaited(u64),
+}
+
+impl Submitted {
+    /// The batch whose commit lets promises of a turn leave, after this submission; `before` is that of the submissions
+    /// before it. After a batch that is put off no batch does: a promise of its content needs a later one.
+    pub(crate) fn lets_leave(self, before: Option<u64>) -> Option<u64> {
+        match self {
+            Self::Nothing => before,
+            Self::Unawaited => None,
+            Self::Awaited(sequence) => Some(sequence),
+        }
+    }
+}
+
 impl StoreCalls<'_> {
     /// Submits the journal of this turn to the store. This must happen before any output to other shards or to clients,
-    /// which may depend on it. Returns the number of the last batch submitted whose commit is awaited.
-    pub(crate) fn submit_journal(&mut self) -> Option<u64> {
-        let journal = self.shard.journal.as_ref()?;
-        let mut last = None;
+    /// which may depend on it.
+    pub(crate) fn submit_journal(&mut self) -> Submitted {
+        let mut last = Submitted::Nothing;
+        let Some(journal) = &self.shard.journal else { return last };
         while let Some(batch) = self.shard.engine.store().take_journal() {
             let submitted = if batch.is_awaited {
-                last = Some(batch.sequence);
+                last = Submitted::Awaited(batch.sequence);
                 journal.writer.submit(batch.sequence, batch.operations)
             } else {
+                last = Submitted::Unawaited;
                 journal.writer.submit_unawaited(batch.sequence, batch.operations)
             };
             if let Err(error) = submitted {
@@ -117,5 +141,19 @@ impl Shard {
     pub(super) fn index_bytes(&self) -> u64 {
         let journal = self.journal.as_ref().filter(|_| self.place.shard == ShardId(0));
         journal.map_or(0, |journal| journal.status.index_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_waits_for_a_batch_behind_all_of_its_turn() {
+        let all = |submissions: &[Submitted]| submissions.iter().fold(None, |before, it| it.lets_leave(before));
+        assert_eq!(all(&[Submitted::Awaited(5), Submitted::Nothing]), Some(5));
+        assert_eq!(all(&[Submitted::Awaited(5), Submitted::Awaited(6)]), Some(6));
+        assert_eq!(all(&[Submitted::Awaited(5), Submitted::Unawaited]), None, "the second is put off");
+        assert_eq!(all(&[Submitted::Unawaited, Submitted::Awaited(6)]), Some(6));
     }
 }

@@ -344,8 +344,8 @@ impl Shard {
 
     fn log(&mut self, event: &tidegate_engine::LogEvent) {
         use tidegate_engine::LogEvent::{
-            BadPacket, BrokerLost, BrokerServes, Connected, Delayed, Denied, Disconnected, Dropped, QueueFull, Refused,
-            TopicDenied,
+            BadPacket, BrokerIsOlder, BrokerLost, BrokerServes, Connected, Delayed, Denied, Disconnected, Dropped,
+            QueueFull, Refused, TopicDenied,
         };
         self.admission().record(event);
         if !self.shared.observer.wants(event) {
@@ -362,6 +362,7 @@ impl Shard {
             | Denied { .. }
             | BrokerServes { .. }
             | BrokerLost { .. }
+            | BrokerIsOlder { .. }
             | TopicDenied { .. } => None,
         };
         let peer = key.and_then(|key| self.table.peer(key));
@@ -373,7 +374,7 @@ impl Shard {
     pub(crate) fn send_batches(&mut self) {
         let mut submitted = None;
         loop {
-            submitted = self.storing().submit_journal().or(submitted);
+            submitted = self.storing().submit_journal().lets_leave(submitted);
             self.peering().send_to_nodes(submitted);
             for other in self.place.others() {
                 if let Some(batch) = self.engine.take_batch(other)

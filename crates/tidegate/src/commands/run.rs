@@ -4,6 +4,7 @@
 mod coap;
 #[cfg_attr(not(feature = "http"), path = "run/http_absent.rs")]
 mod http;
+mod memory;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -292,6 +293,7 @@ fn start_node(
     if tls_settings::needs_development_certificate(&config.listeners) {
         tidegate_certificates::development::prepare()?;
     }
+    memory::tell(config);
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
         None => Node::start(settings),

@@ -21,6 +21,19 @@ fn one_line_says_ready_and_names_the_ports() {
 }
 
 #[test]
+fn a_ceiling_above_the_limit_of_the_process_is_lowered() {
+    let mut limited = std::process::Command::new("sh");
+    let flags = ["--listen", "127.0.0.1:0", "--admin", "off", "--set", "limits.memory_ceiling=8GiB"];
+    // 2 GiB count by half, and the ceiling is three quarters of that.
+    limited.args(["-c", "ulimit -v 2097152; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tidegate")]).args(flags);
+    let broker = Broker::spawn(limited);
+    broker.signal("TERM");
+    let ended = broker.wait();
+    assert!(ended.err.contains("limits.memory_ceiling of 8192 MiB is above the limit"), "{}", ended.err);
+    assert!(ended.err.contains("768 MiB count"), "{}", ended.err);
+}
+
+#[test]
 fn a_broker_alone_has_no_thread_that_polls() {
     let broker = Broker::start(&["--shards", "1"]);
     // Each of these sleeps until it gets something, or for a minute (`meter`). A thread names itself after its start.

@@ -11,6 +11,7 @@ use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::copies::LastMessage;
 use crate::orchestrator::uplink::packet_limits::PacketLimit;
 use crate::orchestrator::uplink::spread::Spread;
+use crate::orchestrator::uplink::versions::Objection;
 use crate::orchestrator::uplink::{
     DialAttempt, FilterSync, Hold, Pause, Probe, Stage, Suspicion, Uplink, UplinkCounters, UplinkError, UplinkOptions,
 };
@@ -53,7 +54,7 @@ impl FleetCalls<'_> {
             stage: Stage::Resting(now.monotonic),
             since: now.unix,
             accepted: None,
-            refuses_v5: false,
+            objection: Objection::None,
             silent: false,
             draining: None,
             filters: FilterSync::default(),
@@ -98,6 +99,7 @@ impl FleetCalls<'_> {
         if uplink.stage != Stage::Dialing(attempt) {
             return;
         }
+        uplink.note_failed_attempt();
         why.clone_into(&mut uplink.last_error);
         if !std::mem::replace(&mut uplink.away_logged, true) {
             let (broker, detail) = (uplink.name.to_string(), why.to_owned());

@@ -1,16 +1,22 @@
 //! Packets of a broker.
 
 use crate::connection::Phase;
+use crate::event::{Event, LogEvent};
 use crate::flows::groups::dealing::dealing;
 use crate::flows::uplink::suspects::BrokerRefusals;
 use crate::flows::uplink::uplinking::Uplinking;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
+use crate::orchestrator::uplink::versions::Acceptance;
 use crate::orchestrator::uplink::{Probe, Stage, session_name};
 use crate::telling::reason::Reason;
 use crate::telling::refused::Refused;
 use std::num::{NonZeroU16, NonZeroU32};
 use tidegate_mqtt::{ConnAck, ConnectReturnCode, DecodeError, Frame, QoS, ReasonCode, Version};
+
+/// Why a connection in 3.1.1 is ended at once.
+const IN_DOUBT: &str =
+    "the broker took MQTT 3.1.1 after it had closed MQTT 5.0 without an answer; MQTT 5.0 is tried once more";
 
 impl Uplinking<'_> {
     pub(crate) fn handle_conn_ack(
@@ -30,22 +36,26 @@ impl Uplinking<'_> {
                 if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
                     uplink.try_other_version();
                 }
-                if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
-                    uplink.refuses_v5 = version.is_v5();
-                }
             }
             let why = ack.properties.reason_string.map_or_else(|| format!("{:?}", ack.reason_code), str::to_owned);
             return Err(Refused::new(Reason::UplinkRefused, format!("the broker refuses the connection: {why}")));
         }
         let window = self.uplinks.brokers.config.settings().map_or(1, |settings| settings.window);
         let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) else { return Ok(()) };
+        match uplink.note_accepted() {
+            Acceptance::InDoubt => return Err(Refused::new(Reason::UplinkLost, IN_DOUBT.to_owned())),
+            Acceptance::KeptOlder => {
+                let broker = uplink.name.to_string();
+                self.state.events.push_back(Event::Log(LogEvent::BrokerIsOlder { broker }));
+            }
+            Acceptance::Kept => {}
+        }
         uplink.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
         uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
         uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         let max_packet = ack.properties.maximum_packet_size.map_or(u32::MAX, NonZeroU32::get);
         uplink.limit.announced = max_packet;
         uplink.stage = Stage::Open;
-        uplink.accepted = Some(uplink.version);
         uplink.since = now.unix;
         uplink.reassign_at = Millis::NEVER;
         uplink.probe = Probe { asked: None, next: now.monotonic, answered: 0 };

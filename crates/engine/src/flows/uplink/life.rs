@@ -16,7 +16,7 @@ use crate::session::{FilterList, Session, Standing};
 use crate::subscribe::SubAckWaits;
 use crate::telling::reason::Reason;
 use crate::topics::SubscriberOptions;
-use tidegate_mqtt::{QoS, Version};
+use tidegate_mqtt::QoS;
 
 impl Uplinking<'_> {
     /// The session of a broker's uplink; a new one if the store has none.
@@ -121,13 +121,10 @@ impl Uplinking<'_> {
             self.state.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         }
         let closed = was == Stage::Open && !wanted && reason == Reason::ConnectionLost;
-        let mut at_once = false;
+        let at_once;
         if was == Stage::Open {
             uplink.reassign_at = reassign_at;
-            if uplink.options.version.is_none() && !uplink.refuses_v5 {
-                // It may have been silent for another reason, or know more by now.
-                uplink.version = Version::V5;
-            }
+            uplink.note_lost();
             self.state.sessions_connected -= 1;
             at_once = self.suspect(now, key, closed);
             if let Some(session) = self.state.sessions.get_mut(session.0) {
@@ -136,12 +133,10 @@ impl Uplinking<'_> {
                     flow.to_resend = 0;
                 }
             }
-        } else if silent && uplink.accepted != Some(Version::V5) {
-            // A broker that closes without an answer may not know the version. One that has answered in this version is
-            // only starting, and its messages in flight to the orchestrator would lose their ids in an older one.
-            if let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) {
-                uplink.try_other_version();
-            }
+        } else if silent {
+            at_once = uplink.note_silent_close();
+        } else {
+            at_once = uplink.note_failed_attempt();
         }
         self.uplinks.brokers.forget_hold(key);
         self.end_filters(now, key, closed);

@@ -1,6 +1,5 @@
 //! The connection of an uplink: CONNECT, CONNACK, probes, and which packets a broker may send.
 
-use super::Uplink;
 use crate::ids::ConnectionKey;
 use crate::ids::UplinkKey;
 use crate::now::Now;
@@ -47,14 +46,5 @@ impl FleetConfig {
     pub(crate) fn is_own_uplink(&self, connect: &Connect<'_>) -> bool {
         let Some(settings) = self.settings() else { return false };
         connect.properties.user_properties.iter().any(|pair| pair == (ORCHESTRATOR, &*settings.orchestrator))
-    }
-}
-
-impl Uplink {
-    /// The broker does not know the version: the next attempt uses the other one, unless the version is configured.
-    pub(crate) fn try_other_version(&mut self) {
-        if self.options.version.is_none() {
-            self.version = if self.version.is_v5() { Version::V311 } else { Version::V5 };
-        }
     }
 }

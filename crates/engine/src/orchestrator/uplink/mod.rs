@@ -52,6 +52,7 @@ pub(crate) mod settle;
 pub(crate) mod settled;
 pub(crate) mod spread;
 pub(crate) mod suspects;
+pub(crate) mod versions;
 
 use crate::hash::hash_bytes;
 pub(crate) use crate::ids::UPLINK_PREFIX;
@@ -189,8 +190,8 @@ pub(crate) struct Uplink {
     pub(crate) version: Version,
     /// The version that was accepted last.
     pub(crate) accepted: Option<Version>,
-    /// Whether it has refused MQTT 5.0.
-    pub(crate) refuses_v5: bool,
+    /// The evidence against MQTT 5.0 at the broker.
+    pub(crate) objection: versions::Objection,
     /// Whether the end of this connection could mean an unknown version: the broker has sent nothing so far.
     pub(crate) silent: bool,
     pub(crate) draining: Option<Drain>,

@@ -37,7 +37,7 @@ impl Net {
         let is_elsewhere = self.nodes.node_of(from) != self.nodes.node_of(to);
         let batch = self.nodes.carry(batch, from, to);
         if is_elsewhere && (promises || follows) {
-            let until = self.store.handed_in(node);
+            let until = self.store.want(node, self.now.monotonic);
             self.trace.note(format!("shard {from}: {} bytes for shard {to} wait for the store", batch.bytes_len()));
             self.behind.push_back((until, from, to, batch));
         } else {

@@ -12,18 +12,18 @@ impl Net {
     pub(super) fn write_journal(&mut self, shard: usize) {
         if let Some(batch) = self.engines[shard].store().take_journal() {
             self.trace.note(format!("shard {shard}: writes batch {} for the store", batch.sequence));
-            self.store.hand_in(&self.nodes, shard, batch);
+            self.store.hand_in(&self.nodes, shard, batch, self.now.monotonic);
         }
     }
 
     /// Commits all waiting batches, or some of them; in a cluster the batches of one of its stores.
     pub(super) fn commit_some(&mut self) {
-        let nodes = self.nodes;
-        let first = |net: &Self, at: usize| net.store.waiting.get(at).map(|(shard, _)| nodes.node_of(*shard));
+        let (nodes, now) = (self.nodes, self.now.monotonic);
         let of = match &mut self.schedule {
             Schedule::Seeded(random) if nodes.are_several() => {
-                let at = random.below(self.store.waiting.len());
-                first(self, at)
+                let of_all = self.store.waiting.iter().map(|(shard, _)| nodes.node_of(*shard));
+                let due: Vec<usize> = of_all.filter(|node| self.store.is_due(*node, now)).collect();
+                (!due.is_empty()).then(|| random.pick(&due))
             }
             _ => None,
         };
@@ -41,6 +41,7 @@ impl Net {
     }
 
     fn commit_of(&mut self, node: Option<usize>, count: usize) {
+        let is_awaited = self.store.is_awaited(&self.nodes, node);
         let mut committed = BTreeMap::new();
         for _ in 0..count {
             let Some((shard, sequence)) = self.store.commit_one(&self.nodes, node) else { break };
@@ -49,6 +50,10 @@ impl Net {
         self.trace.note(format!("committed: {committed:?}"));
         for (shard, sequence) in committed {
             self.engines[shard].store().handle_committed(sequence);
+            if !is_awaited {
+                let released = self.engines[shard].outputs().pop_dirty();
+                assert!(released.is_none(), "shard {shard}: an output waited for a batch that was put off");
+            }
             for id in self.by_key[shard].values() {
                 self.sockets[*id].awaits_commit = false;
             }

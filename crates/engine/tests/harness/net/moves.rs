@@ -142,7 +142,7 @@ impl Net {
     fn go_on_when_written(&mut self, stage: Stage) {
         let Some(to) = self.moving.as_ref().map(|it| it.moved.to) else { return };
         self.nodes.engines_of(to).for_each(|engine| self.write_journal(engine));
-        let until = self.store.handed_in(to);
+        let until = self.store.want(to, self.now.monotonic);
         if let Some(it) = &mut self.moving {
             it.until = until;
         }

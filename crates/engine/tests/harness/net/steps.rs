@@ -161,7 +161,7 @@ impl Net {
         let waits = |id: &SocketId| self.sockets[*id].awaits_commit && !self.sockets[*id].hung_up;
         let ending = |id: &SocketId| shipped(id) && self.sockets[*id].closing.is_some() && !waits(id);
         steps.extend(ids().filter(ending).map(Step::Finish));
-        if !self.store.held && !self.store.waiting.is_empty() {
+        if self.store.next_due() <= self.now.monotonic {
             steps.push(Step::Commit);
         }
         steps

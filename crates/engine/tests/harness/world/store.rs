@@ -10,6 +10,20 @@ impl World {
         self.0.borrow_mut().store.held = true;
     }
 
+    /// Batches for whose commit nothing waits are put off, as in a store that waits for others to come with them.
+    pub(crate) fn put_off_commits(&self) {
+        self.0.borrow_mut().store.defers = true;
+    }
+
+    /// Something waits at each node for the commit of all that it has written.
+    pub(crate) fn want_commits(&self) {
+        let mut net = self.0.borrow_mut();
+        let now = net.now.monotonic;
+        for node in 0..usize::from(net.nodes.count()) {
+            net.store.want(node, now);
+        }
+    }
+
     /// Commits so many of the batches that wait, and lets everything happen that follows.
     pub(crate) fn commit(&self, count: usize) {
         self.run();

@@ -51,7 +51,10 @@ impl Simulation {
                 Stage::Fetched(node)
             }
             // It is served when it is in the stores of its new nodes.
-            Stage::Fetched(node) if self.is_uncommitted() => Stage::Fetched(node),
+            Stage::Fetched(node) if self.is_uncommitted() => {
+                self.world.want_commits();
+                Stage::Fetched(node)
+            }
             Stage::Fetched(node) if self.profile.kind.moves() => {
                 self.world.serve_by_table();
                 Stage::Away(node)

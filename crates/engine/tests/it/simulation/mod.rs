@@ -60,6 +60,10 @@ impl Simulation {
         if seed % 2 == 1 {
             world.keep_sockets();
         }
+        // Every other pair of seeds, so that sockets stay with and without it.
+        if seed / 2 % 2 == 1 {
+            world.put_off_commits();
+        }
         let name = |number: usize| world.name_on(number as u16, &format!("device {number} "));
         let devices = (0..profile.devices).map(|number| Device::new(&world, &name(number))).collect();
         Self {

@@ -15,7 +15,11 @@ fn a_broker_without_mqtt_5_is_spoken_to_in_the_older_version() {
             world.advance(seconds(2));
             assert_eq!(a.state(), UplinkState::Serving, "{no_v5:?}: {:?}", a.report());
             assert_eq!(a.report().version, Some(Version::V311));
-            assert_eq!(a.with(|broker| broker.tried.clone()), [Version::V5, Version::V311]);
+            // One that closes without an answer is asked twice.
+            let once = [Version::V5, Version::V311];
+            let twice = [Version::V5, Version::V311, Version::V5, Version::V311];
+            let asked: &[Version] = if no_v5 == NoV5::Silence { &twice } else { &once };
+            assert_eq!(a.with(|broker| broker.tried.clone()), asked);
             let client = world.connect(v5("c"));
             client.subscribe("t", ExactlyOnce);
             for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
@@ -26,9 +30,8 @@ fn a_broker_without_mqtt_5_is_spoken_to_in_the_older_version() {
             a.cut();
             world.advance(seconds(1));
             let tried = a.with(|broker| broker.tried.clone());
-            let again: &[Version] =
-                if no_v5 == NoV5::Silence { &[Version::V5, Version::V311] } else { &[Version::V311] };
-            assert_eq!(&tried[2..], again);
+            let again: &[Version] = if no_v5 == NoV5::Silence { &twice } else { &[Version::V311] };
+            assert_eq!(&tried[asked.len()..], again);
             assert_eq!(a.state(), UplinkState::Serving);
         });
     }
@@ -50,6 +53,48 @@ fn a_starting_broker_gets_mqtt_5_in_the_end() {
         hangs.now(|ways| ways.hangs = false);
         world.advance(seconds(6));
         assert_eq!(hangs.report().version, Some(Version::V5), "who does not answer says nothing of versions");
+    });
+}
+
+/// Waits until a broker was asked so often.
+fn until_asked(world: &World, broker: &Broker, times: usize) {
+    for _ in 0..1_000 {
+        if broker.with(|broker| broker.tried.len()) >= times {
+            return;
+        }
+        world.advance(millis(10));
+    }
+    panic!("asked {:?}", broker.with(|broker| broker.tried.clone()));
+}
+
+#[test]
+fn an_uplink_keeps_mqtt_5_when_its_broker_was_away() {
+    in_front_of([], |world, []| {
+        // A proxy whose broker is away for the first connection, and for the one in doubt.
+        for closes in [1, 3] {
+            let name = format!("closes {closes}");
+            let a = world.broker_with(&name, lasting(), Ways { no_v5: Some(NoV5::Silence), ..Ways::default() });
+            until_asked(world, &a, closes);
+            a.now(|ways| ways.no_v5 = None);
+            world.advance(seconds(6));
+            let older = closes == 3;
+            let version = if older { Version::V311 } else { Version::V5 };
+            assert_eq!((a.state(), a.report().version), (UplinkState::Serving, Some(version)));
+        }
+    });
+}
+
+#[test]
+fn a_failure_in_between_leaves_the_version_in_doubt() {
+    in_front_of([], |world, []| {
+        let a = world.broker_with("a", lasting(), Ways { no_v5: Some(NoV5::Silence), ..Ways::default() });
+        until_asked(world, &a, 1);
+        a.now(|ways| (ways.no_v5, ways.refuses) = (None, Some(ReasonCode::ServerUnavailable)));
+        until_asked(world, &a, 2);
+        a.now(|ways| ways.refuses = None);
+        world.advance(seconds(6));
+        assert_eq!((a.state(), a.report().version), (UplinkState::Serving, Some(Version::V5)));
+        assert_eq!(a.with(|broker| broker.tried.clone())[1], Version::V311);
     });
 }
 

@@ -1,5 +1,8 @@
 //! The home of clients moves from node to node, and their sockets stay where they are.
 
+use std::io::ErrorKind;
+use std::net::TcpStream;
+
 use tidegate_engine::{PartitionId, Partitions, Reason, TenantId, partition_of};
 use tidegate_node::LeftOut;
 
@@ -13,11 +16,16 @@ pub(super) fn move_all(world: &mut World, id: u64, way: (&str, &str)) {
 }
 
 /// The same with something that happens when the clients have left and have no home.
-fn move_all_while(world: &mut World, id: u64, (from, to): (&str, &str), meanwhile: impl FnOnce()) {
+fn move_all_while(world: &mut World, id: u64, way: (&str, &str), meanwhile: impl FnOnce()) {
+    move_all_but(world, id, way, LeftOut::default(), meanwhile);
+}
+
+/// The same without some clients.
+fn move_all_but(world: &mut World, id: u64, (from, to): (&str, &str), left_out: LeftOut, meanwhile: impl FnOnce()) {
     let moved: Vec<u16> = (0..tidegate_engine::PARTITIONS).filter(|it| world.home_of(*it) == from).collect();
     let partitions: Partitions = moved.iter().map(|it| PartitionId(*it)).collect();
     let old = world.nodes[from].handle();
-    old.moves().begin_to_leave(partitions, LeftOut::default()).unwrap();
+    old.moves().begin_to_leave(partitions, left_out).unwrap();
     while old.moves().let_clients_leave().unwrap() > 0 {
         std::thread::yield_now();
     }
@@ -90,6 +98,37 @@ fn clients_keep_their_sockets_when_their_home_moves() {
         assert_eq!(disconnects(&world, Reason::NormalDisconnect), 3);
         world.expect_well();
     }
+}
+
+#[test]
+fn a_stopping_node_keeps_clients_until_their_new_home_serves() {
+    let mut world = World::of(&[("a", 1), ("b", 1), ("c", 1)]);
+    relay_clients(&world);
+    let mut publisher = world.connect("c", &id_at(&world, "c", "publisher"));
+    let name = id_at(&world, "a", "own");
+    let mut own = Client::dial(&world.nodes["a"].local_addresses()[0]);
+    own.send(&connect_lasting(&name));
+    own.expect(&CONNACK);
+    subscribe_at(&mut own, "to/own", 1);
+    let (mut relayed, other) = client_at(&world, "c", "a", &mut publisher);
+    let stopping = world.nodes["a"].handle();
+    let [clients, nodes] = [0, 1].map(|at| world.nodes["a"].local_addresses()[at].to_string());
+    let ended = || stopping.report().unwrap().counters.disconnects[Reason::UseAnotherServer.number()];
+    move_all_but(&mut world, 1, ("a", "b"), LeftOut { local: true, ..LeftOut::default() }, || {
+        // No client comes back to it, and other nodes still hand theirs over.
+        assert_eq!(TcpStream::connect(&clients).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        assert!(TcpStream::connect(&nodes).is_ok());
+        assert_eq!(ended(), 0, "its client waits for the new home");
+    });
+    assert!(own.rest().is_empty(), "it is disconnected now");
+    let mut again = Client::dial(&world.nodes["b"].local_addresses()[0]);
+    again.send(&connect_lasting(&name));
+    again.expect(&[0x20, 2, 1, 0]);
+    publish_and_wait(&mut publisher, "to/own", b"own", 1, false);
+    assert_eq!(receive_message(&mut again).payload, "own");
+    publish_and_wait(&mut publisher, &format!("to/{other}"), b"next", 1, false);
+    assert_eq!(receive_message(&mut relayed).payload, "next");
+    world.expect_well();
 }
 
 #[test]

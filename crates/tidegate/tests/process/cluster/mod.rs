@@ -5,6 +5,7 @@ mod applications;
 mod core;
 mod credentials;
 mod directory;
+mod events;
 mod failover;
 mod failures;
 #[cfg(feature = "kafka")]
