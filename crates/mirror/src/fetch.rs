@@ -62,7 +62,7 @@ fn unfinished(log: &LogName, bounds: Bounds) -> MirrorError {
     MirrorError::Damaged { log: log.clone(), position: Position::START, what: Damage::Beginning }
 }
 
-/// Whether another attempt at reading a log has this error, too. What was read is no evidence where the owner has
+/// Whether another attempt at reading a log has this error, too. The records read are no evidence where the owner has
 /// written or trimmed the log meanwhile.
 fn is_final(error: &MirrorError, begun: Bounds, ended: Bounds) -> bool {
     match error {
