@@ -121,6 +121,12 @@ pub enum MirrorError {
         /// Which log.
         log: LogName,
     },
+    /// The owner of the log writes or trims it in each attempt to read it.
+    #[error("the owner of {log} changes it while it is read; try again")]
+    Changing {
+        /// Which log.
+        log: LogName,
+    },
     /// The directory holds a store that is not a copy of this log.
     #[error(
         "the directory holds a store that is not a copy of {log}; move the directory away to fetch the store from the bus, or give the node another name"

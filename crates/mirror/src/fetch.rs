@@ -21,7 +21,8 @@ const ATTEMPTS: u32 = 8;
 /// may be missing. The directory is not synced.
 ///
 /// # Errors
-/// When the bus is unreachable, the log does not exist, is empty or damaged, or the directory cannot be used.
+/// When the bus is unreachable, the log does not exist, is empty or damaged, its owner changes it in each attempt, or the
+/// directory cannot be used.
 pub fn fetch(bus: &Bus, log: &LogName, directory: &Path, fence: Option<u64>) -> Result<OpenReport, MirrorError> {
     let local = RealDisk::create(directory)?;
     bus.know(LogSpec::fenced(log.clone(), 1));
@@ -31,34 +32,67 @@ pub fn fetch(bus: &Bus, log: &LogName, directory: &Path, fence: Option<u64>) -> 
     }
     for _ in 0..ATTEMPTS {
         // Asked again for each attempt: the owner may have trimmed the log up to an earlier end.
-        let Bounds { next: end, .. } = bounds_of(bus, &place)?;
+        let begun = bounds_of(bus, &place)?;
         let mut replay = Replay::new(log, &local);
-        match replay.read(bus, &place, Position::START, end) {
+        let error = match replay.read(bus, &place, Position::START, begun.next) {
             Ok(()) if replay.has_index => {
                 let Replay { mut files, parts, records, bytes, .. } = replay;
                 files.retain_named();
                 parts.install(&files, false)?;
                 return Ok(OpenReport { records, bytes, ..OpenReport::default() });
             }
-            Ok(()) => {
-                replay.parts.discard()?;
-                if bounds_of(bus, &place)?.first < end {
-                    return Err(MirrorError::Unfinished { log: log.clone() });
-                }
-            }
-            Err(Stop::Failed(error)) => {
-                replay.parts.discard()?;
-                return Err(error);
-            }
+            Ok(()) => unfinished(log, begun),
+            Err(Stop::Failed(error)) => error,
             // Its owner has trimmed the records that were to be read next.
-            Err(Stop::Restart) => replay.parts.discard()?,
+            Err(Stop::Restart) => MirrorError::Changing { log: log.clone() },
+        };
+        replay.parts.discard()?;
+        if is_final(&error, begun, bounds_of(bus, &place)?) {
+            return Err(error);
         }
     }
-    let what = Damage::Beginning;
-    Err(MirrorError::Damaged { log: log.clone(), position: Position::START, what })
+    Err(MirrorError::Changing { log: log.clone() })
+}
+
+/// The error for a log without a list of all files.
+fn unfinished(log: &LogName, bounds: Bounds) -> MirrorError {
+    if bounds.first < bounds.next {
+        return MirrorError::Unfinished { log: log.clone() };
+    }
+    MirrorError::Damaged { log: log.clone(), position: Position::START, what: Damage::Beginning }
+}
+
+/// Whether another attempt at reading a log has this error, too. The records read are no evidence where the owner has
+/// written or trimmed the log meanwhile.
+fn is_final(error: &MirrorError, begun: Bounds, ended: Bounds) -> bool {
+    match error {
+        MirrorError::Changing { .. } => false,
+        MirrorError::Unfinished { .. } | MirrorError::Damaged { .. } => begun == ended,
+        _ => true,
+    }
 }
 
 fn bounds_of(bus: &Bus, place: &Place) -> Result<Bounds, MirrorError> {
     let bounds = ask(&|| false, |done| bus.bounds(place, done));
     bounds.map_err(|source| MirrorError::Bus { log: place.log.clone(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_final_where_the_log_has_not_changed() {
+        let log = LogName::new("store-a").unwrap();
+        let bounds = |first, next| Bounds { first: Position(first), next: Position(next) };
+        let (empty, some) = (unfinished(&log, bounds(7, 7)), unfinished(&log, bounds(3, 7)));
+        assert!(matches!((&empty, &some), (MirrorError::Damaged { .. }, MirrorError::Unfinished { .. })));
+        for error in [empty, some] {
+            assert!(is_final(&error, bounds(3, 7), bounds(3, 7)));
+            assert!(!is_final(&error, bounds(3, 7), bounds(3, 8)), "its owner has written");
+            assert!(!is_final(&error, bounds(3, 7), bounds(5, 7)), "its owner has trimmed");
+        }
+        assert!(!is_final(&MirrorError::Changing { log: log.clone() }, bounds(3, 7), bounds(3, 7)));
+        assert!(is_final(&MirrorError::Contended { log }, bounds(3, 7), bounds(5, 9)));
+    }
 }

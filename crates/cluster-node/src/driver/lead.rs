@@ -10,6 +10,8 @@ use tidegate_cluster::{Advert, Logged, Next, Seen, Settling, Sighting, Table, de
 use super::balances::Balances;
 use super::event::Event;
 use super::forgotten::{Forgotten, empty_log_of};
+use super::control::Event;
+use super::forgotten::{Forgotten, warn_of_log};
 use super::logs::Logs;
 use super::weights::{WeightPolicy, Weights};
 
@@ -184,7 +186,7 @@ impl Leader {
         self.images |= !outlook.table.moves.is_empty();
         let members = self.sightings.keys().map(String::as_str).collect();
         for node in self.forgotten.look(now, outlook.table, &members, outlook.adverts) {
-            empty_log_of(&logs.bus, &node);
+            warn_of_log(&logs.bus, &node);
         }
         let since = now.saturating_duration_since(*self.began.get_or_insert(now));
         seen.may_balance = self.settling.look(since, outlook.settle, outlook.table, &seen);

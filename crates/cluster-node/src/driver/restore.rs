@@ -93,7 +93,7 @@ const DEAD_TRANSFERS: u64 = 1 << 63;
 pub(super) enum Hindrance {
     /// It may work later.
     Passing(String),
-    /// The bus refuses, which may pass.
+    /// The bus refuses, or the owner of a log changes it, which may pass.
     Refused(String),
     /// It never will.
     Lasting(String),
@@ -106,7 +106,8 @@ impl From<MirrorError> for Hindrance {
             MirrorError::Bus {
                 source: BusError::Refused { .. } | BusError::NoRoom { .. } | BusError::Unknown(_),
                 ..
-            } => Self::Refused(text),
+            }
+            | MirrorError::Changing { .. } => Self::Refused(text),
             MirrorError::Bus { .. } | MirrorError::Contended { .. } | MirrorError::Local(_) => Self::Passing(text),
             _ => Self::Lasting(text),
         }
@@ -399,6 +400,13 @@ mod tests {
     fn only_own_connections_of_a_dead_node_are_waited_for() {
         let own = own_brokers(["a", "b@former", "10.0.0.1:1883"].into_iter());
         assert_eq!(own, ["10.0.0.1:1883", "a"].map(str::to_owned).into());
+    }
+
+    #[test]
+    fn a_log_that_changes_while_it_is_read_is_read_again() {
+        let log = || log_of("a").unwrap();
+        assert!(matches!(MirrorError::Changing { log: log() }.into(), Hindrance::Refused(_)));
+        assert!(matches!(MirrorError::Unfinished { log: log() }.into(), Hindrance::Lasting(_)));
     }
 
     #[test]

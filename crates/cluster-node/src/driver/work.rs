@@ -391,7 +391,11 @@ impl Worker {
         let sends: Vec<_> = sends.collect();
         let local = self.shared.is_ending();
         let left_out = |reference: Option<&str>| LeftOut { v5: reference.is_some(), local };
-        let leaving: Vec<_> = sends.iter().map(|(moved, reference)| (*moved, left_out(*reference))).collect();
+        let mut leaving: Vec<_> = sends.iter().map(|(moved, reference)| (*moved, left_out(*reference))).collect();
+        if local {
+            // A stopping node takes no clients, also one without partitions.
+            leaving.push((Partitions::NONE, left_out(None)));
+        }
         let_clients_leave(&self.node, &leaving)?;
         for (partitions, reference) in sends {
             self.node.moves().hold_partitions(partitions, reference)?;

@@ -35,9 +35,9 @@ pub(crate) enum Way {
     Deal { share: Box<str>, filter: Box<str>, client: u64, id: u64 },
     /// To the sessions of these partitions, which have moved here: it waits for messages that the old home forwards.
     KeptBack { partitions: Partitions },
-    /// To the new homes of these partitions, which have left; of none where a dead process had kept it. No broker brings
-    /// it again.
-    ForLeft { partitions: Partitions },
+    /// To the new homes of these partitions, which have left. No broker brings it again. Where a dead orchestrator had kept
+    /// it, `of` is its name, and there are no partitions.
+    ForLeft { of: Option<Box<str>>, partitions: Partitions },
 }
 
 /// Messages that have left this shard without a confirmation: their receivers, and the receivers that have not
@@ -110,7 +110,10 @@ impl Way {
                 out.put_u64(*id);
             }
             Self::KeptBack { partitions } => write_partitions(out, 4, *partitions),
-            Self::ForLeft { partitions } => write_partitions(out, 5, *partitions),
+            Self::ForLeft { of, partitions } => {
+                write_partitions(out, 5, *partitions);
+                out.put_bytes(of.as_deref().unwrap_or_default().as_bytes());
+            }
         }
     }
 
@@ -144,7 +147,11 @@ impl Way {
                 id: reader.u64("a deal")?,
             },
             4 => Self::KeptBack { partitions: Self::read_partitions(reader)? },
-            5 => Self::ForLeft { partitions: Self::read_partitions(reader)? },
+            5 => {
+                let partitions = Self::read_partitions(reader)?;
+                let of = reader.text("the name of an orchestrator")?;
+                Self::ForLeft { of: (!of.is_empty()).then(|| of.into()), partitions }
+            }
             _ => return Err(WireError { reading: "a way" }),
         })
     }

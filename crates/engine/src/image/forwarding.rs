@@ -32,6 +32,10 @@ pub(crate) const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// messages that the old home has still to forward.
 pub(crate) const KEPT_BACK_MAX_BYTES: usize = 64 * 1024 * 1024;
 
+/// Bytes collected by one move up to which messages that no broker brings are kept in the store. Beyond it further ones are
+/// forwarded from memory only.
+const LAST_COPIES_MAX_BYTES: usize = NOTED_MAX_BYTES;
+
 /// Moves whose messages still come to the old home, by their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Forwarding {
@@ -344,12 +348,14 @@ impl Come {
 }
 
 impl Departed {
-    /// Keeps a message that was noted last in the store, since no broker brings it again.
+    /// Keeps a message that was noted last in the store, since no broker brings it again and there is room.
     pub(crate) fn keep_copy(&mut self, journal: &mut Journal, id: Option<&MessageId>, message: &MessageRef) {
-        if !journal.is_on() || message.qos == QoS::AtMostOnce {
+        let is_full = self.noted.len() > LAST_COPIES_MAX_BYTES;
+        if !journal.is_on() || message.qos == QoS::AtMostOnce || is_full {
             return;
         }
-        let number = put_with_id(journal, self.partitions, id, message);
+        let way = Way::ForLeft { of: None, partitions: self.partitions };
+        let number = put_with_id(journal, way, id, message);
         self.unanswered.push_back(Awaiting::Copy(number));
     }
 
@@ -363,7 +369,7 @@ impl Departed {
 impl Forwarding {
     /// Takes a last copy that was in the store. It is forwarded with the move of its partitions, which may begin later.
     pub(crate) fn take_copy(&mut self, now: Now, copy: LastCopy) {
-        match self.left.values_mut().find(|left| !left.partitions.among(copy.of).is_empty()) {
+        match self.left.values_mut().find(|left| !left.partitions.among(copy.partitions).is_empty()) {
             Some(left) => left.note_copy(now, &copy),
             None => self.copies.push(copy),
         }
@@ -373,26 +379,28 @@ impl Forwarding {
     pub(crate) fn note_copies(&mut self, now: Now, move_id: u64) {
         let Some(left) = self.left.get_mut(&move_id) else { return };
         let partitions = left.partitions;
-        for copy in self.copies.extract_if(.., |copy| !copy.of.among(partitions).is_empty()) {
+        for copy in self.copies.extract_if(.., |copy| !copy.partitions.among(partitions).is_empty()) {
             left.note_copy(now, &copy);
         }
     }
 
-    /// The last copies, for the member that takes over from this process.
-    pub(crate) fn put_copies(&self, now: Now) -> Vec<u8> {
-        if self.copies.is_empty() {
+    /// The last copies of this process, or of a dead orchestrator, for the member that takes over from this process.
+    pub(crate) fn put_copies(&self, now: Now, of: Option<&str>) -> Vec<u8> {
+        let mut copies = self.copies.iter().filter(|copy| copy.of.as_deref() == of).peekable();
+        if copies.peek().is_none() {
             return Vec::new();
         }
         let mut out = begin();
-        self.copies.iter().for_each(|copy| put_noted(&mut out, now, copy.id.as_ref(), &copy.message));
+        copies.for_each(|copy| put_noted(&mut out, now, copy.id.as_ref(), &copy.message));
         seal(out)
     }
 
-    /// Takes the last copies of dead processes.
+    /// Takes the last copies of a dead orchestrator.
     pub(crate) fn take_copies_of_dead(
         &mut self,
-    ) -> impl Iterator<Item = (Option<MessageId>, MessageRef, Awaiting)> + '_ {
-        let of_dead = self.copies.extract_if(.., |copy| copy.of.is_empty());
+        of: &str,
+    ) -> impl Iterator<Item = (Option<MessageId>, MessageRef, Awaiting)> {
+        let of_dead = self.copies.extract_if(.., |copy| copy.of.as_deref() == Some(of));
         of_dead.map(|copy| (copy.id, copy.message, Awaiting::Copy(copy.number)))
     }
 }

@@ -7,11 +7,13 @@ use crate::journal::Journal;
 use crate::message::MessageRef;
 use crate::orchestrator::uplink::id::MessageId;
 
-/// A last copy of an earlier life of this process, or of a dead one.
+/// A last copy of an earlier life of this process, or of a dead orchestrator.
 #[derive(Debug)]
 pub(crate) struct LastCopy {
-    /// The partitions that had left; none where it is from a dead process.
-    pub(super) of: Partitions,
+    /// The dead orchestrator that had kept it; `None` where this one had.
+    pub(super) of: Option<Box<str>>,
+    /// The partitions that had left; none where it is of a dead orchestrator.
+    pub(super) partitions: Partitions,
     pub(super) id: Option<MessageId>,
     pub(super) message: MessageRef,
     /// Its number in the store.
@@ -20,24 +22,26 @@ pub(crate) struct LastCopy {
 
 impl LastCopy {
     /// Stores a message that has its id at the end of its properties.
-    pub(crate) fn store(journal: &mut Journal, of: Partitions, with_id: &MessageRef) -> Self {
+    pub(crate) fn store(journal: &mut Journal, of: Option<&str>, partitions: Partitions, with_id: &MessageRef) -> Self {
         let publication = with_id.publication();
-        let number = journal.put_crossing(&publication, &Way::ForLeft { partitions: of });
+        let of = of.map(Box::from);
+        let number = journal.put_crossing(&publication, &Way::ForLeft { of: of.clone(), partitions });
         let id = MessageId::at_end_of(publication.properties);
         let properties = MessageId::strip(publication.properties);
-        Self { of, id, message: publication.clone().with_properties(properties).keep(), number }
+        let message = publication.clone().with_properties(properties).keep();
+        Self { of, partitions, id, message, number }
     }
 
-    /// Stores a message that a dead process had kept.
-    pub(crate) fn of_dead(journal: &mut Journal, id: Option<&MessageId>, message: &MessageRef) -> Self {
-        let number = put_with_id(journal, Partitions::NONE, id, message);
-        Self { of: Partitions::NONE, id: id.copied(), message: message.clone(), number }
+    /// Stores a message that the dead orchestrator `of` had kept.
+    pub(crate) fn of_dead(journal: &mut Journal, of: &str, id: Option<&MessageId>, message: &MessageRef) -> Self {
+        let (of, partitions) = (Some(Box::from(of)), Partitions::NONE);
+        let number = put_with_id(journal, Way::ForLeft { of: of.clone(), partitions }, id, message);
+        Self { of, partitions, id: id.copied(), message: message.clone(), number }
     }
 }
 
-/// Stores a message as a last copy for partitions, with its id at the end of its properties. Returns its number, 0 without
-/// a store.
-pub(super) fn put_with_id(journal: &mut Journal, of: Partitions, id: Option<&MessageId>, message: &MessageRef) -> u64 {
+/// Stores a message as a last copy, with its id at the end of its properties. Returns its number, 0 without a store.
+pub(super) fn put_with_id(journal: &mut Journal, way: Way, id: Option<&MessageId>, message: &MessageRef) -> u64 {
     if !journal.is_on() {
         return 0;
     }
@@ -45,5 +49,5 @@ pub(super) fn put_with_id(journal: &mut Journal, of: Partitions, id: Option<&Mes
     if let Some(id) = id {
         id.append(&mut properties);
     }
-    journal.put_crossing(&message.publication().with_properties(&properties), &Way::ForLeft { partitions: of })
+    journal.put_crossing(&message.publication().with_properties(&properties), &way)
 }

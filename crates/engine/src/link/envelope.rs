@@ -25,6 +25,9 @@ pub(crate) const FROM_RETAINED: u8 = 4;
 /// The sender has kept the value in place of the home: the publisher's number is its version, and the newest wins.
 pub(crate) const VERSIONED: u8 = 8;
 
+/// A broker has brought the value to the sender, which did not make it.
+pub(crate) const BROUGHT: u8 = 16;
+
 /// Names an acknowledgement that waits for others: the connection that it goes to and its place among those pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {

@@ -17,7 +17,7 @@ const REMOVED_MAX_AGE_MS: u64 = 24 * 60 * 60 * 1000;
 const COUNTER_BITS: u32 = 16;
 
 /// When a version was made, milliseconds since the Unix epoch.
-fn time_of(version: u64) -> u64 {
+pub(super) fn time_of(version: u64) -> u64 {
     version >> COUNTER_BITS
 }
 

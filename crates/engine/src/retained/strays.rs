@@ -4,7 +4,7 @@
 //! retain. When the home or its successor is reached, it receives the values kept here and the removals, each with its
 //! version. The home keeps the newest; when it has confirmed, the copy here is forgotten.
 
-use super::removed::Removed;
+use super::removed::{Removed, time_of};
 use crate::ids::{ConnectionKey, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
 use crate::journal::keys::Key;
 use crate::link::Links;
@@ -71,6 +71,14 @@ impl RetainedStore {
     fn version_here(&self, now: Now, tenant: TenantId, topic: &str) -> Option<u64> {
         let value = self.values.get(tenant, topic, now.monotonic);
         value.map(|value| Removed::version_of(value.publisher, now.unix)).or_else(|| self.removed.get(tenant, topic))
+    }
+
+    /// The version of a value that a client gives now: its own, unless the version here is not before `present`, the
+    /// present time of all clocks, Unix milliseconds. A clock that was ahead made that one and was set since, and the
+    /// value follows it.
+    pub(crate) fn version_entering(&self, now: Now, tenant: TenantId, topic: &str, (own, present): (u64, u64)) -> u64 {
+        let here = self.version_here(now, tenant, topic).filter(|here| time_of(*here) >= present);
+        here.map_or(own, |here| own.max(here + 1))
     }
 
     /// Whether this shard has a value or removal of a topic that is as new.

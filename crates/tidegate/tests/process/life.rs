@@ -22,6 +22,13 @@ fn one_line_says_ready_and_names_the_ports() {
 
 #[test]
 fn a_ceiling_above_the_limit_of_the_process_is_lowered() {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let total =
+        memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
+    if total.is_none_or(|kib: u64| kib <= 1024 * 1024) {
+        // The memory of such a machine is less than half of the limit, and the limit does not count.
+        return;
+    }
     let mut limited = std::process::Command::new("sh");
     let flags = ["--listen", "127.0.0.1:0", "--admin", "off", "--set", "limits.memory_ceiling=8GiB"];
     // 2 GiB count by half, and the ceiling is three quarters of that.
@@ -29,7 +36,7 @@ fn a_ceiling_above_the_limit_of_the_process_is_lowered() {
     let broker = Broker::spawn(limited);
     broker.signal("TERM");
     let ended = broker.wait();
-    assert!(ended.err.contains("limits.memory_ceiling of 8192 MiB is above the limit"), "{}", ended.err);
+    assert!(ended.err.contains("8192 MiB is too high for the ulimit of 2048 MiB"), "{}", ended.err);
     assert!(ended.err.contains("768 MiB count"), "{}", ended.err);
 }
 

@@ -19,7 +19,7 @@ use crate::flows::contexts::subscribing;
 use crate::flows::contexts::uplinking;
 use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
-use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
+use crate::link::envelope::{BROUGHT, DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::{PUBLISH_KIND, Record};
 use crate::link::transfer_word::TransferWord;
@@ -231,7 +231,7 @@ impl ClusterCalls<'_> {
             } else if kept_by_a_broker {
                 publishing!(self.engine).take_over_at_home(now, publication)
             } else {
-                publishing!(self.engine).retain(now, publication)
+                publishing!(self.engine).retain(now, publication, envelope.purpose & BROUGHT == 0)
             };
         }
         if envelope.publication.expires_at <= now.monotonic {

@@ -66,8 +66,8 @@ impl StoreCalls<'_> {
                     moving!(self.engine).replay_kept_back(now, &left, *partitions);
                     true
                 }
-                Way::ForLeft { partitions } => {
-                    moving!(self.engine).replay_for_left(now, &left.message, *partitions);
+                Way::ForLeft { of, partitions } => {
+                    moving!(self.engine).replay_for_left(now, &left.message, (of.as_deref(), *partitions));
                     true
                 }
             };

@@ -4,6 +4,8 @@
 //! that no broker has. The orchestrator that takes over connects to the broker with that session. It sends the pending
 //! messages of the session and no others, and delivers the broker's messages to the sessions that it took over.
 
+use std::collections::BTreeSet;
+
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::engine::image::forwarding::OrchestratorMoves;
@@ -73,10 +75,16 @@ impl OrchestratorMoves<'_> {
             Some(UplinkImage { broker, image, forwards: false, last_copies: Vec::new() })
         });
         let mut images: Vec<UplinkImage> = images.collect();
-        // One of the connections brings them all.
-        let of_own = images.iter_mut().filter(|uplink| !is_of_dead(&uplink.broker));
-        if let Some(first) = of_own.min_by(|one, other| one.broker.cmp(&other.broker)) {
-            first.last_copies = engine.handover.forwarding.put_copies(now);
+        images.sort_unstable_by(|one, other| one.broker.cmp(&other.broker));
+        let mut done = BTreeSet::new();
+        for uplink in &mut images {
+            // One of the connections of an orchestrator brings all its copies.
+            let of = Some(&*uplink.broker).filter(|name| is_of_dead(name)).and_then(|name| name.rsplit_once('@'));
+            let of = of.map(|(_, of)| of.to_owned());
+            if !done.contains(&of) {
+                uplink.last_copies = engine.handover.forwarding.put_copies(now, of.as_deref());
+                done.insert(of);
+            }
         }
         images
     }
@@ -93,7 +101,7 @@ impl OrchestratorMoves<'_> {
         if uplink.forwards && !uplink.last_copies.is_empty() {
             let Engine { state, handover, .. } = &mut *self.engine;
             each_noted(now, &uplink.last_copies, |id, message| {
-                let copy = LastCopy::of_dead(&mut state.journal, id, message);
+                let copy = LastCopy::of_dead(&mut state.journal, of, id, message);
                 handover.forwarding.take_copy(now, copy);
             })?;
         }
@@ -132,20 +140,20 @@ impl OrchestratorMoves<'_> {
         if let Some(adopted) = self.engine.uplinks.brokers.adopted_named(&name) {
             *adopted = Some(Box::new(Adopted::new(client_id, id, uplink.forwards, uplink.image.is_none())));
         }
-        self.note_copies_of_dead(now, &name);
+        self.note_copies_of_dead(now, of, &name);
         self.engine.fleet().drain_uplink(now, &name)?;
         Ok(name)
     }
 
     /// Notes the messages that a dead orchestrator had delivered without a broker as if its connection had brought them.
-    fn note_copies_of_dead(&mut self, now: Now, name: &str) {
+    fn note_copies_of_dead(&mut self, now: Now, of: &str, name: &str) {
         let engine = &mut *self.engine;
         let adopted = engine.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
         let Some((for_left, unanswered)) = adopted.and_then(|it| Some((it.for_left.as_mut()?, &mut it.unanswered)))
         else {
             return;
         };
-        for (id, message, copy) in engine.handover.forwarding.take_copies_of_dead() {
+        for (id, message, copy) in engine.handover.forwarding.take_copies_of_dead(of) {
             put_first_or_next(for_left, now, id.as_ref(), &message);
             unanswered.push_back(copy);
         }

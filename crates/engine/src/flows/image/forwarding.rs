@@ -94,9 +94,14 @@ impl Moving<'_> {
     }
 
     /// Takes a last copy of an earlier process for partitions that had left. It stays in the store until it is forwarded.
-    pub(crate) fn replay_for_left(&mut self, now: Now, message: &MessageRef, partitions: Partitions) {
+    pub(crate) fn replay_for_left(
+        &mut self,
+        now: Now,
+        message: &MessageRef,
+        (of, partitions): (Option<&str>, Partitions),
+    ) {
         if self.uplinks.brokers.config.has_uplinks_here() {
-            let copy = LastCopy::store(&mut self.state.journal, partitions, message);
+            let copy = LastCopy::store(&mut self.state.journal, of, partitions, message);
             self.handover.forwarding.take_copy(now, copy);
         }
     }

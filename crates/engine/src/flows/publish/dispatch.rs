@@ -8,7 +8,7 @@ use crate::flows::contexts::dealing;
 use crate::groups::Groups;
 use crate::ids::{Place, SessionKey, ShardId, TenantId, hash_name, partition_of};
 use crate::link::Links;
-use crate::link::envelope::{DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
+use crate::link::envelope::{BROUGHT, DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::orchestrator::uplink::Uplinks;
@@ -97,7 +97,7 @@ impl Publishing<'_> {
         if publication.retain
             && !(publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide())
         {
-            self.retain(now, publication);
+            self.retain(now, publication, true);
         }
         if !traits.observers.is_empty() {
             let session = source.session.and_then(|session| self.state.sessions.get(session.0));
@@ -109,15 +109,16 @@ impl Publishing<'_> {
     }
 
     /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does
-    /// nothing where the home is elsewhere: the envelope takes it there.
-    pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+    /// nothing where the home is elsewhere: the envelope takes it there. `enters` is true for a value that a client gives
+    /// now, false for one that had entered before.
+    pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>, enters: bool) -> Option<Reason> {
         let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
         let at_home = self.links.roster.home_of_topic(tenant, topic) == self.links.place.shard;
         if !at_home && !self.state.transfers.keeps(partition_of(tenant, topic)) {
             return None;
         }
         if publication.tenant == TenantId::UPLINK {
-            return self.retain_from_fleet(now, publication).err();
+            return self.retain_from_fleet(now, publication, enters).err();
         }
         if !self.state.transfers.are_none() && !is_own_topic(publication.topic) {
             self.state.transfers.note_retained(now, publication);
@@ -346,9 +347,10 @@ impl Reach<'_> {
         }
     }
 
-    /// Sends a value to its topic's home, to be retained there.
+    /// Sends a value that a broker has brought to its topic's home, to be retained there.
     pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
-        let purpose = if publication.from_retained { RETAIN_AT_HOME | FROM_RETAINED } else { RETAIN_AT_HOME };
+        let found = if publication.from_retained { FROM_RETAINED } else { 0 };
+        let purpose = RETAIN_AT_HOME | BROUGHT | found;
         let passage = source.passage(&self.state.overflow, purpose, source.ticket, publication.priority);
         self.links.send_publish(home, &passage, publication, !source.may_repeat(publication.qos));
         self.state.counters.shard_messages_out += 1;

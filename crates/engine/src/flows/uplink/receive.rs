@@ -295,7 +295,7 @@ impl Publishing<'_> {
 
     /// Takes over a value that a broker has kept, at its topic's home, and gives it to everybody if it is news.
     pub(crate) fn take_over_at_home(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        match self.retain_from_fleet(now, publication) {
+        match self.retain_from_fleet(now, publication, false) {
             Err(reason) => return Some(reason),
             Ok(false) => return None,
             Ok(true) => {}
@@ -337,21 +337,31 @@ impl Publishing<'_> {
         let (tenant, own) = owner_of(&self.state.settings, TenantId::UPLINK, topic);
         let home = self.links.roster.home_of_topic(tenant, own);
         if home == self.links.place.shard {
-            return self.retain_from_fleet(now, &mut publication).unwrap_or(false);
+            return self.retain_from_fleet(now, &mut publication, false).unwrap_or(false);
         }
         let source = Source::inside(self.links.place.shard, now);
         reach!(self).send_to_home(&mut publication, &source, home);
         true
     }
 
-    /// Keeps a value whose topic is at home here; returns whether it was news, or why it cannot be kept.
-    pub(crate) fn retain_from_fleet(&mut self, now: Now, publication: &mut Publication<'_>) -> Result<bool, Reason> {
-        let version = version_of(publication.properties);
+    /// Keeps a value whose topic is at home here; returns whether it was news, or why it cannot be kept. `enters` is true
+    /// for a value that a client gives now.
+    pub(crate) fn retain_from_fleet(
+        &mut self,
+        now: Now,
+        publication: &mut Publication<'_>,
+        enters: bool,
+    ) -> Result<bool, Reason> {
+        let mut version = version_of(publication.properties);
         let id = MessageId::at_end_of(publication.properties);
         if let Some(id) = id.filter(|id| id.origin != self.uplinks.origin) {
             self.uplinks.clock.note(id.entered, now.unix);
         }
         let Some((tenant, topic)) = of_brokers(&self.state.settings, publication.topic) else { return Ok(false) };
+        if enters {
+            let present = self.uplinks.clock.present(now.unix);
+            version = self.retained.version_entering(now, tenant, topic, (version, present));
+        }
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
         if self.retained.has_as_new(now, tenant, topic, version) {
             return Ok(false);

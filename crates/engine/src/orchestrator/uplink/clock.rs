@@ -24,10 +24,16 @@ impl IdClock {
     /// A message of another member has this time in its id. That member's clock may have been set since the two were
     /// linked. A time that no clock of a member has is not followed.
     pub(crate) fn note(&mut self, entered: u64, unix: u64) {
-        let lead_ms = entered.saturating_sub(unix);
+        // A later message of the same millisecond may have a lower number.
+        let lead_ms = (entered + 1).saturating_sub(unix);
         if lead_ms <= CLOCK_LEAD_MAX_MS {
             self.follow(lead_ms);
         }
+    }
+
+    /// The present time of the clock that is ahead, Unix milliseconds.
+    pub(crate) fn present(&self, unix: u64) -> u64 {
+        unix + self.lead_ms
     }
 
     /// The time for the next message, which has this number.
@@ -52,10 +58,10 @@ mod tests {
         clock.follow(20);
         assert_eq!(clock.time_of(1000, 2), 1050);
         clock.note(5000, 1001);
-        assert_eq!(clock.time_of(1003, 3), 5002);
-        assert_eq!(clock.time_of(900, 4), 5002, "a clock that went back");
-        assert_eq!(clock.time_of(900, NUMBERS), 5003, "the numbers of a version begin again");
+        assert_eq!(clock.time_of(1003, 3), 5003);
+        assert_eq!(clock.time_of(900, 4), 5003, "a clock that went back");
+        assert_eq!(clock.time_of(900, NUMBERS), 5004, "the numbers of a version begin again");
         clock.note(1000 + 2 * CLOCK_LEAD_MAX_MS, 1000);
-        assert_eq!(clock.time_of(6000, NUMBERS + 1), 9999, "no clock of a member");
+        assert_eq!(clock.time_of(6000, NUMBERS + 1), 10_000, "no clock of a member");
     }
 }

@@ -1,6 +1,6 @@
 //! Members of a cluster whose wall clocks differ: the later of two retained values wins.
 
-use tidegate_engine::{Home, Homes, Millis, PARTITIONS, Place, Roster, RoutingPolicy};
+use tidegate_engine::{Durability, Home, Homes, Millis, PARTITIONS, Place, Roster, RoutingPolicy};
 
 use crate::harness::*;
 
@@ -77,4 +77,61 @@ fn a_member_follows_the_clock_of_a_linked_one() {
     pair.publish(0, "old");
     pair.publish(1, "new");
     assert_eq!(pair.kept(), [["new"], ["new"]]);
+}
+
+/// By how much a clock is ahead until it is set.
+const AHEAD_MS: i64 = 2 * 60 * 60 * 1000;
+
+/// The values that a new subscriber gets.
+fn kept(world: &World) -> Vec<String> {
+    let reader = world.connect(v5("reader"));
+    reader.subscribe_later("t");
+    let values = reader.messages_among_others().iter().map(Delivered::text).collect();
+    reader.disconnect();
+    values
+}
+
+#[test]
+fn a_value_replaces_one_of_a_clock_that_was_set_since() {
+    for brought in [false, true] {
+        replace_old_value(brought);
+    }
+}
+
+/// `brought` says whether the broker brings the old value before the new one.
+fn replace_old_value(brought: bool) {
+    let world = World::seeded(1, 1, "member", |settings| {
+        fleet_settings(settings, RoutingPolicy::TopicHash);
+        settings.durability = Durability::Commit;
+    });
+    let broker = world.broker("a");
+    let publish = |value: &str| {
+        let client = world.connect(v5("client"));
+        client.publish(message("t", value).qos1().retain());
+        client.disconnect();
+        world.advance(LATER_MS);
+    };
+    let set_and_restart = || {
+        world.step_wall_clock(-AHEAD_MS);
+        world.run();
+        world.crash(Crash { kept: usize::MAX, shards: 1, away: 100, stepped: 0, swept: false });
+        world.advance(seconds(2));
+    };
+    world.step_wall_clock(AHEAD_MS);
+    publish("old");
+    let old = broker.taken();
+    set_and_restart();
+    if brought {
+        assert_eq!(kept(&world), ["old"]);
+    }
+    publish("new");
+    assert_eq!(kept(&world), ["new"]);
+    old.iter().for_each(|carried| broker.carry(carried));
+    world.run();
+    assert_eq!(kept(&world), ["new"], "a broker brings the old one again");
+    publish("newer");
+    publish("");
+    assert!(kept(&world).is_empty());
+    publish("last");
+    assert_eq!(kept(&world), ["last"]);
 }

@@ -80,16 +80,17 @@ fn a_restarted_old_home_forwards_what_no_broker_brings() {
     assert_eq!(forwarded(&world), (Vec::new(), 0), "the new home has them");
 }
 
-/// What others find in the store of a dead member, as `images_of` of the crate `node` makes it.
-fn image_of(world: &World) -> UplinkImage {
+/// What others find in the store of a dead member about its connection to a broker, as `images_of` of the crate `node`
+/// makes it.
+fn image_of(world: &World, broker: &str) -> UplinkImage {
     world.run();
     let (now, pairs) = (world.now(), world.swept());
     let settings: Settings = world.settings();
     let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, now);
     restore(std::slice::from_mut(&mut engine), now, &pairs).expect("what engines wrote can be taken in");
-    let mut images = OrchestratorMoves::of(&mut engine).uplink_images(now);
-    assert_eq!(images.len(), 1);
-    UplinkImage { forwards: true, ..images.remove(0) }
+    let mut images = OrchestratorMoves::of(&mut engine).uplink_images(now).into_iter();
+    let image = images.find(|image| image.broker == broker).expect("a connection to it");
+    UplinkImage { forwards: true, ..image }
 }
 
 /// A member connects with the session of the dead one. Returns the messages for partitions that had left.
@@ -104,7 +105,7 @@ fn brought(heir: &World, image: &UplinkImage) -> Vec<String> {
 
 #[test]
 fn heirs_forward_what_no_broker_brings() {
-    let image = image_of(&old_home());
+    let image = image_of(&old_home(), "a");
     let heir = member(2);
     heir.broker("a");
     heir.broker_unknown("a@m1", Ways::default());
@@ -117,4 +118,20 @@ fn heirs_forward_what_no_broker_brings() {
     heir.engine(0, |engine, now| OrchestratorMoves::of(engine).confirm_brought(now, "a@m1", usize::MAX));
     crash(&heir);
     assert!(brought(&heir, &again).is_empty(), "the new homes have them");
+}
+
+#[test]
+fn the_heir_of_an_heir_forwards_what_no_broker_brings() {
+    let heir = member(2);
+    heir.broker("a");
+    heir.broker_unknown("a@m1", Ways::default());
+    let both = ["at 1", "at 2"];
+    assert_eq!(brought(&heir, &image_of(&old_home(), "a")), both);
+    // It dies before it has forwarded them.
+    assert!(image_of(&heir, "a").last_copies.is_empty(), "they are not its own");
+    let image = UplinkImage { broker: "a".to_owned(), ..image_of(&heir, "a@m1") };
+    let second = member(3);
+    second.broker("a");
+    second.broker_unknown("a@m1", Ways::default());
+    assert_eq!(brought(&second, &image), both);
 }

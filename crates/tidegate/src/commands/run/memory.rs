@@ -22,10 +22,14 @@ pub(super) fn tell(config: &Config) {
     );
     if let Some(configured) = plan.lowered_from {
         let (configured, counts) = (mib(configured), mib(ceiling));
+        // Of an address space, half is taken for memory (`physical_memory`).
+        let (limit, share) = match available.map(|available| available.bound) {
+            Some(Bound::Process) => (format!("ulimit of {} MiB", mib(bytes * 2)), "three eighths"),
+            _ => (format!("limit of the container of {} MiB", mib(bytes)), "three quarters"),
+        };
         tracing::warn!(
             bound,
-            available_mib = mib(bytes),
-            "limits.memory_ceiling of {configured} MiB is above the limit of memory: {counts} MiB count, three quarters of it; raise the limit, or lower the key"
+            "limits.memory_ceiling of {configured} MiB is too high for the {limit}: {counts} MiB count, {share} of it; raise the limit, or lower the key"
         );
     }
     if plan.excess() > 0 {
