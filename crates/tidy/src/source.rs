@@ -393,7 +393,7 @@ impl Reader {
                 if let Some(syn::FnArg::Typed(first)) = function.sig.inputs.first()
                     && let syn::Type::Reference(borrow) = &*first.ty
                 {
-                    self.method(&borrow.elem, &function.sig, true);
+                    self.method(&borrow.elem, &function.sig, None);
                 }
             }
             _ => {}

@@ -9,8 +9,6 @@ use tidegate_cluster::{Advert, Logged, Next, Seen, Settling, Sighting, Table, de
 
 use super::balances::Balances;
 use super::event::Event;
-use super::forgotten::{Forgotten, empty_log_of};
-use super::control::Event;
 use super::forgotten::{Forgotten, warn_of_log};
 use super::logs::Logs;
 use super::weights::{WeightPolicy, Weights};

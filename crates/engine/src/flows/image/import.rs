@@ -1,6 +1,5 @@
 //! Sessions are read from an image.
 
-use crate::connection::FetchRequest;
 use crate::flows::contexts::Moving;
 use crate::flows::contexts::Subscribing;
 use crate::flows::contexts::subscribing;

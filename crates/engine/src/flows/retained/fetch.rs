@@ -1,6 +1,5 @@
 //! Retained messages are fetched for a subscription and sent.
 
-use crate::connection::FetchRequest;
 use crate::flows::contexts::Fetching;
 use crate::ids::{ConnectionKey, SessionKey, ShardId, partition_of};
 use crate::link::record::Record;

@@ -2,7 +2,6 @@
 
 pub(crate) mod steps;
 
-use crate::connection::FetchRequest;
 use crate::flows::contexts::Subscribing;
 use crate::ids::{SessionKey, TenantId};
 use crate::journal::keys::STORED_NAME_MAX;
