@@ -1,5 +1,6 @@
 //! A program without pipelines refuses their sections.
 
+use super::FilesOf;
 use crate::Config;
 use crate::feature::not_built;
 use crate::finding::Findings;
@@ -20,15 +21,6 @@ pub(crate) fn refuse(config: &Config, findings: &mut Findings) {
     if *bus != Source::Default {
         findings.push(not_built("hub.bus", "pipelines"), bus.clone());
     }
-}
-
-/// The process whose files are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FilesOf {
-    /// None.
-    Configuration,
-    /// A broker.
-    Broker,
 }
 
 /// A program without pipelines has no files of sinks.

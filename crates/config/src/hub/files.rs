@@ -2,23 +2,12 @@
 
 use tidegate_hub::OpenError;
 
-use super::PipelineError;
+use super::{FilesOf, PipelineError};
 use super::settings::first_line;
 use crate::Config;
 use crate::finding::Findings;
 use crate::sections::hub::{Pipeline, Sink, SinkType};
 use crate::value::Problem;
-
-/// The process whose files are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FilesOf {
-    /// None: all files of the configuration are.
-    Configuration,
-    /// A broker. With `hub.bus` it has the dead letters of its pipelines only.
-    Broker,
-    /// A process of the hub.
-    Hub,
-}
 
 impl FilesOf {
     fn has_sink(self, config: &Config, name: &str) -> bool {
@@ -101,6 +90,7 @@ fn key_of(sink: &Sink, error: &PipelineError) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::FilesOf;
     use crate::source::FileText;
     use crate::{Config, Inputs};
 
@@ -108,7 +98,7 @@ mod tests {
         let text = format!("[[sink]]\nname = \"s\"\n{sink}\n");
         let file = Some(FileText::new("t.toml", text));
         let config = Config::load(Inputs { file, ..Inputs::default() }).unwrap();
-        super::check_files(&config, super::FilesOf::Configuration)
+        super::check_files(&config, FilesOf::Configuration)
             .map_or_else(|findings| findings.to_string(), |()| String::new())
     }
 
@@ -140,8 +130,8 @@ mod tests {
         let file = Some(FileText::new("t.toml", text));
         let config = Config::load(Inputs { file, ..Inputs::default() }).unwrap();
         let faults = |of| super::check_files(&config, of).map_or_else(|findings| findings.len(), |()| 0);
-        assert_eq!(faults(super::FilesOf::Broker), 0, "processes of the hub have the sink");
-        assert_eq!(faults(super::FilesOf::Hub), 1);
-        assert_eq!(faults(super::FilesOf::Configuration), 2);
+        assert_eq!(faults(FilesOf::Broker), 0, "processes of the hub have the sink");
+        assert_eq!(faults(FilesOf::Hub), 1);
+        assert_eq!(faults(FilesOf::Configuration), 2);
     }
 }

@@ -24,13 +24,13 @@ mod way;
 #[cfg(not(feature = "pipelines"))]
 pub(crate) use absent::refuse;
 #[cfg(not(feature = "pipelines"))]
-pub use absent::{FilesOf, check_files};
+pub use absent::check_files;
 #[cfg(feature = "pipelines")]
 pub use check::{NoStoreError, check, check_kept};
 #[cfg(feature = "pipelines")]
 pub use error::PipelineError;
 #[cfg(feature = "pipelines")]
-pub use files::{FilesOf, check_files};
+pub use files::check_files;
 #[cfg(feature = "pipelines")]
 pub use settings::{OnBus, histories};
 #[cfg(feature = "pipelines")]
@@ -52,4 +52,15 @@ pub fn hub_listener(tenant: &str) -> String {
 /// Whether a listener of this name is for pipelines.
 pub fn is_hub_listener(name: &str) -> bool {
     name.strip_prefix(HUB_LISTENER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The process whose files are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilesOf {
+    /// None: all files of the configuration are.
+    Configuration,
+    /// A broker. With `hub.bus` it has the dead letters of its pipelines only.
+    Broker,
+    /// A process of the hub.
+    Hub,
 }
