@@ -417,7 +417,7 @@ fn take_source(draft: &mut Draft, prefix: &str, of: &[usize], read: &dyn Fn(&str
             acl::take(draft, &path, &text, &mut rules);
             draft.rules = Some(rules);
         }
-        Err(error) => draft.closed_by(index, &format!("cannot read {path}: {error}")),
+        Err(error) => draft.closed_by(index, format!("cannot read {path}: {error}")),
     }
 }
 

@@ -338,7 +338,7 @@ fn take_users(
         draft.rules_line = Some(index);
         match read(&path) {
             Ok(text) => definitions::take(draft, &path, &text, anonymous.as_ref())?,
-            Err(error) => draft.closed_by(index, &format!("cannot read {path}: {error}")),
+            Err(error) => draft.closed_by(index, format!("cannot read {path}: {error}")),
         }
     } else {
         default_user(draft, anonymous.as_ref());

@@ -119,8 +119,8 @@ pub(crate) fn not_allowed(methods: &'static str) -> Answer {
 }
 
 /// The answer to a client that is not given the messages that it asks for.
-pub(crate) fn not_read(why: ReadError) -> Box<Answer> {
-    let (status, why) = match &why {
+pub(crate) fn not_read(why: &ReadError) -> Box<Answer> {
+    let (status, why) = match why {
         ReadError::NotAuthorized => (StatusCode::FORBIDDEN, "not authorized"),
         ReadError::InvalidTopic => (StatusCode::BAD_REQUEST, "topic name invalid"),
         ReadError::Missing => {

@@ -87,7 +87,7 @@ impl Visitor {
         let (gateway, caller) = (Arc::clone(&self.gateway), self.caller(&credentials));
         let read = move |is_wanted: &dyn Fn() -> bool| gateway.history(&caller, &client_id, &question, is_wanted);
         let asked = reading(Arc::clone(&self.readings), read).await;
-        let messages = asked.unwrap_or(Err(ReadError::Unavailable)).map_err(not_read)?;
+        let messages = asked.unwrap_or(Err(ReadError::Unavailable)).map_err(|why| not_read(&why))?;
         let count = messages.len();
         let answer = json(StatusCode::OK, &json!({ "messages": messages }));
         self.counters.count_sent(Way::History, count, length(&answer));

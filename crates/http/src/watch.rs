@@ -43,7 +43,7 @@ impl Visitor {
         let (credentials, client_id) = self.identified(headers).await?;
         let (gateway, caller, topic) = (Arc::clone(&self.gateway), self.caller(&credentials), topic.to_owned());
         let asked = tokio::task::spawn_blocking(move || gateway.retained(&caller, &client_id, &topic)).await;
-        asked.unwrap_or(Err(ReadError::Unavailable)).map_err(not_read)
+        asked.unwrap_or(Err(ReadError::Unavailable)).map_err(|why| not_read(&why))
     }
 
     /// The retained message, as soon as it is another one than `If-None-Match` says or until `wait` is over.

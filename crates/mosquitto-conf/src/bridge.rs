@@ -123,7 +123,7 @@ impl Bridge {
             "bridge_receive_maximum" => match leading_number(line.word()).and_then(|window| u16::try_from(window).ok())
             {
                 Some(window @ 1..) => self.set("window", Value::Number(window.into()), index),
-                _ => Taken::invalid(&format!("{:?} is no number", line.word())),
+                _ => Taken::invalid(format!("{:?} is no number", line.word())),
             },
             "bridge_protocol_version" | "start_type" | "notifications_local_only" | "cleansession" => {
                 self.take_choice(index, line)
@@ -199,7 +199,7 @@ impl Bridge {
             ("cleansession", "true" | "1") => {
                 Taken::changed("queued messages of a bridge are kept; `session_expiry` says for how long")
             }
-            (_, other) => Taken::invalid(&format!("{other:?} is no value of `{}`", line.key)),
+            (_, other) => Taken::invalid(format!("{other:?} is no value of `{}`", line.key)),
         }
     }
 

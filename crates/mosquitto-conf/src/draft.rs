@@ -407,7 +407,7 @@ impl<'a> Draft<'a> {
                 return Taken::invalid("a line before names a file, too");
             }
             "file" | "none" | "syslog" | "stdout" | "topic" | "dlt" => {}
-            other => return Taken::invalid(&format!("the destination {other:?} is not known")),
+            other => return Taken::invalid(format!("the destination {other:?} is not known")),
         }
         Taken::changed("the log goes to standard error; systemd or the container keeps it")
     }
@@ -419,7 +419,7 @@ impl<'a> Draft<'a> {
             "warning" => 1,
             "notice" | "information" => 2,
             "subscribe" | "unsubscribe" | "debug" | "all" | "websockets" | "internal" => 3,
-            other => return Taken::invalid(&format!("the kind {other:?} is not known")),
+            other => return Taken::invalid(format!("the kind {other:?} is not known")),
         };
         if self.log_level.is_none_or(|before| before < level) {
             self.log_level = Some(level);

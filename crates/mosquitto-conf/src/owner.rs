@@ -13,15 +13,14 @@ impl<'a> Draft<'a> {
     pub(crate) fn owner(&self, line: &Line<'a>, key: &Key) -> LineOwner {
         let by_listener = self.per_listener || line.key == "listener_allow_anonymous";
         match key.rule {
-            Rule::EveryListener(..) if self.per_listener && line.key == "allow_zero_length_clientid" => {
-                self.listener_of(line)
-            }
-            Rule::EveryListener(..) => LineOwner::Listeners,
             Rule::Listener(..) | Rule::Part(Part::Place | Part::Tls | Part::Mount | Part::Versions) => {
                 self.listener_of(line)
             }
+            Rule::EveryListener(..) if self.per_listener && line.key == "allow_zero_length_clientid" => {
+                self.listener_of(line)
+            }
             Rule::Part(Part::Anonymous | Part::Users | Part::Rules) if by_listener => self.listener_of(line),
-            Rule::Part(Part::Anonymous | Part::Users | Part::Rules) => LineOwner::Listeners,
+            Rule::EveryListener(..) | Rule::Part(Part::Anonymous | Part::Users | Part::Rules) => LineOwner::Listeners,
             Rule::Part(Part::Bridge) => {
                 let own = self.files.get(&line.file).and_then(|current| current.bridge);
                 own.and_then(|own| self.bridges.get(own))

@@ -247,7 +247,7 @@ pub fn matches(filter: &str, name: &str) -> bool {
         }
         // A `/` follows in both, or both end. `#` matches its parent level, too.
         match (filter, name) {
-            ([], []) | (b"/#", []) => return true,
+            ([] | b"/#", []) => return true,
             ([b'/', behind @ ..], [b'/', rest @ ..]) => (filter, name) = (behind, rest),
             _ => return false,
         }

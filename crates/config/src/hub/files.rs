@@ -2,8 +2,8 @@
 
 use tidegate_hub::OpenError;
 
-use super::{FilesOf, PipelineError};
 use super::settings::first_line;
+use super::{FilesOf, PipelineError};
 use crate::Config;
 use crate::finding::Findings;
 use crate::sections::hub::{Pipeline, Sink, SinkType};

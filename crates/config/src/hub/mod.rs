@@ -22,9 +22,9 @@ mod sinks;
 mod way;
 
 #[cfg(not(feature = "pipelines"))]
-pub(crate) use absent::refuse;
-#[cfg(not(feature = "pipelines"))]
 pub use absent::check_files;
+#[cfg(not(feature = "pipelines"))]
+pub(crate) use absent::refuse;
 #[cfg(feature = "pipelines")]
 pub use check::{NoStoreError, check, check_kept};
 #[cfg(feature = "pipelines")]

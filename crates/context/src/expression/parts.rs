@@ -35,7 +35,9 @@ impl<'a> PathFinder<'a> {
                     &comprehension.loop_step,
                     &comprehension.result,
                 ];
-                parts.into_iter().for_each(|part| self.add(part));
+                for part in parts {
+                    self.add(part);
+                }
             }
             Expr::List(list) => list.elements.iter().for_each(|element| self.add(element)),
             Expr::Map(map) => map.entries.iter().for_each(|entry| self.add_entry(&entry.expr)),

@@ -64,7 +64,7 @@ pub enum EnvelopeError {
     /// They are not the JSON of one.
     #[error("no JSON envelope: {0}")]
     Json(#[source] serde_json::Error),
-    /// They are not the MessagePack of one.
+    /// They are not the `MessagePack` of one.
     #[error("no MessagePack envelope: {0}")]
     MessagePack(#[source] rmp_serde::decode::Error),
 }

@@ -59,7 +59,7 @@ impl Groups {
 
     /// Whether messages of a group are forwarded to the new homes of its members: all of them leave, and one has these
     /// partitions as its own.
-    pub(crate) fn leaves_with(&self, key: GroupKey, partitions: Partitions, departures: Departures) -> bool {
+    pub(crate) fn leaves_with(&self, key: GroupKey, partitions: Partitions, departures: &Departures) -> bool {
         self.are_all_of(key, departures.begun) && !self.partitions_of_members(key).among(partitions).is_empty()
     }
 }

@@ -355,7 +355,7 @@ impl Departed {
             return;
         }
         let way = Way::ForLeft { of: None, partitions: self.partitions };
-        let number = put_with_id(journal, way, id, message);
+        let number = put_with_id(journal, &way, id, message);
         self.unanswered.push_back(Awaiting::Copy(number));
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn concerns_left(
     let elsewhere = place.others().any(|shard| route.remote_bits() >> shard.0 & 1 != 0);
     elsewhere
         || concerns(partitions, place, state, route)
-        || route.groups().iter().any(|group| groups.leaves_with(*group, partitions, state.departures))
+        || route.groups().iter().any(|group| groups.leaves_with(*group, partitions, &state.departures))
 }
 
 /// Whether a message with this route is for a session of these partitions.

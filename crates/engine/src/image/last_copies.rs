@@ -35,13 +35,13 @@ impl LastCopy {
     /// Stores a message that the dead orchestrator `of` had kept.
     pub(crate) fn of_dead(journal: &mut Journal, of: &str, id: Option<&MessageId>, message: &MessageRef) -> Self {
         let (of, partitions) = (Some(Box::from(of)), Partitions::NONE);
-        let number = put_with_id(journal, Way::ForLeft { of: of.clone(), partitions }, id, message);
+        let number = put_with_id(journal, &Way::ForLeft { of: of.clone(), partitions }, id, message);
         Self { of, partitions, id: id.copied(), message: message.clone(), number }
     }
 }
 
 /// Stores a message as a last copy, with its id at the end of its properties. Returns its number, 0 without a store.
-pub(super) fn put_with_id(journal: &mut Journal, way: Way, id: Option<&MessageId>, message: &MessageRef) -> u64 {
+pub(super) fn put_with_id(journal: &mut Journal, way: &Way, id: Option<&MessageId>, message: &MessageRef) -> u64 {
     if !journal.is_on() {
         return 0;
     }
@@ -49,5 +49,5 @@ pub(super) fn put_with_id(journal: &mut Journal, way: Way, id: Option<&MessageId
     if let Some(id) = id {
         id.append(&mut properties);
     }
-    journal.put_crossing(&message.publication().with_properties(&properties), &way)
+    journal.put_crossing(&message.publication().with_properties(&properties), way)
 }

@@ -36,7 +36,7 @@ pub(crate) struct Removed {
 impl Removed {
     /// A version for a change now: greater than all versions made or seen here.
     pub(super) fn next_version(&mut self, unix: u64) -> u64 {
-        self.last = (unix + self.lead_ms << COUNTER_BITS).max(self.last + 1);
+        self.last = ((unix + self.lead_ms) << COUNTER_BITS).max(self.last + 1);
         self.last
     }
 

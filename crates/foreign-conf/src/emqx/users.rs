@@ -49,7 +49,7 @@ pub(super) fn take(one: &Authenticator, draft: &mut Draft, read: &dyn Fn(&str) -
     let path = file.entry.value.trim_start_matches("${EMQX_ETC_DIR}/").to_owned();
     let text = match read(&path) {
         Ok(text) => text,
-        Err(error) => return draft.closed_by(file.index, &format!("cannot read {path}: {error}")),
+        Err(error) => return draft.closed_by(file.index, format!("cannot read {path}: {error}")),
     };
     draft.users_line.get_or_insert(file.index);
     let plain = one.value("bootstrap_type") == Some("plain");
@@ -58,7 +58,7 @@ pub(super) fn take(one: &Authenticator, draft: &mut Draft, read: &dyn Fn(&str) -
     let rows = if is_json { of_json(&text) } else { Ok(of_csv(&text)) };
     let rows = match rows {
         Ok(rows) => rows,
-        Err(why) => return draft.closed_by(file.index, &format!("cannot read {path}: {why}")),
+        Err(why) => return draft.closed_by(file.index, format!("cannot read {path}: {why}")),
     };
     // A file without a readable user says nothing of the users that EMQX has.
     let mut all = !rows.is_empty();

@@ -108,14 +108,13 @@ impl Format {
     pub(crate) fn encode<T: Serialize + Display>(self, value: &T) -> Result<Vec<u8>, EncodeError> {
         let refused = |format, error: &dyn Display| EncodeError { format, why: error.to_string() };
         match self {
-            Self::Json => Ok(value.to_string().into_bytes()),
+            Self::Json | Self::Raw => Ok(value.to_string().into_bytes()),
             Self::Cbor => {
                 let mut out = Vec::new();
                 ciborium::into_writer(value, &mut out).map_err(|error| refused("CBOR", &error))?;
                 Ok(out)
             }
             Self::MessagePack => rmp_serde::to_vec(value).map_err(|error| refused("MessagePack", &error)),
-            Self::Raw => Ok(value.to_string().into_bytes()),
         }
     }
 

@@ -125,7 +125,7 @@ impl<'a> Builder<'a> {
             let text = files::server(&self.host, number, *port, &routes, &self.directory);
             let file = self.write(&format!("bus-{number}.conf"), &text)?;
             let args = vec!["-c".to_owned(), file.display().to_string()];
-            running.parts.push(self.start(format!("bus-{number}"), &program, args, self.platform.limits.bus, None)?);
+            running.parts.push(self.start(format!("bus-{number}"), &program, &args, self.platform.limits.bus, None)?);
         }
         let until = Instant::now() + READY_WITHIN;
         loop {
@@ -171,8 +171,9 @@ impl<'a> Builder<'a> {
                 let file = self.write(&format!("{name}.toml"), &text)?;
                 let admin = ports.take_one(&self.host)?;
                 let args = ["hub", "-c", &file.display().to_string(), "--broker", broker, "--member", &name, "--admin"];
-                let args = args.into_iter().map(str::to_owned).chain([format!("{}:{admin}", self.host)]).collect();
-                let part = self.start(name, &program, args, limits, Some((kind, admin)))?;
+                let args = args.into_iter().map(str::to_owned).chain([format!("{}:{admin}", self.host)]);
+                let args: Vec<String> = args.collect();
+                let part = self.start(name, &program, &args, limits, Some((kind, admin)))?;
                 running.parts.push(part);
                 running.parts.last_mut().map_or(Ok(()), |part| self.wait_ready(part))?;
             }
@@ -190,14 +191,14 @@ impl<'a> Builder<'a> {
         &self,
         name: String,
         program: &Path,
-        args: Vec<String>,
+        args: &[String],
         limits: Limits,
         pipeline: Option<(&'static str, u16)>,
     ) -> Result<PartProcess, PlatformError> {
         let cgroup = format!("{}-{name}", self.name);
         let directory = self.directory.clone();
         let settings = PartSettings { name, cgroup, limits, directory, host: self.host.clone(), pipeline };
-        PartProcess::start(settings, program, &args, self.cgroups)
+        PartProcess::start(settings, program, args, self.cgroups)
     }
 
     fn wait_ready(&self, part: &mut PartProcess) -> Result<(), PlatformError> {

@@ -28,7 +28,9 @@ pub(super) fn write(results: &Results, out: &mut String) {
 fn row(case: &str, peer: &str, part: &PartUse, out: &mut String) {
     let names = [case, peer, &part.name];
     out.push_str("<tr>");
-    names.iter().for_each(|name| put!(out, "<td class=\"text\">{}</td>", escape(name)));
+    for name in names {
+        put!(out, "<td class=\"text\">{}</td>", escape(name));
+    }
     let count = |count: Option<u64>| count.map_or_else(String::new, |count| count.to_string());
     let cells = [
         shown(part.cores),
@@ -39,7 +41,9 @@ fn row(case: &str, peer: &str, part: &PartUse, out: &mut String) {
         count(part.messages_in),
         count(part.messages_out),
     ];
-    cells.iter().for_each(|cell| put!(out, "<td>{cell}</td>"));
+    for cell in cells {
+        put!(out, "<td>{cell}</td>");
+    }
     out.push_str("</tr>");
 }
 

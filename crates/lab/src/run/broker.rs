@@ -86,8 +86,8 @@ impl Broker {
         }
         let name = limited::name(task);
         let builder = Builder::new(platform, (&order.place, &order.host, name.clone()), cgroups, ports, stop)?;
-        let mut parts = builder.begin();
-        builder.bus(&mut parts, ports)?;
+        let mut running = builder.begin();
+        builder.bus(&mut running, ports)?;
         let (mut limited, mut brokers) = (Vec::new(), Vec::new());
         for number in 0..BROKERS {
             let limits = platform.limits.broker;
@@ -105,14 +105,14 @@ impl Broker {
             brokers.push(Running::start(template, &order.place, &site, ports, stop)?);
         }
         let addresses: Vec<String> = brokers.iter().filter_map(|broker| broker.address(key)).collect();
-        builder.gateways_and_hubs(&mut parts, &addresses, ports)?;
+        builder.gateways_and_hubs(&mut running, &addresses, ports)?;
         let hosts: Vec<&str> =
             addresses.iter().filter_map(|address| address.split_once("://").map(|(_, host)| host)).collect();
         let address = format!("mqtt://{}", hosts.join(","));
         let first = brokers.remove(0);
         let around = Around {
             brokers,
-            platform: parts,
+            platform: running,
             limited,
             limits: platform.limits.broker,
             since: (BTreeMap::new(), Vec::new()),

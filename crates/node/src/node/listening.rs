@@ -40,7 +40,9 @@ pub(crate) fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<List
         let proxies = settings.proxies.get(&position);
         let proxies = proxies.map(|networks| Proxies { networks: networks.as_slice().into(), secret });
         let mut acceptors = bind(address, id, tls, proxies)?;
-        acceptors.iter_mut().for_each(|acceptor| acceptor.is_for_nodes = is_relay);
+        for acceptor in &mut acceptors {
+            acceptor.is_for_nodes = is_relay;
+        }
         listening.addresses.extend(acceptors.iter().map(|acceptor| acceptor.address().clone()));
         listening.owners.resize(listening.addresses.len(), id);
         listening.acceptors.extend(acceptors);

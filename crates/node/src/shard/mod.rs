@@ -130,6 +130,7 @@ pub(crate) struct ShardSeed {
 }
 
 /// A shard on its thread.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Shard {
     pub(crate) place: Place,
     pub(crate) clock: Clock,

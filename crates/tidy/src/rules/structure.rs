@@ -161,8 +161,7 @@ fn methods_by_type<'a>(
             let short = method.owner.rsplit("::").next().unwrap_or_default();
             let owner = match defined.get(&(name, short)).map(Vec::as_slice) {
                 None | Some([]) if !method.inherent => continue,
-                None | Some([]) => short.to_owned(),
-                Some([_]) => short.to_owned(),
+                None | Some([] | [_]) => short.to_owned(),
                 Some(several) => one_of(several, source, method, short),
             };
             *counts.entry((name, owner)).or_default() += 1;
@@ -245,10 +244,10 @@ impl<'a> Modules<'a> {
 
     /// The file that a path leads into. A name that a file on the way imports leads to the file it is imported from.
     fn file_of(&self, path: Vec<String>) -> Option<Vec<String>> {
-        self.followed(path, REEXPORTS)
+        self.followed(&path, REEXPORTS)
     }
 
-    fn followed(&self, path: Vec<String>, most: usize) -> Option<Vec<String>> {
+    fn followed(&self, path: &[String], most: usize) -> Option<Vec<String>> {
         let known = |length: &usize| {
             let names: Vec<&str> = path[..*length].iter().map(String::as_str).collect();
             self.files.get(&names).map(|source| (*length, *source))
@@ -258,7 +257,7 @@ impl<'a> Modules<'a> {
         let behind = import.filter(|_| most > 0).and_then(|import| {
             let mut target = self.target_of(source, &import.path)?;
             target.extend_from_slice(&path[length + 1..]);
-            (target != path).then(|| self.followed(target, most - 1)).flatten()
+            (target != path).then(|| self.followed(&target, most - 1)).flatten()
         });
         behind.or_else(|| (length > 0).then(|| path[..length].to_vec()))
     }

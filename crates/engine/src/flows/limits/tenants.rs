@@ -1,5 +1,6 @@
 //! Connections and sessions of a tenant are counted against its quota.
 
+use crate::connection::Connection;
 use crate::flows::contexts::Connecting;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::settings::Holding;
@@ -49,7 +50,7 @@ impl Connecting<'_> {
 
     /// Whether the broker itself has opened a connection.
     pub(crate) fn is_own(&self, key: ConnectionKey) -> bool {
-        self.state.connections.get(key).is_some_and(|connection| connection.is_own())
+        self.state.connections.get(key).is_some_and(Connection::is_own)
     }
 
     /// Gives back the places of `take_places`.

@@ -2,6 +2,7 @@
 
 pub(crate) mod steps;
 
+use crate::connection::Connection;
 use crate::flows::contexts::Subscribing;
 use crate::ids::{SessionKey, TenantId};
 use crate::journal::keys::STORED_NAME_MAX;
@@ -172,7 +173,7 @@ impl Subscribing<'_> {
         if self.state.memory.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
             return Some(Reason::MemoryCeiling);
         }
-        if session.connection.and_then(|key| self.state.connections.get(key)).is_some_and(|it| it.is_own()) {
+        if session.connection.and_then(|key| self.state.connections.get(key)).is_some_and(Connection::is_own) {
             self.state.tenants.add(request.counted_for, Holding::Subscriptions);
             return None;
         }

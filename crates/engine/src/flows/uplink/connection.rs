@@ -32,10 +32,10 @@ impl Uplinking<'_> {
             uplink.silent = false;
         }
         if ack.reason_code.is_error() {
-            if ack.reason_code == ReasonCode::UnsupportedProtocolVersion {
-                if let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key) {
-                    uplink.try_other_version();
-                }
+            if ack.reason_code == ReasonCode::UnsupportedProtocolVersion
+                && let Some(uplink) = self.uplinks.brokers.all.get_mut(&uplink_key)
+            {
+                uplink.try_other_version();
             }
             let why = ack.properties.reason_string.map_or_else(|| format!("{:?}", ack.reason_code), str::to_owned);
             return Err(Refused::new(Reason::UplinkRefused, format!("the broker refuses the connection: {why}")));

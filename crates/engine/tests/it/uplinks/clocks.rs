@@ -29,7 +29,7 @@ impl Pair {
             world.engine(0, |engine, now| engine.homes().set_homes(now, Some(table)));
             world
         });
-        worlds[0].step_wall_clock(SKEW_MS as i64);
+        worlds[0].step_wall_clock(SKEW_MS.cast_signed());
         let brokers = [0, 1].map(|at: usize| worlds[at].broker("a"));
         let clients = [0, 1].map(|at: usize| worlds[at].connect(v5("client")));
         Self { worlds, brokers, clients }
@@ -126,7 +126,9 @@ fn replace_old_value(brought: bool) {
     }
     publish("new");
     assert_eq!(kept(&world), ["new"]);
-    old.iter().for_each(|carried| broker.carry(carried));
+    for carried in &old {
+        broker.carry(carried);
+    }
     world.run();
     assert_eq!(kept(&world), ["new"], "a broker brings the old one again");
     publish("newer");

@@ -326,7 +326,7 @@ impl Processes {
                     })
                     .collect();
                 for (name, thread) in threads {
-                    let answer = thread.join().unwrap_or_else(|_| Err(ProbeError::Failed));
+                    let answer = thread.join().unwrap_or(Err(ProbeError::Failed));
                     answers.insert(name.clone(), answer);
                 }
             });

@@ -80,6 +80,7 @@ fn answer(value: Option<&RetainedValue>, now: Now) -> Vec<u8> {
 }
 
 /// Reads an answer; `None` if it is not one.
+#[expect(clippy::option_option, reason = "an answer may be that there is no message")]
 fn read_answer(bytes: &[u8], now: Now) -> Option<Option<RetainedValue>> {
     match bytes.split_first()? {
         (&NONE, []) => Some(None),
