@@ -225,13 +225,7 @@ fn log_of_broker(shard: u16, event: &LogEvent) {
         }
         LogEvent::TopicDenied { broker, topic } => {
             let reason = Reason::TopicDenied.label();
-            tracing::warn!(
-                shard,
-                broker,
-                topic,
-                reason,
-                "topic refused for a minute: the broker denies its messages"
-            );
+            tracing::warn!(shard, broker, topic, reason, "topic refused for a minute: the broker denies its messages");
         }
         _ => {}
     }
