@@ -161,6 +161,7 @@ impl Publishing<'_> {
         publication: &mut Publication<'_>,
         session: Option<SessionKey>,
     ) -> Option<Reason> {
+        publication.beyond_quota = self.state.is_of_own(session);
         let refused = self.retain(now, publication);
         // The topic's home may be another shard, which refuses for the same reason and does not know the publisher.
         let told =
