@@ -63,13 +63,14 @@ impl Drop for Stay {
 
 /// A connected client.
 struct Connected {
+    /// Dropped before the socket, whose end frees the place of the connection.
+    stay: Stay,
     client: Client,
     stream: UnixStream,
     buffer: Vec<u8>,
     over: bool,
     id: SessionId,
     caller: Caller,
-    stay: Stay,
     events: mpsc::Sender<Event>,
     published: Vec<(PublishToken, JobId)>,
     requested: Vec<(RequestToken, JobId)>,

@@ -67,6 +67,9 @@ pub(crate) struct Publication<'a> {
     pub retain_is_done: bool,
     /// Whether it is a retained message that a broker of the fleet had, for new subscriptions.
     pub from_retained: bool,
+    /// Whether the quota of its tenant does not refuse it as a retained message: a pipeline or a bridge of the broker
+    /// published it, and would send it again without end.
+    pub beyond_quota: bool,
 }
 
 impl<'a> Publication<'a> {
@@ -101,6 +104,7 @@ impl<'a> Publication<'a> {
             kept: None,
             retain_is_done: false,
             from_retained: false,
+            beyond_quota: false,
         }
     }
 
@@ -220,6 +224,7 @@ impl Message {
             body: 0,
             retain_is_done: false,
             from_retained: false,
+            beyond_quota: false,
         }
     }
 }

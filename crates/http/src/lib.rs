@@ -19,6 +19,7 @@ mod queue;
 mod queue_requests;
 mod request_error;
 mod routes;
+mod seat;
 mod server;
 mod session;
 mod shelf;

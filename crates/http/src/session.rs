@@ -11,11 +11,11 @@ use tidegate_client::{
     PublishError, PublishToken, QoS, ReasonCode, RetainHandling, SubscribeRequest, SubscriptionOptions, TopicFilterBuf,
     Version,
 };
-use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{Caller, Entry, Gateway, Seat};
+use crate::seat::{Place, Watch, closed};
+use crate::{Caller, Entry, Gateway};
 
 /// Messages that the broker sends to a subscriber without an acknowledgement.
 const WINDOW: u16 = 64;
@@ -28,12 +28,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the broker may take to read acknowledgements.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// The event of a socket that says only that the other side has closed it.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const CLOSED: Interest = Interest::PRIORITY;
-/// Other systems have no such event: there the end shows with the next read.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const CLOSED: Interest = Interest::ERROR;
 
 /// The credentials of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,14 +114,17 @@ pub(crate) struct Opening {
 
 /// A connected client.
 pub(crate) struct Session {
+    /// Says that the client has left, when it is dropped: before the socket, whose end frees the place of the
+    /// connection.
+    stay: Stay,
     client: Client,
-    stream: UnixStream,
+    stream: Arc<UnixStream>,
     buffer: Vec<u8>,
     over: bool,
+    /// Frees the place in the quotas when the broker ends the connection.
+    watch: Option<Watch>,
     /// Whether the broker had the session before.
     is_resumed: bool,
-    /// Says that the client has left, when it is dropped.
-    stay: Stay,
 }
 
 /// The client id of a client that the gateway knows.
@@ -135,13 +132,14 @@ struct Stay {
     gateway: Arc<dyn Gateway>,
     client_id: String,
     /// The connection in the quotas of its tenant.
-    seat: Box<dyn Seat>,
+    seat: Arc<Place>,
     /// The place of the session at the listener.
     _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
+        self.seat.leave();
         self.gateway.left(&self.client_id);
     }
 }
@@ -167,12 +165,13 @@ impl Session {
         // Its result leaves the gateway also when nothing waits for it any more.
         let connecting = tokio::task::spawn_blocking(move || {
             let Entry { client_id, stream, seat } = gateway.connect(&caller, &draw)?;
+            let seat = Arc::new(Place::new(seat));
             let stay = Stay { gateway, client_id, seat, _permit: permit };
             stream.set_nonblocking(true)?;
             Ok((stay, stream))
         });
         let (stay, stream) = connecting.await.map_err(|_| Failure::Closed)?.map_err(broken)?;
-        let stream = UnixStream::from_std(stream).map_err(broken)?;
+        let stream = Arc::new(UnixStream::from_std(stream).map_err(broken)?);
         let mut options = Options::new(stay.client_id.clone());
         options.version = Version::V5;
         options.clean_start = !is_kept;
@@ -185,7 +184,8 @@ impl Session {
         options.acknowledgement = Acknowledgement::Manual;
         options.properties.receive_maximum = NonZeroU16::new(WINDOW);
         let client = Client::new(options, Instant::now());
-        let mut session = Self { client, stream, buffer: vec![0; READ_SIZE], over: false, is_resumed: false, stay };
+        let mut session =
+            Self { stay, client, stream, buffer: vec![0; READ_SIZE], over: false, watch: None, is_resumed: false };
         session.client.open(Instant::now()).map_err(|error| Failure::Invalid(error.to_string()))?;
         loop {
             match session.next().await {
@@ -194,6 +194,7 @@ impl Session {
                     if !is_kept {
                         session.stay.seat.pass();
                     }
+                    session.watch = Some(Watch::begin(Arc::clone(&session.stream), Arc::clone(&session.stay.seat)));
                     return Ok(session);
                 }
                 Event::Disconnected(why) => return Err(why.into()),
@@ -248,12 +249,6 @@ impl Session {
         while self.write() {}
     }
 
-    /// Waits until the broker closes the socket. It reads nothing.
-    async fn closed(&self) {
-        // An error of the socket is its end, too.
-        while self.stream.ready(CLOSED).await.is_ok_and(|ready| !ready.is_read_closed()) {}
-    }
-
     /// The next event. While `reads` is false, nothing is read from the broker; then the only news is `None`, the end
     /// of the connection. It may be dropped at any time, and nothing is lost.
     pub(crate) async fn next_if(&mut self, reads: bool) -> Option<Event> {
@@ -264,7 +259,7 @@ impl Session {
             while self.write() {}
             let writes = !self.client.output().is_empty();
             tokio::select! {
-                () = self.closed() => {
+                () = closed(&self.stream) => {
                     self.client.handle_closed();
                     self.over = true;
                     return None;
@@ -280,7 +275,7 @@ impl Session {
             while self.client.is_connected() && !self.client.output().is_empty() {
                 if !self.write() {
                     tokio::select! {
-                        () = self.closed() => return,
+                        () = closed(&self.stream) => return,
                         _ = self.stream.writable() => {}
                     }
                 }
@@ -289,7 +284,7 @@ impl Session {
         let in_time = tokio::time::timeout(READ_TIMEOUT, written).await.is_ok();
         let is_closed = tokio::select! {
             biased;
-            () = self.closed() => true,
+            () = closed(&self.stream) => true,
             () = std::future::ready(()) => false,
         };
         in_time && !is_closed && !self.over && self.client.is_connected() && self.client.output().is_empty()

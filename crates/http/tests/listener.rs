@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +23,27 @@ fn conn_ack(reason: u8) -> [u8; 5] {
 struct Broker {
     reason: u8,
     message: Option<RetainedMessage>,
+    /// The broker's end of the newest connection, and what its seat is told.
+    seat: Option<(Arc<Mutex<Option<UnixStream>>>, Sender<&'static str>)>,
+}
+
+/// A connection that says what it is told.
+struct Told(Sender<&'static str>);
+
+impl Seat for Told {
+    fn rest(&mut self) {
+        self.0.send("rest").unwrap();
+    }
+
+    fn resume(&mut self) -> bool {
+        true
+    }
+
+    fn pass(&mut self) {}
+
+    fn leave(&mut self) {
+        let _ = self.0.send("leave");
+    }
 }
 
 /// A connection of a tenant without quotas.
@@ -43,13 +65,20 @@ impl Gateway for Broker {
     fn connect(&self, _: &Caller, draw: &dyn Fn() -> String) -> io::Result<Entry> {
         let (ours, mut theirs) = UnixStream::pair()?;
         let answer = conn_ack(self.reason);
+        if let Some((end, _)) = &self.seat {
+            *end.lock().unwrap() = Some(theirs.try_clone()?);
+        }
         thread::spawn(move || {
             let mut buffer = [0; 4_096];
             let _ = theirs.read(&mut buffer);
             let _ = theirs.write_all(&answer);
             while theirs.read(&mut buffer).is_ok_and(|count| count > 0) {}
         });
-        Ok(Entry { client_id: draw(), stream: ours, seat: Box::new(Unlimited) })
+        let seat: Box<dyn Seat> = match &self.seat {
+            Some((_, told)) => Box::new(Told(told.clone())),
+            None => Box::new(Unlimited),
+        };
+        Ok(Entry { client_id: draw(), stream: ours, seat })
     }
 
     fn tls(&self, _: u16) -> Option<TlsStart> {
@@ -111,7 +140,7 @@ fn ask(listener: &Running, request: &str) -> String {
 
 #[test]
 fn a_client_is_authenticated_before_its_body_is_read() {
-    let listener = listen(Broker { reason: 0x86, message: None });
+    let listener = listen(Broker { reason: 0x86, message: None, seat: None });
     for path in ["/topics/a", "/topics"] {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n");
         let answer = ask(&listener, &head);
@@ -129,7 +158,7 @@ fn a_message_with_many_user_properties_is_answered() {
         ..MessageProperties::default()
     };
     let message = RetainedMessage { qos: 1, payload: b"<script>".to_vec(), properties };
-    let listener = listen(Broker { reason: 0, message: Some(message) });
+    let listener = listen(Broker { reason: 0, message: Some(message), seat: None });
     let answer = ask(&listener, "GET /topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
     assert_eq!(answer.matches("\r\nx-mqtt-user-").count(), 64);
@@ -146,7 +175,7 @@ fn a_message_with_many_user_properties_is_answered() {
 
 #[test]
 fn every_answer_forbids_browsers_to_show_it_as_a_page() {
-    let listener = listen(Broker { reason: 0, message: None });
+    let listener = listen(Broker { reason: 0, message: None, seat: None });
     for request in ["GET / HTTP/1.1", "GET /topics/a HTTP/1.1", "DELETE /topics/a HTTP/1.1", "GET /none HTTP/1.1"] {
         let answer = ask(&listener, &format!("{request}\r\nHost: localhost\r\n\r\n"));
         assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
@@ -157,7 +186,7 @@ fn every_answer_forbids_browsers_to_show_it_as_a_page() {
 
 #[test]
 fn a_loopback_listener_refuses_a_foreign_host() {
-    let listener = listen(Broker { reason: 0, message: None });
+    let listener = listen(Broker { reason: 0, message: None, seat: None });
     let answer = ask(&listener, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
     assert!(answer.starts_with("http/1.1 403 "), "{answer}");
     listener.stop(Duration::ZERO);
@@ -165,11 +194,25 @@ fn a_loopback_listener_refuses_a_foreign_host() {
 
 #[test]
 fn an_entry_of_qos_0_in_a_batch_is_answered_202() {
-    let listener = listen(Broker { reason: 0, message: None });
+    let listener = listen(Broker { reason: 0, message: None, seat: None });
     let body = r#"[{"topic":"a","qos":0},{"topic":"b","qos":0}]"#;
     let head = format!("POST /topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
     let answer = ask(&listener, &format!("{head}{body}"));
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
     assert_eq!(answer.matches(r#""status":202"#).count(), 2, "{answer}");
     listener.stop(Duration::ZERO);
+}
+
+#[test]
+fn a_resting_session_that_the_broker_ends_leaves_the_quotas() {
+    let (end, (told, heard)) = (Arc::new(Mutex::new(None)), channel());
+    let listener = listen(Broker { reason: 0, message: None, seat: Some((Arc::clone(&end), told)) });
+    let mut stream = TcpStream::connect(listener.addresses()[0].1).unwrap();
+    stream.write_all(b"GET /topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let next = || heard.recv_timeout(Duration::from_secs(20));
+    assert_eq!(next(), Ok("rest"));
+    end.lock().unwrap().as_ref().unwrap().shutdown(Shutdown::Both).unwrap();
+    assert_eq!(next(), Ok("leave"), "before the next request");
+    listener.stop(Duration::ZERO);
+    drop(stream);
 }

@@ -17,14 +17,15 @@ const WEBSOCKET_CHUNK: usize = 64 << 10;
 /// socket would block.
 #[derive(Debug)]
 pub(super) struct Link {
+    // Dropped before the socket: another program may have the port as soon as the socket is closed.
+    #[expect(dead_code, reason = "the announcement of the socket ends with it")]
+    announced: Option<Announced>,
     stream: Stream,
     websocket: Option<WebSocket>,
     readable: bool,
     writable: bool,
     /// Whether the server was informed of the end of the output.
     farewell_said: bool,
-    #[expect(dead_code, reason = "the announcement of the socket ends with it")]
-    announced: Option<Announced>,
 }
 
 /// How an attempt to read or to write ended.
@@ -45,7 +46,7 @@ impl Link {
             Address::Tcp { .. } | Address::Tls { .. } | Address::Quic { .. } | Address::Unix { .. } => None,
         };
         let (stream, announced) = Stream::connect(address, options)?;
-        Ok(Self { stream, announced, websocket, readable: true, writable: true, farewell_said: false })
+        Ok(Self { announced, stream, websocket, readable: true, writable: true, farewell_said: false })
     }
 
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

@@ -132,13 +132,7 @@ impl<M: Retainable> Retained<M> {
     /// [`Reason::RetainedCountLimit`], [`Reason::RetainedBytesLimit`] or [`Reason::TenantRetained`]; nothing has
     /// changed then.
     pub(crate) fn set(&mut self, tenant: TenantId, topic: &str, message: M, now: Millis) -> Result<Option<M>, Reason> {
-        let size = size_of_entry(topic, &message);
-        if self.refusal(tenant, topic, size).is_some() {
-            self.expire(now, RECLAIMED_MAX);
-            if let Some(reason) = self.refusal(tenant, topic, size) {
-                return Err(reason);
-            }
-        }
+        self.make_room(tenant, topic, &message, now)?;
         let is_new = self.tenants.get(&tenant).is_none_or(|topics| !topics.contains_key(topic));
         if is_new && !self.count_new(tenant) {
             let expired = self.expire(now, RECLAIMED_MAX);
@@ -147,6 +141,34 @@ impl<M: Retainable> Retained<M> {
             }
         }
         Ok(self.insert(tenant, topic, message))
+    }
+
+    /// Retains a message that the quota of its tenant does not refuse, and returns the one that it replaces. It counts.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::RetainedCountLimit`] or [`Reason::RetainedBytesLimit`]; nothing has changed then.
+    pub(crate) fn set_beyond_quota(
+        &mut self,
+        tenant: TenantId,
+        topic: &str,
+        message: M,
+        now: Millis,
+    ) -> Result<Option<M>, Reason> {
+        self.make_room(tenant, topic, &message, now)?;
+        Ok(self.take_back(tenant, topic, message))
+    }
+
+    /// Makes room for a message within the limits of all tenants together.
+    fn make_room(&mut self, tenant: TenantId, topic: &str, message: &M, now: Millis) -> Result<(), Reason> {
+        let size = size_of_entry(topic, message);
+        if self.refusal(tenant, topic, size).is_some() {
+            self.expire(now, RECLAIMED_MAX);
+            if let Some(reason) = self.refusal(tenant, topic, size) {
+                return Err(reason);
+            }
+        }
+        Ok(())
     }
 
     /// Retains a message that was retained elsewhere or before, and returns the one that it replaces. No limit refuses

@@ -70,7 +70,12 @@ impl RetainedStore {
             return Some(Reason::StoreFull);
         }
         let message = publication.keep();
-        let refused = self.values.set(publication.tenant, publication.topic, message, now.monotonic).err();
+        let (tenant, topic, now) = (publication.tenant, publication.topic, now.monotonic);
+        let refused = if publication.beyond_quota {
+            self.values.set_beyond_quota(tenant, topic, message, now).err()
+        } else {
+            self.values.set(tenant, topic, message, now).err()
+        };
         // Before the new value is put: the topic's own value may just have expired.
         self.forget_expired(state);
         if let Some(reason) = refused {

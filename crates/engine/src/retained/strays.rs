@@ -115,6 +115,7 @@ impl RetainedStore {
         let (properties, expires_at, payload) = (publication.properties, publication.expires_at, publication.payload);
         let mut own = Publication::new(tenant, topic, qos, true, properties, expires_at, payload, version);
         own.priority = publication.priority;
+        own.beyond_quota = publication.beyond_quota;
         own.shared.clone_from(&publication.shared);
         if !payload.is_empty() {
             let refused = self.keep_value(now, state, &mut own);

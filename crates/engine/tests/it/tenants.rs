@@ -312,6 +312,28 @@ fn a_quota_neither_counts_nor_refuses_pipelines() {
 }
 
 #[test]
+fn a_quota_of_retained_messages_does_not_refuse_pipelines() {
+    let one = |settings: &mut Settings| {
+        with_one_place(settings);
+        settings.tenant_quotas.insert(TenantId(7), TenantQuota { max_retained: 1, ..TenantQuota::default() });
+    };
+    everywhere_with(one, |world| {
+        let client_id = at_home(world, &format!("{HUB_CLIENT_PREFIX}one"));
+        let mut pipeline = world.try_connect(v5(&client_id).lasting().through(2).own().accept_on(0));
+        world.decide(Verdict::Accept(Accepted::default()));
+        pipeline.expect_accepted();
+        for number in 0..20 {
+            pipeline.publish(message(&format!("t{number}"), "kept").qos1().retain());
+        }
+        assert_eq!((world.gauges().retained_messages, world.dropped(Reason::TenantRetained)), (20, 0));
+        let client = world.connect(v5(&at_home(world, "client")).through(1));
+        let topic = at_home(world, "client's");
+        let refused = client.publish(message(&topic, "refused").qos1().retain());
+        assert_eq!(refused, ReasonCode::QuotaExceeded, "values of pipelines count");
+    });
+}
+
+#[test]
 fn limits_for_clients_do_not_refuse_the_brokers_own_bridge() {
     let full = |settings: &mut Settings| {
         with_one_place(settings);

@@ -50,7 +50,7 @@ impl AcceptCalls<'_> {
             let error = match acceptor.accept() {
                 Ok(Accepted::Connection(transport, peer)) => {
                     let listener = acceptor.id();
-                    self.shard.admission().admit(transport, listener, peer);
+                    self.shard.admission().admit_accepted(transport, listener, peer);
                     continue;
                 }
                 Ok(Accepted::TooManyHandshakes(address)) => {

@@ -78,16 +78,22 @@ pub(crate) fn ip_of(peer: Peer) -> Option<IpAddr> {
 }
 
 impl AdmissionCalls<'_> {
-    /// Lets a transport in that a listener has accepted, or closes it at once and says why in metrics, log and
-    /// recorder.
-    pub(crate) fn admit(&mut self, transport: Transport, listener: ListenerId, peer: Peer) {
-        // Behind a proxy, the address is checked once the proxy has sent it.
-        let address = if transport.is_introduced() { ip_of(peer) } else { None };
-        if let (Some(_), Peer::Address(at)) = (address, peer)
+    /// Lets a socket in that a listener has accepted. Only such a socket can be the broker's own: a datagram has any
+    /// sender, and a UDP port may have the number of a TCP port.
+    pub(crate) fn admit_accepted(&mut self, transport: Transport, listener: ListenerId, peer: Peer) {
+        if let Peer::Address(at) = peer
+            && transport.is_introduced()
             && self.shard.shared.admission.is_own(at)
         {
             return self.shard.sockets().take_in(transport, listener, Seat::OWN, peer);
         }
+        self.admit(transport, listener, peer);
+    }
+
+    /// Lets a transport in, or closes it at once and says why in metrics, log and recorder.
+    pub(crate) fn admit(&mut self, transport: Transport, listener: ListenerId, peer: Peer) {
+        // Behind a proxy, the address is checked once the proxy has sent it.
+        let address = if transport.is_introduced() { ip_of(peer) } else { None };
         match self.shard.shared.admission.admit(self.shard.now, Some(listener), address) {
             Ok(seat) => self.shard.sockets().take_in(transport, listener, seat, peer),
             Err(reason) => {

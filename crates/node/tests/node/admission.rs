@@ -1,14 +1,15 @@
 //! Admission over real sockets: the effect of limits and bans on connections, and the release of every slot.
 
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_client::net::{Address, Announce, Driver, SocketOptions, Step};
 use tidegate_client::{Event, Options};
-use tidegate_engine::{Accepted, AuthRequest, Authentication, LogEvent, Millis, Reason, TenantId, Verdict};
+use tidegate_engine::{Accepted, AuthRequest, Authentication, ListenerId, LogEvent, Millis, Reason, TenantId, Verdict};
 use tidegate_node::{
-    Answer, Ban, BanOrigin, BanTarget, ConnectionFacts, FlightKind, FlightSubject, Node, NodeSettings, Observer,
+    Answer, Ban, BanOrigin, BanTarget, ConnectionFacts, FlightKind, FlightSubject, Inlet, Node, NodeSettings, Observer,
     Occasion, Rate, Threshold,
 };
 
@@ -162,6 +163,19 @@ fn bans_and_limits_of_addresses_do_not_hold_for_own_clients() {
         assert_eq!(Client::dial(&tcp).rest(), b"", "a client at the same address");
         drop((first, second, again));
     }
+}
+
+/// A client of CoAP may send from the UDP port that has the number of an own socket's TCP port.
+#[test]
+fn bans_hold_for_a_client_inside_at_the_port_of_an_own_socket() {
+    let node = Node::start(settings(1)).unwrap();
+    let at = "127.0.0.1:4711".parse().unwrap();
+    let own = node.handle().admission().expect_own(at);
+    node.handle().clients().ban(ban(BanTarget::Address("127.0.0.0/8".parse().unwrap()))).unwrap();
+    let mut client = Inlet::new(node.handle()).connect(ListenerId(0), at, None).unwrap();
+    assert_eq!(client.read_to_end(&mut Vec::new()).unwrap(), 0);
+    assert_eq!(refused(&node, Reason::Banned), 1);
+    drop(own);
 }
 
 /// Accepts clients with this name, and all clients while the door is open.

@@ -210,6 +210,7 @@ impl ClusterCalls<'_> {
         let known = named.map(|word| deciding!(self.engine).mark_coming(from, &word)).filter(|known| !known.is_empty());
         let mut refused = None;
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
+        envelope.publication.beyond_quota = envelope.purpose & crate::link::envelope::BEYOND_QUOTA != 0;
         envelope.publication.retain_is_done = true;
         self.engine.state.transfers.source = from;
         let is_kept = |it: &Publication<'_>| {

@@ -8,9 +8,10 @@ use crate::flows::contexts::dealing;
 use crate::flows::contexts::parking;
 use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::Reach;
+use crate::flows::publish::dispatch::at_home;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::{PartitionId, ShardId, partition_of};
-use crate::link::envelope::{DELIVER, Passage, RETAIN_AT_HOME};
+use crate::link::envelope::{DELIVER, Passage};
 use crate::link::got::Got;
 use crate::message::Publication;
 use crate::now::Now;
@@ -82,6 +83,7 @@ impl Publishing<'_> {
         let marked = self.state.exchanges.marks.get(exchange.name);
         let known = exchange.covered.with(marked);
         let mut refused = None;
+        publication.beyond_quota = publication.retain && self.state.is_of_own(source.session);
         let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
         if publication.retain && !known.sessions.has(partition_of(tenant, topic)) {
             refused = self.retain_of(now, publication, source.session);
@@ -122,8 +124,8 @@ impl Publishing<'_> {
         let mut waits = 0;
         self.links.exchange = Some(self.state.exchanges.word(exchange.name, exchange.covered));
         for shard in self.links.roster.others() {
-            let purpose =
-                if deliver.has(shard) { DELIVER } else { 0 } | if is_retained(shard) { RETAIN_AT_HOME } else { 0 };
+            let purpose = if deliver.has(shard) { DELIVER } else { 0 }
+                | if is_retained(shard) { at_home(publication) } else { 0 };
             if purpose == 0 {
                 continue;
             }

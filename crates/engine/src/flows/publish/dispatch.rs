@@ -297,6 +297,7 @@ impl Reach<'_> {
         let mut homes = 0;
         let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide();
         if publication.retain && !publication.retain_is_done && !kept_by_brokers {
+            publication.beyond_quota |= self.state.is_of_own(source.session);
             let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
             let home = self.links.roster.home_of_topic(tenant, topic);
             let partition = partition_of(tenant, topic);
@@ -320,7 +321,7 @@ impl Reach<'_> {
                 purpose |= DELIVER;
             }
             if homes & bit != 0 {
-                purpose |= RETAIN_AT_HOME;
+                purpose |= at_home(publication);
             }
             if publication.from_retained {
                 purpose |= FROM_RETAINED;
@@ -355,4 +356,9 @@ impl Reach<'_> {
         self.links.send_publish(home, &passage, publication, !source.may_repeat(publication.qos));
         self.state.counters.shard_messages_out += 1;
     }
+}
+
+/// The purpose of an envelope to the home of a retained topic.
+pub(crate) fn at_home(publication: &Publication<'_>) -> u8 {
+    if publication.beyond_quota { RETAIN_AT_HOME | crate::link::envelope::BEYOND_QUOTA } else { RETAIN_AT_HOME }
 }
