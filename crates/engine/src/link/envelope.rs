@@ -22,11 +22,11 @@ pub(crate) const RETAIN_AT_HOME: u8 = 2;
 /// A retained message that a broker of the fleet had, for new subscriptions.
 pub(crate) const FROM_RETAINED: u8 = 4;
 
+/// The quota of the tenant does not refuse the retained value: the broker itself has published it.
+pub(crate) const BEYOND_QUOTA: u8 = 32;
+
 /// The sender has kept the value in place of the home: the publisher's number is its version, and the newest wins.
 pub(crate) const VERSIONED: u8 = 8;
-
-/// The quota of the tenant does not refuse the retained value: the broker itself has published it.
-pub(crate) const BEYOND_QUOTA: u8 = 16;
 
 /// Names an acknowledgement that waits for others: the connection that it goes to and its place among those pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

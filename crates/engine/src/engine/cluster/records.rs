@@ -19,9 +19,7 @@ use crate::flows::contexts::subscribing;
 use crate::flows::contexts::uplinking;
 use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
-use crate::link::envelope::{
-    BEYOND_QUOTA, DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED,
-};
+use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::{PUBLISH_KIND, Record};
 use crate::link::transfer_word::TransferWord;
@@ -212,7 +210,7 @@ impl ClusterCalls<'_> {
         let known = named.map(|word| deciding!(self.engine).mark_coming(from, &word)).filter(|known| !known.is_empty());
         let mut refused = None;
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
-        envelope.publication.beyond_quota = envelope.purpose & BEYOND_QUOTA != 0;
+        envelope.publication.beyond_quota = envelope.purpose & crate::link::envelope::BEYOND_QUOTA != 0;
         envelope.publication.retain_is_done = true;
         self.engine.state.transfers.source = from;
         let is_kept = |it: &Publication<'_>| {

@@ -83,6 +83,7 @@ impl Publishing<'_> {
         let marked = self.state.exchanges.marks.get(exchange.name);
         let known = exchange.covered.with(marked);
         let mut refused = None;
+        publication.beyond_quota = publication.retain && self.state.is_of_own(source.session);
         let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
         if publication.retain && !known.sessions.has(partition_of(tenant, topic)) {
             refused = self.retain_of(now, publication, source.session);
@@ -119,7 +120,6 @@ impl Publishing<'_> {
         let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
         let home = self.links.roster.home_of_topic(tenant, topic);
         let retain = publication.retain;
-        publication.beyond_quota |= retain && self.state.is_of_own(source.session);
         let is_retained = |shard: ShardId| retain && home == shard;
         let mut waits = 0;
         self.links.exchange = Some(self.state.exchanges.word(exchange.name, exchange.covered));

@@ -8,7 +8,7 @@ use crate::flows::contexts::dealing;
 use crate::groups::Groups;
 use crate::ids::{Place, SessionKey, ShardId, TenantId, hash_name, partition_of};
 use crate::link::Links;
-use crate::link::envelope::{BEYOND_QUOTA, DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
+use crate::link::envelope::{DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::orchestrator::uplink::Uplinks;
@@ -349,8 +349,7 @@ impl Reach<'_> {
 
     /// Sends a value to its topic's home, to be retained there.
     pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
-        let found = if publication.from_retained { FROM_RETAINED } else { 0 };
-        let purpose = at_home(publication) | found;
+        let purpose = if publication.from_retained { RETAIN_AT_HOME | FROM_RETAINED } else { RETAIN_AT_HOME };
         let passage = source.passage(&self.state.overflow, purpose, source.ticket, publication.priority);
         self.links.send_publish(home, &passage, publication, !source.may_repeat(publication.qos));
         self.state.counters.shard_messages_out += 1;
@@ -359,5 +358,5 @@ impl Reach<'_> {
 
 /// The purpose of an envelope to the home of a retained topic.
 pub(crate) fn at_home(publication: &Publication<'_>) -> u8 {
-    if publication.beyond_quota { RETAIN_AT_HOME | BEYOND_QUOTA } else { RETAIN_AT_HOME }
+    if publication.beyond_quota { RETAIN_AT_HOME | crate::link::envelope::BEYOND_QUOTA } else { RETAIN_AT_HOME }
 }

@@ -61,6 +61,7 @@ impl Deciding<'_> {
         let publisher = self.publisher_of(it).map_or(0, |(tenant, name)| crate::ids::hash_name(tenant, name));
         let mut publication = it.publication(&topic);
         publication.publisher = publisher;
+        publication.beyond_quota = self.state.is_of_own(it.session);
         publication.priority = self.cache.traits(it.slot).priority.level(it.properties);
         publishing!(self).retain_of(it.now, &mut publication, it.session)
     }
@@ -161,7 +162,6 @@ impl Publishing<'_> {
         publication: &mut Publication<'_>,
         session: Option<SessionKey>,
     ) -> Option<Reason> {
-        publication.beyond_quota = self.state.is_of_own(session);
         let refused = self.retain(now, publication);
         // The topic's home may be another shard, which refuses for the same reason and does not know the publisher.
         let told =
