@@ -26,10 +26,12 @@ Examples:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReadyArgs {
+    #[expect(clippy::doc_markdown, reason = "it is a text of --help")]
     /// Its admin address [default: admin.address of --config and of the environment, else http://127.0.0.1:18083]
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     admin: Option<String>,
 
+    #[expect(clippy::doc_markdown, reason = "it is a text of --help")]
     /// Its configuration file, TOML; TIDEGATE__ADMIN__ADDRESS of the environment wins over the file
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,

@@ -137,7 +137,7 @@ impl ShardState {
     /// Whether a session is connected from a pipeline or a bridge of the broker.
     pub(crate) fn is_of_own(&self, session: Option<crate::ids::SessionKey>) -> bool {
         let connection = session.and_then(|session| self.sessions.get(session.0)?.connection);
-        connection.and_then(|key| self.connections.get(key)).is_some_and(|connection| connection.is_own())
+        connection.and_then(|key| self.connections.get(key)).is_some_and(crate::connection::Connection::is_own)
     }
 
     pub(crate) fn new(settings: Arc<Settings>, shard: ShardId, now: Now) -> Self {

@@ -19,12 +19,15 @@ fn conn_ack(reason: u8) -> [u8; 5] {
     [0x20, 3, 0, reason, 0]
 }
 
+/// The broker's end of the newest connection.
+type NewestEnd = Arc<Mutex<Option<UnixStream>>>;
+
 /// A broker that answers CONNECT with a reason, and takes all that follows.
 struct Broker {
     reason: u8,
     message: Option<RetainedMessage>,
     /// The broker's end of the newest connection, and what its seat is told.
-    seat: Option<(Arc<Mutex<Option<UnixStream>>>, Sender<&'static str>)>,
+    seat: Option<(NewestEnd, Sender<&'static str>)>,
 }
 
 /// A connection that says what it is told.

@@ -151,7 +151,7 @@ const NEW: &str = "4wKhQWvg5_W000000000990OkFuMW07_UemKfbDvK-";
 fn brought(broker: &Broker, world: &World, id: &str) -> Carried {
     world.connect(v5("other")).publish(message("u", "brought").qos2());
     let mut carried = broker.taken().pop().expect("the message");
-    carried.topic = "t".to_owned();
+    "t".clone_into(&mut carried.topic);
     carried.user_properties = vec![("tidegate-id".to_owned(), id.to_owned())];
     carried
 }

@@ -26,6 +26,7 @@ const DEFAULT_KEEP_ALIVE: u16 = 60;
 #[derive(Clone, Debug, Default, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct ConnectionFlags {
+    #[expect(clippy::doc_markdown, reason = "it is a text of --help")]
     /// The server's name or address, or unix:/PATH for a Unix socket [default: localhost]
     #[arg(short = 'h', long, value_name = "HOST", help_heading = heading::CONNECTION)]
     host: Option<String>,

@@ -233,7 +233,7 @@ impl<'a> Modules<'a> {
         let mut found = BTreeSet::new();
         for path in imports.chain(written) {
             if let Some(path) = resolve(source, &path)
-                && let Some(file) = self.file_of(path)
+                && let Some(file) = self.file_of(&path)
                 && file != own
             {
                 found.insert(file);
@@ -243,8 +243,8 @@ impl<'a> Modules<'a> {
     }
 
     /// The file that a path leads into. A name that a file on the way imports leads to the file it is imported from.
-    fn file_of(&self, path: Vec<String>) -> Option<Vec<String>> {
-        self.followed(&path, REEXPORTS)
+    fn file_of(&self, path: &[String]) -> Option<Vec<String>> {
+        self.followed(path, REEXPORTS)
     }
 
     fn followed(&self, path: &[String], most: usize) -> Option<Vec<String>> {

@@ -40,7 +40,7 @@ fn old_home() -> World {
     world.run();
     let publisher = world.connect(v5("publisher"));
     for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
-        publisher.publish(message("t", &format!("at {}", qos as u8)).qos(qos));
+        publisher.publish(message("t", format!("at {}", qos as u8)).qos(qos));
     }
     world.run();
     world

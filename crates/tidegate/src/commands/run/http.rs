@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
 use tidegate_administration::{BrokerStatus, Part};
@@ -48,6 +48,8 @@ pub(super) struct ToNode {
     shared: bool,
     /// The histories of each tenant, by its name; the default tenant has an empty one.
     histories: BTreeMap<String, Vec<(PathBuf, Duration)>>,
+    /// Locked while another node is asked for a retained message.
+    fetching: Arc<Mutex<()>>,
 }
 
 impl ToNode {
@@ -63,7 +65,7 @@ impl ToNode {
         let tenants = std::iter::once("").chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
         let found = tenants.map(|tenant| (tenant.to_owned(), histories(config, tenant)));
         let histories = found.filter(|(_, histories)| !histories.is_empty()).collect();
-        Self { node, visitors, tenancy, asked, shared, histories }
+        Self { node, visitors, tenancy, asked, shared, histories, fetching: Arc::default() }
     }
 
     /// The tenant of a client, as far as it is known before CONNECT.
@@ -120,7 +122,8 @@ impl ToNode {
 
     /// The retained message of a topic that another node has.
     fn fetch(&self, tenant: TenantId, topic: &str) -> Result<Option<RetainedMessage>, ReadError> {
-        let fetched = self.node.fetch_retained(tenant, topic);
+        let fetched = one_at_a_time(&self.fetching, || self.node.fetch_retained(tenant, topic));
+        let fetched = fetched.ok_or(ReadError::Elsewhere(None))?;
         fetched.map_err(|error| ReadError::Elsewhere(error.node))?.map(|value| self.shown(value)).transpose()
     }
 
@@ -247,6 +250,18 @@ impl Gateway for ToNode {
     }
 }
 
+/// Asks another node, unless it or another one is asked already: a node that hangs holds one thread of a listener, and
+/// the others answer.
+fn one_at_a_time<T>(asking: &Mutex<()>, ask: impl FnOnce() -> T) -> Option<T> {
+    let _turn = match asking.try_lock() {
+        Ok(turn) => turn,
+        // A question that panicked has ended.
+        Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+        Err(TryLockError::WouldBlock) => return None,
+    };
+    Some(ask())
+}
+
 /// A client id whose home is here, so that the rights of the client are known here. If none is found, the session is
 /// elsewhere.
 fn draw_served(served: Partitions, tenant: TenantId, draw: &dyn Fn() -> String) -> String {
@@ -352,6 +367,13 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    #[test]
+    fn one_question_at_most_waits_for_other_nodes() {
+        let asking = Mutex::default();
+        assert_eq!(one_at_a_time(&asking, || one_at_a_time(&asking, || 1)), Some(None));
+        assert_eq!(one_at_a_time(&asking, || 2), Some(2));
+    }
 
     #[test]
     fn a_client_id_is_drawn_until_its_home_is_here() {
