@@ -28,12 +28,9 @@ pub(crate) const BEYOND_QUOTA: u8 = 32;
 /// The sender has kept the value in place of the home: the publisher's number is its version, and the newest wins.
 pub(crate) const VERSIONED: u8 = 8;
 
-<<<<<<< HEAD
 /// A broker has brought the value to the sender, which did not make it.
 pub(crate) const BROUGHT: u8 = 16;
 
-=======
->>>>>>> 6ec16e11ce18b8dbb49bf9a27ecb130db551b825
 /// Names an acknowledgement that waits for others: the connection that it goes to and its place among those pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {

@@ -19,11 +19,7 @@ use crate::flows::contexts::subscribing;
 use crate::flows::contexts::uplinking;
 use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
-<<<<<<< HEAD
 use crate::link::envelope::{BROUGHT, DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
-=======
-use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
->>>>>>> 6ec16e11ce18b8dbb49bf9a27ecb130db551b825
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::{PUBLISH_KIND, Record};
 use crate::link::transfer_word::TransferWord;

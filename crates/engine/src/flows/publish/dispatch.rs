@@ -8,11 +8,7 @@ use crate::flows::contexts::dealing;
 use crate::groups::Groups;
 use crate::ids::{Place, SessionKey, ShardId, TenantId, hash_name, partition_of};
 use crate::link::Links;
-<<<<<<< HEAD
 use crate::link::envelope::{BROUGHT, DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
-=======
-use crate::link::envelope::{DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
->>>>>>> 6ec16e11ce18b8dbb49bf9a27ecb130db551b825
 use crate::message::Publication;
 use crate::now::Now;
 use crate::orchestrator::uplink::Uplinks;
@@ -354,12 +350,8 @@ impl Reach<'_> {
 
     /// Sends a value that a broker has brought to its topic's home, to be retained there.
     pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
-<<<<<<< HEAD
         let found = if publication.from_retained { FROM_RETAINED } else { 0 };
         let purpose = RETAIN_AT_HOME | BROUGHT | found;
-=======
-        let purpose = if publication.from_retained { RETAIN_AT_HOME | FROM_RETAINED } else { RETAIN_AT_HOME };
->>>>>>> 6ec16e11ce18b8dbb49bf9a27ecb130db551b825
         let passage = source.passage(&self.state.overflow, purpose, source.ticket, publication.priority);
         self.links.send_publish(home, &passage, publication, !source.may_repeat(publication.qos));
         self.state.counters.shard_messages_out += 1;
