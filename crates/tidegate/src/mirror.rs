@@ -40,7 +40,7 @@ pub(crate) enum BusFilesError {
         /// Its address.
         address: Address,
         /// The error of the bus.
-        source: BusError,
+        source: Box<BusError>,
     },
     /// The name that the log of the files is made of.
     #[error("{name}: {source}")]
@@ -118,7 +118,7 @@ pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> R
     let Some(Target { key, bus, name, settings }) = target(config) else { return Ok(None) };
     let address: Address = bus.parse().map_err(|source| BusFilesError::Address { key, source })?;
     let bus = Bus::open(&address, settings, Arc::new(|_| {}));
-    let bus = bus.map_err(|source| BusFilesError::Bus { address: address.clone(), source })?;
+    let bus = bus.map_err(|source| BusFilesError::Bus { address: address.clone(), source: Box::new(source) })?;
     let lost = Arc::default();
     let settings = Settings::new(&name, directory).map_err(|source| BusFilesError::Name { name, source })?;
     let configured = Some(mirror.max_bytes.0).filter(|bytes| *bytes != 0);

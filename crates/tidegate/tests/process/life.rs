@@ -182,7 +182,7 @@ fn reserved_arenas(maps: &str) -> usize {
     arenas
 }
 
-/// `tidegate ready` with this value of TIDEGATE__ADMIN__ADDRESS: its exit code, and its output.
+/// `tidegate ready` with this value of `TIDEGATE__ADMIN__ADDRESS`: its exit code, and its output.
 fn ready(address: Option<&str>, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = command(&[&["ready"], arguments].concat());
     match address {

@@ -414,9 +414,9 @@ fn errors_of_a_fleet_are_reported_before_anything_runs() {
     told(&["up", &api], 1, &[&format!("127.0.0.1:{port}"), "`fleet.api_port`"]);
     let dns = fleet.folder.write("dns.toml", &format!("{head}[dns]\nname = \"a.example\"\nlisten = \"nowhere\"\n"));
     told(&["up", &dns], 2, &["dns.toml:6:10", "cannot be listened on"]);
-    let token = format!("{head}[orchestrators]\nadmin_token_file = \"no-token\"\n");
-    let token = fleet.folder.write("token.toml", &token);
-    told(&["up", &token], 1, &["no-token", "`orchestrators.admin_token_file`"]);
+    let secret = format!("{head}[orchestrators]\nadmin_token_file = \"no-token\"\n");
+    let secret = fleet.folder.write("token.toml", &secret);
+    told(&["up", &secret], 1, &["no-token", "`orchestrators.admin_token_file`"]);
     let ports = fleet.folder.write("ports.toml", &format!("{head}[brokers]\nports = \"30-20\"\n"));
     told(&["up", &ports], 2, &["FIRST <= LAST", "30 comes after 20"]);
 }

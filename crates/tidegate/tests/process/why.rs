@@ -133,12 +133,12 @@ fn a_broker_that_is_not_there_is_said_to_be_not_there() {
 #[test]
 fn events_of_one_client_id_name_their_tenants() {
     let folder = Folder::new();
-    let part = |name: &str| {
+    let sections = |name: &str| {
         format!(
             "[[listener]]\nname = '{name}'\naddress = '127.0.0.1:0'\n[[tenant]]\nname = '{name}'\nlisteners = ['{name}']\n"
         )
     };
-    let config = folder.write("t.toml", &format!("{}{}", part("acme"), part("bolt")));
+    let config = folder.write("t.toml", &format!("{}{}", sections("acme"), sections("bolt")));
     let broker = Broker::start_with(&["--admin", "127.0.0.1:0", "--config", &config]);
     let doors = broker.ready.split_whitespace().filter_map(|word| word.strip_prefix("mqtt://"));
     for door in doors {

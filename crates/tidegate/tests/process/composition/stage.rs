@@ -353,7 +353,9 @@ impl Stage {
     fn topics_of_pipelines(&self) {
         let [one, other] = self.ends();
         pipelines::wait_until_all_run(one, &USERS);
-        USERS.iter().for_each(|user| pipelines::use_topics(one, other, user));
+        for user in USERS {
+            pipelines::use_topics(one, other, user);
+        }
     }
 
     fn mobile_nodes(&mut self) {
