@@ -134,9 +134,9 @@ pub(crate) struct ShardState {
 }
 
 /// Whether a session is connected from a pipeline or a bridge of the broker.
-pub(crate) fn is_of_own(state: &ShardState, session: Option<SessionKey>) -> bool {
-    let connection = session.and_then(|session| state.sessions.get(session.0)?.connection);
-    connection.and_then(|key| state.connections.get(key)).is_some_and(Connection::is_own)
+pub(crate) fn is_of_own(session: Option<SessionKey>, (sessions, connections): (&Sessions, &Connections)) -> bool {
+    let connection = session.and_then(|session| sessions.get(session.0)?.connection);
+    connection.and_then(|key| connections.get(key)).is_some_and(Connection::is_own)
 }
 
 impl ShardState {
