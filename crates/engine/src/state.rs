@@ -133,13 +133,13 @@ pub(crate) struct ShardState {
     pub exchanges: Exchanges,
 }
 
-impl ShardState {
-    /// Whether a session is connected from a pipeline or a bridge of the broker.
-    pub(crate) fn is_of_own(&self, session: Option<crate::ids::SessionKey>) -> bool {
-        let connection = session.and_then(|session| self.sessions.get(session.0)?.connection);
-        connection.and_then(|key| self.connections.get(key)).is_some_and(crate::connection::Connection::is_own)
-    }
+/// Whether a session is connected from a pipeline or a bridge of the broker.
+pub(crate) fn is_of_own(session: Option<SessionKey>, (sessions, connections): (&Sessions, &Connections)) -> bool {
+    let connection = session.and_then(|session| sessions.get(session.0)?.connection);
+    connection.and_then(|key| connections.get(key)).is_some_and(Connection::is_own)
+}
 
+impl ShardState {
     pub(crate) fn new(settings: Arc<Settings>, shard: ShardId, now: Now) -> Self {
         let listeners = settings.listeners.len();
         let high_water = settings.limits.output_high_water as usize;

@@ -16,9 +16,9 @@ const CLOSED: Interest = Interest::PRIORITY;
 const CLOSED: Interest = Interest::ERROR;
 
 /// The connection in the quotas of its tenant, until either side ends it.
-pub(crate) struct Place(Mutex<Option<Box<dyn Seat>>>);
+pub(crate) struct SharedSeat(Mutex<Option<Box<dyn Seat>>>);
 
-impl Place {
+impl SharedSeat {
     /// The place of a connection that has begun.
     pub(crate) fn new(seat: Box<dyn Seat>) -> Self {
         Self(Mutex::new(Some(seat)))
@@ -63,7 +63,7 @@ pub(crate) struct Watch(JoinHandle<()>);
 
 impl Watch {
     /// Begins to wait.
-    pub(crate) fn begin(stream: Arc<UnixStream>, seat: Arc<Place>) -> Self {
+    pub(crate) fn begin(stream: Arc<UnixStream>, seat: Arc<SharedSeat>) -> Self {
         Self(tokio::spawn(async move {
             closed(&stream).await;
             seat.leave();

@@ -14,7 +14,7 @@ use tidegate_client::{
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::seat::{Place, Watch, closed};
+use crate::seat::{SharedSeat, Watch, closed};
 use crate::{Caller, Entry, Gateway};
 
 /// Messages that the broker sends to a subscriber without an acknowledgement.
@@ -132,7 +132,7 @@ struct Stay {
     gateway: Arc<dyn Gateway>,
     client_id: String,
     /// The connection in the quotas of its tenant.
-    seat: Arc<Place>,
+    seat: Arc<SharedSeat>,
     /// The place of the session at the listener.
     _permit: OwnedSemaphorePermit,
 }
@@ -165,7 +165,7 @@ impl Session {
         // Its result leaves the gateway also when nothing waits for it any more.
         let connecting = tokio::task::spawn_blocking(move || {
             let Entry { client_id, stream, seat } = gateway.connect(&caller, &draw)?;
-            let seat = Arc::new(Place::new(seat));
+            let seat = Arc::new(SharedSeat::new(seat));
             let stay = Stay { gateway, client_id, seat, _permit: permit };
             stream.set_nonblocking(true)?;
             Ok((stay, stream))

@@ -26,14 +26,14 @@ type NewestEnd = Arc<Mutex<Option<UnixStream>>>;
 struct Broker {
     reason: u8,
     message: Option<RetainedMessage>,
-    /// The broker's end of the newest connection, and what its seat is told.
+    /// The broker's end of the newest connection, and where its seat reports calls.
     seat: Option<(NewestEnd, Sender<&'static str>)>,
 }
 
-/// A connection that says what it is told.
-struct Told(Sender<&'static str>);
+/// A connection that reports the calls.
+struct Reporting(Sender<&'static str>);
 
-impl Seat for Told {
+impl Seat for Reporting {
     fn rest(&mut self) {
         self.0.send("rest").unwrap();
     }
@@ -78,7 +78,7 @@ impl Gateway for Broker {
             while theirs.read(&mut buffer).is_ok_and(|count| count > 0) {}
         });
         let seat: Box<dyn Seat> = match &self.seat {
-            Some((_, told)) => Box::new(Told(told.clone())),
+            Some((_, told)) => Box::new(Reporting(told.clone())),
             None => Box::new(Unlimited),
         };
         Ok(Entry { client_id: draw(), stream: ours, seat })

@@ -83,7 +83,8 @@ impl Publishing<'_> {
         let marked = self.state.exchanges.marks.get(exchange.name);
         let known = exchange.covered.with(marked);
         let mut refused = None;
-        publication.beyond_quota = publication.retain && self.state.is_of_own(source.session);
+        publication.beyond_quota = publication.retain
+            && crate::state::is_of_own(source.session, (&self.state.sessions, &self.state.connections));
         let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
         if publication.retain && !known.sessions.has(partition_of(tenant, topic)) {
             refused = self.retain_of(now, publication, source.session);

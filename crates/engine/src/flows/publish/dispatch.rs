@@ -297,7 +297,8 @@ impl Reach<'_> {
         let mut homes = 0;
         let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide();
         if publication.retain && !publication.retain_is_done && !kept_by_brokers {
-            publication.beyond_quota |= self.state.is_of_own(source.session);
+            publication.beyond_quota |=
+                crate::state::is_of_own(source.session, (&self.state.sessions, &self.state.connections));
             let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
             let home = self.links.roster.home_of_topic(tenant, topic);
             let partition = partition_of(tenant, topic);

@@ -61,7 +61,7 @@ impl Deciding<'_> {
         let publisher = self.publisher_of(it).map_or(0, |(tenant, name)| crate::ids::hash_name(tenant, name));
         let mut publication = it.publication(&topic);
         publication.publisher = publisher;
-        publication.beyond_quota = self.state.is_of_own(it.session);
+        publication.beyond_quota = crate::state::is_of_own(it.session, (&self.state.sessions, &self.state.connections));
         publication.priority = self.cache.traits(it.slot).priority.level(it.properties);
         publishing!(self).retain_of(it.now, &mut publication, it.session)
     }
