@@ -301,6 +301,8 @@ class Running(unittest.TestCase):
                 file = self.folder / "etc/tidegate" / part / key
                 file.write_bytes(base64.b64decode(secret["data"][key]))
                 file.chmod(0o600)
+        # An operator's own Secret has it, for a sink of the hub's example.
+        (self.folder / "etc/tidegate/s3.secret").write_text("secret\n")
         config = self.folder / "tidegate.toml"
         config.write_text(self.here(objects["ConfigMap", "sea-tidegate"]["data"]["tidegate.toml"], ports))
         users = objects.get(("Secret", "sea-tidegate-users"), {"data": {}})["data"]
