@@ -1,6 +1,6 @@
 //! Converted configurations beside Mosquitto itself: who may connect, publish and subscribe.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -15,6 +15,30 @@ pub(crate) const CLIENTS: [Option<(&str, &str)>; 4] =
 
 /// Ports of the shapes, for which free ones are taken.
 pub(crate) const PORTS: [&str; 3] = ["1883", "1884", "8884"];
+
+/// The text with free ports in place of the known ones. Each number is replaced once, as a whole: a free port may contain
+/// the digits of another known one.
+pub(crate) fn with_ports(text: &str, ports: &BTreeMap<&str, u16>) -> String {
+    let digits = |c: char| c.is_ascii_digit();
+    let (mut rest, mut result) = (text, String::with_capacity(text.len()));
+    while let Some(at) = rest.find(digits) {
+        let end = rest[at..].find(|c| !digits(c)).map_or(rest.len(), |length| at + length);
+        result.push_str(&rest[..at]);
+        match ports.get(&rest[at..end]) {
+            Some(free) => result.push_str(&free.to_string()),
+            None => result.push_str(&rest[at..end]),
+        }
+        rest = &rest[end..];
+    }
+    result + rest
+}
+
+#[test]
+fn a_free_port_is_not_replaced_again() {
+    let ports = BTreeMap::from([("1883", 18843), ("1884", 10_000)]);
+    assert_eq!(with_ports("bind 0.0.0.0:1883\nlistener 1884 1883", &ports), "bind 0.0.0.0:18843\nlistener 10000 18843");
+    assert_eq!(with_ports("21883 18834", &ports), "21883 18834");
+}
 
 /// Mosquitto, ended with its value.
 struct Mosquitto(Child);
@@ -101,18 +125,11 @@ fn prepared(folder: &Folder, shape: &str) -> (String, Vec<u16>) {
         assert!(status.success());
     }
     let place = folder.file("");
-    let mut text = shape.replace("@DIR@", place.trim_end_matches('/'));
-    let mut ports = Vec::new();
-    for known in PORTS {
-        if !text.contains(known) {
-            continue;
-        }
-        let free = free_port();
-        text = text.replace(known, &free.to_string());
-        ports.push(free);
-    }
+    let ports: BTreeMap<&str, u16> =
+        PORTS.into_iter().filter(|known| shape.contains(known)).map(|known| (known, free_port())).collect();
+    let text = with_ports(shape, &ports).replace("@DIR@", place.trim_end_matches('/'));
     // As root it would become a user who may not read the files.
-    (text + "user root\n", ports)
+    (text + "user root\n", ports.into_values().collect())
 }
 
 /// Who may do what at each port.

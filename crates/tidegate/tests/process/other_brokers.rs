@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::broker::{Broker, Folder, command, run};
-use crate::mosquitto::{CLIENTS, PORTS, rights};
+use crate::mosquitto::{CLIENTS, PORTS, rights, with_ports};
 use crate::ports::free_port;
 
 /// The main files of shapes.
@@ -36,21 +36,14 @@ fn prepared(shape: &Path, folder: &Folder) -> BTreeMap<u16, u16> {
     files(shape, Path::new(""), &mut found);
     let texts: Vec<(PathBuf, String)> =
         found.into_iter().map(|path| (path.clone(), std::fs::read_to_string(shape.join(&path)).unwrap())).collect();
-    let mut ports: BTreeMap<u16, u16> = BTreeMap::new();
-    for known in PORTS {
-        if texts.iter().any(|(path, text)| !path.ends_with("expected") && text.contains(known)) {
-            ports.insert(known.parse().unwrap(), free_port());
-        }
-    }
-    for (path, mut text) in texts.into_iter().filter(|(path, _)| !path.ends_with("expected")) {
-        for (known, free) in &ports {
-            text = text.replace(&known.to_string(), &free.to_string());
-        }
+    let named = |known: &&str| texts.iter().any(|(path, text)| !path.ends_with("expected") && text.contains(known));
+    let ports: BTreeMap<&str, u16> = PORTS.into_iter().filter(named).map(|known| (known, free_port())).collect();
+    for (path, text) in texts.iter().filter(|(path, _)| !path.ends_with("expected")) {
         let target = PathBuf::from(folder.file(&path.to_string_lossy()));
         std::fs::create_dir_all(target.parent().unwrap()).unwrap();
-        std::fs::write(target, text).unwrap();
+        std::fs::write(target, with_ports(text, &ports)).unwrap();
     }
-    ports
+    ports.into_iter().map(|(known, free)| (known.parse().unwrap(), free)).collect()
 }
 
 /// The rights that `expected` names, for each port and client.
