@@ -1,10 +1,10 @@
 //! What the engine asks of its shell.
 
+use crate::events::reason::Reason;
 use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ObserverId, PrincipalId, ShardId, TenantId};
 use crate::now::Millis;
 use crate::settings::uplinks::DialAttempt;
-use crate::telling::reason::Reason;
 use std::sync::Arc;
 use tidegate_mqtt::{QoS, ReasonCode, Version};
 

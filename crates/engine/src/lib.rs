@@ -51,7 +51,7 @@
 //!   `groups` (shared subscriptions), `addresses` (mobile nodes), `service`, `principals`
 //!   (who publishes without a session) and `observers` (who must have messages).
 //! - More than one shard: `link` (between shards), `cluster` (other nodes), `orchestrator` (brokers behind, homes).
-//! - What stays: `durable` (the journal), `image` (whole partitions). Limits: `limits`. Events: `telling`;
+//! - What stays: `durable` (the journal), `image` (whole partitions). Limits: `limits`. Events: `events`;
 //!   `audit` recomputes the books for tests.
 //!
 //! # Example
@@ -82,6 +82,7 @@ mod connection;
 mod durable;
 mod engine;
 mod event;
+mod events;
 mod flows;
 mod groups;
 mod hash;
@@ -109,7 +110,6 @@ mod slab;
 mod state;
 mod subscribe;
 mod sys;
-mod telling;
 mod timers;
 mod topics;
 mod wire;
@@ -142,6 +142,9 @@ pub use engine::image::adopting::{AdoptError, Brought, UplinkImage};
 pub use engine::image::forwarding::OrchestratorMoves;
 pub use engine::image::parting::LeftConnection;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
+pub use events::clients::{ClientQuery, ClientSummary};
+pub use events::counters::{Counters, Gauges};
+pub use events::reason::{REASONS, Reason};
 pub use ids::{
     ConnectionKey, EARLIER_PARTITIONS, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place,
     PrincipalId, ShardId, TenantId, partition_of,
@@ -171,7 +174,4 @@ pub use settings::{
     OverflowRule, PriorityRule, PrioritySource, QUEUE_CLIENT_PREFIX, QueueSettings, ReportCheck, RetainedSettings,
     Settings, SharedSettings, SharedStrategy, TenantLedger, TenantQuota, Tenants,
 };
-pub use telling::clients::{ClientQuery, ClientSummary};
-pub use telling::counters::{Counters, Gauges};
-pub use telling::reason::{REASONS, Reason};
 pub use wire::WireError;

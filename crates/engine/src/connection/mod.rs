@@ -20,6 +20,7 @@ use crate::connection::output::Output;
 use crate::connection::reserving::Reserving;
 use crate::connection::terms::PromisedTerms;
 use crate::connection::to_write::Listed;
+use crate::events::reason::Reason;
 use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::limits::rate::Rate;
 use crate::limits::usage::Payer;
@@ -27,7 +28,6 @@ use crate::now::Millis;
 use crate::session::refused::Digest;
 use crate::subscribe::refusals::Refusals;
 use crate::subscribe::steps::PacketLeft;
-use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
 /// The phase of a connection.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::engine::facets::ShardQuestions;
+use crate::events::counters::Counters;
+use crate::events::counters::Gauges;
 use crate::ids::TenantId;
 use crate::limits::usage::{MAX_METERED_USERS, Usage};
 use crate::now::Now;
-use crate::telling::counters::Counters;
-use crate::telling::counters::Gauges;
 
 impl<'e> ShardQuestions<'e> {
     /// This shard's counters.

@@ -1,5 +1,7 @@
 //! Acknowledgements of subscribers, and packets that are sent again on a resumed session.
 
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::ids::SessionKey;
 use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
@@ -8,8 +10,6 @@ use crate::now::Millis;
 use crate::session::packet_ids::State;
 use crate::session::table::Sessions;
 use crate::session::{Delivery, InFlight};
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use tidegate_mqtt::{PacketId, ReasonCode, Version};
 
 /// An acknowledgement is of another type than the message in flight under its packet identifier awaits.

@@ -5,8 +5,8 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use super::{Delivery, FilterList, Membership};
+use crate::events::reason::Reason;
 use crate::ids::{SessionKey, TenantId};
-use crate::telling::reason::Reason;
 
 /// Messages that are dropped for one unit of work.
 pub(crate) const MESSAGES_PER_WORK: usize = 8;

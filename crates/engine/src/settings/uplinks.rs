@@ -1,6 +1,6 @@
 //! Settings of uplinks.
 
-use crate::telling::sums::summed;
+use crate::events::sums::summed;
 use tidegate_mqtt::Version;
 use zeroize::Zeroizing;
 

@@ -1,5 +1,7 @@
 //! Acknowledgements of messages by receivers, and retransmission.
 
+use crate::events::outcome::DeliveryOutcome;
+use crate::events::reason::Reason;
 use crate::ids::SessionKey;
 use crate::now::Millis;
 use crate::publish::layouts::{Layouts, Shape};
@@ -7,8 +9,6 @@ use crate::session::Delivery;
 use crate::session::acknowledge::{Answered, WrongType, put_ack};
 use crate::session::packet_ids::State;
 use crate::state::{ShardState, open_output};
-use crate::telling::outcome::DeliveryOutcome;
-use crate::telling::reason::Reason;
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, PacketType, QoS, ReasonCode, Version};
 

@@ -2,6 +2,8 @@
 
 use crate::connection::Connection;
 use crate::connection::alias::Outbound;
+use crate::events::outcome::DeliveryOutcome;
+use crate::events::reason::Reason;
 use crate::ids::SessionKey;
 use crate::journal::Numbers;
 use crate::limits::usage::Payer;
@@ -14,8 +16,6 @@ use crate::session::terms::awaited;
 use crate::session::{Delivery, Flow, InFlight, Membership, Session, SubscriptionIds};
 use crate::settings::{OverflowPolicy, Settings};
 use crate::state::{ShardState, open_output};
-use crate::telling::outcome::DeliveryOutcome;
-use crate::telling::reason::Reason;
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, QoS};
 

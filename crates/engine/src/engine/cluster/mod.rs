@@ -8,6 +8,7 @@ mod outgoing;
 mod records;
 
 use crate::engine::facets::{ClusterCalls, ShardQuestions};
+use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::deciding;
@@ -21,7 +22,6 @@ use crate::retained::strays::STRAY_INDEX;
 use crate::roster::Roster;
 use crate::roster::Shards;
 use crate::session::{BlockedPublisher, Standing};
-use crate::telling::reason::Reason;
 
 impl ClusterCalls<'_> {
     /// Puts a roster in force. Debts of shards that have left it are not awaited; new shards receive this shard's

@@ -6,6 +6,8 @@ use crate::connection::connect::keep_alive_deadline;
 use crate::engine::Engine;
 use crate::engine::facets::{ControlCalls, ShardQuestions, TimerCalls};
 use crate::event::{Event, LogEvent};
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::uplinking;
@@ -13,8 +15,6 @@ use crate::ids::UPLINK_LISTENER;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::Session;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::timers::Timer;
 use tidegate_mqtt::{Disconnect, PacketType, Version};
 

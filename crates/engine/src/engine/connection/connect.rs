@@ -5,6 +5,7 @@ use crate::connection::input::Flow;
 use crate::connection::{Connection, Peer, Phase};
 use crate::engine::facets::EntryCalls;
 use crate::event::{Accepted, Event, LogEvent, Verdict};
+use crate::events::reason::Reason;
 use crate::flows::contexts::connecting;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::publishing;
@@ -14,7 +15,6 @@ use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::settings::Authentication;
 use crate::sys::ClientNews;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::{Connect, Frame};
 
 impl EntryCalls<'_> {

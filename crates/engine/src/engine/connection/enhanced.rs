@@ -2,11 +2,11 @@
 
 use crate::engine::facets::EntryCalls;
 use crate::event::{Accepted, Verdict};
+use crate::events::reason::Reason;
 use crate::flows::contexts::connecting;
 use crate::identity::Identity;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::ReasonCode;
 
 impl EntryCalls<'_> {

@@ -6,6 +6,8 @@ use crate::engine::Engine;
 use crate::engine::connection::continuing::{begins_continuation, is_end_of_edge};
 use crate::engine::facets::{HomeCalls, ShardQuestions, WaitingCalls};
 use crate::event::Event;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::acknowledging;
 use crate::flows::contexts::connecting;
 use crate::flows::contexts::parking;
@@ -18,8 +20,6 @@ use crate::orchestrator::uplink::Uplinks;
 use crate::publish::pipeline::Progress;
 use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::timers::Timer;
 use tidegate_mqtt::{
     Disconnect, Frame, FrameError, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,

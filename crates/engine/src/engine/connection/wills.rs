@@ -1,10 +1,10 @@
 //! Wills at the end of a process.
 
 use crate::engine::facets::ControlCalls;
+use crate::events::reason::Reason;
 use crate::flows::contexts::ending;
 use crate::ids::SessionKey;
 use crate::now::Now;
-use crate::telling::reason::Reason;
 use std::sync::Arc;
 
 impl ControlCalls<'_> {

@@ -5,12 +5,12 @@ use crate::connection::reserving::Reserving;
 use crate::connection::terms::PromisedTerms;
 use crate::connection::{Connection, Extra, Phase};
 use crate::engine::facets::MoveCalls;
+use crate::events::reason::Reason;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, Partitions, SessionKey, UPLINK_LISTENER};
 use crate::image::connection::{ConnectionImage, RELAY_FRAME_MAX, RELAY_FRAME_ROOM};
 use crate::now::{Millis, Now};
 use crate::session::Session;
 use crate::session::packet_ids::State;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::PacketId;
 
 /// Minimum lifetime of a session that waits for its connection, seconds: the time for which a node waits for a move.

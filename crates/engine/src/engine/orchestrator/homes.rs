@@ -4,6 +4,7 @@ use crate::connection::Phase;
 use crate::connection::input::Flow;
 use crate::engine::facets::{HomeCalls, ShardQuestions};
 use crate::event::Event;
+use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::parking;
@@ -11,7 +12,6 @@ use crate::ids::UPLINK_LISTENER;
 use crate::ids::{ConnectionKey, PartitionId, Partitions, TenantId, partition_of};
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::{Home, Homes, HomesInForce};
-use crate::telling::reason::Reason;
 use tidegate_mqtt::Version;
 
 impl HomeCalls<'_> {

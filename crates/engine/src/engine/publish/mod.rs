@@ -8,13 +8,13 @@ mod turn_share;
 mod with_properties;
 
 use crate::engine::facets::PublishPipeline;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::publishing;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
 use tidegate_mqtt::{Frame, QoS, RawPublish, Version};
 

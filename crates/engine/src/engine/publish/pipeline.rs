@@ -2,6 +2,7 @@
 
 use crate::engine::facets::PublishPipeline;
 use crate::event::{Attempt, Delay};
+use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::deciding;
 use crate::flows::contexts::parking;
@@ -14,7 +15,6 @@ use crate::publish::fan_out::FAN_OUT_STEP;
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::publish::turn_share::Share;
-use crate::telling::reason::Reason;
 use crate::topics::stages::Deferral;
 use crate::topics::stages::ORDER;
 use crate::topics::stages::Rejection;

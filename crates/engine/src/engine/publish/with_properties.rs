@@ -3,6 +3,8 @@
 
 use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
 use crate::engine::facets::PublishPipeline;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::publishing;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::now::{Millis, Now};
@@ -11,8 +13,6 @@ use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::at_brokers;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
 use crate::topics::origin::ORIGIN_PROPERTY;
 use std::borrow::Cow;

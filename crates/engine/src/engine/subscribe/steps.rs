@@ -3,6 +3,8 @@
 use crate::connection::{Answer, Connection, PendingAck, Phase, SubAckAnswer, UnsubAckAnswer};
 use crate::engine::facets::SubscribeSteps;
 use crate::event::Attempt;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::fetching;
 use crate::flows::contexts::parking;
@@ -14,8 +16,6 @@ use crate::now::Now;
 use crate::subscribe::refusals::Refusals;
 use crate::subscribe::steps::{Asked, Kind, PacketLeft, Steps, filter_work};
 use crate::subscribe::{Request, SubAckWaits, granted_code, granted_options};
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use tidegate_mqtt::{
     Frame, QoS, Subscribe, SubscriptionOptions, Subscriptions, SubscriptionsIter, TopicError, TopicFilter,
     TopicFilters, TopicFiltersIter, Unsubscribe, Version,

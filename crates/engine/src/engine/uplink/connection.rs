@@ -3,6 +3,8 @@
 use crate::connection::input::Flow;
 use crate::connection::{Connection, Phase};
 use crate::engine::facets::FleetCalls;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::acknowledging;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::parking;
@@ -16,8 +18,6 @@ use crate::orchestrator::uplink::connection::ORCHESTRATOR;
 use crate::orchestrator::uplink::copies::RECEIVE_MAXIMUM;
 use crate::orchestrator::uplink::filters::SUB_ACK_PROBES;
 use crate::orchestrator::uplink::{DialAttempt, Probe, Stage};
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use std::num::{NonZeroU16, NonZeroU32};
 use tidegate_mqtt::{
     Connect, ConnectProperties, Disconnect, Frame, PacketType, PingReq, ReasonCode, UserProperties, Version,

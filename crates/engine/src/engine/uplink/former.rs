@@ -1,13 +1,13 @@
 //! Messages of brokers that have left.
 
 use crate::engine::facets::FleetCalls;
+use crate::events::reason::Reason;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::subscribing;
 use crate::ids::{SessionKey, UPLINK_PREFIX};
 use crate::now::Now;
 use crate::orchestrator::uplink::former::{Continued, Former, is_of_dead};
 use crate::orchestrator::uplink::{UPLINK_FILTER, UPLINK_SHARE};
-use crate::telling::reason::Reason;
 use crate::timers::Timer;
 
 impl FleetCalls<'_> {

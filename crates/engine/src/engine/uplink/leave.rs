@@ -1,13 +1,13 @@
 //! A broker is drained or removed.
 
 use crate::engine::facets::FleetCalls;
+use crate::events::reason::Reason;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::subscribing;
 use crate::flows::contexts::uplinking;
 use crate::now::Now;
 use crate::orchestrator::uplink::{Drain, UPLINK_FILTER, UPLINK_SHARE, UplinkError, UplinkReport};
-use crate::telling::reason::Reason;
 use crate::timers::Timer;
 
 impl FleetCalls<'_> {

@@ -1,6 +1,7 @@
 //! Messages that are owed to all nodes are sent until each has confirmed.
 
 use crate::cluster::outgoing::{OUTGOING_VERSION, Outgoing, OutgoingMessage, read_outgoing};
+use crate::events::reason::Reason;
 use crate::flows::contexts::SessionEnding;
 use crate::flows::contexts::{Publishing, publishing};
 use crate::ids::{ConnectionKey, PartitionId, Partitions, SessionKey};
@@ -16,7 +17,6 @@ use crate::records::image::put_publication;
 use crate::records::stored::put_message as put_stored_message;
 use crate::session::exchange::Exchange;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 use crate::topics::{RouteSlot, is_own_topic};
 use crate::wire::{WireError, WireWrite};
 use tidegate_mqtt::QoS;

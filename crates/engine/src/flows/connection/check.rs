@@ -1,11 +1,11 @@
 //! A CONNECT is checked.
 
 use crate::access::Subject;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::Connecting;
 use crate::ids::{ConnectionKey, HUB_CLIENT_PREFIX, ListenerId, SessionKey};
 use crate::settings::{Authentication, ListenerSettings, QUEUE_CLIENT_PREFIX};
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use tidegate_mqtt::{Connect, Version};
 
 impl Connecting<'_> {

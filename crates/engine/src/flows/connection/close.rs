@@ -1,5 +1,7 @@
 //! A connection ends, and its session is left.
 
+use crate::events::outcome::DeliveryOutcome;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Connecting;
 use crate::flows::contexts::Dealing;
 use crate::flows::contexts::SessionEnding;
@@ -16,8 +18,6 @@ use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
 use crate::sys::ClientNews;
-use crate::telling::outcome::DeliveryOutcome;
-use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use crate::topics::address_name::is_address;
 use std::collections::VecDeque;

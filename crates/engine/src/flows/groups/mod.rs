@@ -10,6 +10,7 @@ pub(crate) mod leaves;
 pub(crate) mod reseat;
 pub(crate) mod returns;
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Answering;
 use crate::flows::contexts::Dealing;
 use crate::flows::contexts::Peering;
@@ -31,7 +32,6 @@ use crate::publish::dispatch::Source;
 use crate::session::Membership;
 use crate::session::terms::Terms;
 use crate::subscribe::SubAckWaits;
-use crate::telling::reason::Reason;
 use crate::topics::{GroupKey, SubscriberOptions};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -2,6 +2,7 @@
 
 use crate::cluster::transfer::error::ImageError;
 use crate::durable::crossing::Left;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Moving;
 use crate::ids::Partitions;
 use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES};
@@ -13,7 +14,6 @@ use crate::journal::keys::Key;
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::uplink::id::MessageId;
-use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
 impl Moving<'_> {

@@ -1,6 +1,7 @@
 //! A packet is answered when all that it promises is confirmed.
 
 use crate::connection::{Answer, Outcome, PendingAck, SubAckAnswer, UnsubAckAnswer};
+use crate::events::reason::Reason;
 use crate::flows::contexts::Answering;
 use crate::flows::contexts::fetching;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
@@ -11,7 +12,6 @@ use crate::link::record::Record;
 use crate::now::Now;
 use crate::retained::strays::STRAY_INDEX;
 use crate::session::refused::RefusedMessage;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
 impl Answering<'_> {

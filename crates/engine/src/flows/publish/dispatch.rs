@@ -3,6 +3,7 @@
 use crate::addresses::Nodes;
 use crate::connection::to_write::WIDE_RECEIVERS;
 use crate::durable::Way;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Publishing;
 use crate::flows::contexts::dealing;
 use crate::groups::Groups;
@@ -19,7 +20,6 @@ use crate::session::terms::Terms;
 use crate::settings::SharedStrategy;
 use crate::settings::fleet_topics::owner_of;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target, is_own_topic};
 use tidegate_mqtt::QoS;
 

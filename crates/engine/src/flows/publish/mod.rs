@@ -11,6 +11,8 @@ pub(crate) mod turn_share;
 
 use crate::connection::{Answer, Connection, Outcome};
 use crate::event::{Attempt, Delay};
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::Answering;
 use crate::flows::contexts::Deciding;
 use crate::flows::contexts::Parking;
@@ -23,8 +25,6 @@ use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::inbound::Inbound;
 use crate::session::refused::{Digest, RefusedMessage};
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
 use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName};
 

@@ -1,13 +1,13 @@
 //! PUBACK, PUBREC, PUBREL and PUBCOMP of a receiver.
 
 use crate::event::Event;
+use crate::events::refused::Refused;
 use crate::flows::contexts::Acknowledging;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::journal::keys::Key;
 use crate::now::{Millis, Now};
 use crate::session::acknowledge::{WrongType, put_ack};
 use crate::session::packet_ids::State;
-use crate::telling::refused::Refused;
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, ReasonCode, Version};
 
 /// The packet identifier of an acknowledgement of two bytes, which nearly all are.

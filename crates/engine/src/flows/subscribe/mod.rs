@@ -3,6 +3,7 @@
 pub(crate) mod steps;
 
 use crate::connection::Connection;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Subscribing;
 use crate::ids::{SessionKey, TenantId};
 use crate::journal::keys::STORED_NAME_MAX;
@@ -12,7 +13,6 @@ use crate::now::Now;
 use crate::settings::Holding;
 use crate::settings::fleet_topics::is_too_long_at_brokers;
 use crate::subscribe::{Request, SubAckWaits};
-use crate::telling::reason::Reason;
 use crate::topics::{FilterKey, Subscriber, is_own_topic};
 use tidegate_mqtt::{RetainHandling, TopicFilter};
 

@@ -2,6 +2,8 @@
 
 use crate::connection::Phase;
 use crate::event::{Event, LogEvent};
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::Uplinking;
 use crate::flows::contexts::dealing;
 use crate::flows::uplink::suspects::BrokerRefusals;
@@ -9,8 +11,6 @@ use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::versions::Acceptance;
 use crate::orchestrator::uplink::{Probe, Stage, session_name};
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use std::num::{NonZeroU16, NonZeroU32};
 use tidegate_mqtt::{ConnAck, ConnectReturnCode, DecodeError, Frame, QoS, ReasonCode, Version};
 

@@ -1,5 +1,6 @@
 //! Filters are asked of brokers.
 
+use crate::events::refused::Refused;
 use crate::flows::contexts::Uplinking;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::dealing;
@@ -9,7 +10,6 @@ use crate::link::envelope::Ticket;
 use crate::now::{Millis, Now};
 use crate::orchestrator::uplink::asking::Change;
 use crate::orchestrator::uplink::filters::{GONE_MAX, Waiter};
-use crate::telling::refused::Refused;
 use tidegate_mqtt::{Frame, PacketId, SubAck, UnsubAck};
 
 impl Uplinking<'_> {

@@ -1,6 +1,7 @@
 //! A broker connects, fails and is tried again.
 
 use crate::event::{Event, LogEvent};
+use crate::events::reason::Reason;
 use crate::flows::contexts::Uplinking;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::subscribing;
@@ -14,7 +15,6 @@ use crate::orchestrator::uplink::filters::PACKETS_UNDER_WAY;
 use crate::orchestrator::uplink::{Stage, UPLINK_FILTER, UPLINK_SHARE};
 use crate::session::{FilterList, Session, Standing};
 use crate::subscribe::SubAckWaits;
-use crate::telling::reason::Reason;
 use crate::topics::SubscriberOptions;
 use tidegate_mqtt::QoS;
 

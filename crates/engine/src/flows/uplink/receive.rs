@@ -1,5 +1,7 @@
 //! A message of a broker comes in.
 
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::Publishing;
 use crate::flows::contexts::Uplinking;
 use crate::flows::contexts::answering;
@@ -19,8 +21,6 @@ use crate::publish::dispatch::Source;
 use crate::session::Flow;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::{of_brokers, owner_of};
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::topics::{RouteSlot, is_own_topic};
 use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 

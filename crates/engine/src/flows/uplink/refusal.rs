@@ -1,6 +1,7 @@
 //! A broker refuses a filter.
 
 use crate::event::Attempt;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Uplinking;
 use crate::flows::contexts::subscribing;
 use crate::ids::ShardId;
@@ -10,7 +11,6 @@ use crate::link::record::Record;
 use crate::now::Now;
 use crate::orchestrator::uplink::filters::Verdict;
 use crate::settings::fleet_topics::of_brokers;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::{ReasonCode, SubAck, TopicFilter};
 
 impl Uplinking<'_> {

@@ -1,5 +1,6 @@
 //! Messages go to brokers; the gate of the fleet.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Dealing;
 use crate::flows::contexts::Publishing;
 use crate::flows::contexts::Uplinking;
@@ -14,7 +15,6 @@ use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
 use crate::session::terms::Terms;
 use crate::settings::fleet_topics::at_brokers;
-use crate::telling::reason::Reason;
 use crate::topics::SubscriberOptions;
 use tidegate_mqtt::{PublishProperties, QoS};
 

@@ -1,5 +1,6 @@
 //! Messages are settled when they have come back from a broker.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Dealing;
 use crate::flows::contexts::Publishing;
 use crate::flows::contexts::Uplinking;
@@ -16,7 +17,6 @@ use crate::orchestrator::uplink::settle::{Whereto, keep_in_flight, leave_to_rele
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, InFlight};
 use crate::settings::fleet_topics::of_brokers;
-use crate::telling::reason::Reason;
 
 /// No member of any group.
 const NO_MEMBER: (ShardId, u32) = (ShardId(u16::MAX), u32::MAX);

@@ -1,6 +1,7 @@
 //! Finds messages that make brokers close their connections.
 
 use crate::event::{Event, LogEvent};
+use crate::events::reason::Reason;
 use crate::flows::contexts::Uplinking;
 use crate::flows::contexts::{Dealing, dealing};
 use crate::ids::UplinkKey;
@@ -16,7 +17,6 @@ use crate::orchestrator::uplink::settle::{Whereto, keep_in_flight, leave_to_rele
 use crate::orchestrator::uplink::suspects::CLOSED_BEFORE_CARE;
 use crate::session::packet_ids::{InflightEntry, State};
 use crate::session::{Delivery, Flow, InFlight};
-use crate::telling::reason::Reason;
 use tidegate_mqtt::{QoS, ReasonCode};
 
 /// Whether a broker that gives this reason denies a message.

@@ -9,12 +9,12 @@ use super::Uplink;
 use super::UplinkCounters;
 use super::Uplinks;
 use super::id::MessageId;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::hash::hash_bytes;
 use crate::ids::SessionKey;
 use crate::journal::keys::{Key, StoredSession};
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::wire::{WireError, WireReader, WireWrite};
 use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, RawPublish};
 

@@ -1,9 +1,9 @@
 //! On an orchestrator: whether the brokers of the fleet take messages.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
 use crate::orchestrator::uplink::Gate;
 use crate::publish::inbound::Inbound;
-use crate::telling::reason::Reason;
 use crate::topics::stages::Deferral;
 use crate::topics::stages::Step;
 use tidegate_mqtt::QoS;

@@ -1,11 +1,11 @@
 //! Whether the publisher may publish the message at all: the rules, the topics of the broker itself, and the longest
 //! payload.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
 use crate::ids::TenantId;
 use crate::publish::inbound::Inbound;
 use crate::settings::fleet_topics::{is_of_tenant, of_brokers};
-use crate::telling::reason::Reason;
 use crate::topics::stages::Step;
 
 impl Deciding<'_> {

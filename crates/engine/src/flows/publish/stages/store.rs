@@ -1,12 +1,12 @@
 //! While the store has no room: only what would have to be stored is rejected.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
 use crate::flows::contexts::Publishing;
 use crate::flows::contexts::publishing;
 use crate::ids::{SessionKey, TenantId};
 use crate::publish::admission::Wanted;
 use crate::publish::inbound::Inbound;
-use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 use crate::topics::stages::Step;
 use tidegate_mqtt::QoS;

@@ -1,9 +1,9 @@
 //! Counters of a shard: numbers that only grow, and gauges read on demand.
 
-use crate::telling::sums::summed;
+use crate::events::sums::summed;
 use tidegate_mqtt::{PacketType, QoS};
 
-use crate::telling::reason::{REASONS, Reason};
+use crate::events::reason::{REASONS, Reason};
 
 summed! {
     /// Numbers of one shard that only grow. A reader adds up the numbers of all shards.

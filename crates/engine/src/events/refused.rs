@@ -1,6 +1,6 @@
 //! Why a packet ends its connection.
 
-use crate::telling::reason::Reason;
+use crate::events::reason::Reason;
 use tidegate_mqtt::DecodeError;
 
 /// Why a packet ends its connection.

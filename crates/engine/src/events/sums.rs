@@ -43,14 +43,14 @@ macro_rules! summed {
 
         impl Default for $name {
             fn default() -> Self {
-                Self { $($field: $crate::telling::sums::Sum::NONE,)* }
+                Self { $($field: $crate::events::sums::Sum::NONE,)* }
             }
         }
 
         impl $name {
             /// Adds the numbers of another one to these.
             pub fn add(&mut self, other: &Self) {
-                $($crate::telling::sums::Sum::add(&mut self.$field, &other.$field);)*
+                $($crate::events::sums::Sum::add(&mut self.$field, &other.$field);)*
             }
         }
     };

@@ -1,6 +1,7 @@
 //! Values and events below `$SYS` are published.
 
 use crate::engine::facets::{ControlCalls, ShardQuestions, SysRounds};
+use crate::events::reason::Reason;
 use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::{ShardId, TenantId};
@@ -9,7 +10,6 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::dispatch::Source;
 use crate::sys::{NUMBERS, SysValues};
-use crate::telling::reason::Reason;
 use tidegate_mqtt::QoS;
 
 impl ShardQuestions<'_> {

@@ -31,7 +31,7 @@ struct Tally {
 
 /// The bound on reported events.
 #[derive(Debug, Default)]
-pub(crate) struct Telling {
+pub(crate) struct EventLimit {
     second: u64,
     told: u32,
     /// By the hash of the client id, and the tenant.
@@ -40,7 +40,7 @@ pub(crate) struct Telling {
     pub(crate) principals: BTreeMap<ConnectionKey, Box<str>>,
 }
 
-impl Telling {
+impl EventLimit {
     /// A principal has this name.
     pub(crate) fn name_principal(&mut self, key: ConnectionKey, name: &str) {
         self.principals.insert(key, name.into());
@@ -98,37 +98,40 @@ mod tests {
 
     #[test]
     fn events_of_a_client_are_bounded_per_second() {
-        let mut telling = Telling::default();
-        let told = (0..100).filter(|_| telling.take(Millis(1500), TenantId::DEFAULT, "a").is_some()).count();
-        assert_eq!((told, telling.omitted(None, "a")), (EVENTS_PER_CLIENT as usize, 90));
-        assert_eq!(telling.take(Millis(1999), TenantId::DEFAULT, "b"), Some(0), "others have their own share");
-        assert_eq!(telling.take(Millis(2000), TenantId::DEFAULT, "a"), Some(90));
-        assert_eq!((telling.omitted(None, "a"), telling.omitted(None, "b"), telling.omitted(None, "c")), (0, 0, 0));
+        let mut event_limit = EventLimit::default();
+        let told = (0..100).filter(|_| event_limit.take(Millis(1500), TenantId::DEFAULT, "a").is_some()).count();
+        assert_eq!((told, event_limit.omitted(None, "a")), (EVENTS_PER_CLIENT as usize, 90));
+        assert_eq!(event_limit.take(Millis(1999), TenantId::DEFAULT, "b"), Some(0), "others have their own share");
+        assert_eq!(event_limit.take(Millis(2000), TenantId::DEFAULT, "a"), Some(90));
+        assert_eq!(
+            (event_limit.omitted(None, "a"), event_limit.omitted(None, "b"), event_limit.omitted(None, "c")),
+            (0, 0, 0)
+        );
     }
 
     #[test]
     fn events_of_one_client_id_are_counted_by_tenant() {
-        let mut telling = Telling::default();
+        let mut event_limit = EventLimit::default();
         for _ in 0..=EVENTS_PER_CLIENT {
-            telling.take(Millis(0), TenantId(1), "a");
+            event_limit.take(Millis(0), TenantId(1), "a");
         }
-        assert_eq!(telling.take(Millis(0), TenantId(2), "a"), Some(0), "it has a share of its own");
-        let omitted = |tenant| telling.omitted(tenant, "a");
+        assert_eq!(event_limit.take(Millis(0), TenantId(2), "a"), Some(0), "it has a share of its own");
+        let omitted = |tenant| event_limit.omitted(tenant, "a");
         assert_eq!((omitted(Some(TenantId(1))), omitted(Some(TenantId(2))), omitted(None)), (1, 0, 1));
     }
 
     #[test]
     fn events_of_all_clients_are_bounded_per_second() {
-        let mut telling = Telling::default();
+        let mut event_limit = EventLimit::default();
         let name = |n: usize| format!("c{n}");
-        let told = (0..10_000).filter(|n| telling.take(Millis(0), TenantId::DEFAULT, &name(*n)).is_some()).count();
+        let told = (0..10_000).filter(|n| event_limit.take(Millis(0), TenantId::DEFAULT, &name(*n)).is_some()).count();
         assert_eq!(told, EVENTS_PER_SHARD as usize);
-        assert_eq!((telling.clients.len(), telling.omitted(None, &name(CLIENTS - 1))), (CLIENTS, 1));
+        assert_eq!((event_limit.clients.len(), event_limit.omitted(None, &name(CLIENTS - 1))), (CLIENTS, 1));
         assert_eq!(
-            telling.take(Millis(1000), TenantId::DEFAULT, "new"),
+            event_limit.take(Millis(1000), TenantId::DEFAULT, "new"),
             Some(0),
             "clients of the last second make room"
         );
-        assert_eq!(telling.clients.len(), 1);
+        assert_eq!(event_limit.clients.len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! The outcome of a message.
 
-use crate::telling::reason::Reason;
+use crate::events::reason::Reason;
 
 /// The outcome of a message to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

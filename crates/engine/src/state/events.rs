@@ -1,13 +1,13 @@
 //! What happens to single messages is reported.
 
 use crate::event::{Attempt, Delay, Event, LogEvent};
+use crate::events::outcome::DeliveryOutcome;
+use crate::events::reason::Reason;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::message::{MessageRef, Publication};
 use crate::session::BlockedPublisher;
 use crate::session::overflow::Arriving;
 use crate::state::Reporting;
-use crate::telling::outcome::DeliveryOutcome;
-use crate::telling::reason::Reason;
 
 impl Reporting<'_> {
     /// Counts and tells a message that a session does not get.
@@ -56,7 +56,7 @@ impl Reporting<'_> {
     fn tell_dropped(&mut self, reason: Reason, to: SessionKey, topic: &str, by: Option<BlockedPublisher>) {
         let Some(session) = self.sessions.get(to.0) else { return };
         let tenant = session.tenant;
-        let Some(omitted) = self.telling.take(self.now, tenant, &session.client_id) else { return };
+        let Some(omitted) = self.event_limit.take(self.now, tenant, &session.client_id) else { return };
         // That of another shard is not known here.
         let publisher = by.filter(|by| by.shard == self.shard).and_then(|by| self.client_of(by.connection));
         let (client_id, topic) = (session.client_id.to_string(), topic.to_owned());
@@ -72,7 +72,7 @@ impl Reporting<'_> {
     /// Tells a message that a session did not get which is not there any more.
     #[cold]
     pub(crate) fn tell_given_up(&mut self, reason: Reason, (tenant, client_id): (TenantId, &str), topic: &str) {
-        let Some(omitted) = self.telling.take(self.now, tenant, client_id) else { return };
+        let Some(omitted) = self.event_limit.take(self.now, tenant, client_id) else { return };
         let (client_id, topic) = (client_id.to_owned(), topic.to_owned());
         let publisher = None;
         self.events.push_back(Event::Log(LogEvent::Dropped { client_id, tenant, topic, reason, publisher, omitted }));
@@ -98,7 +98,7 @@ impl Reporting<'_> {
     ) {
         let whose = whose.and_then(|whose| self.sessions.get(whose.0));
         let held_up_by = whose.map(|session| session.client_id.to_string());
-        let Some(omitted) = self.telling.take(self.now, tenant, name) else { return };
+        let Some(omitted) = self.event_limit.take(self.now, tenant, name) else { return };
         let (client_id, topic) = (name.to_owned(), topic.to_owned());
         self.events.push_back(Event::Log(LogEvent::Denied {
             client_id,
@@ -116,7 +116,7 @@ impl Reporting<'_> {
     pub(crate) fn tell_delayed(&mut self, delay: Delay, key: ConnectionKey) {
         let Some(client_id) = self.client_of(key) else { return };
         let Some(tenant) = self.connections.get(key).map(|connection| connection.tenant) else { return };
-        let Some(omitted) = self.telling.take(self.now, tenant, &client_id) else { return };
+        let Some(omitted) = self.event_limit.take(self.now, tenant, &client_id) else { return };
         self.events.push_back(Event::Log(LogEvent::Delayed { key, client_id, tenant, delay, omitted }));
     }
 
@@ -124,7 +124,7 @@ impl Reporting<'_> {
     fn client_of(&self, key: ConnectionKey) -> Option<String> {
         match self.connections.get(key)?.session {
             Some(session) => Some(self.sessions.get(session.0)?.client_id.to_string()),
-            None => self.telling.principals.get(&key).map(ToString::to_string),
+            None => self.event_limit.principals.get(&key).map(ToString::to_string),
         }
     }
 }

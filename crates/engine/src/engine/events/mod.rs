@@ -12,6 +12,6 @@ impl ShardQuestions<'_> {
     /// [`LogEvent::Delayed`](crate::LogEvent::Delayed)); only of clients with such events lately.
     /// Without a tenant, of this client id in all tenants.
     pub fn omitted(&self, tenant: Option<TenantId>, client_id: &str) -> u64 {
-        self.engine.state.telling.omitted(tenant, client_id)
+        self.engine.state.event_limit.omitted(tenant, client_id)
     }
 }

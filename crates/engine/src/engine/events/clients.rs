@@ -1,10 +1,10 @@
 //! The list of clients.
 
 use crate::engine::facets::ShardQuestions;
+use crate::events::clients::{ClientQuery, ClientSummary};
 use crate::ids::TenantId;
 use crate::ids::UPLINK_LISTENER;
 use crate::session::{Session, Standing};
-use crate::telling::clients::{ClientQuery, ClientSummary};
 use std::collections::BinaryHeap;
 
 impl ShardQuestions<'_> {
