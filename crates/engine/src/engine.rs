@@ -3,6 +3,7 @@
 mod access;
 mod addresses;
 mod audit;
+mod broker_link;
 mod cluster;
 mod connection;
 mod control;
@@ -23,7 +24,6 @@ mod session;
 mod silence;
 mod subscribe;
 mod timing;
-mod uplink;
 
 use crate::access::Rules;
 use crate::addresses::Nodes;
@@ -43,8 +43,8 @@ use crate::link::{Batch, Links};
 use crate::memory::KERNEL_BUFFER_BYTES;
 use crate::now::{Millis, Now};
 use crate::observers::Observers;
+use crate::orchestrator::broker_link::BrokerLinks;
 use crate::orchestrator::homes::HomesInForce;
-use crate::orchestrator::uplink::Uplinks;
 use crate::principals::Principals;
 use crate::publish::admission::Admissions;
 use crate::publish::fan_out::FanOuts;
@@ -83,7 +83,7 @@ pub struct Engine {
     /// The sessions of mobile nodes, and their groups.
     pub(crate) nodes: Nodes,
     /// The brokers of a fleet, where there is one.
-    pub(crate) uplinks: Uplinks,
+    pub(crate) broker_links: BrokerLinks,
     pub(crate) sys: Sys,
     pub(crate) rules: Rules,
     /// The shards of other nodes and their subscriptions.
@@ -144,7 +144,7 @@ impl Engine {
             fetches: Fetches::new(settings.retained.step),
             groups: Groups::new(seed, place),
             nodes: Nodes::default(),
-            uplinks: Uplinks::new(settings.uplinks.clone(), seed, place),
+            broker_links: BrokerLinks::new(settings.broker_links.clone(), seed, place),
             sys: Sys::new(now),
             rules: Rules::default(),
             peers: Peers::default(),

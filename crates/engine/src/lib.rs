@@ -138,7 +138,7 @@ pub use engine::facets::{
     ClusterCalls, ControlCalls, EntryCalls, FleetCalls, HomeCalls, InsiderCalls, MoveCalls, OutputCalls,
     ShardQuestions, StoreCalls, TimerCalls,
 };
-pub use engine::image::adopting::{AdoptError, Brought, UplinkImage};
+pub use engine::image::adopting::{AdoptError, BrokerLinkImage, Brought};
 pub use engine::image::forwarding::OrchestratorMoves;
 pub use engine::image::parting::LeftConnection;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
@@ -160,12 +160,12 @@ pub use limits::usage::{MAX_METERED_USERS, Usage};
 pub use link::Batch;
 pub use now::{Millis, Now};
 pub use observers::{Observer, ObserverAnswer, ObserverError, ObserverPolicy, ObserverWindow};
-pub use orchestrator::homes::{Home, Homes};
-pub use orchestrator::uplink::former::Continued;
-pub use orchestrator::uplink::{
-    DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
-    UplinkState,
+pub use orchestrator::broker_link::former::Continued;
+pub use orchestrator::broker_link::{
+    BrokerLinkCounters, BrokerLinkError, BrokerLinkOptions, BrokerLinkReport, BrokerLinkSettings, BrokerLinkState,
+    DialAttempt, RoutingPolicy, Settling,
 };
+pub use orchestrator::homes::{Home, Homes};
 pub use principals::{Principal, PrincipalKind, RetainedValue};
 pub use service::InnerPublication;
 pub use session::tail::ReadFailure;

@@ -283,7 +283,7 @@ impl Roster {
     #[inline]
     pub(crate) fn others_for(&self, tenant: TenantId, filter: &str) -> Shards {
         let others = self.others();
-        if tenant != TenantId::UPLINK && self.may_cross(filter) { others } else { others.without(self.peers()) }
+        if tenant != TenantId::BROKER_LINK && self.may_cross(filter) { others } else { others.without(self.peers()) }
     }
 
     /// All shards of a filter with wildcards: where its retained messages can be.
@@ -404,6 +404,6 @@ mod tests {
         }
         assert!(!all.may_cross("$SYS/#") && !some.may_cross("$SYS/#"));
         let told = |roster: &Roster, tenant, filter| roster.others_for(tenant, filter).has(ShardId(1));
-        assert!(told(&some, TenantId::DEFAULT, "#") && !told(&some, TenantId::UPLINK, "#"));
+        assert!(told(&some, TenantId::DEFAULT, "#") && !told(&some, TenantId::BROKER_LINK, "#"));
     }
 }

@@ -18,6 +18,7 @@ use tidegate_store::{Running, Status, Store};
 
 use crate::address::{ListenAddress, LocalAddress};
 use crate::admission::Admission;
+use crate::broker_link::Dialer;
 use crate::clock::{Clock, time_until};
 use crate::cluster::{LinkBindError, LinksThread, PreparedLinks};
 use crate::durable::{self, DurableError, ShardJournal, restorer};
@@ -33,7 +34,6 @@ use crate::quic::MAX_ENDPOINTS;
 use crate::settings::NodeSettings;
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
-use crate::uplink::Dialer;
 use listening::{Listening, listen, spread, spread_quic};
 use ways::{commits_of, start_links};
 

@@ -14,6 +14,7 @@ use tidegate_engine::{
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
+use crate::broker_link::{Dialed, FleetOrder};
 use crate::cluster::{PeerNews, RosterOrder, SharedLinks};
 use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
@@ -26,7 +27,6 @@ use crate::relay::{ClientOrigin, NodeHomes, Search};
 use crate::report::ShardReport;
 use crate::service::ServiceOrder;
 use crate::transport::Transport;
-use crate::uplink::{Dialed, FleetOrder};
 
 pub use self::door::Door;
 pub(crate) use self::door::{Admitted, Pass};

@@ -35,7 +35,7 @@ use crate::topics::RouteSlot;
 pub(crate) enum Phase {
     /// Nothing but CONNECT is taken.
     AwaitConnect,
-    /// An uplink: CONNECT was sent, and nothing but CONNACK is taken.
+    /// A broker link: CONNECT was sent, and nothing but CONNACK is taken.
     AwaitConnAck,
     /// CONNECT came and waits for its verdict; bytes behind it are kept up to a limit.
     Authenticating,

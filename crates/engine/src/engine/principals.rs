@@ -42,7 +42,7 @@ impl InsiderCalls<'_> {
         self.engine.links.forget_waiting(key);
         self.engine.observers.forget_waiting(key);
         self.engine.groups.dealers.waiting.remove(&key);
-        self.engine.uplinks.forget_waiting(key);
+        self.engine.broker_links.forget_waiting(key);
         if let Some(connection) = self.engine.state.connections.remove(key)
             && let Some(extra) = connection.extra
         {

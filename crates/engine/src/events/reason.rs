@@ -166,11 +166,11 @@ reasons! {
     /// A tenant has as many retained messages as it may have.
     TenantRetained = 64, "tenant_retained", QuotaExceeded, "the tenant's limit of retained messages is reached";
     /// A broker of the fleet refused an orchestrator's CONNECT.
-    UplinkRefused = 65, "uplink_refused", NotAuthorized, "the broker refused the orchestrator";
+    BrokerLinkRefused = 65, "uplink_refused", NotAuthorized, "the broker refused the orchestrator";
     /// A broker of the fleet has gone or does not answer.
-    UplinkLost = 66, "uplink_lost", UnspecifiedError, "the broker has gone or does not answer";
+    BrokerLinkLost = 66, "uplink_lost", UnspecifiedError, "the broker has gone or does not answer";
     /// A broker was taken out of the fleet.
-    UplinkRemoved = 67, "uplink_removed", AdministrativeAction, "the broker was taken out of the fleet";
+    BrokerLinkRemoved = 67, "uplink_removed", AdministrativeAction, "the broker was taken out of the fleet";
     /// The fleet owes as much as it may.
     FleetFull = 68, "fleet_full", QuotaExceeded, "no broker of the fleet can take more at the moment";
     /// The orchestrator that a client belongs to cannot be reached.

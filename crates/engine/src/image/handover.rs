@@ -4,7 +4,7 @@ use super::arrivals::Arrivals;
 use super::forwarding::Forwarding;
 use crate::groups::Groups;
 use crate::ids::{Partitions, Place};
-use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::broker_link::id::MessageId;
 use crate::state::ShardState;
 use crate::topics::Route;
 

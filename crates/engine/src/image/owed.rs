@@ -39,7 +39,7 @@ summed! {
 impl Sessions {
     /// The sessions of partitions, without the sessions of broker links: these belong to the process and never move.
     pub(crate) fn by_partition(&self, partitions: Partitions) -> ByPartition<SessionKey> {
-        let here = self.iter().filter(|(_, session)| !session.is_uplink());
+        let here = self.iter().filter(|(_, session)| !session.is_broker_link());
         let placed =
             |(key, session): (u32, &Session)| (partition_of(session.tenant, &session.client_id), SessionKey(key));
         ByPartition::new(partitions, here.map(placed))

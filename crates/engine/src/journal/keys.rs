@@ -52,7 +52,7 @@ pub(crate) enum Key<'a> {
     Entry(StoredSession, u64),
     /// How far that message has come, where the entry does not say it.
     Sent(StoredSession, u64),
-    /// The id of a message that came to an uplink, by its place in a ring of the last ones.
+    /// The id of a message that came to a broker link, by its place in a ring of the last ones.
     Seen(StoredSession, u16),
     /// A packet id under which a QoS 2 message was refused after it was routed.
     Refused(StoredSession, PacketId),

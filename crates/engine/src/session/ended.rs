@@ -35,7 +35,7 @@ pub(crate) struct EndedSession {
     /// Messages that waited, without messages of shared groups.
     pub queue: VecDeque<Delivery>,
     /// Whether it was that of a broker, which is removed at once.
-    pub of_uplink: bool,
+    pub of_broker_link: bool,
 }
 
 impl EndedSession {

@@ -305,7 +305,7 @@ impl Cached {
         index.match_topic(tenant, topic, &mut self.route);
         extend(&mut self.route);
         self.route.settle();
-        let is_of_another = tenant == TenantId::UPLINK && is_of_tenant(topic);
+        let is_of_another = tenant == TenantId::BROKER_LINK && is_of_tenant(topic);
         let (owner, topic) = owner_of(settings, tenant, topic);
         let is_own = is_own_topic(topic);
         let records = owner == TenantId::DEFAULT && is_for_applications(settings, topic);

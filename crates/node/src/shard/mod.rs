@@ -40,6 +40,7 @@ use tidegate_engine::{Accepted, ConnectionKey, Engine, Millis, Now, Place, Reaso
 
 use crate::access::AccessFactory;
 use crate::admission::{Admission, LoopLag};
+use crate::broker_link::Dialer;
 use crate::clock::{Clock, time_until};
 use crate::cluster::LinksSender;
 use crate::durable::{RestoreSeed, ShardJournal, take_in};
@@ -64,7 +65,6 @@ use crate::shard::table::Table;
 use crate::shortage::{Reserve, Shortage};
 use crate::tls::TlsListeners;
 use crate::tokens::RESERVED_INDEX;
-use crate::uplink::Dialer;
 
 /// The token of a shard's waker.
 pub(crate) const WAKER: Token = Token(RESERVED_INDEX as usize);

@@ -318,7 +318,7 @@ impl Shard {
                     }
                 }
                 Event::ReadQueue(wanted) => self.storing().read_queue(wanted),
-                Event::Dial { uplink, attempt } => self.orders().dial(&uplink, attempt),
+                Event::Dial { broker_link, attempt } => self.orders().dial(&broker_link, attempt),
                 Event::Pong { tenant, client_id } => self.orders().take_pong(tenant, client_id),
                 Event::Observed { observer, message } => {
                     let engine = (&mut self.engine, self.now);

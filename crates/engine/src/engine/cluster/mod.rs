@@ -49,7 +49,7 @@ impl ClusterCalls<'_> {
         let old = std::mem::replace(&mut self.engine.links.roster, roster);
         self.engine.state.transfers.note_scope(&self.engine.links.roster);
         let lead_ms = self.engine.links.roster.clock_lead_ms();
-        self.engine.uplinks.clock.follow(lead_ms);
+        self.engine.broker_links.clock.follow(lead_ms);
         self.engine.retained.removed.follow(lead_ms);
         self.engine.fetches.follow_moved(&self.engine.links.roster, &mut self.engine.state.transfers, &old, unsettled);
         self.engine.state.transfers.end_cuts(&self.engine.links.roster, &old);

@@ -83,7 +83,7 @@ impl EntryCalls<'_> {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return Flow::Next;
         }
-        if self.engine.uplinks.brokers.config.is_own_uplink(&connect) {
+        if self.engine.broker_links.brokers.config.is_own_broker_link(&connect) {
             let detail = "this is the orchestrator itself: one of its brokers has its own address".to_owned();
             self.refuse_connect(now, key, Reason::InvalidClientId, detail);
             return Flow::Next;

@@ -2,8 +2,8 @@
 
 use crate::engine::facets::ShardQuestions;
 use crate::events::clients::{ClientQuery, ClientSummary};
+use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::TenantId;
-use crate::ids::UPLINK_LISTENER;
 use crate::session::{Session, Standing};
 use std::collections::BinaryHeap;
 
@@ -55,5 +55,5 @@ fn place(session: &Session) -> (TenantId, &str) {
 
 /// True for the session of a client: neither an orchestrator's session at a broker, nor a mailbox of a mobile node.
 fn is_client(session: &Session) -> bool {
-    session.listener != UPLINK_LISTENER && session.standing != Standing::Mailbox
+    session.listener != BROKER_LINK_LISTENER && session.standing != Standing::Mailbox
 }

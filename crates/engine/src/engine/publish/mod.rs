@@ -51,7 +51,7 @@ impl PublishPipeline<'_> {
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
-        if raw.properties.is_empty() && !self.engine.uplinks.brokers.config.is_on() {
+        if raw.properties.is_empty() && !self.engine.broker_links.brokers.config.is_on() {
             let slot = match self.engine.cache.lookup(self.engine.index.epoch(), tenant, raw.topic) {
                 Some(slot) => slot,
                 // The context is made for a new topic only: it costs as much as the look-up.

@@ -153,7 +153,7 @@ impl Connecting<'_> {
         let (listener, tenant) = (connection.listener, connection.tenant);
         let user = self.state.sessions.get(to.0).and_then(|session| session.identity.as_ref()?.user_name.as_deref());
         let user = user.filter(|_| self.state.settings.usage_by_user);
-        let pays = if connection.is_of_hub() { TenantId::UPLINK } else { tenant };
+        let pays = if connection.is_of_hub() { TenantId::BROKER_LINK } else { tenant };
         let payer = self.state.meters.payer(pays, user);
         connection.payer = payer;
         let ours = self.state.settings.listeners.get(usize::from(listener.0));

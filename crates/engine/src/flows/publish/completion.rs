@@ -82,8 +82,14 @@ impl Answering<'_> {
     #[inline]
     fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
         let PendingAck { packet_id, answer, promises, .. } = ack;
-        if self.uplinks.is_confirming() {
-            self.uplinks.settlement.note_confirmed(self.state, self.layouts, &mut self.uplinks.brokers, key, packet_id);
+        if self.broker_links.is_confirming() {
+            self.broker_links.settlement.note_confirmed(
+                self.state,
+                self.layouts,
+                &mut self.broker_links.brokers,
+                key,
+                packet_id,
+            );
         }
         match answer {
             Answer::PubAck(outcome) => self.send_pub_ack(key, packet_id, outcome, promises),

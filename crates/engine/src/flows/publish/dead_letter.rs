@@ -3,7 +3,7 @@
 use crate::flows::contexts::Publishing;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::broker_link::id::MessageId;
 use crate::publish::dead_letter::put_user_property;
 use tidegate_mqtt::{QoS, TopicName};
 

@@ -54,7 +54,7 @@ impl Deciding<'_> {
     /// Retains a message that is on its way in.
     #[cold]
     pub(crate) fn retain_inbound(&mut self, it: &Inbound<'_>) -> Option<Reason> {
-        if it.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide() {
+        if it.tenant == TenantId::BROKER_LINK && self.broker_links.brokers.config.brokers_decide() {
             return None;
         }
         let topic = self.cache.topic_of(it);

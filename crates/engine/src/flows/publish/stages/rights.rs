@@ -13,7 +13,7 @@ impl Deciding<'_> {
     pub(super) fn check_rights(&mut self, it: &Inbound<'_>) -> Step {
         // Below the name of a tenant at brokers, only its own clients may publish.
         let topic = self.cache.get(it.slot).0;
-        let is_foreign = it.tenant == TenantId::UPLINK
+        let is_foreign = it.tenant == TenantId::BROKER_LINK
             && is_of_tenant(topic)
             && self.publisher_of(it).map(|(tenant, _)| tenant)
                 != of_brokers(self.settings, topic).map(|(tenant, _)| tenant);

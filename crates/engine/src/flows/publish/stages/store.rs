@@ -16,7 +16,7 @@ impl Deciding<'_> {
     /// queues are stored.
     #[cold]
     pub(super) fn check_store(&mut self, it: &Inbound<'_>) -> Step {
-        let rejected = if it.tenant == TenantId::UPLINK {
+        let rejected = if it.tenant == TenantId::BROKER_LINK {
             it.raw.qos != QoS::AtMostOnce || it.raw.retain
         } else {
             it.raw.packet_id.is_some() && publishing!(self).has_to_be_stored(it)
