@@ -37,7 +37,7 @@ mod trie;
 
 pub use compile::{Compiled, Compiler};
 pub use effect::{Effect, RuleId};
-pub use error::{LoadError, Place, RuleProblem, Warning};
+pub use error::{FilePosition, LoadError, RuleProblem, Warning};
 pub use explain::{Explanation, PassedOver, Verdict};
 pub use filter::covers;
 pub use grants::{GrantedAction, GrantedRule, Grants};

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use tidegate_engine::{
     BrokerLinkOptions, BrokerLinkSettings, BrokerLinkState, ConnectionKey, Engine, Event, ListenerId, Millis, Now,
-    Place, Settings,
+    Settings, ShardPosition,
 };
 use tidegate_mqtt::{
     ConnAck, ConnAckProperties, Packet, QoS, ReasonCode, SubAck, Subscribe, SubscriptionOptions, Subscriptions,
@@ -91,7 +91,7 @@ fn subscribe(engine: &mut Engine) {
 
 fn main() {
     let settings = Settings { broker_links: Some(BrokerLinkSettings::default()), ..Settings::default() };
-    let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 7, NOW);
+    let mut engine = Engine::new(Arc::new(settings), ShardPosition::ALONE, 7, NOW);
     subscribe(&mut engine);
     assert_eq!(engine.questions().wanted_filters(), FILTERS as u64);
     let options = BrokerLinkOptions { version: Some(Version::V5), user_name: None, password: None, lasting: false };

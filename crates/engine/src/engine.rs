@@ -37,7 +37,7 @@ use crate::event::Event;
 use crate::events::reason::Reason;
 use crate::flows::contexts::fetching;
 use crate::groups::Groups;
-use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId};
+use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, ShardId, ShardPosition};
 use crate::image::Handover;
 use crate::link::{Batch, Links};
 use crate::memory::KERNEL_BUFFER_BYTES;
@@ -67,7 +67,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) settings: Arc<Settings>,
-    pub(crate) place: Place,
+    pub(crate) place: ShardPosition,
     pub(crate) state: ShardState,
     pub(crate) index: SubscriptionIndex,
     pub(crate) cache: RouteCache,
@@ -127,7 +127,7 @@ impl Engine {
     ///
     /// When `place` names more than [`MAX_SHARDS`] shards or a shard beyond their number: both are the caller's
     /// constants.
-    pub fn new(settings: Arc<Settings>, place: Place, seed: u64, now: Now) -> Self {
+    pub fn new(settings: Arc<Settings>, place: ShardPosition, seed: u64, now: Now) -> Self {
         assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
         let mut state = ShardState::new(Arc::clone(&settings), place.shard, now);
         state.exchanges = Exchanges::new(seed, place);

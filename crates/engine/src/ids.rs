@@ -16,7 +16,7 @@ pub struct ShardId(pub u16);
 
 /// Where an engine stands among its peers: its own number and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ShardPosition {
     /// This engine's shard.
     pub shard: ShardId,
     /// Number of shards in the process, 1..=[`MAX_SHARDS`].
@@ -26,7 +26,7 @@ pub struct Place {
 /// More shards than this are refused at start; interest in a topic is kept as a set of this many bits.
 pub const MAX_SHARDS: u16 = 64;
 
-impl Place {
+impl ShardPosition {
     /// A process of a single shard.
     pub const ALONE: Self = Self { shard: ShardId(0), shards: 1 };
 

@@ -58,10 +58,10 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use tidegate_engine::{Engine, ListenerId, Millis, Now, Place, Settings};
+//! use tidegate_engine::{Engine, ListenerId, Millis, Now, ShardPosition, Settings};
 //!
 //! let now = Now { monotonic: Millis(0), unix: 1_700_000_000_000 };
-//! let mut engine = Engine::new(Arc::new(Settings::default()), Place::ALONE, 1, now);
+//! let mut engine = Engine::new(Arc::new(Settings::default()), ShardPosition::ALONE, 1, now);
 //! let key = engine.open_connection(now, ListenerId(0)).expect("no limit is reached");
 //! // CONNECT of MQTT 3.1.1, clean session, client id "a".
 //! engine.handle_input(now, key, b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a");
@@ -146,8 +146,8 @@ pub use events::clients::{ClientQuery, ClientSummary};
 pub use events::counters::{Counters, Gauges};
 pub use events::reason::{REASONS, Reason};
 pub use ids::{
-    ConnectionKey, EARLIER_PARTITIONS, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place,
-    PrincipalId, ShardId, TenantId, partition_of,
+    ConnectionKey, EARLIER_PARTITIONS, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions,
+    PrincipalId, ShardId, ShardPosition, TenantId, partition_of,
 };
 pub use image::connection::{
     CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX, SHOWN_MAX,

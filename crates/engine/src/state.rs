@@ -31,7 +31,7 @@ use crate::event::Event;
 use crate::events::EventLimit;
 use crate::events::counters::Counters;
 use crate::events::reason::Reason;
-use crate::ids::{ConnectionKey, Partitions, Place, SessionKey, ShardId, TenantId};
+use crate::ids::{ConnectionKey, Partitions, SessionKey, ShardId, ShardPosition, TenantId};
 use crate::journal::Journal;
 use crate::journal::keys::Key;
 use crate::limits::loop_lag::LoopLag;
@@ -191,7 +191,7 @@ impl ShardState {
             journal,
             to_read: VecDeque::new(),
             crossings: Crossings::default(),
-            exchanges: Exchanges::new(0, Place::ALONE),
+            exchanges: Exchanges::new(0, ShardPosition::ALONE),
         }
     }
 

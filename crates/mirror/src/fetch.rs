@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use tidegate_bus::{Bounds, Bus, LogName, LogSpec, Place, Position};
+use tidegate_bus::{Bounds, Bus, LogName, LogPartition, LogSpec, Position};
 use tidegate_store::{Disk, RealDisk};
 
 use crate::ask::ask;
@@ -26,7 +26,7 @@ const ATTEMPTS: u32 = 8;
 pub fn fetch(bus: &Bus, log: &LogName, directory: &Path, fence: Option<u64>) -> Result<OpenReport, MirrorError> {
     let local = RealDisk::create(directory)?;
     bus.know(LogSpec::fenced(log.clone(), 1));
-    let place = Place::new(log.clone(), 0);
+    let place = LogPartition::new(log.clone(), 0);
     if fence.is_some() {
         claim(bus, &place, Origin::claim(local.random(), fence))?;
     }
@@ -72,7 +72,7 @@ fn is_final(error: &MirrorError, begun: Bounds, ended: Bounds) -> bool {
     }
 }
 
-fn bounds_of(bus: &Bus, place: &Place) -> Result<Bounds, MirrorError> {
+fn bounds_of(bus: &Bus, place: &LogPartition) -> Result<Bounds, MirrorError> {
     let bounds = ask(&|| false, |done| bus.bounds(place, done));
     bounds.map_err(|source| MirrorError::Bus { log: place.log.clone(), source })
 }

@@ -13,7 +13,9 @@ use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId, TenantId, Usage};
+use tidegate_engine::{
+    Authentication, ListenerId, MAX_SHARDS, Millis, Restored, ShardId, ShardPosition, TenantId, Usage,
+};
 use tidegate_store::{Running, Status, Store};
 
 use crate::address::{ListenAddress, LocalAddress};
@@ -204,7 +206,7 @@ impl Node {
         let parts = event_loops.into_iter().zip(spread).zip(quic);
         for (shard, (((poll, inbox), acceptors), quic)) in (0..settings.shards).map(ShardId).zip(parts) {
             let seed = ShardSeed {
-                place: Place { shard, shards: settings.shards },
+                place: ShardPosition { shard, shards: settings.shards },
                 clock: node.clock,
                 settings: Arc::clone(&engine),
                 seed: seed.wrapping_add(u64::from(shard.0)),

@@ -127,13 +127,13 @@ pub(super) struct Restorer {
 }
 
 /// The store of a dead node, fetched; its files are removed with it.
-struct Place {
+struct FetchedStore {
     store: Store,
     memory: Memory,
     directory: PathBuf,
 }
 
-impl Drop for Place {
+impl Drop for FetchedStore {
     fn drop(&mut self) {
         remove(&self.directory);
     }
@@ -234,7 +234,7 @@ impl Restorer {
         Ok(())
     }
 
-    fn fetch(&self, node: &str, fence: Option<u64>) -> Result<Place, Hindrance> {
+    fn fetch(&self, node: &str, fence: Option<u64>) -> Result<FetchedStore, Hindrance> {
         let log = log_of(node).map_err(|error| Hindrance::Lasting(error.to_string()))?;
         if self.is_among_others {
             let not_ours = |error| Hindrance::Passing(format!("{}: {error}", self.scratch.display()));
@@ -255,7 +255,7 @@ impl Restorer {
             let settings = tidegate_store::Settings { durability, ..tidegate_store::Settings::default() };
             let opened = tidegate_store::open(std::sync::Arc::new(disk), settings, keep_all())
                 .map_err(|error| lasting(&error))?;
-            Ok(Place { store: opened.store, memory, directory: directory.clone() })
+            Ok(FetchedStore { store: opened.store, memory, directory: directory.clone() })
         };
         open().inspect_err(|_| remove(&directory))
     }
@@ -264,7 +264,7 @@ impl Restorer {
     fn take(
         &self,
         node: &str,
-        place: &Place,
+        place: &FetchedStore,
         (partitions, together): (&[u16], &BTreeSet<u16>),
         restored: &mut Restored,
     ) -> Result<(), Hindrance> {
@@ -307,7 +307,7 @@ impl Restorer {
     }
 
     /// Takes in the dead node's bans: clients that were banned there are banned here.
-    fn take_bans(&self, place: &Place) -> Result<usize, tidegate_node::PlaceError> {
+    fn take_bans(&self, place: &FetchedStore) -> Result<usize, tidegate_node::PlaceError> {
         let now = self.node.now();
         let here = self.node.admission().bans(now);
         let holds = |ban: &Ban| here.iter().any(|other| other.target == ban.target && other.until >= ban.until);

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use serde::{Deserialize, Serialize};
-use tidegate_bus::{Append, Bounds, Bus, BusError, Done, Place, Position, Wake};
+use tidegate_bus::{Append, Bounds, Bus, BusError, Done, LogPartition, Position, Wake};
 
 use super::following::{Following, Taken};
 
@@ -130,7 +130,7 @@ fn poll<T>(pending: &mut Option<Pending<T>>) -> Option<Result<T, BusError>> {
 
 impl TenantLog {
     /// Takes the new records of the log, and restores the numbers of the node where the log was lost.
-    pub(super) fn look(&mut self, bus: &Bus, log: &Place, own: &[String], wake: Wake) -> (Taken, Verdict) {
+    pub(super) fn look(&mut self, bus: &Bus, log: &LogPartition, own: &[String], wake: Wake) -> (Taken, Verdict) {
         let taken = self.following.take(bus, log, wake);
         if taken.is_reopened {
             (self.names, self.read_to) = (Names::default(), Position::START);

@@ -3,7 +3,7 @@
 use crate::addresses::Nodes;
 use crate::cluster::outgoing::Outgoing;
 use crate::groups::Groups;
-use crate::ids::Place;
+use crate::ids::ShardPosition;
 use crate::link::Links;
 use crate::observers::Observers;
 use crate::orchestrator::broker_link::BrokerLinks;
@@ -33,7 +33,7 @@ pub(crate) struct Audit<'e> {
     pub observers: &'e Observers,
     pub principals: &'e Principals,
     pub outgoing: &'e Outgoing,
-    pub place: Place,
+    pub place: ShardPosition,
     pub settings: &'e Settings,
 }
 

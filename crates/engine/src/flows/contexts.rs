@@ -9,7 +9,7 @@ use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
 use crate::durable::Recovery;
 use crate::groups::Groups;
-use crate::ids::{AssignedNames, Place};
+use crate::ids::{AssignedNames, ShardPosition};
 use crate::image::Handover;
 use crate::link::Links;
 use crate::observers::Observers;
@@ -46,7 +46,7 @@ macro_rules! part {
     (outgoing) => { Outgoing };
     (peers) => { Peers };
     (pings) => { BTreeMap<(u32, u16), bool> };
-    (place) => { Place };
+    (place) => { ShardPosition };
     (principals) => { Principals };
     (recovery) => { Recovery };
     (retained) => { RetainedStore };

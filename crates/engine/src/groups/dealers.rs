@@ -13,7 +13,7 @@
 use super::joins::LateJoin;
 use crate::cluster::exchanges::Exchanges;
 use crate::groups::Groups;
-use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId};
+use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, ShardId, ShardPosition};
 use crate::link::Links;
 use crate::link::dealing_word::DealingWord;
 use crate::link::exchange_word::ExchangeName;
@@ -68,7 +68,7 @@ pub(crate) struct Other {
 
 impl Dealers {
     /// The dealers of a process outside a cluster.
-    pub(crate) fn new(place: Place) -> Self {
+    pub(crate) fn new(place: ShardPosition) -> Self {
         // A process begins with all of this, so each shard's partitions are looked up once.
         let mut of_shards = vec![Partitions::NONE; usize::from(place.shards)];
         let by_partition = std::array::from_fn(|at| {

@@ -6,7 +6,7 @@
 
 use super::removed::{Removed, time_of};
 use crate::events::reason::Reason;
-use crate::ids::{ConnectionKey, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
+use crate::ids::{ConnectionKey, PartitionId, Partitions, ShardId, ShardPosition, TenantId, partition_of};
 use crate::journal::keys::Key;
 use crate::link::Links;
 use crate::link::envelope::{Passage, RETAIN_AT_HOME, Ticket, VERSIONED};
@@ -139,7 +139,7 @@ impl RetainedStore {
     pub(crate) fn take_stray(
         &mut self,
         now: Now,
-        place: Place,
+        place: ShardPosition,
         roster: &Roster,
         state: &mut ShardState,
         publication: &Publication<'_>,

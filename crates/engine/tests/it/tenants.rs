@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Accepted, Durability, HUB_CLIENT_PREFIX, ListenerSettings, Place, Preset, Reason, Settings, ShardId, TenantId,
-    TenantQuota, Tenants, Verdict, partition_of,
+    Accepted, Durability, HUB_CLIENT_PREFIX, ListenerSettings, Preset, Reason, Settings, ShardId, ShardPosition,
+    TenantId, TenantQuota, Tenants, Verdict, partition_of,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
 use tidegate_mqtt::{ReasonCode, SubscriptionOptions};
@@ -178,7 +178,7 @@ fn with_quota(quota: TenantQuota) -> impl Fn(&mut Settings) {
 
 /// A name with its home on this shard: a quota holds for each shard, so clients that share it must be on one.
 fn name_at(world: &World, shard: u16, stem: &str) -> String {
-    let place = Place { shard: ShardId(shard), shards: world.shards() };
+    let place = ShardPosition { shard: ShardId(shard), shards: world.shards() };
     let mut names = (0..).map(|number| format!("{stem}{number}"));
     names.find(|name| place.owns(partition_of(TenantId(7), name))).unwrap()
 }

@@ -32,7 +32,7 @@ pub use self::influxdb::InfluxSettings;
 pub use self::kafka::{KafkaSettings, MAX_MARKED_WINDOW, SaslMechanism};
 pub use self::mqtt::MqttSettings;
 pub use self::nats::NatsSettings;
-pub use self::place::Place;
+pub use self::place::SinkLane;
 pub use self::postgres::PostgresSettings;
 pub use self::redis::RedisSettings;
 pub use self::s3::S3Settings;
@@ -160,7 +160,7 @@ impl SinkSettings {
     ///
     /// # Errors
     /// In words, when its settings are of no use or a file that they name cannot be read.
-    pub fn open(&self, files: &FileSinks, place: &Place<'_>) -> Result<Box<dyn Sink>, OpenError> {
+    pub fn open(&self, files: &FileSinks, place: &SinkLane<'_>) -> Result<Box<dyn Sink>, OpenError> {
         let ids = place::Ids::new(place, &self.name);
         Ok(match &self.kind {
             SinkKind::File(settings) => Box::new(files.open(settings)),

@@ -33,7 +33,7 @@ pub use reloadable::Providers;
 pub use visitors::{Visitor, Visitors};
 
 /// A connection, by which the answer to a challenge is matched.
-pub type Place = (ShardId, ConnectionKey);
+pub type ConnectionAddress = (ShardId, ConnectionKey);
 
 /// Why the providers of a configuration cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +156,7 @@ impl Authentication {
         &self,
         request: AuthRequest,
         facts: &ConnectionFacts,
-        place: Place,
+        place: ConnectionAddress,
         give: impl FnOnce(Verdict) + Send + 'static,
     ) {
         let policy = self.policy();
@@ -185,7 +185,7 @@ impl Authentication {
     }
 
     /// Takes a client's answer to a challenge.
-    pub fn answer_challenge(&self, place: Place, data: &[u8]) -> Verdict {
+    pub fn answer_challenge(&self, place: ConnectionAddress, data: &[u8]) -> Verdict {
         let Some((exchange, arrival)) = self.exchanges.take(place) else {
             let refusal = Refusal::new(RefusalKind::Unavailable, "", "the exchange took too long");
             return arrival::refuse("", "", None, &refusal);
@@ -193,7 +193,7 @@ impl Authentication {
         self.step(&self.policy(), exchange, arrival, data, place)
     }
 
-    fn begin(&self, policy: &Policy, arrival: Box<Arrival>, again: bool, place: Place) -> Verdict {
+    fn begin(&self, policy: &Policy, arrival: Box<Arrival>, again: bool, place: ConnectionAddress) -> Verdict {
         let request = &arrival.request;
         let begun = if again {
             let current = Identity { user_name: request.user_name.clone(), ..Identity::default() };
@@ -214,7 +214,7 @@ impl Authentication {
         mut exchange: Exchange,
         arrival: Box<Arrival>,
         data: &[u8],
-        place: Place,
+        place: ConnectionAddress,
     ) -> Verdict {
         match exchange.step(data) {
             Step::Done(decision, last) => judge(policy, &arrival, decision, last),

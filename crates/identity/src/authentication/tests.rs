@@ -76,7 +76,7 @@ fn request(user_name: Option<&str>, password: Option<&str>) -> AuthRequest {
     }
 }
 
-fn place() -> Place {
+fn place() -> ConnectionAddress {
     (ShardId(0), ConnectionKey { index: 1, generation: 1 })
 }
 

@@ -12,7 +12,7 @@ use super::install::check_installed;
 use super::left_behind;
 use super::placeholder::fill;
 use super::readiness::answers;
-use super::spawn::{LOG, Place, Plan, Site, Spawned};
+use super::spawn::{LOG, PeerPaths, Plan, Site, Spawned};
 use super::{PeerError, Ports, Template};
 use crate::stop::Stop;
 
@@ -66,7 +66,7 @@ impl Running {
     /// When it is not installed, does not get ready, or `stop` was asked.
     pub fn start(
         template: &Template,
-        place: &Place,
+        place: &PeerPaths,
         site: &Site,
         ports: &mut Ports,
         stop: &Stop,

@@ -111,7 +111,7 @@ fn converse(
     version: Version,
     until: Instant,
 ) -> io::Result<(ReasonCode, String)> {
-    let place = super::dialer::Place { at: known.broker.at.clone(), tls: known.broker.tls.clone() };
+    let place = super::dialer::BrokerEndpoint { at: known.broker.at.clone(), tls: known.broker.tls.clone() };
     let (stream, session) = connect_plainly(&place, || left(until))?;
     let mut talk = Talk { stream, session, until };
     let connect = Connect {

@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a broker is, and whether TLS is spoken there.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct BrokerEndpoint {
     pub(crate) at: HostPort,
     pub(crate) tls: Option<BrokerLinkTls>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Place {
 /// Knows where brokers are and connects to them, one thread for each attempt: each broker has one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Dialer {
-    places: Mutex<BTreeMap<String, Place>>,
+    places: Mutex<BTreeMap<String, BrokerEndpoint>>,
     hold: Mutex<Hold>,
     released: Condvar,
 }
@@ -66,7 +66,7 @@ pub(crate) enum DialError {
 }
 
 impl Dialer {
-    fn places(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Place>> {
+    fn places(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, BrokerEndpoint>> {
         // A poisoned lock is fine: the map is consistent at every step.
         self.places.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -93,7 +93,7 @@ impl Dialer {
     }
 
     /// Notes where a broker is.
-    pub(crate) fn know(&self, name: &str, place: Place) {
+    pub(crate) fn know(&self, name: &str, place: BrokerEndpoint) {
         self.places().insert(name.to_owned(), place);
     }
 
@@ -103,7 +103,7 @@ impl Dialer {
     }
 
     /// Where a broker is.
-    pub(crate) fn place(&self, name: &str) -> Option<Place> {
+    pub(crate) fn place(&self, name: &str) -> Option<BrokerEndpoint> {
         self.places().get(name).cloned()
     }
 
@@ -125,7 +125,7 @@ impl Dialer {
 }
 
 /// Connects to the first address that answers.
-fn connect(place: &Place) -> io::Result<Transport> {
+fn connect(place: &BrokerEndpoint) -> io::Result<Transport> {
     let (stream, session) = connect_plainly(place, || Ok(CONNECT_TIMEOUT))?;
     stream.set_read_timeout(None)?;
     stream.set_write_timeout(None)?;
@@ -140,7 +140,7 @@ fn connect(place: &Place) -> io::Result<Transport> {
 /// A connection that blocks, with TLS where that is spoken. `limit` is asked before each address, and again before its
 /// handshake: how long that may take, or that there is no time left.
 pub(super) fn connect_plainly(
-    place: &Place,
+    place: &BrokerEndpoint,
     limit: impl Fn() -> io::Result<Duration>,
 ) -> io::Result<(TcpStream, Option<Box<ClientConnection>>)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
@@ -155,7 +155,7 @@ pub(super) fn connect_plainly(
 
 fn connect_to(
     address: &SocketAddr,
-    place: &Place,
+    place: &BrokerEndpoint,
     limit: &impl Fn() -> io::Result<Duration>,
 ) -> io::Result<(TcpStream, Option<Box<ClientConnection>>)> {
     let mut stream = TcpStream::connect_timeout(address, limit()?)?;
@@ -184,7 +184,7 @@ mod tests {
         let nowhere = HostPort { host: "127.0.0.1".to_owned(), port: 0 };
         let (tell, heard) = std::sync::mpsc::channel();
         for name in ["a", "b", "a@dead"] {
-            dialer.know(name, Place { at: nowhere.clone(), tls: None });
+            dialer.know(name, BrokerEndpoint { at: nowhere.clone(), tls: None });
             let tell = tell.clone();
             dialer.dial(name, move |dialed| tell.send(dialed.name).unwrap()).unwrap();
         }
@@ -209,7 +209,7 @@ mod tests {
             asked.set(asked.get() + 1);
             if asked.get() == 1 { Ok(CONNECT_TIMEOUT) } else { Err(io::Error::from(io::ErrorKind::TimedOut)) }
         };
-        let error = connect_plainly(&Place { at, tls }, limit).map(drop).unwrap_err();
+        let error = connect_plainly(&BrokerEndpoint { at, tls }, limit).map(drop).unwrap_err();
         assert_eq!((error.kind(), asked.get()), (io::ErrorKind::TimedOut, 2));
     }
 }

@@ -17,7 +17,7 @@ use crate::transport::Transport;
 
 pub use ask::{BrokerWord, NoBrokerWord, Question};
 pub use brokers::Brokers;
-pub(crate) use dialer::{DialError, Dialer, Place};
+pub(crate) use dialer::{BrokerEndpoint, DialError, Dialer};
 pub use tls::BrokerLinkTls;
 
 /// Used in the table in place of the listener of an incoming connection.

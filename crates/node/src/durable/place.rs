@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    BrokerLinkImage, Engine, ImageError, Now, OrchestratorMoves, PartitionImage, Partitions, Place, RestoreRoute,
-    Settings as EngineSettings, Snapshot, Sweep, Takers,
+    BrokerLinkImage, Engine, ImageError, Now, OrchestratorMoves, PartitionImage, Partitions, RestoreRoute,
+    Settings as EngineSettings, ShardPosition, Snapshot, Sweep, Takers,
 };
 use tidegate_store::Store;
 
@@ -68,7 +68,7 @@ pub fn images_of(store: &Store, settings: EngineSettings, partitions: Partitions
     // Queues come into memory as they are: they leave it again at once.
     settings.queue.memory_bytes = u64::MAX;
     settings.limits.memory_ceiling = 0;
-    let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, now);
+    let mut engine = Engine::new(Arc::new(settings), ShardPosition::ALONE, 0, now);
     let (mut route, mut failure) = (RestoreRoute::new(1), None);
     // Remains of ended sessions are swept in a running store, not in a closed one.
     let mut sweep = Sweep::default();

@@ -6,7 +6,7 @@ use tidegate_engine::{BrokerLinkError, BrokerLinkReport, Evicted};
 
 use super::{NoAnswer, NodeHandle, wait};
 use crate::address::HostPort;
-use crate::broker_link::{BrokerReport, BrokerSettings, FleetOrder, FleetReport, Place};
+use crate::broker_link::{BrokerEndpoint, BrokerReport, BrokerSettings, FleetOrder, FleetReport};
 use crate::moves::BROKER_LINK_SHARD;
 use crate::orders::{Admin, ToShard};
 
@@ -45,14 +45,14 @@ impl NodeFleet<'_> {
             identities.set_broker(&broker);
         }
         let BrokerSettings { name, at, tls, options } = broker;
-        self.node.dialer().know(&name, Place { at, tls });
+        self.node.dialer().know(&name, BrokerEndpoint { at, tls });
         self.order(|done| FleetOrder::Set { name, options, done })
     }
 
     /// The same, without waiting.
     pub(crate) fn tell_broker(&self, broker: BrokerSettings) {
         let BrokerSettings { name, at, tls, options } = broker;
-        self.node.dialer().know(&name, Place { at, tls });
+        self.node.dialer().know(&name, BrokerEndpoint { at, tls });
         let (done, _) = channel();
         self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Set { name, options, done })));
     }
@@ -106,9 +106,9 @@ impl NodeFleet<'_> {
         let (answer, answers) = channel();
         self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Report(answer))));
         let (broker_links, filters, open) = wait(BROKER_LINK_SHARD, &answers)?;
-        let nowhere = || Place { at: HostPort { host: String::new(), port: 0 }, tls: None };
+        let nowhere = || BrokerEndpoint { at: HostPort { host: String::new(), port: 0 }, tls: None };
         let report = |broker_link: BrokerLinkReport| {
-            let Place { at, tls } = self.node.dialer().place(&broker_link.name).unwrap_or_else(nowhere);
+            let BrokerEndpoint { at, tls } = self.node.dialer().place(&broker_link.name).unwrap_or_else(nowhere);
             BrokerReport { at, secure: tls.is_some(), broker_link }
         };
         let brokers = broker_links.into_iter().map(report).collect();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::Instant;
 
-use tidegate_engine::{InnerPublication, Millis, Place, ShardId, TenantId, partition_of};
+use tidegate_engine::{InnerPublication, Millis, ShardId, ShardPosition, TenantId, partition_of};
 
 use super::{NoAnswer, NodeHandle, wait};
 use crate::orders::{Admin, ToShard};
@@ -40,7 +40,7 @@ pub struct NodeInsiders<'n> {
 
 impl NodeHandle {
     pub(crate) fn home(&self, tenant: TenantId, name: &str) -> ShardId {
-        Place { shard: ShardId(0), shards: self.shards() }.home_of(partition_of(tenant, name))
+        ShardPosition { shard: ShardId(0), shards: self.shards() }.home_of(partition_of(tenant, name))
     }
 
     /// The calls for parts of the process without an MQTT session.

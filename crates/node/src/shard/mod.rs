@@ -36,7 +36,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use mio::{Events, Poll, Token};
-use tidegate_engine::{Accepted, ConnectionKey, Engine, Millis, Now, Place, Reason, Roster, Settings, ShardId};
+use tidegate_engine::{Accepted, ConnectionKey, Engine, Millis, Now, Reason, Roster, Settings, ShardId, ShardPosition};
 
 use crate::access::AccessFactory;
 use crate::admission::{Admission, LoopLag};
@@ -108,7 +108,7 @@ pub(crate) struct Shared {
 
 /// The parts that a shard's thread is started with. The engine is created there and never leaves its thread.
 pub(crate) struct ShardSeed {
-    pub place: Place,
+    pub place: ShardPosition,
     pub clock: Clock,
     pub settings: Arc<Settings>,
     pub seed: u64,
@@ -132,7 +132,7 @@ pub(crate) struct ShardSeed {
 /// A shard on its thread.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Shard {
-    pub(crate) place: Place,
+    pub(crate) place: ShardPosition,
     pub(crate) clock: Clock,
     /// The time of this turn.
     pub(crate) now: Now,

@@ -7,7 +7,7 @@ use crate::events::reason::Reason;
 use crate::flows::contexts::Publishing;
 use crate::flows::contexts::dealing;
 use crate::groups::Groups;
-use crate::ids::{Place, SessionKey, ShardId, TenantId, hash_name, partition_of};
+use crate::ids::{SessionKey, ShardId, ShardPosition, TenantId, hash_name, partition_of};
 use crate::link::Links;
 use crate::link::envelope::{BROUGHT, DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
 use crate::message::Publication;
@@ -32,7 +32,7 @@ pub(crate) struct Reach<'e> {
     pub broker_links: &'e mut BrokerLinks,
     pub index: &'e mut SubscriptionIndex,
     pub scratch: &'e mut Route,
-    pub place: Place,
+    pub place: ShardPosition,
     pub nodes: &'e Nodes,
 }
 

@@ -57,7 +57,7 @@ pub(crate) mod versions;
 use crate::hash::hash_bytes;
 pub(crate) use crate::ids::BROKER_LINK_PREFIX;
 use crate::ids::BrokerLinkKey;
-use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey};
+use crate::ids::{ConnectionKey, PartitionId, SessionKey, ShardPosition};
 use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
 use crate::message::MessageRef;
@@ -286,7 +286,7 @@ pub(crate) struct Unreturned {
 }
 
 impl BrokerLinks {
-    pub(crate) fn new(settings: Option<BrokerLinkSettings>, seed: u64, place: Place) -> Self {
+    pub(crate) fn new(settings: Option<BrokerLinkSettings>, seed: u64, place: ShardPosition) -> Self {
         let origin = hash_bytes(seed, b"origin of messages for a fleet");
         let max_owed = settings.as_ref().map_or(0, |settings| settings.max_owed_messages);
         let config = FleetConfig { settings, here: place.owns(PartitionId(0)) };

@@ -1,6 +1,6 @@
 //! Members of a cluster whose wall clocks differ: the later of two retained values wins.
 
-use tidegate_engine::{Durability, Home, Homes, Millis, PARTITIONS, Place, Roster, RoutingPolicy};
+use tidegate_engine::{Durability, Home, Homes, Millis, PARTITIONS, Roster, RoutingPolicy, ShardPosition};
 
 use crate::harness::*;
 
@@ -72,7 +72,7 @@ fn a_member_follows_the_clock_of_a_linked_one() {
     let pair = Pair::new();
     pair.clients[0].subscribe_later("t");
     pair.worlds[1].engine(0, |engine, now| {
-        engine.cluster().set_roster(now, Roster::alone(Place::ALONE).with_clock_lead(SKEW_MS));
+        engine.cluster().set_roster(now, Roster::alone(ShardPosition::ALONE).with_clock_lead(SKEW_MS));
     });
     pair.publish(0, "old");
     pair.publish(1, "new");

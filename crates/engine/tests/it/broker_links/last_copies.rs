@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    BrokerLinkImage, BrokerLinkOptions, Durability, Engine, OrchestratorMoves, Partitions, Place, RoutingPolicy,
-    Settings, Snapshot, TenantId, partition_of,
+    BrokerLinkImage, BrokerLinkOptions, Durability, Engine, OrchestratorMoves, Partitions, RoutingPolicy, Settings,
+    ShardPosition, Snapshot, TenantId, partition_of,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 
@@ -86,7 +86,7 @@ fn image_of(world: &World, broker: &str) -> BrokerLinkImage {
     world.run();
     let (now, pairs) = (world.now(), world.swept());
     let settings: Settings = world.settings();
-    let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, now);
+    let mut engine = Engine::new(Arc::new(settings), ShardPosition::ALONE, 0, now);
     restore(std::slice::from_mut(&mut engine), now, &pairs).expect("what engines wrote can be taken in");
     let mut images = OrchestratorMoves::of(&mut engine).broker_link_images(now).into_iter();
     let image = images.find(|image| image.broker == broker).expect("a connection to it");

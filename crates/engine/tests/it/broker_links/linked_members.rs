@@ -2,8 +2,8 @@
 //! brokers.
 
 use tidegate_engine::{
-    Durability, MembershipChange, MembershipOutcome, OrchestratorMoves, Place, Roster, Settings, ShardId, TenantId,
-    partition_of,
+    Durability, MembershipChange, MembershipOutcome, OrchestratorMoves, Roster, Settings, ShardId, ShardPosition,
+    TenantId, partition_of,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 
@@ -264,8 +264,9 @@ fn a_session_whose_move_is_forwarded_again_is_no_node() {
     };
     assert_eq!(queued(), 1);
     // As after a restart: the store has the session of a node, and its home is elsewhere.
-    let roster =
-        Roster::alone(Place { shard: ShardId(0), shards: 1 }).with_peer(ShardId(1)).with_home(partition, ShardId(1));
+    let roster = Roster::alone(ShardPosition { shard: ShardId(0), shards: 1 })
+        .with_peer(ShardId(1))
+        .with_home(partition, ShardId(1));
     world.engine(0, |engine, now| {
         engine.cluster().set_roster(now, roster.with_topics_below("ctx"));
         OrchestratorMoves::of(engine).begin_forwarding(1, [partition].into_iter().collect());

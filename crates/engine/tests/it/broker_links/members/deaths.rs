@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    BrokerLinkImage, Brought, Continued, Engine, OrchestratorMoves, PartitionImage, Partitions, Place, Settings,
-    Settling, Snapshot,
+    BrokerLinkImage, Brought, Continued, Engine, OrchestratorMoves, PartitionImage, Partitions, Settings, Settling,
+    ShardPosition, Snapshot,
 };
 
 use super::{BROKERS, MEMBERS, Run, options, partitions_of};
@@ -42,7 +42,7 @@ fn remains_of(world: &World, partitions: Partitions) -> Remains {
     let (now, pairs) = (world.now(), world.swept());
     let mut settings: Settings = world.settings();
     settings.queue.memory_bytes = u64::MAX;
-    let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, now);
+    let mut engine = Engine::new(Arc::new(settings), ShardPosition::ALONE, 0, now);
     restore(std::slice::from_mut(&mut engine), now, &pairs).expect("what engines wrote can be taken in");
     engine.moves().hold_partitions(now, partitions, None);
     let Ok(Snapshot::Taken(images)) = engine.moves().snapshot_of_dead(now, partitions, u64::MAX) else {
