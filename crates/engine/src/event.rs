@@ -64,7 +64,7 @@ pub enum Event {
         /// The client that asks for admission.
         request: AuthRequest,
     },
-    /// The client answered a challenge ([`Verdict::Challenge`]); the next verdict is awaited.
+    /// The client answered a challenge ([`AuthOutcome::Challenge`]); the next verdict is awaited.
     AnswerChallenge {
         /// The connection.
         key: ConnectionKey,
@@ -191,7 +191,7 @@ impl std::fmt::Debug for AuthRequest {
 
 /// The answer to a CONNECT.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AuthOutcome {
     /// The client is admitted.
     Accept(Accepted),
     /// The client is refused with this reason.

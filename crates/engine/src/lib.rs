@@ -32,7 +32,7 @@
 //!
 //! # Seams
 //!
-//! - Who may come in: [`Event::Authenticate`] and [`Verdict`]. Rights of a client: [`Access`].
+//! - Who may come in: [`Event::Authenticate`] and [`AuthOutcome`]. Rights of a client: [`Access`].
 //! - Who publishes without an MQTT session: [`InsiderCalls::add_principal`](crate::InsiderCalls::add_principal), [`InsiderCalls::publish_as`](crate::InsiderCalls::publish_as), and
 //!   [`Event::Published`], which reports the outcome of each message; [`ShardQuestions::retained_for`](crate::ShardQuestions::retained_for) reads.
 //! - Who must have a message before its publisher is acknowledged: [`InsiderCalls::observe`](crate::InsiderCalls::observe), [`Event::Observed`] and
@@ -141,7 +141,9 @@ pub use engine::facets::{
 pub use engine::image::adopting::{AdoptError, BrokerLinkImage, Brought};
 pub use engine::image::forwarding::OrchestratorMoves;
 pub use engine::image::parting::LeftConnection;
-pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
+pub use event::{
+    Accepted, Attempt, AuthOutcome, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, WantedQueue,
+};
 pub use events::clients::{ClientQuery, ClientSummary};
 pub use events::counters::{Counters, Gauges};
 pub use events::reason::{REASONS, Reason};

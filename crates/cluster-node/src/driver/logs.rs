@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::NotJoined;
 use super::error::NodeError;
-use super::tenants::{self, Names, Verdict};
+use super::tenants::{self, Names, TenantCheck};
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::bus_access::{BusAccess, lease_on};
@@ -245,9 +245,9 @@ impl Logs {
         let own = self.agreed_tenants();
         let names = self.read_tenants(stop)?;
         match names.judge(&own) {
-            Verdict::Same => Ok(names),
-            Verdict::Other => Err(NodeError::OtherTenants.into()),
-            Verdict::Restore => {
+            TenantCheck::Same => Ok(names),
+            TenantCheck::Other => Err(NodeError::OtherTenants.into()),
+            TenantCheck::Restore => {
                 let append = Append::new(tenants::record(&own, true));
                 wait(|done| self.bus.append(&self.tenants, append, done), stop)?.map_err(failed)?;
                 self.read_tenants(stop)

@@ -132,7 +132,7 @@ impl OrderCalls<'_> {
                 None => return,
                 Some(ToShard::Batch(batch)) => self.shard.peering().take_batch(batch),
                 Some(ToShard::Adopt(adoption)) => self.shard.sockets().adopt(*adoption),
-                Some(ToShard::Verdict { key, verdict }) => self.shard.admission().take_verdict(key, verdict),
+                Some(ToShard::AuthOutcome { key, verdict }) => self.shard.admission().take_verdict(key, verdict),
                 Some(ToShard::Pass { key, door, accepted }) => self.shard.accepting().pass_through(key, door, accepted),
                 Some(ToShard::Read(read)) => self.shard.storing().take_queue_read(*read),
                 Some(ToShard::Committed(sequence)) => self.shard.peering().take_committed(sequence),

@@ -9,14 +9,14 @@ use crate::ids::ShardId;
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::orchestrator::broker_link::filters::Verdict;
+use crate::orchestrator::broker_link::filters::FilterAnswers;
 use crate::settings::fleet_topics::of_brokers;
 use tidegate_mqtt::{ReasonCode, SubAck, TopicFilter};
 
 impl BrokerLinking<'_> {
     /// All brokers have answered for a filter, or are gone: waiting subscribers are refused if no broker has taken it.
     /// An earlier subscription to it stays.
-    pub(super) fn pass_verdict_on(&mut self, now: Now, shard: ShardId, ticket: Ticket, verdict: &Verdict) {
+    pub(super) fn pass_verdict_on(&mut self, now: Now, shard: ShardId, ticket: Ticket, verdict: &FilterAnswers) {
         if !verdict.is_refused() {
             return;
         }

@@ -42,12 +42,12 @@ pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
     /// Brokers that have not answered.
     pub(crate) left: u32,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: FilterAnswers,
 }
 
 /// The answers of brokers for a filter with a waiting SUBACK.
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct FilterAnswers {
     pub(crate) filter: Box<str>,
     /// Brokers that have the request.
     pub(super) asked: u32,
@@ -57,7 +57,7 @@ pub(crate) struct Verdict {
     pub(crate) code: ReasonCode,
 }
 
-impl Verdict {
+impl FilterAnswers {
     /// Whether all brokers have refused it. One that was lost meanwhile has not.
     pub(crate) fn is_refused(&self) -> bool {
         self.asked > 0 && self.refused >= self.asked
@@ -406,7 +406,7 @@ impl WantedFilters {
         if let (Some((shard, ticket)), true) = (waits, waited) {
             let refused = flawed.len() as u32;
             let asked = told.len() as u32 + refused;
-            let verdict = Verdict { filter: filter.into(), asked, refused, code: ReasonCode::TopicFilterInvalid };
+            let verdict = FilterAnswers { filter: filter.into(), asked, refused, code: ReasonCode::TopicFilterInvalid };
             let left = (told.len() as u32).max(1);
             self.waits.insert(wait, Waiter { shard, ticket, left, verdict });
             self.decided.extend(told.is_empty().then_some(wait));

@@ -1,6 +1,6 @@
 //! What engines ask for.
 
-use tidegate_engine::{AuthRequest, ConnectionKey, Engine, Event, Now, ObserverId, ObserverWindow, Verdict};
+use tidegate_engine::{AuthOutcome, AuthRequest, ConnectionKey, Engine, Event, Now, ObserverId, ObserverWindow};
 
 use super::Net;
 use super::socket::Stand;
@@ -85,7 +85,7 @@ impl Net {
         }
     }
 
-    pub(crate) fn answer(&mut self, asked: &Asked, verdict: Verdict) {
+    pub(crate) fn answer(&mut self, asked: &Asked, verdict: AuthOutcome) {
         self.trace.note(format!("verdict on {}: {verdict:?}", asked.request.client_id));
         self.engines[asked.shard].entry().handle_verdict(self.now, asked.key, verdict);
         self.gather(asked.shard);

@@ -336,7 +336,7 @@ impl World {
 pub(super) struct Script(pub(super) Vec<(u64, u32)>);
 
 impl Judge for Script {
-    fn judge(&mut self, seen: &LevelSeen) -> Verdict {
+    fn judge(&mut self, seen: &LevelSeen) -> LevelDecision {
         let wanted = self.0.iter().rev().find(|(from, _)| *from <= seen.at.0).map(|(_, count)| *count);
         let planned = seen.serving + seen.pending;
         let wish = match wanted {
@@ -344,7 +344,7 @@ impl Judge for Script {
             Some(wanted) if wanted < planned && seen.pending == 0 => Wish::Shrink(1),
             _ => Wish::Hold,
         };
-        Verdict {
+        LevelDecision {
             wish,
             load: Some(0.5),
             reason: "the script says so".to_owned(),
