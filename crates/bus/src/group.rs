@@ -1,4 +1,4 @@
-//! Groups: a table that all members see and change by compare-and-swap, kept in a log of its own.
+//! Groups: a table that all members see and change by compare-and-swap, kept in its own log.
 //!
 //! A log with one order makes compare-and-swap possible on any backend: a member appends the wanted table, and the
 //! table on which it is based. A reader of the log accepts a proposal if it is based on the one accepted last, and

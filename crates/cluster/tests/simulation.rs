@@ -32,7 +32,7 @@ type Content = BTreeMap<u16, Vec<u64>>;
 /// A former home, the partitions that it holds or has got by a move and since which epoch, and their content.
 type Left = (Former, BTreeMap<u16, u64>, BTreeMap<u16, u64>, Content);
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 struct Node {
     name: String,
     alive: bool,

@@ -58,7 +58,7 @@ impl TenantId {
     /// The tenant of listeners that name none.
     pub const DEFAULT: Self = Self(0);
 
-    /// What clients publish to an orchestrator belongs to this one until it comes back from a broker. No client's.
+    /// The tenant of messages that clients publish to an orchestrator, until a broker returns them. No client has it.
     pub const BROKER_LINK: Self = Self(u16::MAX);
 
     /// The tenant of its subscribers and retained messages.

@@ -26,7 +26,7 @@
 //! Between [`Engine::open_connection`] and [`Engine::release_connection`] a [`ConnectionKey`] names it; its index is
 //! small and dense, fit for a table of the shell's own. [`Event::HandOver`] takes it to the shard that its client lives
 //! on: this engine has forgotten the key already, and the other one gets the bytes as if it had accepted the socket
-//! itself. [`Event::Close`] ends it: the shell writes what the output still holds, within a bound of its own, closes
+//! itself. [`Event::Close`] ends it: the shell writes what the output still holds, within its own bound, closes
 //! the transport and releases the key. [`Event::PauseReading`] and [`Event::ResumeReading`] say whether its socket is
 //! to be read.
 //!

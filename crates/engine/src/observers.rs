@@ -60,7 +60,7 @@ pub struct Observer {
 /// Why there cannot be an observer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObserverError {
-    /// There are as many as may be.
+    /// The limit of observers is reached.
     #[error("{MAX_OBSERVERS} observers exist already: remove one first")]
     TooMany,
     /// A filter is not valid.

@@ -182,7 +182,7 @@ pub enum Authentication {
 pub const QUEUE_CLIENT_PREFIX: &str = "http-queue/";
 
 /// What holds for the connections of one listener.
-#[expect(clippy::struct_excessive_bools, reason = "each is a key of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is a key")]
 #[derive(Clone, Debug)]
 pub struct ListenerSettings {
     /// Name in logs and metrics.

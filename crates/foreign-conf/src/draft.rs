@@ -82,7 +82,7 @@ pub(crate) struct Draft {
     /// Why all listeners are left out.
     closed: Option<String>,
     pub(crate) notes: Vec<String>,
-    /// Whether something without a setting of its own was left out.
+    /// Whether something without its own setting was left out.
     pub(crate) left_out: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::{Damage, MirrorError, OpenReport};
 /// How often a log is read from its beginning again when its owner trims it meanwhile.
 const ATTEMPTS: u32 = 8;
 
-/// Writes the content of a log into an empty directory, so that a store can be opened there on a disk of its own. With
+/// Writes the content of a log into an empty directory, so that a store can be opened there on its own disk. With
 /// `fence`, the epoch of a cluster's table from 1 on, an owner that was a member at that epoch can confirm no more records
 /// from now on; a process that became a member later keeps the log. Without it, records that the owner confirms meanwhile
 /// may be missing. The directory is not synced.

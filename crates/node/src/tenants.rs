@@ -112,7 +112,7 @@ impl TenantSeat {
         }
     }
 
-    /// The connection counts again. False if the tenant has as many as it may have; then nothing changes.
+    /// Counts the connection again. Returns false, and counts nothing, if the tenant is at its limit of connections.
     pub fn resume(&mut self) -> bool {
         if self.is_resting && self.counts.include(self.tenant, Holding::Connections) {
             self.is_resting = false;

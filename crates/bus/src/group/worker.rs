@@ -13,7 +13,7 @@ use crate::completion::Completion;
 use crate::membership::{Holdings, MembershipCommand};
 use crate::{Append, BusError, Member, MemberName, Position, Reader, Record, Settings, Tally};
 
-/// After so many proposals of its own that were accepted, a member trims the log.
+/// Accepted proposals of a member after which it trims the log.
 const TRIM_AFTER: u64 = 64;
 /// Records that are judged at once.
 const BATCH: usize = 256;

@@ -1,7 +1,7 @@
 //! Stores on the bus of nodes that do not come back.
 //!
-//! A node keeps its store in a log of its own. When it is dead, others fetch their parts of it. Then the log is
-//! not needed, and where nodes come and go under new names, such logs fill the bus. So the leader names them in its
+//! Each node has one log for its store. When the node is dead, other nodes fetch their partitions from the log. Then
+//! the log is not needed. Where new nodes get new names, such logs fill the bus. So the leader names them in its
 //! log after a while, and the operator removes them. A node that returns later makes its log again from its data
 //! directory.
 

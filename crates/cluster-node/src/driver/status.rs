@@ -20,7 +20,7 @@ use tidegate_node::{LinkState, NodeHandle};
 
 /// What the thread that speaks to the bus knows.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub(super) struct Standpoint {
     pub(super) member: bool,
     /// Whether the newest table that the node knows has it: it has a share, or will be a member again.

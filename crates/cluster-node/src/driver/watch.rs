@@ -1,4 +1,4 @@
-//! Looks each second whether the shards serve the partitions that the table gives this node, on a thread of its own:
+//! Looks each second whether the shards serve the partitions that the table gives this node, on its own thread:
 //! if any other thread of the cluster hangs, this one sees the effect.
 
 use std::collections::BTreeSet;

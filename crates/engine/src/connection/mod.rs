@@ -64,7 +64,7 @@ pub(crate) enum Peer {
 }
 
 /// One connection. An idle one owns no buffer.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent, and each is read in another place")]
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// Packets waiting to be written.

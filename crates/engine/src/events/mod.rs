@@ -115,7 +115,11 @@ mod tests {
         for _ in 0..=EVENTS_PER_CLIENT {
             event_limit.take(Millis(0), TenantId(1), "a");
         }
-        assert_eq!(event_limit.take(Millis(0), TenantId(2), "a"), Some(0), "it has a share of its own");
+        assert_eq!(
+            event_limit.take(Millis(0), TenantId(2), "a"),
+            Some(0),
+            "the other tenant has its own share of events"
+        );
         let omitted = |tenant| event_limit.omitted(tenant, "a");
         assert_eq!((omitted(Some(TenantId(1))), omitted(Some(TenantId(2))), omitted(None)), (1, 0, 1));
     }

@@ -238,7 +238,7 @@ impl RetainedStore {
         self.send_strays(now, state, links);
     }
 
-    /// Sends as many as may be under way.
+    /// Sends values until [`UNDER_WAY_MAX`] are in transit.
     fn send_strays(&mut self, now: Now, state: &mut ShardState, links: &mut Links) {
         while self.strays.under_way.len() < UNDER_WAY_MAX
             && let Some((tenant, topic)) = self.strays.next.pop_front()

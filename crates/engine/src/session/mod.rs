@@ -88,7 +88,7 @@ impl Standing {
 }
 
 /// Messages on their way to and from a session.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent, and each is read in another place")]
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     /// Sent and not finished. What ends with its connection keeps no message: it will not be sent again.

@@ -87,7 +87,7 @@ struct Cached {
 }
 
 /// What the settings say of a topic.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a topic")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts about a topic")]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TopicTraits {
     pub priority: TopicPriority,

@@ -62,7 +62,7 @@ impl SinkError {
     }
 }
 
-/// Where records go. It lives on a thread of its own and may block. It connects or opens its file with the first batch,
+/// Where records go. It lives on its own thread and may block. It connects or opens its file with the first batch,
 /// and again after a failure.
 pub trait Sink: Send {
     /// Brings a batch where it belongs. Ok promises that all of it is kept there, whatever ends now: its messages are

@@ -72,7 +72,7 @@ impl Running {
         stop: &Stop,
     ) -> Result<Self, PeerError> {
         check_installed(template, place)?;
-        // In a namespace of its own every port is free; these keep its directory apart from others.
+        // In its own namespace every port is free; these keep its directory apart from others.
         let here = if site.namespace.is_some() { "127.0.0.1" } else { &site.host };
         let taken = ports.take(here, template.ports.len())?;
         let directory = place.scratch.join(format!("{}-{}", template.name, taken.first().copied().unwrap_or_default()));

@@ -151,7 +151,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Spawns it in a process group of its own: keys typed at the terminal reach this program only, which stops it in
+    /// Spawns it in its own process group: keys typed at the terminal reach this program only, which stops it in
     /// order.
     pub(super) fn spawn(&self) -> Result<Spawned, PeerError> {
         let program = self.program()?;

@@ -26,7 +26,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts one for all brokers of a place, in a process group of its own: Ctrl-C does not reach it.
+    /// Starts one for all brokers of a place, in its own process group: Ctrl-C does not reach it.
     ///
     /// # Errors
     /// When the system gives no process.

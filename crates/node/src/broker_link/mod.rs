@@ -1,4 +1,4 @@
-//! Connections to the brokers of a fleet: dialed on threads of their own, then served by a shard like any other.
+//! Connections to the brokers of a fleet: dialed on their own threads, then served by a shard like any other.
 
 mod ask;
 mod brokers;

@@ -93,7 +93,7 @@ impl NodeInsiders<'_> {
         self.node.tell_all(|| Admin::Service(ServiceOrder::ForgetPings));
     }
 
-    /// Publishes to each of these clients at QoS 1 on a topic of its own, for a pong. Who is away, or has something to
+    /// Publishes to each of these clients at QoS 1 on its own topic, for a pong. Who is away, or has something to
     /// acknowledge, is not asked; who owes the pong of an earlier round is, without another message. Returns when each
     /// was, in the order of `pings`.
     ///

@@ -93,7 +93,7 @@ pub type Give = Box<dyn FnOnce(Result<Door, EnterError>) + Send>;
 /// Why a user that a broker accepts is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnterError {
-    /// There are as many users as there may be.
+    /// The limit of users is reached.
     #[error("{0} users are passed through to the brokers, as many as may be; raise orchestrator.max_identities")]
     TooMany(u16),
     /// Its node does not start.
@@ -152,7 +152,7 @@ impl Identities {
         }
     }
 
-    /// Starts the node of a user on a thread of its own.
+    /// Starts the node of a user on its own thread.
     fn start_aside(self: &Arc<Self>, user: &str, password: Option<&[u8]>) {
         let (own, name) = (Arc::clone(self), user.to_owned());
         let password = password.map(|password| Zeroizing::new(password.to_vec()));

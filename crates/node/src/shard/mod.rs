@@ -130,7 +130,7 @@ pub(crate) struct ShardSeed {
 }
 
 /// A shard on its thread.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub(crate) struct Shard {
     pub(crate) place: ShardPosition,
     pub(crate) clock: Clock,

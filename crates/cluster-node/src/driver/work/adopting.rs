@@ -1,4 +1,4 @@
-//! Connections of dead orchestrators to brokers: worked off by the one that has taken over the partition of the broker's
+//! Connections of dead orchestrators to brokers: worked off by the orchestrator that has taken over the partition of the broker's
 //! name, and removed when the broker has brought all that it had and has all that it was owed. What the broker brings
 //! goes to the sessions here, and is passed on to the members that serve the other partitions. A restart continues.
 

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tidegate_mqtt::QoS;
 
-/// Maximum number of lives of shards with marks; the one that has been silent longest is forgotten.
+/// Limit of lives of shards with marks. Beyond it the life with the oldest last message is forgotten.
 const ORIGINS_MAX: usize = 256;
 
 /// Messages of groups that are remembered, the last ones: more than a shard is given while others find out that a node

@@ -93,7 +93,7 @@ impl BrokerLinking<'_> {
         if let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) {
             broker_link.begin_with_care(self.state);
         }
-        // Before messages, so that each that is published from now on comes back.
+        // Before messages, so that the broker returns each message that is published from now on.
         self.broker_links.brokers.begin_filters(self.state, &self.broker_links.wanted, key, session_present);
         self.state.resume(now.monotonic, self.layouts, session);
         let complete =

@@ -1,4 +1,4 @@
-//! A message comes back from a member, and another member gets it.
+//! A member returns a message, and another member gets it.
 
 use crate::events::reason::Reason;
 use crate::flows::contexts::Dealing;

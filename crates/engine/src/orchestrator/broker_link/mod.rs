@@ -1,4 +1,4 @@
-//! BrokerLinks: what makes an engine an orchestrator in front of other brokers (BRK-15, BRK-23..28).
+//! Broker links: what makes an engine an orchestrator in front of other brokers (BRK-15, BRK-23..28).
 //!
 //! A broker link is a connection in the other direction: the engine connects to a broker and is a client there. A
 //! subscriber's session serves it: its queue holds the broker's messages, its window bounds the messages in flight, its
@@ -177,7 +177,7 @@ pub(crate) struct Declined {
 }
 
 /// One broker link.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent, and each is read in another place")]
 #[derive(Debug)]
 pub(crate) struct BrokerLink {
     pub(crate) name: Box<str>,

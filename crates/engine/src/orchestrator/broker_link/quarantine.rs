@@ -10,7 +10,7 @@ use tidegate_mqtt::ReasonCode;
 use crate::ids::BrokerLinkKey;
 use crate::now::Millis;
 
-/// Topics remembered. When there are more, the one that ends first makes room.
+/// Limit of remembered topics. Beyond it the topic whose time ends first is forgotten.
 const TOPICS_MAX: usize = 1_024;
 /// How long a topic is refused, and how long a first denial is remembered, milliseconds.
 const REMEMBERED_MS: u64 = 60_000;

@@ -54,7 +54,7 @@ pub(super) struct Orchestrator {
 }
 
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the model of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent switches of the model")]
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) things: BTreeMap<ResourceName, Thing>,
