@@ -13,9 +13,7 @@ use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_engine::{
-    Authentication, ListenerId, MAX_SHARDS, Millis, Restored, ShardId, ShardPosition, TenantId, Usage,
-};
+use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Restored, ShardId, TenantId, Usage};
 use tidegate_store::{Running, Status, Store};
 
 use crate::address::{ListenAddress, LocalAddress};
@@ -206,7 +204,7 @@ impl Node {
         let parts = event_loops.into_iter().zip(spread).zip(quic);
         for (shard, (((poll, inbox), acceptors), quic)) in (0..settings.shards).map(ShardId).zip(parts) {
             let seed = ShardSeed {
-                place: ShardPosition { shard, shards: settings.shards },
+                place: tidegate_engine::ShardPosition { shard, shards: settings.shards },
                 clock: node.clock,
                 settings: Arc::clone(&engine),
                 seed: seed.wrapping_add(u64::from(shard.0)),

@@ -10,12 +10,12 @@
 //! the home is out of reach, each shard of this process with members deals for its own, until the home is ready
 //! again.
 
-use super::joins::LateJoin;
 use crate::cluster::exchanges::Exchanges;
 use crate::groups::Groups;
 use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, ShardId, ShardPosition};
 use crate::link::Links;
 use crate::link::dealing_word::DealingWord;
+use crate::link::envelope::Ticket;
 use crate::link::exchange_word::ExchangeName;
 use crate::link::record::Record;
 use crate::roster::Roster;
@@ -64,6 +64,17 @@ pub(crate) struct Other {
     pub(crate) round: u32,
     /// And has received the notice that this shard is ready.
     pub(crate) answered: Partitions,
+}
+
+/// A join that waits until this shard deals the messages of all shards, or no longer deals those from the member's
+/// shard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LateJoin {
+    pub(crate) partition: PartitionId,
+    /// The member's shard.
+    pub(crate) from: ShardId,
+    /// The ticket of its confirmation.
+    pub(crate) ticket: Ticket,
 }
 
 impl Dealers {

@@ -7,6 +7,7 @@ pub(crate) mod removed;
 mod seek;
 mod store;
 pub(crate) mod strays;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -192,7 +192,7 @@ impl BrokerLinkReport {
 }
 
 summed! {
-    /// What a broker link has counted.
+    /// The counters of a broker link.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct BrokerLinkCounters {
         /// Messages given to the broker, at any QoS.
