@@ -108,7 +108,7 @@ pub trait Seat: Send + Sync {
     /// The client waits for nothing: its connection does not count until [`Seat::resume`].
     fn rest(&mut self);
 
-    /// The connection counts again. False if the tenant has as many as it may have.
+    /// Counts the connection again. Returns false if the tenant is at its limit of connections.
     fn resume(&mut self) -> bool;
 
     /// The broker has let in a session that ends with the connection, so it is not counted.

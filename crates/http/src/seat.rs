@@ -35,8 +35,8 @@ impl SharedSeat {
         }
     }
 
-    /// The connection counts again. False if the tenant has as many as it may have. An end of the connection shows with
-    /// the next event.
+    /// Counts the connection again. Returns false if the tenant is at its limit of connections. The next event reports
+    /// that the connection has ended.
     pub(crate) fn resume(&self) -> bool {
         if let Some(seat) = &mut *self.seat() { seat.resume() } else { true }
     }

@@ -112,7 +112,7 @@ impl TenantSeat {
         }
     }
 
-    /// The connection counts again. False if the tenant has as many as it may have; then nothing changes.
+    /// Counts the connection again. Returns false, and counts nothing, if the tenant is at its limit of connections.
     pub fn resume(&mut self) -> bool {
         if self.is_resting && self.counts.include(self.tenant, Holding::Connections) {
             self.is_resting = false;
@@ -219,7 +219,7 @@ impl TenantCounts {
     }
 
     fn get(&self, tenant: TenantId) -> Option<&TenantUse> {
-        if [TenantId::DEFAULT, TenantId::UPLINK].contains(&tenant) {
+        if [TenantId::DEFAULT, TenantId::BROKER_LINK].contains(&tenant) {
             return None;
         }
         let number = usize::from(tenant.0);
@@ -227,7 +227,7 @@ impl TenantCounts {
     }
 
     fn make(&self, tenant: TenantId) -> Option<&TenantUse> {
-        if [TenantId::DEFAULT, TenantId::UPLINK].contains(&tenant) {
+        if [TenantId::DEFAULT, TenantId::BROKER_LINK].contains(&tenant) {
             return None;
         }
         let number = usize::from(tenant.0);

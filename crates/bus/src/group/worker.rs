@@ -13,7 +13,7 @@ use crate::completion::Completion;
 use crate::membership::{Holdings, MembershipCommand};
 use crate::{Append, BusError, Member, MemberName, Position, Reader, Record, Settings, Tally};
 
-/// After so many proposals of its own that were accepted, a member trims the log.
+/// Accepted proposals of a member after which it trims the log.
 const TRIM_AFTER: u64 = 64;
 /// Records that are judged at once.
 const BATCH: usize = 256;
@@ -279,7 +279,7 @@ mod tests {
 
     use super::*;
     use crate::name::GroupName;
-    use crate::{LogName, LogSpec, Place};
+    use crate::{LogName, LogPartition, LogSpec};
 
     const LEASE: Duration = Duration::from_secs(3_600);
     const OWN: u64 = 1;
@@ -294,7 +294,7 @@ mod tests {
         let settings = Arc::new(Settings { lease: LEASE, ..Settings::default() });
         let backend = crate::embedded::open(&settings, Arc::new(|_| {}));
         let name = LogName::of_group(&GroupName::new("nodes").unwrap());
-        let target = Target { spec: Arc::new(LogSpec::shared(name.clone(), 1)), place: Place::new(name, 0) };
+        let target = Target { spec: Arc::new(LogSpec::shared(name.clone(), 1)), place: LogPartition::new(name, 0) };
         Worker {
             backend,
             budget: Budget::new(&settings),

@@ -1,5 +1,5 @@
-//! Measures the load of this node on a thread of its own, and sends it to the leader as a live message: an old one has
-//! no use.
+//! Measures the load of this node on its own thread and sends it to the leader as a live message. The message is not
+//! stored: the leader has no use for an old load.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -19,7 +19,7 @@ use crate::endpoint::PeerId;
 
 /// Handshakes at once; a further one takes the place of the oldest. Each holds some KiB.
 const MAX_HANDSHAKES: usize = 256;
-/// Associations of a listener; a further one takes the place of the one that was silent for longest.
+/// Limit of associations of a listener. A further one replaces the association with the oldest last datagram.
 const MAX_ASSOCIATIONS: usize = 4_096;
 /// Longest datagram that a handshake sends, bytes.
 const MTU: usize = 1_200;

@@ -1,13 +1,9 @@
 //! The groups of nodes (CTX-33). Another part decides about them and notifies the engine.
 
-use crate::addresses::Nodes;
 use crate::ids::{SessionKey, TenantId};
-use crate::settings::Settings;
 use crate::slab::Slab;
 use crate::topics::address_name::GROUP_NAME_MAX;
-use crate::topics::address_name::is_group_name;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// The groups of a shard's nodes. A membership costs about 16 bytes.
 #[derive(Debug, Default)]
@@ -126,27 +122,5 @@ impl NodeGroups {
             }
         }
         Some(empty)
-    }
-}
-
-impl Nodes {
-    pub(crate) fn check_change(
-        &self,
-        settings: &Arc<Settings>,
-        key: SessionKey,
-        change: &MembershipChange,
-    ) -> Result<(), MembershipError> {
-        if let Some(name) = change.add.iter().find(|name| !is_group_name(name)) {
-            return Err(MembershipError::InvalidName { name: name.clone() });
-        }
-        let max = settings.addresses.as_ref().map_or(0, |addresses| addresses.max_groups_per_node);
-        let known: BTreeSet<&str> = self.groups.of(key).collect();
-        let gone = change.remove.iter().filter(|name| known.contains(&***name) && !change.add.contains(name));
-        let new: BTreeSet<&str> = change.add.iter().map(|name| &**name).filter(|name| !known.contains(name)).collect();
-        let groups = known.len() - gone.collect::<BTreeSet<_>>().len() + new.len();
-        if groups <= usize::from(max) {
-            return Ok(());
-        }
-        Err(MembershipError::TooMany { client_id: change.client_id.clone(), groups, max })
     }
 }

@@ -1,10 +1,12 @@
 //! The sessions of nodes, and their interest that other shards know.
 
-use super::groups::NodeGroups;
+use super::groups::{MembershipChange, MembershipError, NodeGroups};
 use crate::ids::{SessionKey, TenantId};
 use crate::settings::Settings;
 use crate::topics::SubscriptionIndex;
+use crate::topics::address_name::is_group_name;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The subscriber of the index that represents all nodes of an address. No session has this key.
 pub(crate) const ADDRESSED: SessionKey = SessionKey(u32::MAX - 1);
@@ -51,6 +53,27 @@ impl Nodes {
 }
 
 impl Nodes {
+    /// Checks the names of a change, and the number of groups that the node would then be in.
+    pub(crate) fn check_change(
+        &self,
+        settings: &Arc<Settings>,
+        key: SessionKey,
+        change: &MembershipChange,
+    ) -> Result<(), MembershipError> {
+        if let Some(name) = change.add.iter().find(|name| !is_group_name(name)) {
+            return Err(MembershipError::InvalidName { name: name.clone() });
+        }
+        let max = settings.addresses.as_ref().map_or(0, |addresses| addresses.max_groups_per_node);
+        let known: BTreeSet<&str> = self.groups.of(key).collect();
+        let gone = change.remove.iter().filter(|name| known.contains(&***name) && !change.add.contains(name));
+        let new: BTreeSet<&str> = change.add.iter().map(|name| &**name).filter(|name| !known.contains(name)).collect();
+        let groups = known.len() - gone.collect::<BTreeSet<_>>().len() + new.len();
+        if groups <= usize::from(max) {
+            return Ok(());
+        }
+        Err(MembershipError::TooMany { client_id: change.client_id.clone(), groups, max })
+    }
+
     /// Routes to several nodes that are remembered hold no longer.
     pub(crate) fn nodes_changed(&mut self, index: &mut SubscriptionIndex) {
         if std::mem::take(&mut self.routed) {

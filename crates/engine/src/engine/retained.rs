@@ -2,7 +2,7 @@
 
 use crate::engine::facets::MoveCalls;
 use crate::ids::{PartitionId, TenantId, partition_of};
-use crate::retained::strays::RemovedImage;
+use crate::retained::removed::RemovedImage;
 use crate::wire::{WireError, WireReader};
 
 impl MoveCalls<'_> {

@@ -4,23 +4,13 @@
 //! that has not changed yet has its messages dealt at the old home, which does not know a new group. So the join is
 //! confirmed when all shards have changed: all of them receive the change at the same moment.
 
+use super::dealers::{Dealers, LateJoin};
 use crate::groups::Groups;
 use crate::ids::{PartitionId, ShardId};
 use crate::link::envelope::Ticket;
 use crate::roster::Roster;
 
-/// A join that waits until this shard deals the messages of all shards, or no longer deals those from the member's
-/// shard.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LateJoin {
-    pub(crate) partition: PartitionId,
-    /// The member's shard.
-    pub(crate) from: ShardId,
-    /// The ticket of its confirmation.
-    pub(crate) ticket: Ticket,
-}
-
-impl super::Dealers {
+impl Dealers {
     /// Whether a member of a shard has its seat here alone, and messages of other shards are dealt elsewhere.
     pub(crate) fn is_early(&self, roster: &Roster, from: ShardId, partition: PartitionId) -> bool {
         self.deals_for(from, partition) && !roster.all().into_iter().all(|shard| self.deals_for(shard, partition))

@@ -20,8 +20,8 @@ use crate::journal::keys::Key;
 use crate::link::envelope::Ticket;
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::orchestrator::uplink::adopted::Awaiting;
-use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::broker_link::adopted::Awaiting;
+use crate::orchestrator::broker_link::id::MessageId;
 use crate::state::departures::Departures;
 use tidegate_mqtt::QoS;
 
@@ -184,7 +184,7 @@ impl Forwarding {
     }
 
     /// Whether the collected messages fill their limit, so that brokers have to keep further ones.
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.left.values().any(|left| left.noted.len() > NOTED_MAX_BYTES)
     }
 
@@ -205,80 +205,6 @@ impl Forwarding {
             at_hand.waits += 1;
         }
         true
-    }
-}
-
-impl super::Handover {
-    /// A message comes, which this ticket acknowledges; by a connection of the dead old home of this transfer, or of
-    /// none.
-    #[inline]
-    pub(crate) fn begin_message(
-        &mut self,
-        now: Now,
-        journal: &mut Journal,
-        former: Option<u64>,
-        ticket: Option<Ticket>,
-    ) {
-        self.arrivals.forget_old(now, journal);
-        self.forwarding.at_hand = AtHand { former, ticket, ..AtHand::default() };
-    }
-
-    /// Returns the number of new homes that have to store the message before it is acknowledged.
-    #[inline]
-    pub(crate) fn end_message(&mut self) -> u32 {
-        std::mem::take(&mut self.forwarding.at_hand).waits
-    }
-
-    /// Whether messages are collected for partitions that have left.
-    #[inline]
-    pub(crate) fn forwards(&self) -> bool {
-        !self.forwarding.left.is_empty()
-    }
-
-    /// The partitions among these that have arrived here and whose sessions want a message brought by the connection of
-    /// a dead member. `is_here` is true if a broker has delivered it here.
-    pub(crate) fn wanting(
-        &mut self,
-        journal: &mut Journal,
-        id: &MessageId,
-        message: &MessageRef,
-        is_here: bool,
-        among: Partitions,
-    ) -> Partitions {
-        let Self { forwarding, arrivals, .. } = self;
-        let (mut wanting, mut closed) = (Partitions::NONE, among.among(arrivals.partitions()));
-        for come in forwarding.come.values_mut() {
-            closed = closed.without(come.partitions);
-            wanting = wanting.with(come.wants(arrivals, journal, among, (Some(id), message), (is_here, true)));
-        }
-        let missing = arrivals.lacking(closed, id, is_here);
-        if !missing.is_empty() {
-            arrivals.note_passed(journal, id, message, missing);
-        }
-        wanting.with(missing)
-    }
-
-    /// Partitions have left.
-    pub(crate) fn forget(&mut self, now: Now, journal: &mut Journal, partitions: Partitions) {
-        self.arrivals.forget(now, journal, partitions);
-        let Forwarding { left, come, .. } = &mut self.forwarding;
-        for left in left.values_mut() {
-            left.back = left.back.without(partitions);
-        }
-        for come in come.values_mut() {
-            come.partitions = come.partitions.without(partitions);
-        }
-    }
-
-    /// The partitions of a transfer.
-    pub(crate) fn partitions_of(&self, transfer: u64) -> Partitions {
-        self.forwarding.come.get(&transfer).map_or(Partitions::NONE, |come| come.partitions)
-    }
-
-    /// Whether the collected messages exceed their limit, so that brokers have to keep further ones.
-    #[inline]
-    pub(crate) fn is_full(&self) -> bool {
-        self.forwarding.is_full()
     }
 }
 

@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::TenantId;
 
+/// Removals in the image of a partition: each topic, and the version of its removal.
+pub(crate) type RemovedImage = Vec<(TenantId, String, u64)>;
+
 /// Removals that a shard remembers; the oldest make room.
 const REMOVED_MAX: usize = 65_536;
 /// Bytes of the topics of these; the oldest make room.

@@ -137,7 +137,7 @@ impl SessionQueue {
         taken
     }
 
-    /// Takes the oldest delivery of the least priority, if that is at most `priority`: the one that makes room.
+    /// Takes the oldest delivery of the least priority, if that is at most `priority`, to make room.
     pub(crate) fn pop_least(&mut self, priority: u8) -> Option<Delivery> {
         let taken = match self {
             Self::Plain(queue) => return queue.pop_front(),

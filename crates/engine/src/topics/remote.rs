@@ -136,7 +136,7 @@ mod tests {
         interest.add(8, A);
         interest.remove_all(A);
         assert_eq!((interest.shards(7), interest.shards(8)), (1 << 63, 0));
-        assert!(interest.add(7, A), "it comes back with nothing");
+        assert!(interest.add(7, A), "a returned shard has no interest");
         assert!(interest.remove(7, A));
     }
 

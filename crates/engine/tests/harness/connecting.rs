@@ -9,7 +9,7 @@ use super::Message;
 
 /// How a client connects.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a field of CONNECT or of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is a field of CONNECT or of the harness")]
 pub(crate) struct Connecting {
     pub version: Version,
     /// Whether it says by its protocol level that it is a bridge.

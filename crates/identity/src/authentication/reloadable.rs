@@ -61,7 +61,7 @@ impl Prepared for NewProviders {
         if !self.disconnects || differences.users_ended.is_empty() {
             return told;
         }
-        // After the new providers are in force, so that who comes back at once is asked by them.
+        // After the new providers are in force: they decide about a client that reconnects at once.
         match self.node.clients().disconnect_users(differences.users_ended, Reason::BadCredentials) {
             Ok(closed) => {
                 told.push(format!("connections closed of users that are gone or have another password: {closed}"));

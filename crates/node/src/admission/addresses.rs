@@ -28,7 +28,7 @@ struct Entry {
 /// The sources with connections, and some recent ones without.
 #[derive(Debug)]
 pub(crate) struct Addresses {
-    /// Most entries without connections; the one that was seen longest ago is evicted.
+    /// Limit of entries without connections. Beyond it the least recently seen entry is evicted.
     idle_limit: usize,
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,

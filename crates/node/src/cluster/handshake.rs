@@ -48,7 +48,7 @@ pub(super) struct PeerInfo {
     pub shift: i64,
     /// How much the wall clocks differ, milliseconds; positive when the other's is ahead.
     pub skew: i64,
-    /// The number of the indirect session that this connection continues; 0 for a session of its own.
+    /// The number of the indirect session that this connection continues; 0 for its own session.
     pub continues: u64,
 }
 
@@ -377,7 +377,7 @@ mod tests {
         let (a, b) = (local("a", 1), local("b", 2));
         let [at_a, at_b] = shake(&a, peer("b", 5), &b, &view(&[peer("a", 5)]));
         assert_eq!((at_a, at_b), (Ok(None), Err(HandshakeError::Secret)));
-        // A listener that takes any proof has none of its own to give.
+        // A listener that takes any proof has no proof to give.
         let mut out = Vec::new();
         let mut dialing = Handshake::dial(&a, peer("b", 5), 0, freshness(1), &mut out);
         let answer = hello(&b, &a.name, 0, freshness(2));

@@ -33,7 +33,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// For a process with so many shards of its own.
+    /// For a process with this number of shards.
     pub(super) fn new(own: u16) -> Self {
         Self { own, slots: vec![Slot::Free(0); usize::from(MAX_SHARDS.saturating_sub(own))] }
     }

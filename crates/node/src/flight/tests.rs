@@ -106,6 +106,6 @@ fn one_client_id_of_two_tenants_is_two_subjects() {
         recorder.answer(&client("dev"), tenant).events.iter().map(|event| event.tenant).collect()
     };
     assert_eq!(tenants(Some(TenantId(2))), [Some(TenantId(2))]);
-    assert_eq!(tenants(None), [Some(TenantId(1)), Some(TenantId(2))], "each has a share of its own");
+    assert_eq!(tenants(None), [Some(TenantId(1)), Some(TenantId(2))], "each tenant has its own share of the ring");
     assert!(tenants(Some(TenantId(3))).is_empty());
 }

@@ -81,7 +81,7 @@ fn a_websocket_ends_with_a_close_frame() {
     let web = &addresses(&node)[2];
     let close = |code: u16| Some((0x88, code.to_be_bytes().to_vec()));
 
-    // The client's own code comes back.
+    // The broker answers with the client's code.
     let mut client = Client::connect(web, "closes");
     client.send_raw(&frame(0x88, &1000_u16.to_be_bytes()));
     assert_eq!(read_frame(client.socket()).unwrap(), close(1000));

@@ -3,6 +3,7 @@
 use crate::addresses::Nodes;
 use crate::addresses::mailbox::is_addressed;
 use crate::event::Attempt;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Reading;
 use crate::flows::contexts::SessionEnding;
 use crate::flows::contexts::subscribing;
@@ -16,13 +17,12 @@ use crate::session::packet_ids::{ReceivedIds, State};
 use crate::session::{Delivery, Flow, Session, Standing};
 use crate::settings::AddressSettings;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 use crate::topics::address_name::encoded;
 use std::sync::Arc;
 
 impl SessionEnding<'_> {
-    /// Counts and tells that a session of a node ends without a mailbox, since there are as many as may be; the reason
-    /// of its dropped messages.
+    /// Counts and reports a session of a node that gets no mailbox because the limit of mailboxes is reached. Returns
+    /// the reason for its dropped messages.
     pub(crate) fn tell_mailbox_limit(&mut self, key: SessionKey) -> Option<Reason> {
         let session = self.state.sessions.get(key.0).filter(|session| session.standing == Standing::Node)?;
         let addresses = self.settings.addresses.as_ref().filter(|addresses| addresses.node_expiry_seconds > 0)?;

@@ -13,7 +13,7 @@ use tidegate_mqtt::QoS;
 
 impl Dealing<'_> {
     /// The only client that may get a message has had no seat for long: the shard where its session is or was knows
-    /// whether it has got it there. If not, the message comes back for anybody. Returns whether another shard is asked.
+    /// whether it has received it there. If not, the message returns and any member may get it. Returns whether another shard is asked.
     pub(super) fn asks_home_of(
         &mut self,
         now: Now,

@@ -2,7 +2,7 @@
 
 use crate::flows::contexts::Answering;
 use crate::groups::JOINING_INDEX;
-use crate::groups::joins::LateJoin;
+use crate::groups::dealers::LateJoin;
 use crate::now::Now;
 
 impl Answering<'_> {

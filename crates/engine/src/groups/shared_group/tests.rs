@@ -96,7 +96,7 @@ fn hashing_moves_only_what_the_leaver_had() {
     let without = picks(&mut group, 5000);
     assert!(before.iter().zip(&without).all(|(before, without)| before == without || *before == 2));
     group.set_online(&2, true);
-    assert_eq!(picks(&mut group, 5000), before, "who comes back gets the same");
+    assert_eq!(picks(&mut group, 5000), before, "a member that returns gets the same messages");
 }
 
 #[test]
