@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// A place in a file of rules, both counted from 1, columns in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FilePosition {
     /// The file, as its name was given.
     pub file: Arc<str>,
     /// The line.
@@ -14,7 +14,7 @@ pub struct Place {
     pub column: u32,
 }
 
-impl Place {
+impl FilePosition {
     /// The place of a byte of a text.
     pub(crate) fn of(file: &Arc<str>, text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
@@ -29,7 +29,7 @@ fn narrow(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
@@ -39,7 +39,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleProblem {
     /// Where.
-    pub place: Place,
+    pub place: FilePosition,
     /// The message.
     pub message: String,
     /// The proposed correction.
@@ -108,7 +108,7 @@ pub(crate) fn text<'a>(file: &Arc<str>, bytes: &'a [u8]) -> Result<&'a str, Load
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// Where.
-    pub place: Place,
+    pub place: FilePosition,
     /// The message, with the proposed correction.
     pub message: String,
 }

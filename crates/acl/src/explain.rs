@@ -27,12 +27,12 @@ pub struct PassedOver<'a> {
     /// Which.
     pub rule: &'a RuleRef,
     /// Why not.
-    pub why: Verdict,
+    pub why: RuleResult,
 }
 
 /// The result of a single rule for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RuleResult {
     /// It decides.
     Decides,
     /// It holds for others.
@@ -47,7 +47,7 @@ pub enum Verdict {
     SomeMessages,
 }
 
-impl Verdict {
+impl RuleResult {
     /// For people.
     pub const fn text(self) -> &'static str {
         match self {
@@ -80,23 +80,23 @@ impl Rules {
         for (id, rule) in self.all() {
             let by = DecidedBy::Rule(id);
             let (verdict, decision) = match rule.who.lacks(subject) {
-                Some(why) => (Verdict::OtherClient(why), None),
+                Some(why) => (RuleResult::OtherClient(why), None),
                 None => match request {
                     Request::Subscribe { qos, .. } => {
                         let step = ask_about_subscription(rule, id, subject, rule.qos.has(*qos), &mut walk);
                         match step {
                             Ok(Step::Allowed { filtered }) => {
-                                (Verdict::Decides, Some(Decision { filtered, ..Decision::allow(by) }))
+                                (RuleResult::Decides, Some(Decision { filtered, ..Decision::allow(by) }))
                             }
-                            Ok(Step::Denied) => (Verdict::Decides, Some(Decision::deny(by))),
-                            Ok(Step::Some) => (Verdict::SomeMessages, None),
-                            Ok(Step::Nothing) => (Verdict::OtherTopic, None),
+                            Ok(Step::Denied) => (RuleResult::Decides, Some(Decision::deny(by))),
+                            Ok(Step::Some) => (RuleResult::SomeMessages, None),
+                            Ok(Step::Nothing) => (RuleResult::OtherTopic, None),
                             Err(why) => (why, None),
                         }
                     }
                     Request::Publish { .. } | Request::Receive { .. } => {
                         let verdict = about_message(rule, subject, request, asked);
-                        (verdict, (verdict == Verdict::Decides).then(|| rule.effect.decide(by)))
+                        (verdict, (verdict == RuleResult::Decides).then(|| rule.effect.decide(by)))
                     }
                 },
             };
@@ -118,18 +118,18 @@ impl Rules {
 }
 
 /// The result, for a message, of a rule that holds for the client.
-fn about_message(rule: &Rule, subject: &Subject<'_>, request: &Request<'_>, topic: &str) -> Verdict {
+fn about_message(rule: &Rule, subject: &Subject<'_>, request: &Request<'_>, topic: &str) -> RuleResult {
     if !rule.is_about(request) {
-        return Verdict::OtherAction;
+        return RuleResult::OtherAction;
     }
     let publishing = matches!(request, Request::Publish { .. });
-    let mut verdict = Verdict::OtherTopic;
+    let mut verdict = RuleResult::OtherTopic;
     for pattern in &rule.topics {
         let filled = pattern.fill(|it| subject.value(it), rule.effect);
         match topics(&filled, pattern) {
-            Some(topics) if names(topics, topic, publishing, rule.effect) => return Verdict::Decides,
+            Some(topics) if names(topics, topic, publishing, rule.effect) => return RuleResult::Decides,
             Some(_) => {}
-            None => verdict = Verdict::NoValue,
+            None => verdict = RuleResult::NoValue,
         }
     }
     verdict
@@ -142,17 +142,17 @@ fn ask_about_subscription(
     subject: &Subject<'_>,
     takes_qos: bool,
     walk: &mut Walk<'_>,
-) -> Result<Step, Verdict> {
+) -> Result<Step, RuleResult> {
     let (subscribes, receives) = (rule.actions.subscribe && takes_qos, rule.is_about_receiving());
     let filters = receives && rule.effect == Effect::Deny;
     if !(subscribes || filters) {
-        return Err(Verdict::OtherAction);
+        return Err(RuleResult::OtherAction);
     }
-    let mut outcome = Err(Verdict::OtherTopic);
+    let mut outcome = Err(RuleResult::OtherTopic);
     for pattern in &rule.topics {
         let filled = pattern.fill(|it| subject.value(it), rule.effect);
         let Some(topics) = topics(&filled, pattern) else {
-            outcome = outcome.or(Err(Verdict::NoValue));
+            outcome = outcome.or(Err(RuleResult::NoValue));
             continue;
         };
         let says = Saying { effect: rule.effect, topics, subscribes, receives, subscribing: rule.subscribing };

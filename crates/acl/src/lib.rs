@@ -37,8 +37,8 @@ mod trie;
 
 pub use compile::{Compiled, Compiler};
 pub use effect::{Effect, RuleId};
-pub use error::{LoadError, Place, RuleProblem, Warning};
-pub use explain::{Explanation, PassedOver, Verdict};
+pub use error::{FilePosition, LoadError, RuleProblem, Warning};
+pub use explain::{Explanation, PassedOver, RuleResult};
 pub use filter::covers;
 pub use grants::{GrantedAction, GrantedRule, Grants};
 pub use limits::{

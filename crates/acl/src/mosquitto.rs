@@ -28,7 +28,7 @@
 use std::sync::Arc;
 
 use crate::effect::{Effect, QosSet, Subscribing};
-use crate::error::{LoadError, Place, RuleProblem, Warning, text};
+use crate::error::{FilePosition, LoadError, RuleProblem, Warning, text};
 use crate::limits::MAX_RULES;
 use crate::pattern::{Pattern, PatternError};
 use crate::rule::{Actions, Name, Rule, RuleRef, Who};
@@ -217,9 +217,9 @@ impl<'a> Parser<'a> {
     }
 
     /// The place of a part of a line; its end when the part is empty.
-    fn place(&self, number: u32, line: &str, part: &str) -> Place {
+    fn place(&self, number: u32, line: &str, part: &str) -> FilePosition {
         let offset = if part.is_empty() { line.len() } else { line.rfind(part).unwrap_or_default() };
-        Place { line: number, ..Place::of(self.file, line, offset) }
+        FilePosition { line: number, ..FilePosition::of(self.file, line, offset) }
     }
 }
 

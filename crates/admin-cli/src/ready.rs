@@ -57,7 +57,7 @@ enum ReadyError {
 
 /// Where a broker is asked.
 #[derive(Clone, Debug)]
-enum Place {
+enum AdminTarget {
     /// At an address that a flag or the configuration names.
     Named(String),
     /// At the default address, which no source confirms: the flags of the process are not known, and not every process
@@ -82,23 +82,23 @@ pub fn run(args: &ReadyArgs) -> Exit {
     }
 }
 
-fn place(args: &ReadyArgs) -> Result<Place, ReadyError> {
+fn place(args: &ReadyArgs) -> Result<AdminTarget, ReadyError> {
     if let Some(admin) = &args.admin {
-        return Ok(Place::Named(admin.clone()));
+        return Ok(AdminTarget::Named(admin.clone()));
     }
     let sources = Sources { file: args.config.clone(), flags: Flags::default() };
     Ok(match sources.admin_address()? {
-        (AdminAddress::Off, source) => Place::Off(source),
-        (AdminAddress::At(at), Source::Default) => Place::Default(reachable(&at.to_string())),
-        (AdminAddress::At(at), _) => Place::Named(reachable(&at.to_string())),
+        (AdminAddress::Off, source) => AdminTarget::Off(source),
+        (AdminAddress::At(at), Source::Default) => AdminTarget::Default(reachable(&at.to_string())),
+        (AdminAddress::At(at), _) => AdminTarget::Named(reachable(&at.to_string())),
     })
 }
 
 /// Asks whether the broker takes clients.
-fn ready(place: Place) -> Result<String, ReadyError> {
+fn ready(place: AdminTarget) -> Result<String, ReadyError> {
     let address = match place {
-        Place::Named(address) | Place::Default(address) => address,
-        Place::Off(source) => return Err(ReadyError::Off(source)),
+        AdminTarget::Named(address) | AdminTarget::Default(address) => address,
+        AdminTarget::Off(source) => return Err(ReadyError::Off(source)),
     };
     match AdminClient::new(&address, None, TIMEOUT)?.readiness()? {
         Readiness::Ready => Ok("ready\n".to_owned()),
@@ -107,16 +107,16 @@ fn ready(place: Place) -> Result<String, ReadyError> {
 }
 
 /// Asks whether the process answers. Where it has no listener that is known, there is nothing to ask.
-fn alive(place: Place) -> Result<String, ReadyError> {
+fn alive(place: AdminTarget) -> Result<String, ReadyError> {
     let address = match place {
-        Place::Off(source) => return Ok(format!("not checked: the admin listener is off ({source})\n")),
-        Place::Default(address) if nothing_listens(&address) => {
+        AdminTarget::Off(source) => return Ok(format!("not checked: the admin listener is off ({source})\n")),
+        AdminTarget::Default(address) if nothing_listens(&address) => {
             return Ok(format!(
                 "not checked: nothing listens at {address}, and no address is set; name it with --admin, --config or \
                  TIDEGATE__ADMIN__ADDRESS\n"
             ));
         }
-        Place::Named(address) | Place::Default(address) => address,
+        AdminTarget::Named(address) | AdminTarget::Default(address) => address,
     };
     AdminClient::new(&address, None, TIMEOUT)?.liveness()?;
     Ok("alive\n".to_owned())
@@ -159,10 +159,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let free = listener.local_addr().unwrap().to_string();
         drop(listener);
-        for place in [Place::Off(Source::Default), Place::Default(free.clone())] {
+        for place in [AdminTarget::Off(Source::Default), AdminTarget::Default(free.clone())] {
             assert!(ready(place.clone()).is_err(), "{place:?}");
             assert!(alive(place).unwrap().starts_with("not checked: "));
         }
-        assert!(matches!(alive(Place::Named(free)), Err(ReadyError::Client(_))), "a named listener has to answer");
+        assert!(
+            matches!(alive(AdminTarget::Named(free)), Err(ReadyError::Client(_))),
+            "a named listener has to answer"
+        );
     }
 }

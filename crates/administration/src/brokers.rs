@@ -1,27 +1,27 @@
 //! The brokers of an orchestrator, as the admin API shows them.
 
 use tidegate_admin::{BrokerState, BrokerStatus as BrokerEntry};
-use tidegate_engine::UplinkState;
+use tidegate_engine::BrokerLinkState;
 use tidegate_node::BrokerReport;
 
 /// The entry of a broker.
 pub(crate) fn broker_status(report: &BrokerReport) -> BrokerEntry {
-    let BrokerReport { at, secure, uplink } = report;
+    let BrokerReport { at, secure, broker_link } = report;
     let scheme = if *secure { "mqtts" } else { "mqtt" };
-    let counters = uplink.counters;
+    let counters = broker_link.counters;
     BrokerEntry {
-        name: uplink.name.clone(),
+        name: broker_link.name.clone(),
         address: format!("{scheme}://{at}"),
-        state: state(uplink.state),
-        since_ms: uplink.since,
-        version: uplink.version.map(|version| version.to_string()),
-        filters: uplink.filters,
-        filters_pending: uplink.filters_pending,
-        filters_refused: uplink.filters_refused,
-        queued: uplink.queued,
-        in_flight: uplink.in_flight,
-        unreturned: uplink.unreturned,
-        owed: uplink.queued + uplink.in_flight + uplink.unreturned,
+        state: state(broker_link.state),
+        since_ms: broker_link.since,
+        version: broker_link.version.map(|version| version.to_string()),
+        filters: broker_link.filters,
+        filters_pending: broker_link.filters_pending,
+        filters_refused: broker_link.filters_refused,
+        queued: broker_link.queued,
+        in_flight: broker_link.in_flight,
+        unreturned: broker_link.unreturned,
+        owed: broker_link.queued + broker_link.in_flight + broker_link.unreturned,
         sent: counters.sent,
         acknowledged: counters.acknowledged,
         returned: counters.returned,
@@ -31,17 +31,17 @@ pub(crate) fn broker_status(report: &BrokerReport) -> BrokerEntry {
         beyond_window: counters.beyond_window,
         delivered_here: counters.delivered_here,
         set_aside: counters.set_aside,
-        last_error: uplink.last_error.clone(),
+        last_error: broker_link.last_error.clone(),
     }
 }
 
-fn state(state: UplinkState) -> BrokerState {
+fn state(state: BrokerLinkState) -> BrokerState {
     match state {
-        UplinkState::Connecting => BrokerState::Connecting,
-        UplinkState::Subscribing => BrokerState::Subscribing,
-        UplinkState::Serving => BrokerState::Serving,
-        UplinkState::Draining => BrokerState::Draining,
-        UplinkState::Drained => BrokerState::Drained,
-        UplinkState::Down => BrokerState::Down,
+        BrokerLinkState::Connecting => BrokerState::Connecting,
+        BrokerLinkState::Subscribing => BrokerState::Subscribing,
+        BrokerLinkState::Serving => BrokerState::Serving,
+        BrokerLinkState::Draining => BrokerState::Draining,
+        BrokerLinkState::Drained => BrokerState::Drained,
+        BrokerLinkState::Down => BrokerState::Down,
     }
 }

@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate_bus::{Address, Append, Bus, BusError, Done, LogName, LogSpec, NameError, Place, Position, Settings};
+use tidegate_bus::{
+    Address, Append, Bus, BusError, Done, LogName, LogPartition, LogSpec, NameError, Position, Settings,
+};
 use tidegate_meter::{Amounts, Books};
 
 /// The log.
@@ -40,7 +42,7 @@ struct UnderWay {
 pub(crate) struct UsageLog {
     address: Address,
     settings: Settings,
-    place: Place,
+    place: LogPartition,
     node: String,
     bus: Option<Bus>,
     /// The record that the bus has not confirmed yet. The next one waits for it, so that records of a key keep their order.
@@ -55,7 +57,7 @@ impl UsageLog {
     /// # Errors
     /// When the log has no name on this bus.
     pub(crate) fn new(address: Address, settings: Settings, node: String) -> Result<Self, NameError> {
-        let place = Place::new(LogName::new(LOG)?, 0);
+        let place = LogPartition::new(LogName::new(LOG)?, 0);
         Ok(Self { address, settings, place, node, bus: None, under_way: None, written: BTreeMap::new() })
     }
 

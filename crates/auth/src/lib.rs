@@ -1,6 +1,6 @@
 //! Who comes in: an ordered chain of named providers of authentication.
 //!
-//! A [`Chain`] is asked about a [`Request`] and answers later with a [`Decision`], on a thread of its own: passwords
+//! A [`Chain`] is asked about a [`Request`] and answers later with a [`Decision`], on its own thread: passwords
 //! are hashed and other servers are waited for here, never on a thread that works clients. A bounded cache answers a
 //! reconnect storm, requests that are the same and under way at once are decided once, and whatever does not fit is
 //! refused as [`RefusalKind::Unavailable`] instead of waiting without bound.

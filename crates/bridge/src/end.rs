@@ -21,7 +21,7 @@ use crate::hops::HopName;
 use crate::routes::Routes;
 use crate::settings::{BridgeSettings, EndSettings};
 use crate::status::{BridgeStatus, Side};
-use crate::traffic::{Order, Traffic, Verdict};
+use crate::traffic::{NextStep, Order, Traffic};
 use crate::versions::{Accepted, Versions};
 
 /// The shortest and the longest time between two attempts; each failure doubles it, and half of it is chance.
@@ -214,7 +214,7 @@ impl End {
         self.carry_out(verdict);
     }
 
-    fn carry_out(&mut self, verdict: Verdict) {
+    fn carry_out(&mut self, verdict: NextStep) {
         if let Some(delivery) = verdict.done {
             self.driver.client().acknowledge(Instant::now(), delivery);
         }

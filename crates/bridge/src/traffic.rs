@@ -38,7 +38,7 @@ pub(crate) enum Order {
 
 /// The next step for a message.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct NextStep {
     /// For the other end.
     pub(crate) order: Option<Order>,
     /// To be acknowledged at once.
@@ -49,7 +49,7 @@ pub(crate) struct Verdict {
     pub(crate) looped: Option<String>,
 }
 
-impl Verdict {
+impl NextStep {
     fn order(order: Option<Order>) -> Self {
         Self { order, ..Self::default() }
     }
@@ -95,26 +95,26 @@ impl Traffic {
     }
 
     /// A message has come.
-    pub(crate) fn message(&self, mut message: Message) -> Verdict {
+    pub(crate) fn message(&self, mut message: Message) -> NextStep {
         let (across, delivery) = (self.side.other(), message.delivery);
         let (topic, highest) = match self.routes.route(self.side, &message.topic) {
             Some(Ok(found)) => found,
             // A subscription of an earlier configuration, which the session still has.
-            None => return Verdict { done: delivery, ..Verdict::default() },
+            None => return NextStep { done: delivery, ..NextStep::default() },
             Some(Err(error)) => {
                 self.status.note_dropped(across);
                 let why = format!("the name that `{}` has there {error}", message.topic);
-                return Verdict { done: delivery, dropped: Some(why), ..Verdict::default() };
+                return NextStep { done: delivery, dropped: Some(why), ..NextStep::default() };
             }
         };
         if let Err(looped) = self.hop.mark(&mut message.properties.user_properties) {
             self.status.note_looped(across);
             let why = format!("a message for `{topic}`: {looped}");
-            return Verdict { done: delivery, looped: Some(why), ..Verdict::default() };
+            return NextStep { done: delivery, looped: Some(why), ..NextStep::default() };
         }
         if message.qos == QoS::AtMostOnce && !self.status.is_connected(across) {
             self.status.note_dropped(across);
-            return Verdict::default();
+            return NextStep::default();
         }
         let publish = Publish {
             topic,
@@ -124,7 +124,7 @@ impl Traffic {
             properties: message.properties,
             topic_alias: None,
         };
-        Verdict::order(Some(Order::Carry { publish, delivery }))
+        NextStep::order(Some(Order::Carry { publish, delivery }))
     }
 
     /// Publishes a message that came to the other end.
@@ -134,7 +134,7 @@ impl Traffic {
         now: Instant,
         mut publish: Publish,
         delivery: Option<Delivery>,
-    ) -> Verdict {
+    ) -> NextStep {
         if !client.options().version.is_v5() {
             publish.properties = MessageProperties::default();
         }
@@ -147,20 +147,20 @@ impl Traffic {
         match client.publish(now, publish) {
             Ok(token) => {
                 self.under_way.insert(token, delivery);
-                Verdict::default()
+                NextStep::default()
             }
             Err(error) => self.drop(delivery, Some(error.to_string())),
         }
     }
 
     /// Keeps a message for which there is no room now.
-    fn keep(&mut self, now: Instant, publish: Publish, delivery: Delivery) -> Verdict {
+    fn keep(&mut self, now: Instant, publish: Publish, delivery: Delivery) -> NextStep {
         if self.kept.len() >= MAX_KEPT {
             return self.drop(Some(delivery), Some(format!("{MAX_KEPT} wait already")));
         }
         self.kept.push_back((publish, delivery));
         self.retry_at.get_or_insert(now + RETRY);
-        Verdict::default()
+        NextStep::default()
     }
 
     /// Forgets messages that the broker across delivers again: otherwise each reconnect would add a copy of the waiting
@@ -184,7 +184,7 @@ impl Traffic {
     }
 
     /// Publishes again what found no room, once it is time.
-    pub(crate) fn retry(&mut self, client: &mut Client, now: Instant) -> Vec<Verdict> {
+    pub(crate) fn retry(&mut self, client: &mut Client, now: Instant) -> Vec<NextStep> {
         if self.retry_at.is_none_or(|at| now < at) {
             return Vec::new();
         }
@@ -194,12 +194,12 @@ impl Traffic {
     }
 
     /// The broker here has taken a message, or refused it.
-    pub(crate) fn published(&mut self, now: Instant, published: Published) -> Verdict {
-        let Some(delivery) = self.under_way.remove(&published.token) else { return Verdict::default() };
+    pub(crate) fn published(&mut self, now: Instant, published: Published) -> NextStep {
+        let Some(delivery) = self.under_way.remove(&published.token) else { return NextStep::default() };
         let code = published.reason_code;
         if !code.is_error() {
             self.status.note_carried(self.side);
-            return Verdict::order(delivery.map(Order::Settle));
+            return NextStep::order(delivery.map(Order::Settle));
         }
         if let (ReasonCode::QuotaExceeded, Some(delivery), Some(publish)) = (code, delivery, published.refused) {
             return self.keep(now, *publish, delivery);
@@ -209,8 +209,8 @@ impl Traffic {
     }
 
     /// The client has given a message up.
-    pub(crate) fn undelivered(&mut self, client: &mut Client, now: Instant, it: Undelivered) -> Verdict {
-        let Some(delivery) = self.under_way.remove(&it.token) else { return Verdict::default() };
+    pub(crate) fn undelivered(&mut self, client: &mut Client, now: Instant, it: Undelivered) -> NextStep {
+        let Some(delivery) = self.under_way.remove(&it.token) else { return NextStep::default() };
         let again = match it.cause {
             // Its arrival is unknown: once more is better than not at all.
             UndeliveredCause::SessionLost => true,
@@ -226,9 +226,9 @@ impl Traffic {
         }
     }
 
-    fn drop(&self, delivery: Option<Delivery>, why: Option<String>) -> Verdict {
+    fn drop(&self, delivery: Option<Delivery>, why: Option<String>) -> NextStep {
         self.status.note_dropped(self.side);
-        Verdict { order: delivery.map(Order::Settle), dropped: why, ..Verdict::default() }
+        NextStep { order: delivery.map(Order::Settle), dropped: why, ..NextStep::default() }
     }
 }
 

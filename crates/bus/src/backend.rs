@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::budget::Ticket;
 use crate::completion::Completion;
 use crate::{
-    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Place, Position, Reader, SubjectFilter,
+    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogPartition, LogSpec, Position, Reader, SubjectFilter,
     Subscription, Wake,
 };
 
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) spec: Arc<LogSpec>,
-    pub(crate) place: Place,
+    pub(crate) place: LogPartition,
 }
 
 /// The operations of a backend. Their arguments have been checked; a result that takes time comes through the

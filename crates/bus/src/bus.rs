@@ -12,9 +12,9 @@ use crate::error::in_range;
 use crate::group::{self, Joining};
 use crate::record::{MAX_HEADER_BYTES, MAX_HEADERS, MAX_KEY_BYTES};
 use crate::{
-    Address, Append, Bounds, BusError, Connection, Done, Epoch, GroupName, Header, Keep, LiveMessage, LogName, LogSpec,
-    MemberName, Membership, Observer, Place, Position, Reader, Settings, Subject, SubjectFilter, Subscription, Wake,
-    Writers, embedded,
+    Address, Append, Bounds, BusError, Connection, Done, Epoch, GroupName, Header, Keep, LiveMessage, LogName,
+    LogPartition, LogSpec, MemberName, Membership, Observer, Position, Reader, Settings, Subject, SubjectFilter,
+    Subscription, Wake, Writers, embedded,
 };
 
 /// Most partitions of a log or a group.
@@ -112,7 +112,7 @@ impl Bus {
     /// # Errors
     /// At once: a log that is unknown or not fenced, or too much waiting. Later: [`BusError::Away`],
     /// [`BusError::Refused`].
-    pub fn own(&self, place: &Place, done: Done<Epoch>) -> Result<(), BusError> {
+    pub fn own(&self, place: &LogPartition, done: Done<Epoch>) -> Result<(), BusError> {
         let target = self.target(place)?;
         if target.spec.writers != Writers::Owner {
             return Err(BusError::NotFenced(place.clone()));
@@ -132,7 +132,7 @@ impl Bus {
     /// At once: a record that cannot be carried, a log that is unknown, an epoch that is missing or too many, or too
     /// much waiting. Later: [`BusError::Fenced`], [`BusError::Full`], [`BusError::Away`], [`BusError::Unconfirmed`],
     /// [`BusError::Refused`].
-    pub fn append(&self, place: &Place, append: Append, done: Done<Position>) -> Result<(), BusError> {
+    pub fn append(&self, place: &LogPartition, append: Append, done: Done<Position>) -> Result<(), BusError> {
         let target = self.target(place)?;
         self.check(&target, &append)?;
         let completion = self.completion(append.size(), done)?;
@@ -144,7 +144,7 @@ impl Bus {
     ///
     /// # Errors
     /// When the log is unknown, or the bus has stopped.
-    pub fn read(&self, place: &Place, from: Position, wake: Wake) -> Result<Reader, BusError> {
+    pub fn read(&self, place: &LogPartition, from: Position, wake: Wake) -> Result<Reader, BusError> {
         self.backend.read(self.target(place)?, from, wake)
     }
 
@@ -152,7 +152,7 @@ impl Bus {
     ///
     /// # Errors
     /// At once: a log that is unknown, or too much waiting. Later: [`BusError::Away`], [`BusError::Refused`].
-    pub fn bounds(&self, place: &Place, done: Done<Bounds>) -> Result<(), BusError> {
+    pub fn bounds(&self, place: &LogPartition, done: Done<Bounds>) -> Result<(), BusError> {
         let target = self.target(place)?;
         let completion = self.completion(0, done)?;
         self.backend.bounds(target, completion);
@@ -163,7 +163,7 @@ impl Bus {
     ///
     /// # Errors
     /// As [`Self::bounds`].
-    pub fn trim(&self, place: &Place, below: Position, done: Done<()>) -> Result<(), BusError> {
+    pub fn trim(&self, place: &LogPartition, below: Position, done: Done<()>) -> Result<(), BusError> {
         let target = self.target(place)?;
         let completion = self.completion(0, done)?;
         self.backend.trim(target, below, completion);
@@ -232,7 +232,7 @@ impl Bus {
         Completion::new(&self.budget, &self.settings, bytes, done)
     }
 
-    fn target(&self, place: &Place) -> Result<Target, BusError> {
+    fn target(&self, place: &LogPartition) -> Result<Target, BusError> {
         let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         let spec = logs.get(&place.log).filter(|spec| place.partition.0 < spec.partitions);
         let spec = spec.ok_or_else(|| BusError::Unknown(place.clone()))?;

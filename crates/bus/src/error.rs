@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{AddressError, Epoch, NameError, Place, Position};
+use crate::{AddressError, Epoch, LogPartition, NameError, Position};
 
 /// The reason of a failed operation on the bus.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +58,7 @@ pub enum BusError {
     )]
     Unconfirmed {
         /// Where to.
-        place: Place,
+        place: LogPartition,
         /// How long the request waited.
         waited: Duration,
     },
@@ -66,7 +66,7 @@ pub enum BusError {
     #[error("{place} is full ({limit}); trim it, or raise the limit")]
     Full {
         /// Which partition.
-        place: Place,
+        place: LogPartition,
         /// The limit that was reached.
         limit: String,
     },
@@ -74,22 +74,22 @@ pub enum BusError {
     #[error("the owner of {place} with epoch {epoch} was replaced; acquire it again before appending")]
     Fenced {
         /// Which partition.
-        place: Place,
+        place: LogPartition,
         /// The epoch of the owner that was refused.
         epoch: Epoch,
     },
     /// A fenced log takes appends of an owner only.
     #[error("{0} takes appends of its owner only; call own first and give the epoch")]
-    NoEpoch(Place),
+    NoEpoch(LogPartition),
     /// A log that everybody appends to has no owners.
     #[error("{0} has no owner: it takes appends of everybody; leave the epoch out")]
-    NotFenced(Place),
+    NotFenced(LogPartition),
     /// The requested records have been trimmed, or the servers have lost the log and it was created again. The present
     /// records can be read from the beginning.
     #[error("{place} was trimmed below {first}; records from {from} on were deleted")]
     Trimmed {
         /// Which partition.
-        place: Place,
+        place: LogPartition,
         /// Where reading was to go on.
         from: Position,
         /// The first position that is left.
@@ -97,7 +97,7 @@ pub enum BusError {
     },
     /// The log was not made by this bus, has fewer partitions, or the servers have lost it.
     #[error("there is no {0}; create the log first, and keep to its number of partitions")]
-    Unknown(Place),
+    Unknown(LogPartition),
     /// The log exists otherwise than it should.
     #[error("log {log} exists with another {what}; take another name or prefix, or delete it on the servers")]
     Mismatch {

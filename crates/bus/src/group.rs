@@ -1,4 +1,4 @@
-//! Groups: a table that all members see and change by compare-and-swap, kept in a log of its own.
+//! Groups: a table that all members see and change by compare-and-swap, kept in its own log.
 //!
 //! A log with one order makes compare-and-swap possible on any backend: a member appends the wanted table, and the
 //! table on which it is based. A reader of the log accepts a proposal if it is based on the one accepted last, and
@@ -17,7 +17,9 @@ use crate::assignment::{Seat, Table};
 use crate::backend::{Backend, Target};
 use crate::budget::Budget;
 use crate::membership::{Holdings, MembershipCommand};
-use crate::{BusError, GroupName, LogName, LogSpec, MemberName, Membership, Place, Position, Settings, Tally, Wake};
+use crate::{
+    BusError, GroupName, LogName, LogPartition, LogSpec, MemberName, Membership, Position, Settings, Tally, Wake,
+};
 
 mod leases;
 mod worker;
@@ -88,7 +90,7 @@ pub(crate) fn join(
     let Joining { group, member, partitions, former } = *joining;
     let spec =
         LogSpec { max_records: MAX_RECORDS, max_bytes: MAX_BYTES, ..LogSpec::shared(LogName::of_group(group), 1) };
-    let place = Place::new(spec.name.clone(), 0);
+    let place = LogPartition::new(spec.name.clone(), 0);
     let (events, inbox) = channel();
     let (holdings, life) = (Holdings::new(wake), new_life());
     let seat = Seat::new(member.as_str(), life, partitions, settings.lease, settings.max_release_time).behind(former);

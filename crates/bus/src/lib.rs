@@ -54,7 +54,7 @@ pub use connection::{Connection, Observer};
 pub use error::BusError;
 pub use feed::{Reader, Taken};
 pub use live::{LiveMessage, Subscription};
-pub use log::{Bounds, Keep, LogSpec, Place, Writers};
+pub use log::{Bounds, Keep, LogPartition, LogSpec, Writers};
 pub use membership::{Member, Membership, MembershipEvent, Tenure};
 pub use name::{GroupName, LogName, MemberName, NameError, Subject, SubjectFilter};
 pub use record::{Append, Epoch, Header, Partition, Position, Record};

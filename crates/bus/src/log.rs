@@ -66,21 +66,21 @@ impl LogSpec {
 
 /// A partition of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct LogPartition {
     /// The log.
     pub log: LogName,
     /// Which part of it.
     pub partition: Partition,
 }
 
-impl Place {
+impl LogPartition {
     /// A partition of a log.
     pub fn new(log: LogName, partition: u32) -> Self {
         Self { log, partition: Partition(partition) }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LogPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.log, self.partition)
     }

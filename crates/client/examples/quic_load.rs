@@ -3,7 +3,7 @@
 //!
 //! `quic_load HOST:PORT CA_FILE COUNT PER_SECOND WINDOW` opens `COUNT` connections, `PER_SECOND` of them each second
 //! (0: as many as `WINDOW` allows), at most `WINDOW` of them at once before their CONNACK (0: any number). Each
-//! subscribes to a topic of its own. It writes one line of JSON when all are up or lost, and another one when standard
+//! subscribes to its own topic. It writes one line of JSON when all are up or lost, and another one when standard
 //! input has ended.
 
 use std::cmp::Reverse;

@@ -56,7 +56,7 @@ impl Default for Weight {
 
 /// The record in which a node describes itself; the latest one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, as the record has it")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts, as the record has it")]
 pub struct Advert {
     /// Which life of the node says so.
     pub life: u64,

@@ -32,7 +32,7 @@ pub struct Sight<'a> {
 
 /// The result of a look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct PartitionDifference {
     /// Partitions that the node should serve and does not.
     pub missing: usize,
     /// Partitions that it serves and should not.
@@ -59,7 +59,7 @@ impl Watchdog {
     }
 
     /// Looks once. `now` is a monotonic time.
-    pub fn look(&mut self, now: Duration, sight: &Sight<'_>) -> Verdict {
+    pub fn look(&mut self, now: Duration, sight: &Sight<'_>) -> PartitionDifference {
         let step = now.saturating_sub(self.last.replace(now).unwrap_or(now)).min(LONGEST_STEP);
         let none = BTreeSet::new();
         let serves = sight.serves.unwrap_or(&none);
@@ -67,14 +67,14 @@ impl Watchdog {
         let own = if sight.has_lease { sight.table.of(sight.name) } else { Vec::new() };
         if own.iter().eq(serves) {
             self.lasted = Duration::ZERO;
-            return Verdict::default();
+            return PartitionDifference::default();
         }
         let missing = own.iter().filter(|it| !serves.contains(it) && sight.table.is_settled(**it)).count();
         let excess = serves.iter().filter(|it| own.binary_search(it).is_err()).count();
         let differs = missing > 0 || excess > 0;
         self.lasted = if differs { self.lasted + step } else { Duration::ZERO };
         let lasts = self.lasted > DIFFERENCE_LIMIT;
-        Verdict { missing, excess, lasts, ends: self.lasted > self.bound && !sight.is_fetching }
+        PartitionDifference { missing, excess, lasts, ends: self.lasted > self.bound && !sight.is_fetching }
     }
 }
 
@@ -99,14 +99,17 @@ mod tests {
     }
 
     /// Looks each second from a time on; says after how many seconds a verdict holds first.
-    fn first(watchdog: &mut Watchdog, sight: &Sight<'_>, holds: fn(&Verdict) -> bool) -> Option<u64> {
+    fn first(watchdog: &mut Watchdog, sight: &Sight<'_>, holds: fn(&PartitionDifference) -> bool) -> Option<u64> {
         (0..100).find(|second| holds(&watchdog.look(Duration::from_secs(1_000 + *second), sight)))
     }
 
     #[test]
     fn a_node_that_serves_its_partitions_is_right() {
         let (table, serves) = (table(), BTreeSet::from([0, 1]));
-        assert_eq!(first(&mut Watchdog::new(LEASE), &sight(&table, &serves), |it| *it != Verdict::default()), None);
+        assert_eq!(
+            first(&mut Watchdog::new(LEASE), &sight(&table, &serves), |it| *it != PartitionDifference::default()),
+            None
+        );
     }
 
     #[test]
@@ -116,7 +119,7 @@ mod tests {
             let serves = serves.into_iter().collect();
             let sight = sight(&table, &serves);
             let verdict = Watchdog::new(LEASE).look(Duration::ZERO, &sight);
-            assert_eq!(verdict, Verdict { missing, excess, lasts: false, ends: false });
+            assert_eq!(verdict, PartitionDifference { missing, excess, lasts: false, ends: false });
             assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.lasts), Some(3));
             assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.ends), Some(13));
             assert_eq!(first(&mut Watchdog::new(Duration::from_secs(1)), &sight, |it| it.ends), Some(11));
@@ -140,13 +143,13 @@ mod tests {
     fn what_moves_or_is_fetched_need_not_be_served() {
         let (mut table, serves) = (table(), BTreeSet::from([0]));
         table.moves.push(Move { id: 1, partitions: vec![1], from: "me".into(), to: "you".into() });
-        assert_eq!(Watchdog::new(LEASE).look(LEASE, &sight(&table, &serves)), Verdict::default());
+        assert_eq!(Watchdog::new(LEASE).look(LEASE, &sight(&table, &serves)), PartitionDifference::default());
         table.moves.clear();
         table.inherit(1, "me", 2, true);
-        assert_eq!(Watchdog::new(LEASE).look(LEASE, &sight(&table, &serves)), Verdict::default());
+        assert_eq!(Watchdog::new(LEASE).look(LEASE, &sight(&table, &serves)), PartitionDifference::default());
         // It is served as soon as it is fetched, which the table says later.
         let serves = BTreeSet::from([0, 1]);
-        assert_eq!(Watchdog::new(LEASE).look(LEASE, &sight(&table, &serves)), Verdict::default());
+        assert_eq!(Watchdog::new(LEASE).look(LEASE, &sight(&table, &serves)), PartitionDifference::default());
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_cluster::{
-    Advert, DOUBT_LIMIT, Follower, Former, PARTITIONS, Seen, Settling, Sight, Sighting, Step, Table, Verdict, Watchdog,
-    decide, deputy,
+    Advert, DOUBT_LIMIT, Follower, Former, PARTITIONS, PartitionDifference, Seen, Settling, Sight, Sighting, Step,
+    Table, Watchdog, decide, deputy,
 };
 use tidegate_random::SplitMix64;
 
@@ -32,7 +32,7 @@ type Content = BTreeMap<u16, Vec<u64>>;
 /// A former home, the partitions that it holds or has got by a move and since which epoch, and their content.
 type Left = (Former, BTreeMap<u16, u64>, BTreeMap<u16, u64>, Content);
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 struct Node {
     name: String,
     alive: bool,
@@ -53,7 +53,7 @@ struct Node {
     shards_ended: bool,
     watchdog: Watchdog,
     next_look: u64,
-    verdict: Verdict,
+    verdict: PartitionDifference,
     follower: Follower,
     /// Tables that it has read, and the newest.
     read: usize,
@@ -172,7 +172,7 @@ impl World {
                 shards_ended: true,
                 watchdog: watchdog(),
                 next_look: 0,
-                verdict: Verdict::default(),
+                verdict: PartitionDifference::default(),
                 read: 0,
                 table: Table::default(),
                 content: Content::new(),
@@ -601,7 +601,13 @@ impl World {
             let served = (0..PARTITIONS).filter(|partition| node.follower.serves(*partition)).count();
             assert_eq!(served, usize::from(PARTITIONS) / NODES, "seed {}: {}", self.seed, node.name);
             let state = (node.shards_ended, node.verdict);
-            assert_eq!(state, (false, Verdict::default()), "seed {}: {} serves no client", self.seed, node.name);
+            assert_eq!(
+                state,
+                (false, PartitionDifference::default()),
+                "seed {}: {} serves no client",
+                self.seed,
+                node.name
+            );
         }
     }
 }

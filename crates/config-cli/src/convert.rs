@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tidegate_conversion::{Conversion, File as TheirFile, Outcome, Verdict};
+use tidegate_conversion::{Conversion, ConvertedLine, File as TheirFile, Outcome};
 use tidegate_foreign_conf::Broker;
 use tidegate_mosquitto_conf::{DynamicSecurity, NotMosquitto, dynamic_security};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
@@ -195,8 +195,8 @@ fn write(args: &ConvertArgs, conversion: &Conversion, exit: Exit) -> Exit {
 }
 
 /// Each line with its result and the reason, for people.
-fn table(lines: &[Verdict]) -> String {
-    let rows: Vec<(String, String, &Verdict)> =
+fn table(lines: &[ConvertedLine]) -> String {
+    let rows: Vec<(String, String, &ConvertedLine)> =
         lines.iter().map(|line| (format!("{}:{}", line.file, line.line), said(line), line)).collect();
     let place_width = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or_default();
     let said_width = rows.iter().map(|row| row.1.chars().count()).max().unwrap_or_default();
@@ -209,7 +209,7 @@ fn table(lines: &[Verdict]) -> String {
 }
 
 /// A line as the table shows it.
-fn said(line: &Verdict) -> String {
+fn said(line: &ConvertedLine) -> String {
     let mut value: String = line.value.chars().take(SHOWN_VALUE).collect();
     if line.value.chars().nth(SHOWN_VALUE).is_some() {
         value.push('…');
@@ -224,7 +224,7 @@ fn summary(name: &str, conversion: &Conversion) -> String {
 }
 
 /// Each line of theirs with `-`, and its conversion with `+`, or the reason for its omission with `!`.
-fn diff(lines: &[Verdict]) -> String {
+fn diff(lines: &[ConvertedLine]) -> String {
     let mut out = String::new();
     for line in lines {
         let _ = writeln!(out, "{}", format!("- {} {}", line.key, line.value).trim_end());

@@ -74,7 +74,7 @@ impl Config {
             addresses: self.address_settings(shards),
             tenants: None,
             tenant_ledger: None,
-            uplinks: self.orchestrator.uplink_settings(),
+            broker_links: self.orchestrator.broker_link_settings(),
             tenant_quotas: BTreeMap::new(),
             usage_by_user: self.hub.usage_by_user,
         }

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_engine::{Continued, UplinkOptions, UplinkSettings};
+use tidegate_engine::{BrokerLinkOptions, BrokerLinkSettings, Continued};
 use tidegate_mqtt::Version;
 use tidegate_node::{BrokerSettings, FleetError, HostPort, ListenAddress, NodeHandle, OrchestratorMoves};
 
@@ -19,7 +19,7 @@ use crate::Config;
 use crate::credentials::without_credentials;
 use crate::list::Networks;
 use crate::sections::Listener;
-use crate::sections::orchestrator::{Orchestrator, UplinkProtocol};
+use crate::sections::orchestrator::{BrokerLinkProtocol, Orchestrator};
 
 /// The file in the data directory that keeps the name.
 const NAME_FILE: &str = "orchestrator-name";
@@ -141,9 +141,9 @@ impl Orchestrator {
     }
 
     /// The settings of the fleet for engines of an orchestrator.
-    pub fn uplink_settings(&self) -> Option<UplinkSettings> {
+    pub fn broker_link_settings(&self) -> Option<BrokerLinkSettings> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        self.enabled.then(|| UplinkSettings {
+        self.enabled.then(|| BrokerLinkSettings {
             orchestrator: self.name.clone(),
             policy: self.policy,
             window: self.window,
@@ -154,7 +154,7 @@ impl Orchestrator {
             max_owed_messages: self.max_owed_messages.into(),
             max_owed_bytes: self.max_owed_bytes.0,
             session_expiry_seconds: u32::try_from(self.session_expiry.as_secs()).unwrap_or(u32::MAX),
-            ..UplinkSettings::default()
+            ..BrokerLinkSettings::default()
         })
     }
 }
@@ -165,18 +165,18 @@ impl Config {
     /// # Errors
     /// When TLS is spoken there, and cannot be set up.
     pub fn broker_settings(&self, address: BrokerAddress) -> Result<BrokerSettings, BrokerTlsError> {
-        let options = self.uplink_options(&address);
+        let options = self.broker_link_options(&address);
         let tls = if address.secure { Some(self.orchestrator.broker_tls()?) } else { None };
         Ok(BrokerSettings { name: address.name, at: address.at, tls, options })
     }
 
     /// How brokers are spoken to.
-    pub fn uplink_options(&self, address: &BrokerAddress) -> UplinkOptions {
-        UplinkOptions {
+    pub fn broker_link_options(&self, address: &BrokerAddress) -> BrokerLinkOptions {
+        BrokerLinkOptions {
             version: match self.orchestrator.protocol {
-                UplinkProtocol::Auto => None,
-                UplinkProtocol::V5 => Some(Version::V5),
-                UplinkProtocol::V311 => Some(Version::V311),
+                BrokerLinkProtocol::Auto => None,
+                BrokerLinkProtocol::V5 => Some(Version::V5),
+                BrokerLinkProtocol::V311 => Some(Version::V311),
             },
             user_name: address.user_name.clone(),
             password: address.password.clone().map(|password| password.into_bytes().into()),

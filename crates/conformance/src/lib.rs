@@ -3,7 +3,7 @@
 //! A *case* is a small scenario of one or more raw clients that write exact bytes and read exact packets. It runs in
 //! each version of the protocol that it is about, and names the normative statements (`[MQTT-x.x.x-n]`) that it proves.
 //! The suite needs nothing but the address of a broker, shares no code with the codec under test, waits for events and
-//! never for a guess, and gives every client and topic a name of its own, so that many cases run at the same time and
+//! never for a guess, and gives every client and topic its own name, so that many cases run at the same time and
 //! two runs do not meet.
 //!
 //! The *manifest* (`manifest.toml`) has a row for every normative statement of MQTT 3.1.1 and 5.0, with its cases or

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
-use tidegate_engine::{AuthRequest, ListenerId, Verdict};
+use tidegate_engine::{AuthOutcome, AuthRequest, ListenerId};
 use tidegate_node::Node;
 use tidegate_placement::Placement;
 
@@ -24,7 +24,7 @@ impl NoDoor {
     }
 
     /// Lets a pipeline in.
-    pub fn decide(&self, _: &AuthRequest) -> Verdict {
+    pub fn decide(&self, _: &AuthRequest) -> AuthOutcome {
         match *self {}
     }
 }

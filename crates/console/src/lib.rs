@@ -9,7 +9,7 @@
 //! | `/api/v1/` | the [`api`]: why something happened, and bans |
 //! | `POST /api/v1/reload` | 200 when the configuration was read again and is in force; from this machine only |
 //!
-//! It runs on a thread of its own, which sleeps until a request comes. It knows nothing of the broker but a
+//! It runs on its own thread, which sleeps until a request comes. It knows nothing of the broker but a
 //! [`StatusSource`] with its [`api::Control`] and [`Operations`], and the broker runs as well without it. Every
 //! connection is bounded in time, in the size of a request's head, and in number; when there are too many, the one that
 //! has kept the console waiting for longest makes room, so that health is always answered.

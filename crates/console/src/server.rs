@@ -1,4 +1,4 @@
-//! Serves the routes on a thread of its own, within limits.
+//! Serves the routes on its own thread, within limits.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

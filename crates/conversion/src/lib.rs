@@ -43,7 +43,7 @@ impl Outcome {
 
 /// A line with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ConvertedLine {
     /// Its file.
     pub file: String,
     /// Its number there, from 1.
@@ -66,7 +66,7 @@ pub struct Conversion {
     /// Ours, TOML.
     pub toml: String,
     /// Each line with content, in the order of the files.
-    pub lines: Vec<Verdict>,
+    pub lines: Vec<ConvertedLine>,
     /// Remarks that do not concern one line.
     pub notes: Vec<String>,
     /// Whether any line was left out.

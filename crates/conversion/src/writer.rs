@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{Conversion, Outcome, Sections, Setting, Value, Verdict};
+use crate::{Conversion, ConvertedLine, Outcome, Sections, Setting, Value};
 
 /// The result before it is written: its sections, and the lines that it was made of.
 #[derive(Clone, Debug, Default)]
@@ -10,7 +10,7 @@ pub struct Plan {
     /// The name of the converted file.
     pub name: String,
     /// Each line with content, in the order of the files, with its outcome. The resulting keys are added by [`conversion`].
-    pub lines: Vec<Verdict>,
+    pub lines: Vec<ConvertedLine>,
     /// The settings of each listener.
     pub listeners: Vec<Vec<Setting>>,
     /// The settings of each provider of authentication.
@@ -47,14 +47,14 @@ pub fn conversion(plan: Plan) -> Conversion {
     }
     out.repeated("bridge", &plan.bridges);
     let Writer { toml, becomes, .. } = out;
-    let lines: Vec<Verdict> =
-        plan.lines.into_iter().zip(becomes).map(|(line, becomes)| Verdict { becomes, ..line }).collect();
+    let lines: Vec<ConvertedLine> =
+        plan.lines.into_iter().zip(becomes).map(|(line, becomes)| ConvertedLine { becomes, ..line }).collect();
     let left_out = lines.iter().any(|verdict| verdict.outcome == Outcome::Refused);
     Conversion { toml, lines, notes: plan.notes, left_out }
 }
 
 struct Writer<'a> {
-    lines: &'a [Verdict],
+    lines: &'a [ConvertedLine],
     toml: String,
     becomes: Vec<Vec<String>>,
 }

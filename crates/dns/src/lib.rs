@@ -1,7 +1,7 @@
 //! The entry point of a fleet: a DNS server for one zone of its own, which names for each query the orchestrator that
 //! suits the asker (BRK-06, BRK-18, BRK-22).
 //!
-//! A [`Server`] answers on a thread of its own, over UDP and TCP. Its [`Zone`] is the handle by which a manager says
+//! A [`Server`] answers on its own thread, over UDP and TCP. Its [`Zone`] is the handle by which a manager says
 //! which [`Endpoint`]s there are; the next query sees the change. Each answer holds one address, chosen by a [`Policy`]
 //! among the healthy ones. It asks no other server and answers for no other zone.
 //! An [`Updater`] keeps the same names at another server, which outlives this process.

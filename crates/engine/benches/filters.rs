@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_engine::{ConnectionKey, Engine, Event, ListenerId, Millis, Now, Place, Settings};
+use tidegate_engine::{ConnectionKey, Engine, Event, ListenerId, Millis, Now, Settings, ShardPosition};
 
 const NOW: Now = Now { monotonic: Millis(1_000), unix: 1_700_000_000_000 };
 const FILTERS: usize = 10_000;
@@ -35,7 +35,7 @@ impl World {
         for listener in &mut settings.listeners {
             listener.max_packet_size = 16 << 20;
         }
-        Self { engine: Engine::new(Arc::new(settings), Place::ALONE, 7, NOW), longest: Duration::ZERO }
+        Self { engine: Engine::new(Arc::new(settings), ShardPosition::ALONE, 7, NOW), longest: Duration::ZERO }
     }
 
     /// Input of one connection, and the turns that it takes.

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidegate_engine::{
-    ConnectionKey, Engine, Event, ListenerId, Millis, Now, Place, Settings, UplinkOptions, UplinkSettings, UplinkState,
+    BrokerLinkOptions, BrokerLinkSettings, BrokerLinkState, ConnectionKey, Engine, Event, ListenerId, Millis, Now,
+    Settings, ShardPosition,
 };
 use tidegate_mqtt::{
     ConnAck, ConnAckProperties, Packet, QoS, ReasonCode, SubAck, Subscribe, SubscriptionOptions, Subscriptions,
@@ -89,18 +90,18 @@ fn subscribe(engine: &mut Engine) {
 }
 
 fn main() {
-    let settings = Settings { uplinks: Some(UplinkSettings::default()), ..Settings::default() };
-    let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 7, NOW);
+    let settings = Settings { broker_links: Some(BrokerLinkSettings::default()), ..Settings::default() };
+    let mut engine = Engine::new(Arc::new(settings), ShardPosition::ALONE, 7, NOW);
     subscribe(&mut engine);
     assert_eq!(engine.questions().wanted_filters(), FILTERS as u64);
-    let options = UplinkOptions { version: Some(Version::V5), user_name: None, password: None, lasting: false };
+    let options = BrokerLinkOptions { version: Some(Version::V5), user_name: None, password: None, lasting: false };
     for broker in 0..BROKERS {
-        engine.fleet().set_uplink(NOW, &format!("broker-{broker}"), options.clone()).unwrap();
+        engine.fleet().set_broker_link(NOW, &format!("broker-{broker}"), options.clone()).unwrap();
     }
     let mut connections = BTreeMap::new();
     while let Some(event) = engine.poll_event() {
-        if let Event::Dial { uplink, attempt } = event {
-            connections.insert(engine.fleet().open_uplink(NOW, &uplink, attempt).unwrap(), uplink);
+        if let Event::Dial { broker_link, attempt } = event {
+            connections.insert(engine.fleet().open_broker_link(NOW, &broker_link, attempt).unwrap(), broker_link);
         }
     }
     let began = Instant::now();
@@ -119,7 +120,12 @@ fn main() {
             break;
         }
     }
-    let serving = engine.questions().uplinks().iter().filter(|uplink| uplink.state == UplinkState::Serving).count();
+    let serving = engine
+        .questions()
+        .broker_links()
+        .iter()
+        .filter(|broker_link| broker_link.state == BrokerLinkState::Serving)
+        .count();
     assert_eq!(serving, BROKERS, "all of them serve");
     let took = began.elapsed();
     println!(

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidegate_engine::{
-    ConnectionKey, Engine, Event, ListenerId, Millis, Now, OverflowPolicy, Place, PriorityRule, PrioritySource,
-    Settings, ShardId,
+    ConnectionKey, Engine, Event, ListenerId, Millis, Now, OverflowPolicy, PriorityRule, PrioritySource, Settings,
+    ShardId, ShardPosition,
 };
 use tidegate_mqtt::QoS;
 
@@ -49,7 +49,7 @@ impl World {
         let mut settings = Settings::default();
         change(&mut settings);
         let settings = Arc::new(settings);
-        let place = |shard| Place { shard: ShardId(shard), shards };
+        let place = |shard| ShardPosition { shard: ShardId(shard), shards };
         let engines = (0..shards).map(|shard| Engine::new(Arc::clone(&settings), place(shard), 7, NOW)).collect();
         Self { engines }
     }

@@ -50,7 +50,8 @@ impl Audit<'_> {
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = state.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = state.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
-        let elsewhere = self.uplinks.settlement.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
+        let elsewhere =
+            self.broker_links.settlement.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
         let lists = aliases + runs + outgoing + self.fetches.starting_bytes();
         let held = elsewhere + input + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
@@ -107,7 +108,7 @@ impl Audit<'_> {
         found.equal(
             "timers",
             state.timers.len() as u64,
-            (of_connections + of_sessions + of_queues + of_sys + self.uplinks.timers()) as u64,
+            (of_connections + of_sessions + of_queues + of_sys + self.broker_links.timers()) as u64,
         );
     }
 
@@ -135,7 +136,7 @@ impl Audit<'_> {
             let short = short
                 || self.observers.holds(key)
                 || self.turn_share.holds(key)
-                || self.uplinks.holds(key)
+                || self.broker_links.holds(key)
                 || extra.suspended;
             let asked = !parked.askers.is_empty() || matches!(extra.reserving, Reserving::Asked(_));
             let missed = self.groups.dealers.waiting.contains(&key) || self.links.holds(key);

@@ -3,10 +3,12 @@
 mod access;
 mod addresses;
 mod audit;
+mod broker_link;
 mod cluster;
 mod connection;
 mod control;
 pub(crate) mod durable;
+mod events;
 pub(crate) mod facets;
 mod groups;
 pub(crate) mod image;
@@ -21,9 +23,7 @@ mod service;
 mod session;
 mod silence;
 mod subscribe;
-mod telling;
 mod timing;
-mod uplink;
 
 use crate::access::Rules;
 use crate::addresses::Nodes;
@@ -34,16 +34,17 @@ use crate::connection::output::Output;
 use crate::durable::Recovery;
 use crate::engine::connection::redirecting::Redirecting;
 use crate::event::Event;
+use crate::events::reason::Reason;
 use crate::flows::contexts::fetching;
 use crate::groups::Groups;
-use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, Place, ShardId};
+use crate::ids::{AssignedNames, ConnectionKey, ListenerId, MAX_SHARDS, ShardId, ShardPosition};
 use crate::image::Handover;
 use crate::link::{Batch, Links};
 use crate::memory::KERNEL_BUFFER_BYTES;
 use crate::now::{Millis, Now};
 use crate::observers::Observers;
+use crate::orchestrator::broker_link::BrokerLinks;
 use crate::orchestrator::homes::HomesInForce;
-use crate::orchestrator::uplink::Uplinks;
 use crate::principals::Principals;
 use crate::publish::admission::Admissions;
 use crate::publish::fan_out::FanOuts;
@@ -55,7 +56,6 @@ use crate::session::ended::EndedSessions;
 use crate::settings::Settings;
 use crate::state::{ShardState, high_water};
 use crate::sys::Sys;
-use crate::telling::reason::Reason;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) settings: Arc<Settings>,
-    pub(crate) place: Place,
+    pub(crate) place: ShardPosition,
     pub(crate) state: ShardState,
     pub(crate) index: SubscriptionIndex,
     pub(crate) cache: RouteCache,
@@ -83,7 +83,7 @@ pub struct Engine {
     /// The sessions of mobile nodes, and their groups.
     pub(crate) nodes: Nodes,
     /// The brokers of a fleet, where there is one.
-    pub(crate) uplinks: Uplinks,
+    pub(crate) broker_links: BrokerLinks,
     pub(crate) sys: Sys,
     pub(crate) rules: Rules,
     /// The shards of other nodes and their subscriptions.
@@ -127,7 +127,7 @@ impl Engine {
     ///
     /// When `place` names more than [`MAX_SHARDS`] shards or a shard beyond their number: both are the caller's
     /// constants.
-    pub fn new(settings: Arc<Settings>, place: Place, seed: u64, now: Now) -> Self {
+    pub fn new(settings: Arc<Settings>, place: ShardPosition, seed: u64, now: Now) -> Self {
         assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
         let mut state = ShardState::new(Arc::clone(&settings), place.shard, now);
         state.exchanges = Exchanges::new(seed, place);
@@ -144,7 +144,7 @@ impl Engine {
             fetches: Fetches::new(settings.retained.step),
             groups: Groups::new(seed, place),
             nodes: Nodes::default(),
-            uplinks: Uplinks::new(settings.uplinks.clone(), seed, place),
+            broker_links: BrokerLinks::new(settings.broker_links.clone(), seed, place),
             sys: Sys::new(now),
             rules: Rules::default(),
             peers: Peers::default(),

@@ -1,10 +1,10 @@
 //! What the engine asks of its shell.
 
+use crate::events::reason::Reason;
 use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ObserverId, PrincipalId, ShardId, TenantId};
 use crate::now::Millis;
-use crate::settings::uplinks::DialAttempt;
-use crate::telling::reason::Reason;
+use crate::settings::broker_links::DialAttempt;
 use std::sync::Arc;
 use tidegate_mqtt::{QoS, ReasonCode, Version};
 
@@ -64,7 +64,7 @@ pub enum Event {
         /// The client that asks for admission.
         request: AuthRequest,
     },
-    /// The client answered a challenge ([`Verdict::Challenge`]); the next verdict is awaited.
+    /// The client answered a challenge ([`AuthOutcome::Challenge`]); the next verdict is awaited.
     AnswerChallenge {
         /// The connection.
         key: ConnectionKey,
@@ -74,11 +74,11 @@ pub enum Event {
     /// The store is asked for a part of a queue: [`StoreCalls::handle_read`](crate::StoreCalls::handle_read) brings it,
     /// [`StoreCalls::fail_read`](crate::StoreCalls::fail_read) says why not.
     ReadQueue(WantedQueue),
-    /// A transport to a broker of the fleet is to be opened: [`FleetCalls::open_uplink`](crate::FleetCalls::open_uplink) takes
-    /// it, [`FleetCalls::fail_uplink`](crate::FleetCalls::fail_uplink) says why not.
+    /// A transport to a broker of the fleet is to be opened: [`FleetCalls::open_broker_link`](crate::FleetCalls::open_broker_link) takes
+    /// it, [`FleetCalls::fail_broker_link`](crate::FleetCalls::fail_broker_link) says why not.
     Dial {
         /// The broker's name.
-        uplink: String,
+        broker_link: String,
         /// The number of the attempt: an outcome of another attempt comes too late.
         attempt: DialAttempt,
     },
@@ -191,7 +191,7 @@ impl std::fmt::Debug for AuthRequest {
 
 /// The answer to a CONNECT.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AuthOutcome {
     /// The client is admitted.
     Accept(Accepted),
     /// The client is refused with this reason.

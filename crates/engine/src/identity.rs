@@ -47,7 +47,7 @@ impl Proof {
 }
 
 /// A rule that a token or a service brings along for its bearer. The first that fits decides; what none fits is denied.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, stated by a token")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts, stated by a token")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Whether it allows or forbids.

@@ -4,8 +4,8 @@ use crate::hash::hash_bytes;
 pub use crate::partitions::{EARLIER_PARTITIONS, PARTITIONS, PartitionId, Partitions};
 use std::fmt;
 
-/// What the client ids of uplinks begin with; such a name is at home in partition 0.
-pub(crate) const UPLINK_PREFIX: &str = "$uplink/";
+/// What the client ids of broker links begin with; such a name is at home in partition 0.
+pub(crate) const BROKER_LINK_PREFIX: &str = "$uplink/";
 
 /// The start of client ids of the hub's sessions. Only clients of the hub's listener may have such an id.
 pub const HUB_CLIENT_PREFIX: &str = "tidegate-hub-";
@@ -16,7 +16,7 @@ pub struct ShardId(pub u16);
 
 /// Where an engine stands among its peers: its own number and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ShardPosition {
     /// This engine's shard.
     pub shard: ShardId,
     /// Number of shards in the process, 1..=[`MAX_SHARDS`].
@@ -26,7 +26,7 @@ pub struct Place {
 /// More shards than this are refused at start; interest in a topic is kept as a set of this many bits.
 pub const MAX_SHARDS: u16 = 64;
 
-impl Place {
+impl ShardPosition {
     /// A process of a single shard.
     pub const ALONE: Self = Self { shard: ShardId(0), shards: 1 };
 
@@ -59,26 +59,26 @@ impl TenantId {
     pub const DEFAULT: Self = Self(0);
 
     /// What clients publish to an orchestrator belongs to this one until it comes back from a broker. No client's.
-    pub const UPLINK: Self = Self(u16::MAX);
+    pub const BROKER_LINK: Self = Self(u16::MAX);
 
     /// The tenant of its subscribers and retained messages.
     #[must_use]
     pub(crate) fn of_clients(self) -> Self {
-        if self == Self::UPLINK { Self::DEFAULT } else { self }
+        if self == Self::BROKER_LINK { Self::DEFAULT } else { self }
     }
 }
 
 /// The tenant whose quota counts a client, its session and its subscriptions. Pipelines are the operator's, in whatever tenant they are: no tenant
 /// is counted for them.
 pub(crate) fn counted_for(tenant: TenantId, client_id: &str) -> TenantId {
-    if client_id.starts_with(HUB_CLIENT_PREFIX) { TenantId::UPLINK } else { tenant }
+    if client_id.starts_with(HUB_CLIENT_PREFIX) { TenantId::BROKER_LINK } else { tenant }
 }
 
 /// The partition of a client id, a retained topic, or a shared group's name and filter.
 pub fn partition_of(tenant: TenantId, name: &str) -> PartitionId {
     // `$SYS` has one writer; keeping its values together lets that writer be their home.
-    // Uplinks have one owner, too: one shard has all of them.
-    if name.starts_with("$SYS/") || (tenant == TenantId::UPLINK && name.starts_with(UPLINK_PREFIX)) {
+    // Broker links have one owner, too: one shard has all of them.
+    if name.starts_with("$SYS/") || (tenant == TenantId::BROKER_LINK && name.starts_with(BROKER_LINK_PREFIX)) {
         return PartitionId(0);
     }
     partition_of_hash(hash_name(tenant.of_clients(), name))
@@ -149,8 +149,8 @@ pub(crate) struct AssignedNames {
 }
 
 /// Stands where the sessions of clients have the listener that they came through.
-pub(crate) const UPLINK_LISTENER: ListenerId = ListenerId(u16::MAX - 1);
+pub(crate) const BROKER_LINK_LISTENER: ListenerId = ListenerId(u16::MAX - 1);
 
-/// An uplink of this shard; numbers of removed ones are not used again.
+/// A broker link of this shard; numbers of removed ones are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct UplinkKey(pub u32);
+pub(crate) struct BrokerLinkKey(pub u32);

@@ -26,13 +26,13 @@
 //! Between [`Engine::open_connection`] and [`Engine::release_connection`] a [`ConnectionKey`] names it; its index is
 //! small and dense, fit for a table of the shell's own. [`Event::HandOver`] takes it to the shard that its client lives
 //! on: this engine has forgotten the key already, and the other one gets the bytes as if it had accepted the socket
-//! itself. [`Event::Close`] ends it: the shell writes what the output still holds, within a bound of its own, closes
+//! itself. [`Event::Close`] ends it: the shell writes what the output still holds, within its own bound, closes
 //! the transport and releases the key. [`Event::PauseReading`] and [`Event::ResumeReading`] say whether its socket is
 //! to be read.
 //!
 //! # Seams
 //!
-//! - Who may come in: [`Event::Authenticate`] and [`Verdict`]. Rights of a client: [`Access`].
+//! - Who may come in: [`Event::Authenticate`] and [`AuthOutcome`]. Rights of a client: [`Access`].
 //! - Who publishes without an MQTT session: [`InsiderCalls::add_principal`](crate::InsiderCalls::add_principal), [`InsiderCalls::publish_as`](crate::InsiderCalls::publish_as), and
 //!   [`Event::Published`], which reports the outcome of each message; [`ShardQuestions::retained_for`](crate::ShardQuestions::retained_for) reads.
 //! - Who must have a message before its publisher is acknowledged: [`InsiderCalls::observe`](crate::InsiderCalls::observe), [`Event::Observed`] and
@@ -51,17 +51,17 @@
 //!   `groups` (shared subscriptions), `addresses` (mobile nodes), `service`, `principals`
 //!   (who publishes without a session) and `observers` (who must have messages).
 //! - More than one shard: `link` (between shards), `cluster` (other nodes), `orchestrator` (brokers behind, homes).
-//! - What stays: `durable` (the journal), `image` (whole partitions). Limits: `limits`. Events: `telling`;
+//! - What stays: `durable` (the journal), `image` (whole partitions). Limits: `limits`. Events: `events`;
 //!   `audit` recomputes the books for tests.
 //!
 //! # Example
 //!
 //! ```
 //! use std::sync::Arc;
-//! use tidegate_engine::{Engine, ListenerId, Millis, Now, Place, Settings};
+//! use tidegate_engine::{Engine, ListenerId, Millis, Now, ShardPosition, Settings};
 //!
 //! let now = Now { monotonic: Millis(0), unix: 1_700_000_000_000 };
-//! let mut engine = Engine::new(Arc::new(Settings::default()), Place::ALONE, 1, now);
+//! let mut engine = Engine::new(Arc::new(Settings::default()), ShardPosition::ALONE, 1, now);
 //! let key = engine.open_connection(now, ListenerId(0)).expect("no limit is reached");
 //! // CONNECT of MQTT 3.1.1, clean session, client id "a".
 //! engine.handle_input(now, key, b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a");
@@ -82,6 +82,7 @@ mod connection;
 mod durable;
 mod engine;
 mod event;
+mod events;
 mod flows;
 mod groups;
 mod hash;
@@ -109,7 +110,6 @@ mod slab;
 mod state;
 mod subscribe;
 mod sys;
-mod telling;
 mod timers;
 mod topics;
 mod wire;
@@ -138,13 +138,18 @@ pub use engine::facets::{
     ClusterCalls, ControlCalls, EntryCalls, FleetCalls, HomeCalls, InsiderCalls, MoveCalls, OutputCalls,
     ShardQuestions, StoreCalls, TimerCalls,
 };
-pub use engine::image::adopting::{AdoptError, Brought, UplinkImage};
+pub use engine::image::adopting::{AdoptError, BrokerLinkImage, Brought};
 pub use engine::image::forwarding::OrchestratorMoves;
 pub use engine::image::parting::LeftConnection;
-pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
+pub use event::{
+    Accepted, Attempt, AuthOutcome, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, WantedQueue,
+};
+pub use events::clients::{ClientQuery, ClientSummary};
+pub use events::counters::{Counters, Gauges};
+pub use events::reason::{REASONS, Reason};
 pub use ids::{
-    ConnectionKey, EARLIER_PARTITIONS, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions, Place,
-    PrincipalId, ShardId, TenantId, partition_of,
+    ConnectionKey, EARLIER_PARTITIONS, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions,
+    PrincipalId, ShardId, ShardPosition, TenantId, partition_of,
 };
 pub use image::connection::{
     CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX, SHOWN_MAX,
@@ -157,12 +162,12 @@ pub use limits::usage::{MAX_METERED_USERS, Usage};
 pub use link::Batch;
 pub use now::{Millis, Now};
 pub use observers::{Observer, ObserverAnswer, ObserverError, ObserverPolicy, ObserverWindow};
-pub use orchestrator::homes::{Home, Homes};
-pub use orchestrator::uplink::former::Continued;
-pub use orchestrator::uplink::{
-    DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
-    UplinkState,
+pub use orchestrator::broker_link::former::Continued;
+pub use orchestrator::broker_link::{
+    BrokerLinkCounters, BrokerLinkError, BrokerLinkOptions, BrokerLinkReport, BrokerLinkSettings, BrokerLinkState,
+    DialAttempt, RoutingPolicy, Settling,
 };
+pub use orchestrator::homes::{Home, Homes};
 pub use principals::{Principal, PrincipalKind, RetainedValue};
 pub use service::InnerPublication;
 pub use session::tail::ReadFailure;
@@ -171,7 +176,4 @@ pub use settings::{
     OverflowRule, PriorityRule, PrioritySource, QUEUE_CLIENT_PREFIX, QueueSettings, ReportCheck, RetainedSettings,
     Settings, SharedSettings, SharedStrategy, TenantLedger, TenantQuota, Tenants,
 };
-pub use telling::clients::{ClientQuery, ClientSummary};
-pub use telling::counters::{Counters, Gauges};
-pub use telling::reason::{REASONS, Reason};
 pub use wire::WireError;

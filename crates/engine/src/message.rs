@@ -40,7 +40,7 @@ pub(crate) struct Message {
 }
 
 /// A message on its way through the engine, borrowed from where its bytes arrived.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent, and each is read in another place")]
 #[derive(Clone, Debug)]
 pub(crate) struct Publication<'a> {
     pub tenant: TenantId,
@@ -108,7 +108,7 @@ impl<'a> Publication<'a> {
         }
     }
 
-    /// The same message with an expiry of its own.
+    /// The same message with its own expiry.
     #[must_use]
     pub(crate) fn expiring(mut self, expires_at: Millis) -> Self {
         self.expires_at = expires_at;

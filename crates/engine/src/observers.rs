@@ -9,12 +9,12 @@ use crate::topics::observed::ObserverSet;
 
 use crate::event::Event;
 pub(crate) use crate::event::{ObservedMessage, ObservedTicket};
+use crate::events::reason::Reason;
 use crate::ids::{ConnectionKey, ObserverId, TenantId};
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::settings::fleet_topics::owner_of;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 pub(crate) use crate::topics::observed::MAX_OBSERVERS;
 use crate::topics::origin::without_origin;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -4,14 +4,14 @@
 //! A shard of another node has a number above the numbers of the process's own shards. The shell of each process gives
 //! these numbers, and never the same one to two lives of a node at once: so a number identifies one life of one shard.
 
-use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
+use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Partitions, ShardId, ShardPosition, TenantId, partition_of};
 use crate::topics::is_own_topic;
 use std::sync::Arc;
 
 /// The shards of a cluster and what each of them works, as one process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roster {
-    place: Place,
+    place: ShardPosition,
     /// The living shards, one bit each, with this one.
     live: u64,
     /// Partitions without a home for now. Their next home delivers the messages that are owed there.
@@ -49,7 +49,7 @@ const _: () = assert!(MAX_SHARDS as u32 == u64::BITS, "a set of shards is a numb
 
 impl Roster {
     /// That of a process that is no node of a cluster.
-    pub fn alone(place: Place) -> Self {
+    pub fn alone(place: ShardPosition) -> Self {
         let own = u64::MAX >> (u64::BITS - u32::from(place.shards.clamp(1, MAX_SHARDS)));
         let homes = std::array::from_fn(|at| place.home_of(PartitionId(at as u16)));
         Self {
@@ -283,7 +283,7 @@ impl Roster {
     #[inline]
     pub(crate) fn others_for(&self, tenant: TenantId, filter: &str) -> Shards {
         let others = self.others();
-        if tenant != TenantId::UPLINK && self.may_cross(filter) { others } else { others.without(self.peers()) }
+        if tenant != TenantId::BROKER_LINK && self.may_cross(filter) { others } else { others.without(self.peers()) }
     }
 
     /// All shards of a filter with wildcards: where its retained messages can be.
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn only_topics_below_a_prefix_cross_where_there_is_one() {
-        let place = Place { shard: ShardId(0), shards: 1 };
+        let place = ShardPosition { shard: ShardId(0), shards: 1 };
         let all = Roster::alone(place).with_peer(ShardId(1));
         let some = all.clone().with_topics_below("a/ctx");
         for crossing in ["a/ctx", "a/ctx/x"] {
@@ -404,6 +404,6 @@ mod tests {
         }
         assert!(!all.may_cross("$SYS/#") && !some.may_cross("$SYS/#"));
         let told = |roster: &Roster, tenant, filter| roster.others_for(tenant, filter).has(ShardId(1));
-        assert!(told(&some, TenantId::DEFAULT, "#") && !told(&some, TenantId::UPLINK, "#"));
+        assert!(told(&some, TenantId::DEFAULT, "#") && !told(&some, TenantId::BROKER_LINK, "#"));
     }
 }

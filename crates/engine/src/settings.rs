@@ -5,13 +5,13 @@ pub(crate) mod overflow;
 mod policy;
 pub(crate) mod priority;
 
+pub(crate) mod broker_links;
 pub(crate) mod fleet_topics;
-pub(crate) mod uplinks;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use self::uplinks::UplinkSettings;
+use self::broker_links::BrokerLinkSettings;
 
 use crate::ids::{ListenerId, TenantId};
 use tidegate_mqtt::QoS;
@@ -60,7 +60,7 @@ pub struct Settings {
     /// `tenant_quotas`.
     pub tenant_ledger: Option<Arc<dyn TenantLedger>>,
     /// Makes it an orchestrator in front of other brokers; `None` is a broker.
-    pub uplinks: Option<UplinkSettings>,
+    pub broker_links: Option<BrokerLinkSettings>,
     /// Addresses of mobile nodes; `None` knows none, and no client is a node.
     pub addresses: Option<AddressSettings>,
     /// Quotas of tenants, used without a `tenant_ledger`. A tenant without an entry has only the limits of the broker.
@@ -182,7 +182,7 @@ pub enum Authentication {
 pub const QUEUE_CLIENT_PREFIX: &str = "http-queue/";
 
 /// What holds for the connections of one listener.
-#[expect(clippy::struct_excessive_bools, reason = "each is a key of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is a key")]
 #[derive(Clone, Debug)]
 pub struct ListenerSettings {
     /// Name in logs and metrics.
@@ -482,7 +482,7 @@ impl Default for Settings {
             wills_on_shutdown: true,
             durability: Durability::Memory,
             tenants: None,
-            uplinks: None,
+            broker_links: None,
             addresses: None,
             tenant_quotas: BTreeMap::new(),
             usage_by_user: false,

@@ -8,6 +8,7 @@ pub(crate) mod admission;
 pub(crate) mod dead_letter;
 pub(crate) mod deliver;
 pub(crate) mod departures;
+pub(crate) mod events;
 pub(crate) mod expiring;
 pub(crate) mod groups;
 pub(crate) mod loop_lag;
@@ -17,7 +18,6 @@ pub(crate) mod receipts;
 pub(crate) mod restore;
 pub(crate) mod tail;
 pub(crate) mod tally;
-pub(crate) mod telling;
 
 use crate::addresses::{Receipts, Tallies};
 use crate::cluster::exchanges::Exchanges;
@@ -28,7 +28,10 @@ use crate::connection::table::Connections;
 use crate::connection::to_write::ToWrite;
 use crate::durable::Crossings;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, Partitions, Place, SessionKey, ShardId, TenantId};
+use crate::events::EventLimit;
+use crate::events::counters::Counters;
+use crate::events::reason::Reason;
+use crate::ids::{ConnectionKey, Partitions, SessionKey, ShardId, ShardPosition, TenantId};
 use crate::journal::Journal;
 use crate::journal::keys::Key;
 use crate::limits::loop_lag::LoopLag;
@@ -44,9 +47,6 @@ use crate::session::table::Sessions;
 use crate::session::{BlockedPublisher, Session, Will};
 use crate::settings::overflow::OverflowRules;
 use crate::settings::{Holding, Settings};
-use crate::telling::Telling;
-use crate::telling::counters::Counters;
-use crate::telling::reason::Reason;
 use crate::timers::Schedule;
 use crate::timers::Timer;
 use departures::Departures;
@@ -78,7 +78,7 @@ pub(crate) struct ShardState {
     /// Whether someone gave up waiting for a queue that the message at hand was promised to.
     pub gave_up: bool,
     /// The logged and counted events of messages.
-    pub telling: Telling,
+    pub event_limit: EventLimit,
     pub connections: Connections,
     /// Partitions that move: their clients are not served, and their messages are kept in memory.
     pub moving: Partitions,
@@ -161,7 +161,7 @@ impl ShardState {
             tallies: Tallies::default(),
             dead_letters,
             gave_up: false,
-            telling: Telling::default(),
+            event_limit: EventLimit::default(),
             connections: Connections::default(),
             moving: Partitions::NONE,
             departures: Departures::default(),
@@ -191,7 +191,7 @@ impl ShardState {
             journal,
             to_read: VecDeque::new(),
             crossings: Crossings::default(),
-            exchanges: Exchanges::new(0, Place::ALONE),
+            exchanges: Exchanges::new(0, ShardPosition::ALONE),
         }
     }
 
@@ -347,7 +347,7 @@ pub(crate) struct Reporting<'d> {
     pub counters: &'d mut Counters,
     pub dead_letters: &'d mut Option<DeadLetters>,
     pub events: &'d mut VecDeque<Event>,
-    pub telling: &'d mut Telling,
+    pub event_limit: &'d mut EventLimit,
     pub receipts: &'d mut Receipts,
     pub tallies: &'d mut Tallies,
     pub timers: &'d mut Schedule<Timer>,
@@ -367,7 +367,7 @@ impl ShardState {
             counters: &mut self.counters,
             dead_letters: &mut self.dead_letters,
             events: &mut self.events,
-            telling: &mut self.telling,
+            event_limit: &mut self.event_limit,
             receipts: &mut self.receipts,
             tallies: &mut self.tallies,
             timers: &mut self.timers,

@@ -3,11 +3,11 @@
 //! The first shard gathers the numbers of all shards each round and publishes them. Nothing runs without a subscription
 //! below `$SYS`.
 
+use crate::events::counters::{Counters, Gauges};
+use crate::events::reason::{REASONS, Reason};
 use crate::ids::{SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::state::ShardState;
-use crate::telling::counters::{Counters, Gauges};
-use crate::telling::reason::{REASONS, Reason};
 use crate::timers::Timer;
 use crate::wire::{WireReader, WireWrite};
 use std::collections::BTreeSet;

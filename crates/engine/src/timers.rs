@@ -1,6 +1,6 @@
 //! Deadlines in order.
 
-use crate::ids::{ConnectionKey, SessionKey, UplinkKey};
+use crate::ids::{BrokerLinkKey, ConnectionKey, SessionKey};
 use crate::now::Millis;
 use std::collections::BTreeSet;
 
@@ -188,23 +188,23 @@ pub(crate) enum Timer {
     Sys,
     /// Counts of receipts are reported.
     Receipts,
-    /// An uplink is probed, reached again, or given up.
-    Uplink(UplinkKey),
+    /// A broker link is probed, reached again, or given up.
+    BrokerLink(BrokerLinkKey),
     /// Brokers of an earlier process that are not named are given up.
-    FormerUplinks,
+    FormerBrokerLinks,
 }
 
 impl Waits for Timer {
     fn counts_silence(self) -> bool {
         match self {
-            Self::Connection(_) | Self::Parked(_) | Self::Will(_) | Self::SessionEnd(_) | Self::Uplink(_) => true,
+            Self::Connection(_) | Self::Parked(_) | Self::Will(_) | Self::SessionEnd(_) | Self::BrokerLink(_) => true,
             Self::Rate(_)
             | Self::Expiry(_)
             | Self::LoopLag
             | Self::Deals
             | Self::Sys
             | Self::Receipts
-            | Self::FormerUplinks => false,
+            | Self::FormerBrokerLinks => false,
         }
     }
 }

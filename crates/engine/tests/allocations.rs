@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tidegate_engine::{ConnectionKey, Engine, Event, ListenerId, Millis, Now, Place, Settings, ShardId};
+use tidegate_engine::{ConnectionKey, Engine, Event, ListenerId, Millis, Now, Settings, ShardId, ShardPosition};
 
 const NOW: Now = Now { monotonic: Millis(1_000), unix: 1_700_000_000_000 };
 
@@ -47,7 +47,7 @@ struct Shards(Vec<Engine>);
 impl Shards {
     fn new(number: u16) -> Self {
         let settings = Arc::new(Settings::default());
-        let place = |shard| Place { shard: ShardId(shard), shards: number };
+        let place = |shard| ShardPosition { shard: ShardId(shard), shards: number };
         Self((0..number).map(|shard| Engine::new(Arc::clone(&settings), place(shard), 7, NOW)).collect())
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use tidegate_conversion::{Conversion, Outcome, Plan, Sections, Setting, Value, Verdict, conversion};
+use tidegate_conversion::{Conversion, ConvertedLine, Outcome, Plan, Sections, Setting, Value, conversion};
 
 use crate::entry::{Entry, Form, matches};
 use crate::keys::{Key, Rule};
@@ -82,7 +82,7 @@ pub(crate) struct Draft {
     /// Why all listeners are left out.
     closed: Option<String>,
     pub(crate) notes: Vec<String>,
-    /// Whether something without a setting of its own was left out.
+    /// Whether something without its own setting was left out.
     pub(crate) left_out: bool,
 }
 
@@ -200,7 +200,7 @@ impl Draft {
             .entries
             .into_iter()
             .zip(self.report.outcomes)
-            .map(|(entry, (outcome, why))| Verdict {
+            .map(|(entry, (outcome, why))| ConvertedLine {
                 value: entry.shown(),
                 file: entry.file,
                 line: entry.line,

@@ -58,7 +58,7 @@ pub(crate) enum Shown {
 
 /// A listener.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own in the other broker")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is a setting of the other broker")]
 pub(crate) struct Listener {
     /// Its name there, such as `tcp.default`.
     pub(crate) name: String,

@@ -117,7 +117,7 @@ pub(crate) struct Access {
 }
 
 /// The places of queues. A place that nothing holds is free.
-type Places = Arc<Mutex<HashMap<QueueId, Weak<Place>>>>;
+type Places = Arc<Mutex<HashMap<QueueId, Weak<QueueEntry>>>>;
 
 /// The queues that are held.
 #[derive(Default)]
@@ -130,7 +130,7 @@ impl Queues {
     ///
     /// # Errors
     /// When too many are taken.
-    pub(crate) fn place(&self, id: &QueueId) -> Result<Arc<Place>, QueueError> {
+    pub(crate) fn place(&self, id: &QueueId) -> Result<Arc<QueueEntry>, QueueError> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = places.get(id).and_then(Weak::upgrade) {
             return Ok(place);
@@ -144,15 +144,18 @@ impl Queues {
         if all >= MAX_QUEUES || of_tenant >= MAX_QUEUES_OF_TENANT || of_user >= MAX_QUEUES_OF_USER {
             return Err(QueueError::Full);
         }
-        let place =
-            Arc::new(Place { id: id.clone(), places: Arc::clone(&self.places), keeper: tokio::sync::Mutex::new(None) });
+        let place = Arc::new(QueueEntry {
+            id: id.clone(),
+            places: Arc::clone(&self.places),
+            keeper: tokio::sync::Mutex::new(None),
+        });
         places.insert(id.clone(), Arc::downgrade(&place));
         Ok(place)
     }
 }
 
 /// The place of a queue. One request at a time opens its session.
-pub(crate) struct Place {
+pub(crate) struct QueueEntry {
     id: QueueId,
     places: Places,
     keeper: tokio::sync::Mutex<Option<Known>>,
@@ -164,7 +167,7 @@ struct Known {
     orders: mpsc::Sender<Order>,
 }
 
-impl Drop for Place {
+impl Drop for QueueEntry {
     fn drop(&mut self) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         // A later request may have taken the place already.
@@ -174,7 +177,7 @@ impl Drop for Place {
     }
 }
 
-impl Place {
+impl QueueEntry {
     /// The task of the queue, subscribed to the filters. A queue that is not there is made, where there are filters.
     /// Another access has the session opened again, so that the broker judges it by the rights of this access.
     pub(crate) async fn attend(

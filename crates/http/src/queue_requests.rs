@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::answer::{Answer, bad, empty, json, json_text, length, not_allowed, not_let_in, outcome, wrong};
 use crate::counters::Way;
-use crate::queue::{Access, MAX_PAGE, Order, Place, Poll, QueueError, QueueId, ask, subscribe};
+use crate::queue::{Access, MAX_PAGE, Order, Poll, QueueEntry, QueueError, QueueId, ask, subscribe};
 use crate::request_error::RequestError;
 use crate::session::{Session, Term};
 use crate::shelf::{Cursor, CursorError};
@@ -195,7 +195,7 @@ impl Visitor {
         &self,
         parameters: &Parameters,
         headers: &HeaderMap,
-    ) -> Result<(Session, Vec<Message>, Option<Arc<Place>>), Box<Answer>> {
+    ) -> Result<(Session, Vec<Message>, Option<Arc<QueueEntry>>), Box<Answer>> {
         let (filters, qos) = (&parameters.filters, parameters.qos.unwrap_or(QoS::AtLeastOnce));
         if let Some(name) = &parameters.queue {
             let id = self.queue_id(name, headers).await?;

@@ -62,8 +62,8 @@ pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, Pipel
 #[cfg(feature = "pipelines")]
 pub use sinks::{
     AmqpSettings, FileSettings, FileSinks, HistoryQuery, HistorySettings, HttpSettings, InfluxSettings, KafkaSettings,
-    MAX_MARKED_WINDOW, MqttSettings, NatsSettings, Place, PostgresSettings, RedisSettings, S3Settings, SaslMechanism,
-    Sink, SinkError, SinkKind, SinkSettings, SqliteSettings, read_history,
+    MAX_MARKED_WINDOW, MqttSettings, NatsSettings, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink,
+    SinkError, SinkKind, SinkLane, SinkSettings, SqliteSettings, read_history,
 };
 #[cfg(feature = "pipelines")]
 pub use sources::{

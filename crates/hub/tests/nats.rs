@@ -11,14 +11,14 @@ use std::time::Duration;
 use serde_json::json;
 use server::Nats;
 use tidegate_hub::{
-    Batching, Content, FileSinks, Message, NatsSettings, Place, Record, Sink, SinkError, SinkKind, SinkSettings,
+    Batching, Content, FileSinks, Message, NatsSettings, Record, Sink, SinkError, SinkKind, SinkLane, SinkSettings,
 };
 
 fn sink(url: String) -> Box<dyn Sink> {
-    sink_of(url, Place { pipeline: "hot", ..Place::default() })
+    sink_of(url, SinkLane { pipeline: "hot", ..SinkLane::default() })
 }
 
-fn sink_of(url: String, place: Place<'_>) -> Box<dyn Sink> {
+fn sink_of(url: String, place: SinkLane<'_>) -> Box<dyn Sink> {
     let kind = SinkKind::Nats(NatsSettings {
         url,
         stream: "READINGS".into(),
@@ -68,8 +68,8 @@ fn a_batch_is_in_the_stream_once_however_often_it_comes() {
 fn two_pipelines_and_dead_letters_share_a_stream() {
     let nats = Nats::start();
     let batch = [record(1)];
-    let hot = Place { pipeline: "hot", ..Place::default() };
-    for place in [hot, Place { pipeline: "cold", ..hot }, Place { dead_letters: true, ..hot }, hot] {
+    let hot = SinkLane { pipeline: "hot", ..SinkLane::default() };
+    for place in [hot, SinkLane { pipeline: "cold", ..hot }, SinkLane { dead_letters: true, ..hot }, hot] {
         sink_of(nats.address(), place).write(&batch).unwrap();
     }
     assert_eq!(stored(&nats.address()).len(), 3);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use tidegate_bus::{Bus, BusError, Done, Place, Position, Reader, Record};
+use tidegate_bus::{Bus, BusError, Done, LogPartition, Position, Reader, Record};
 
 /// How often a wait looks whether it shall end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ pub(crate) struct Range {
 
 impl Range {
     /// Begins to read from a position on to below another one, which the log has reached.
-    pub(crate) fn new(bus: &Bus, place: &Place, from: Position, to: Position) -> Result<Self, BusError> {
+    pub(crate) fn new(bus: &Bus, place: &LogPartition, from: Position, to: Position) -> Result<Self, BusError> {
         let (sender, bell) = channel();
         let wake = Arc::new(move || {
             let _ = sender.send(());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_bus::{Append, Bus, Epoch, Place};
+use tidegate_bus::{Append, Bus, Epoch, LogPartition};
 use tidegate_store::RealDisk;
 
 use crate::files::{FileId, Mark};
@@ -28,7 +28,7 @@ pub(crate) struct Order {
 /// All that the disk, its files and the thread share.
 pub(crate) struct Carrier {
     pub(crate) bus: Bus,
-    pub(crate) place: Place,
+    pub(crate) place: LogPartition,
     pub(crate) settings: Settings,
     pub(crate) local: RealDisk,
     pub(crate) incarnation: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Carrier {
 impl Carrier {
     pub(crate) fn new(
         bus: Bus,
-        place: Place,
+        place: LogPartition,
         settings: Settings,
         local: RealDisk,
         incarnation: u64,

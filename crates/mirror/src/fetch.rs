@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use tidegate_bus::{Bounds, Bus, LogName, LogSpec, Place, Position};
+use tidegate_bus::{Bounds, Bus, LogName, LogPartition, LogSpec, Position};
 use tidegate_store::{Disk, RealDisk};
 
 use crate::ask::ask;
@@ -15,7 +15,7 @@ use crate::{Damage, MirrorError, OpenReport};
 /// How often a log is read from its beginning again when its owner trims it meanwhile.
 const ATTEMPTS: u32 = 8;
 
-/// Writes the content of a log into an empty directory, so that a store can be opened there on a disk of its own. With
+/// Writes the content of a log into an empty directory, so that a store can be opened there on its own disk. With
 /// `fence`, the epoch of a cluster's table from 1 on, an owner that was a member at that epoch can confirm no more records
 /// from now on; a process that became a member later keeps the log. Without it, records that the owner confirms meanwhile
 /// may be missing. The directory is not synced.
@@ -26,7 +26,7 @@ const ATTEMPTS: u32 = 8;
 pub fn fetch(bus: &Bus, log: &LogName, directory: &Path, fence: Option<u64>) -> Result<OpenReport, MirrorError> {
     let local = RealDisk::create(directory)?;
     bus.know(LogSpec::fenced(log.clone(), 1));
-    let place = Place::new(log.clone(), 0);
+    let place = LogPartition::new(log.clone(), 0);
     if fence.is_some() {
         claim(bus, &place, Origin::claim(local.random(), fence))?;
     }
@@ -72,7 +72,7 @@ fn is_final(error: &MirrorError, begun: Bounds, ended: Bounds) -> bool {
     }
 }
 
-fn bounds_of(bus: &Bus, place: &Place) -> Result<Bounds, MirrorError> {
+fn bounds_of(bus: &Bus, place: &LogPartition) -> Result<Bounds, MirrorError> {
     let bounds = ask(&|| false, |done| bus.bounds(place, done));
     bounds.map_err(|source| MirrorError::Bus { log: place.log.clone(), source })
 }

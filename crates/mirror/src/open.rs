@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_bus::{Append, Bus, BusError, Epoch, Place, Position};
+use tidegate_bus::{Append, Bus, BusError, Epoch, LogPartition, Position};
 use tidegate_store::{Disk, LockError, RealDisk, inspect};
 
 use crate::ask::{Range, ask};
@@ -60,7 +60,7 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
         LockError::Held { holder } => MirrorError::Locked { holder },
         LockError::Io(error) => MirrorError::Local(error),
     })?;
-    let place = Place::new(settings.log.clone(), 0);
+    let place = LogPartition::new(settings.log.clone(), 0);
     let incarnation = local.random();
     create(bus, &place, &mut settings)?;
     let claimed = claim(bus, &place, Origin::claim(incarnation, None))?;
@@ -84,7 +84,7 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
 
 /// Makes the log, with a lower limit where the bus has no room for the wanted one. A log that is there keeps its limit
 /// then: it may hold more than a lower one.
-fn create(bus: &Bus, place: &Place, settings: &mut Settings) -> Result<(), MirrorError> {
+fn create(bus: &Bus, place: &LogPartition, settings: &mut Settings) -> Result<(), MirrorError> {
     let wanted = settings.max_bytes;
     let least = settings.least_bytes.max(MIN_MAX_BYTES);
     loop {
@@ -113,7 +113,7 @@ pub(crate) struct Claimed {
 }
 
 /// Claims the log: its previous owner can confirm no more records.
-pub(crate) fn claim(bus: &Bus, place: &Place, origin: Origin) -> Result<Claimed, MirrorError> {
+pub(crate) fn claim(bus: &Bus, place: &LogPartition, origin: Origin) -> Result<Claimed, MirrorError> {
     let failed = |source| MirrorError::Bus { log: place.log.clone(), source };
     for _ in 0..CLAIMS {
         let epoch = ask(&|| false, |done| bus.own(place, done)).map_err(failed)?;
@@ -138,7 +138,7 @@ struct Found {
 
 fn find(
     bus: &Bus,
-    place: &Place,
+    place: &LogPartition,
     local: &RealDisk,
     sync: bool,
     end: Position,
@@ -208,7 +208,7 @@ fn find(
 /// Resumes from the working copy, if it can be verified.
 fn resume<'a>(
     bus: &Bus,
-    place: &Place,
+    place: &LogPartition,
     local: &'a RealDisk,
     sync: bool,
     state: &LocalState,
@@ -241,7 +241,13 @@ fn resume<'a>(
 
 /// Whether the log has the list of files that the working copy names. Trimming stops at that list, so a log without it
 /// is not the one that the copy was made from.
-fn has_index(bus: &Bus, place: &Place, position: Position, index: &[u8], end: Position) -> Result<bool, MirrorError> {
+fn has_index(
+    bus: &Bus,
+    place: &LogPartition,
+    position: Position,
+    index: &[u8],
+    end: Position,
+) -> Result<bool, MirrorError> {
     if position >= end {
         return Ok(false);
     }

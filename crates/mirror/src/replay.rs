@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use tidegate_bus::{Bus, BusError, LogName, Place, Position, Record};
+use tidegate_bus::{Bus, BusError, LogName, LogPartition, Position, Record};
 use tidegate_store::RealDisk;
 
 use crate::ask::Range;
@@ -87,7 +87,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Reads on.
-    pub(crate) fn read(&mut self, bus: &Bus, place: &Place, from: Position, to: Position) -> Result<(), Stop> {
+    pub(crate) fn read(&mut self, bus: &Bus, place: &LogPartition, from: Position, to: Position) -> Result<(), Stop> {
         if from >= to {
             return self.check_missing();
         }

@@ -15,7 +15,7 @@ use crate::taken::{LineOwner, Taken};
 use crate::values::{Invalid, Translated, truth};
 
 /// The configuration under way.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the lines")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts about the lines")]
 pub(crate) struct Draft<'a> {
     /// One for each line that has been taken.
     pub(crate) taken: Vec<Taken>,

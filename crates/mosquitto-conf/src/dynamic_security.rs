@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde::Deserialize;
-use tidegate_conversion::{File, Outcome, Verdict};
+use tidegate_conversion::{ConvertedLine, File, Outcome};
 
 /// Most rules that an access rules file may have.
 const MAX_RULES: usize = 65_536;
@@ -23,7 +23,7 @@ pub struct DynamicSecurity {
     /// The file of access rules, TOML.
     pub rules: String,
     /// Each client and role with the outcome of its conversion.
-    pub lines: Vec<Verdict>,
+    pub lines: Vec<ConvertedLine>,
     /// Whether something was left out.
     pub left_out: bool,
 }
@@ -268,7 +268,7 @@ impl Made<'_> {
         let line = self.file.text[..at].matches('\n').count() + 1;
         let (file, value, why) = (self.file.name.clone(), String::new(), why.to_owned());
         self.security.left_out |= outcome == Outcome::Refused;
-        self.security.lines.push(Verdict { file, line, key, value, outcome, why, becomes: Vec::new() });
+        self.security.lines.push(ConvertedLine { file, line, key, value, outcome, why, becomes: Vec::new() });
     }
 
     /// Writes the rules of one bearer: for receiving, publishing and subscribing, then the defaults.

@@ -26,7 +26,7 @@ pub use keys::{KEYS, Key, PREFIXES, key, key_page};
 use std::io;
 
 use tidegate_conversion::Plan;
-pub use tidegate_conversion::{Conversion, File, Outcome, Verdict};
+pub use tidegate_conversion::{Conversion, ConvertedLine, File, Outcome};
 
 use draft::Draft;
 use lines::{Files, Line};
@@ -62,11 +62,11 @@ pub fn convert(main: &File, folder: &dyn Fn(&str) -> io::Result<Vec<File>>) -> R
 }
 
 /// The lines with their outcomes.
-fn verdicts(files: &Files, lines: &[Line<'_>], taken: Vec<taken::Taken>) -> Vec<Verdict> {
+fn verdicts(files: &Files, lines: &[Line<'_>], taken: Vec<taken::Taken>) -> Vec<ConvertedLine> {
     lines
         .iter()
         .zip(taken)
-        .map(|(line, taken)| Verdict {
+        .map(|(line, taken)| ConvertedLine {
             file: files.files.get(line.file).map_or_else(String::new, |file| file.name.clone()),
             line: line.number,
             key: line.key.to_owned(),

@@ -5,19 +5,19 @@ use tidegate_conversion::{Setting, Value};
 use crate::lines::Line;
 use crate::values::{Invalid, truth};
 
-type Place<'a> = Option<(usize, Line<'a>)>;
+type NumberedLine<'a> = Option<(usize, Line<'a>)>;
 
 /// Settings of TLS, each with its line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tls<'a> {
-    certificate: Place<'a>,
-    key: Place<'a>,
-    authorities: Place<'a>,
-    folder: Place<'a>,
-    revoked: Place<'a>,
-    newest: Place<'a>,
-    required: Place<'a>,
-    identity: Place<'a>,
+    certificate: NumberedLine<'a>,
+    key: NumberedLine<'a>,
+    authorities: NumberedLine<'a>,
+    folder: NumberedLine<'a>,
+    revoked: NumberedLine<'a>,
+    newest: NumberedLine<'a>,
+    required: NumberedLine<'a>,
+    identity: NumberedLine<'a>,
     /// Whether it is for pre-shared keys.
     has_hint: bool,
     /// A setting without a counterpart, without which the listener would be more open.
@@ -111,10 +111,12 @@ impl<'a> Tls<'a> {
         if !self.is_on() {
             return Vec::new();
         }
-        let own =
-            |key, place: Place<'_>| place.map(|(at, line)| Setting::new(key, Value::Text(line.text().into()), at));
-        let word =
-            |key, value: &str, place: Place<'_>| place.map(|(at, _)| Setting::new(key, Value::Text(value.into()), at));
+        let own = |key, place: NumberedLine<'_>| {
+            place.map(|(at, line)| Setting::new(key, Value::Text(line.text().into()), at))
+        };
+        let word = |key, value: &str, place: NumberedLine<'_>| {
+            place.map(|(at, _)| Setting::new(key, Value::Text(value.into()), at))
+        };
         let server =
             [own("certificate", self.certificate), own("key", self.key), word("tls_minimum", "1.3", self.newest)];
         let clients = [

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tidegate_engine::{
-    ConnectionKey, Durability, Engine, InnerPublication, Limits, ListenerId, ListenerSettings, Now, Place, Settings,
-    TenantId,
+    ConnectionKey, Durability, Engine, InnerPublication, Limits, ListenerId, ListenerSettings, Now, Settings,
+    ShardPosition, TenantId,
 };
 use tidegate_mqtt::{
     Connect, ConnectProperties, PacketId, RetainHandling, Subscribe, SubscriptionOptions, Subscriptions, TopicFilter,
@@ -89,7 +89,7 @@ impl Import {
             sys_events: false,
             ..Settings::default()
         };
-        Self { engine: Engine::new(Arc::new(settings), Place::ALONE, SEED, now), now, done: Entries::default() }
+        Self { engine: Engine::new(Arc::new(settings), ShardPosition::ALONE, SEED, now), now, done: Entries::default() }
     }
 
     fn retain(&mut self, retained: &Retained) {

@@ -16,6 +16,7 @@ use tidegate_engine::{Millis, Now, Partitions, Settings, ShardId};
 use crate::access::AccessFactory;
 use crate::admission::Admission;
 use crate::admission::stored_bans::StoredBans;
+use crate::broker_link::{Brokers, Dialer};
 use crate::clock::Clock;
 use crate::cluster::LinksHandle;
 use crate::inner::{Family, InnerNodes, Within};
@@ -23,7 +24,6 @@ use crate::orders::{Admin, ShardSender, ToShard};
 use crate::relay::NodeHomes;
 use crate::report::NodeReport;
 use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
-use crate::uplink::{Brokers, Dialer};
 
 /// The fleet and cluster settings of a handle.
 pub(crate) struct Fleet {

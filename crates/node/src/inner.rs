@@ -11,11 +11,11 @@ use tidegate_engine::Settings;
 use crate::access::AccessFactory;
 use crate::admission::Admission;
 use crate::admission::stored_bans::StoredBans;
+use crate::broker_link::{BrokerSettings, FleetReport};
 use crate::clock::Clock;
 use crate::orders::ShardSender;
 use crate::report::NodeReport;
 use crate::tls::TlsListeners;
-use crate::uplink::{BrokerSettings, FleetReport};
 
 /// The parts that a node shares with those within it.
 #[derive(Clone)]

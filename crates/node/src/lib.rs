@@ -17,7 +17,7 @@
 //!   and bans), `access` (the rights of a client). `observer` authenticates clients.
 //! - Connections that leave: `relay` (to the client's home at another orchestrator), `identities` (to the node of its
 //!   user).
-//! - More than one process: [`cluster`] (links between nodes), `moves` (of partitions), `uplink` (brokers of a fleet).
+//! - More than one process: [`cluster`] (links between nodes), `moves` (of partitions), `broker_link` (brokers of a fleet).
 //! - Persistence: `durable`, between shards and the store. The recorder for `tidegate why`: `flight`.
 //! - For the control plane: `handle` (its calls), `service` (what services within the process order), `report`
 //!   (numbers), `tenants`.
@@ -25,6 +25,7 @@
 mod access;
 pub mod address;
 mod admission;
+mod broker_link;
 mod clock;
 pub mod cluster;
 mod durable;
@@ -64,7 +65,6 @@ mod tests;
 mod tls;
 mod tokens;
 mod transport;
-mod uplink;
 pub mod websocket;
 
 pub use access::AccessFactory;
@@ -73,6 +73,9 @@ pub use admission::stored_bans::{describe_stored, is_stored_ban};
 pub use admission::{
     Admission, AdmissionReport, AdmissionSettings, Ban, BanChange, BanError, BanOrigin, BanRecord, BanTarget,
     MAX_BAN_TEXT, MAX_THRESHOLD, Network, NetworkError, OwnSocket, Rate, RecordError, Source, Threshold,
+};
+pub use broker_link::{
+    BrokerLinkTls, BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetReport, NoBrokerWord, Question,
 };
 pub use clock::Clock;
 pub use cluster::{
@@ -122,4 +125,3 @@ pub use tls::{
     IdentityField, IdentityRole, LinkTls, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,
     TlsVersion,
 };
-pub use uplink::{BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetReport, NoBrokerWord, Question, UplinkTls};

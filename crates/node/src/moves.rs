@@ -10,8 +10,8 @@ use tidegate_engine::{ImageError, Owed, PartitionId, PartitionImage, Partitions,
 use crate::left_out::LeftOut;
 use pieces::PieceOrder;
 
-/// The shard that has all uplinks: the home of partition 0.
-pub(crate) const UPLINK_SHARD: ShardId = ShardId(0);
+/// The shard that has all broker links: the home of partition 0.
+pub(crate) const BROKER_LINK_SHARD: ShardId = ShardId(0);
 
 /// The messages collected for partitions while they move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,11 +13,12 @@ use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId, TenantId, Usage};
+use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Restored, ShardId, TenantId, Usage};
 use tidegate_store::{Running, Status, Store};
 
 use crate::address::{ListenAddress, LocalAddress};
 use crate::admission::Admission;
+use crate::broker_link::Dialer;
 use crate::clock::{Clock, time_until};
 use crate::cluster::{LinkBindError, LinksThread, PreparedLinks};
 use crate::durable::{self, DurableError, ShardJournal, restorer};
@@ -33,7 +34,6 @@ use crate::quic::MAX_ENDPOINTS;
 use crate::settings::NodeSettings;
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
-use crate::uplink::Dialer;
 use listening::{Listening, listen, spread, spread_quic};
 use ways::{commits_of, start_links};
 
@@ -204,7 +204,7 @@ impl Node {
         let parts = event_loops.into_iter().zip(spread).zip(quic);
         for (shard, (((poll, inbox), acceptors), quic)) in (0..settings.shards).map(ShardId).zip(parts) {
             let seed = ShardSeed {
-                place: Place { shard, shards: settings.shards },
+                place: tidegate_engine::ShardPosition { shard, shards: settings.shards },
                 clock: node.clock,
                 settings: Arc::clone(&engine),
                 seed: seed.wrapping_add(u64::from(shard.0)),

@@ -1,7 +1,7 @@
 //! The interface from a node to its process: log events, requests for authentication, and failures.
 
 use tidegate_engine::{
-    Accepted, AuthRequest, ConnectionKey, Identity, ListenerId, LogEvent, Proof, Reason, ShardId, TenantId, Verdict,
+    Accepted, AuthOutcome, AuthRequest, ConnectionKey, Identity, ListenerId, LogEvent, Proof, Reason, ShardId, TenantId,
 };
 
 use crate::orders::{Door, ShardSender, ToShard};
@@ -67,13 +67,13 @@ pub trait Observer: Send + Sync + 'static {
     /// ends with the connect timeout.
     fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
         drop((request, facts));
-        answer.give(Verdict::Refuse(Reason::NotAuthorized));
+        answer.give(AuthOutcome::Refuse(Reason::NotAuthorized));
     }
 
     /// A client has answered a challenge; [`Answer::connection`] identifies the exchange. Refuses unless overridden.
     fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {
         drop(data);
-        answer.give(Verdict::Refuse(Reason::NotAuthorized));
+        answer.give(AuthOutcome::Refuse(Reason::NotAuthorized));
     }
 
     /// Whether the credential of a client that another node of the cluster has accepted is accepted here, too. Only called
@@ -113,8 +113,8 @@ impl Answer {
     }
 
     /// Gives the answer. It has no effect if the client has disconnected.
-    pub fn give(self, verdict: Verdict) {
-        self.shard.send(ToShard::Verdict { key: self.key, verdict });
+    pub fn give(self, verdict: AuthOutcome) {
+        self.shard.send(ToShard::AuthOutcome { key: self.key, verdict });
     }
 
     /// Passes the client to the node of its user. It has no effect if the client has disconnected.

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use tidegate_engine::{
-    AdoptError, Behind, Brought, Continued, Forwarded, PartitionImage, Partitions, Settling, UplinkError, UplinkImage,
+    AdoptError, Behind, BrokerLinkError, BrokerLinkImage, Brought, Continued, Forwarded, PartitionImage, Partitions,
+    Settling,
 };
 
+use crate::broker_link::FleetOrder;
 use crate::handle::fleet::FleetError;
 use crate::handle::moves::{Arrived, MoveError};
 use crate::handle::{NoAnswer, NodeHandle};
 use crate::moves::pieces::PieceOrder;
-use crate::moves::{Collecting, MoveOrder, UPLINK_SHARD};
+use crate::moves::{BROKER_LINK_SHARD, Collecting, MoveOrder};
 use crate::orders::{Admin, ToShard};
-use crate::uplink::FleetOrder;
 
 /// The steps of a move between orchestrators.
 #[derive(Clone, Copy, Debug)]
@@ -63,9 +64,9 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When the shard does not answer.
     pub fn take_forwarded(&self, transfer: u64, served_there: bool) -> Result<Option<Forwarded>, NoAnswer> {
-        self.node
-            .moves()
-            .on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer }))
+        self.node.moves().on(BROKER_LINK_SHARD, |answer| {
+            MoveOrder::Piece(PieceOrder::TakeForwarded { transfer, served_there, answer })
+        })
     }
 
     /// Begins to check whether all messages have arrived that brokers have for this process;
@@ -74,7 +75,7 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When the shard does not answer.
     pub fn begin_settling(&self) -> Result<Settling, NoAnswer> {
-        self.node.moves().on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::BeginSettling { answer }))
+        self.node.moves().on(BROKER_LINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::BeginSettling { answer }))
     }
 
     /// The messages that the sessions of a move had when they left.
@@ -82,13 +83,13 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When the shard does not answer.
     pub fn take_had(&self, transfer: u64) -> Result<Vec<u8>, NoAnswer> {
-        self.node.moves().on(UPLINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeHad { transfer, answer }))
+        self.node.moves().on(BROKER_LINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeHad { transfer, answer }))
     }
 
     /// The new homes have stored so many messages of a move: they are acknowledged to the brokers.
     pub fn confirm_forwarded(&self, transfer: u64, messages: usize) {
         let order = PieceOrder::ConfirmForwarded { transfer, messages };
-        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Move(MoveOrder::Piece(order))));
+        self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Move(MoveOrder::Piece(order))));
     }
 
     /// Begins to collect the messages that brokers deliver for partitions that left in an earlier life of this process.
@@ -117,7 +118,7 @@ impl<'n> OrchestratorMoves<'n> {
             }
         }
         let order = |answer| MoveOrder::Piece(PieceOrder::ReturnForwarded { transfer, partitions, answer });
-        let collected = self.node.moves().on(UPLINK_SHARD, order)??;
+        let collected = self.node.moves().on(BROKER_LINK_SHARD, order)??;
         self.deliver_on_other_shards(partitions, &collected)?;
         Ok(self.end_forwarding(transfer, partitions)?)
     }
@@ -148,7 +149,7 @@ impl<'n> OrchestratorMoves<'n> {
     ) -> Result<Partitions, MoveError> {
         let piece: Arc<[u8]> = piece.into();
         let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, partitions, piece, behind, answer });
-        let (partitions, rest) = self.node.moves().on(UPLINK_SHARD, order)??;
+        let (partitions, rest) = self.node.moves().on(BROKER_LINK_SHARD, order)??;
         self.deliver_on_other_shards(partitions, &rest)?;
         Ok(partitions)
     }
@@ -169,12 +170,12 @@ impl<'n> OrchestratorMoves<'n> {
     pub fn resume_awaiting(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
         self.node
             .moves()
-            .on(UPLINK_SHARD, |done| MoveOrder::Piece(PieceOrder::ResumeAwaiting { transfer, partitions, done }))
+            .on(BROKER_LINK_SHARD, |done| MoveOrder::Piece(PieceOrder::ResumeAwaiting { transfer, partitions, done }))
     }
 
-    /// Delivers messages to the sessions of partitions on all shards but the shard of the uplinks.
+    /// Delivers messages to the sessions of partitions on all shards but the shard of the broker links.
     fn deliver_on_other_shards(self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
-        for shard in self.node.moves().shard_ids().filter(|shard| *shard != UPLINK_SHARD) {
+        for shard in self.node.moves().shard_ids().filter(|shard| *shard != BROKER_LINK_SHARD) {
             let messages: Arc<[u8]> = messages.into();
             self.node.moves().on(shard, |answer| MoveOrder::Deliver { partitions, messages, answer })??;
         }
@@ -189,8 +190,8 @@ impl<'n> OrchestratorMoves<'n> {
     pub fn take_brought(&self, name: &str) -> Result<Brought, MoveError> {
         let (answer, answers) = channel();
         let order = FleetOrder::TakeBrought { name: name.to_owned(), answer };
-        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
-        let brought: Brought = crate::handle::wait(UPLINK_SHARD, &answers)?;
+        self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+        let brought: Brought = crate::handle::wait(BROKER_LINK_SHARD, &answers)?;
         if let Some(messages) = &brought.for_shards {
             self.deliver_on_other_shards(brought.partitions, messages)?;
         }
@@ -205,7 +206,7 @@ impl<'n> OrchestratorMoves<'n> {
     pub fn deliver_brought(&self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
         let messages: Arc<[u8]> = messages.into();
         let order = |answer| MoveOrder::Piece(PieceOrder::DeliverBrought { partitions, messages, answer });
-        let (partitions, rest) = self.node.moves().on(UPLINK_SHARD, order)??;
+        let (partitions, rest) = self.node.moves().on(BROKER_LINK_SHARD, order)??;
         self.deliver_on_other_shards(partitions, &rest)
     }
 
@@ -214,13 +215,13 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When the shard does not answer.
     pub fn refuse_arrival(&self, partitions: Partitions) -> Result<(), NoAnswer> {
-        self.node.moves().on(UPLINK_SHARD, |done| MoveOrder::Piece(PieceOrder::RefuseArrival { partitions, done }))
+        self.node.moves().on(BROKER_LINK_SHARD, |done| MoveOrder::Piece(PieceOrder::RefuseArrival { partitions, done }))
     }
 
     /// Other members have stored so many messages of the connection of a dead orchestrator: they are acknowledged.
     pub fn confirm_brought(&self, name: &str, messages: usize) {
         let order = FleetOrder::ConfirmBrought { name: name.to_owned(), messages };
-        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+        self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
     }
 
     /// Connects to the brokers from now on, but for these: another member still works off the connections that this one
@@ -287,29 +288,29 @@ impl<'n> OrchestratorMoves<'n> {
     ///
     /// # Errors
     /// When the broker is not in the fleet, or the image cannot be read.
-    pub fn adopt_broker(&self, of: &str, uplink: UplinkImage, transfer: u64) -> Result<String, AdoptError> {
-        let place = self.node.dialer().place(&uplink.broker);
-        let known = self.node.brokers().list().into_iter().find(|known| known.broker.name == uplink.broker);
+    pub fn adopt_broker(&self, of: &str, broker_link: BrokerLinkImage, transfer: u64) -> Result<String, AdoptError> {
+        let place = self.node.dialer().place(&broker_link.broker);
+        let known = self.node.brokers().list().into_iter().find(|known| known.broker.name == broker_link.broker);
         let Some((place, known)) = place.zip(known) else {
-            let broker = uplink.broker.clone();
-            self.keep_session(of, uplink)?;
-            return Err(UplinkError::Unknown(broker).into());
+            let broker = broker_link.broker.clone();
+            self.keep_session(of, broker_link)?;
+            return Err(BrokerLinkError::Unknown(broker).into());
         };
         let options = known.broker.options;
-        self.node.dialer().know(&format!("{}@{of}", uplink.broker), place);
+        self.node.dialer().know(&format!("{}@{of}", broker_link.broker), place);
         let (answer, answers) = channel();
-        let (of, uplink) = (of.to_owned(), Box::new(uplink));
-        let order = FleetOrder::Adopt { of, uplink, transfer, options, answer };
-        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
-        crate::handle::wait(UPLINK_SHARD, &answers).map_err(|_| UplinkError::NoFleet)?
+        let (of, broker_link) = (of.to_owned(), Box::new(broker_link));
+        let order = FleetOrder::Adopt { of, broker_link, transfer, options, answer };
+        self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+        crate::handle::wait(BROKER_LINK_SHARD, &answers).map_err(|_| BrokerLinkError::NoFleet)?
     }
 
     /// Keeps the session of a dead orchestrator at a broker that is not in the fleet. Returns when it is in the store.
-    fn keep_session(self, of: &str, uplink: UplinkImage) -> Result<(), AdoptError> {
+    fn keep_session(self, of: &str, broker_link: BrokerLinkImage) -> Result<(), AdoptError> {
         let (answer, answers) = channel();
-        let order = FleetOrder::Keep { of: of.to_owned(), uplink: Box::new(uplink), answer };
-        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
-        let kept = crate::handle::wait(UPLINK_SHARD, &answers).map_err(|_| UplinkError::NoFleet)?;
+        let order = FleetOrder::Keep { of: of.to_owned(), broker_link: Box::new(broker_link), answer };
+        self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+        let kept = crate::handle::wait(BROKER_LINK_SHARD, &answers).map_err(|_| BrokerLinkError::NoFleet)?;
         Ok(kept.map(drop)?)
     }
 
@@ -321,7 +322,7 @@ impl<'n> OrchestratorMoves<'n> {
     pub fn settle_broker(&self, name: &str, settling: Option<Settling>) -> Result<Option<Settling>, NoAnswer> {
         let (answer, answers) = channel();
         let order = FleetOrder::Settle { name: name.to_owned(), settling, answer };
-        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
-        crate::handle::wait(UPLINK_SHARD, &answers)
+        self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(order)));
+        crate::handle::wait(BROKER_LINK_SHARD, &answers)
     }
 }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use tidegate_engine::{
-    Accepted, Batch, ClientQuery, ClientSummary, ConnectionKey, DialAttempt, ListenerId, MembershipChange,
-    MembershipOutcome, Millis, Partitions, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
+    Accepted, AuthOutcome, Batch, ClientQuery, ClientSummary, ConnectionKey, DialAttempt, ListenerId, MembershipChange,
+    MembershipOutcome, Millis, Partitions, Reason, Settings, ShardId, SlowSession, TenantId,
 };
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
+use crate::broker_link::{Dialed, FleetOrder};
 use crate::cluster::{PeerNews, RosterOrder, SharedLinks};
 use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
@@ -26,7 +27,6 @@ use crate::relay::{ClientOrigin, NodeHomes, Search};
 use crate::report::ShardReport;
 use crate::service::ServiceOrder;
 use crate::transport::Transport;
-use crate::uplink::{Dialed, FleetOrder};
 
 pub use self::door::Door;
 pub(crate) use self::door::{Admitted, Pass};
@@ -45,7 +45,7 @@ pub(crate) enum ToShard {
     /// A connection of a client whose home is here.
     Adopt(Box<Adoption>),
     /// The answer to a request for authentication.
-    Verdict { key: ConnectionKey, verdict: Verdict },
+    AuthOutcome { key: ConnectionKey, verdict: AuthOutcome },
     /// A client may come in at the node of its user.
     Pass { key: ConnectionKey, door: Door, accepted: Accepted },
     /// The store has read a part of a queue, or not.

@@ -10,6 +10,7 @@ use tidegate_engine::Settings;
 use crate::access::AccessFactory;
 use crate::address::ListenAddress;
 use crate::admission::AdmissionSettings;
+use crate::broker_link::Brokers;
 use crate::cluster::ClusterSettings;
 use crate::flight::FlightSettings;
 use crate::inner::InnerNodes;
@@ -18,7 +19,6 @@ use crate::observer::{Observer, TracingObserver};
 use crate::proxy_protocol::Network;
 use crate::relay::NodeHomes;
 use crate::tls::TlsSettings;
-use crate::uplink::Brokers;
 
 /// The settings of a node.
 #[derive(Clone)]

@@ -219,7 +219,7 @@ impl TenantCounts {
     }
 
     fn get(&self, tenant: TenantId) -> Option<&TenantUse> {
-        if [TenantId::DEFAULT, TenantId::UPLINK].contains(&tenant) {
+        if [TenantId::DEFAULT, TenantId::BROKER_LINK].contains(&tenant) {
             return None;
         }
         let number = usize::from(tenant.0);
@@ -227,7 +227,7 @@ impl TenantCounts {
     }
 
     fn make(&self, tenant: TenantId) -> Option<&TenantUse> {
-        if [TenantId::DEFAULT, TenantId::UPLINK].contains(&tenant) {
+        if [TenantId::DEFAULT, TenantId::BROKER_LINK].contains(&tenant) {
             return None;
         }
         let number = usize::from(tenant.0);

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use mio::{Events, Poll, Waker};
-use tidegate_engine::{Accepted, ConnectionKey, ShardId, Verdict};
+use tidegate_engine::{Accepted, AuthOutcome, ConnectionKey, ShardId};
 
 use crate::inbox::inbox;
 use crate::orders::{Admin, ToShard};
@@ -28,7 +28,7 @@ fn no_wake_up_is_lost_between_threads() {
             thread::spawn(move || {
                 for generation in 0..ROUNDS {
                     let key = ConnectionKey { index, generation };
-                    sender.send(ToShard::Verdict { key, verdict: Verdict::Accept(Accepted::default()) });
+                    sender.send(ToShard::AuthOutcome { key, verdict: AuthOutcome::Accept(Accepted::default()) });
                     acknowledged.recv().unwrap();
                 }
             })
@@ -44,7 +44,7 @@ fn no_wake_up_is_lost_between_threads() {
         receiver.awake();
         // A bound of one message per turn exercises the rest that stays behind.
         let Some(message) = receiver.next() else { continue };
-        let ToShard::Verdict { key, .. } = message else { continue };
+        let ToShard::AuthOutcome { key, .. } = message else { continue };
         let next = &mut expected[key.index as usize];
         assert_eq!(key.generation, *next, "messages of one sender keep their order");
         *next += 1;

@@ -1,4 +1,4 @@
-//! A broker that runs out of files. In a process of its own, since the limit is the whole process's.
+//! A broker that runs out of files. In its own process, since the limit is the whole process's.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

@@ -54,7 +54,7 @@ impl Placement {
 #[error("cannot start a thread that looks at other members: {0}")]
 pub struct ThreadError(io::Error);
 
-/// Looks at the other members again and again, on a thread of its own, until it is stopped.
+/// Looks at the other members again and again, on its own thread, until it is stopped.
 #[derive(Debug, Default)]
 pub struct Follower(Mutex<Option<(Sender<()>, JoinHandle<()>)>>);
 

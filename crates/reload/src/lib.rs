@@ -1,6 +1,6 @@
 //! A new configuration for a broker that runs: read, checked as a whole, and put in force as a whole or not at all.
 //!
-//! Each part that can change while the broker runs is a [`Reloadable`] in a file of its own. First all of them prepare
+//! Each part that can change while the broker runs is a [`Reloadable`] in its own file. First all of them prepare
 //! the new values, which reads and checks every file and changes nothing; when none objects, all of them put it in force.
 
 mod access_rules;

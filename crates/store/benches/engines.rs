@@ -1,7 +1,7 @@
 //! The cost of a commit and of a start, and the space that deleted entries take: a plain file with fdatasync (the
 //! floor), this store, redb and fjall, with the same operations on a real disk.
 //!
-//! `cargo bench -p tidegate-store` runs all of it, each case in a process of its own; `STORE_BENCH_DIR` names the
+//! `cargo bench -p tidegate-store` runs all of it, each case in its own process; `STORE_BENCH_DIR` names the
 //! directory.
 
 #![allow(

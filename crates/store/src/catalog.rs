@@ -205,7 +205,7 @@ pub(crate) struct Work {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent requests")]
 pub(crate) struct Wanted {
     pub(crate) merge: bool,
     pub(crate) spare: bool,

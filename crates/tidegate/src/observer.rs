@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{AuthRequest, LogEvent, Reason, Verdict};
+use tidegate_engine::{AuthOutcome, AuthRequest, LogEvent, Reason};
 use tidegate_node::{Answer, ConnectionFacts, ContinuedClient, Identities, Observer, Occasion, TracingObserver};
 
 use tidegate_connectors::hub::Door;
@@ -55,7 +55,7 @@ impl Observer for BrokerObserver {
             return answer.give(door.decide(&request));
         }
         let Some(authentication) = &self.authentication else {
-            return answer.give(Verdict::Refuse(Reason::NotAuthorized));
+            return answer.give(AuthOutcome::Refuse(Reason::NotAuthorized));
         };
         if let Some(identities) = &self.identities {
             return passing::decide(authentication, identities, &self.visitors, request, &facts, answer);
@@ -63,7 +63,7 @@ impl Observer for BrokerObserver {
         let place = answer.connection();
         let (visitors, client_id, tenant) = (self.visitors.clone(), request.client_id.clone(), request.tenant);
         authentication.decide(request, &facts, place, move |verdict| {
-            if let Verdict::Accept(accepted) = &verdict {
+            if let AuthOutcome::Accept(accepted) = &verdict {
                 visitors.note(&client_id, tenant, accepted, None);
             }
             answer.give(verdict);
@@ -80,11 +80,12 @@ impl Observer for BrokerObserver {
 
     fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {
         if self.identities.is_some() {
-            return answer.give(Verdict::Refuse(Reason::BadAuthenticationMethod));
+            return answer.give(AuthOutcome::Refuse(Reason::BadAuthenticationMethod));
         }
-        let verdict = self.authentication.as_ref().map_or(Verdict::Refuse(Reason::NotAuthorized), |authentication| {
-            authentication.answer_challenge(answer.connection(), &data)
-        });
+        let verdict =
+            self.authentication.as_ref().map_or(AuthOutcome::Refuse(Reason::NotAuthorized), |authentication| {
+                authentication.answer_challenge(answer.connection(), &data)
+            });
         answer.give(verdict);
     }
 }

@@ -67,7 +67,7 @@ pub const ARROWS: &[Arrows] = &[Arrows {
         "timers",
         "memory",
         "settings",
-        "telling",
+        "events",
         "message",
         "slab",
         "ids",

@@ -67,7 +67,7 @@ pub struct Written {
     pub end: usize,
 }
 
-/// A module that is declared here and lives in a file of its own.
+/// A module that is declared here and lives in its own file.
 #[derive(Clone, Debug)]
 struct Child {
     name: String,

@@ -27,7 +27,7 @@ pub(crate) struct Recovery {
     /// Retained messages.
     #[arg(long, default_value_t = 0)]
     retained: usize,
-    /// Persistent sessions, each with a subscription of its own.
+    /// Persistent sessions, each with its own subscription.
     #[arg(long, default_value_t = 0)]
     sessions: usize,
     /// Messages that wait for each session.

@@ -16,7 +16,7 @@ const STAMP: usize = 8;
 /// The measured load.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Throughput {
-    /// Pairs of a publisher and a subscriber, each with a topic of its own.
+    /// Pairs of a publisher and a subscriber, each with its own topic.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..1000))]
     pairs: u16,
     /// Unacknowledged messages of each publisher.

@@ -10,7 +10,7 @@ use super::Fault;
 use super::text::describe;
 use super::values::{Value, names, qos, retain, texts, truth};
 use crate::effect::{Effect, QosSet, Subscribing};
-use crate::error::Place;
+use crate::error::FilePosition;
 use crate::limits::{MAX_TOPICS_PER_RULE, MAX_VALUES_PER_CONDITION};
 use crate::pattern::Pattern;
 use crate::rule::{Actions, Attribute, More, Rule, RuleRef, Who};
@@ -92,7 +92,7 @@ impl Draft {
     }
 
     /// The rule, if it is complete.
-    pub(super) fn finish(mut self, place: &Place, offset: usize) -> Result<Rule, Fault> {
+    pub(super) fn finish(mut self, place: &FilePosition, offset: usize) -> Result<Rule, Fault> {
         let Some(effect) = self.effect else {
             let message = "the rule neither allows nor denies";
             return Err(Fault::new(offset, message, "add `allow = true` or `allow = false`"));

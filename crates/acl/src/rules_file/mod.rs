@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{LoadError, Place, RuleProblem, text};
+use crate::error::{FilePosition, LoadError, RuleProblem, text};
 use crate::limits::MAX_RULES;
 use crate::rule::Rule;
 
@@ -64,7 +64,7 @@ pub(crate) fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<Vec<Rule>, LoadErro
     faults.sort_by_key(|fault| fault.offset);
     faults.truncate(MAX_PROBLEMS);
     let problem = |fault: Fault| RuleProblem {
-        place: Place::of(file, text, fault.offset),
+        place: FilePosition::of(file, text, fault.offset),
         message: fault.message,
         fix: fault.fix,
     };
@@ -90,7 +90,7 @@ fn read(file: &Arc<str>, text: &str, faults: &mut Vec<Fault>) -> Result<Vec<Rule
                 for element in list {
                     match element.get_ref() {
                         DeValue::Table(table) => {
-                            let place = Place::of(file, text, element.span().start);
+                            let place = FilePosition::of(file, text, element.span().start);
                             rules.extend(rule(&place, element.span().start, table, faults));
                         }
                         _ => faults.push(Fault::new(
@@ -113,7 +113,7 @@ fn read(file: &Arc<str>, text: &str, faults: &mut Vec<Fault>) -> Result<Vec<Rule
 }
 
 /// Reads one rule; adds its problems to `faults`.
-fn rule(place: &Place, offset: usize, table: &DeTable<'_>, faults: &mut Vec<Fault>) -> Option<Rule> {
+fn rule(place: &FilePosition, offset: usize, table: &DeTable<'_>, faults: &mut Vec<Fault>) -> Option<Rule> {
     let before = faults.len();
     let mut draft = Draft::default();
     for (name, value) in table {

@@ -4,7 +4,7 @@ use tidegate_admin::fleet::BrokerAddress as NewAddress;
 use tidegate_admin::{BrokerStatus as BrokerEntry, DrainRequest, DrainStatus, FleetStatus};
 use tidegate_console::Unavailable;
 use tidegate_console::api::{ControlError, FleetControl};
-use tidegate_engine::{Reason, RoutingPolicy, UplinkState};
+use tidegate_engine::{BrokerLinkState, Reason, RoutingPolicy};
 use tidegate_node::{BrokerReport, BrokerSettings, FleetError, NodeReport};
 
 use crate::brokers::broker_status;
@@ -118,7 +118,7 @@ impl FleetControl for Fleet<'_> {
         // Sessions include the sessions of brokers: their waiting and unacknowledged messages.
         let gauges = &report.gauges;
         let sessions_are_owed = gauges.queued_messages + gauges.stored_messages + gauges.inflight_messages;
-        let unreturned: u64 = fleet.brokers.iter().map(|broker| broker.uplink.unreturned).sum();
+        let unreturned: u64 = fleet.brokers.iter().map(|broker| broker.broker_link.unreturned).sum();
         Ok(DrainStatus {
             draining: self.0.drain().is_running(),
             clients: clients(&report),
@@ -143,17 +143,17 @@ fn clients(report: &NodeReport) -> u64 {
 /// Two brokers at one address are one, which would be given its share twice, and hand everything out twice. One on its
 /// way out may still be where the next one is.
 fn check_address(known: &[BrokerReport], new: &BrokerSettings, replaces: &[String]) -> Result<(), ControlError> {
-    let leaves = |state| matches!(state, UplinkState::Draining | UplinkState::Drained);
+    let leaves = |state| matches!(state, BrokerLinkState::Draining | BrokerLinkState::Drained);
     let other = known.iter().find(|other| {
-        let other_name = &other.uplink.name;
+        let other_name = &other.broker_link.name;
         let same = same_place(&other.at, &new.at) && *other_name != new.name;
-        same && !leaves(other.uplink.state) && !replaces.contains(other_name)
+        same && !leaves(other.broker_link.state) && !replaces.contains(other_name)
     });
     match other {
         None => Ok(()),
         Some(other) => Err(ControlError::Refused(format!(
             "broker `{}` has the address {} already: drain and remove it first, or give `{}` its own",
-            other.uplink.name, new.at, new.name
+            other.broker_link.name, new.at, new.name
         ))),
     }
 }

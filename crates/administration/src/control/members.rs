@@ -99,7 +99,7 @@ pub fn answer_others(
     let listen = move || {
         for event in events {
             let (status, operations, node) = (Arc::clone(&status), Arc::clone(&operations), node.clone());
-            // Each on a thread of its own: an answer may take its time, and links bound how many are asked for.
+            // Each on its own thread: an answer may take its time, and links bound how many are asked for.
             let begun = Builder::new().name("members".to_owned()).spawn(move || match event {
                 PeerEvent::Linked(name) => {
                     if let Ok(records) = status.bans().records() {

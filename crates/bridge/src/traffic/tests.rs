@@ -92,7 +92,7 @@ impl Ends {
             Event::Message(message) => traffic.message(*message),
             Event::Published(published) => traffic.published(now, published),
             Event::Undelivered(it) => traffic.undelivered(client, now, *it),
-            _ => Verdict::default(),
+            _ => NextStep::default(),
         }));
         for verdict in verdicts {
             if let Some(delivery) = verdict.done {

@@ -10,7 +10,7 @@ use super::coding::{
     take_u32, take_u64,
 };
 use crate::{
-    Append, BusError, Epoch, Keep, LogName, LogSpec, Place, Position, Record, Subject, SubjectFilter, Writers,
+    Append, BusError, Epoch, Keep, LogName, LogPartition, LogSpec, Position, Record, Subject, SubjectFilter, Writers,
 };
 
 /// The version of these frames. Both sides have to have the same one.
@@ -38,20 +38,20 @@ pub(super) enum Ask {
     },
     Own {
         id: u64,
-        place: Place,
+        place: LogPartition,
     },
     Append {
         id: u64,
-        place: Place,
+        place: LogPartition,
         append: Append,
     },
     Bounds {
         id: u64,
-        place: Place,
+        place: LogPartition,
     },
     Trim {
         id: u64,
-        place: Place,
+        place: LogPartition,
         below: Position,
     },
     Publish {
@@ -68,7 +68,7 @@ pub(super) enum Ask {
     /// Begins a reading; records come when they are pulled.
     Read {
         id: u64,
-        place: Place,
+        place: LogPartition,
         from: Position,
     },
     /// So many records and bytes of a reading are wanted, once there are any.
@@ -156,7 +156,7 @@ impl AskFailure {
     }
 
     /// The error of a request at a place, with its owner and its position where it has them.
-    pub(super) fn into_error(self, place: &Place, epoch: Option<Epoch>, from: Position) -> BusError {
+    pub(super) fn into_error(self, place: &LogPartition, epoch: Option<Epoch>, from: Position) -> BusError {
         let place = place.clone();
         match self {
             Self::Fenced => BusError::Fenced { place, epoch: epoch.unwrap_or(Epoch(Position::START)) },
@@ -229,14 +229,14 @@ pub(super) fn next_frame(input: &mut BytesMut, max: usize) -> Result<Option<Byte
     Ok(Some(input.split_to(length).freeze()))
 }
 
-fn put_place(out: &mut Vec<u8>, place: &Place) {
+fn put_place(out: &mut Vec<u8>, place: &LogPartition) {
     put_bytes(out, place.log.as_str().as_bytes());
     put_u32(out, place.partition.0);
 }
 
-fn take_place(from: &mut Bytes) -> Option<Place> {
+fn take_place(from: &mut Bytes) -> Option<LogPartition> {
     let log = LogName::received(&take_text(from)?)?;
-    Some(Place { log, partition: crate::Partition(take_u32(from)?) })
+    Some(LogPartition { log, partition: crate::Partition(take_u32(from)?) })
 }
 
 fn put_spec(out: &mut Vec<u8>, spec: &LogSpec) {
@@ -257,7 +257,7 @@ fn take_spec(from: &mut Bytes) -> Option<LogSpec> {
 }
 
 /// Puts the frame of an append, which is not taken apart for it.
-pub(super) fn put_append(out: &mut Vec<u8>, id: u64, place: &Place, append: &Append) {
+pub(super) fn put_append(out: &mut Vec<u8>, id: u64, place: &LogPartition, append: &Append) {
     put_frame(out, |out| {
         out.push(3);
         put_u64(out, id);
@@ -455,7 +455,7 @@ mod tests {
 
     #[test]
     fn frames_of_members_are_read_as_they_were_written() {
-        let place = Place { log: LogName::new("state").unwrap(), partition: crate::Partition(3) };
+        let place = LogPartition { log: LogName::new("state").unwrap(), partition: crate::Partition(3) };
         let append = Append::new("payload").with_key("k").with_header("qos", "1").by(Epoch(Position(9)));
         let spec = LogSpec { max_records: 5, ..LogSpec::fenced(place.log.clone(), 4).latest_of_key() };
         let asks = [

@@ -32,8 +32,8 @@ use crate::connection::Link;
 use crate::feed::Feed;
 use crate::live::Mailbox;
 use crate::{
-    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogName, LogSpec, Observer, Place, Position, Reader,
-    Record, Settings, SubjectFilter, Subscription, Wake, Writers,
+    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogName, LogPartition, LogSpec, Observer, Position,
+    Reader, Record, Settings, SubjectFilter, Subscription, Wake, Writers,
 };
 
 /// Tells the end of a request, once no lock is held.
@@ -113,7 +113,7 @@ impl Shared {
     }
 
     /// Gives the readers of a partition what there is for them.
-    fn pump(&self, place: &Place) {
+    fn pump(&self, place: &LogPartition) {
         let feeds = {
             let mut state = self.state();
             let Some(log) = state.logs.get_mut(&place.log) else { return };
@@ -214,7 +214,7 @@ impl Embedded {
     }
 
     /// A partition of a log that exists.
-    fn target(&self, place: Place) -> Result<Target, BusError> {
+    fn target(&self, place: LogPartition) -> Result<Target, BusError> {
         let state = self.shared.state();
         let spec = state.logs.get(&place.log).map(|log| &log.spec);
         match spec.filter(|spec| place.partition.0 < spec.partitions) {
@@ -333,7 +333,7 @@ impl Backend for Embedded {
             return completion.finish(outcome);
         }
         let change = writer::spec_change(&spec);
-        let target = Target { place: Place { log: spec.name.clone(), partition: crate::Partition(0) }, spec };
+        let target = Target { place: LogPartition { log: spec.name.clone(), partition: crate::Partition(0) }, spec };
         self.shared.commit(state, &target, change, Box::new(move |outcome| completion.finish(outcome)));
     }
 

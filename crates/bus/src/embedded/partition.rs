@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::change::{Change, Origin};
 use crate::feed::Feed;
-use crate::{Bounds, BusError, Epoch, Keep, Place, Position, Record};
+use crate::{Bounds, BusError, Epoch, Keep, LogPartition, Position, Record};
 
 /// Appends of one client that a partition remembers. A client sends at most so many before their answers.
 pub(super) const REMEMBERED_APPENDS: usize = 1_024;
@@ -62,7 +62,13 @@ impl Partition {
     }
 
     /// Takes room for a record that is about to be appended.
-    pub(super) fn reserve(&mut self, size: u64, key: &Bytes, place: &Place, max: (u64, u64)) -> Result<(), BusError> {
+    pub(super) fn reserve(
+        &mut self,
+        size: u64,
+        key: &Bytes,
+        place: &LogPartition,
+        max: (u64, u64),
+    ) -> Result<(), BusError> {
         let full = |limit: &str| Err(BusError::Full { place: place.clone(), limit: limit.to_owned() });
         let is_replaced = self.latest.contains_key(key);
         if !is_replaced && self.records.len() as u64 + self.pending >= max.0 {
@@ -205,13 +211,13 @@ impl Partition {
     }
 
     /// Gives the readers records for their room. Returns the feeds with news, to be woken without a lock.
-    pub(super) fn pump(&mut self, place: &Place, keep: Keep) -> Vec<std::sync::Arc<Feed>> {
+    pub(super) fn pump(&mut self, place: &LogPartition, keep: Keep) -> Vec<std::sync::Arc<Feed>> {
         self.feeds.retain(|feed| feed.upgrade().is_some_and(|feed| !feed.has_ended()));
         let feeds = self.feeds.iter().filter_map(Weak::upgrade);
         feeds.filter(|feed| self.fill(feed, place, keep)).collect()
     }
 
-    fn fill(&self, feed: &Feed, place: &Place, keep: Keep) -> bool {
+    fn fill(&self, feed: &Feed, place: &LogPartition, keep: Keep) -> bool {
         let from = feed.next();
         if from < self.first {
             if from > Position::START && keep == Keep::All {

@@ -11,7 +11,7 @@ use super::{Embedded, file};
 use crate::backend::Backend;
 use crate::budget::Budget;
 use crate::completion::Completion;
-use crate::{Append, Bounds, BusError, Done, LogName, LogSpec, Place, Position, Settings};
+use crate::{Append, Bounds, BusError, Done, LogName, LogPartition, LogSpec, Position, Settings};
 
 /// Numbers that one seed decides.
 struct Random(u64);
@@ -27,14 +27,14 @@ impl Random {
 struct Logs {
     path: PathBuf,
     embedded: Option<Embedded>,
-    place: Place,
+    place: LogPartition,
 }
 
 impl Logs {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("tidegate-bus-logs-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
-        let place = Place::new(LogName::new("log").unwrap(), 0);
+        let place = LogPartition::new(LogName::new("log").unwrap(), 0);
         let mut logs = Self { path, embedded: None, place };
         logs.open();
         logs

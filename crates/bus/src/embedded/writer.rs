@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use super::change::Change;
 use super::file::{LogFile, SUFFIX};
 use super::{Finish, Log, Queued, Shared, State};
-use crate::{BusError, LogName, LogSpec, Partition, Place};
+use crate::{BusError, LogName, LogPartition, LogSpec, Partition};
 
 /// Bytes that a file has beyond twice its kept records, and twice its last new file, when it is rewritten.
 const SPARE_BYTES: u64 = 4 << 20;
@@ -142,7 +142,7 @@ impl Writer {
             self.shared.state().settle(log, changes);
         }
         for partition in places {
-            self.shared.pump(&Place { log: log.clone(), partition: Partition(partition) });
+            self.shared.pump(&LogPartition { log: log.clone(), partition: Partition(partition) });
         }
         for finish in finishes {
             finish(outcome.clone());

@@ -279,7 +279,7 @@ mod tests {
 
     use super::*;
     use crate::name::GroupName;
-    use crate::{LogName, LogSpec, Place};
+    use crate::{LogName, LogPartition, LogSpec};
 
     const LEASE: Duration = Duration::from_secs(3_600);
     const OWN: u64 = 1;
@@ -294,7 +294,7 @@ mod tests {
         let settings = Arc::new(Settings { lease: LEASE, ..Settings::default() });
         let backend = crate::embedded::open(&settings, Arc::new(|_| {}));
         let name = LogName::of_group(&GroupName::new("nodes").unwrap());
-        let target = Target { spec: Arc::new(LogSpec::shared(name.clone(), 1)), place: Place::new(name, 0) };
+        let target = Target { spec: Arc::new(LogSpec::shared(name.clone(), 1)), place: LogPartition::new(name, 0) };
         Worker {
             backend,
             budget: Budget::new(&settings),

@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use super::client::{ANSWER_WITHIN, Common, client_error, remaining};
 use super::message::index_of;
 use crate::completion::Completion;
-use crate::{Bounds, BusError, Keep, LogSpec, Place, Position};
+use crate::{Bounds, BusError, Keep, LogPartition, LogSpec, Position};
 
 /// How long is waited before something is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -334,11 +334,11 @@ impl Admin {
         }
     }
 
-    pub(super) fn bounds(&self, place: &Place, deadline: Instant) -> Result<Bounds, BusError> {
+    pub(super) fn bounds(&self, place: &LogPartition, deadline: Instant) -> Result<Bounds, BusError> {
         self.until(deadline, || Ok(self.common.bounds(place)?))
     }
 
-    pub(super) fn trim(&self, place: &Place, below: Position, deadline: Instant) -> Result<(), BusError> {
+    pub(super) fn trim(&self, place: &LogPartition, below: Position, deadline: Instant) -> Result<(), BusError> {
         let topic = self.common.topic(&place.log);
         let options = AdminOptions::new().request_timeout(Some(ANSWER_WITHIN));
         self.until(deadline, || {

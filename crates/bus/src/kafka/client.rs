@@ -10,7 +10,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 
 use super::message::{index_of, position_of};
 use crate::address::{Credentials, Server};
-use crate::{Bounds, BusError, LogName, Place, Settings};
+use crate::{Bounds, BusError, LogName, LogPartition, Settings};
 
 /// How long an answer may take before the request is repeated.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -41,16 +41,16 @@ impl Common {
     }
 
     /// The beginning and the end of a partition: all confirmed records are below the end, and maybe unconfirmed ones.
-    pub(super) fn bounds(&self, place: &Place) -> KafkaResult<Bounds> {
+    pub(super) fn bounds(&self, place: &LogPartition) -> KafkaResult<Bounds> {
         self.bounds_by(&self.ends, "read_uncommitted", place)
     }
 
     /// The same without transactions that are not over, and without all that is behind one.
-    pub(super) fn committed_bounds(&self, place: &Place) -> KafkaResult<Bounds> {
+    pub(super) fn committed_bounds(&self, place: &LogPartition) -> KafkaResult<Bounds> {
         self.bounds_by(&self.committed_ends, "read_committed", place)
     }
 
-    fn bounds_by(&self, asker: &OnceLock<BaseConsumer>, isolation: &str, place: &Place) -> KafkaResult<Bounds> {
+    fn bounds_by(&self, asker: &OnceLock<BaseConsumer>, isolation: &str, place: &LogPartition) -> KafkaResult<Bounds> {
         let consumer = if let Some(consumer) = asker.get() {
             consumer
         } else {
@@ -155,7 +155,7 @@ impl Common {
 }
 
 /// Where a partition begins and ends for a consumer.
-pub(super) fn bounds(consumer: &BaseConsumer, topic: &str, place: &Place) -> KafkaResult<Bounds> {
+pub(super) fn bounds(consumer: &BaseConsumer, topic: &str, place: &LogPartition) -> KafkaResult<Bounds> {
     let (first, next) = consumer.fetch_watermarks(topic, index_of(place), BOUNDS_WITHIN)?;
     Ok(Bounds { first: position_of(first), next: position_of(next) })
 }

@@ -5,7 +5,7 @@ use rdkafka::Message;
 use rdkafka::message::{Header as KafkaHeader, Headers, OwnedHeaders};
 use tidegate_panics::contain;
 
-use crate::{Append, Header, Place, Position, Record, Tally};
+use crate::{Append, Header, LogPartition, Position, Record, Tally};
 
 /// On a claim, instead of a record.
 const CLAIM: &str = "Tidegate-Claim";
@@ -76,7 +76,7 @@ pub(super) fn position_of(offset: i64) -> Position {
 }
 
 /// Which partition it is in Kafka's numbers; there are at most 4,096.
-pub(super) fn index_of(place: &Place) -> i32 {
+pub(super) fn index_of(place: &LogPartition) -> i32 {
     place.partition.0.cast_signed()
 }
 

@@ -30,7 +30,7 @@ use crate::connection::Link;
 use crate::feed::Feed;
 use crate::live::Mailbox;
 use crate::{
-    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Observer, Place, Position, Reader, Sasl,
+    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogPartition, LogSpec, Observer, Position, Reader, Sasl,
     Settings, SubjectFilter, Subscription, Tally, Wake, Writers,
 };
 use admin::{Admin, Wanted};
@@ -54,7 +54,7 @@ struct Kafka {
     common: Arc<Common>,
     link: Arc<Link>,
     producer: Producer,
-    owners: Mutex<HashMap<Place, Sender<Request>>>,
+    owners: Mutex<HashMap<LogPartition, Sender<Request>>>,
     jobs: Sender<Job>,
     /// Logs whose topics are made by the next job.
     wanted: Arc<Mutex<Vec<Wanted>>>,
@@ -178,7 +178,7 @@ fn fail(request: Request, error: BusError) {
     }
 }
 
-fn append_error(error: &KafkaError, place: Place, settings: &Settings, bytes: usize) -> BusError {
+fn append_error(error: &KafkaError, place: LogPartition, settings: &Settings, bytes: usize) -> BusError {
     match error.rdkafka_error_code() {
         Some(RDKafkaErrorCode::MessageSizeTooLarge) => BusError::TooLarge { bytes, max: settings.max_record_bytes },
         Some(RDKafkaErrorCode::MessageTimedOut) => BusError::Unconfirmed { place, waited: settings.max_waiting_time },

@@ -1,4 +1,4 @@
-//! Appends to one partition by its owner, on a thread of its own. Kafka lets only the newest producer with a
+//! Appends to one partition by its owner, on its own thread. Kafka lets only the newest producer with a
 //! transactional id write, so each partition has such an id, and to own it is to begin as that producer.
 //!
 //! A log that keeps all is written in a transaction that stays open (`owner/open.rs`): a record is stored when all

@@ -1,4 +1,4 @@
-//! Reads one partition, on a thread of its own.
+//! Reads one partition, on its own thread.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -26,7 +26,7 @@ use super::naming;
 use super::server::{ID, Server, is_up, told};
 use crate::backend::Target;
 use crate::completion::Completion;
-use crate::{Append, BusError, Epoch, Place, Position, Writers};
+use crate::{Append, BusError, Epoch, LogPartition, Position, Writers};
 
 /// Appends of an owner that are sent and not confirmed, of one partition.
 const OWNERS_WINDOW: usize = 512;
@@ -322,7 +322,7 @@ impl Lane {
     }
 }
 
-async fn claim(server: &Server, place: &Place, deadline: Instant) -> Result<Epoch, BusError> {
+async fn claim(server: &Server, place: &LogPartition, deadline: Instant) -> Result<Epoch, BusError> {
     let prefix = &server.settings.prefix;
     loop {
         let last = server.bounds(place, deadline).await?.next.0 - 1;

@@ -34,8 +34,8 @@ use crate::connection::Link;
 use crate::feed::Feed;
 use crate::live::Mailbox;
 use crate::{
-    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Observer, Place, Position, Reader, Settings,
-    SubjectFilter, Subscription, Tally, Wake,
+    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogPartition, LogSpec, Observer, Position, Reader,
+    Settings, SubjectFilter, Subscription, Tally, Wake,
 };
 use diagnosis::{Ours, diagnose};
 use lane::{Lane, Request};
@@ -55,7 +55,7 @@ struct Nats {
     server: Server,
     link: Arc<Link>,
     handle: Handle,
-    lanes: Mutex<HashMap<Place, UnboundedSender<Request>>>,
+    lanes: Mutex<HashMap<LogPartition, UnboundedSender<Request>>>,
     live: UnboundedSender<(LiveMessage, Ticket)>,
     /// Dropped with the bus, which ends its thread.
     _stop: oneshot::Sender<()>,

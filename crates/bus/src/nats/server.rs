@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout_at};
 use super::copies::Copies;
 use super::naming;
 use crate::backend::Target;
-use crate::{Bounds, BusError, Keep, LogSpec, Partition, Place, Position, Settings, Writers};
+use crate::{Bounds, BusError, Keep, LogPartition, LogSpec, Partition, Position, Settings, Writers};
 
 /// How long is waited before something is tried again that failed though the servers are there.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -79,7 +79,7 @@ impl Failure {
     }
 
     /// The same for a partition, whose stream may be gone.
-    pub(super) fn into_error_of(self, place: &Place, action: &'static str) -> BusError {
+    pub(super) fn into_error_of(self, place: &LogPartition, action: &'static str) -> BusError {
         match self {
             Self::Refused { code: STREAM_NOT_FOUND, .. } => BusError::Unknown(place.clone()),
             failure => failure.into_error(action),
@@ -156,13 +156,13 @@ impl Server {
     }
 
     /// The state of a partition's stream.
-    pub(super) async fn info(&self, place: &Place, deadline: Instant) -> Result<Value, Failure> {
+    pub(super) async fn info(&self, place: &LogPartition, deadline: Instant) -> Result<Value, Failure> {
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
         self.ask(deadline, format!("STREAM.INFO.{stream}"), &json!({})).await
     }
 
     /// Whether the servers say for certain that a partition's stream is gone.
-    pub(super) async fn is_gone(&self, place: &Place) -> bool {
+    pub(super) async fn is_gone(&self, place: &LogPartition) -> bool {
         let info = self.info(place, Instant::now() + AGAIN_AFTER).await;
         matches!(info, Err(Failure::Refused { code: STREAM_NOT_FOUND, .. }))
     }
@@ -173,7 +173,7 @@ impl Server {
         self.check_version(spec)?;
         self.check_jetstream().await?;
         for partition in 0..spec.partitions {
-            let place = Place { log: spec.name.clone(), partition: Partition(partition) };
+            let place = LogPartition { log: spec.name.clone(), partition: Partition(partition) };
             self.create_stream(spec, &place, deadline)
                 .await
                 .map_err(|failure| failure.into_error_of_making(spec, None))?;
@@ -181,7 +181,7 @@ impl Server {
         Ok(())
     }
 
-    async fn create_stream(&self, spec: &LogSpec, place: &Place, deadline: Instant) -> Result<(), Failure> {
+    async fn create_stream(&self, spec: &LogSpec, place: &LogPartition, deadline: Instant) -> Result<(), Failure> {
         let servers = self.servers();
         let mut config = self.config(spec, place, self.settings.copies(servers));
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
@@ -244,7 +244,7 @@ impl Server {
         self.settings.replicas == 0 && self.settings.copies(self.named) == 1
     }
 
-    fn config(&self, spec: &LogSpec, place: &Place, replicas: u8) -> Value {
+    fn config(&self, spec: &LogSpec, place: &LogPartition, replicas: u8) -> Value {
         let Settings { prefix, max_waiting_time, .. } = &*self.settings;
         let claims = if spec.writers == Writers::Owner { ROOM_FOR_CLAIMS } else { 0 };
         // An append is repeated no longer than it may wait.
@@ -267,7 +267,7 @@ impl Server {
     }
 
     /// What of a partition there is.
-    pub(super) async fn bounds(&self, place: &Place, deadline: Instant) -> Result<Bounds, BusError> {
+    pub(super) async fn bounds(&self, place: &LogPartition, deadline: Instant) -> Result<Bounds, BusError> {
         let action = "report the bounds of a log";
         let info = self.info(place, deadline).await.map_err(|failure| failure.into_error_of(place, action))?;
         bounds_in(&info).ok_or_else(|| BusError::Refused { action, reason: "its answer has no numbers".to_owned() })
@@ -292,7 +292,13 @@ impl Server {
         Ok(())
     }
 
-    async fn purge(&self, place: &Place, filter: &str, below: Position, deadline: Instant) -> Result<(), BusError> {
+    async fn purge(
+        &self,
+        place: &LogPartition,
+        filter: &str,
+        below: Position,
+        deadline: Instant,
+    ) -> Result<(), BusError> {
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
         let body = json!({ "filter": filter, "seq": below.0 });
         let purge = self.ask(deadline, format!("STREAM.PURGE.{stream}"), &body).await;
@@ -300,7 +306,12 @@ impl Server {
     }
 
     /// Where the last message with a subject is.
-    async fn last_of(&self, place: &Place, subject: &str, deadline: Instant) -> Result<Option<Position>, BusError> {
+    async fn last_of(
+        &self,
+        place: &LogPartition,
+        subject: &str,
+        deadline: Instant,
+    ) -> Result<Option<Position>, BusError> {
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
         let body = json!({ "last_by_subj": subject });
         match self.ask(deadline, format!("STREAM.MSG.GET.{stream}"), &body).await {
@@ -312,7 +323,12 @@ impl Server {
 
     /// Whether an append that was sent is stored where it was to be, though the answer was that it cannot be: it was
     /// repeated.
-    pub(super) async fn is_stored(&self, place: &Place, position: Position, id: &str) -> Result<bool, StoredError> {
+    pub(super) async fn is_stored(
+        &self,
+        place: &LogPartition,
+        position: Position,
+        id: &str,
+    ) -> Result<bool, StoredError> {
         let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
         let stream = self.context.get_stream_no_info(stream).await.map_err(StoredError::Stream)?;
         match stream.get_raw_message(position.0).await {

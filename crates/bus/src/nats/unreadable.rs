@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::naming;
 use super::server::{Failure, NO_MESSAGE_FOUND, Server};
-use crate::{Place, Position};
+use crate::{LogPartition, Position};
 
 /// A message as the server has stored it.
 pub(super) struct Stored {
@@ -26,7 +26,7 @@ impl Server {
     /// The first message at a position or behind it, in an answer in which headers are but bytes.
     pub(super) async fn stored(
         &self,
-        place: &Place,
+        place: &LogPartition,
         from: Position,
         deadline: Instant,
     ) -> Result<Option<Stored>, Failure> {

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{
-    Append, Bounds, Bus, BusError, Done, Epoch, GroupName, LogName, LogSpec, MemberName, Membership, Place, Position,
-    Reader, Record, SubjectFilter, Subscription, Wake,
+    Append, Bounds, Bus, BusError, Done, Epoch, GroupName, LogName, LogPartition, LogSpec, MemberName, Membership,
+    Position, Reader, Record, SubjectFilter, Subscription, Wake,
 };
 
 /// Longest wait for anything: a test that gets there has failed.
@@ -16,8 +16,8 @@ pub(crate) fn log(name: &str) -> LogName {
     LogName::new(name).unwrap()
 }
 
-pub(crate) fn place(name: &str, partition: u32) -> Place {
-    Place::new(log(name), partition)
+pub(crate) fn place(name: &str, partition: u32) -> LogPartition {
+    LogPartition::new(log(name), partition)
 }
 
 /// An outcome that will come.
@@ -70,38 +70,38 @@ impl Client {
         ask(|done| self.0.create(spec, done))?.wait()
     }
 
-    pub(crate) fn own(&self, place: &Place) -> Epoch {
+    pub(crate) fn own(&self, place: &LogPartition) -> Epoch {
         ask(|done| self.0.own(place, done)).unwrap().wait().unwrap()
     }
 
-    pub(crate) fn append(&self, place: &Place, append: Append) -> Result<Position, BusError> {
+    pub(crate) fn append(&self, place: &LogPartition, append: Append) -> Result<Position, BusError> {
         self.begin(place, append)?.wait()
     }
 
-    pub(crate) fn begin(&self, place: &Place, append: Append) -> Result<Later<Position>, BusError> {
+    pub(crate) fn begin(&self, place: &LogPartition, append: Append) -> Result<Later<Position>, BusError> {
         ask(|done| self.0.append(place, append, done))
     }
 
-    pub(crate) fn bounds(&self, place: &Place) -> Bounds {
+    pub(crate) fn bounds(&self, place: &LogPartition) -> Bounds {
         ask(|done| self.0.bounds(place, done)).unwrap().wait().unwrap()
     }
 
-    pub(crate) fn trim(&self, place: &Place, below: Position) {
+    pub(crate) fn trim(&self, place: &LogPartition, below: Position) {
         ask(|done| self.0.trim(place, below, done)).unwrap().wait().unwrap();
     }
 
-    pub(crate) fn reader(&self, place: &Place, from: Position) -> Tail {
+    pub(crate) fn reader(&self, place: &LogPartition, from: Position) -> Tail {
         let (wake, bell) = bell();
         Tail { reader: self.0.read(place, from, wake).unwrap(), bell }
     }
 
     /// All that a partition has now.
-    pub(crate) fn all(&self, place: &Place) -> Vec<Record> {
+    pub(crate) fn all(&self, place: &LogPartition) -> Vec<Record> {
         let end = self.bounds(place).next;
         self.reader(place, Position::START).up_to(end)
     }
 
-    pub(crate) fn payloads(&self, place: &Place) -> Vec<String> {
+    pub(crate) fn payloads(&self, place: &LogPartition) -> Vec<String> {
         self.all(place).iter().map(text).collect()
     }
 

@@ -1,5 +1,5 @@
 //! The bus on a real broker of Kafka, a single node. It takes its time to start, so one serves the whole suite, each
-//! part of it under a prefix of its own.
+//! part of it under its own prefix.
 
 mod doubled;
 mod safe;

@@ -88,7 +88,7 @@ macro_rules! outages {
 }
 pub(crate) use outages;
 
-/// Makes a test of each part, with a deployment of its own.
+/// Makes a test of each part, with its own deployment.
 macro_rules! a_test_each {
     ($deployment:expr; $($module:ident::$test:ident),* $(,)?) => {
         $(
@@ -101,7 +101,7 @@ macro_rules! a_test_each {
 }
 pub(crate) use a_test_each;
 
-/// Calls one part after the other, each with a deployment of its own, and says which.
+/// Calls one part after the other, each with its own deployment, and says which.
 #[cfg(feature = "kafka")]
 macro_rules! one_by_one {
     ($deployment:expr; $($module:ident::$test:ident),* $(,)?) => {

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use tidegate_bus::{Append, BusError, Epoch, LogSpec, Place, Position, Record};
+use tidegate_bus::{Append, BusError, Epoch, LogPartition, LogSpec, Position, Record};
 
 use crate::client::{Client, log, place};
 use crate::directory::{Folder, connected};
@@ -24,9 +24,9 @@ fn fixtures() -> PathBuf {
 
 /// A fenced log, a shared one, and one that keeps the latest record of each key.
 struct Logs {
-    state: Place,
-    inbox: Place,
-    keyed: Place,
+    state: LogPartition,
+    inbox: LogPartition,
+    keyed: LogPartition,
 }
 
 impl Logs {

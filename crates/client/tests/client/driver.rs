@@ -16,7 +16,7 @@ use crate::script::{ACCEPTED, message};
 
 const CONNECT_LEN: usize = 15;
 
-/// A server for one connection, in a thread of its own.
+/// A server for one connection, in its own thread.
 fn serve(session: impl FnOnce(TcpStream) + Send + 'static) -> (Address, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -16,7 +16,7 @@ use super::logs::{Logs, leases};
 use super::memory::Memory;
 use super::parts::Collector;
 use super::status::{Shared, Standpoint};
-use super::tenants::{TenantLog, Verdict, other_numbers};
+use super::tenants::{TenantCheck, TenantLog, other_numbers};
 use super::view::{TableView, tell};
 use super::weights::WeightPolicy;
 use super::work::{TableWork, Work};
@@ -415,7 +415,7 @@ impl Control {
         let logs = &self.logs;
         let (taken, verdict) = self.tenants.look(&logs.bus, &logs.tenants, &logs.agreed_tenants(), wake);
         self.make_again(&taken);
-        if verdict == Verdict::Other && self.shared.ends_for(other_numbers(self.setup.name.as_str())) {
+        if verdict == TenantCheck::Other && self.shared.ends_for(other_numbers(self.setup.name.as_str())) {
             ending::end();
         }
     }

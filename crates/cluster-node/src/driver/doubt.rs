@@ -1,4 +1,4 @@
-//! Looks whether other nodes still run, on a thread of its own: an address that no longer answers may take its time.
+//! Looks whether other nodes still run, on its own thread: an address that no longer answers may take its time.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

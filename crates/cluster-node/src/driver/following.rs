@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Bus, BusError, Place, Position, Reader, Record, Tally, Wake};
+use tidegate_bus::{Bus, BusError, LogPartition, Position, Reader, Record, Tally, Wake};
 use tidegate_cluster::RecordError;
 
 /// Records that are taken at once.
@@ -34,7 +34,7 @@ pub(super) struct Taken {
 
 impl Following {
     /// Takes what there is.
-    pub(super) fn take(&mut self, bus: &Bus, place: &Place, wake: Wake) -> Taken {
+    pub(super) fn take(&mut self, bus: &Bus, place: &LogPartition, wake: Wake) -> Taken {
         let mut all = Taken::default();
         if self.reader.is_none() && self.rests_until.is_none_or(|until| until <= Instant::now()) {
             match bus.read(place, Position::START, wake) {
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_log_that_cannot_be_read_is_left_alone_for_a_while() {
         let bus = Bus::open(&Address::Embedded, Settings::default(), Arc::new(|_| {})).unwrap();
-        let place = Place::new(LogName::new("unknown").unwrap(), 0);
+        let place = LogPartition::new(LogName::new("unknown").unwrap(), 0);
         let mut following = Following::default();
         let taken = following.take(&bus, &place, Arc::new(|| {}));
         assert!(taken.records.is_empty() && following.reader.is_none());

@@ -1,6 +1,6 @@
 //! Stores on the bus of nodes that do not come back.
 //!
-//! A node keeps its store in a log of its own. When it is dead, others fetch their parts of it. Then the log is
+//! A node keeps its store in its own log. When it is dead, others fetch their parts of it. Then the log is
 //! not needed, and where nodes come and go under new names, such logs fill the bus. So the leader names them in its
 //! log after a while, and the operator removes them. A node that returns later makes its log again from its data
 //! directory.
@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Bounds, Bus, BusError, LogName, LogSpec, Place};
+use tidegate_bus::{Bounds, Bus, BusError, LogName, LogPartition, LogSpec};
 use tidegate_cluster::{Advert, Table};
 use tidegate_mirror::log_of;
 
@@ -55,7 +55,7 @@ pub(super) fn warn_of_log(bus: &Bus, node: &str) {
     bus.know(LogSpec::fenced(log.clone(), 1));
     let (node, named) = (node.to_owned(), log.clone());
     let tell = move |bounds: Result<Bounds, BusError>| tell(&node, &named, bounds);
-    if let Err(error) = bus.bounds(&Place::new(log.clone(), 0), Box::new(tell)) {
+    if let Err(error) = bus.bounds(&LogPartition::new(log.clone(), 0), Box::new(tell)) {
         tracing::warn!(%log, %error, "cannot look at the log of a node that is gone; the next leader looks again");
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     fn a_log_that_is_warned_of_keeps_records_and_owner() {
         let bus = Bus::open(&Address::Embedded, Settings::default(), Arc::new(|_| {})).unwrap();
         let log = log_of("gone").unwrap();
-        let place = Place::new(log.clone(), 0);
+        let place = LogPartition::new(log.clone(), 0);
         wait(|done| bus.create(LogSpec::fenced(log, 1), done)).unwrap();
         let owner = wait(|done| bus.own(&place, done)).unwrap();
         let append = || Append::new(Bytes::from_static(b"a file")).by(owner);

@@ -23,7 +23,7 @@ const HEARD_AFTER: Duration = Duration::from_secs(3);
 const AWAITED_LEASES: u32 = 3;
 
 /// How it stands with leading.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub(super) struct Leader {
     /// Whether the group has given this node the lead.
     chosen: bool,

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidegate_bus::{
-    Address, Append, Bus, BusError, Done, LogName, LogSpec, Membership, Place, Position, Settings, Wake,
+    Address, Append, Bus, BusError, Done, LogName, LogPartition, LogSpec, Membership, Position, Settings, Wake,
 };
 use zeroize::Zeroizing;
 
 use super::NotJoined;
 use super::error::NodeError;
-use super::tenants::{self, Names, Verdict};
+use super::tenants::{self, Names, TenantCheck};
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::bus_access::{BusAccess, lease_on};
@@ -36,14 +36,14 @@ const IMAGE_BYTES: u64 = 256 * 1024 * 1024;
 pub(super) struct Logs {
     pub(super) bus: Bus,
     /// The table; its owner leads.
-    pub(super) table: Place,
+    pub(super) table: LogPartition,
     /// What nodes say of themselves, the latest of each.
-    pub(super) adverts: Place,
+    pub(super) adverts: LogPartition,
     /// Images of partitions that move.
-    pub(super) images: Place,
-    secret: Place,
+    pub(super) images: LogPartition,
+    secret: LogPartition,
     /// Names of tenants.
-    pub(super) tenants: Place,
+    pub(super) tenants: LogPartition,
     /// The names that this node has agreed on last.
     tenant_names: Arc<Mutex<Vec<String>>>,
     /// The secret that nodes have agreed on, where none is configured.
@@ -151,7 +151,7 @@ impl Logs {
         let bus = Bus::open(&address, settings(config), Arc::new(|_| {}))
             .map_err(|source| NodeError::Bus { address: address.to_string(), source })?;
         status.waits_for(&address, &bus);
-        let place = |name: &str| LogName::new(name).map(|name| Place::new(name, 0));
+        let place = |name: &str| LogName::new(name).map(|name| LogPartition::new(name, 0));
         let logs = Self {
             bus,
             table: place("cluster-table")?,
@@ -245,9 +245,9 @@ impl Logs {
         let own = self.agreed_tenants();
         let names = self.read_tenants(stop)?;
         match names.judge(&own) {
-            Verdict::Same => Ok(names),
-            Verdict::Other => Err(NodeError::OtherTenants.into()),
-            Verdict::Restore => {
+            TenantCheck::Same => Ok(names),
+            TenantCheck::Other => Err(NodeError::OtherTenants.into()),
+            TenantCheck::Restore => {
                 let append = Append::new(tenants::record(&own, true));
                 wait(|done| self.bus.append(&self.tenants, append, done), stop)?.map_err(failed)?;
                 self.read_tenants(stop)

@@ -1,4 +1,4 @@
-//! Measures the load of this node on a thread of its own, and sends it to the leader as a live message: an old one has
+//! Measures the load of this node on its own thread, and sends it to the leader as a live message: an old one has
 //! no use.
 
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tidegate_bus::{Bus, BusError};
 use tidegate_cluster::Former;
 use tidegate_engine::{
-    Behind, Owed, PartitionId, Partitions, Settings as EngineSettings, TenantId, UplinkImage, partition_of,
+    Behind, BrokerLinkImage, Owed, PartitionId, Partitions, Settings as EngineSettings, TenantId, partition_of,
 };
 use tidegate_mirror::{MirrorError, fetch, log_of};
 use tidegate_node::{Ban, BanOrigin, BanRecord, NodeHandle, OrchestratorMoves, StoreImages, bans_of, images_of};
@@ -83,7 +83,7 @@ pub(super) struct Inherited {
     /// The brokers whose sessions of it other members work off.
     pub(super) elsewhere: BTreeSet<String>,
     /// Its sessions at brokers that are worked off here.
-    pub(super) uplinks: Vec<UplinkImage>,
+    pub(super) broker_links: Vec<BrokerLinkImage>,
 }
 
 /// Numbers of transfers from dead nodes have this bit, which no move of a table has.
@@ -127,13 +127,13 @@ pub(super) struct Restorer {
 }
 
 /// The store of a dead node, fetched; its files are removed with it.
-struct Place {
+struct FetchedStore {
     store: Store,
     memory: Memory,
     directory: PathBuf,
 }
 
-impl Drop for Place {
+impl Drop for FetchedStore {
     fn drop(&mut self) {
         remove(&self.directory);
     }
@@ -234,7 +234,7 @@ impl Restorer {
         Ok(())
     }
 
-    fn fetch(&self, node: &str, fence: Option<u64>) -> Result<Place, Hindrance> {
+    fn fetch(&self, node: &str, fence: Option<u64>) -> Result<FetchedStore, Hindrance> {
         let log = log_of(node).map_err(|error| Hindrance::Lasting(error.to_string()))?;
         if self.is_among_others {
             let not_ours = |error| Hindrance::Passing(format!("{}: {error}", self.scratch.display()));
@@ -255,7 +255,7 @@ impl Restorer {
             let settings = tidegate_store::Settings { durability, ..tidegate_store::Settings::default() };
             let opened = tidegate_store::open(std::sync::Arc::new(disk), settings, keep_all())
                 .map_err(|error| lasting(&error))?;
-            Ok(Place { store: opened.store, memory, directory: directory.clone() })
+            Ok(FetchedStore { store: opened.store, memory, directory: directory.clone() })
         };
         open().inspect_err(|_| remove(&directory))
     }
@@ -264,7 +264,7 @@ impl Restorer {
     fn take(
         &self,
         node: &str,
-        place: &Place,
+        place: &FetchedStore,
         (partitions, together): (&[u16], &BTreeSet<u16>),
         restored: &mut Restored,
     ) -> Result<(), Hindrance> {
@@ -273,19 +273,20 @@ impl Restorer {
         }
         let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(format!("the store of {node}: {error}"));
         let images = images_of(&place.store, self.engine.clone(), set_of(partitions));
-        let StoreImages { partitions: images, uplinks, had: messages } = images.map_err(|error| lasting(&error))?;
-        let is_here = |uplink: &UplinkImage| {
-            let key = key_of_uplink(&place.memory, together, &uplink.broker);
+        let StoreImages { partitions: images, broker_links, had: messages } =
+            images.map_err(|error| lasting(&error))?;
+        let is_here = |broker_link: &BrokerLinkImage| {
+            let key = key_of_broker_link(&place.memory, together, &broker_link.broker);
             key.is_some_and(|partition| partitions.contains(&partition))
         };
-        let (uplinks, others): (Vec<_>, Vec<_>) = uplinks.into_iter().partition(is_here);
-        let elsewhere = own_brokers(others.iter().map(|uplink| uplink.broker.as_str()));
+        let (broker_links, others): (Vec<_>, Vec<_>) = broker_links.into_iter().partition(is_here);
+        let elsewhere = own_brokers(others.iter().map(|broker_link| broker_link.broker.as_str()));
         let transfer = DEAD_TRANSFERS | self.transfers.fetch_add(1, Ordering::Relaxed);
         let had: Partitions = held_by(&place.memory).into_iter().map(PartitionId).collect();
         let left = place.memory.passing.values().fold(Partitions::NONE, |all, left| all.with(set_of(left)));
         let (left, adopted) = (left.without(had), place.memory.adopted.clone());
         let (of, partitions) = (node.to_owned(), set_of(partitions));
-        restored.transfers.push(Inherited { transfer, of, partitions, had, left, adopted, elsewhere, uplinks });
+        restored.transfers.push(Inherited { transfer, of, partitions, had, left, adopted, elsewhere, broker_links });
         let before: BTreeMap<PartitionId, _> =
             images.iter().map(|image| (image.partition, without_retained(image.owed))).collect();
         let arrived = OrchestratorMoves::of(&self.node)
@@ -306,7 +307,7 @@ impl Restorer {
     }
 
     /// Takes in the dead node's bans: clients that were banned there are banned here.
-    fn take_bans(&self, place: &Place) -> Result<usize, tidegate_node::PlaceError> {
+    fn take_bans(&self, place: &FetchedStore) -> Result<usize, tidegate_node::PlaceError> {
         let now = self.node.now();
         let here = self.node.admission().bans(now);
         let holds = |ban: &Ban| here.iter().any(|other| other.target == ban.target && other.until >= ban.until);
@@ -337,7 +338,7 @@ impl Restorer {
 /// The partition of a dead node whose new home works off the connection to a broker: one for each broker, the same at all
 /// nodes. `together` are the partitions that the table has given to nodes at that death: a partition that the dead one had
 /// given away before is not among them.
-fn key_of_uplink(memory: &Memory, together: &BTreeSet<u16>, broker: &str) -> Option<u16> {
+fn key_of_broker_link(memory: &Memory, together: &BTreeSet<u16>, broker: &str) -> Option<u16> {
     let all = held_by(memory);
     let had: BTreeSet<u16> = all.intersection(together).copied().collect();
     let had = if had.is_empty() { all } else { had };
@@ -347,8 +348,8 @@ fn key_of_uplink(memory: &Memory, together: &BTreeSet<u16>, broker: &str) -> Opt
 
 /// The brokers whose connections were a dead orchestrator's own. A connection that it worked off for another dead one
 /// ends under that one's name: no member says when it has ended for this one.
-fn own_brokers<'u>(uplinks: impl Iterator<Item = &'u str>) -> BTreeSet<String> {
-    uplinks.filter(|broker| !broker.contains('@')).map(str::to_owned).collect()
+fn own_brokers<'u>(broker_links: impl Iterator<Item = &'u str>) -> BTreeSet<String> {
+    broker_links.filter(|broker| !broker.contains('@')).map(str::to_owned).collect()
 }
 
 /// The partitions that a node remembers to have.
@@ -388,11 +389,11 @@ mod tests {
     #[test]
     fn each_broker_belongs_to_a_partition_of_the_dead_node() {
         let none = Memory::default();
-        assert_eq!(key_of_uplink(&none, &BTreeSet::new(), "a"), None);
+        assert_eq!(key_of_broker_link(&none, &BTreeSet::new(), "a"), None);
         let some = Memory { holdings: [(3, 1), (7, 1)].into(), arrived: [(9, 1)].into(), ..none };
         for broker in ["a", "b", "10.0.0.1:1883", "10.0.0.2:1883"] {
-            assert!([3, 7, 9].map(Some).contains(&key_of_uplink(&some, &[3, 7, 9].into(), broker)), "{broker}");
-            assert_eq!(key_of_uplink(&some, &[5, 7].into(), broker), Some(7), "3 and 9 were given away before");
+            assert!([3, 7, 9].map(Some).contains(&key_of_broker_link(&some, &[3, 7, 9].into(), broker)), "{broker}");
+            assert_eq!(key_of_broker_link(&some, &[5, 7].into(), broker), Some(7), "3 and 9 were given away before");
         }
     }
 

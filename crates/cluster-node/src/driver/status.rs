@@ -13,14 +13,14 @@ use super::work::receiving::SharedReceiving;
 
 use serde_json::{Value, json};
 use tidegate_administration::{ClusterPart, FORMER_LIFE, INHERITED, Part};
-use tidegate_cluster::{Advert, Table, Verdict};
+use tidegate_cluster::{Advert, PartitionDifference, Table};
 use tidegate_console::{ClusterNumbers, Status};
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{LinkState, NodeHandle};
 
 /// What the thread that speaks to the bus knows.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub(super) struct Standpoint {
     pub(super) member: bool,
     /// Whether the newest table that the node knows has it: it has a share, or will be a member again.
@@ -71,7 +71,7 @@ struct State {
     in_force: InForce,
     standpoint: Standpoint,
     /// The verdict of the last look at the served partitions.
-    watched: Verdict,
+    watched: PartitionDifference,
 }
 
 /// The kind of a node.
@@ -195,7 +195,7 @@ impl Shared {
         (state.standpoint.table.clone(), state.has_lease(), is_fetching)
     }
 
-    pub(super) fn set_watched(&self, verdict: Verdict) {
+    pub(super) fn set_watched(&self, verdict: PartitionDifference) {
         self.state().watched = verdict;
     }
 
@@ -306,7 +306,7 @@ impl Shared {
 }
 
 /// The partitions that a node serves and should not, or the other way round.
-pub(super) fn describe(verdict: &Verdict) -> String {
+pub(super) fn describe(verdict: &PartitionDifference) -> String {
     format!(
         "it does not serve {} partitions that the table of its cluster gives it, and serves {} that the table does not give it",
         verdict.missing, verdict.excess

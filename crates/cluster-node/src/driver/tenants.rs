@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use serde::{Deserialize, Serialize};
-use tidegate_bus::{Append, Bounds, Bus, BusError, Done, Place, Position, Wake};
+use tidegate_bus::{Append, Bounds, Bus, BusError, Done, LogPartition, Position, Wake};
 
 use super::following::{Following, Taken};
 
@@ -46,7 +46,7 @@ pub(super) struct Names {
 
 /// The decision of a node about the numbers in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum TenantCheck {
     /// They equal the numbers of the node.
     Same,
     /// The log was lost: the node writes its numbers.
@@ -82,15 +82,15 @@ impl Names {
 
     /// Compares the log with the numbers that a running node has agreed on. The log had them, and numbers in it do not
     /// change: where it has others, it was lost.
-    pub(super) fn judge(&self, own: &[String]) -> Verdict {
+    pub(super) fn judge(&self, own: &[String]) -> TenantCheck {
         let restored = &self.restored.order;
         let known = restored.len().min(own.len());
         if self.iter().take(own.len()).eq(own) {
-            Verdict::Same
+            TenantCheck::Same
         } else if restored.get(..known) == own.get(..known) {
-            Verdict::Restore
+            TenantCheck::Restore
         } else {
-            Verdict::Other
+            TenantCheck::Other
         }
     }
 }
@@ -130,7 +130,7 @@ fn poll<T>(pending: &mut Option<Pending<T>>) -> Option<Result<T, BusError>> {
 
 impl TenantLog {
     /// Takes the new records of the log, and restores the numbers of the node where the log was lost.
-    pub(super) fn look(&mut self, bus: &Bus, log: &Place, own: &[String], wake: Wake) -> (Taken, Verdict) {
+    pub(super) fn look(&mut self, bus: &Bus, log: &LogPartition, own: &[String], wake: Wake) -> (Taken, TenantCheck) {
         let taken = self.following.take(bus, log, wake);
         if taken.is_reopened {
             (self.names, self.read_to) = (Names::default(), Position::START);
@@ -138,7 +138,7 @@ impl TenantLog {
         taken.records.iter().for_each(|record| self.names.take(&record.payload));
         self.read_to = self.read_to.max(taken.next);
         let verdict = self.judge(own, |done| bus.bounds(log, done));
-        if verdict == Verdict::Restore {
+        if verdict == TenantCheck::Restore {
             let append = Append::new(record(own, true));
             self.restoring = ask(|done| bus.append(log, append, done));
         }
@@ -147,24 +147,24 @@ impl TenantLog {
 
     /// Compares the log with the numbers of the node. A log that is not read to its end may have them in its other
     /// records: the bus is asked for the end first, and the numbers are compared when all below it is read.
-    fn judge(&mut self, own: &[String], bounds: impl FnOnce(Done<Bounds>) -> Result<(), BusError>) -> Verdict {
+    fn judge(&mut self, own: &[String], bounds: impl FnOnce(Done<Bounds>) -> Result<(), BusError>) -> TenantCheck {
         let verdict = self.names.judge(own);
         // Whether the record was stored or not, the log shows it.
         let _ = poll(&mut self.restoring);
         if self.restoring.is_some() {
-            return Verdict::Same;
+            return TenantCheck::Same;
         }
-        if verdict == Verdict::Same {
+        if verdict == TenantCheck::Same {
             self.end = None;
             return verdict;
         }
         match poll(&mut self.end) {
             Some(Ok(bounds)) if bounds.next <= self.read_to => verdict,
             // Not read so far, or the bus does not know: the next look asks again.
-            Some(_) => Verdict::Same,
+            Some(_) => TenantCheck::Same,
             None => {
                 self.end = self.end.take().or_else(|| ask(bounds));
-                Verdict::Same
+                TenantCheck::Same
             }
         }
     }
@@ -201,7 +201,7 @@ mod tests {
     fn numbers_do_not_change_when_names_are_added() {
         let names = log(&[(false, &["b", "a"]), (false, &["c", "a"]), (false, &["d"])]);
         assert_eq!(names.all(), texts(&["b", "a", "c", "d"]));
-        assert_eq!(names.judge(&texts(&["b", "a"])), Verdict::Same);
+        assert_eq!(names.judge(&texts(&["b", "a"])), TenantCheck::Same);
     }
 
     #[test]
@@ -217,13 +217,13 @@ mod tests {
     #[test]
     fn the_nodes_that_run_restore_a_lost_log() {
         let own = texts(&["a", "b"]);
-        assert_eq!(log(&[]).judge(&own), Verdict::Restore);
+        assert_eq!(log(&[]).judge(&own), TenantCheck::Restore);
         // A node that was started meanwhile was first, or added a name between the names of others.
         for others in [&[(false, &["x"][..])][..], &[(false, &["x", "b"])], &[(false, &["b"]), (false, &["a"])]] {
             let mut names = log(others);
-            assert_eq!(names.judge(&own), Verdict::Restore, "{others:?}");
+            assert_eq!(names.judge(&own), TenantCheck::Restore, "{others:?}");
             names.take(&record(&own, true));
-            assert_eq!(names.judge(&own), Verdict::Same);
+            assert_eq!(names.judge(&own), TenantCheck::Same);
             assert!(names.all().starts_with(&own));
         }
     }
@@ -232,18 +232,18 @@ mod tests {
     fn a_node_started_after_the_loss_learns_of_other_numbers() {
         let names = log(&[(false, &["x", "a"]), (true, &["a", "b"])]);
         assert_eq!(names.all(), texts(&["a", "b", "x"]));
-        assert_eq!(names.judge(&texts(&["x", "a"])), Verdict::Other);
+        assert_eq!(names.judge(&texts(&["x", "a"])), TenantCheck::Other);
     }
 
     #[test]
     fn nodes_that_restore_in_any_order_come_to_the_same_numbers() {
         let (older, newer) = (texts(&["a", "b"]), texts(&["a", "b", "c"]));
         let mut names = log(&[(true, &["a", "b"]), (false, &["x"])]);
-        assert_eq!((names.judge(&older), names.judge(&newer)), (Verdict::Same, Verdict::Restore));
+        assert_eq!((names.judge(&older), names.judge(&newer)), (TenantCheck::Same, TenantCheck::Restore));
         names.take(&record(&newer, true));
         assert_eq!(names.all(), texts(&["a", "b", "c", "x"]));
         let names = log(&[(true, &["a", "b", "c"]), (true, &["a", "b"])]);
-        assert_eq!((names.all(), names.judge(&older)), (newer, Verdict::Same));
+        assert_eq!((names.all(), names.judge(&older)), (newer, TenantCheck::Same));
     }
 
     #[test]
@@ -260,23 +260,23 @@ mod tests {
             log.judge(&own, bounds)
         };
         // The second record is on its way.
-        assert_eq!(look(&mut log, Some(Ok(2))), Verdict::Same, "the bus was asked");
-        assert_eq!(look(&mut log, None), Verdict::Same, "one record is not read");
+        assert_eq!(look(&mut log, Some(Ok(2))), TenantCheck::Same, "the bus was asked");
+        assert_eq!(look(&mut log, None), TenantCheck::Same, "one record is not read");
         log.names.take(&record(&texts(&["b"]), false));
         log.read_to = Position(2);
-        assert_eq!(look(&mut log, None), Verdict::Same);
+        assert_eq!(look(&mut log, None), TenantCheck::Same);
         // A bus that does not answer, and one that has lost the log.
         log.names = Names::default();
         log.read_to = Position(0);
-        assert_eq!(look(&mut log, Some(Err(BusError::Stopped))), Verdict::Same);
-        assert_eq!(look(&mut log, None), Verdict::Same);
-        assert_eq!(look(&mut log, Some(Ok(0))), Verdict::Same);
-        assert_eq!(look(&mut log, None), Verdict::Restore);
+        assert_eq!(look(&mut log, Some(Err(BusError::Stopped))), TenantCheck::Same);
+        assert_eq!(look(&mut log, None), TenantCheck::Same);
+        assert_eq!(look(&mut log, Some(Ok(0))), TenantCheck::Same);
+        assert_eq!(look(&mut log, None), TenantCheck::Restore);
     }
 
     #[test]
     fn a_node_that_has_agreed_on_nothing_restores_nothing() {
-        assert_eq!(log(&[(false, &["x"])]).judge(&[]), Verdict::Same);
-        assert_eq!(log(&[]).judge(&[]), Verdict::Same);
+        assert_eq!(log(&[(false, &["x"])]).judge(&[]), TenantCheck::Same);
+        assert_eq!(log(&[]).judge(&[]), TenantCheck::Same);
     }
 }

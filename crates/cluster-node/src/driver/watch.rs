@@ -1,4 +1,4 @@
-//! Looks each second whether the shards serve the partitions that the table gives this node, on a thread of its own:
+//! Looks each second whether the shards serve the partitions that the table gives this node, on its own thread:
 //! if any other thread of the cluster hangs, this one sees the effect.
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use tidegate_cluster::{Sight, Verdict, Watchdog};
+use tidegate_cluster::{PartitionDifference, Sight, Watchdog};
 
 use super::ending::end;
 use super::error::NodeError;
@@ -46,7 +46,7 @@ fn run(shared: &Shared, ended: &Receiver<()>) {
     }
 }
 
-fn look(shared: &Shared, watchdog: &mut Watchdog, now: Duration) -> Verdict {
+fn look(shared: &Shared, watchdog: &mut Watchdog, now: Duration) -> PartitionDifference {
     // Asked first: a table that comes meanwhile is newer than the answer, and the next look is right again.
     let serves = shared.node().served().ok();
     let serves = serves.map(|it| it.iter().map(|partition| partition.0).collect::<BTreeSet<u16>>());
@@ -54,7 +54,7 @@ fn look(shared: &Shared, watchdog: &mut Watchdog, now: Duration) -> Verdict {
     watchdog.look(now, &Sight { name: shared.name(), table: &table, has_lease, is_fetching, serves: serves.as_ref() })
 }
 
-fn farewell(name: &str, verdict: &Verdict) -> String {
+fn farewell(name: &str, verdict: &PartitionDifference) -> String {
     format!(
         "node `{name}` ends, since {}, and that has not passed within cluster.lease. Start it again with the same data directory, as a supervisor \
          does, and it begins as a new life. This is a fault of Tidegate: keep the log and report it",

@@ -32,7 +32,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// The way of a process of its own to a broker. `member` is its name among the hubs that share the work.
+    /// The way of its own process to a broker. `member` is its name among the hubs that share the work.
     ///
     /// # Errors
     /// When the address is invalid or TLS cannot be set up.

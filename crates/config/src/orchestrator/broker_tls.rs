@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tidegate_client::net::{TlsConnector, TlsFileError, TlsOptions};
-use tidegate_node::UplinkTls;
+use tidegate_node::BrokerLinkTls;
 
 use crate::sections::orchestrator::Orchestrator;
 
@@ -33,7 +33,7 @@ impl Orchestrator {
     ///
     /// # Errors
     /// If a file cannot be used, or no authority is trusted.
-    pub fn broker_tls(&self) -> Result<UplinkTls, BrokerTlsError> {
+    pub fn broker_tls(&self) -> Result<BrokerLinkTls, BrokerTlsError> {
         let file = |path: &Option<String>| path.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from);
         let options = TlsOptions {
             ca_file: file(&self.broker_ca),
@@ -51,6 +51,6 @@ impl Orchestrator {
                 "orchestrator.broker_any_host_name is set: the owner of any certificate of a trusted authority can impersonate a broker"
             );
         }
-        Ok(UplinkTls::new(connector.client_config()))
+        Ok(BrokerLinkTls::new(connector.client_config()))
     }
 }

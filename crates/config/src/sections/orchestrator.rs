@@ -21,7 +21,7 @@ words! {
 
 /// Which version of MQTT brokers are spoken to with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UplinkProtocol {
+pub enum BrokerLinkProtocol {
     /// MQTT 5.0, or 3.1.1 where a broker does not know it.
     Auto,
     /// MQTT 5.0.
@@ -31,10 +31,10 @@ pub enum UplinkProtocol {
 }
 
 words! {
-    UplinkProtocol {
-        UplinkProtocol::Auto => "auto", "MQTT 5.0, or 3.1.1 where the broker does not know it";
-        UplinkProtocol::V5 => "5", "MQTT 5.0";
-        UplinkProtocol::V311 => "3.1.1", "MQTT 3.1.1, without ids: at least once";
+    BrokerLinkProtocol {
+        BrokerLinkProtocol::Auto => "auto", "MQTT 5.0, or 3.1.1 where the broker does not know it";
+        BrokerLinkProtocol::V5 => "5", "MQTT 5.0";
+        BrokerLinkProtocol::V311 => "3.1.1", "MQTT 3.1.1, without ids: at least once";
     }
 }
 
@@ -90,7 +90,7 @@ section! {
         /// How publishes are spread over the brokers.
         policy: RoutingPolicy = RoutingPolicy::TopicHash, in Kind::OneOf(<RoutingPolicy as Words>::WORDS), flag "--policy";
         /// The version of MQTT that brokers are spoken to with.
-        protocol: UplinkProtocol = UplinkProtocol::Auto, in Kind::OneOf(<UplinkProtocol as Words>::WORDS);
+        protocol: BrokerLinkProtocol = BrokerLinkProtocol::Auto, in Kind::OneOf(<BrokerLinkProtocol as Words>::WORDS);
         /// Messages above QoS 0 that a broker has at once without having acknowledged and returned them. Keep it below
         /// what the broker queues for a client (1,000 in Mosquitto).
         window: u16 = 512, in Kind::Integer(Range::of(1, 65_000));

@@ -290,7 +290,7 @@ fn malformed_properties(s: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-/// Sends a malformed CONNECT on a connection of its own and expects the refusal that the version prescribes.
+/// Sends a malformed CONNECT on its own connection and expects the refusal that the version prescribes.
 fn refused(s: &Scenario<'_>, bytes: &[u8], codes: &[u8]) -> Outcome {
     let mut client = s.open("c")?;
     client.send_anyway(bytes);

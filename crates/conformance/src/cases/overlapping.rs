@@ -38,7 +38,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// All copies of a message that overlapping subscriptions bring: at most `most` are allowed, and one when strict. The
-/// copies end where a message on a topic of its own arrives.
+/// copies end where a message on its own topic arrives.
 fn copies(s: &Scenario<'_>, from: &mut Client, to: &mut Client, most: usize) -> Outcome<Vec<Publish>> {
     let end = s.topic("end of copies");
     to.subscribe(&end, 0)?;

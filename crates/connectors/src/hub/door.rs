@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use tidegate_engine::{self as engine, AuthRequest, ListenerId, Reason, Verdict};
+use tidegate_engine::{self as engine, AuthOutcome, AuthRequest, ListenerId, Reason};
 use tidegate_hub::net::{Address, SocketOptions};
 use tidegate_node::{HostPort, ListenAddress, Node};
 
@@ -67,16 +67,16 @@ impl Door {
     }
 
     /// Lets only a pipeline in, with all rights.
-    pub fn decide(&self, request: &AuthRequest) -> Verdict {
+    pub fn decide(&self, request: &AuthRequest) -> AuthOutcome {
         let given = request.password.as_deref().unwrap_or_default();
         // As long as the password in any case, so that time does not tell how much of it is right.
         let differs = self.password.bytes().zip(given.iter().chain(std::iter::repeat(&0)));
         let differences = differs.fold(0, |found, (one, other)| found | (one ^ other));
         if differences != 0 || given.len() != self.password.len() || !request.client_id.starts_with(CLIENT_PREFIX) {
-            return Verdict::Refuse(Reason::NotAuthorized);
+            return AuthOutcome::Refuse(Reason::NotAuthorized);
         }
         let identity = engine::Identity { superuser: true, ..engine::Identity::default() };
-        Verdict::Accept(engine::Accepted { identity: Some(Arc::new(identity)), ..engine::Accepted::default() })
+        AuthOutcome::Accept(engine::Accepted { identity: Some(Arc::new(identity)), ..engine::Accepted::default() })
     }
 
     /// How pipelines connect; `None` if a listener is not open.

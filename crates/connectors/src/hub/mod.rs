@@ -1,6 +1,6 @@
 //! Pipelines in the broker: their configuration, how they come in, and the running ones.
 //!
-//! Each is a session of the broker with a client id that no client can have. It comes in by a listener of its own at
+//! Each is a session of the broker with a client id that no client can have. It comes in by its own listener at
 //! loopback, with a password that only this process knows.
 
 mod control;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tidegate_bus::{
-    Append, Bounds, Bus, BusError, Done, LogName, Membership, Partition, Place, Position, Reader, Record, Tally,
+    Append, Bounds, Bus, BusError, Done, LogName, LogPartition, Membership, Partition, Position, Reader, Record, Tally,
 };
 
 use super::answer::{Answer, Fate};
@@ -283,9 +283,9 @@ fn wait<T>(course: &Course, outcome: &Outcome<T>) -> Result<T, BusError> {
     }
 }
 
-fn place(topic: Topic, partition: u32) -> Option<Place> {
+fn place(topic: Topic, partition: u32) -> Option<LogPartition> {
     let log = LogName::new(topic.name()).ok()?;
-    Some(Place { log, partition: Partition(partition) })
+    Some(LogPartition { log, partition: Partition(partition) })
 }
 
 /// The text of a record's key.

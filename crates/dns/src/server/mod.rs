@@ -29,7 +29,7 @@ const PORT_ATTEMPTS: usize = 16;
 /// whole core.
 const FAULT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server that answers, on a thread of its own, until it is stopped or dropped.
+/// A server that answers, on its own thread, until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Server {
     zone: Zone,

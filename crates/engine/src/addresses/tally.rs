@@ -5,11 +5,11 @@
 //! any more.
 
 use super::receipts::Receipt;
+use crate::events::outcome::DeliveryOutcome;
 use crate::ids::{ShardId, TenantId};
 use crate::link::counts::Counts;
 use crate::now::Millis;
 use crate::roster::Shards;
-use crate::telling::outcome::DeliveryOutcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Messages that a shard counts at once, as the one where they entered or for its own nodes. Beyond it, the counts of

@@ -3,10 +3,10 @@
 use crate::addresses::Nodes;
 use crate::cluster::outgoing::Outgoing;
 use crate::groups::Groups;
-use crate::ids::Place;
+use crate::ids::ShardPosition;
 use crate::link::Links;
 use crate::observers::Observers;
-use crate::orchestrator::uplink::Uplinks;
+use crate::orchestrator::broker_link::BrokerLinks;
 use crate::principals::Principals;
 use crate::publish::fan_out::FanOuts;
 use crate::publish::turn_share::TurnShare;
@@ -24,7 +24,7 @@ pub(crate) struct Audit<'e> {
     pub links: &'e Links,
     pub groups: &'e Groups,
     pub nodes: &'e Nodes,
-    pub uplinks: &'e Uplinks,
+    pub broker_links: &'e BrokerLinks,
     pub sys: &'e Sys,
     pub fan_outs: &'e FanOuts,
     pub fetches: &'e Fetches,
@@ -33,7 +33,7 @@ pub(crate) struct Audit<'e> {
     pub observers: &'e Observers,
     pub principals: &'e Principals,
     pub outgoing: &'e Outgoing,
-    pub place: Place,
+    pub place: ShardPosition,
     pub settings: &'e Settings,
 }
 
@@ -46,7 +46,7 @@ macro_rules! auditing {
             links: &$from.links,
             groups: &$from.groups,
             nodes: &$from.nodes,
-            uplinks: &$from.uplinks,
+            broker_links: &$from.broker_links,
             sys: &$from.sys,
             fan_outs: &$from.fan_outs,
             fetches: &$from.fetches,

@@ -14,7 +14,7 @@ pub(crate) mod marks;
 
 use crate::cluster::transfer::Transfers;
 use crate::hash::hash_bytes;
-use crate::ids::{Partitions, Place, SessionKey};
+use crate::ids::{Partitions, SessionKey, ShardPosition};
 use crate::journal::Journal;
 use crate::journal::keys::{Key, StoredSession};
 use crate::link::envelope::Ticket;
@@ -48,7 +48,7 @@ pub(crate) struct Exchanges {
 }
 
 impl Exchanges {
-    pub(crate) fn new(seed: u64, place: Place) -> Self {
+    pub(crate) fn new(seed: u64, place: ShardPosition) -> Self {
         Self {
             origin: hash_bytes(u64::from(place.shard.0), &seed.to_le_bytes()),
             last: 0,
@@ -62,7 +62,7 @@ impl Exchanges {
     }
 
     /// A roster is in force.
-    pub(crate) fn set_roster(&mut self, place: Place, roster: &Roster) {
+    pub(crate) fn set_roster(&mut self, place: ShardPosition, roster: &Roster) {
         let served = |partition| !roster.misses(partition);
         self.here = Partitions::that(|it| served(it) && roster.home_of(it) == place.shard);
         self.of_process = Partitions::that(|it| served(it) && roster.is_own(roster.home_of(it)));
@@ -224,7 +224,7 @@ impl Exchanges {
     /// partitions.
     pub(crate) fn mark_in_transit(
         &mut self,
-        place: Place,
+        place: ShardPosition,
         roster: &Roster,
         transfers: &Transfers,
         journal: &mut Journal,

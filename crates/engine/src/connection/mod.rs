@@ -20,6 +20,7 @@ use crate::connection::output::Output;
 use crate::connection::reserving::Reserving;
 use crate::connection::terms::PromisedTerms;
 use crate::connection::to_write::Listed;
+use crate::events::reason::Reason;
 use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::limits::rate::Rate;
 use crate::limits::usage::Payer;
@@ -27,7 +28,6 @@ use crate::now::Millis;
 use crate::session::refused::Digest;
 use crate::subscribe::refusals::Refusals;
 use crate::subscribe::steps::PacketLeft;
-use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 
 /// The phase of a connection.
@@ -35,7 +35,7 @@ use crate::topics::RouteSlot;
 pub(crate) enum Phase {
     /// Nothing but CONNECT is taken.
     AwaitConnect,
-    /// An uplink: CONNECT was sent, and nothing but CONNACK is taken.
+    /// A broker link: CONNECT was sent, and nothing but CONNACK is taken.
     AwaitConnAck,
     /// CONNECT came and waits for its verdict; bytes behind it are kept up to a limit.
     Authenticating,
@@ -64,7 +64,7 @@ pub(crate) enum Peer {
 }
 
 /// One connection. An idle one owns no buffer.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent, and each is read in another place")]
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// Packets waiting to be written.

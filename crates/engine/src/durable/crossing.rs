@@ -8,7 +8,7 @@
 //! serves any client.
 
 use crate::cluster::exchanges::Exchanges;
-use crate::ids::{MAX_SHARDS, PartitionId, Partitions, Place, ShardId, TenantId};
+use crate::ids::{MAX_SHARDS, PartitionId, Partitions, ShardId, ShardPosition, TenantId};
 use crate::journal::Journal;
 use crate::journal::keys::Key;
 use crate::link::Links;
@@ -53,7 +53,7 @@ pub(crate) struct Left {
     pub(crate) way: Way,
     pub(crate) message: MessageRef,
     /// The shards where it has arrived, each of so many.
-    pub(crate) crossed: Vec<Place>,
+    pub(crate) crossed: Vec<ShardPosition>,
 }
 
 /// The work before the first client is served.
@@ -78,7 +78,7 @@ impl Replay {
         self.left.get(&number).map(|left| &left.message)
     }
 
-    pub(crate) fn add_crossed(&mut self, number: u64, place: Place) -> Result<(), WireError> {
+    pub(crate) fn add_crossed(&mut self, number: u64, place: ShardPosition) -> Result<(), WireError> {
         let left = self.left.get_mut(&number).ok_or(WireError { reading: "a message that has crossed" })?;
         left.crossed.push(place);
         Ok(())
@@ -166,7 +166,7 @@ fn write_partitions(out: &mut Vec<u8>, kind: u8, partitions: Partitions) {
 impl Left {
     /// Whether it was on its way to whatever has its home in this partition, and has not arrived there.
     pub(crate) fn is_missing(&self, bits: u64, shards: u16, partition: PartitionId) -> bool {
-        let home = Place { shard: ShardId(0), shards }.home_of(partition);
+        let home = ShardPosition { shard: ShardId(0), shards }.home_of(partition);
         bits >> home.0 & 1 != 0 && !self.crossed.iter().any(|place| place.owns(partition))
     }
 }
@@ -217,7 +217,7 @@ impl Crossings {
 
 impl Crossings {
     /// A message has arrived at another shard, and that is on its way to the store.
-    pub(crate) fn handle_crossed(&mut self, place: Place, journal: &mut Journal, from: ShardId, number: u64) {
+    pub(crate) fn handle_crossed(&mut self, place: ShardPosition, journal: &mut Journal, from: ShardId, number: u64) {
         let Some((all, missing)) = self.open.get_mut(&number) else { return };
         *missing &= !(1 << from.0);
         if *missing != 0 {
@@ -229,7 +229,7 @@ impl Crossings {
         while bits != 0 {
             let shard = ShardId(bits.trailing_zeros() as u16);
             bits &= bits - 1;
-            journal.delete(Key::Crossed(number, Place { shard, ..place }));
+            journal.delete(Key::Crossed(number, ShardPosition { shard, ..place }));
         }
     }
 }
@@ -238,7 +238,7 @@ impl Exchanges {
     /// Notes that all who are here get a message now that was on its way to them. Returns who has got it before.
     pub(crate) fn mark_left(
         &mut self,
-        place: Place,
+        place: ShardPosition,
         journal: &mut Journal,
         name: ExchangeName,
         left: &Left,

@@ -2,7 +2,7 @@
 
 use crate::durable::crossing::Replay;
 use crate::durable::restore::Restoration;
-use crate::ids::Place;
+use crate::ids::ShardPosition;
 
 /// The state of a restart.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(crate) struct Recovery {
     /// Messages that were between shards, until all shards know of each other.
     pub replay: Option<Replay>,
     /// Numbers of such messages, and where they had arrived, until all shards have delivered them.
-    pub replayed: Vec<(u64, Vec<Place>)>,
+    pub replayed: Vec<(u64, Vec<ShardPosition>)>,
     /// Other shards that have taken in what the store holds for them.
     pub others_restored: u16,
     /// Other shards that have delivered the messages that were left to them.

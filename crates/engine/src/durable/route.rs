@@ -7,13 +7,13 @@ use super::restore::{RestoreError, malformed};
 use super::session_record::client_of;
 use crate::cluster::outgoing::client_of_outgoing;
 use crate::hash::NameHasher;
-use crate::ids::{PartitionId, Place, ShardId, partition_of};
+use crate::ids::{PartitionId, ShardId, ShardPosition, partition_of};
 use crate::journal::keys::Key;
 
 /// Which shard takes which pair in: pairs are shown to it in the order of their keys.
 #[derive(Debug)]
 pub struct RestoreRoute {
-    place: Place,
+    place: ShardPosition,
     homes: HashMap<u64, ShardId, BuildHasherDefault<NameHasher>>,
 }
 
@@ -31,7 +31,7 @@ pub enum Takers {
 impl RestoreRoute {
     /// A route for so many shards.
     pub fn new(shards: u16) -> Self {
-        Self { place: Place { shard: ShardId(0), shards: shards.max(1) }, homes: HashMap::default() }
+        Self { place: ShardPosition { shard: ShardId(0), shards: shards.max(1) }, homes: HashMap::default() }
     }
 
     /// Who is to be given a pair.

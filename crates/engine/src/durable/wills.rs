@@ -25,7 +25,7 @@ impl Sessions {
         }
         let Some(session) = self.get_mut(key.0) else { return };
         // One that reads its queue from the store is stored, too, although it does not last.
-        let lasts = session.lasts() || session.is_uplink() || session.stored.is_some();
+        let lasts = session.lasts() || session.is_broker_link() || session.stored.is_some();
         let Some(rare) = session.rare.as_mut() else { return };
         let kept = !lasts && !journal.full && rare.will.as_ref().is_some_and(is_kept);
         if !kept {

@@ -39,7 +39,7 @@ impl ControlCalls<'_> {
         let mut looked_at = 0;
         for (key, session) in self.engine.state.sessions.iter_from(from) {
             looked_at += 1;
-            if session.rights_epoch != epoch && !session.is_uplink() {
+            if session.rights_epoch != epoch && !session.is_broker_link() {
                 looked_at += session.subscriptions();
                 keys.push(SessionKey(key));
             }

@@ -3,11 +3,11 @@
 use crate::engine::facets::InsiderCalls;
 use crate::event::Attempt;
 use crate::event::ObservedTicket;
+use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
 use crate::ids::ObserverId;
 use crate::now::Now;
 use crate::observers::{Observer, ObserverAnswer, ObserverError, ObserverWindow, Observing};
-use crate::telling::reason::Reason;
 use crate::topics::observed::MAX_OBSERVERS;
 use tidegate_mqtt::TopicFilter;
 

@@ -2,6 +2,7 @@
 
 use crate::connection::{Connection, Phase};
 use crate::engine::facets::{InsiderCalls, ShardQuestions};
+use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::parking;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, PrincipalId};
@@ -9,7 +10,6 @@ use crate::now::Now;
 use crate::principals::{Held, Principal, PrincipalKind, Registered, RetainedValue};
 use crate::publish::pipeline::Progress;
 use crate::service::InnerPublication;
-use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use crate::topics::origin::without_origin;
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ impl InsiderCalls<'_> {
         connection.phase = Phase::Open;
         connection.version = Version::V5;
         let key = self.engine.state.connections.insert(connection);
-        self.engine.state.telling.name_principal(key, &principal.name);
+        self.engine.state.event_limit.name_principal(key, &principal.name);
         let (held, answering) = (VecDeque::new(), VecDeque::new());
         self.engine
             .principals
@@ -38,11 +38,11 @@ impl InsiderCalls<'_> {
         if self.engine.principals.all.remove(&key).is_none() {
             return;
         }
-        self.engine.state.telling.forget_principal(key);
+        self.engine.state.event_limit.forget_principal(key);
         self.engine.links.forget_waiting(key);
         self.engine.observers.forget_waiting(key);
         self.engine.groups.dealers.waiting.remove(&key);
-        self.engine.uplinks.forget_waiting(key);
+        self.engine.broker_links.forget_waiting(key);
         if let Some(connection) = self.engine.state.connections.remove(key)
             && let Some(extra) = connection.extra
         {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::engine::facets::ShardQuestions;
+use crate::events::counters::Counters;
+use crate::events::counters::Gauges;
 use crate::ids::TenantId;
 use crate::limits::usage::{MAX_METERED_USERS, Usage};
 use crate::now::Now;
-use crate::telling::counters::Counters;
-use crate::telling::counters::Gauges;
 
 impl<'e> ShardQuestions<'e> {
     /// This shard's counters.
@@ -18,13 +18,13 @@ impl<'e> ShardQuestions<'e> {
     /// What there is at this moment.
     pub fn gauges(&self) -> Gauges {
         let state = &self.engine.state;
-        let uplinks = &self.engine.uplinks;
-        let connected = state.sessions_connected - uplinks.brokers.connected() as u64;
+        let broker_links = &self.engine.broker_links;
+        let connected = state.sessions_connected - broker_links.brokers.connected() as u64;
         let (mut inflight_messages, mut absent_messages) = (0, 0);
         for (session, flow) in state.sessions.iter().filter_map(|(_, session)| Some((session, session.flow.as_ref()?)))
         {
             inflight_messages += flow.inflight.len() as u64;
-            if session.connection.is_none() && session.stored.is_some() && !session.is_uplink() {
+            if session.connection.is_none() && session.stored.is_some() && !session.is_broker_link() {
                 let tail = flow.tail.as_ref().map_or(0, |tail| tail.messages);
                 absent_messages += (flow.inflight.len() + flow.queue.len()) as u64 + tail;
             }
@@ -32,7 +32,7 @@ impl<'e> ShardQuestions<'e> {
         Gauges {
             connections: (state.connections.len() - self.engine.principals.len()) as u64,
             sessions_connected: connected,
-            sessions_disconnected: (state.sessions.len() - uplinks.brokers.len()) as u64 - connected,
+            sessions_disconnected: (state.sessions.len() - broker_links.brokers.len()) as u64 - connected,
             subscriptions: self.engine.index.subscriptions(),
             shared_subscriptions: state.shared_memberships,
             retained_messages: self.engine.retained.values.len(),
@@ -64,7 +64,7 @@ impl<'e> ShardQuestions<'e> {
         }
         for (_, session) in self.engine.state.sessions.iter() {
             let payer = session.payer(&self.engine.settings);
-            if payer == TenantId::UPLINK {
+            if payer == TenantId::BROKER_LINK {
                 continue;
             }
             let place = usize::from(payer.0);
@@ -78,7 +78,7 @@ impl<'e> ShardQuestions<'e> {
         }
         for (tenant, bytes) in self.engine.retained.values.bytes_of_tenants() {
             let place = usize::from(tenant.0);
-            if place >= all.len() && tenant != TenantId::UPLINK {
+            if place >= all.len() && tenant != TenantId::BROKER_LINK {
                 all.resize(place + 1, Usage::default());
             }
             if let Some(usage) = all.get_mut(place) {
@@ -102,7 +102,7 @@ impl<'e> ShardQuestions<'e> {
         }
         for (_, session) in self.engine.state.sessions.iter() {
             let tenant = session.payer(&self.engine.settings);
-            if tenant == TenantId::UPLINK {
+            if tenant == TenantId::BROKER_LINK {
                 continue;
             }
             let user = session.identity.as_ref().and_then(|identity| identity.user_name.as_deref()).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Calls for services inside the process.
 
 use crate::engine::facets::{InsiderCalls, ShardQuestions};
+use crate::events::reason::Reason;
 use crate::flows::contexts::publishing;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
@@ -9,7 +10,6 @@ use crate::orchestrator::homes::Home;
 use crate::service::InnerPublication;
 use crate::session::Session;
 use crate::session::terms::Terms;
-use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
 use tidegate_mqtt::{QoS, TopicName};
 

@@ -19,7 +19,7 @@ impl ShardQuestions<'_> {
 
 impl TimerCalls<'_> {
     /// Handles deadlines that count the silence of a peer (keep-alive, CONNECT timeout, the end of a session, a delayed
-    /// will, a publisher that waits for others, an uplink), a bounded part of them at a time.
+    /// will, a publisher that waits for others, a broker link), a bounded part of them at a time.
     ///
     /// `heard` is the time by which all input that had arrived was taken, except from connections that are `unread`.
     /// Deadlines behind `heard` stay, and deadlines of unread connections are looked at again soon: the peer may have
@@ -46,7 +46,7 @@ impl ShardQuestions<'_> {
     fn connection_of(self, timer: Timer) -> Option<ConnectionKey> {
         match timer {
             Timer::Connection(key) => Some(key),
-            Timer::Uplink(key) => self.engine.uplinks.brokers.connection_of(key),
+            Timer::BrokerLink(key) => self.engine.broker_links.brokers.connection_of(key),
             _ => None,
         }
     }
@@ -62,8 +62,8 @@ impl TimerCalls<'_> {
                     self.engine.state.timers.set(until, timer);
                 }
             }
-            Timer::Uplink(key) => {
-                if self.engine.uplinks.brokers.note_timer(key, until) {
+            Timer::BrokerLink(key) => {
+                if self.engine.broker_links.brokers.note_timer(key, until) {
                     self.engine.state.timers.set(until, timer);
                 }
             }

@@ -19,8 +19,8 @@ impl TimerCalls<'_> {
             Timer::Deals => dealing!(self.engine).handle_deal_timer(now),
             Timer::Sys => self.engine.sys_rounds().publish_sys(now),
             Timer::Receipts => self.handle_receipts_timer(),
-            Timer::Uplink(key) => self.engine.fleet().handle_uplink_timer(now, key),
-            Timer::FormerUplinks => self.engine.fleet().handle_former_timer(now),
+            Timer::BrokerLink(key) => self.engine.fleet().handle_broker_link_timer(now, key),
+            Timer::FormerBrokerLinks => self.engine.fleet().handle_former_timer(now),
         }
     }
 }

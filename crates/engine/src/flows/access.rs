@@ -1,13 +1,13 @@
 //! Sessions are asked for their rights again, and a PUBLISH for its right.
 
 use crate::event::Attempt;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
 use crate::flows::contexts::Subscribing;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::publish::inbound::Inbound;
 use crate::settings::fleet_topics::owner_of;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::QoS;
 
 impl Deciding<'_> {

@@ -9,12 +9,12 @@ use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
 use crate::durable::Recovery;
 use crate::groups::Groups;
-use crate::ids::{AssignedNames, Place};
+use crate::ids::{AssignedNames, ShardPosition};
 use crate::image::Handover;
 use crate::link::Links;
 use crate::observers::Observers;
+use crate::orchestrator::broker_link::BrokerLinks;
 use crate::orchestrator::homes::HomesInForce;
-use crate::orchestrator::uplink::Uplinks;
 use crate::principals::Principals;
 use crate::publish::admission::Admissions;
 use crate::publish::layouts::Layouts;
@@ -46,7 +46,7 @@ macro_rules! part {
     (outgoing) => { Outgoing };
     (peers) => { Peers };
     (pings) => { BTreeMap<(u32, u16), bool> };
-    (place) => { Place };
+    (place) => { ShardPosition };
     (principals) => { Principals };
     (recovery) => { Recovery };
     (retained) => { RetainedStore };
@@ -57,7 +57,7 @@ macro_rules! part {
     (state) => { ShardState };
     (sys) => { Sys };
     (turn_share) => { TurnShare };
-    (uplinks) => { Uplinks };
+    (broker_links) => { BrokerLinks };
 }
 
 /// Declares contexts: the parts that they change, read and copy. The first token is the `$` of the macros that it makes.
@@ -88,14 +88,14 @@ macro_rules! contexts {
 contexts! { ($)
     /// The parts of an engine that route, retain and deliver a message. No connection is opened or closed by it.
     publishing => Publishing {
-        mut state, layouts, links, groups, uplinks, index, cache, scratch_route, retained, assigned, observers,
+        mut state, layouts, links, groups, broker_links, index, cache, scratch_route, retained, assigned, observers,
             nodes;
         ref homes, rules, principals;
     }
 
     /// The parts of an engine that the stages of the pipeline look at, and the room that they reserve.
     deciding => Deciding {
-        mut state, index, cache, scratch_route, layouts, links, retained, fetches, groups, nodes, uplinks, peers,
+        mut state, index, cache, scratch_route, layouts, links, retained, fetches, groups, nodes, broker_links, peers,
             assigned, admissions, turn_share, observers, principals, outgoing;
         ref rules, homes, settings;
         copy place;
@@ -104,7 +104,7 @@ contexts! { ($)
     /// The parts of an engine that acknowledge a packet when all that it promises is confirmed, and that tell
     /// principals the outcome.
     answering => Answering {
-        mut state, index, layouts, links, retained, fetches, groups, uplinks, peers, principals, outgoing;
+        mut state, index, layouts, links, retained, fetches, groups, broker_links, peers, principals, outgoing;
         ref rules;
         copy place;
     }
@@ -112,13 +112,13 @@ contexts! { ($)
     /// The parts of an engine that dealing works on: the groups, the sessions that may get a message, and the way to
     /// other shards.
     dealing => Dealing {
-        mut state, layouts, links, groups, uplinks;
+        mut state, layouts, links, groups, broker_links;
     }
 
     /// The parts of an engine that an acknowledgement changes: sessions and their queues, brokers of a fleet, and
     /// pings.
     acknowledging => Acknowledging {
-        mut state, layouts, uplinks, pings;
+        mut state, layouts, broker_links, pings;
     }
 
     /// The parts of an engine that take messages of a queue back from the store.
@@ -136,7 +136,7 @@ contexts! { ($)
     /// The parts of an engine that change with a subscription: the index, the groups, and the announcements to other
     /// shards and brokers.
     subscribing => Subscribing {
-        mut state, index, groups, nodes, links, peers, uplinks, sys, retained, layouts, fetches;
+        mut state, index, groups, nodes, links, peers, broker_links, sys, retained, layouts, fetches;
         ref rules;
     }
 
@@ -156,7 +156,7 @@ contexts! { ($)
 
     /// The parts of an engine that end a session, and that publish its will here or owe it to other nodes.
     ending => SessionEnding {
-        mut state, index, cache, scratch_route, layouts, links, retained, fetches, groups, nodes, uplinks, sys,
+        mut state, index, cache, scratch_route, layouts, links, retained, fetches, groups, nodes, broker_links, sys,
             peers, recovery, handover, assigned, endings, observers, principals, outgoing;
         ref rules, homes, settings;
         copy place;
@@ -164,7 +164,7 @@ contexts! { ($)
 
     /// The parts of an engine that process announcements of other shards about their subscriptions and groups.
     peering => Peering {
-        mut state, index, layouts, links, retained, fetches, groups, nodes, uplinks, sys, peers, principals,
+        mut state, index, layouts, links, retained, fetches, groups, nodes, broker_links, sys, peers, principals,
             outgoing;
         ref rules;
         copy place;
@@ -177,16 +177,16 @@ contexts! { ($)
 
     /// The parts of an engine that write, read, hand over and forget the sessions of partitions that move.
     moving => Moving {
-        mut state, index, cache, scratch_route, layouts, links, retained, fetches, groups, nodes, uplinks, sys,
+        mut state, index, cache, scratch_route, layouts, links, retained, fetches, groups, nodes, broker_links, sys,
             peers, handover, assigned, observers, principals;
         ref rules, homes, settings;
         copy place;
     }
 
     /// The parts of an engine that an orchestrator needs to exchange messages and subscriptions with its brokers.
-    uplinking => Uplinking {
+    broker_linking => BrokerLinking {
         mut state, index, cache, scratch_route, scratch_properties, layouts, links, retained, fetches, groups,
-            nodes, uplinks, sys, peers, handover, assigned, turn_share, observers, principals, outgoing;
+            nodes, broker_links, sys, peers, handover, assigned, turn_share, observers, principals, outgoing;
         ref rules, homes, settings;
         copy place;
     }

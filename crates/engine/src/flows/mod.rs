@@ -4,6 +4,7 @@
 
 pub(crate) mod access;
 pub(crate) mod addresses;
+pub(crate) mod broker_link;
 pub(crate) mod cluster;
 pub(crate) mod connection;
 pub(crate) mod contexts;
@@ -18,4 +19,3 @@ pub(crate) mod retained;
 pub(crate) mod session;
 pub(crate) mod subscribe;
 pub(crate) mod sys;
-pub(crate) mod uplink;

@@ -1,12 +1,12 @@
 //! Messages go to observers, and wait for them.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Answering;
 use crate::flows::contexts::Deciding;
 use crate::ids::PRINCIPAL_LISTENER;
 use crate::link::envelope::Ticket;
 use crate::now::Now;
 use crate::publish::inbound::Inbound;
-use crate::telling::reason::Reason;
 use crate::topics::observed::ObserverSet;
 
 impl Answering<'_> {

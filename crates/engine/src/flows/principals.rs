@@ -2,12 +2,12 @@
 
 use crate::connection::Outcome;
 use crate::event::Event;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Answering;
 use crate::flows::contexts::Deciding;
 use crate::ids::{ConnectionKey, PrincipalId, TenantId};
 use crate::principals::Held;
 use crate::publish::inbound::Inbound;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::ReasonCode;
 
 impl Answering<'_> {

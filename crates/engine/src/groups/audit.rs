@@ -18,7 +18,7 @@ impl Groups {
                 let online = place < dealt.members.online();
                 if !memberships.into_iter().any(|known| known.group() == group) {
                     wrong(format!("{:?} has a seat that it does not know of in {group:?}", session.client_id));
-                } else if online != session.connection.is_some() && !(session.is_uplink() && online) {
+                } else if online != session.connection.is_some() && !(session.is_broker_link() && online) {
                     // A broker that is away keeps its seat until its messages go to others.
                     wrong(format!("{:?} is taken for online ({online}) in {group:?}", session.client_id));
                 }

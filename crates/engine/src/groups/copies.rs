@@ -43,7 +43,7 @@ impl Copies {
 impl Groups {
     /// The partitions of a group's members; none for the group of the brokers.
     pub(crate) fn partitions_of_members(&self, key: GroupKey) -> Partitions {
-        let dealt = self.dealt.get(key.0).filter(|dealt| dealt.tenant != TenantId::UPLINK);
+        let dealt = self.dealt.get(key.0).filter(|dealt| dealt.tenant != TenantId::BROKER_LINK);
         let members = dealt.into_iter().flat_map(|dealt| dealt.members.members());
         members.map(|member| partition_of_hash(member.identity)).collect()
     }

@@ -13,7 +13,7 @@
 use super::joins::LateJoin;
 use crate::cluster::exchanges::Exchanges;
 use crate::groups::Groups;
-use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId};
+use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, ShardId, ShardPosition};
 use crate::link::Links;
 use crate::link::dealing_word::DealingWord;
 use crate::link::exchange_word::ExchangeName;
@@ -54,7 +54,7 @@ pub(crate) struct Other {
     pub(crate) notified_seats: Partitions,
     pub(crate) notified_round: u32,
     /// Whether it still waits for the notice that all members of this shard have their seats.
-    pub(crate) telling: bool,
+    pub(crate) seats_notice_due: bool,
     /// Its messages are dealt elsewhere.
     pub(crate) elsewhere: Partitions,
     /// Partitions that it considers to be at home here.
@@ -68,7 +68,7 @@ pub(crate) struct Other {
 
 impl Dealers {
     /// The dealers of a process outside a cluster.
-    pub(crate) fn new(place: Place) -> Self {
+    pub(crate) fn new(place: ShardPosition) -> Self {
         // A process begins with all of this, so each shard's partitions are looked up once.
         let mut of_shards = vec![Partitions::NONE; usize::from(place.shards)];
         let by_partition = std::array::from_fn(|at| {
@@ -247,7 +247,7 @@ impl Groups {
             };
             let before = std::mem::replace(&mut other.notified_seats, partitions);
             other.notified_round = other.notified_round.wrapping_add(1);
-            other.telling = true;
+            other.seats_notice_due = true;
             let round = other.notified_round;
             links.send_dealing(shard, DealingWord::Seats { partitions, round, all: false });
             state.exchanges.tell_dealt_before(links, shard, if took { partitions } else { partitions.without(before) });

@@ -11,6 +11,7 @@ pub(crate) mod taken_over;
 
 pub(crate) use super::group_partition;
 use crate::durable::Way;
+use crate::events::reason::Reason;
 use crate::groups::Groups;
 use crate::ids::{ShardId, TenantId};
 use crate::journal::keys::Key;
@@ -21,7 +22,6 @@ use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::session::promise::{Done, Promise};
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use crate::topics::GroupKey;
 use std::collections::BTreeMap;

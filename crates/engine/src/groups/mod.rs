@@ -14,7 +14,7 @@ use self::dealers::Dealers;
 use self::kept::Kept;
 pub(crate) use self::returns::Returned;
 use crate::groups::shared_group::Group;
-use crate::ids::{PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
+use crate::ids::{PartitionId, SessionKey, ShardId, ShardPosition, TenantId, partition_of};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions};
 use crate::session::table::Sessions;
@@ -90,7 +90,7 @@ pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> cr
 
 impl Groups {
     /// `seed` makes the ids of dealt messages differ from ids of other shards.
-    pub(crate) fn new(seed: u64, place: Place) -> Self {
+    pub(crate) fn new(seed: u64, place: ShardPosition) -> Self {
         Self {
             by_name: BTreeMap::new(),
             dealt: Slab::default(),

@@ -15,7 +15,7 @@ use crate::journal::Journal;
 use crate::journal::keys::Key;
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::id::{MessageId, SeenIds};
+use crate::orchestrator::broker_link::id::{MessageId, SeenIds};
 use crate::partitions::put_partitions;
 use crate::wire::{WireError, WireReader, WireWrite};
 use tidegate_mqtt::QoS;

@@ -3,10 +3,10 @@
 
 use crate::connection::alias::InboundAliases;
 use crate::connection::terms::PromisedTerms;
+use crate::events::reason::Reason;
 use crate::identity::Proof;
 use crate::ids::{PartitionId, TenantId, partition_of};
 use crate::session::packet_ids::State;
-use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::num::NonZeroU16;
 use tidegate_mqtt::{PacketId, Version};

@@ -20,8 +20,8 @@ use crate::journal::keys::Key;
 use crate::link::envelope::Ticket;
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::orchestrator::uplink::adopted::Awaiting;
-use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::broker_link::adopted::Awaiting;
+use crate::orchestrator::broker_link::id::MessageId;
 use crate::state::departures::Departures;
 use tidegate_mqtt::QoS;
 

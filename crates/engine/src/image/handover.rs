@@ -3,8 +3,8 @@
 use super::arrivals::Arrivals;
 use super::forwarding::Forwarding;
 use crate::groups::Groups;
-use crate::ids::{Partitions, Place};
-use crate::orchestrator::uplink::id::MessageId;
+use crate::ids::{Partitions, ShardPosition};
+use crate::orchestrator::broker_link::id::MessageId;
 use crate::state::ShardState;
 use crate::topics::Route;
 
@@ -38,7 +38,7 @@ impl Handover {
 /// all leave.
 pub(crate) fn concerns_left(
     partitions: Partitions,
-    place: Place,
+    place: ShardPosition,
     state: &ShardState,
     groups: &Groups,
     route: &Route,
@@ -51,7 +51,7 @@ pub(crate) fn concerns_left(
 }
 
 /// Whether a message with this route is for a session of these partitions.
-pub(crate) fn concerns(partitions: Partitions, place: Place, state: &ShardState, route: &Route) -> bool {
+pub(crate) fn concerns(partitions: Partitions, place: ShardPosition, state: &ShardState, route: &Route) -> bool {
     let elsewhere = partitions.iter().any(|partition| {
         let shard = place.home_of(partition);
         shard != place.shard && route.remote_bits() >> shard.0 & 1 != 0

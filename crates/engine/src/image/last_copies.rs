@@ -5,7 +5,7 @@ use crate::durable::crossing::Way;
 use crate::ids::Partitions;
 use crate::journal::Journal;
 use crate::message::MessageRef;
-use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::broker_link::id::MessageId;
 
 /// A last copy of an earlier life of this process, or of a dead orchestrator.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //! nothing, are in docs/cluster.md and docs/orchestrators.md.
 
 use super::Owed;
-use crate::ids::{PartitionId, Partitions, Place};
+use crate::ids::{PartitionId, Partitions, ShardPosition};
 
 /// The image of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Snapshot {
     Taken(Vec<PartitionImage>),
 }
 
-impl Place {
+impl ShardPosition {
     /// The partitions whose home is this shard.
     pub(crate) fn own(self, partitions: Partitions) -> Partitions {
         partitions.filtered(|partition| self.owns(partition))

@@ -6,7 +6,7 @@ use crate::cluster::transfer::error::ImageError;
 use crate::ids::TenantId;
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::broker_link::id::MessageId;
 use crate::records::image::{put_message, read_message};
 use crate::wire::WireWrite;
 

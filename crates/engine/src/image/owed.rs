@@ -1,12 +1,12 @@
 //! The counts of a partition: they prove that a move lost nothing.
 
+use crate::events::sums::summed;
 use crate::ids::{Partitions, SessionKey, partition_of};
 use crate::partitions::ByPartition;
 use crate::retained::RetainedStore;
 use crate::session::packet_ids::State;
 use crate::session::table::Sessions;
 use crate::session::{Flow, Session};
-use crate::telling::sums::summed;
 
 summed! {
     /// Counts of a partition: its sessions that outlive their connections, their messages, and its retained messages.
@@ -39,7 +39,7 @@ summed! {
 impl Sessions {
     /// The sessions of partitions, without the sessions of broker links: these belong to the process and never move.
     pub(crate) fn by_partition(&self, partitions: Partitions) -> ByPartition<SessionKey> {
-        let here = self.iter().filter(|(_, session)| !session.is_uplink());
+        let here = self.iter().filter(|(_, session)| !session.is_broker_link());
         let placed =
             |(key, session): (u32, &Session)| (partition_of(session.tenant, &session.client_id), SessionKey(key));
         ByPartition::new(partitions, here.map(placed))

@@ -11,14 +11,14 @@ use super::*;
 use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
 use crate::{
-    ConnectionKey, Engine, Event, Gauges, ListenerId, Millis, Now, PARTITIONS, PartitionId, Partitions, Place,
-    Settings, ShardId, TenantId, partition_of,
+    ConnectionKey, Engine, Event, Gauges, ListenerId, Millis, Now, PARTITIONS, PartitionId, Partitions, Settings,
+    ShardId, ShardPosition, TenantId, partition_of,
 };
 
 const NOW: Now = Now { monotonic: Millis(5_000_000), unix: 1_700_000_000_000 };
 
 fn engine() -> Engine {
-    Engine::new(Arc::new(Settings::default()), Place::ALONE, 1, NOW)
+    Engine::new(Arc::new(Settings::default()), ShardPosition::ALONE, 1, NOW)
 }
 
 /// A name of the partition that all of these tests are about.
@@ -218,7 +218,7 @@ fn an_image_that_ends_early_or_late_is_refused() {
 fn an_image_of_another_version_or_home_is_refused() {
     let (mut owing, partition) = owing();
     let image = export(&mut owing, partition);
-    let place = Place { shard: ShardId((partition.0 + 1) % 2), shards: 2 };
+    let place = ShardPosition { shard: ShardId((partition.0 + 1) % 2), shards: 2 };
     let mut engine = Engine::new(Arc::new(Settings::default()), place, 1, NOW);
     assert_eq!(engine.moves().import_partition(NOW, &image), Err(ImageError::NotAtHome(partition)));
     assert_eq!(engine.moves().export_partition(NOW, partition), Err(ImageError::NotAtHome(partition)));
@@ -271,7 +271,7 @@ fn a_name_is_in_one_image_for_all_partitions_of_a_move() {
     // Two sets of one series each, and a number of names.
     assert_eq!(bytes(&images) - bytes(&empty), 16 * NAMES as usize + 2 * 7 + 4);
     for shard in 0..2 {
-        let place = Place { shard: ShardId(shard), shards: 2 };
+        let place = ShardPosition { shard: ShardId(shard), shards: 2 };
         let mut new = Engine::new(Arc::new(Settings::default()), place, 1, NOW);
         new.moves().arrive(NOW, &images).unwrap();
         let own = by.among(place.own(moved));
@@ -340,7 +340,7 @@ fn an_arrived_partition_is_stored_completely() {
     let (mut old, partition) = owing();
     let images = snapshot(&mut old, partition);
     let settings = || Arc::new(Settings { durability: crate::Durability::Commit, ..Settings::default() });
-    let mut new = Engine::new(settings(), Place::ALONE, 1, NOW);
+    let mut new = Engine::new(settings(), ShardPosition::ALONE, 1, NOW);
     let (arrived, _) = new.moves().arrive(NOW, &images).unwrap();
     assert!(new.moves().written_batch().is_some());
     let mut pairs = std::collections::BTreeMap::new();
@@ -359,7 +359,7 @@ fn an_arrived_partition_is_stored_completely() {
         pairs.insert(key, value);
         rest = behind;
     }
-    let mut restarted = Engine::new(settings(), Place::ALONE, 2, NOW);
+    let mut restarted = Engine::new(settings(), ShardPosition::ALONE, 2, NOW);
     for (key, value) in pairs {
         restarted.store().restore(NOW, key, value).unwrap();
     }

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use tidegate_mqtt::PacketId;
 
-use crate::ids::{MAX_SHARDS, Place, ShardId, TenantId};
+use crate::ids::{MAX_SHARDS, ShardId, ShardPosition, TenantId};
 use crate::link::exchange_word::ExchangeName;
 use crate::wire::{WireError, WireReader};
 
@@ -52,7 +52,7 @@ pub(crate) enum Key<'a> {
     Entry(StoredSession, u64),
     /// How far that message has come, where the entry does not say it.
     Sent(StoredSession, u64),
-    /// The id of a message that came to an uplink, by its place in a ring of the last ones.
+    /// The id of a message that came to a broker link, by its place in a ring of the last ones.
     Seen(StoredSession, u16),
     /// A packet id under which a QoS 2 message was refused after it was routed.
     Refused(StoredSession, PacketId),
@@ -63,7 +63,7 @@ pub(crate) enum Key<'a> {
     /// A message on its way from one shard to others.
     Crossing(u64),
     /// Such a message has arrived at a shard of so many.
-    Crossed(u64, Place),
+    Crossed(u64, ShardPosition),
     /// A message that this node owes to all nodes and that no client sends again.
     Outgoing(u64),
     /// The receivers of another node's QoS 2 message that a shard knows of.
@@ -216,7 +216,7 @@ impl<'a> Key<'a> {
         if shards > MAX_SHARDS || shard >= shards || !reader.is_empty() {
             return Err(WireError { reading: "a shard of so many" });
         }
-        Ok(Self::Crossed(crossing, Place { shard: ShardId(shard), shards }))
+        Ok(Self::Crossed(crossing, ShardPosition { shard: ShardId(shard), shards }))
     }
 
     /// Reads a key of [`SESSION`] behind its space.
@@ -268,7 +268,7 @@ mod tests {
             Key::Will(session),
             Key::Body(7),
             Key::Crossing(8),
-            Key::Crossed(8, Place { shard: ShardId(2), shards: 3 }),
+            Key::Crossed(8, ShardPosition { shard: ShardId(2), shards: 3 }),
             Key::Outgoing(10),
             Key::Mark(ExchangeName { origin: u64::MAX, number: 9 }, ShardId(3)),
             Key::Retained(TenantId(3), "a/b"),

@@ -36,7 +36,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Without a burst of its own, as much as in a second may come at once.
+    /// Without its own burst, as much as in a second may come at once.
     fn new(rate: u64, burst: u64) -> Self {
         Self { rate, burst: if burst == 0 { rate } else { burst } }
     }

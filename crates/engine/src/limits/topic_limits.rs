@@ -3,8 +3,8 @@
 use crate::settings::Settings;
 use tidegate_mqtt::TopicFilter;
 
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 
 impl Settings {
     /// What makes a topic name too long or too deep.

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::events::sums::summed;
 use crate::ids::TenantId;
 use crate::now::Millis;
-use crate::telling::sums::summed;
 
 summed! {
     /// The usage of a tenant on one shard. The counters only grow; `sessions`, `connections`, `retained_bytes` and
@@ -41,7 +41,7 @@ pub const MAX_METERED_USERS: usize = 10_000;
 pub(crate) struct Payer(u32);
 
 impl Payer {
-    /// No payer: uplinks to brokers, pipelines of the hub, and clients that are not accepted.
+    /// No payer: broker links to brokers, pipelines of the hub, and clients that are not accepted.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
@@ -88,7 +88,7 @@ impl Meters {
 
     /// The payer of a client. Without a user name, that is the tenant's payer for all such clients.
     pub(crate) fn payer(&mut self, tenant: TenantId, user: Option<&str>) -> Payer {
-        if tenant == TenantId::UPLINK {
+        if tenant == TenantId::BROKER_LINK {
             return Payer::NONE;
         }
         let of_tenant = self.payers.entry(tenant).or_default();

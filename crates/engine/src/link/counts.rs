@@ -1,7 +1,7 @@
 //! The outcomes of a message, by number of nodes.
 
-use crate::telling::outcome::DeliveryOutcome;
-use crate::telling::reason::Reason;
+use crate::events::outcome::DeliveryOutcome;
+use crate::events::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The outcomes of a message, by number of nodes.

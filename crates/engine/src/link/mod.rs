@@ -22,7 +22,7 @@ use crate::roster::Shards;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::ids::{ConnectionKey, MAX_SHARDS, Place, ShardId};
+use crate::ids::{ConnectionKey, MAX_SHARDS, ShardId, ShardPosition};
 use crate::message::Publication;
 use crate::now::Millis;
 use awaited::{Awaited, AwaitedAnswers};
@@ -113,7 +113,7 @@ struct Noted {
 /// All links of a shard, by the other's number.
 #[derive(Debug)]
 pub(crate) struct Links {
-    pub(crate) place: Place,
+    pub(crate) place: ShardPosition,
     /// All shards that there are, and what each of them works.
     pub(crate) roster: Roster,
     /// The same for shared groups, which may stay in the process.
@@ -136,7 +136,7 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    pub(crate) fn new(place: Place, limit: u64) -> Self {
+    pub(crate) fn new(place: ShardPosition, limit: u64) -> Self {
         let by_shard = (0..place.shards).map(|_| Link::default()).collect();
         Self {
             place,

@@ -12,8 +12,8 @@ use tidegate_mqtt::QoS;
 use super::envelope::Ticket;
 use super::record::Record;
 use super::{Batch, Links};
+use crate::events::reason::Reason;
 use crate::ids::ShardId;
-use crate::telling::reason::Reason;
 
 /// An answer with a promise.
 #[derive(Clone, Copy, Debug)]

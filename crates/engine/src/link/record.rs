@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidegate_mqtt::{QoS, ReasonCode};
 
 use self::put::{put_awaited, put_group, put_member, put_numbered, put_waiting};
+use crate::events::reason::Reason;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::awaited::Awaited;
 use crate::link::counts::Counts;
@@ -13,7 +14,6 @@ use crate::link::envelope::{BatchHead, Envelope, ReadHead, Ticket, put_connectio
 use crate::link::exchange_word::{EXCHANGE_KIND, ExchangeWord};
 use crate::link::fleet_word::{FLEET_KIND, FleetWord};
 use crate::link::transfer_word::{TRANSFER_KIND, TransferWord};
-use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// A shared group by name: its home is `partition_of(tenant, "share/filter")`.

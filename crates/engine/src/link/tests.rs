@@ -1,4 +1,4 @@
-use crate::ids::Place;
+use crate::ids::ShardPosition;
 use crate::link::Links;
 use tidegate_mqtt::QoS;
 
@@ -19,7 +19,7 @@ fn publisher(index: u32) -> ConnectionKey {
 
 /// Both ends of a link with a limit of so many bytes.
 fn pair(limit: u64) -> (Links, Links) {
-    let place = |shard| Place { shard, shards: 2 };
+    let place = |shard| ShardPosition { shard, shards: 2 };
     (Links::new(place(HERE), limit), Links::new(place(THERE), limit))
 }
 
@@ -201,7 +201,7 @@ fn a_large_batch_is_due_before_the_turn_is_over() {
 
 #[test]
 fn confirmations_of_interest_leave_behind_everything_else() {
-    let place = |shard| Place { shard, shards: 3 };
+    let place = |shard| ShardPosition { shard, shards: 3 };
     let mut here = Links::new(place(HERE), 1000);
     let ticket = Ticket { connection: publisher(1), sequence: 1 };
     here.send(ShardId(2), Record::Confirm { ticket, refused: None, promises: false });

@@ -4,7 +4,7 @@
 //! redirected or relayed there. A client whose partition no orchestrator may serve at the moment (it moves, or its
 //! lease has run out) is refused.
 
-use crate::ids::{PARTITIONS, PartitionId, Place, SessionKey, ShardId, partition_of};
+use crate::ids::{PARTITIONS, PartitionId, SessionKey, ShardId, ShardPosition, partition_of};
 use crate::now::{Millis, Now};
 use crate::state::ShardState;
 use crate::topics::is_own_topic;
@@ -121,7 +121,7 @@ impl HomesInForce {
     }
 
     /// A shard that can name a client: this one where it works a partition that is at home here.
-    pub(crate) fn naming_shard(&self, place: Place, state: &ShardState) -> Option<ShardId> {
+    pub(crate) fn naming_shard(&self, place: ShardPosition, state: &ShardState) -> Option<ShardId> {
         let here = || PartitionId::all().filter(|partition| self.home_of(state, *partition) == Home::Here);
         let own = here().any(|partition| place.owns(partition));
         if own { Some(place.shard) } else { here().next().map(|partition| place.home_of(partition)) }

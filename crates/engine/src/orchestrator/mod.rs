@@ -1,5 +1,5 @@
 //! What an engine does besides within an orchestrator: its brokers' connections, homes of clients on other
 //! orchestrators, and clients that brokers are to know by their own credentials.
 
+pub(crate) mod broker_link;
 pub(crate) mod homes;
-pub(crate) mod uplink;

@@ -5,11 +5,11 @@
 //! decided again in its turn. Its connection keeps the decisions made meanwhile.
 
 use crate::connection::table::Connections;
+use crate::events::reason::Reason;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::journal::Journal;
 use crate::message::Publication;
 use crate::now::Millis;
-use crate::telling::reason::Reason;
 use crate::topics::stages::Rejection;
 use crate::topics::stages::Step;
 use std::collections::BTreeMap;

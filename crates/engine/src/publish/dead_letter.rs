@@ -1,9 +1,9 @@
 //! Dead letters: dropped messages are published once more, below a topic of their own.
 
+use crate::events::reason::Reason;
 use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::settings::DeadLetter;
-use crate::telling::reason::Reason;
 use std::collections::VecDeque;
 use std::rc::Rc;
 

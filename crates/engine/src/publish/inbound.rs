@@ -16,7 +16,7 @@ pub(crate) struct Inbound<'a> {
     pub(crate) key: ConnectionKey,
     /// The session of the publisher; principals have none.
     pub(crate) session: Option<SessionKey>,
-    /// The tenant in which it is published: [`TenantId::UPLINK`] on its way to a fleet.
+    /// The tenant in which it is published: [`TenantId::BROKER_LINK`] on its way to a fleet.
     pub(crate) tenant: TenantId,
     /// The route of its topic.
     pub(crate) slot: RouteSlot,

@@ -271,7 +271,7 @@ pub(crate) fn end(reader: &WireReader<'_>) -> Result<(), WireError> {
 
 /// What the engine writes for a message that is owed.
 impl crate::journal::Journal {
-    /// Puts a message that a session is owed under a number of its own.
+    /// Puts a message that a session is owed under its own number.
     #[expect(clippy::too_many_arguments, reason = "all that is known of a delivery before it is made")]
     #[inline]
     pub(crate) fn put_entry(

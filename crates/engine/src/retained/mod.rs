@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::events::reason::Reason;
 use crate::ids::TenantId;
 use crate::now::Millis;
 use crate::settings::{Holding, Settings, TenantLedger};
-use crate::telling::reason::Reason;
 
 use self::seek::{Judgement, judge};
 pub(crate) use self::store::RetainedStore;

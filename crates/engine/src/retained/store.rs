@@ -3,6 +3,7 @@
 use super::Retained;
 use super::removed::Removed;
 use super::strays::Strays;
+use crate::events::reason::Reason;
 use crate::journal::keys::{Key, STORED_NAME_MAX};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
@@ -10,7 +11,6 @@ use crate::orchestrator::homes::HomesInForce;
 use crate::roster::Roster;
 use crate::settings::Settings;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
 
 /// The retained messages of a shard.

@@ -5,7 +5,8 @@
 //! version. The home keeps the newest; when it has confirmed, the copy here is forgotten.
 
 use super::removed::{Removed, time_of};
-use crate::ids::{ConnectionKey, PartitionId, Partitions, Place, ShardId, TenantId, partition_of};
+use crate::events::reason::Reason;
+use crate::ids::{ConnectionKey, PartitionId, Partitions, ShardId, ShardPosition, TenantId, partition_of};
 use crate::journal::keys::Key;
 use crate::link::Links;
 use crate::link::envelope::{Passage, RETAIN_AT_HOME, Ticket, VERSIONED};
@@ -17,7 +18,6 @@ use crate::retained::RetainedStore;
 use crate::roster::Roster;
 use crate::roster::Shards;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
 use crate::wire::WireWrite;
 use std::collections::{BTreeMap, VecDeque};
@@ -139,7 +139,7 @@ impl RetainedStore {
     pub(crate) fn take_stray(
         &mut self,
         now: Now,
-        place: Place,
+        place: ShardPosition,
         roster: &Roster,
         state: &mut ShardState,
         publication: &Publication<'_>,

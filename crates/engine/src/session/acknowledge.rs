@@ -1,5 +1,7 @@
 //! Acknowledgements of subscribers, and packets that are sent again on a resumed session.
 
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::ids::SessionKey;
 use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
@@ -8,8 +10,6 @@ use crate::now::Millis;
 use crate::session::packet_ids::State;
 use crate::session::table::Sessions;
 use crate::session::{Delivery, InFlight};
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use tidegate_mqtt::{PacketId, ReasonCode, Version};
 
 /// An acknowledgement is of another type than the message in flight under its packet identifier awaits.
@@ -35,7 +35,7 @@ impl WrongType {
 /// A message with the answer of its receiver.
 pub(crate) struct Answered {
     pub(crate) stored: Option<StoredSession>,
-    pub(crate) of_uplink: bool,
+    pub(crate) of_broker_link: bool,
     pub(crate) delivery: Option<Delivery>,
     pub(crate) numbers: Numbers,
 }
@@ -68,13 +68,13 @@ impl Sessions {
         state: State,
     ) -> Result<Option<Answered>, WrongType> {
         let Some(session) = self.get_mut(by.0) else { return Ok(None) };
-        let (stored, of_uplink) = (session.stored, session.is_uplink());
+        let (stored, of_broker_link) = (session.stored, session.is_broker_link());
         let Some(flow) = session.flow.as_mut() else { return Ok(None) };
         // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
-        let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
+        let downgraded = |sent: State| of_broker_link && state == State::AwaitPubAck && sent == State::AwaitPubRec;
         let Some((at, awaited)) = flow.inflight.place_of(id) else { return Ok(None) };
         if awaited != state && !downgraded(awaited) {
-            return if of_uplink { Ok(None) } else { Err(WrongType { awaited }) };
+            return if of_broker_link { Ok(None) } else { Err(WrongType { awaited }) };
         }
         if at >= flow.inflight.len() - flow.to_resend {
             // The client remembers it from before: it need not be sent again.
@@ -85,6 +85,6 @@ impl Sessions {
         flow.inflight_bytes -= kept;
         memory.held -= kept;
         flow.waiting_since = now;
-        Ok(Some(Answered { stored, of_uplink, delivery, numbers }))
+        Ok(Some(Answered { stored, of_broker_link, delivery, numbers }))
     }
 }

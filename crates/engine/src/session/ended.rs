@@ -5,8 +5,8 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use super::{Delivery, FilterList, Membership};
+use crate::events::reason::Reason;
 use crate::ids::{SessionKey, TenantId};
-use crate::telling::reason::Reason;
 
 /// Messages that are dropped for one unit of work.
 pub(crate) const MESSAGES_PER_WORK: usize = 8;
@@ -35,7 +35,7 @@ pub(crate) struct EndedSession {
     /// Messages that waited, without messages of shared groups.
     pub queue: VecDeque<Delivery>,
     /// Whether it was that of a broker, which is removed at once.
-    pub of_uplink: bool,
+    pub of_broker_link: bool,
 }
 
 impl EndedSession {

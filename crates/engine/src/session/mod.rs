@@ -17,7 +17,7 @@ pub(crate) mod terms;
 
 use crate::hash::NameHasher;
 use crate::identity::Identity;
-use crate::ids::UPLINK_LISTENER;
+use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId, counted_for};
 use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
@@ -88,7 +88,7 @@ impl Standing {
 }
 
 /// Messages on their way to and from a session.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent, and each is read in another place")]
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     /// Sent and not finished. What ends with its connection keeps no message: it will not be sent again.
@@ -412,7 +412,7 @@ impl Session {
     /// The tenant that pays for this session and its connection.
     pub(crate) fn payer(&self, settings: &Settings) -> TenantId {
         let for_hub = settings.listeners.get(usize::from(self.listener.0)).is_some_and(|listener| listener.for_hub);
-        if for_hub { TenantId::UPLINK } else { self.tenant }
+        if for_hub { TenantId::BROKER_LINK } else { self.tenant }
     }
 
     /// True if the session outlives its connection, so that its messages must be kept.
@@ -423,8 +423,8 @@ impl Session {
 
     /// Whether the session belongs to a broker link and not to a client.
     #[inline]
-    pub(crate) fn is_uplink(&self) -> bool {
-        self.listener == UPLINK_LISTENER
+    pub(crate) fn is_broker_link(&self) -> bool {
+        self.listener == BROKER_LINK_LISTENER
     }
 
     /// How many subscriptions it has, shared ones included.
@@ -459,7 +459,7 @@ impl Session {
 
     /// Frees the unused memory of an idle session.
     pub(crate) fn settle(&mut self) {
-        if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) && !self.is_uplink() {
+        if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) && !self.is_broker_link() {
             self.flow = None;
         }
         if self.rare.as_ref().is_some_and(|rare| rare.is_idle()) {

@@ -6,11 +6,11 @@ use crate::settings::overflow::Bounds;
 use crate::settings::overflow::OverflowRules;
 
 use crate::event::{Event, LogEvent};
+use crate::events::reason::Reason;
 use crate::ids::SessionKey;
 use crate::now::Millis;
 use crate::session::table::Sessions;
 use crate::session::{BlockedPublisher, Delivery, Session};
-use crate::telling::reason::Reason;
 use std::collections::VecDeque;
 
 /// A message that arrives at a queue.

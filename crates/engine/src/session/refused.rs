@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use tidegate_mqtt::PacketId;
 
+use crate::events::reason::Reason;
 use crate::journal::Journal;
 use crate::journal::keys::{Key, StoredSession};
-use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader};
 
 /// Tells messages under one packet identifier apart.

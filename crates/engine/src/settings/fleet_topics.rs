@@ -1,7 +1,7 @@
 //! Tenants of a fleet: at brokers, each tenant's topics and filters lie below `$tenant/NAME/`. The default tenant has no
 //! prefix.
 //!
-//! On its way to brokers and back a message has the topic that it has there, in [`TenantId::UPLINK`]. `#` and `+` at the
+//! On its way to brokers and back a message has the topic that it has there, in [`TenantId::BROKER_LINK`]. `#` and `+` at the
 //! first level match no topic that begins with `$`, so filters of the default tenant bring nothing of other tenants.
 //!
 //! Topics of addresses stay in the process, in the tenant of their publisher.
@@ -41,10 +41,10 @@ pub(crate) fn of_brokers<'a>(settings: &Settings, topic: &'a str) -> Option<(Ten
 /// brokers.
 #[inline]
 pub(crate) fn owner_of<'a>(settings: &Settings, tenant: TenantId, topic: &'a str) -> (TenantId, &'a str) {
-    if tenant != TenantId::UPLINK {
+    if tenant != TenantId::BROKER_LINK {
         return (tenant, topic);
     }
-    of_brokers(settings, topic).unwrap_or((TenantId::UPLINK, topic))
+    of_brokers(settings, topic).unwrap_or((TenantId::BROKER_LINK, topic))
 }
 
 /// Whether a topic at brokers is not the default tenant's.
@@ -90,6 +90,6 @@ mod tests {
             assert_eq!(of_brokers(&settings, unknown), None, "{unknown}");
         }
         assert_eq!(owner_of(&settings, TenantId(1), "$tenant/acme/a"), (TenantId(1), "$tenant/acme/a"));
-        assert_eq!(owner_of(&settings, TenantId::UPLINK, "$tenant/acme/a"), (TenantId(1), "a"));
+        assert_eq!(owner_of(&settings, TenantId::BROKER_LINK, "$tenant/acme/a"), (TenantId(1), "a"));
     }
 }

@@ -1,7 +1,7 @@
 //! Settings of queues and drops: priorities, rules for full queues, dead letters.
 
 use super::OverflowPolicy;
-use crate::telling::reason::Reason;
+use crate::events::reason::Reason;
 
 /// What happens at a full queue of some clients, or with some topics. The first rule that fits decides; where none
 /// does, [`QueueSettings`](super::QueueSettings) hold.

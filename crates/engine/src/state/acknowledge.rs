@@ -1,5 +1,7 @@
 //! Acknowledgements of messages by receivers, and retransmission.
 
+use crate::events::outcome::DeliveryOutcome;
+use crate::events::reason::Reason;
 use crate::ids::SessionKey;
 use crate::now::Millis;
 use crate::publish::layouts::{Layouts, Shape};
@@ -7,8 +9,6 @@ use crate::session::Delivery;
 use crate::session::acknowledge::{Answered, WrongType, put_ack};
 use crate::session::packet_ids::State;
 use crate::state::{ShardState, open_output};
-use crate::telling::outcome::DeliveryOutcome;
-use crate::telling::reason::Reason;
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, PacketType, QoS, ReasonCode, Version};
 
@@ -28,18 +28,18 @@ impl ShardState {
     #[inline]
     pub(crate) fn note_received(&mut self, by: SessionKey, id: PacketId) -> Result<Option<u64>, WrongType> {
         let Some(session) = self.sessions.get_mut(by.0) else { return Ok(None) };
-        let (stored, of_uplink) = (session.stored, session.is_uplink());
+        let (stored, of_broker_link) = (session.stored, session.is_broker_link());
         let Some(flow) = session.flow.as_mut() else { return Ok(None) };
         let order = flow.number();
         let Some(entry) = flow.inflight.get_mut(id) else { return Ok(None) };
         if entry.state == State::AwaitPubAck {
             // A broker that mixes up packets is borne: to lose its connection would cost others their messages.
-            return if of_uplink { Ok(None) } else { Err(WrongType { awaited: entry.state }) };
+            return if of_broker_link { Ok(None) } else { Err(WrongType { awaited: entry.state }) };
         }
         let news = entry.state != State::AwaitPubComp;
         entry.state = State::AwaitPubComp;
         // The remaining packets need no message any more. A broker's message is kept until it has returned.
-        let dropped = if of_uplink { None } else { entry.item.delivery.take() };
+        let dropped = if of_broker_link { None } else { entry.item.delivery.take() };
         let kept = dropped.as_ref().map_or(0, Delivery::cost);
         if let Some(stored) = stored.filter(|_| news && entry.item.numbers.entry != 0) {
             entry.item.numbers.separate = true;
@@ -87,7 +87,7 @@ impl ShardState {
         let Some(connection) = self.connections.get(key) else { return false };
         let room = connection.output_len() <= self.high_water / 2;
         // An outcome since the connection began, such as the receipt by another broker, may be on its way to the store.
-        let promises = session.is_uplink() && session.stored.is_some();
+        let promises = session.is_broker_link() && session.stored.is_some();
         let Some(flow) = session.flow.as_mut() else { return false };
         let sent = flow.inflight.len() - flow.to_resend;
         if flow.to_resend == 0 || sent >= window || !room {

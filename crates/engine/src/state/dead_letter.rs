@@ -1,9 +1,9 @@
 //! Dead letters are noted.
 
+use crate::events::reason::Reason;
 use crate::message::{MessageRef, Publication};
 use crate::publish::dead_letter::Noted;
 use crate::state::Reporting;
-use crate::telling::reason::Reason;
 
 impl Reporting<'_> {
     /// Counts a message that is not delivered, and keeps it as a dead letter if that is wanted.

@@ -2,6 +2,8 @@
 
 use crate::connection::Connection;
 use crate::connection::alias::Outbound;
+use crate::events::outcome::DeliveryOutcome;
+use crate::events::reason::Reason;
 use crate::ids::SessionKey;
 use crate::journal::Numbers;
 use crate::limits::usage::Payer;
@@ -14,8 +16,6 @@ use crate::session::terms::awaited;
 use crate::session::{Delivery, Flow, InFlight, Membership, Session, SubscriptionIds};
 use crate::settings::{OverflowPolicy, Settings};
 use crate::state::{ShardState, open_output};
-use crate::telling::outcome::DeliveryOutcome;
-use crate::telling::reason::Reason;
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, QoS};
 
@@ -111,14 +111,14 @@ impl ShardState {
         qos: QoS,
     ) {
         let Some(session) = self.sessions.get(to.0) else { return };
-        let is_uplink = session.is_uplink();
+        let is_broker_link = session.is_broker_link();
         if qos == QoS::AtMostOnce && keeps_qos0(&self.settings, session, publication.topic) {
             self.enqueue(now, publication, to, terms, QoS::AtLeastOnce);
             return;
         }
         let sent_on_until = session.rare.as_ref().and_then(|rare| rare.sent_on_until);
         let is_expected = sent_on_until.is_some_and(|until| until > self.journal.now.monotonic);
-        if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !is_uplink && !is_expected {
+        if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !is_broker_link && !is_expected {
             self.reports().discard_publication_for(Reason::OfflineQos0, to, publication);
             return;
         }

@@ -1,12 +1,12 @@
 //! Queued messages expire.
 
+use crate::events::reason::Reason;
 use crate::ids::SessionKey;
 use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::session::Delivery;
 use crate::settings::overflow::Bounds;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 
 impl ShardState {
     /// True if a queue has room for a message of this cost, after expired messages have left it.

@@ -38,8 +38,8 @@ impl ShardState {
     ) {
         if self.loop_lag.is_on(now)
             && let Some(publisher) = source.publisher()
-            && (publication.tenant == TenantId::UPLINK
-                || self.settings.uplinks.is_none()
+            && (publication.tenant == TenantId::BROKER_LINK
+                || self.settings.broker_links.is_none()
                 || self.settings.is_of_addresses(publication.topic.as_bytes()))
         {
             self.charge_loop_lag(now, publisher, receivers, publication.payload.len());

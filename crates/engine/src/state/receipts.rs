@@ -1,11 +1,11 @@
 //! Receipts are noted.
 
 use crate::addresses::receipts::{Asked, Receipt, quoted};
+use crate::events::outcome::DeliveryOutcome;
+use crate::events::reason::Reason;
 use crate::ids::{SessionKey, TenantId};
 use crate::message::{Message, Publication};
 use crate::state::Reporting;
-use crate::telling::outcome::DeliveryOutcome;
-use crate::telling::reason::Reason;
 use crate::topics::address_name::Address;
 use tidegate_mqtt::QoS;
 

@@ -1,10 +1,10 @@
 //! Restored messages that are given up.
 
 use crate::addresses::mailbox::is_addressed;
+use crate::events::reason::Reason;
 use crate::ids::SessionKey;
 use crate::session::Delivery;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 
 impl ShardState {
     /// Gives up a message that a restored session was owed unless it is addressed to its client; returns whether it did.

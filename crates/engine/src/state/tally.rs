@@ -2,13 +2,13 @@
 
 use crate::addresses::receipts::{Asked, Receipt, quoted};
 use crate::addresses::tally::{Counted, Part, Whole};
+use crate::events::outcome::DeliveryOutcome;
 use crate::ids::ShardId;
 use crate::link::counts::Counts;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::roster::Shards;
 use crate::state::Reporting;
-use crate::telling::outcome::DeliveryOutcome;
 use crate::timers::Timer;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::telling::reason::Reason;
+use crate::events::reason::Reason;
 
 /// Refusals that are written in full; further ones are only counted.
 const TOLD: usize = 8;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Topics whose routes are kept. A set of two holds any topic in either place.
 const SLOTS: usize = 1024;
 
-/// Place of the route that is used once and not kept.
+/// ShardPosition of the route that is used once and not kept.
 const UNCACHED: usize = SLOTS;
 
 /// Longer topics, in bytes, are matched for each message.
@@ -87,7 +87,7 @@ struct Cached {
 }
 
 /// What the settings say of a topic.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a topic")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts about a topic")]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TopicTraits {
     pub priority: TopicPriority,
@@ -305,7 +305,7 @@ impl Cached {
         index.match_topic(tenant, topic, &mut self.route);
         extend(&mut self.route);
         self.route.settle();
-        let is_of_another = tenant == TenantId::UPLINK && is_of_tenant(topic);
+        let is_of_another = tenant == TenantId::BROKER_LINK && is_of_tenant(topic);
         let (owner, topic) = owner_of(settings, tenant, topic);
         let is_own = is_own_topic(topic);
         let records = owner == TenantId::DEFAULT && is_for_applications(settings, topic);

@@ -2,8 +2,8 @@
 //!
 //! A stage only decides. What its answer means for the publisher is carried out by the pipeline, in one place.
 
+use crate::events::reason::Reason;
 use crate::ids::{ObserverId, SessionKey, ShardId};
-use crate::telling::reason::Reason;
 
 /// The answer of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -104,7 +104,7 @@ impl Trie {
         self.pending.push((*root, 0));
         // Filters that start with a wildcard do not match topics that start with `$` [MQTT-4.7.2-1].
         // The fleet of an orchestrator gets them all.
-        let is_dollar = topic.starts_with('$') && tenant != TenantId::UPLINK;
+        let is_dollar = topic.starts_with('$') && tenant != TenantId::BROKER_LINK;
         while let Some((at, depth)) = self.pending.pop() {
             let node = &self.nodes[at];
             let wildcards = depth > 0 || !is_dollar;

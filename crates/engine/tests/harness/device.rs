@@ -1,4 +1,4 @@
-//! An honest client with a session of its own: it sends unfinished messages again, and takes a message that it receives
+//! An honest client with its own session: it sends unfinished messages again, and takes a message that it receives
 //! twice only once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,6 +1,8 @@
 //! A fleet as a test tells of it.
 
-use tidegate_engine::{RoutingPolicy, Settings, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState};
+use tidegate_engine::{
+    BrokerLinkError, BrokerLinkOptions, BrokerLinkReport, BrokerLinkSettings, BrokerLinkState, RoutingPolicy, Settings,
+};
 use tidegate_mqtt::{Packet, Version};
 
 use super::broker::{Carried, FakeBroker, Ways};
@@ -16,7 +18,7 @@ pub(crate) struct Broker {
 
 /// Makes the broker of these settings an orchestrator.
 pub(crate) fn fleet_settings(settings: &mut Settings, policy: RoutingPolicy) {
-    settings.uplinks = Some(UplinkSettings { policy, ..UplinkSettings::default() });
+    settings.broker_links = Some(BrokerLinkSettings { policy, ..BrokerLinkSettings::default() });
 }
 
 /// Plays a story everywhere, in front of brokers of these names that hold everything and are served.
@@ -31,8 +33,8 @@ pub(crate) fn in_front_of<const N: usize>(names: [&str; N], story: impl Fn(&Worl
 }
 
 /// How an orchestrator that comes back speaks to a broker.
-pub(crate) fn lasting() -> UplinkOptions {
-    UplinkOptions { version: None, user_name: None, password: None, lasting: true }
+pub(crate) fn lasting() -> BrokerLinkOptions {
+    BrokerLinkOptions { version: None, user_name: None, password: None, lasting: true }
 }
 
 impl World {
@@ -40,21 +42,21 @@ impl World {
     #[track_caller]
     pub(crate) fn broker(&self, name: &str) -> Broker {
         let broker = self.broker_with(name, lasting(), Ways::default());
-        assert_eq!(broker.state(), UplinkState::Serving, "{:?}", broker.report());
+        assert_eq!(broker.state(), BrokerLinkState::Serving, "{:?}", broker.report());
         broker
     }
 
     /// Adds a broker that knows MQTT 3.1.1 and behaves otherwise as any.
     #[track_caller]
     pub(crate) fn old_broker(&self, name: &str) -> Broker {
-        let options = UplinkOptions { version: Some(Version::V311), ..lasting() };
+        let options = BrokerLinkOptions { version: Some(Version::V311), ..lasting() };
         let broker = self.broker_with(name, options, Ways::default());
-        assert_eq!(broker.state(), UplinkState::Serving, "{:?}", broker.report());
+        assert_eq!(broker.state(), BrokerLinkState::Serving, "{:?}", broker.report());
         broker
     }
 
     /// Adds a broker, whatever comes of it.
-    pub(crate) fn broker_with(&self, name: &str, options: UplinkOptions, ways: Ways) -> Broker {
+    pub(crate) fn broker_with(&self, name: &str, options: BrokerLinkOptions, ways: Ways) -> Broker {
         let broker = self.broker_unknown(name, ways);
         broker.set(options);
         broker
@@ -83,15 +85,15 @@ impl World {
         self.0.borrow_mut().cut_broker(name, survives);
     }
 
-    /// How all uplinks are.
-    pub(crate) fn uplinks(&self) -> Vec<UplinkReport> {
+    /// How all broker links are.
+    pub(crate) fn broker_links(&self) -> Vec<BrokerLinkReport> {
         self.run();
-        self.engine(0, |engine, _| engine.questions().uplinks())
+        self.engine(0, |engine, _| engine.questions().broker_links())
     }
 
     /// Messages that brokers owe.
     pub(crate) fn owed(&self) -> u64 {
-        self.uplinks().iter().map(UplinkReport::owed).sum()
+        self.broker_links().iter().map(BrokerLinkReport::owed).sum()
     }
 }
 
@@ -110,10 +112,10 @@ impl Broker {
     }
 
     /// Tells the engine of it, or that it is spoken to otherwise from now on.
-    pub(crate) fn set(&self, options: UplinkOptions) {
+    pub(crate) fn set(&self, options: BrokerLinkOptions) {
         self.world.0.borrow_mut().configured.insert(self.name.clone(), options.clone());
         self.world
-            .engine(0, |engine, now| engine.fleet().set_uplink(now, &self.name, options))
+            .engine(0, |engine, now| engine.fleet().set_broker_link(now, &self.name, options))
             .expect("an orchestrator");
         self.world.run();
     }
@@ -125,13 +127,13 @@ impl Broker {
 
     /// How the engine sees it.
     #[track_caller]
-    pub(crate) fn report(&self) -> UplinkReport {
-        let report = self.world.uplinks().into_iter().find(|report| report.name == self.name);
+    pub(crate) fn report(&self) -> BrokerLinkReport {
+        let report = self.world.broker_links().into_iter().find(|report| report.name == self.name);
         report.unwrap_or_else(|| panic!("{} is not in the fleet", self.name))
     }
 
     #[track_caller]
-    pub(crate) fn state(&self) -> UplinkState {
+    pub(crate) fn state(&self) -> BrokerLinkState {
         self.report().state
     }
 
@@ -263,14 +265,14 @@ impl Broker {
         self.say_bytes(&bytes);
     }
 
-    pub(crate) fn drain(&self) -> Result<(), UplinkError> {
-        let result = self.world.engine(0, |engine, now| engine.fleet().drain_uplink(now, &self.name));
+    pub(crate) fn drain(&self) -> Result<(), BrokerLinkError> {
+        let result = self.world.engine(0, |engine, now| engine.fleet().drain_broker_link(now, &self.name));
         self.world.run();
         result
     }
 
-    pub(crate) fn remove(&self, force: bool) -> Result<(), UplinkError> {
-        let result = self.world.engine(0, |engine, now| engine.fleet().remove_uplink(now, &self.name, force));
+    pub(crate) fn remove(&self, force: bool) -> Result<(), BrokerLinkError> {
+        let result = self.world.engine(0, |engine, now| engine.fleet().remove_broker_link(now, &self.name, force));
         if result.is_ok() {
             self.world.0.borrow_mut().configured.remove(&self.name);
         }

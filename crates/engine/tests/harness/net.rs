@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Batch, ConnectionKey, Counters, DialAttempt, Engine, LoadedQueue, LogEvent, Millis, Now, ObservedMessage,
-    ObserverId, Reason, Settings, UplinkOptions, WantedQueue,
+    Batch, BrokerLinkOptions, ConnectionKey, Counters, DialAttempt, Engine, LoadedQueue, LogEvent, Millis, Now,
+    ObservedMessage, ObserverId, Reason, Settings, WantedQueue,
 };
 use tidegate_mqtt::ReasonCode;
 
@@ -82,7 +82,7 @@ pub(crate) struct Net {
     /// The brokers of a fleet.
     pub brokers: BTreeMap<String, FakeBroker>,
     /// The configured brokers.
-    pub configured: BTreeMap<String, UplinkOptions>,
+    pub configured: BTreeMap<String, BrokerLinkOptions>,
     /// Brokers that are to be dialed.
     pub dialing: VecDeque<(String, DialAttempt)>,
     /// Clients whose home is elsewhere.

@@ -54,7 +54,7 @@ impl Side {
         }
     }
 
-    /// The next packet id that the client uses for a packet of its own.
+    /// The next packet id that the client uses for its own packet.
     pub(crate) fn next_id(&mut self) -> PacketId {
         let id = self.next_id;
         self.next_id = id.next();

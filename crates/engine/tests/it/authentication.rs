@@ -1,6 +1,6 @@
 //! CONNECT waits for the verdict of external authentication.
 
-use tidegate_engine::{Accepted, Authentication, Reason, Settings, Verdict};
+use tidegate_engine::{Accepted, AuthOutcome, Authentication, Reason, Settings};
 use tidegate_mqtt::QoS::AtLeastOnce;
 use tidegate_mqtt::{PacketType, PingReq, ReasonCode, Version};
 
@@ -22,7 +22,7 @@ fn a_connect_waits_for_its_verdict() {
         assert_eq!((asked.client_id.as_str(), asked.user_name.as_deref()), ("a", Some("name")));
         assert_eq!(asked.password.as_deref(), Some(&b"secret"[..]));
         assert!(!format!("{asked:?}").contains("secret"), "passwords stay out of logs");
-        world.decide(Verdict::Accept(Accepted::default()));
+        world.decide(AuthOutcome::Accept(Accepted::default()));
         client.expect_accepted();
         client.ping();
     });
@@ -37,7 +37,7 @@ fn a_refusal_carries_its_reason() {
         ] {
             for connecting in [v5("a"), v311("a")] {
                 let client = world.try_connect(connecting);
-                world.decide(Verdict::Refuse(reason));
+                world.decide(AuthOutcome::Refuse(reason));
                 client.expect_refused(code);
             }
             assert_eq!(world.counters().connects_refused[reason.number()], 2);
@@ -57,7 +57,7 @@ fn pipelined_packets_wait_with_the_connect() {
         client.send_bytes(&bytes);
         client.expect_nothing();
         assert!(client.answers().is_empty());
-        world.decide(Verdict::Accept(Accepted::default()));
+        world.decide(AuthOutcome::Accept(Accepted::default()));
         client.expect(PacketType::ConnAck);
         client.expect(PacketType::PingResp);
         assert_eq!(client.answers().len(), 1);
@@ -76,7 +76,7 @@ fn bytes_behind_an_unanswered_connect_are_capped() {
         client.send_bytes(&PingReq::BYTES);
         assert_eq!(client.expect_closed(), Reason::PipelinedTooMuch);
         assert_eq!(world.gauges().input_bytes, 0);
-        world.decide(Verdict::Accept(Accepted::default()));
+        world.decide(AuthOutcome::Accept(Accepted::default()));
         assert_eq!(world.gauges().sessions_connected, 0, "a verdict for a connection that is gone");
     });
 }
@@ -85,7 +85,7 @@ fn bytes_behind_an_unanswered_connect_are_capped() {
 fn a_refused_clients_pipelined_packets_do_nothing() {
     everywhere_with(external, |world| {
         let watcher = world.try_connect(v5("watcher"));
-        world.decide(Verdict::Accept(Accepted::default()));
+        world.decide(AuthOutcome::Accept(Accepted::default()));
         watcher.expect(PacketType::ConnAck);
         watcher.subscribe("t", AtLeastOnce);
         let connecting = v5("a").will(message("t", "will"));
@@ -94,7 +94,7 @@ fn a_refused_clients_pipelined_packets_do_nothing() {
         bytes.extend(message("t", "x").qos1().id(1).encode(Version::V5));
         client.send_bytes(&bytes);
         world.run();
-        world.decide(Verdict::Refuse(Reason::NotAuthorized));
+        world.decide(AuthOutcome::Refuse(Reason::NotAuthorized));
         client.expect_refused(ReasonCode::NotAuthorized);
         watcher.expect_nothing();
     });
@@ -106,7 +106,7 @@ fn a_verdict_that_does_not_come_in_time_ends_the_connection() {
         let client = world.try_connect(v5("a"));
         world.advance(seconds(10));
         assert_eq!(client.expect_closed(), Reason::ConnectTimeout);
-        world.decide(Verdict::Accept(Accepted::default()));
+        world.decide(AuthOutcome::Accept(Accepted::default()));
         assert_eq!(world.counters().connects_accepted, 0);
     });
 }
@@ -118,7 +118,7 @@ fn verdicts_may_come_in_any_order() {
         assert_eq!(world.waiting_for_verdict(), 4);
         for _ in 0..4 {
             let name = world.asked().client_id;
-            world.decide(Verdict::Accept(Accepted::default()));
+            world.decide(AuthOutcome::Accept(Accepted::default()));
             clients.iter_mut().find(|client| client.id() == name).unwrap().expect_accepted();
         }
     });
@@ -130,7 +130,7 @@ fn an_assigned_client_id_is_known_before_the_verdict() {
         let mut client = world.try_connect(v5(""));
         let name = world.asked().client_id;
         assert!(!name.is_empty());
-        world.decide(Verdict::Accept(Accepted::default()));
+        world.decide(AuthOutcome::Accept(Accepted::default()));
         client.expect_accepted();
         client.connack(|ack| assert_eq!(ack.properties.assigned_client_identifier, Some(name.as_str())));
     });
@@ -147,7 +147,7 @@ fn an_accepted_connect_takes_over_and_unblocks_publishers() {
         |world| {
             let join = |connecting: Connecting| {
                 let client = world.try_connect(connecting);
-                world.decide(Verdict::Accept(Accepted::default()));
+                world.decide(AuthOutcome::Accept(Accepted::default()));
                 client.expect(PacketType::ConnAck);
                 client
             };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_engine::{
-    Holding, ListenerSettings, OverflowPolicy, Place, Reason, ShardId, TenantId, TenantLedger, TenantQuota,
+    Holding, ListenerSettings, OverflowPolicy, Reason, ShardId, ShardPosition, TenantId, TenantLedger, TenantQuota,
     partition_of,
 };
 use tidegate_mqtt::{Disconnect, Packet, PacketType, QoS, ReasonCode, SubscriptionOptions};
@@ -215,7 +215,7 @@ fn an_ended_session_refuses_no_filter_on_another_shard() {
     let ledger = Arc::new(SubscriptionLedger { max: FILTERS as u64, count: AtomicU64::new(0) });
     let world = World::with(2, |settings| settings.tenant_ledger = Some(Arc::clone(&ledger) as Arc<dyn TenantLedger>));
     let name_at = |shard: u16| {
-        let place = Place { shard: ShardId(shard), shards: world.shards() };
+        let place = ShardPosition { shard: ShardId(shard), shards: world.shards() };
         let mut names = (0..).map(|number| format!("client{number}"));
         names.find(|name| place.owns(partition_of(TenantId::DEFAULT, name))).unwrap()
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Accepted, Authentication, Identity, Reason, Settings, Verdict};
+use tidegate_engine::{Accepted, AuthOutcome, Authentication, Identity, Reason, Settings};
 use tidegate_mqtt::{Auth, Packet, PacketType, ReasonCode};
 
 use crate::harness::*;
@@ -16,9 +16,9 @@ fn auth(reason_code: ReasonCode, method: &'static str, data: &'static [u8]) -> P
     Packet::Auth(Auth { reason_code, authentication_method: method, authentication_data: data, ..Auth::default() })
 }
 
-fn accepted(user_name: &str, data: &[u8], expires_at: Option<u64>) -> Verdict {
+fn accepted(user_name: &str, data: &[u8], expires_at: Option<u64>) -> AuthOutcome {
     let identity = Identity { user_name: Some(user_name.into()), expires_at, ..Identity::default() };
-    Verdict::Accept(Accepted { identity: Some(Arc::new(identity)), data: Some(data.to_vec()) })
+    AuthOutcome::Accept(Accepted { identity: Some(Arc::new(identity)), data: Some(data.to_vec()) })
 }
 
 /// The server's next AUTH has to be this one.
@@ -36,7 +36,7 @@ fn challenged(world: &World) -> Client {
     let asked = world.asked();
     assert_eq!(asked.enhanced.map(|enhanced| enhanced.method).as_deref(), Some("SCRAM-SHA-256"));
     assert!(!asked.again);
-    world.decide(Verdict::Challenge(b"salt".to_vec()));
+    world.decide(AuthOutcome::Challenge(b"salt".to_vec()));
     expect_auth(&client, ReasonCode::ContinueAuthentication, b"salt");
     client
 }
@@ -71,7 +71,7 @@ fn a_wrong_answer_is_refused_with_its_reason() {
         let client = challenged(world);
         client.send(&auth(ReasonCode::ContinueAuthentication, "SCRAM-SHA-256", b"wrong"));
         world.run();
-        world.decide_challenge(Verdict::Refuse(Reason::BadCredentials));
+        world.decide_challenge(AuthOutcome::Refuse(Reason::BadCredentials));
         client.expect_refused(ReasonCode::BadUserNameOrPassword);
     });
 }
@@ -108,7 +108,7 @@ fn a_client_reauthenticates_while_messages_flow() {
         let asked = world.asked();
         assert!(asked.again && asked.user_name.as_deref() == Some("ann"));
         client.ping();
-        world.decide(Verdict::Challenge(b"salt 2".to_vec()));
+        world.decide(AuthOutcome::Challenge(b"salt 2".to_vec()));
         expect_auth(&client, ReasonCode::ContinueAuthentication, b"salt 2");
         client.send(&auth(ReasonCode::ContinueAuthentication, "SCRAM-SHA-256", b"proof 2"));
         world.run();
@@ -126,7 +126,7 @@ fn a_client_that_fails_to_reauthenticate_is_disconnected() {
             let client = proven(world, None);
             client.send(&auth(ReasonCode::ReAuthenticate, "SCRAM-SHA-256", b"again"));
             world.run();
-            world.decide(Verdict::Refuse(reason));
+            world.decide(AuthOutcome::Refuse(reason));
             client.expect_disconnect(ReasonCode::NotAuthorized);
         });
     }

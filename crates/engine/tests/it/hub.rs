@@ -1,6 +1,8 @@
 //! Sessions of the hub: their client ids, and the origin that they get with each message.
 
-use tidegate_engine::{Accepted, HUB_CLIENT_PREFIX, ListenerSettings, ORIGIN_PROPERTY, Settings, TenantId, Verdict};
+use tidegate_engine::{
+    Accepted, AuthOutcome, HUB_CLIENT_PREFIX, ListenerSettings, ORIGIN_PROPERTY, Settings, TenantId,
+};
 use tidegate_mqtt::QoS::AtLeastOnce;
 use tidegate_mqtt::ReasonCode;
 
@@ -19,7 +21,7 @@ fn session() -> String {
 /// A pipeline's session with its subscriptions.
 fn pipeline(world: &World) -> Client {
     let mut client = world.try_connect(v5(&session()).lasting().through(1).accept_on(world.home_of(&session())));
-    world.decide(Verdict::Accept(Accepted::default()));
+    world.decide(AuthOutcome::Accept(Accepted::default()));
     client.expect_accepted();
     if !client.session_present() {
         client.subscribe("#", AtLeastOnce);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Engine, ListenerId, Millis, Now, OverflowPolicy, Place, Reason, RetainedSettings, Settings, SharedStrategy,
+    Engine, ListenerId, Millis, Now, OverflowPolicy, Reason, RetainedSettings, Settings, ShardPosition, SharedStrategy,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{
@@ -86,7 +86,7 @@ fn a_turn_scans_a_bounded_number_of_retained_messages() {
     let settings =
         Settings { retained: RetainedSettings { step: 10, ..RetainedSettings::default() }, ..Settings::default() };
     let now = Now { monotonic: Millis(1000), unix: 0 };
-    let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 1, now);
+    let mut engine = Engine::new(Arc::new(settings), ShardPosition::ALONE, 1, now);
     let key = engine.open_connection(now, ListenerId(0)).unwrap();
     let mut bytes = v5("s").encode();
     for number in 0..1000 {

@@ -106,7 +106,7 @@ fn a_stopping_server_answers_no_verdict() {
             let client = world.try_connect(v5("a"));
             world.shut_down();
             assert_eq!(client.expect_closed(), Reason::ServerShuttingDown);
-            world.decide(tidegate_engine::Verdict::Accept(tidegate_engine::Accepted::default()));
+            world.decide(tidegate_engine::AuthOutcome::Accept(tidegate_engine::Accepted::default()));
             assert_eq!(world.gauges().sessions_connected, 0);
         },
     );

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Accepted, Durability, HUB_CLIENT_PREFIX, ListenerSettings, Place, Preset, Reason, Settings, ShardId, TenantId,
-    TenantQuota, Tenants, Verdict, partition_of,
+    Accepted, AuthOutcome, Durability, HUB_CLIENT_PREFIX, ListenerSettings, Preset, Reason, Settings, ShardId,
+    ShardPosition, TenantId, TenantQuota, Tenants, partition_of,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
 use tidegate_mqtt::{ReasonCode, SubscriptionOptions};
@@ -178,7 +178,7 @@ fn with_quota(quota: TenantQuota) -> impl Fn(&mut Settings) {
 
 /// A name with its home on this shard: a quota holds for each shard, so clients that share it must be on one.
 fn name_at(world: &World, shard: u16, stem: &str) -> String {
-    let place = Place { shard: ShardId(shard), shards: world.shards() };
+    let place = ShardPosition { shard: ShardId(shard), shards: world.shards() };
     let mut names = (0..).map(|number| format!("{stem}{number}"));
     names.find(|name| place.owns(partition_of(TenantId(7), name))).unwrap()
 }
@@ -288,7 +288,7 @@ fn a_quota_neither_counts_nor_refuses_pipelines() {
         let pipeline = |stem: &str| {
             let client_id = at_home(world, &format!("{HUB_CLIENT_PREFIX}{stem}"));
             let mut client = world.try_connect(v5(&client_id).lasting().through(2).own().accept_on(0));
-            world.decide(Verdict::Accept(Accepted::default()));
+            world.decide(AuthOutcome::Accept(Accepted::default()));
             client.expect_accepted();
             client
         };
@@ -320,7 +320,7 @@ fn a_quota_of_retained_messages_does_not_refuse_pipelines() {
     everywhere_with(one, |world| {
         let client_id = at_home(world, &format!("{HUB_CLIENT_PREFIX}one"));
         let mut pipeline = world.try_connect(v5(&client_id).lasting().through(2).own().accept_on(0));
-        world.decide(Verdict::Accept(Accepted::default()));
+        world.decide(AuthOutcome::Accept(Accepted::default()));
         pipeline.expect_accepted();
         for number in 0..20 {
             pipeline.publish(message(&format!("t{number}"), "kept").qos1().retain());

@@ -1,7 +1,7 @@
 //! The usage of tenants is exact.
 
 use tidegate_engine::{
-    Accepted, Authentication, HUB_CLIENT_PREFIX, ListenerSettings, Reason, Settings, TenantId, Usage, Verdict,
+    Accepted, AuthOutcome, Authentication, HUB_CLIENT_PREFIX, ListenerSettings, Reason, Settings, TenantId, Usage,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
 use tidegate_mqtt::ReasonCode;
@@ -84,7 +84,7 @@ fn a_pipeline_uses_nothing_of_a_tenant() {
     everywhere_with(three_listeners, |world| {
         let client_id = format!("{HUB_CLIENT_PREFIX}hot");
         let mut hub = world.try_connect(v5(&client_id).lasting().through(2).accept_on(world.home_of(&client_id)));
-        world.decide(Verdict::Accept(Accepted::default()));
+        world.decide(AuthOutcome::Accept(Accepted::default()));
         hub.expect_accepted();
         hub.subscribe("#", AtLeastOnce);
         let a = world.connect(v5("a"));
@@ -102,13 +102,13 @@ fn only_an_accepted_client_costs_its_tenant() {
     let external = |settings: &mut Settings| settings.authentication = Authentication::External;
     everywhere_with(external, |world| {
         let refused = world.try_connect(v5("refused"));
-        world.decide(Verdict::Refuse(Reason::BadCredentials));
+        world.decide(AuthOutcome::Refuse(Reason::BadCredentials));
         refused.expect_refused(ReasonCode::BadUserNameOrPassword);
         assert_eq!(world.usage(TenantId::DEFAULT), Usage::default());
         for name in ["a", "abc"] {
             let before = world.usage(TenantId::DEFAULT).bytes_in;
             let mut accepted = world.try_connect(v5(name));
-            world.decide(Verdict::Accept(Accepted::default()));
+            world.decide(AuthOutcome::Accept(Accepted::default()));
             accepted.expect_accepted();
             // CONNECT without properties: fixed header, variable header, client id; then DISCONNECT.
             let connect = 2 + 11 + 2 + name.len() as u64;

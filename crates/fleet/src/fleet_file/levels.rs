@@ -11,14 +11,14 @@ use crate::level::Level;
 use crate::load::SignalSettings;
 use crate::manage::{LevelSettings, Victim};
 use crate::provider::attached::Attached;
-use crate::provider::process::{Hosts, Place, Template, refuse_relay};
+use crate::provider::process::{Hosts, ListenRange, Template, refuse_relay};
 
 /// The settings of a section.
 pub(super) struct LevelSection {
     pub(super) settings: LevelSettings,
     pub(super) policy: Option<PolicyName>,
     pub(super) signals: Option<SignalSettings>,
-    pub(super) place: Place,
+    pub(super) place: ListenRange,
     pub(super) routing: String,
     pub(super) admin_token: Option<PathBuf>,
     pub(super) attached: Vec<Attached>,
@@ -49,7 +49,7 @@ impl LevelSection {
             },
             policy: None,
             signals: None,
-            place: Place::default(),
+            place: ListenRange::default(),
             routing: "topic-hash".to_owned(),
             admin_token: None,
             attached: Vec::new(),

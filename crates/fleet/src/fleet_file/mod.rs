@@ -21,7 +21,7 @@ use crate::load::SignalSettings;
 use crate::manage::driver::{Logins, MetricsListener};
 use crate::manage::{DecidedElsewhere, Judge, OnDrainLimit, PolicyJudge, Settings};
 use crate::provider::attached::{Attached, WithAttached};
-use crate::provider::process::{self, Place, Processes, Template};
+use crate::provider::process::{self, ListenRange, Processes, Template};
 use crate::provider::{Provider, ProviderError};
 use tidegate_units::size::{MIB, TIB};
 
@@ -58,7 +58,7 @@ pub struct FleetFile {
     /// The signals of levels with a section of their own.
     signals: BTreeMap<Level, SignalSettings>,
     sla: Sla,
-    places: BTreeMap<Level, Place>,
+    places: BTreeMap<Level, ListenRange>,
     routing: String,
     /// The bus that orchestrators share, when the file names one.
     bus: Option<String>,

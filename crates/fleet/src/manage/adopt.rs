@@ -1,4 +1,4 @@
-//! Adopts resources without an action, independent of their level's actions: each by an action of its own, so that one
+//! Adopts resources without an action, independent of their level's actions: each by its own action, so that one
 //! that does not start delays neither the others nor its level.
 
 use std::collections::BTreeMap;

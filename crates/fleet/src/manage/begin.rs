@@ -8,7 +8,7 @@ use super::action::Kind;
 use super::book::{Member, Phase, Record};
 use super::decisions::Decisions;
 use super::explain;
-use super::judge::{Verdict, Wish};
+use super::judge::{LevelDecision, Wish};
 use super::progress::RefusedSteps;
 use super::recorder::Recorder;
 use super::settings::Victim;
@@ -34,7 +34,7 @@ impl Beginning<'_> {
     }
 
     /// Begins the next action of a level, and describes it.
-    pub(super) fn begin(&mut self, level: Level, verdict: &Verdict) -> String {
+    pub(super) fn begin(&mut self, level: Level, verdict: &LevelDecision) -> String {
         let fleet = self.fleet();
         if fleet.is_pausing(level) && fleet.needs_more_than_judgement(level) {
             return "the last action ended a moment ago; trying again soon".to_owned();
@@ -110,7 +110,7 @@ impl Beginning<'_> {
         Some(self.begin_action(Kind::Start, level, new, Vec::new(), &format!("the fleet starts with {initial}")))
     }
 
-    fn carry_out(&mut self, level: Level, verdict: &Verdict) -> String {
+    fn carry_out(&mut self, level: Level, verdict: &LevelDecision) -> String {
         match verdict.wish {
             Wish::Hold => "nothing".to_owned(),
             Wish::Grow(count) => {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::judge::{Judge, LevelSeen, Verdict, Wish};
+use super::judge::{Judge, LevelDecision, LevelSeen, Wish};
 use super::moment::Moment;
 use crate::decide::MemoryError;
 
@@ -23,7 +23,7 @@ impl DecidedElsewhere {
 }
 
 impl Judge for DecidedElsewhere {
-    fn judge(&mut self, seen: &LevelSeen) -> Verdict {
+    fn judge(&mut self, seen: &LevelSeen) -> LevelDecision {
         let advice = self.adviser.as_mut().map(|adviser| adviser.judge(seen));
         let details = json!({"rule": "decided-elsewhere", "advice": advice.as_ref().map(|advice| &advice.details)});
         let (load, skew, suits) = advice.map_or((None, None, None), |advice| (advice.load, advice.skew, advice.suits));
@@ -32,7 +32,7 @@ impl Judge for DecidedElsewhere {
             Some(suits) => format!("another controller decides their number; {suits} would suit"),
             None => "another controller decides their number".to_owned(),
         };
-        Verdict { wish: Wish::Hold, load, reason, details, skew, suits: self.suits }
+        LevelDecision { wish: Wish::Hold, load, reason, details, skew, suits: self.suits }
     }
 
     fn note_action(&mut self, at: Moment) {
@@ -59,10 +59,10 @@ mod tests {
     struct ScriptedAdviser(Vec<(Option<f64>, Wish, bool)>);
 
     impl Judge for ScriptedAdviser {
-        fn judge(&mut self, seen: &LevelSeen) -> Verdict {
+        fn judge(&mut self, seen: &LevelSeen) -> LevelDecision {
             let (load, wish, held) = self.0.remove(0);
             let suits = (load.is_some() && !held).then(|| super::super::judge::after(seen, wish));
-            Verdict { wish, load, reason: String::new(), details: Value::Null, skew: None, suits }
+            LevelDecision { wish, load, reason: String::new(), details: Value::Null, skew: None, suits }
         }
 
         fn note_action(&mut self, _: Moment) {}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::judge::{Judge, LevelSeen, Verdict};
+use super::judge::{Judge, LevelDecision, LevelSeen};
 use super::moment::Moment;
 use crate::level::Level;
 
@@ -11,7 +11,7 @@ use crate::level::Level;
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) seen: LevelSeen,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: LevelDecision,
     /// The action, for people.
     pub(super) did: String,
 }
@@ -36,7 +36,7 @@ impl Decisions {
     }
 
     /// Judges a level; `None` if it has no judge.
-    pub(super) fn judge(&mut self, seen: &LevelSeen) -> Option<Verdict> {
+    pub(super) fn judge(&mut self, seen: &LevelSeen) -> Option<LevelDecision> {
         Some(self.judges.get_mut(&seen.level)?.judge(seen))
     }
 

@@ -90,7 +90,7 @@ pub struct HottestMember {
 
 /// The decision, with its reason.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct LevelDecision {
     /// The intended change.
     pub wish: Wish,
     /// The load that it was decided by, 1 being all that the level can do.
@@ -119,7 +119,7 @@ pub(super) fn after(seen: &LevelSeen, wish: Wish) -> u32 {
 /// action under way.
 pub trait Judge: Send {
     /// The next observation.
-    fn judge(&mut self, seen: &LevelSeen) -> Verdict;
+    fn judge(&mut self, seen: &LevelSeen) -> LevelDecision;
 
     /// An action was in progress that this judge did not decide: healing, or one that an earlier manager began.
     fn note_action(&mut self, at: Moment);

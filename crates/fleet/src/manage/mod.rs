@@ -52,7 +52,7 @@ pub use command::{Command, Endpoint, Entry};
 pub use decided_elsewhere::DecidedElsewhere;
 pub use history::{History, HistoryError};
 pub use journal::{Journal, JournalError};
-pub use judge::{HottestMember, Judge, LevelSeen, MemberSeen, Verdict, Wish};
+pub use judge::{HottestMember, Judge, LevelDecision, LevelSeen, MemberSeen, Wish};
 pub use machine::Manager;
 pub use moment::Moment;
 pub use policy::PolicyJudge;

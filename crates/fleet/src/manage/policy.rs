@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::judge::{HottestMember, Judge, LevelSeen, MemberSeen, Verdict, Wish, after};
+use super::judge::{HottestMember, Judge, LevelDecision, LevelSeen, MemberSeen, Wish, after};
 use super::moment::Moment;
 use crate::decide::{Change, Decider, LevelObservation, MemoryError, Sla};
 use crate::load::{Cpu, Sample};
@@ -24,7 +24,7 @@ impl PolicyJudge {
 }
 
 impl Judge for PolicyJudge {
-    fn judge(&mut self, seen: &LevelSeen) -> Verdict {
+    fn judge(&mut self, seen: &LevelSeen) -> LevelDecision {
         let samples: Vec<Sample> = seen.members.iter().map(sample).collect();
         let observation = LevelObservation {
             time: Duration::from_millis(seen.at.0),
@@ -46,7 +46,7 @@ impl Judge for PolicyJudge {
         // A member that leaves or is dead is replaced: fewer serve for now than suit.
         let is_settled =
             seen.leaving == 0 && decision.explanation.value.is_some() && decision.explanation.held_back.is_empty();
-        Verdict {
+        LevelDecision {
             wish,
             suits: (wish != Wish::Hold || is_settled).then(|| after(seen, wish)),
             load: decision.explanation.value,

@@ -9,7 +9,7 @@ use tidegate_fleet::document::Document;
 use tidegate_fleet::fleet_file::FleetFile;
 use tidegate_fleet::level::Level;
 use tidegate_fleet::manage::driver::{Driver, Logins, NoEntryPoint, Parts, StateDirectory};
-use tidegate_fleet::manage::{DecidedElsewhere, Judge, LevelSeen, Moment, Phase, Verdict, Wish};
+use tidegate_fleet::manage::{DecidedElsewhere, Judge, LevelDecision, LevelSeen, Moment, Phase, Wish};
 use tidegate_fleet::provider::kubernetes::Kubernetes;
 use tidegate_fleet::provider::{
     Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName, Stack,
@@ -71,7 +71,7 @@ impl Provider for Both {
 struct Wanted(Arc<AtomicU32>);
 
 impl Judge for Wanted {
-    fn judge(&mut self, seen: &LevelSeen) -> Verdict {
+    fn judge(&mut self, seen: &LevelSeen) -> LevelDecision {
         let wanted = self.0.load(Ordering::SeqCst);
         let wish = match seen.serving + seen.pending {
             _ if wanted == 0 => Wish::Hold,
@@ -79,7 +79,7 @@ impl Judge for Wanted {
             there if there > wanted => Wish::Shrink(1),
             _ => Wish::Hold,
         };
-        Verdict {
+        LevelDecision {
             wish,
             load: None,
             reason: "the test says so".to_owned(),

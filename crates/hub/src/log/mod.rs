@@ -8,7 +8,7 @@ mod state;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tidegate_bus::{Address, BusError, Done, GroupName, LogName, LogSpec, Place, Settings};
+use tidegate_bus::{Address, BusError, Done, GroupName, LogName, LogPartition, LogSpec, Settings};
 
 pub(crate) use self::state::{Mark, Replay, SharedState, mark_record, pause_record, replay_record};
 
@@ -87,8 +87,8 @@ impl LogSettings {
         }
     }
 
-    pub(crate) fn place(names: &Names, partition: u32) -> Place {
-        Place::new(names.messages.clone(), partition)
+    pub(crate) fn place(names: &Names, partition: u32) -> LogPartition {
+        LogPartition::new(names.messages.clone(), partition)
     }
 }
 

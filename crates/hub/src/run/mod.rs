@@ -25,7 +25,7 @@ use self::worker::{Course, Orders, Worker};
 use crate::archive::ArchiveSettings;
 use crate::core::{Batching, Core, CoreSettings, SinkPlan};
 use crate::open_error::OpenError;
-use crate::sinks::{FileSinks, Place, Sink, SinkKind, SinkSettings};
+use crate::sinks::{FileSinks, Sink, SinkKind, SinkLane, SinkSettings};
 use crate::sources::{Http, Kafka, LogSource, Nats, ReplayError, Replayed, Source, SourceSettings, Topics, Wake};
 use crate::steps::{StepSettings, Steps};
 use crate::time::wall_clock;
@@ -391,7 +391,7 @@ fn open_sinks<D>(
         let Some(sink) = settings.sinks().nth(*place) else { continue };
         let lane = places.iter().take(number).filter(|other| *other == place).count();
         let dead_letters = *place == settings.targets();
-        let at = Place { pipeline: &settings.name, lane, dead_letters };
+        let at = SinkLane { pipeline: &settings.name, lane, dead_letters };
         opened.push(sink.open(files, &at).map_err(|why| HubError::Sink { sink: sink.name.clone(), why })?);
     }
     Ok(opened)

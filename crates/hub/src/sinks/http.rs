@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::message::Message;
     use crate::record::Content;
-    use crate::sinks::Place;
+    use crate::sinks::SinkLane;
 
     /// A server that answers with these statuses, one after the other, and gives heads and bodies of the requests.
     fn serve(statuses: Vec<u16>) -> (String, JoinHandle<Vec<(String, String)>>) {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn ids() -> Ids {
-        Ids::new(&Place { pipeline: "hot", ..Place::default() }, "hook")
+        Ids::new(&SinkLane { pipeline: "hot", ..SinkLane::default() }, "hook")
     }
 
     fn record(number: u64) -> Arc<Record> {

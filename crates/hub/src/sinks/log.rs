@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_bus::{Append, Bounds, Bus, BusError, Done, Epoch, Place, Position};
+use tidegate_bus::{Append, Bounds, Bus, BusError, Done, Epoch, LogPartition, Position};
 use tidegate_context::partition_of;
 
 use super::{Sink, SinkError};
@@ -208,7 +208,7 @@ impl LogSink {
 
     /// The states that the processes of the hub have written.
     fn read_states(&self, bus: &Bus) -> Result<SharedState, BusError> {
-        let place = Place::new(self.names.states.clone(), 0);
+        let place = LogPartition::new(self.names.states.clone(), 0);
         let end = wait(|done| bus.bounds(&place, done))?.next;
         let (wake, woken) = channel();
         // A reader that is behind the last record needs no wake.
@@ -322,7 +322,7 @@ mod tests {
 
     /// Says that all messages of a partition below a position are delivered.
     fn deliver(sink: &mut LogSink, partition: u32, position: u64) {
-        let (bus, states) = (sink.open().unwrap(), Place::new(sink.names.states.clone(), 0));
+        let (bus, states) = (sink.open().unwrap(), LogPartition::new(sink.names.states.clone(), 0));
         let mark = Mark { generation: 0, position };
         wait(|done| bus.append(&states, mark_record(partition, mark), done)).unwrap();
     }
@@ -394,7 +394,7 @@ mod tests {
         let mut sink = sink();
         while sink.write(&batch()).is_ok() {}
         let (bus, before) = (sink.open().unwrap(), bounds(&mut sink));
-        let states = Place::new(sink.names.states.clone(), 0);
+        let states = LogPartition::new(sink.names.states.clone(), 0);
         let mark = Mark { generation: 0, position: before.next.0 };
         let replay = crate::log::Replay { number: 7, from: 0 };
         for state in [mark_record(0, mark), crate::log::replay_record(replay)] {

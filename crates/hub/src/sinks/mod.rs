@@ -32,7 +32,7 @@ pub use self::influxdb::InfluxSettings;
 pub use self::kafka::{KafkaSettings, MAX_MARKED_WINDOW, SaslMechanism};
 pub use self::mqtt::MqttSettings;
 pub use self::nats::NatsSettings;
-pub use self::place::Place;
+pub use self::place::SinkLane;
 pub use self::postgres::PostgresSettings;
 pub use self::redis::RedisSettings;
 pub use self::s3::S3Settings;
@@ -62,7 +62,7 @@ impl SinkError {
     }
 }
 
-/// Where records go. It lives on a thread of its own and may block. It connects or opens its file with the first batch,
+/// Where records go. It lives on its own thread and may block. It connects or opens its file with the first batch,
 /// and again after a failure.
 pub trait Sink: Send {
     /// Brings a batch where it belongs. Ok promises that all of it is kept there, whatever ends now: its messages are
@@ -160,7 +160,7 @@ impl SinkSettings {
     ///
     /// # Errors
     /// In words, when its settings are of no use or a file that they name cannot be read.
-    pub fn open(&self, files: &FileSinks, place: &Place<'_>) -> Result<Box<dyn Sink>, OpenError> {
+    pub fn open(&self, files: &FileSinks, place: &SinkLane<'_>) -> Result<Box<dyn Sink>, OpenError> {
         let ids = place::Ids::new(place, &self.name);
         Ok(match &self.kind {
             SinkKind::File(settings) => Box::new(files.open(settings)),

@@ -60,7 +60,7 @@ impl NatsSettings {
 impl NatsSink {
     pub(super) fn new(settings: &NatsSettings, ids: Ids) -> Result<Self, OpenError> {
         settings.check()?;
-        // The client answers pings in the background, so it needs a thread of its own.
+        // The client answers pings in the background, so it needs its own thread.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-nats").build();
         Ok(Self { settings: settings.clone(), ids, runtime: runtime?, context: None })
     }

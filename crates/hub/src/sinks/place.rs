@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// The pipeline that a sink gets its records from, and the lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct SinkLane<'a> {
     /// The name of the pipeline.
     pub pipeline: &'a str,
     /// The lane of the sink, counted from 0.
@@ -21,7 +21,7 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    pub(super) fn new(place: &Place<'_>, sink: &str) -> Self {
+    pub(super) fn new(place: &SinkLane<'_>, sink: &str) -> Self {
         let mut suffix = String::new();
         for name in [place.pipeline, sink] {
             suffix.push('/');
@@ -86,18 +86,18 @@ mod tests {
 
     #[test]
     fn each_pipeline_and_sink_has_its_own_id_of_a_message() {
-        let hot = Place { pipeline: "hot", ..Place::default() };
-        let id = |place: &Place<'_>, sink| Ids::new(place, sink).of("a-1");
+        let hot = SinkLane { pipeline: "hot", ..SinkLane::default() };
+        let id = |place: &SinkLane<'_>, sink| Ids::new(place, sink).of("a-1");
         assert_eq!(id(&hot, "bus"), "a-1/hot/bus");
-        assert_eq!(id(&Place { lane: 3, ..hot }, "bus"), "a-1/hot/bus", "lanes share them");
-        assert_eq!(id(&Place { dead_letters: true, ..hot }, "bus"), "a-1/hot/bus/dead");
+        assert_eq!(id(&SinkLane { lane: 3, ..hot }, "bus"), "a-1/hot/bus", "lanes share them");
+        assert_eq!(id(&SinkLane { dead_letters: true, ..hot }, "bus"), "a-1/hot/bus/dead");
         assert_eq!(id(&hot, "bus/dead"), "a-1/hot/bus%2Fdead");
-        assert_eq!(id(&Place { pipeline: "h\u{f6}\n", ..hot }, "b s"), "a-1/h%C3%B6%0A/b%20s");
+        assert_eq!(id(&SinkLane { pipeline: "h\u{f6}\n", ..hot }, "b s"), "a-1/h%C3%B6%0A/b%20s");
     }
 
     #[test]
     fn brokers_with_other_prefixes_have_other_transactions() {
-        let ids = Ids::new(&Place { pipeline: "hot", ..Place::default() }, "bus");
+        let ids = Ids::new(&SinkLane { pipeline: "hot", ..SinkLane::default() }, "bus");
         let id = |prefix| LaneIds::new(&ids, prefix, 0).of_lane(3);
         assert_eq!(id("tidegate-hub"), "tidegate-hub/hot/bus/3");
         assert_eq!(id("plant/2"), "plant%2F2/hot/bus/3");

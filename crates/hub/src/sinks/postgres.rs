@@ -209,21 +209,21 @@ mod tests {
     use super::*;
     use crate::message::Message;
     use crate::record::Content;
-    use crate::sinks::Place;
+    use crate::sinks::SinkLane;
 
     #[test]
     fn the_key_of_a_row_names_the_pipeline_and_the_sink() {
         let settings =
             PostgresSettings { url: "postgres://h/d".into(), table: "t".into(), ..PostgresSettings::default() };
-        let key = |place: Place<'_>| {
+        let key = |place: SinkLane<'_>| {
             let sink = PostgresSink::new(&settings, Ids::new(&place, "db")).unwrap();
             let message = Message { id: "a-1".into(), ..Message::default() };
             sink.row(&Record::new(Arc::new(message), Content::default()))[ID].clone()
         };
-        let hot = Place { pipeline: "hot", ..Place::default() };
+        let hot = SinkLane { pipeline: "hot", ..SinkLane::default() };
         assert_eq!(key(hot), "a-1/hot/db");
-        assert_eq!(key(Place { dead_letters: true, ..hot }), "a-1/hot/db/dead");
-        assert_eq!(key(Place { pipeline: "cold", ..hot }), "a-1/cold/db");
+        assert_eq!(key(SinkLane { dead_letters: true, ..hot }), "a-1/hot/db/dead");
+        assert_eq!(key(SinkLane { pipeline: "cold", ..hot }), "a-1/cold/db");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ring::{digest, hmac};
 
 use super::file::lines;
-use super::place::{Ids, Place};
+use super::place::{Ids, SinkLane};
 use super::web::{HttpAnswer, Server, ServerSettings};
 use super::{Sink, SinkError, parquet};
 use crate::FileFormat;
@@ -84,7 +84,7 @@ pub(super) struct S3Sink {
 }
 
 impl S3Sink {
-    pub(super) fn new(settings: &S3Settings, place: &Place<'_>, ids: Ids) -> Result<Self, OpenError> {
+    pub(super) fn new(settings: &S3Settings, place: &SinkLane<'_>, ids: Ids) -> Result<Self, OpenError> {
         let settings = S3Settings { url: settings.url.trim_end_matches('/').to_owned(), ..settings.clone() };
         let host = settings.check()?.to_owned();
         let folder = format!("{}{}", place.pipeline, if place.dead_letters { "-dead" } else { "" });
@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn sink(settings: &S3Settings) -> Result<S3Sink, OpenError> {
-        let place = Place { pipeline: "hot", ..Place::default() };
+        let place = SinkLane { pipeline: "hot", ..SinkLane::default() };
         S3Sink::new(settings, &place, Ids::new(&place, "lake"))
     }
 

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::message::Message;
     use crate::record::Content;
-    use crate::sinks::Place;
+    use crate::sinks::SinkLane;
 
     fn database(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("tidegate-hub-{}-{name}", std::process::id()));
@@ -236,7 +236,7 @@ mod tests {
     fn sink_of(path: &Path, pipeline: &str) -> SqliteSink {
         let settings =
             SqliteSettings { path: path.to_owned(), table: "readings".into(), timeout: Duration::from_secs(30) };
-        SqliteSink::new(&settings, Ids::new(&Place { pipeline, ..Place::default() }, "db")).unwrap()
+        SqliteSink::new(&settings, Ids::new(&SinkLane { pipeline, ..SinkLane::default() }, "db")).unwrap()
     }
 
     fn record(id: u64, fields: Value) -> Arc<Record> {

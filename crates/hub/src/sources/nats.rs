@@ -97,7 +97,7 @@ impl Nats {
         if let Some(unusable) = settings.unusable() {
             return Err(unusable.into());
         }
-        // The client answers pings in the background, so it needs a thread of its own.
+        // The client answers pings in the background, so it needs its own thread.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("hub-nats").build();
         let runtime = runtime?;
         let inbox = Inbox::default();

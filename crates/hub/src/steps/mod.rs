@@ -213,7 +213,7 @@ impl Steps {
         self.compute(message, now, None)
     }
 
-    /// The whole message. It has the key of its first record. Without a key of its own, also when a step fails, the topic is
+    /// The whole message. It has the key of its first record. Without its own key, also when a step fails, the topic is
     /// its key.
     fn logged(&self, message: &Arc<Message>, now: u64) -> Record {
         let computed = self.key.as_ref().and_then(|_| self.compute(message, now, None).ok()?.first);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate_auth::{AclAction, AclRule, ClientCertificate, Enhanced, Identity, Refusal, RefusalKind, Request, Secret};
-use tidegate_engine::{self as engine, AuthRequest, Proof, Reason, TenantId, Verdict};
+use tidegate_engine::{self as engine, AuthOutcome, AuthRequest, Proof, Reason, TenantId};
 use tidegate_node::proxy_protocol::RelayedTenant;
 use tidegate_node::{ConnectionFacts, TlsFacts};
 
@@ -120,7 +120,7 @@ fn certificate(tls: &TlsFacts) -> Option<ClientCertificate> {
 
 /// Logs the refusal, and answers the client. The user name is left out: it may be a token. The log's other line about
 /// the same refusal, which names neither client nor cause, is for `debug` ([`is_logged`]).
-pub(super) fn refuse(client_id: &str, listener: &str, peer: Option<SocketAddr>, refusal: &Refusal) -> Verdict {
+pub(super) fn refuse(client_id: &str, listener: &str, peer: Option<SocketAddr>, refusal: &Refusal) -> AuthOutcome {
     let (provider, why) = (refusal.provider.as_str(), refusal.why.as_str());
     let reason = match refusal.kind {
         RefusalKind::BadCredentials => Reason::BadCredentials,
@@ -131,7 +131,7 @@ pub(super) fn refuse(client_id: &str, listener: &str, peer: Option<SocketAddr>, 
     };
     let peer = peer.map(tracing::field::display);
     tracing::warn!(peer, client_id, listener, provider, why, reason = reason.label(), "client refused");
-    Verdict::Refuse(reason)
+    AuthOutcome::Refuse(reason)
 }
 
 /// Whether a refusal with this reason is logged where clients are authenticated, and not again.

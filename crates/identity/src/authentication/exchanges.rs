@@ -8,7 +8,7 @@ use tidegate_auth::Exchange;
 
 use tidegate_config::authentication::MAX_EXCHANGE_BYTES;
 
-use super::Place;
+use super::ConnectionAddress;
 use super::arrival::Arrival;
 
 /// Exchanges under way at once.
@@ -25,7 +25,7 @@ pub(super) struct Exchanges {
 
 #[derive(Debug, Default)]
 struct State {
-    table: HashMap<Place, Waiting>,
+    table: HashMap<ConnectionAddress, Waiting>,
     /// What the requests of all of them hold.
     bytes: usize,
 }
@@ -38,7 +38,7 @@ struct Waiting {
 }
 
 impl State {
-    fn remove(&mut self, place: Place) -> Option<Waiting> {
+    fn remove(&mut self, place: ConnectionAddress) -> Option<Waiting> {
         let waiting = self.table.remove(&place)?;
         self.bytes = self.bytes.saturating_sub(waiting.arrival.request.bytes());
         Some(waiting)
@@ -56,7 +56,12 @@ impl State {
 
 impl Exchanges {
     /// Keeps an exchange until its client answers. Gives the client back when there is no room.
-    pub(super) fn put(&self, place: Place, exchange: Exchange, arrival: Box<Arrival>) -> Result<(), Box<Arrival>> {
+    pub(super) fn put(
+        &self,
+        place: ConnectionAddress,
+        exchange: Exchange,
+        arrival: Box<Arrival>,
+    ) -> Result<(), Box<Arrival>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, bytes) = (Instant::now(), arrival.request.bytes());
         state.remove(place);
@@ -72,7 +77,7 @@ impl Exchanges {
     }
 
     /// The exchange of a connection.
-    pub(super) fn take(&self, place: Place) -> Option<(Exchange, Box<Arrival>)> {
+    pub(super) fn take(&self, place: ConnectionAddress) -> Option<(Exchange, Box<Arrival>)> {
         let waiting = self.state.lock().unwrap_or_else(PoisonError::into_inner).remove(place)?;
         Some((waiting.exchange, waiting.arrival))
     }

@@ -17,7 +17,7 @@ use tidegate_auth::{
     Chain, Counters, Decision, Differences, Exchange, FleetAsker, Identity, Prepared, Refusal, RefusalKind,
     SettingsError, Step,
 };
-use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ShardId, Verdict};
+use tidegate_engine::{Accepted, AuthOutcome, AuthRequest, ConnectionKey, ShardId};
 use tidegate_node::{Brokers, ConnectionFacts, IdentityRole};
 
 use crate::access::Tenancy;
@@ -33,7 +33,7 @@ pub use reloadable::Providers;
 pub use visitors::{Visitor, Visitors};
 
 /// A connection, by which the answer to a challenge is matched.
-pub type Place = (ShardId, ConnectionKey);
+pub type ConnectionAddress = (ShardId, ConnectionKey);
 
 /// Why the providers of a configuration cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -156,8 +156,8 @@ impl Authentication {
         &self,
         request: AuthRequest,
         facts: &ConnectionFacts,
-        place: Place,
-        give: impl FnOnce(Verdict) + Send + 'static,
+        place: ConnectionAddress,
+        give: impl FnOnce(AuthOutcome) + Send + 'static,
     ) {
         let policy = self.policy();
         let Some(gate) = policy.gates.get(usize::from(request.listener.0)) else {
@@ -185,7 +185,7 @@ impl Authentication {
     }
 
     /// Takes a client's answer to a challenge.
-    pub fn answer_challenge(&self, place: Place, data: &[u8]) -> Verdict {
+    pub fn answer_challenge(&self, place: ConnectionAddress, data: &[u8]) -> AuthOutcome {
         let Some((exchange, arrival)) = self.exchanges.take(place) else {
             let refusal = Refusal::new(RefusalKind::Unavailable, "", "the exchange took too long");
             return arrival::refuse("", "", None, &refusal);
@@ -193,7 +193,7 @@ impl Authentication {
         self.step(&self.policy(), exchange, arrival, data, place)
     }
 
-    fn begin(&self, policy: &Policy, arrival: Box<Arrival>, again: bool, place: Place) -> Verdict {
+    fn begin(&self, policy: &Policy, arrival: Box<Arrival>, again: bool, place: ConnectionAddress) -> AuthOutcome {
         let request = &arrival.request;
         let begun = if again {
             let current = Identity { user_name: request.user_name.clone(), ..Identity::default() };
@@ -214,12 +214,12 @@ impl Authentication {
         mut exchange: Exchange,
         arrival: Box<Arrival>,
         data: &[u8],
-        place: Place,
-    ) -> Verdict {
+        place: ConnectionAddress,
+    ) -> AuthOutcome {
         match exchange.step(data) {
             Step::Done(decision, last) => judge(policy, &arrival, decision, last),
             Step::Continue(challenge) => match self.exchanges.put(place, exchange, arrival) {
-                Ok(()) => Verdict::Challenge(challenge),
+                Ok(()) => AuthOutcome::Challenge(challenge),
                 Err(arrival) => {
                     let why = "too many clients authenticate in several steps";
                     let refusal = Refusal::new(RefusalKind::Unavailable, "", why);
@@ -270,10 +270,10 @@ fn or_anonymous(decision: Decision) -> Decision {
 }
 
 /// The verdict for the engine.
-fn judge(policy: &Policy, arrival: &Arrival, decision: Decision, data: Option<Vec<u8>>) -> Verdict {
+fn judge(policy: &Policy, arrival: &Arrival, decision: Decision, data: Option<Vec<u8>>) -> AuthOutcome {
     let refusal = match decision {
         Decision::Allow(identity) => match policy.tenants.ask(|tenants| arrival.admit(tenants, identity)) {
-            Ok(identity) => return Verdict::Accept(Accepted { identity: Some(Arc::new(identity)), data }),
+            Ok(identity) => return AuthOutcome::Accept(Accepted { identity: Some(Arc::new(identity)), data }),
             Err(refusal) => refusal,
         },
         Decision::Deny(refusal) => refusal,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{AuthRequest, Reason, Verdict};
+use tidegate_engine::{AuthOutcome, AuthRequest, Reason};
 use tidegate_node::{Answer, ConnectionFacts, Door, EnterError, Identities};
 use zeroize::Zeroizing;
 
@@ -21,17 +21,17 @@ pub fn decide(
     let client_id = request.client_id.clone();
     if request.enhanced.is_some() {
         tracing::info!(client_id, "client refused: its credentials cannot be forwarded to brokers");
-        return answer.give(Verdict::Refuse(Reason::BadAuthenticationMethod));
+        return answer.give(AuthOutcome::Refuse(Reason::BadAuthenticationMethod));
     }
     let Some(user_name) = request.user_name.clone() else {
         tracing::info!(client_id, "client refused: it has no user name to forward to brokers");
-        return answer.give(Verdict::Refuse(Reason::NotAuthorized));
+        return answer.give(AuthOutcome::Refuse(Reason::NotAuthorized));
     };
     let password = request.password.clone().map(Zeroizing::new);
     let (identities, visitors, tenant) = (Arc::clone(identities), visitors.clone(), request.tenant);
     let place = answer.connection();
     authentication.decide(request, facts, place, move |verdict| {
-        let Verdict::Accept(accepted) = verdict else { return answer.give(verdict) };
+        let AuthOutcome::Accept(accepted) = verdict else { return answer.give(verdict) };
         let give = move |outcome: Result<Door, EnterError>| match outcome {
             Ok(door) => {
                 visitors.note(&client_id, tenant, &accepted, Some(&door));
@@ -39,7 +39,7 @@ pub fn decide(
             }
             Err(error) => {
                 tracing::warn!(client_id, "client refused: {error}");
-                answer.give(Verdict::Refuse(Reason::AuthenticationUnavailable));
+                answer.give(AuthOutcome::Refuse(Reason::AuthenticationUnavailable));
             }
         };
         identities.enter(&user_name, password.as_deref().map(Vec::as_slice), Box::new(give));

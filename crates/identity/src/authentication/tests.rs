@@ -76,17 +76,17 @@ fn request(user_name: Option<&str>, password: Option<&str>) -> AuthRequest {
     }
 }
 
-fn place() -> Place {
+fn place() -> ConnectionAddress {
     (ShardId(0), ConnectionKey { index: 1, generation: 1 })
 }
 
-fn decide_with(authentication: &Authentication, request: AuthRequest, facts: &ConnectionFacts) -> Verdict {
+fn decide_with(authentication: &Authentication, request: AuthRequest, facts: &ConnectionFacts) -> AuthOutcome {
     let (sender, receiver) = channel();
     authentication.decide(request, facts, place(), move |verdict| sender.send(verdict).unwrap());
     receiver.recv().unwrap()
 }
 
-fn decide(authentication: &Authentication, user_name: Option<&str>, password: Option<&str>) -> Verdict {
+fn decide(authentication: &Authentication, user_name: Option<&str>, password: Option<&str>) -> AuthOutcome {
     decide_with(authentication, request(user_name, password), &ConnectionFacts::default())
 }
 
@@ -98,9 +98,9 @@ enum Comes {
     Not,
 }
 
-fn user(verdict: &Verdict) -> Comes {
+fn user(verdict: &AuthOutcome) -> Comes {
     match verdict {
-        Verdict::Accept(accepted) => {
+        AuthOutcome::Accept(accepted) => {
             let name = accepted.identity.as_ref().and_then(|identity| identity.user_name.clone());
             name.map_or(Comes::WithoutName, Comes::In)
         }
@@ -138,11 +138,11 @@ fn only_users_with_their_passwords_are_let_in() {
     let door = start(&with_users("", &folder.users(&["ann"])));
     assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), named("ann"));
     for (user, password) in [(Some("ann"), Some("x")), (Some("eve"), Some("nna")), (Some("ann"), None), (None, None)] {
-        assert_eq!(decide(&door, user, password), Verdict::Refuse(Reason::BadCredentials));
+        assert_eq!(decide(&door, user, password), AuthOutcome::Refuse(Reason::BadCredentials));
     }
     let elsewhere = AuthRequest { listener: ListenerId(9), ..request(Some("ann"), Some("nna")) };
     let facts = ConnectionFacts::default();
-    assert_eq!(decide_with(&door, elsewhere, &facts), Verdict::Refuse(Reason::NotAuthorized));
+    assert_eq!(decide_with(&door, elsewhere, &facts), AuthOutcome::Refuse(Reason::NotAuthorized));
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn anonymous_clients_may_enter_where_allowed_wrong_names_never() {
     let door = start(&with_users("allow_anonymous = true", &folder.users(&["ann"])));
     assert_eq!(user(&decide(&door, None, None)), Comes::WithoutName);
     assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), named("ann"));
-    assert_eq!(decide(&door, Some("ann"), Some("x")), Verdict::Refuse(Reason::BadCredentials));
-    assert_eq!(decide(&door, Some("eve"), Some("x")), Verdict::Refuse(Reason::BadCredentials));
+    assert_eq!(decide(&door, Some("ann"), Some("x")), AuthOutcome::Refuse(Reason::BadCredentials));
+    assert_eq!(decide(&door, Some("eve"), Some("x")), AuthOutcome::Refuse(Reason::BadCredentials));
     // A certificate that no provider takes does not shut out who could have come without one.
     let facts = certificate("x", IdentityRole::None);
     assert_eq!(user(&decide_with(&door, request(None, None), &facts)), Comes::WithoutName);
@@ -177,7 +177,7 @@ fn a_certificate_names_the_user_without_a_password() {
         let door = with_role(role, &text);
         let verdict = decide_with(&door, request(Some("ann"), Some("wrong")), &certificate("meter", role));
         assert_eq!(user(&verdict), named("meter"));
-        let Verdict::Accept(accepted) = verdict else { panic!("refused") };
+        let AuthOutcome::Accept(accepted) = verdict else { panic!("refused") };
         assert_eq!(accepted.identity.unwrap().certificate.as_deref(), Some("meter"));
         assert_eq!(user(&decide(&door, Some("eve"), Some("x"))), Comes::Not);
         assert_eq!(user(&decide(&door, None, None)), Comes::Not);
@@ -209,7 +209,7 @@ fn who_belongs_to_another_tenant_does_not_come_in() {
     let folder = Folder::new("tenant");
     let tenants = "[[tenant]]\nname = 'acme'\nusers = ['ann']\n";
     let door = start(&(with_users("", &folder.users(&["ann", "bob"])) + tenants));
-    assert_eq!(decide(&door, Some("ann"), Some("nna")), Verdict::Refuse(Reason::NotAuthorized));
+    assert_eq!(decide(&door, Some("ann"), Some("nna")), AuthOutcome::Refuse(Reason::NotAuthorized));
     assert_eq!(user(&decide(&door, Some("bob"), Some("bob"))), named("bob"));
     let facts = ConnectionFacts::default();
     let inside = AuthRequest { tenant: TenantId(1), ..request(Some("ann"), Some("nna")) };
@@ -240,11 +240,11 @@ fn enhanced_steps_authenticate_a_known_connection_only() {
         let enhanced = Some(Enhanced { method: method.to_owned(), data: data.to_vec() });
         decide_with(&door, AuthRequest { enhanced, ..request(None, None) }, &ConnectionFacts::default())
     };
-    let Verdict::Challenge(challenge) = begin("SCRAM-SHA-256", b"n,,n=ann,r=abc") else { panic!("no challenge") };
+    let AuthOutcome::Challenge(challenge) = begin("SCRAM-SHA-256", b"n,,n=ann,r=abc") else { panic!("no challenge") };
     assert!(challenge.starts_with(b"r=abc"));
-    assert_eq!(door.answer_challenge(place(), b"nonsense"), Verdict::Refuse(Reason::BadCredentials));
-    assert_eq!(door.answer_challenge(place(), b"nonsense"), Verdict::Refuse(Reason::AuthenticationUnavailable));
-    assert_eq!(begin("GSSAPI", b""), Verdict::Refuse(Reason::BadAuthenticationMethod));
+    assert_eq!(door.answer_challenge(place(), b"nonsense"), AuthOutcome::Refuse(Reason::BadCredentials));
+    assert_eq!(door.answer_challenge(place(), b"nonsense"), AuthOutcome::Refuse(Reason::AuthenticationUnavailable));
+    assert_eq!(begin("GSSAPI", b""), AuthOutcome::Refuse(Reason::BadAuthenticationMethod));
 }
 
 #[test]
@@ -365,8 +365,8 @@ fn secret() -> tidegate_node::Secret {
 }
 
 /// The identity as the image of a connection has it.
-fn identity(verdict: Verdict) -> Arc<tidegate_engine::Identity> {
-    let Verdict::Accept(accepted) = verdict else { panic!("refused: {verdict:?}") };
+fn identity(verdict: AuthOutcome) -> Arc<tidegate_engine::Identity> {
+    let AuthOutcome::Accept(accepted) = verdict else { panic!("refused: {verdict:?}") };
     let mut identity = accepted.identity.expect("an identity");
     if let Some(proof) = &mut Arc::make_mut(&mut identity).proof {
         proof.mark = secret().seal_mark(&proof.provider, proof.mark);

@@ -29,13 +29,13 @@ pub struct Difference {
     /// The probability of such a difference by chance.
     pub probability: f64,
     /// The conclusion.
-    pub verdict: Verdict,
+    pub verdict: Conclusion,
 }
 
 /// A conclusion from numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum Conclusion {
     /// It is better now.
     Better,
     /// It is worse now.
@@ -99,15 +99,15 @@ fn all_measures(case: &str, peer: &str, before: &[&Run], now: &[&Run]) -> Vec<Di
         .collect()
 }
 
-fn verdict(measure: Measure, before: f64, now: f64, probability: f64, repetitions: (usize, usize)) -> Verdict {
+fn verdict(measure: Measure, before: f64, now: f64, probability: f64, repetitions: (usize, usize)) -> Conclusion {
     if least_probability(repetitions.0, repetitions.1) > SIGNIFICANT {
-        return Verdict::TooFew;
+        return Conclusion::TooFew;
     }
     let small = (now - before).abs() <= NOTICEABLE * before.abs().max(now.abs());
     if probability > SIGNIFICANT || small {
-        return Verdict::Same;
+        return Conclusion::Same;
     }
-    if (now > before) == (measure.better() == Better::Higher) { Verdict::Better } else { Verdict::Worse }
+    if (now > before) == (measure.better() == Better::Higher) { Conclusion::Better } else { Conclusion::Worse }
 }
 
 #[cfg(test)]
@@ -117,10 +117,10 @@ mod tests {
     #[test]
     fn a_difference_has_to_be_sure_and_noticeable() {
         let judge = |measure, before, now, probability| verdict(measure, before, now, probability, (5, 5));
-        assert_eq!(judge(Measure::Throughput, 100.0, 120.0, 0.01), Verdict::Better);
-        assert_eq!(judge(Measure::LatencyP99, 1.0, 1.2, 0.01), Verdict::Worse);
-        assert_eq!(judge(Measure::LatencyP99, 1.0, 1.2, 0.06), Verdict::Same);
-        assert_eq!(judge(Measure::LatencyP99, 1.0, 1.02, 0.001), Verdict::Same, "two in a hundred do not matter");
-        assert_eq!(verdict(Measure::Lost, 0.0, 9.0, 0.1, (3, 3)), Verdict::TooFew);
+        assert_eq!(judge(Measure::Throughput, 100.0, 120.0, 0.01), Conclusion::Better);
+        assert_eq!(judge(Measure::LatencyP99, 1.0, 1.2, 0.01), Conclusion::Worse);
+        assert_eq!(judge(Measure::LatencyP99, 1.0, 1.2, 0.06), Conclusion::Same);
+        assert_eq!(judge(Measure::LatencyP99, 1.0, 1.02, 0.001), Conclusion::Same, "two in a hundred do not matter");
+        assert_eq!(verdict(Measure::Lost, 0.0, 9.0, 0.1, (3, 3)), Conclusion::TooFew);
     }
 }

@@ -1,4 +1,4 @@
-//! The double on a socket, on a thread of its own.
+//! The double on a socket, on its own thread.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! HTTP/2 [RFC 9113], as a hub of Mercure has it: messages are posted, each in a stream of its own, and a subscriber
+//! HTTP/2 [RFC 9113], as a hub of Mercure has it: messages are posted, each in its own stream, and a subscriber
 //! has one stream of server-sent events that does not end: <https://mercure.rocks/spec>. Payloads are text there, so
 //! that bytes go as base64.
 

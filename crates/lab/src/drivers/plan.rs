@@ -24,7 +24,7 @@ pub enum Protocol {
     /// NATS: a subject. Publishers get no acknowledgements.
     #[serde(rename = "nats")]
     Nats,
-    /// AMQP 0-9-1, as in RabbitMQ: a fan-out exchange, and a queue of its own for each subscriber.
+    /// AMQP 0-9-1, as in RabbitMQ: a fan-out exchange, and its own queue for each subscriber.
     #[serde(rename = "amqp-0-9-1")]
     Amqp091,
     /// AMQP 1.0: a node that gives everything to everybody, such as a multicast address of Artemis or an exchange of

@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(outcome.acknowledgement.count(), 2_500);
     }
 
-    /// As a platform: devices, gateways and a hub, the last two in processes of their own.
+    /// As a platform: devices, gateways and a hub, the last two in their own processes.
     #[test]
     fn messages_of_a_limited_relay_are_counted_over_processes() {
         let served = Served::start(Behaviour { drop: 0.05, seed: 7, ..Behaviour::default() }).unwrap();

@@ -1,4 +1,4 @@
-//! A run on a clock of its own against a double: everything that is measured is known beforehand.
+//! A run on its own clock against a double: everything that is measured is known beforehand.
 
 use std::rc::Rc;
 

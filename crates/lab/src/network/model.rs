@@ -22,7 +22,7 @@ pub struct Network {
     /// How much longer or shorter than that it may take, each value as likely as another.
     #[serde(default)]
     pub jitter: Span,
-    /// How many packets in a hundred are lost, each by a chance of its own.
+    /// How many packets in a hundred are lost, each by its own chance.
     #[serde(default)]
     pub loss: f64,
     /// Its rate.

@@ -1,4 +1,4 @@
-//! When a packet arrives at the other end of a link, if it does: pure, so that it is tested on a clock of its own.
+//! When a packet arrives at the other end of a link, if it does: pure, so that it is tested on its own clock.
 
 use super::Network;
 use crate::load::chance::Chance;

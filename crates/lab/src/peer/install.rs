@@ -6,16 +6,16 @@ use std::path::Path;
 use std::process::Command;
 
 use super::placeholder::fill;
-use super::spawn::{Place, find};
+use super::spawn::{PeerPaths, find};
 use super::{PeerError, Template};
 
 /// Whether all that it needs is there.
-pub fn is_installed(template: &Template, place: &Place) -> bool {
+pub fn is_installed(template: &Template, place: &PeerPaths) -> bool {
     check_installed(template, place).is_ok()
 }
 
 /// Looks for its program, and for the files that it needs.
-pub(super) fn check_installed(template: &Template, place: &Place) -> Result<(), PeerError> {
+pub(super) fn check_installed(template: &Template, place: &PeerPaths) -> Result<(), PeerError> {
     let values = place.values(template);
     let is_there = |what: &String| Path::new(what).exists() || find(what).is_some();
     for alternatives in [&template.command, &template.installed] {
@@ -31,7 +31,7 @@ pub(super) fn check_installed(template: &Template, place: &Place) -> Result<(), 
 ///
 /// # Errors
 /// When the lab does not know how, a tool is missing, or a step fails.
-pub fn install(template: &Template, place: &Place, mut say: impl FnMut(&str)) -> Result<(), PeerError> {
+pub fn install(template: &Template, place: &PeerPaths, mut say: impl FnMut(&str)) -> Result<(), PeerError> {
     if is_installed(template, place) {
         say(&format!("{} is installed", template.name));
         return Ok(());
@@ -93,7 +93,7 @@ mod tests {
         let nowhere = Path::new("/nowhere").to_owned();
         let executable = std::env::current_exe().unwrap();
         let broker = executable.clone();
-        let place = Place { peers: nowhere.clone(), scratch: nowhere, executable, broker };
+        let place = PeerPaths { peers: nowhere.clone(), scratch: nowhere, executable, broker };
         let catalogue = Catalogue::shipped().unwrap();
         let said = |name: &str| check_installed(catalogue.get(name).unwrap(), &place).unwrap_err().to_string();
         assert_eq!(

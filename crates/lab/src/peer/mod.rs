@@ -22,7 +22,7 @@ pub use install::{install, is_installed};
 pub(crate) use left_behind::MARK;
 pub use ports::Ports;
 pub use running::{GatewayOrder, Running, Stopped};
-pub use spawn::{Place, Site, broker_of};
+pub use spawn::{PeerPaths, Site, broker_of};
 pub(crate) use spawn::{find, is_root, within};
 pub use template::{Catalogue, Template};
 pub use watchdog::{Watchdog, watch};

@@ -12,7 +12,7 @@ use super::install::check_installed;
 use super::left_behind;
 use super::placeholder::fill;
 use super::readiness::answers;
-use super::spawn::{LOG, Place, Plan, Site, Spawned};
+use super::spawn::{LOG, PeerPaths, Plan, Site, Spawned};
 use super::{PeerError, Ports, Template};
 use crate::stop::Stop;
 
@@ -66,13 +66,13 @@ impl Running {
     /// When it is not installed, does not get ready, or `stop` was asked.
     pub fn start(
         template: &Template,
-        place: &Place,
+        place: &PeerPaths,
         site: &Site,
         ports: &mut Ports,
         stop: &Stop,
     ) -> Result<Self, PeerError> {
         check_installed(template, place)?;
-        // In a namespace of its own every port is free; these keep its directory apart from others.
+        // In its own namespace every port is free; these keep its directory apart from others.
         let here = if site.namespace.is_some() { "127.0.0.1" } else { &site.host };
         let taken = ports.take(here, template.ports.len())?;
         let directory = place.scratch.join(format!("{}-{}", template.name, taken.first().copied().unwrap_or_default()));

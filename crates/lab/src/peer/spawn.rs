@@ -25,7 +25,7 @@ const BECOME: &str = "if [ \"$1\" = all ]; then ulimit -n \"$(ulimit -H -n)\" 2>
 
 /// Where peers are installed and where they keep their files while they run.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct PeerPaths {
     /// Installed programs, a directory for each peer.
     pub peers: PathBuf,
     /// Configuration, data and logs of the running ones, a directory for each.
@@ -36,7 +36,7 @@ pub struct Place {
     pub broker: PathBuf,
 }
 
-impl Place {
+impl PeerPaths {
     /// The usual places: programs in the user's cache (in `/var/cache` for root, so that brokers need not be root to
     /// read them), files in a directory of this process below the system's temporary one.
     ///
@@ -151,7 +151,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Spawns it in a process group of its own: keys typed at the terminal reach this program only, which stops it in
+    /// Spawns it in its own process group: keys typed at the terminal reach this program only, which stops it in
     /// order.
     pub(super) fn spawn(&self) -> Result<Spawned, PeerError> {
         let program = self.program()?;

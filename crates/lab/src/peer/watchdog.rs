@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::{Place, left_behind};
+use super::{PeerPaths, left_behind};
 use crate::stop::Stop;
 
 /// The command of this program that watches: `tidegate lab watch`.
@@ -26,11 +26,11 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts one for all brokers of a place, in a process group of its own: Ctrl-C does not reach it.
+    /// Starts one for all brokers of a place, in its own process group: Ctrl-C does not reach it.
     ///
     /// # Errors
     /// When the system gives no process.
-    pub fn start(place: &Place) -> io::Result<Self> {
+    pub fn start(place: &PeerPaths) -> io::Result<Self> {
         let mut command = Command::new(&place.executable);
         command.arg(WATCH).arg(&place.scratch).process_group(0);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;

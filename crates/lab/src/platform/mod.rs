@@ -24,7 +24,7 @@ use self::part::{PartProcess, PartSettings};
 pub use self::part::{PartUse, Watermark};
 use crate::limits::Limits;
 use crate::load::plan::Encoding;
-use crate::peer::{Place, Ports, find};
+use crate::peer::{PeerPaths, Ports, find};
 use crate::sample::Cgroups;
 use crate::stop::Stop;
 
@@ -69,7 +69,7 @@ pub struct PartLimits {
 /// Starts parts one after the other.
 pub struct Builder<'a> {
     /// The directories of programs and files.
-    pub place: &'a Place,
+    pub place: &'a PeerPaths,
     /// Makes limits.
     pub cgroups: &'a Cgroups,
     /// A name that no other run on this machine has.
@@ -97,7 +97,7 @@ impl<'a> Builder<'a> {
     /// When there are no free ports, or no directory can be made.
     pub fn new(
         platform: Platform,
-        (place, host, name): (&'a Place, &str, String),
+        (place, host, name): (&'a PeerPaths, &str, String),
         cgroups: &'a Cgroups,
         ports: &mut Ports,
         stop: &'a Stop,
@@ -161,7 +161,7 @@ impl<'a> Builder<'a> {
         let limits = self.platform.limits;
         for (kind, limits) in [("gateway", limits.gateway), ("hub", limits.hub)] {
             for (number, broker) in brokers.iter().enumerate() {
-                // Each at a server of its own, beside the one with the stream's requests.
+                // Each at its own server, beside the one with the stream's requests.
                 let server = format!("nats://{}:{}", self.host, self.servers[(number + 1) % SERVERS]);
                 let text = match kind {
                     "gateway" => files::gateway(&server, self.platform.encoding),

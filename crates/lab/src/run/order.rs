@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::peer::{Peer, Place, Ports};
+use crate::peer::{Peer, PeerPaths, Ports};
 use crate::scenario::{Board, Scenario};
 
 /// The runs to make.
@@ -38,7 +38,7 @@ pub struct Order {
     /// Addresses that clients connect from in turn, where the scenario names none.
     pub sources: Vec<std::net::IpAddr>,
     /// The directories of brokers' programs and files.
-    pub place: Place,
+    pub place: PeerPaths,
     /// Where brokers listen.
     pub host: String,
     /// Ports that brokers may get.

@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
     use crate::peer::Catalogue;
-    use crate::peer::{Place, Ports};
+    use crate::peer::{PeerPaths, Ports};
     use crate::scenario::Library;
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
             seed: 1,
             processes: 1,
             sources: Vec::new(),
-            place: Place::usual().unwrap(),
+            place: PeerPaths::usual().unwrap(),
             host: "127.0.0.1".to_owned(),
             ports: Ports::default(),
             commit: None,

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_bus::{Address, Append, Bounds, Bus, BusError, Done, LogSpec, Place, Position, Record, Settings};
+use tidegate_bus::{Address, Append, Bounds, Bus, BusError, Done, LogPartition, LogSpec, Position, Record, Settings};
 use tidegate_mirror::{MirrorDisk, MirrorError, OpenedMirror};
 use tidegate_random::SplitMix64;
 use tidegate_store::operation::{delete, put};
@@ -47,8 +47,8 @@ pub(crate) fn ask<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), Bu
     outcome.recv_timeout(PATIENCE).unwrap().unwrap()
 }
 
-pub(crate) fn place(node: &str) -> Place {
-    Place::new(tidegate_mirror::log_of(node).unwrap(), 0)
+pub(crate) fn place(node: &str) -> LogPartition {
+    LogPartition::new(tidegate_mirror::log_of(node).unwrap(), 0)
 }
 
 pub(crate) fn bounds(bus: &Bus, node: &str) -> Bounds {

@@ -48,7 +48,7 @@ pub(super) struct PeerInfo {
     pub shift: i64,
     /// How much the wall clocks differ, milliseconds; positive when the other's is ahead.
     pub skew: i64,
-    /// The number of the indirect session that this connection continues; 0 for a session of its own.
+    /// The number of the indirect session that this connection continues; 0 for its own session.
     pub continues: u64,
 }
 

@@ -10,7 +10,7 @@ use super::wire::{Part, Portion};
 
 /// How the bytes of a session come and go while another node carries them.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one direction")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts about one direction")]
 pub(super) struct Indirect {
     /// The session with the node that carries.
     pub carrier: SessionId,

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use mio::net::TcpListener;
 use mio::{Events, Poll, Token};
 use ring::rand::{SecureRandom, SystemRandom};
-use tidegate_engine::{Millis, Now, Place, ShardId};
+use tidegate_engine::{Millis, Now, ShardId, ShardPosition};
 
 use super::handshake::{Freshness, Handshake, LocalNode};
 use super::loss::Loss;
@@ -424,7 +424,7 @@ impl Links {
     }
 
     /// The place of a shard in its process.
-    pub(super) fn place(&self, shard: ShardId) -> Place {
-        Place { shard, shards: self.shards.len() as u16 }
+    pub(super) fn place(&self, shard: ShardId) -> ShardPosition {
+        ShardPosition { shard, shards: self.shards.len() as u16 }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_engine::{PARTITIONS, PartitionId, Place, Roster, ShardId};
+use tidegate_engine::{PARTITIONS, PartitionId, Roster, ShardId, ShardPosition};
 
 use super::{ClusterView, NodeName};
 
 /// The roster of one shard. `seats` has the numbers of the shards of each node with which there is a session, in the
 /// order of the shards there.
 pub(super) fn roster(
-    place: Place,
+    place: ShardPosition,
     view: &ClusterView,
     local: &NodeName,
     seats: &BTreeMap<NodeName, Vec<ShardId>>,
@@ -34,7 +34,7 @@ pub(super) fn roster(
             }
             continue;
         };
-        let there = Place { shard: ShardId(0), shards: (seats.len() as u16).max(1) };
+        let there = ShardPosition { shard: ShardId(0), shards: (seats.len() as u16).max(1) };
         if let Some(shard) = seats.get(usize::from(there.home_of(partition).0)) {
             roster = roster.with_home(partition, *shard);
         }
@@ -53,17 +53,20 @@ mod tests {
         let address = "127.0.0.1:7000".parse().unwrap();
         let peer = PeerNode { name: name("b"), incarnation: 1, address };
         let view = ClusterView { peers: vec![peer], ..ClusterView::alone() };
-        let alone = Roster::alone(Place::ALONE);
-        let none = roster(Place::ALONE, &view, &name("a"), &BTreeMap::new());
+        let alone = Roster::alone(ShardPosition::ALONE);
+        let none = roster(ShardPosition::ALONE, &view, &name("a"), &BTreeMap::new());
         assert_eq!(none, alone.clone().with_moves(0, &[]).with_nodes_lacking());
         let seats = BTreeMap::from([(name("b"), vec![ShardId(1)])]);
-        assert_eq!(roster(Place::ALONE, &view, &name("a"), &seats), alone.with_moves(0, &[]).with_peer(ShardId(1)));
+        assert_eq!(
+            roster(ShardPosition::ALONE, &view, &name("a"), &seats),
+            alone.with_moves(0, &[]).with_peer(ShardId(1))
+        );
     }
 
     #[test]
     fn the_home_node_and_others_seat_a_partition_alike() {
         let name = |name| NodeName::new(name).unwrap();
-        let place = Place { shard: ShardId(1), shards: 2 };
+        let place = ShardPosition { shard: ShardId(1), shards: 2 };
         let mut view = ClusterView { moves_begun: 9, open_moves: vec![8], ..ClusterView::alone() };
         view.homes[5] = Some(name("b"));
         view.homes[6] = Some(name("c"));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Engine, ImageError, Now, OrchestratorMoves, PartitionImage, Partitions, Place, RestoreRoute,
-    Settings as EngineSettings, Snapshot, Sweep, Takers, UplinkImage,
+    BrokerLinkImage, Engine, ImageError, Now, OrchestratorMoves, PartitionImage, Partitions, RestoreRoute,
+    Settings as EngineSettings, ShardPosition, Snapshot, Sweep, Takers,
 };
 use tidegate_store::Store;
 
@@ -33,7 +33,7 @@ pub struct StoreImages {
     /// Its partitions.
     pub partitions: Vec<PartitionImage>,
     /// Its sessions at brokers, if it is that of an orchestrator.
-    pub uplinks: Vec<UplinkImage>,
+    pub broker_links: Vec<BrokerLinkImage>,
     /// The messages of brokers that its sessions have, as far as it knows.
     pub had: Vec<u8>,
 }
@@ -68,7 +68,7 @@ pub fn images_of(store: &Store, settings: EngineSettings, partitions: Partitions
     // Queues come into memory as they are: they leave it again at once.
     settings.queue.memory_bytes = u64::MAX;
     settings.limits.memory_ceiling = 0;
-    let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, now);
+    let mut engine = Engine::new(Arc::new(settings), ShardPosition::ALONE, 0, now);
     let (mut route, mut failure) = (RestoreRoute::new(1), None);
     // Remains of ended sessions are swept in a running store, not in a closed one.
     let mut sweep = Sweep::default();
@@ -91,8 +91,8 @@ pub fn images_of(store: &Store, settings: EngineSettings, partitions: Partitions
     match engine.moves().snapshot_of_dead(now, partitions, u64::MAX).map_err(PlaceError::Image)? {
         Snapshot::Taken(partitions) => {
             let moves = OrchestratorMoves::of(&mut engine);
-            let (uplinks, had) = (moves.uplink_images(now), moves.messages_of(all));
-            Ok(StoreImages { partitions, uplinks, had })
+            let (broker_links, had) = (moves.broker_link_images(now), moves.messages_of(all));
+            Ok(StoreImages { partitions, broker_links, had })
         }
         Snapshot::Loading => Err(PlaceError::TooLong),
     }

@@ -1,6 +1,6 @@
 //! The flight recorder: recent events of clients, connections and messages, for `tidegate why`.
 //!
-//! Each shard writes into a ring of its own, without a lock. Beside the ring the last events of each client and address
+//! Each shard writes into its own ring, without a lock. Beside the ring the last events of each client and address
 //! are kept, so that a busy client does not push another's history out. Everything is bounded, in number and in bytes.
 
 mod event;

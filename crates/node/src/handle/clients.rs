@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use tidegate_engine::{ClientQuery, ClientSummary, Place, Reason, ShardId, SlowSession, TenantId, partition_of};
+use tidegate_engine::{
+    ClientQuery, ClientSummary, Reason, ShardId, ShardPosition, SlowSession, TenantId, partition_of,
+};
 
 use super::{ANSWER_TIMEOUT, NoAnswer, NodeHandle, wait_until};
 use crate::admission::{Ban, BanError, BanRecord, BanTarget};
@@ -136,7 +138,7 @@ impl NodeClients<'_> {
     /// # Errors
     /// When the client's home shard does not answer.
     pub fn disconnect_client(&self, tenant: TenantId, client_id: &str, reason: Reason) -> Result<bool, NoAnswer> {
-        let place = Place { shard: ShardId(0), shards: self.node.shards() };
+        let place = ShardPosition { shard: ShardId(0), shards: self.node.shards() };
         let home = place.home_of(partition_of(tenant, client_id));
         let ask = |inbox: &ShardSender| {
             let (answer, answers) = channel();

@@ -2,23 +2,23 @@
 
 use std::sync::mpsc::{Sender, channel};
 
-use tidegate_engine::{Evicted, UplinkError, UplinkReport};
+use tidegate_engine::{BrokerLinkError, BrokerLinkReport, Evicted};
 
 use super::{NoAnswer, NodeHandle, wait};
 use crate::address::HostPort;
-use crate::moves::UPLINK_SHARD;
+use crate::broker_link::{BrokerEndpoint, BrokerReport, BrokerSettings, FleetOrder, FleetReport};
+use crate::moves::BROKER_LINK_SHARD;
 use crate::orders::{Admin, ToShard};
-use crate::uplink::{BrokerReport, BrokerSettings, FleetOrder, FleetReport, Place};
 
 /// Why a fleet was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
-    /// The shard of the uplinks does not answer.
+    /// The shard of the broker links does not answer.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
     /// It refuses.
     #[error(transparent)]
-    Refused(#[from] UplinkError),
+    Refused(#[from] BrokerLinkError),
 }
 
 /// The brokers of a fleet, and clients that are sent to another orchestrator. Every call waits for the shards.
@@ -45,16 +45,16 @@ impl NodeFleet<'_> {
             identities.set_broker(&broker);
         }
         let BrokerSettings { name, at, tls, options } = broker;
-        self.node.dialer().know(&name, Place { at, tls });
+        self.node.dialer().know(&name, BrokerEndpoint { at, tls });
         self.order(|done| FleetOrder::Set { name, options, done })
     }
 
     /// The same, without waiting.
     pub(crate) fn tell_broker(&self, broker: BrokerSettings) {
         let BrokerSettings { name, at, tls, options } = broker;
-        self.node.dialer().know(&name, Place { at, tls });
+        self.node.dialer().know(&name, BrokerEndpoint { at, tls });
         let (done, _) = channel();
-        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Set { name, options, done })));
+        self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Set { name, options, done })));
     }
 
     /// Stops sending messages to a broker (BRK-32 step 1). It still settles its messages in flight, and its messages
@@ -79,7 +79,7 @@ impl NodeFleet<'_> {
     pub fn remove_broker(&self, name: &str, force: bool) -> Result<(), FleetError> {
         let owed = self.node.identities().map_or(0, |identities| identities.owed_by(name));
         if owed > 0 && !force {
-            return Err(UplinkError::Owes { name: name.to_owned(), owed }.into());
+            return Err(BrokerLinkError::Owes { name: name.to_owned(), owed }.into());
         }
         self.order(|done| FleetOrder::Remove { name: name.to_owned(), force, done })?;
         self.node.dialer().forget(name);
@@ -104,14 +104,14 @@ impl NodeFleet<'_> {
     /// When the node does not answer.
     pub fn report(&self) -> Result<FleetReport, NoAnswer> {
         let (answer, answers) = channel();
-        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Report(answer))));
-        let (uplinks, filters, open) = wait(UPLINK_SHARD, &answers)?;
-        let nowhere = || Place { at: HostPort { host: String::new(), port: 0 }, tls: None };
-        let report = |uplink: UplinkReport| {
-            let Place { at, tls } = self.node.dialer().place(&uplink.name).unwrap_or_else(nowhere);
-            BrokerReport { at, secure: tls.is_some(), uplink }
+        self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Report(answer))));
+        let (broker_links, filters, open) = wait(BROKER_LINK_SHARD, &answers)?;
+        let nowhere = || BrokerEndpoint { at: HostPort { host: String::new(), port: 0 }, tls: None };
+        let report = |broker_link: BrokerLinkReport| {
+            let BrokerEndpoint { at, tls } = self.node.dialer().place(&broker_link.name).unwrap_or_else(nowhere);
+            BrokerReport { at, secure: tls.is_some(), broker_link }
         };
-        let brokers = uplinks.into_iter().map(report).collect();
+        let brokers = broker_links.into_iter().map(report).collect();
         let mut fleet = FleetReport { brokers, filters, open, identities: 0 };
         if let Some(identities) = self.node.identities() {
             identities.add_to(&mut fleet);
@@ -152,10 +152,10 @@ impl NodeFleet<'_> {
 
     pub(crate) fn order(
         &self,
-        order: impl FnOnce(Sender<Result<(), UplinkError>>) -> FleetOrder,
+        order: impl FnOnce(Sender<Result<(), BrokerLinkError>>) -> FleetOrder,
     ) -> Result<(), FleetError> {
         let (done, answers) = channel();
-        self.node.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order(done))));
-        Ok(wait(UPLINK_SHARD, &answers)??)
+        self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(order(done))));
+        Ok(wait(BROKER_LINK_SHARD, &answers)??)
     }
 }

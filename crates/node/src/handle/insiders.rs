@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::Instant;
 
-use tidegate_engine::{InnerPublication, Millis, Place, ShardId, TenantId, partition_of};
+use tidegate_engine::{InnerPublication, Millis, ShardId, ShardPosition, TenantId, partition_of};
 
 use super::{NoAnswer, NodeHandle, wait};
 use crate::orders::{Admin, ToShard};
@@ -40,7 +40,7 @@ pub struct NodeInsiders<'n> {
 
 impl NodeHandle {
     pub(crate) fn home(&self, tenant: TenantId, name: &str) -> ShardId {
-        Place { shard: ShardId(0), shards: self.shards() }.home_of(partition_of(tenant, name))
+        ShardPosition { shard: ShardId(0), shards: self.shards() }.home_of(partition_of(tenant, name))
     }
 
     /// The calls for parts of the process without an MQTT session.
@@ -93,7 +93,7 @@ impl NodeInsiders<'_> {
         self.node.tell_all(|| Admin::Service(ServiceOrder::ForgetPings));
     }
 
-    /// Publishes to each of these clients at QoS 1 on a topic of its own, for a pong. Who is away, or has something to
+    /// Publishes to each of these clients at QoS 1 on its own topic, for a pong. Who is away, or has something to
     /// acknowledge, is not asked; who owes the pong of an earlier round is, without another message. Returns when each
     /// was, in the order of `pings`.
     ///

@@ -8,7 +8,7 @@ use tidegate_engine::{ImageError, Owed, PartitionId, PartitionImage, Partitions,
 
 use super::{NoAnswer, NodeHandle};
 use crate::left_out::LeftOut;
-use crate::moves::{Collecting, MoveOrder, UPLINK_SHARD};
+use crate::moves::{BROKER_LINK_SHARD, Collecting, MoveOrder};
 use crate::orders::{Admin, ToShard};
 
 /// Timeout of a step that writes moved partitions to the store.
@@ -126,7 +126,7 @@ impl NodeMoves<'_> {
     /// # Errors
     /// When the shard does not answer.
     pub fn settle(&self, settling: Settling) -> Result<Option<Settling>, NoAnswer> {
-        self.on(UPLINK_SHARD, |answer| MoveOrder::Settle { settling, answer })
+        self.on(BROKER_LINK_SHARD, |answer| MoveOrder::Settle { settling, answer })
     }
 
     /// Forgets partitions that are at home elsewhere now, in the store as well; returns their pending messages.

@@ -1,10 +1,10 @@
 //! The brokers of a fleet, for all users.
 
-use tidegate_engine::{UplinkReport, UplinkState};
+use tidegate_engine::{BrokerLinkReport, BrokerLinkState};
 
 use super::Identities;
+use crate::broker_link::FleetReport;
 use crate::handle::NodeHandle;
-use crate::uplink::FleetReport;
 
 impl Identities {
     /// The nodes of all users.
@@ -23,7 +23,7 @@ impl Identities {
 
 /// Adds one user's connection to a broker to the report of that broker. Whether the broker is reachable is decided by
 /// the orchestrator's own connection.
-pub(super) fn add(all: &mut UplinkReport, one: &UplinkReport) {
+pub(super) fn add(all: &mut BrokerLinkReport, one: &BrokerLinkReport) {
     all.filters += one.filters;
     all.filters_pending += one.filters_pending;
     all.filters_refused += one.filters_refused;
@@ -31,8 +31,8 @@ pub(super) fn add(all: &mut UplinkReport, one: &UplinkReport) {
     all.in_flight += one.in_flight;
     all.unreturned += one.unreturned;
     all.counters.add(&one.counters);
-    if all.state == UplinkState::Drained && one.state != UplinkState::Drained {
-        all.state = UplinkState::Draining;
+    if all.state == BrokerLinkState::Drained && one.state != BrokerLinkState::Drained {
+        all.state = BrokerLinkState::Draining;
     }
     if all.last_error.is_empty() {
         all.last_error.clone_from(&one.last_error);

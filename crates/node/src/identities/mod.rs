@@ -22,12 +22,12 @@ use tidegate_engine::Settings;
 use zeroize::Zeroizing;
 
 use crate::access::AccessFactory;
+use crate::broker_link::{BrokerSettings, Brokers};
 use crate::inner::Family;
 use crate::node::Node;
 use crate::orders::{Admin, Door, Pass, ShardSender, ToShard};
 use crate::report::NodeReport;
 use crate::settings::NodeSettings;
-use crate::uplink::{BrokerSettings, Brokers};
 
 use contact::Contact;
 
@@ -152,7 +152,7 @@ impl Identities {
         }
     }
 
-    /// Starts the node of a user on a thread of its own.
+    /// Starts the node of a user on its own thread.
     fn start_aside(self: &Arc<Self>, user: &str, password: Option<&[u8]>) {
         let (own, name) = (Arc::clone(self), user.to_owned());
         let password = password.map(|password| Zeroizing::new(password.to_vec()));
@@ -169,8 +169,8 @@ impl Identities {
         let failed = |error: &dyn fmt::Display| EnterError::Start(error.to_string());
         let family = self.family.get().ok_or(EnterError::NotNow)?;
         let mut settings = self.settings.node.clone();
-        if let Some(uplinks) = &mut settings.engine.uplinks {
-            uplinks.user = Some(user.to_owned());
+        if let Some(broker_links) = &mut settings.engine.broker_links {
+            broker_links.user = Some(user.to_owned());
         }
         settings.access.clone_from(&self.state().access);
         let (contact, contacts) = Contact::with(settings.observer);

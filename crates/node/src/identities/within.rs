@@ -10,10 +10,10 @@ use tidegate_engine::Settings;
 use super::fleet::add;
 use super::{Entry, Identities, Running, linger, shown};
 use crate::access::AccessFactory;
+use crate::broker_link::{BrokerSettings, FleetReport};
 use crate::inner::{Family, InnerNodes, Within};
 use crate::orders::{Admin, ShardSender, ToShard};
 use crate::report::NodeReport;
-use crate::uplink::{BrokerSettings, FleetReport};
 
 /// A reference that can start the thread which ends unused nodes.
 #[derive(Debug)]
@@ -97,8 +97,8 @@ impl Within for UserNodes {
 
     fn owed_by(&self, name: &str) -> u64 {
         let reports = self.0.reports();
-        let brokers = reports.iter().flat_map(|fleet| &fleet.brokers).filter(|broker| broker.uplink.name == name);
-        brokers.map(|broker| broker.uplink.owed()).sum()
+        let brokers = reports.iter().flat_map(|fleet| &fleet.brokers).filter(|broker| broker.broker_link.name == name);
+        brokers.map(|broker| broker.broker_link.owed()).sum()
     }
 
     fn add_to(&self, fleet: &mut FleetReport) {
@@ -106,9 +106,9 @@ impl Within for UserNodes {
             fleet.identities += 1;
             fleet.filters += of_user.filters;
             for broker in of_user.brokers {
-                let known = fleet.brokers.iter_mut().find(|known| known.uplink.name == broker.uplink.name);
+                let known = fleet.brokers.iter_mut().find(|known| known.broker_link.name == broker.broker_link.name);
                 if let Some(known) = known {
-                    add(&mut known.uplink, &broker.uplink);
+                    add(&mut known.broker_link, &broker.broker_link);
                 }
             }
         }

@@ -11,7 +11,7 @@ use crate::transport::{Input, Transport, Wrote};
 
 /// One end of a relay.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a socket")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts about a socket")]
 pub(crate) struct End {
     transport: Transport,
     output: Output,

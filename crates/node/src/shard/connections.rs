@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tidegate_engine::{ConnectionKey, ListenerId, Reason, ShardId};
 
 use crate::admission::Seat;
+use crate::broker_link::NO_LISTENER;
 use crate::limits::HANDSHAKE_STEP_BYTES;
 use crate::orders::{Adoption, ToShard};
 use crate::peer::Peer;
@@ -15,7 +16,6 @@ use crate::shard::gate::ip_of;
 use crate::shard::table::{Flags, token_of};
 use crate::tls::ConnectionFacts;
 use crate::transport::{Ended, Input, Transport, Wrote};
-use crate::uplink::NO_LISTENER;
 use crate::websocket;
 
 impl SocketCalls<'_> {
@@ -302,7 +302,7 @@ impl SocketCalls<'_> {
             }
         }
         if self.shard.table.listener(key) == NO_LISTENER {
-            self.shard.engine.fleet().fail_uplink_transport(self.shard.now, key, &ended.to_string());
+            self.shard.engine.fleet().fail_broker_link_transport(self.shard.now, key, &ended.to_string());
             return;
         }
         let reason = match ended {

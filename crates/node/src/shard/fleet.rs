@@ -3,10 +3,10 @@
 use tidegate_engine::{DialAttempt, OrchestratorMoves};
 
 use crate::admission::Seat;
+use crate::broker_link::{Dialed, FleetOrder, NO_LISTENER};
 use crate::orders::ToShard;
 use crate::peer::Peer;
 use crate::shard::facets::OrderCalls;
-use crate::uplink::{Dialed, FleetOrder, NO_LISTENER};
 
 impl OrderCalls<'_> {
     /// Carries out an order about the fleet. The caller may have given up waiting.
@@ -14,19 +14,24 @@ impl OrderCalls<'_> {
         let now = self.shard.now;
         match order {
             FleetOrder::Set { name, options, done } => {
-                let _ = done.send(self.shard.engine.fleet().set_uplink(now, &name, options));
+                let _ = done.send(self.shard.engine.fleet().set_broker_link(now, &name, options));
             }
             FleetOrder::Drain { name, done } => {
-                let _ = done.send(self.shard.engine.fleet().drain_uplink(now, &name));
+                let _ = done.send(self.shard.engine.fleet().drain_broker_link(now, &name));
             }
-            FleetOrder::Adopt { of, uplink, transfer, options, answer } => {
-                let adopted =
-                    OrchestratorMoves::of(&mut self.shard.engine).adopt_uplink(now, &of, &uplink, transfer, options);
+            FleetOrder::Adopt { of, broker_link, transfer, options, answer } => {
+                let adopted = OrchestratorMoves::of(&mut self.shard.engine).adopt_broker_link(
+                    now,
+                    &of,
+                    &broker_link,
+                    transfer,
+                    options,
+                );
                 // The connection is remembered only when its session is in the store.
                 self.shard.peering().answer_committed(answer, adopted);
             }
-            FleetOrder::Keep { of, uplink, answer } => {
-                let kept = OrchestratorMoves::of(&mut self.shard.engine).keep_uplink(now, &of, &uplink);
+            FleetOrder::Keep { of, broker_link, answer } => {
+                let kept = OrchestratorMoves::of(&mut self.shard.engine).keep_broker_link(now, &of, &broker_link);
                 self.shard.peering().answer_committed(answer, kept);
             }
             FleetOrder::Settle { name, settling, answer } => {
@@ -42,14 +47,14 @@ impl OrderCalls<'_> {
                 OrchestratorMoves::of(&mut self.shard.engine).confirm_brought(now, &name, messages);
             }
             FleetOrder::Remove { name, force, done } => {
-                let _ = done.send(self.shard.engine.fleet().remove_uplink(now, &name, force));
+                let _ = done.send(self.shard.engine.fleet().remove_broker_link(now, &name, force));
             }
             FleetOrder::Continue { continued, done } => {
                 self.shard.engine.fleet().continue_adopted(now, continued);
                 let _ = done.send(Ok(()));
             }
             FleetOrder::ForgetOthers { done } => {
-                self.shard.engine.fleet().forget_other_uplinks(now);
+                self.shard.engine.fleet().forget_other_broker_links(now);
                 let _ = done.send(Ok(()));
             }
             FleetOrder::Redirect { begin, reference, done } => {
@@ -68,7 +73,7 @@ impl OrderCalls<'_> {
             FleetOrder::Report(answer) => {
                 let engine = &self.shard.engine;
                 let _ = answer.send((
-                    engine.questions().uplinks(),
+                    engine.questions().broker_links(),
                     engine.questions().wanted_filters(),
                     engine.questions().fleet_is_open(),
                 ));
@@ -77,11 +82,11 @@ impl OrderCalls<'_> {
     }
 
     /// The engine wants a transport to a broker.
-    pub(crate) fn dial(&mut self, uplink: &str, attempt: DialAttempt) {
+    pub(crate) fn dial(&mut self, broker_link: &str, attempt: DialAttempt) {
         let Some(inbox) = self.shard.inboxes.get(usize::from(self.shard.place.shard.0)).cloned() else { return };
         let tell = move |dialed| inbox.send(ToShard::Dialed(attempt, dialed));
-        if let Err(error) = self.shard.shared.dialer.dial(uplink, tell) {
-            self.shard.engine.fleet().fail_uplink(self.shard.now, uplink, attempt, &error.to_string());
+        if let Err(error) = self.shard.shared.dialer.dial(broker_link, tell) {
+            self.shard.engine.fleet().fail_broker_link(self.shard.now, broker_link, attempt, &error.to_string());
         }
     }
 
@@ -91,13 +96,13 @@ impl OrderCalls<'_> {
         let transport = match outcome {
             Ok(transport) => transport,
             Err(error) => {
-                self.shard.engine.fleet().fail_uplink(self.shard.now, &name, attempt, &error.to_string());
+                self.shard.engine.fleet().fail_broker_link(self.shard.now, &name, attempt, &error.to_string());
                 return;
             }
         };
         // The key of a connection that was handed over is free as soon as the event exists.
         self.shard.take_events();
-        let Some(key) = self.shard.engine.fleet().open_uplink(self.shard.now, &name, attempt) else { return };
+        let Some(key) = self.shard.engine.fleet().open_broker_link(self.shard.now, &name, attempt) else { return };
         self.shard.shared.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.shard.table.insert(key, transport, NO_LISTENER, Seat::NONE, Peer::Gone);
         self.shard.sockets().register(key);

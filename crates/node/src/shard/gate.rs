@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use tidegate_engine::{
-    Accepted, AuthRequest, ConnectionImage, ConnectionKey, ListenerId, LogEvent, Reason, ShownCertificate, TenantId,
-    Verdict,
+    Accepted, AuthOutcome, AuthRequest, ConnectionImage, ConnectionKey, ListenerId, LogEvent, Reason, ShownCertificate,
+    TenantId,
 };
 
 use crate::admission::{Ban, BanTarget, Seat, TooLong};
@@ -196,17 +196,17 @@ impl AdmissionCalls<'_> {
         }
         let admitted = self.shard.accepting().take_admitted();
         if let Err(reason) = allowed {
-            self.shard.engine.entry().handle_verdict(self.shard.now, key, Verdict::Refuse(reason));
+            self.shard.engine.entry().handle_verdict(self.shard.now, key, AuthOutcome::Refuse(reason));
         } else if let Some(verdict) = admitted {
             self.take_verdict(key, verdict);
         } else if !self.shard.shared.asks_outside && request.enhanced.is_some() {
             self.shard.engine.entry().handle_verdict(
                 self.shard.now,
                 key,
-                Verdict::Refuse(Reason::BadAuthenticationMethod),
+                AuthOutcome::Refuse(Reason::BadAuthenticationMethod),
             );
         } else if !self.shard.shared.asks_outside {
-            self.take_verdict(key, Verdict::Accept(Accepted::default()));
+            self.take_verdict(key, AuthOutcome::Accept(Accepted::default()));
         } else if let Some(shard) = self.shard.inboxes.get(usize::from(self.shard.place.shard.0)).cloned() {
             let answer = Answer { shard, place: self.shard.place.shard, key };
             self.shard.shared.observer.authenticate(request, facts, answer);
@@ -214,19 +214,19 @@ impl AdmissionCalls<'_> {
     }
 
     /// The answer to a CONNECT. A refusal counts as a failed login; a user who is let in counts its connections.
-    pub(crate) fn take_verdict(&mut self, key: ConnectionKey, mut verdict: Verdict) {
-        if let (Verdict::Accept(accepted), Some(secret)) = (&mut verdict, &self.shard.shared.cluster_secret) {
+    pub(crate) fn take_verdict(&mut self, key: ConnectionKey, mut verdict: AuthOutcome) {
+        if let (AuthOutcome::Accept(accepted), Some(secret)) = (&mut verdict, &self.shard.shared.cluster_secret) {
             secret.seal_proof(accepted);
         }
         match &verdict {
-            Verdict::Refuse(reason) if is_failed_login(*reason) => self.note_failed_login(key),
-            Verdict::Accept(accepted) => {
+            AuthOutcome::Refuse(reason) if is_failed_login(*reason) => self.note_failed_login(key),
+            AuthOutcome::Accept(accepted) => {
                 let proved = accepted.identity.as_ref().and_then(|identity| identity.user_name.as_deref());
                 if let Err(reason) = self.check_user(key, proved).and_then(|()| self.count_user(key)) {
-                    verdict = Verdict::Refuse(reason);
+                    verdict = AuthOutcome::Refuse(reason);
                 }
             }
-            Verdict::Refuse(_) | Verdict::Challenge(_) => {}
+            AuthOutcome::Refuse(_) | AuthOutcome::Challenge(_) => {}
         }
         self.shard.engine.entry().handle_verdict(self.shard.now, key, verdict);
     }

@@ -36,10 +36,11 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use mio::{Events, Poll, Token};
-use tidegate_engine::{Accepted, ConnectionKey, Engine, Millis, Now, Place, Reason, Roster, Settings, ShardId};
+use tidegate_engine::{Accepted, ConnectionKey, Engine, Millis, Now, Reason, Roster, Settings, ShardId, ShardPosition};
 
 use crate::access::AccessFactory;
 use crate::admission::{Admission, LoopLag};
+use crate::broker_link::Dialer;
 use crate::clock::{Clock, time_until};
 use crate::cluster::LinksSender;
 use crate::durable::{RestoreSeed, ShardJournal, take_in};
@@ -64,7 +65,6 @@ use crate::shard::table::Table;
 use crate::shortage::{Reserve, Shortage};
 use crate::tls::TlsListeners;
 use crate::tokens::RESERVED_INDEX;
-use crate::uplink::Dialer;
 
 /// The token of a shard's waker.
 pub(crate) const WAKER: Token = Token(RESERVED_INDEX as usize);
@@ -108,7 +108,7 @@ pub(crate) struct Shared {
 
 /// The parts that a shard's thread is started with. The engine is created there and never leaves its thread.
 pub(crate) struct ShardSeed {
-    pub place: Place,
+    pub place: ShardPosition,
     pub clock: Clock,
     pub settings: Arc<Settings>,
     pub seed: u64,
@@ -130,9 +130,9 @@ pub(crate) struct ShardSeed {
 }
 
 /// A shard on its thread.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub(crate) struct Shard {
-    pub(crate) place: Place,
+    pub(crate) place: ShardPosition,
     pub(crate) clock: Clock,
     /// The time of this turn.
     pub(crate) now: Now,

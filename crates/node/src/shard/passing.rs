@@ -1,6 +1,6 @@
 //! Clients pass to the nodes of their users.
 
-use tidegate_engine::{Accepted, ConnectionKey, Verdict};
+use tidegate_engine::{Accepted, AuthOutcome, ConnectionKey};
 
 use crate::orders::{Admitted, Adoption, Door, ToShard};
 use crate::peer::Peer;
@@ -37,7 +37,7 @@ impl AcceptCalls<'_> {
     }
 
     /// The verdict for the client whose CONNECT is being processed, from the node that accepted its connection.
-    pub(crate) fn take_admitted(&mut self) -> Option<Verdict> {
-        self.shard.admitting.take().map(Verdict::Accept)
+    pub(crate) fn take_admitted(&mut self) -> Option<AuthOutcome> {
+        self.shard.admitting.take().map(AuthOutcome::Accept)
     }
 }

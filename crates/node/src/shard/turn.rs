@@ -132,7 +132,7 @@ impl OrderCalls<'_> {
                 None => return,
                 Some(ToShard::Batch(batch)) => self.shard.peering().take_batch(batch),
                 Some(ToShard::Adopt(adoption)) => self.shard.sockets().adopt(*adoption),
-                Some(ToShard::Verdict { key, verdict }) => self.shard.admission().take_verdict(key, verdict),
+                Some(ToShard::AuthOutcome { key, verdict }) => self.shard.admission().take_verdict(key, verdict),
                 Some(ToShard::Pass { key, door, accepted }) => self.shard.accepting().pass_through(key, door, accepted),
                 Some(ToShard::Read(read)) => self.shard.storing().take_queue_read(*read),
                 Some(ToShard::Committed(sequence)) => self.shard.peering().take_committed(sequence),
@@ -318,7 +318,7 @@ impl Shard {
                     }
                 }
                 Event::ReadQueue(wanted) => self.storing().read_queue(wanted),
-                Event::Dial { uplink, attempt } => self.orders().dial(&uplink, attempt),
+                Event::Dial { broker_link, attempt } => self.orders().dial(&broker_link, attempt),
                 Event::Pong { tenant, client_id } => self.orders().take_pong(tenant, client_id),
                 Event::Observed { observer, message } => {
                     let engine = (&mut self.engine, self.now);

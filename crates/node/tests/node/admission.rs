@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use tidegate_client::net::{Address, Announce, Driver, SocketOptions, Step};
 use tidegate_client::{Event, Options};
-use tidegate_engine::{Accepted, AuthRequest, Authentication, ListenerId, LogEvent, Millis, Reason, TenantId, Verdict};
+use tidegate_engine::{
+    Accepted, AuthOutcome, AuthRequest, Authentication, ListenerId, LogEvent, Millis, Reason, TenantId,
+};
 use tidegate_node::{
     Answer, Ban, BanOrigin, BanTarget, ConnectionFacts, FlightKind, FlightSubject, Inlet, Node, NodeSettings, Observer,
     Occasion, Rate, Threshold,
@@ -188,7 +190,8 @@ impl Observer for Doorkeeper {
 
     fn authenticate(&self, _: AuthRequest, _: ConnectionFacts, answer: Answer) {
         let open = self.open.load(Ordering::Relaxed);
-        let verdict = if open { Verdict::Accept(Accepted::default()) } else { Verdict::Refuse(Reason::BadCredentials) };
+        let verdict =
+            if open { AuthOutcome::Accept(Accepted::default()) } else { AuthOutcome::Refuse(Reason::BadCredentials) };
         answer.give(verdict);
     }
 }

@@ -1,13 +1,13 @@
 //! Clients reach their home shard, with everything that they have sent so far.
 
-use tidegate_engine::{Place, Reason, ShardId, TenantId, partition_of};
+use tidegate_engine::{Reason, ShardId, ShardPosition, TenantId, partition_of};
 
 use crate::wire::*;
 use crate::{addresses, node};
 
 /// A client id whose home is `shard` of two.
 fn id_at(shard: u16, prefix: &str) -> String {
-    let place = Place { shard: ShardId(0), shards: 2 };
+    let place = ShardPosition { shard: ShardId(0), shards: 2 };
     let at_home = |id: &String| place.home_of(partition_of(TenantId::DEFAULT, id)).0 == shard;
     (0..1000).map(|number| format!("{prefix}-{number}")).find(at_home).unwrap()
 }

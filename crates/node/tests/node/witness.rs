@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use tidegate_engine::{Accepted, AuthRequest, Authentication, Verdict};
+use tidegate_engine::{Accepted, AuthOutcome, AuthRequest, Authentication};
 use tidegate_node::{Answer, ConnectionFacts, NodeSettings, Observer, Occasion, Peer};
 
 struct Witness {
@@ -27,7 +27,7 @@ impl Observer for Witness {
 
     fn authenticate(&self, _: AuthRequest, facts: ConnectionFacts, answer: Answer) {
         let _ = self.facts.send(facts);
-        answer.give(Verdict::Accept(Accepted::default()));
+        answer.give(AuthOutcome::Accept(Accepted::default()));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use tidegate_bus::{Address, Append, Bus, LogName, Place, Position, Reader, Record, Settings};
+use tidegate_bus::{Address, Append, Bus, LogName, LogPartition, Position, Reader, Record, Settings};
 use tidegate_context::messages::{GroupAdvertisement, Payload};
 use tidegate_context::{RecordLimits, Topic, partition_of};
 
@@ -31,8 +31,8 @@ impl Application {
         Self(bus)
     }
 
-    fn place(topic: Topic, partition: u32) -> Place {
-        Place::new(LogName::new(topic.name()).unwrap(), partition)
+    fn place(topic: Topic, partition: u32) -> LogPartition {
+        LogPartition::new(LogName::new(topic.name()).unwrap(), partition)
     }
 
     pub(crate) fn send(&self, topic: Topic, key: &str, append: Append) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tidegate_bus::{Bus, LogName, LogSpec, Place, Position, Settings};
+use tidegate_bus::{Bus, LogName, LogPartition, LogSpec, Position, Settings};
 
 use crate::broker::{Broker, Ended, Folder, PATIENCE, run};
 use crate::nats::Nats;
@@ -167,7 +167,8 @@ fn wait_for_records(nats: &Nats, messages: u64) -> BTreeMap<String, u64> {
     bus.create(spec, Box::new(move |outcome| _ = tell.send(outcome))).unwrap();
     made.recv_timeout(PATIENCE).unwrap().unwrap();
     let (wake, woken) = channel();
-    let mut reader = bus.read(&Place::new(log, 0), Position::START, Arc::new(move || _ = wake.send(()))).unwrap();
+    let mut reader =
+        bus.read(&LogPartition::new(log, 0), Position::START, Arc::new(move || _ = wake.send(()))).unwrap();
     let mut records = BTreeMap::new();
     loop {
         for record in reader.take(256).unwrap().records {

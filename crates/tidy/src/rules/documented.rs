@@ -8,7 +8,7 @@ use crate::source::{Source, Sources};
 use crate::tree::Tree;
 
 /// Where the reasons are declared.
-const REASONS_SOURCE: &str = "crates/engine/src/telling/reason.rs";
+const REASONS_SOURCE: &str = "crates/engine/src/events/reason.rs";
 /// Where the codes of MQTT 5 get their numbers.
 const CODES_SOURCE: &str = "crates/mqtt/src/reason_code.rs";
 /// Where the reasons are explained.

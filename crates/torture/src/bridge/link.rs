@@ -30,7 +30,7 @@ pub(super) enum State {
 
 const STATES: [State; 4] = [State::Open, State::Cut, State::Silent, State::Slow];
 
-/// A proxy from a port of its own to the far broker.
+/// A proxy from its own port to the far broker.
 pub(super) struct Link {
     state: Arc<AtomicU8>,
     /// When the link is open again.

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use crate::completion::Completion;
 use crate::embedded::frame::{Ask, AskFailure, put_append};
 use crate::embedded::partition::REMEMBERED_APPENDS;
-use crate::{Append, Bounds, BusError, Epoch, LogSpec, Place, Position};
+use crate::{Append, Bounds, BusError, Epoch, LogPartition, LogSpec, Position};
 
 /// A request.
 pub(super) enum Asked {
     Create(Arc<LogSpec>),
-    Own(Place),
-    Append(Place, Append),
-    Bounds(Place),
-    Trim(Place, Position),
+    Own(LogPartition),
+    Append(LogPartition, Append),
+    Bounds(LogPartition),
+    Trim(LogPartition, Position),
 }
 
 /// Who waits for the outcome of a request, by the kind of it.
@@ -57,7 +57,7 @@ struct AskedItem {
 
 impl AskedItem {
     /// The place and the owner of an append to a log with owners.
-    fn owner(&self) -> Option<(&Place, Epoch)> {
+    fn owner(&self) -> Option<(&LogPartition, Epoch)> {
         match &self.asked {
             Asked::Append(place, append) => append.epoch.map(|epoch| (place, epoch)),
             _ => None,
@@ -67,7 +67,7 @@ impl AskedItem {
     fn failed(&self, failure: AskFailure) -> BusError {
         match &self.asked {
             Asked::Create(spec) => {
-                let place = Place { log: spec.name.clone(), partition: crate::Partition(0) };
+                let place = LogPartition { log: spec.name.clone(), partition: crate::Partition(0) };
                 failure.into_error(&place, None, Position::START)
             }
             Asked::Append(place, append) => failure.into_error(place, append.epoch, Position::START),
@@ -89,7 +89,7 @@ pub(super) struct Pending {
     /// Requests that are sent and not answered.
     under_way: usize,
     /// Owners whose append has failed, and its number: nothing behind it is stored.
-    ended: HashMap<Place, (Epoch, u64)>,
+    ended: HashMap<LogPartition, (Epoch, u64)>,
 }
 
 impl Pending {
@@ -196,7 +196,7 @@ impl Pending {
 }
 
 /// Whether an append of an owner is behind one that has failed.
-fn is_behind(ended: &HashMap<Place, (Epoch, u64)>, (place, epoch): (&Place, Epoch), id: u64) -> bool {
+fn is_behind(ended: &HashMap<LogPartition, (Epoch, u64)>, (place, epoch): (&LogPartition, Epoch), id: u64) -> bool {
     ended.get(place).is_some_and(|(ended, first)| *ended == epoch && *first < id)
 }
 
@@ -213,8 +213,8 @@ mod tests {
 
     type Told = Receiver<Result<Position, BusError>>;
 
-    fn place() -> Place {
-        Place::new(LogName::new("state").unwrap(), 0)
+    fn place() -> LogPartition {
+        LogPartition::new(LogName::new("state").unwrap(), 0)
     }
 
     fn pending() -> Pending {

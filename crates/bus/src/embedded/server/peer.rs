@@ -20,7 +20,7 @@ use crate::embedded::change::Origin;
 use crate::embedded::frame::{Ask, AskFailure, MAX_HELLO, SPARE, Tell, VERSION, next_frame};
 use crate::name::is_name;
 use crate::{
-    Bounds, BusError, Done, Epoch, LiveMessage, LogName, LogSpec, Place, Position, Reader, Settings, Subject,
+    Bounds, BusError, Done, Epoch, LiveMessage, LogName, LogPartition, LogSpec, Position, Reader, Settings, Subject,
     SubjectFilter, Subscription, Wake,
 };
 
@@ -309,7 +309,7 @@ impl Peer {
     fn ask_of<T>(
         &self,
         id: u64,
-        place: Place,
+        place: LogPartition,
         bytes: usize,
         done: Done<T>,
         ask: impl FnOnce(&Embedded, Target, Completion<T>),
@@ -325,7 +325,7 @@ impl Peer {
         }
     }
 
-    fn read(&mut self, id: u64, place: Place, from: Position) {
+    fn read(&mut self, id: u64, place: LogPartition, from: Position) {
         let embedded = &self.served.embedded;
         let begun = embedded.target(place).and_then(|target| {
             let end = embedded.end(&target)?;
@@ -388,8 +388,8 @@ impl Peer {
     }
 }
 
-fn within(prefix: &str, place: &Place) -> Place {
-    Place { log: LogName::within(format!("{prefix}.{}", place.log)), partition: place.partition }
+fn within(prefix: &str, place: &LogPartition) -> LogPartition {
+    LogPartition { log: LogName::within(format!("{prefix}.{}", place.log)), partition: place.partition }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::settings;
 /// The users for the tool that formats a broker's storage.
 pub(super) const USERS: [&str; 2] = ["--add-scram", "SCRAM-SHA-512=[name=node,password=known]"];
 
-/// Adds the listener that wants TLS and a password, with a certificate of its own.
+/// Adds the listener that wants TLS and a password, with its own certificate.
 pub(super) fn add_listener(properties: &mut String, directory: &Path) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();

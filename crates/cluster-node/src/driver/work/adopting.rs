@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use tidegate_administration::INHERITED;
-use tidegate_engine::{AdoptError, Partitions, Settling, UplinkError, UplinkImage};
+use tidegate_engine::{AdoptError, BrokerLinkError, BrokerLinkImage, Partitions, Settling};
 use tidegate_node::{FleetError, MoveError, NodeHandle, OrchestratorMoves};
 
 use super::Worker;
@@ -110,24 +110,24 @@ impl Worker {
         }
         for mut inherited in all {
             self.shared.inheriting.begin(&inherited);
-            for uplink in std::mem::take(&mut inherited.uplinks) {
-                self.adopt_one(&inherited, uplink);
+            for broker_link in std::mem::take(&mut inherited.broker_links) {
+                self.adopt_one(&inherited, broker_link);
             }
         }
         self.end_inheriting();
         self.remember_again();
     }
 
-    fn adopt_one(&mut self, inherited: &Inherited, mut uplink: UplinkImage) {
+    fn adopt_one(&mut self, inherited: &Inherited, mut broker_link: BrokerLinkImage) {
         let mut remembered = RememberedBroker {
             of: inherited.of.clone(),
-            broker: uplink.broker.clone(),
+            broker: broker_link.broker.clone(),
             here: numbers(inherited.partitions),
             held: numbers(inherited.had),
             left: numbers(inherited.left),
         };
         // The dead one may have worked off the connection of another one that is dead.
-        if let Some((at, former)) = uplink.broker.rsplit_once('@') {
+        if let Some((at, former)) = broker_link.broker.rsplit_once('@') {
             let known = inherited.adopted.iter().find(|known| known.broker == at && known.of == former);
             (remembered.of, remembered.broker) = (former.to_owned(), at.to_owned());
             if let Some(known) = known {
@@ -135,9 +135,9 @@ impl Worker {
                 let left = set_of(&known.held).with(set_of(&known.left)).without(held);
                 (remembered.held, remembered.left) = (numbers(held), numbers(left));
             }
-            uplink.broker.clone_from(&remembered.broker);
+            broker_link.broker.clone_from(&remembered.broker);
         }
-        self.work_off(remembered, inherited.transfer, uplink.image, uplink.last_copies);
+        self.work_off(remembered, inherited.transfer, broker_link.image, broker_link.last_copies);
     }
 
     pub(super) fn work_off(
@@ -149,10 +149,10 @@ impl Worker {
     ) {
         let RememberedBroker { of, broker, here, held, left } = remembered.clone();
         let [here, held, left] = [here, held, left].map(|partitions| set_of(&partitions));
-        let uplink = UplinkImage { broker: broker.clone(), image, forwards: !left.is_empty(), last_copies };
-        let name = match OrchestratorMoves::of(&self.node).adopt_broker(&of, uplink, transfer) {
+        let broker_link = BrokerLinkImage { broker: broker.clone(), image, forwards: !left.is_empty(), last_copies };
+        let name = match OrchestratorMoves::of(&self.node).adopt_broker(&of, broker_link, transfer) {
             Ok(name) => name,
-            Err(error @ AdoptError::Uplink(UplinkError::Unknown(_))) => {
+            Err(error @ AdoptError::BrokerLink(BrokerLinkError::Unknown(_))) => {
                 tracing::info!(%error, node = of, "a broker of a dead orchestrator is not in the fleet: it is waited for");
                 return self.adopted.resuming.add(remembered, Instant::now());
             }
@@ -234,7 +234,7 @@ impl Worker {
 
 /// Removes a connection. Returns whether the fleet has no connection of this name any more.
 fn is_removed(node: &NodeHandle, name: &str, force: bool) -> bool {
-    matches!(node.fleet().remove_broker(name, force), Ok(()) | Err(FleetError::Refused(UplinkError::Unknown(_))))
+    matches!(node.fleet().remove_broker(name, force), Ok(()) | Err(FleetError::Refused(BrokerLinkError::Unknown(_))))
 }
 
 fn numbers(partitions: Partitions) -> Vec<u16> {

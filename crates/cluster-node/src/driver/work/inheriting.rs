@@ -305,7 +305,7 @@ mod tests {
             left: Partitions::NONE,
             adopted: Vec::new(),
             elsewhere: ["x".to_owned()].into(),
-            uplinks: Vec::new(),
+            broker_links: Vec::new(),
         });
         assert!(inheriting.keeps_back(set(3)) && !inheriting.keeps_back(set(4)));
         inheriting.state().transfers.get_mut(&1).unwrap().is_late = true;

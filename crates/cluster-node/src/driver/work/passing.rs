@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tidegate_administration::PIECE;
-use tidegate_engine::{Partitions, Settling, UplinkState};
+use tidegate_engine::{BrokerLinkState, Partitions, Settling};
 use tidegate_node::{NodeHandle, OrchestratorMoves};
 
 use super::Worker;
@@ -126,22 +126,22 @@ impl Stage {
 /// Whether all brokers hold all filters. A process that has been named no broker yet does not know that.
 pub(super) fn brokers_know(node: &NodeHandle) -> bool {
     node.fleet().report().is_ok_and(|fleet| {
-        let brokers = fleet.brokers.iter().map(|broker| (broker.uplink.state, broker.uplink.filters_pending));
+        let brokers = fleet.brokers.iter().map(|broker| (broker.broker_link.state, broker.broker_link.filters_pending));
         all_hold_filters(brokers)
     })
 }
 
-fn all_hold_filters(brokers: impl IntoIterator<Item = (UplinkState, u64)>) -> bool {
+fn all_hold_filters(brokers: impl IntoIterator<Item = (BrokerLinkState, u64)>) -> bool {
     let mut brokers = brokers.into_iter().peekable();
     brokers.peek().is_some() && brokers.all(holds_all_filters)
 }
 
 /// Whether a broker holds all filters. One that is away may be reachable for others, and lacks filters when it is back:
 /// until then the old home receives its messages.
-fn holds_all_filters((state, pending): (UplinkState, u64)) -> bool {
+fn holds_all_filters((state, pending): (BrokerLinkState, u64)) -> bool {
     match state {
-        UplinkState::Connecting | UplinkState::Subscribing | UplinkState::Down => false,
-        UplinkState::Serving | UplinkState::Draining | UplinkState::Drained => pending == 0,
+        BrokerLinkState::Connecting | BrokerLinkState::Subscribing | BrokerLinkState::Down => false,
+        BrokerLinkState::Serving | BrokerLinkState::Draining | BrokerLinkState::Drained => pending == 0,
     }
 }
 
@@ -289,10 +289,10 @@ mod tests {
 
     #[test]
     fn a_broker_that_is_away_does_not_hold_the_filters() {
-        let away = [UplinkState::Connecting, UplinkState::Subscribing, UplinkState::Down];
-        let serving = (UplinkState::Serving, 0);
+        let away = [BrokerLinkState::Connecting, BrokerLinkState::Subscribing, BrokerLinkState::Down];
+        let serving = (BrokerLinkState::Serving, 0);
         assert!(away.into_iter().all(|state| !all_hold_filters([serving, (state, 0)])));
-        assert!(all_hold_filters([serving]) && !all_hold_filters([serving, (UplinkState::Serving, 1)]));
+        assert!(all_hold_filters([serving]) && !all_hold_filters([serving, (BrokerLinkState::Serving, 1)]));
         assert!(!all_hold_filters([]), "no broker is named yet");
     }
 }

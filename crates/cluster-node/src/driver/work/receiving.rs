@@ -382,7 +382,7 @@ mod tests {
             left: Partitions::NONE,
             adopted: Vec::new(),
             elsewhere: ["x".to_owned()].into(),
-            uplinks: Vec::new(),
+            broker_links: Vec::new(),
         };
         // The engine has ended it, and the list of transfers does not say so yet.
         inheriting.begin(&inherited);

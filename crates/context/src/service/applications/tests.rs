@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use tidegate_bus::{Address, Append, Bus, LogName, Place, Position, Reader, Record, Settings};
+use tidegate_bus::{Address, Append, Bus, LogName, LogPartition, Position, Reader, Record, Settings};
 
 use super::*;
 use crate::partition::partition_of;
@@ -84,8 +84,8 @@ fn bus() -> (Bus, Courier) {
     (bus, courier)
 }
 
-fn place(topic: Topic, partition: u32) -> Place {
-    Place::new(LogName::new(topic.name()).unwrap(), partition)
+fn place(topic: Topic, partition: u32) -> LogPartition {
+    LogPartition::new(LogName::new(topic.name()).unwrap(), partition)
 }
 
 /// Appends a record, once the log is there.

@@ -5,7 +5,7 @@
 //! until it knows that the outcome is committed. If the member's node dies before, the message is dealt to the same
 //! member again, and the successor of that node knows by the name that the member has it.
 
-use crate::ids::{Partitions, Place, ShardId};
+use crate::ids::{Partitions, ShardId, ShardPosition};
 use crate::journal::Journal;
 use crate::journal::keys::Key;
 use crate::link::exchange_word::ExchangeName;
@@ -200,7 +200,7 @@ impl Marks {
 impl Journal {
     /// After a change of the number of shards, each shard holds all marks of several earlier shards, and one shard of
     /// this process deletes each.
-    pub(crate) fn delete_marks(&mut self, place: Place, name: ExchangeName, stored: u64) {
+    pub(crate) fn delete_marks(&mut self, place: ShardPosition, name: ExchangeName, stored: u64) {
         let its = |shard: u16| stored >> shard & 1 != 0 && shard % place.shards == place.shard.0;
         for shard in (0..crate::ids::MAX_SHARDS).filter(|shard| its(*shard)) {
             self.delete(Key::Mark(name, ShardId(shard)));

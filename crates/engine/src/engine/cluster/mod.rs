@@ -8,6 +8,7 @@ mod outgoing;
 mod records;
 
 use crate::engine::facets::{ClusterCalls, ShardQuestions};
+use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::deciding;
@@ -21,7 +22,6 @@ use crate::retained::strays::STRAY_INDEX;
 use crate::roster::Roster;
 use crate::roster::Shards;
 use crate::session::{BlockedPublisher, Standing};
-use crate::telling::reason::Reason;
 
 impl ClusterCalls<'_> {
     /// Puts a roster in force. Debts of shards that have left it are not awaited; new shards receive this shard's
@@ -49,7 +49,7 @@ impl ClusterCalls<'_> {
         let old = std::mem::replace(&mut self.engine.links.roster, roster);
         self.engine.state.transfers.note_scope(&self.engine.links.roster);
         let lead_ms = self.engine.links.roster.clock_lead_ms();
-        self.engine.uplinks.clock.follow(lead_ms);
+        self.engine.broker_links.clock.follow(lead_ms);
         self.engine.retained.removed.follow(lead_ms);
         self.engine.fetches.follow_moved(&self.engine.links.roster, &mut self.engine.state.transfers, &old, unsettled);
         self.engine.state.transfers.end_cuts(&self.engine.links.roster, &old);

@@ -4,9 +4,11 @@ use crate::cluster::WELCOME_INDEX;
 use crate::durable::RESTORING_INDEX;
 use crate::engine::facets::ClusterCalls;
 use crate::event::Delay;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Answering;
 use crate::flows::contexts::Peering;
 use crate::flows::contexts::answering;
+use crate::flows::contexts::broker_linking;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::deciding;
 use crate::flows::contexts::ending;
@@ -16,7 +18,6 @@ use crate::flows::contexts::parking;
 use crate::flows::contexts::peering;
 use crate::flows::contexts::publishing;
 use crate::flows::contexts::subscribing;
-use crate::flows::contexts::uplinking;
 use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::{BROUGHT, DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
@@ -26,14 +27,13 @@ use crate::link::transfer_word::TransferWord;
 use crate::link::{Batch, Links};
 use crate::message::Publication;
 use crate::now::Now;
-use crate::orchestrator::uplink::Gate;
-use crate::orchestrator::uplink::packet_limits::LenLimit;
+use crate::orchestrator::broker_link::Gate;
+use crate::orchestrator::broker_link::packet_limits::LenLimit;
 use crate::publish::admission::Wanted;
 use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
 use crate::session::table::Sessions;
 use crate::settings::fleet_topics::owner_of;
-use crate::telling::reason::Reason;
 use crate::wire::{WireError, WireReader};
 use std::collections::BTreeSet;
 use tidegate_mqtt::QoS;
@@ -110,7 +110,7 @@ impl ClusterCalls<'_> {
                     self.engine.store().note_restored(now);
                 }
                 let waits_for_brokers =
-                    self.engine.links.roster.is_own(from) && self.engine.uplinks.wanted.wait_behind(from, ticket);
+                    self.engine.links.roster.is_own(from) && self.engine.broker_links.wanted.wait_behind(from, ticket);
                 if !waits_for_brokers {
                     self.engine.links.confirm_interest(from, ticket);
                 }
@@ -126,15 +126,15 @@ impl ClusterCalls<'_> {
             }
             Record::Replayed => self.engine.recovery.handle_replayed(self.engine.place, &mut self.engine.state),
             Record::Fleet(FleetWord::Room { gate }) => {
-                uplinking!(self.engine).set_gate(Gate::from_number(gate));
+                broker_linking!(self.engine).set_gate(Gate::from_number(gate));
                 ending!(self.engine).publish_held(now);
             }
-            Record::Fleet(FleetWord::Denied { topic }) => self.engine.uplinks.quarantine.add(topic, now.monotonic),
+            Record::Fleet(FleetWord::Denied { topic }) => self.engine.broker_links.quarantine.add(topic, now.monotonic),
             Record::Fleet(FleetWord::Limit { packet, payload }) => {
-                self.engine.uplinks.set_largest(LenLimit { packet, payload });
+                self.engine.broker_links.set_largest(LenLimit { packet, payload });
             }
             Record::InterestRefused { ticket, filter, code } => {
-                uplinking!(self.engine).refuse_filter(now, ticket, filter, code);
+                broker_linking!(self.engine).refuse_filter(now, ticket, filter, code);
             }
             Record::InterestSeen { ticket } => {
                 self.engine.links.answered(from, ticket, true);
@@ -220,7 +220,7 @@ impl ClusterCalls<'_> {
         if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
             let publication = &mut envelope.publication;
             let is_stray = envelope.purpose & VERSIONED != 0;
-            let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
+            let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::BROKER_LINK;
             refused = if is_stray {
                 self.engine.retained.take_stray(
                     now,
@@ -250,8 +250,8 @@ impl ClusterCalls<'_> {
             let gave_up = self.engine.state.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
             self.engine.state.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
-            if envelope.publication.tenant == TenantId::UPLINK {
-                uplinking!(self.engine).check_gate_now_and_then(now);
+            if envelope.publication.tenant == TenantId::BROKER_LINK {
+                broker_linking!(self.engine).check_gate_now_and_then(now);
             }
         }
         self.engine.state.transfers.source = self.engine.place.shard;
@@ -275,9 +275,9 @@ impl ClusterCalls<'_> {
         }
         // Another orchestrator asks its own brokers.
         let later = self.engine.links.roster.is_own(from)
-            && self.engine.uplinks.wanted.note_wanted(
+            && self.engine.broker_links.wanted.note_wanted(
                 &mut self.engine.state,
-                &mut self.engine.uplinks.brokers,
+                &mut self.engine.broker_links.brokers,
                 (tenant, filter),
                 from,
                 present,
@@ -286,7 +286,7 @@ impl ClusterCalls<'_> {
         if let Some(ticket) = ticket.filter(|_| !later) {
             self.engine.links.confirm_interest(from, ticket);
         }
-        uplinking!(self.engine).end_decided_waits(now);
+        broker_linking!(self.engine).end_decided_waits(now);
     }
 
     /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.

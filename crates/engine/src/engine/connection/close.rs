@@ -6,15 +6,15 @@ use crate::connection::connect::keep_alive_deadline;
 use crate::engine::Engine;
 use crate::engine::facets::{ControlCalls, ShardQuestions, TimerCalls};
 use crate::event::{Event, LogEvent};
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::answering;
+use crate::flows::contexts::broker_linking;
 use crate::flows::contexts::ending;
-use crate::flows::contexts::uplinking;
-use crate::ids::UPLINK_LISTENER;
+use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::Session;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::timers::Timer;
 use tidegate_mqtt::{Disconnect, PacketType, Version};
 
@@ -138,8 +138,8 @@ impl Engine {
             self.pipeline().finish_fan_out(now, key);
         }
         let Some(connection) = self.state.connections.get(key) else { return };
-        if connection.listener == UPLINK_LISTENER {
-            self.uplinks.brokers.say_goodbye(&mut self.state, key, false);
+        if connection.listener == BROKER_LINK_LISTENER {
+            self.broker_links.brokers.say_goodbye(&mut self.state, key, false);
         } else if connection.phase == Phase::Open && connection.version.is_v5() && connection.session.is_some() {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
             let home =
@@ -165,7 +165,7 @@ impl ControlCalls<'_> {
         let connections = self.engine.state.connections.iter();
         let of_client = connections.filter(|(_, it)| {
             let wanted = clients_of == Evicted::Everyone || it.version == Version::V5;
-            wanted && it.phase == Phase::Open && it.session.is_some() && it.listener != UPLINK_LISTENER
+            wanted && it.phase == Phase::Open && it.session.is_some() && it.listener != BROKER_LINK_LISTENER
         });
         let keys: Vec<ConnectionKey> = of_client.map(|(key, _)| key).take(clients).collect();
         for key in &keys {
@@ -210,13 +210,13 @@ impl Engine {
                 self.state.memory.input_bytes -= parked.bytes.len() as u64;
             }
         }
-        self.uplinks.forget_waiting(key);
+        self.broker_links.forget_waiting(key);
         self.observers.forget_waiting(key);
-        let of_uplink = connection_listener == UPLINK_LISTENER;
+        let of_broker_link = connection_listener == BROKER_LINK_LISTENER;
         self.state.connections.set_connection_timer(&mut self.state.timers, key, Millis::NEVER);
         self.state.events.push_back(Event::Close { key, reason });
-        if of_uplink {
-            uplinking!(self).lose_uplink(now, key, reason, detail.as_deref());
+        if of_broker_link {
+            broker_linking!(self).lose_broker_link(now, key, reason, detail.as_deref());
             return;
         }
         let Some(session) = session else {

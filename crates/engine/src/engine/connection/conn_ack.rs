@@ -1,10 +1,10 @@
 //! A CONNECT is refused.
 
 use crate::engine::facets::EntryCalls;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::ids::ConnectionKey;
 use crate::now::Now;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use tidegate_mqtt::{ConnAck, ConnAckProperties, ConnectReturnCode, DecodeError, PacketType, Version};
 
 impl EntryCalls<'_> {

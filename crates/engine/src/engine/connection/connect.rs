@@ -4,7 +4,8 @@ use crate::access::Subject;
 use crate::connection::input::Flow;
 use crate::connection::{Connection, Peer, Phase};
 use crate::engine::facets::EntryCalls;
-use crate::event::{Accepted, Event, LogEvent, Verdict};
+use crate::event::{Accepted, AuthOutcome, Event, LogEvent};
+use crate::events::reason::Reason;
 use crate::flows::contexts::connecting;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::publishing;
@@ -14,7 +15,6 @@ use crate::now::Now;
 use crate::orchestrator::homes::Home;
 use crate::settings::Authentication;
 use crate::sys::ClientNews;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::{Connect, Frame};
 
 impl EntryCalls<'_> {
@@ -83,7 +83,7 @@ impl EntryCalls<'_> {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return Flow::Next;
         }
-        if self.engine.uplinks.brokers.config.is_own_uplink(&connect) {
+        if self.engine.broker_links.brokers.config.is_own_broker_link(&connect) {
             let detail = "this is the orchestrator itself: one of its brokers has its own address".to_owned();
             self.refuse_connect(now, key, Reason::InvalidClientId, detail);
             return Flow::Next;
@@ -115,14 +115,14 @@ impl EntryCalls<'_> {
     }
 
     /// The control plane has decided about a CONNECT.
-    pub fn handle_verdict(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
+    pub fn handle_verdict(&mut self, now: Now, key: ConnectionKey, verdict: AuthOutcome) {
         self.engine.state.journal.now = now;
         let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         let tenant = connection.tenant;
         let open = connection.phase == Phase::Open;
         let Some(extra) = connection.extra.as_mut() else { return };
         let verdict = match verdict {
-            Verdict::Challenge(data) => {
+            AuthOutcome::Challenge(data) => {
                 connecting!(self.engine).challenge(key, &data);
                 return;
             }
@@ -136,15 +136,15 @@ impl EntryCalls<'_> {
         let client_id = pending.client_id;
         let Some((first_byte, body)) = pending.packet.split_first() else { return };
         match (verdict, Connect::decode(*first_byte, body)) {
-            (Verdict::Accept(accepted), Ok(connect)) => {
+            (AuthOutcome::Accept(accepted), Ok(connect)) => {
                 self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
                 // It arrived before its memory could be charged to a client.
                 let payer = self.engine.state.connections.payer_of(key);
                 self.engine.state.meters.count_input(Some(payer), packet_len(body.len()));
             }
-            (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
+            (AuthOutcome::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
             (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
-            (Verdict::Challenge(_), _) => {}
+            (AuthOutcome::Challenge(_), _) => {}
         }
         // Input that came meanwhile, and the effects of a takeover.
         self.engine.handle_input(now, key, &[]);

@@ -7,6 +7,8 @@ use crate::connection::terms::PromisedTerms;
 use crate::connection::{Connection, EnhancedState, Phase};
 use crate::engine::facets::HomeCalls;
 use crate::event::{Event, LogEvent};
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::connecting;
 use crate::flows::contexts::publishing;
 use crate::flows::contexts::subscribing;
@@ -21,8 +23,6 @@ use crate::session::{InFlight, Standing};
 use crate::settings::Settings;
 use crate::state::open_output;
 use crate::sys::ClientNews;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use std::sync::Arc;
 use tidegate_mqtt::{Connect, ConnectProperties, varint};
 

@@ -6,20 +6,20 @@ use crate::engine::Engine;
 use crate::engine::connection::continuing::{begins_continuation, is_end_of_edge};
 use crate::engine::facets::{HomeCalls, ShardQuestions, WaitingCalls};
 use crate::event::Event;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::acknowledging;
 use crate::flows::contexts::connecting;
 use crate::flows::contexts::parking;
-use crate::ids::UPLINK_LISTENER;
+use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
 use crate::image::connection::{EDGE_STOPS, RELAY_FRAME};
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::orchestrator::uplink::Uplinks;
+use crate::orchestrator::broker_link::BrokerLinks;
 use crate::publish::pipeline::Progress;
 use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::timers::Timer;
 use tidegate_mqtt::{
     Disconnect, Frame, FrameError, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
@@ -71,10 +71,10 @@ fn another_protocol(bytes: &[u8]) -> Option<&'static str> {
 
 /// Bytes of the largest packet that a listener takes, or a connection to a broker.
 #[inline]
-fn max_packet_size(listener: Option<&ListenerSettings>, uplinks: &Uplinks) -> u32 {
+fn max_packet_size(listener: Option<&ListenerSettings>, broker_links: &BrokerLinks) -> u32 {
     match listener {
         Some(listener) => listener.max_packet_size,
-        None => uplinks.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
+        None => broker_links.brokers.config.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
     }
 }
 
@@ -178,7 +178,8 @@ impl Engine {
             if rest.is_empty() {
                 return taken;
             }
-            let max = max_packet_size(self.state.settings.listener(connection.listener), &self.uplinks).max(promised);
+            let max =
+                max_packet_size(self.state.settings.listener(connection.listener), &self.broker_links).max(promised);
             // The frame is used where it is found: a copy of it would wait for the stores of its single bytes.
             let result = match split_frame(rest, max) {
                 Ok(None) if connection.phase == Phase::AwaitConnect => match check_first_byte(rest) {
@@ -225,8 +226,8 @@ impl Engine {
     #[inline]
     fn take_frame(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>, whole: &[u8]) -> Result<Flow, Refused> {
         let Some(connection) = self.state.connections.get(key) else { return Ok(Flow::Hold) };
-        if connection.listener == UPLINK_LISTENER {
-            return self.fleet().take_uplink_frame(now, key, frame, whole);
+        if connection.listener == BROKER_LINK_LISTENER {
+            return self.fleet().take_broker_link_frame(now, key, frame, whole);
         }
         let version = connection.version;
         let packet_type = frame.packet_type();

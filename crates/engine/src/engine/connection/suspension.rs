@@ -1,11 +1,11 @@
 //! Connections that wait continue.
 
 use crate::engine::facets::WaitingCalls;
+use crate::events::reason::Reason;
 use crate::flows::contexts::parking;
 use crate::ids::{ConnectionKey, Partitions};
 use crate::now::Now;
 use crate::orchestrator::homes::Home;
-use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use tidegate_mqtt::{PacketType, split_frame};
 

@@ -1,10 +1,10 @@
 //! Wills at the end of a process.
 
 use crate::engine::facets::ControlCalls;
+use crate::events::reason::Reason;
 use crate::flows::contexts::ending;
 use crate::ids::SessionKey;
 use crate::now::Now;
-use crate::telling::reason::Reason;
 use std::sync::Arc;
 
 impl ControlCalls<'_> {
@@ -18,7 +18,7 @@ impl ControlCalls<'_> {
     /// [`ControlCalls::begin_shutdown`](crate::ControlCalls::begin_shutdown) on any: the receivers of the wills are then still connected.
     pub fn publish_last_wills(&mut self, now: Now) {
         self.engine.stopping = true;
-        self.engine.uplinks.brokers.stopping = true;
+        self.engine.broker_links.brokers.stopping = true;
         if !self.engine.settings.wills_on_shutdown {
             return;
         }

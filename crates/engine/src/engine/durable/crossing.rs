@@ -2,6 +2,7 @@
 
 use crate::durable::crossing::{Replay, Way};
 use crate::engine::facets::{ClusterCalls, ShardQuestions, StoreCalls};
+use crate::events::reason::Reason;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::moving;
 use crate::flows::contexts::publishing;
@@ -9,7 +10,6 @@ use crate::ids::ShardId;
 use crate::journal::keys::Key;
 use crate::link::record::Record;
 use crate::now::Now;
-use crate::telling::reason::Reason;
 
 impl ClusterCalls<'_> {
     /// The message before this record was stored by the other shard: now this shard has it.

@@ -131,7 +131,7 @@ impl StoreCalls<'_> {
             }
             Key::Seen(session, _) => {
                 part(all, session)?;
-                self.engine.uplinks.restore_seen(session, value).map_err(wrong)?;
+                self.engine.broker_links.restore_seen(session, value).map_err(wrong)?;
             }
             Key::Body(number) => drop(all.bodies.insert(number, read_body(value, now).map_err(wrong)?)),
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,

@@ -9,22 +9,22 @@ use std::collections::BTreeSet;
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::engine::image::forwarding::OrchestratorMoves;
+use crate::flows::broker_link::adopted::put_first_or_next;
 use crate::flows::contexts::imaging;
 use crate::flows::contexts::moving;
-use crate::flows::uplink::adopted::put_first_or_next;
-use crate::ids::{Partitions, SessionKey, UPLINK_PREFIX};
+use crate::ids::{BROKER_LINK_PREFIX, Partitions, SessionKey};
 use crate::image::last_copies::LastCopy;
 use crate::image::noted::{each_noted, put_noted};
 use crate::image::read_session::SessionImage;
 use crate::image::{begin, open, seal};
 use crate::now::Now;
-use crate::orchestrator::uplink::adopted::Adopted;
-use crate::orchestrator::uplink::former::is_of_dead;
-use crate::settings::uplinks::{UplinkError, UplinkOptions};
+use crate::orchestrator::broker_link::adopted::Adopted;
+use crate::orchestrator::broker_link::former::is_of_dead;
+use crate::settings::broker_links::{BrokerLinkError, BrokerLinkOptions};
 
 /// The image of a dead orchestrator's session at a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UplinkImage {
+pub struct BrokerLinkImage {
     /// The name of the broker.
     pub broker: String,
     /// The image of the session; `None` where the session is here, from an earlier life of this process.
@@ -59,30 +59,30 @@ pub enum AdoptError {
     Image(#[from] ImageError),
     /// The broker is not in the fleet of this orchestrator.
     #[error(transparent)]
-    Uplink(#[from] UplinkError),
+    BrokerLink(#[from] BrokerLinkError),
 }
 
 impl OrchestratorMoves<'_> {
     /// Images of the sessions at brokers, for an engine that was restored from the store of a dead orchestrator.
-    pub fn uplink_images(&self, now: Now) -> Vec<UplinkImage> {
+    pub fn broker_link_images(&self, now: Now) -> Vec<BrokerLinkImage> {
         let engine = &*self.engine;
-        let uplinks = engine.state.sessions.iter().filter(|(_, session)| session.is_uplink());
-        let images = uplinks.filter_map(|(key, session)| {
-            let broker = session.client_id.strip_prefix(UPLINK_PREFIX)?;
+        let broker_links = engine.state.sessions.iter().filter(|(_, session)| session.is_broker_link());
+        let images = broker_links.filter_map(|(key, session)| {
+            let broker = session.client_id.strip_prefix(BROKER_LINK_PREFIX)?;
             let mut image = begin();
             imaging!(engine).put_session(&mut image, now, SessionKey(key), session);
             let (broker, image) = (broker.to_owned(), Some(seal(image)));
-            Some(UplinkImage { broker, image, forwards: false, last_copies: Vec::new() })
+            Some(BrokerLinkImage { broker, image, forwards: false, last_copies: Vec::new() })
         });
-        let mut images: Vec<UplinkImage> = images.collect();
+        let mut images: Vec<BrokerLinkImage> = images.collect();
         images.sort_unstable_by(|one, other| one.broker.cmp(&other.broker));
         let mut done = BTreeSet::new();
-        for uplink in &mut images {
+        for broker_link in &mut images {
             // One of the connections of an orchestrator brings all its copies.
-            let of = Some(&*uplink.broker).filter(|name| is_of_dead(name)).and_then(|name| name.rsplit_once('@'));
+            let of = Some(&*broker_link.broker).filter(|name| is_of_dead(name)).and_then(|name| name.rsplit_once('@'));
             let of = of.map(|(_, of)| of.to_owned());
             if !done.contains(&of) {
-                uplink.last_copies = engine.handover.forwarding.put_copies(now, of.as_deref());
+                broker_link.last_copies = engine.handover.forwarding.put_copies(now, of.as_deref());
                 done.insert(of);
             }
         }
@@ -90,25 +90,30 @@ impl OrchestratorMoves<'_> {
     }
 
     /// Keeps the session of the dead orchestrator `of` at a broker that is not in the fleet, for a later
-    /// [`OrchestratorMoves::adopt_uplink`] without an image. Returns the name of its connection.
+    /// [`OrchestratorMoves::adopt_broker_link`] without an image. Returns the name of its connection.
     /// [`FleetCalls::continue_adopted`](crate::FleetCalls::continue_adopted) names the sessions that stay.
     ///
     /// # Errors
     /// When the image cannot be read.
-    pub fn keep_uplink(&mut self, now: Now, of: &str, uplink: &UplinkImage) -> Result<String, ImageError> {
+    pub fn keep_broker_link(
+        &mut self,
+        now: Now,
+        of: &str,
+        broker_link: &BrokerLinkImage,
+    ) -> Result<String, ImageError> {
         self.engine.state.journal.now = now;
-        let name = format!("{}@{of}", uplink.broker);
-        if uplink.forwards && !uplink.last_copies.is_empty() {
+        let name = format!("{}@{of}", broker_link.broker);
+        if broker_link.forwards && !broker_link.last_copies.is_empty() {
             let Engine { state, handover, .. } = &mut *self.engine;
-            each_noted(now, &uplink.last_copies, |id, message| {
+            each_noted(now, &broker_link.last_copies, |id, message| {
                 let copy = LastCopy::of_dead(&mut state.journal, of, id, message);
                 handover.forwarding.take_copy(now, copy);
             })?;
         }
-        let Some(image) = &uplink.image else { return Ok(name) };
+        let Some(image) = &broker_link.image else { return Ok(name) };
         let mut reader = open(image)?;
         let mut image = SessionImage::read(&mut reader, now)?;
-        let client_id = format!("{UPLINK_PREFIX}{name}");
+        let client_id = format!("{BROKER_LINK_PREFIX}{name}");
         if self.engine.state.sessions.find_session(image.session.tenant, &client_id).is_none() {
             image.session.client_id = client_id.into();
             image.subscriptions.clear();
@@ -126,29 +131,29 @@ impl OrchestratorMoves<'_> {
     ///
     /// # Errors
     /// When the image cannot be read, or the fleet has no other broker.
-    pub fn adopt_uplink(
+    pub fn adopt_broker_link(
         &mut self,
         now: Now,
         of: &str,
-        uplink: &UplinkImage,
+        broker_link: &BrokerLinkImage,
         id: u64,
-        options: UplinkOptions,
+        options: BrokerLinkOptions,
     ) -> Result<String, AdoptError> {
-        let name = self.keep_uplink(now, of, uplink)?;
-        self.engine.fleet().set_uplink(now, &name, options)?;
-        let client_id = format!("{of}-{}", uplink.broker);
-        if let Some(adopted) = self.engine.uplinks.brokers.adopted_named(&name) {
-            *adopted = Some(Box::new(Adopted::new(client_id, id, uplink.forwards, uplink.image.is_none())));
+        let name = self.keep_broker_link(now, of, broker_link)?;
+        self.engine.fleet().set_broker_link(now, &name, options)?;
+        let client_id = format!("{of}-{}", broker_link.broker);
+        if let Some(adopted) = self.engine.broker_links.brokers.adopted_named(&name) {
+            *adopted = Some(Box::new(Adopted::new(client_id, id, broker_link.forwards, broker_link.image.is_none())));
         }
         self.note_copies_of_dead(now, of, &name);
-        self.engine.fleet().drain_uplink(now, &name)?;
+        self.engine.fleet().drain_broker_link(now, &name)?;
         Ok(name)
     }
 
     /// Notes the messages that a dead orchestrator had delivered without a broker as if its connection had brought them.
     fn note_copies_of_dead(&mut self, now: Now, of: &str, name: &str) {
         let engine = &mut *self.engine;
-        let adopted = engine.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
+        let adopted = engine.broker_links.brokers.adopted_named(name).and_then(Option::as_mut);
         let Some((for_left, unanswered)) = adopted.and_then(|it| Some((it.for_left.as_mut()?, &mut it.unanswered)))
         else {
             return;
@@ -163,7 +168,7 @@ impl OrchestratorMoves<'_> {
     /// after [`OrchestratorMoves::confirm_brought`].
     pub fn take_brought(&mut self, name: &str) -> Brought {
         let engine = &mut *self.engine;
-        let adopted = engine.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
+        let adopted = engine.broker_links.brokers.adopted_named(name).and_then(Option::as_mut);
         let Some(adopted) = adopted else { return Brought::default() };
         let take = |noted: &mut Vec<u8>| Some(std::mem::take(noted)).filter(|noted| !noted.is_empty()).map(seal);
         let (for_members, for_shards) = (take(&mut adopted.for_members), take(&mut adopted.for_shards));
@@ -173,7 +178,7 @@ impl OrchestratorMoves<'_> {
     }
 
     /// Delivers messages that the connection of a dead orchestrator has brought to sessions on this shard, which has the
-    /// uplinks, that do not have them: sessions of partitions that have come here. Returns the messages for the other
+    /// broker links, that do not have them: sessions of partitions that have come here. Returns the messages for the other
     /// shards, and the partitions of their receivers. A message without an id went to all sessions that were here.
     ///
     /// # Errors
@@ -190,7 +195,7 @@ impl OrchestratorMoves<'_> {
         each_noted(now, messages, |id, message| {
             let Some(id) = id else { return };
             let groups = moving!(engine).groups_lacking(Some(id), message, partitions);
-            let is_here = engine.uplinks.settlement.has_seen(id);
+            let is_here = engine.broker_links.settlement.has_seen(id);
             let wanted = engine.handover.wanting(&mut engine.state.journal, id, message, is_here, partitions);
             if wanted.is_empty() {
                 return;
@@ -207,7 +212,7 @@ impl OrchestratorMoves<'_> {
     pub fn confirm_brought(&mut self, now: Now, name: &str, messages: usize) {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
-        let adopted = engine.uplinks.brokers.adopted_named(name).and_then(Option::as_mut);
+        let adopted = engine.broker_links.brokers.adopted_named(name).and_then(Option::as_mut);
         let Some(adopted) = adopted else { return };
         let confirmed: Vec<_> = adopted.unanswered.drain(..messages.min(adopted.unanswered.len())).collect();
         self.end_awaiting_homes(now, confirmed);

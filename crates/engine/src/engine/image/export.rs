@@ -2,13 +2,13 @@
 
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::facets::MoveCalls;
+use crate::events::reason::Reason;
 use crate::flows::contexts::imaging;
 use crate::flows::contexts::moving;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey};
 use crate::image::{begin, seal};
 use crate::now::Now;
 use crate::retained::RetainedStore;
-use crate::telling::reason::Reason;
 use crate::wire::WireWrite;
 
 impl MoveCalls<'_> {

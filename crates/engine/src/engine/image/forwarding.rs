@@ -10,7 +10,7 @@ use crate::image::noted::{each_noted, put_noted};
 use crate::image::{begin, seal};
 use crate::journal::keys::Key;
 use crate::now::Now;
-use crate::orchestrator::uplink::adopted::Awaiting;
+use crate::orchestrator::broker_link::adopted::Awaiting;
 
 /// The calls of an engine for moves of partitions between orchestrators, and for takeovers from a dead one.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl<'e> OrchestratorMoves<'e> {
     /// partitions.
     pub fn messages_of(&self, partitions: Partitions) -> Vec<u8> {
         let engine = &*self.engine;
-        engine.handover.arrivals.write(engine.uplinks.settlement.seen_ids(), partitions)
+        engine.handover.arrivals.write(engine.broker_links.settlement.seen_ids(), partitions)
     }
 
     /// The messages that the sessions of a move had when they left.
@@ -84,7 +84,7 @@ impl<'e> OrchestratorMoves<'e> {
     }
 
     /// Partitions of a move are served here again: the messages that were collected for them and not taken are delivered to
-    /// those sessions on this shard, which has the uplinks, that do not have them. Returns the messages for the other
+    /// those sessions on this shard, which has the broker links, that do not have them. Returns the messages for the other
     /// shards.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl<'e> OrchestratorMoves<'e> {
     }
 
     /// Begins to take the messages that the old home forwards for the partitions of a move. It is called in the turn in
-    /// which the images were imported, and last on the shard that has the uplinks. `had` are the messages that the
+    /// which the images were imported, and last on the shard that has the broker links. `had` are the messages that the
     /// sessions have ([`OrchestratorMoves::take_had`]); without them a message that brokers deliver to both homes may come
     /// twice.
     ///
@@ -132,14 +132,14 @@ impl<'e> OrchestratorMoves<'e> {
         partitions: Partitions,
         had: Option<&[u8]>,
     ) -> Result<(), ImageError> {
-        if !self.engine.uplinks.brokers.config.has_uplinks_here() {
+        if !self.engine.broker_links.brokers.config.has_broker_links_here() {
             return Ok(());
         }
         // A shard cannot keep messages back from the sessions of other shards.
         let is_whole = self.engine.place.shards == 1;
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
-        let seen = engine.uplinks.settlement.seen_now();
+        let seen = engine.broker_links.settlement.seen_now();
         let had = had.filter(|_| is_whole);
         engine.handover.arrivals.add(now, &mut engine.state.journal, partitions, seen, had)?;
         let Forwarding { left, come, .. } = &mut engine.handover.forwarding;
@@ -155,11 +155,11 @@ impl<'e> OrchestratorMoves<'e> {
     /// which messages they have, as far as they came with a list of them. No messages are kept back.
     pub fn resume_awaiting(&mut self, now: Now, id: u64, partitions: Partitions) {
         let engine = &mut *self.engine;
-        if !engine.uplinks.brokers.config.has_uplinks_here() {
+        if !engine.broker_links.brokers.config.has_broker_links_here() {
             return;
         }
         engine.state.journal.now = now;
-        let seen = engine.uplinks.settlement.seen_now();
+        let seen = engine.broker_links.settlement.seen_now();
         engine.handover.arrivals.resume(now, &mut engine.state.journal, partitions, seen);
         let come = engine.handover.forwarding.come.entry(id).or_insert_with(|| Come::new(Partitions::NONE, None));
         come.partitions = come.partitions.with(partitions);
@@ -174,7 +174,7 @@ impl<'e> OrchestratorMoves<'e> {
         engine.handover.tell_departures(&mut engine.state);
     }
 
-    /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the uplinks. With
+    /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the broker links. With
     /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back. Returns the messages that the other shards have to deliver
     /// ([`OrchestratorMoves::deliver_forwarded`]), and the partitions of their receivers.
     ///
@@ -217,7 +217,7 @@ impl<'e> OrchestratorMoves<'e> {
             let mut wanted = partitions;
             let groups = moving!(engine).groups_lacking(id, message, partitions);
             if let Some(id) = id {
-                let is_here = engine.uplinks.settlement.has_seen(id);
+                let is_here = engine.broker_links.settlement.has_seen(id);
                 wanted = engine.handover.arrivals.lacking(wanted, id, is_here);
                 if (is_here || is_whole) && !wanted.is_empty() {
                     engine.handover.arrivals.note_passed(&mut engine.state.journal, id, message, wanted);
@@ -248,7 +248,7 @@ impl<'e> OrchestratorMoves<'e> {
                 Forwarding::note_left(&mut AtHand::default(), left, now, noted, message);
             }
             let Some(come) = come.get_mut(&id) else { return };
-            let is_here = noted.is_some_and(|id| engine.uplinks.settlement.has_seen(id));
+            let is_here = noted.is_some_and(|id| engine.broker_links.settlement.has_seen(id));
             let (arrivals, journal) = (&mut engine.handover.arrivals, &mut engine.state.journal);
             let wanted = come.wants(arrivals, journal, partitions, (noted, message), (is_here, is_whole));
             if !wanted.is_empty() {

@@ -2,6 +2,7 @@
 
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::facets::MoveCalls;
+use crate::events::reason::Reason;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::imaging;
@@ -13,7 +14,6 @@ use crate::image::Owed;
 use crate::image::moving::{PartitionImage, Snapshot};
 use crate::journal::keys::Key;
 use crate::now::Now;
-use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use crate::topics::is_own_topic;
 

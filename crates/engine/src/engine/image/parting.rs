@@ -5,12 +5,12 @@ use crate::connection::reserving::Reserving;
 use crate::connection::terms::PromisedTerms;
 use crate::connection::{Connection, Extra, Phase};
 use crate::engine::facets::MoveCalls;
-use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, Partitions, SessionKey, UPLINK_LISTENER};
+use crate::events::reason::Reason;
+use crate::ids::{BROKER_LINK_LISTENER, ConnectionKey, PRINCIPAL_LISTENER, Partitions, SessionKey};
 use crate::image::connection::{ConnectionImage, RELAY_FRAME_MAX, RELAY_FRAME_ROOM};
 use crate::now::{Millis, Now};
 use crate::session::Session;
 use crate::session::packet_ids::State;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::PacketId;
 
 /// Minimum lifetime of a session that waits for its connection, seconds: the time for which a node waits for a move.
@@ -144,7 +144,7 @@ fn unkept_of(session: &Session) -> Vec<(PacketId, State)> {
 
 fn may_leave(connection: &Connection) -> bool {
     connection.phase == Phase::Open
-        && ![UPLINK_LISTENER, PRINCIPAL_LISTENER].contains(&connection.listener)
+        && ![BROKER_LINK_LISTENER, PRINCIPAL_LISTENER].contains(&connection.listener)
         && !connection.is_of_hub()
         && !connection.leaving
 }

@@ -4,14 +4,14 @@ use crate::connection::Phase;
 use crate::connection::input::Flow;
 use crate::engine::facets::{HomeCalls, ShardQuestions};
 use crate::event::Event;
+use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::parking;
-use crate::ids::UPLINK_LISTENER;
+use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::{ConnectionKey, PartitionId, Partitions, TenantId, partition_of};
 use crate::now::{Millis, Now};
 use crate::orchestrator::homes::{Home, Homes, HomesInForce};
-use crate::telling::reason::Reason;
 use tidegate_mqtt::Version;
 
 impl HomeCalls<'_> {
@@ -95,7 +95,7 @@ impl HomeCalls<'_> {
     /// Ends the connections of clients that are not at home here.
     fn close_those_elsewhere(&mut self, now: Now, unserved: Reason) {
         let connected = self.engine.state.sessions.iter().filter_map(|(_, session)| {
-            let key = session.connection.filter(|_| session.listener != UPLINK_LISTENER)?;
+            let key = session.connection.filter(|_| session.listener != BROKER_LINK_LISTENER)?;
             let partition = partition_of(session.tenant, &session.client_id);
             Some((
                 key,

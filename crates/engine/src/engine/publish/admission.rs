@@ -4,13 +4,13 @@ use crate::connection::Extra;
 use crate::connection::reserving::Reserving;
 use crate::engine::facets::PublishPipeline;
 use crate::engine::facets::WaitingCalls;
+use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::deciding;
 use crate::ids::ConnectionKey;
 use crate::link::record::Record;
 use crate::now::{Millis, Now};
 use crate::session::BlockedPublisher;
-use crate::telling::reason::Reason;
 
 impl WaitingCalls<'_> {
     /// A publisher whose acknowledgement is withheld has waited for its maximum time; returns whether that is so.

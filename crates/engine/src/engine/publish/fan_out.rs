@@ -1,13 +1,13 @@
 //! A message with many receivers is delivered in several turns.
 
 use crate::engine::facets::PublishPipeline;
+use crate::events::reason::Reason;
 use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::ConnectionKey;
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::publish::fan_out::{FAN_OUT_STEP, FanOut};
-use crate::telling::reason::Reason;
 
 impl PublishPipeline<'_> {
     /// Takes messages under way to more receivers, a bounded number of them.

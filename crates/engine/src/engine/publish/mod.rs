@@ -8,13 +8,13 @@ mod turn_share;
 mod with_properties;
 
 use crate::engine::facets::PublishPipeline;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::publishing;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
 use tidegate_mqtt::{Frame, QoS, RawPublish, Version};
 
@@ -51,7 +51,7 @@ impl PublishPipeline<'_> {
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
-        if raw.properties.is_empty() && !self.engine.uplinks.brokers.config.is_on() {
+        if raw.properties.is_empty() && !self.engine.broker_links.brokers.config.is_on() {
             let slot = match self.engine.cache.lookup(self.engine.index.epoch(), tenant, raw.topic) {
                 Some(slot) => slot,
                 // The context is made for a new topic only: it costs as much as the look-up.

@@ -9,7 +9,7 @@ impl PublishPipeline<'_> {
     /// Appends the user property for a message of a session; it has to be the first one.
     #[inline(never)]
     pub(crate) fn append_origin(&mut self, now: Now, session: Option<SessionKey>, out: &mut Vec<u8>) {
-        let (origin, number) = self.engine.uplinks.next_number();
+        let (origin, number) = self.engine.broker_links.next_number();
         let session = session.and_then(|session| self.engine.state.sessions.get(session.0));
         let client_id = session.map_or("", |session| &*session.client_id);
         put_origin((origin, number, now.unix), client_id, out);

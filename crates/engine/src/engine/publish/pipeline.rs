@@ -2,10 +2,11 @@
 
 use crate::engine::facets::PublishPipeline;
 use crate::event::{Attempt, Delay};
+use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
+use crate::flows::contexts::broker_linking;
 use crate::flows::contexts::deciding;
 use crate::flows::contexts::parking;
-use crate::flows::contexts::uplinking;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::{ConnectionKey, TenantId, hash_name};
 use crate::now::Now;
@@ -14,7 +15,6 @@ use crate::publish::fan_out::FAN_OUT_STEP;
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::publish::turn_share::Share;
-use crate::telling::reason::Reason;
 use crate::topics::stages::Deferral;
 use crate::topics::stages::ORDER;
 use crate::topics::stages::Rejection;
@@ -62,8 +62,8 @@ impl PublishPipeline<'_> {
     fn publish_by_stages(&mut self, it: &Inbound<'_>, stages: StageSet) -> Progress {
         for stage in ORDER.into_iter().filter(|stage| stages.has(*stage)) {
             let step = deciding!(self.engine).ask_stage(stage, it);
-            if step != Step::Continue && it.tenant == TenantId::UPLINK {
-                self.engine.uplinks.give_id_back();
+            if step != Step::Continue && it.tenant == TenantId::BROKER_LINK {
+                self.engine.broker_links.give_id_back();
             }
             match step {
                 Step::Continue => {}
@@ -88,7 +88,7 @@ impl PublishPipeline<'_> {
             Deferral::Fleet => {
                 parking!(self.engine).start_withholding(now, key);
                 self.engine.state.reports().tell_delayed(Delay::Queue(None), key);
-                self.engine.uplinks.add_waiting(key);
+                self.engine.broker_links.add_waiting(key);
                 parking!(self.engine).park(now, key);
             }
             Deferral::Interest => {
@@ -203,8 +203,8 @@ impl PublishPipeline<'_> {
         if full_links != 0 {
             parking!(self.engine).wait_for_links(now, key, full_links);
         }
-        if tenant == TenantId::UPLINK {
-            uplinking!(self.engine).check_gate_now_and_then(now);
+        if tenant == TenantId::BROKER_LINK {
+            broker_linking!(self.engine).check_gate_now_and_then(now);
         }
     }
 }

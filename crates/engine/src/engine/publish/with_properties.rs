@@ -3,16 +3,16 @@
 
 use crate::addresses::{SET_BY_BROKER, asks_for_unknown_receipts};
 use crate::engine::facets::PublishPipeline;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::publishing;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::id::PROPERTY;
+use crate::orchestrator::broker_link::id::PROPERTY;
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::settings::Settings;
 use crate::settings::fleet_topics::at_brokers;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
 use crate::topics::origin::ORIGIN_PROPERTY;
 use std::borrow::Cow;
@@ -33,7 +33,7 @@ impl PublishPipeline<'_> {
         if properties.subscription_identifiers.iter().next().is_some() {
             return Err(Refused::new(Reason::ProtocolError, "PUBLISH from a client carries a subscription identifier"));
         }
-        let has_brokers = self.engine.uplinks.brokers.config.is_on();
+        let has_brokers = self.engine.broker_links.brokers.config.is_on();
         let (tenant, topic) = if has_brokers && !self.is_of_addresses(key, &properties, raw) {
             to_fleet(&self.engine.settings, tenant, raw.topic)?
         } else {
@@ -53,11 +53,11 @@ impl PublishPipeline<'_> {
         if is_for_hub {
             self.append_origin(now, session, forwarded);
         }
-        if tenant == TenantId::UPLINK {
+        if tenant == TenantId::BROKER_LINK {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
             properties.copy_forwardable_without(&[PROPERTY, ORIGIN_PROPERTY], forwarded);
-            self.engine.uplinks.next_message_id(now, &self.engine.state, session, raw.retain).append(forwarded);
+            self.engine.broker_links.next_message_id(now, &self.engine.state, session, raw.retain).append(forwarded);
         } else if !self.engine.cache.traits(slot).is_address {
             // A pipeline that is added later may read this message from a queue or retained, and believes its origin.
             properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
@@ -154,12 +154,12 @@ fn check_payload(raw: &RawPublish<'_>) -> Result<(), Refused> {
 /// not known.
 fn to_fleet<'a>(settings: &Settings, tenant: TenantId, topic: &'a [u8]) -> Result<(TenantId, Cow<'a, [u8]>), Refused> {
     if tenant == TenantId::DEFAULT {
-        return Ok((TenantId::UPLINK, Cow::Borrowed(topic)));
+        return Ok((TenantId::BROKER_LINK, Cow::Borrowed(topic)));
     }
     let name = std::str::from_utf8(topic);
     let name = name.map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
     let Some(named) = at_brokers(settings, tenant, name) else { return Ok((tenant, Cow::Borrowed(topic))) };
     // Without a topic there is an alias, which was set with the topic at brokers.
     let topic = if name.is_empty() { Cow::Borrowed(topic) } else { Cow::Owned(named.into_owned().into_bytes()) };
-    Ok((TenantId::UPLINK, topic))
+    Ok((TenantId::BROKER_LINK, topic))
 }

@@ -3,19 +3,19 @@
 use crate::connection::{Answer, Connection, PendingAck, Phase, SubAckAnswer, UnsubAckAnswer};
 use crate::engine::facets::SubscribeSteps;
 use crate::event::Attempt;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::answering;
+use crate::flows::contexts::broker_linking;
 use crate::flows::contexts::fetching;
 use crate::flows::contexts::parking;
 use crate::flows::contexts::subscribing;
-use crate::flows::contexts::uplinking;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::link::envelope::Ticket;
 use crate::now::Now;
 use crate::subscribe::refusals::Refusals;
 use crate::subscribe::steps::{Asked, Kind, PacketLeft, Steps, filter_work};
 use crate::subscribe::{Request, SubAckWaits, granted_code, granted_options};
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use tidegate_mqtt::{
     Frame, QoS, Subscribe, SubscriptionOptions, Subscriptions, SubscriptionsIter, TopicError, TopicFilter,
     TopicFilters, TopicFiltersIter, Unsubscribe, Version,
@@ -131,7 +131,7 @@ impl SubscribeSteps<'_> {
                 "the answer has another place"
             );
         }
-        uplinking!(self.engine).end_decided_waits(now);
+        broker_linking!(self.engine).end_decided_waits(now);
         parking!(self.engine).wait_for_full_links(now, key);
     }
 
@@ -188,7 +188,7 @@ impl SubscribeSteps<'_> {
             extra.packet_left = Some(packet);
             self.engine.turn_share.add_packet(key);
         }
-        uplinking!(self.engine).end_decided_waits(now);
+        broker_linking!(self.engine).end_decided_waits(now);
         parking!(self.engine).wait_for_full_links(now, key);
         done
     }
@@ -267,7 +267,7 @@ impl SubscribeSteps<'_> {
         };
         asked.number += 1;
         let text = filter.map_or("", |filter| filter.as_str());
-        if self.engine.uplinks.brokers.config.is_on() {
+        if self.engine.broker_links.brokers.config.is_on() {
             answer.filters.push(text.into());
         }
         answer.codes.push(match result {

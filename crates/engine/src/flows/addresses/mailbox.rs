@@ -3,6 +3,7 @@
 use crate::addresses::Nodes;
 use crate::addresses::mailbox::is_addressed;
 use crate::event::Attempt;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Reading;
 use crate::flows::contexts::SessionEnding;
 use crate::flows::contexts::subscribing;
@@ -16,7 +17,6 @@ use crate::session::packet_ids::{ReceivedIds, State};
 use crate::session::{Delivery, Flow, Session, Standing};
 use crate::settings::AddressSettings;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 use crate::topics::address_name::encoded;
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! Messages that a publisher sends again, since it was not answered.
 
 use crate::connection::Answer;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
 use crate::flows::contexts::Publishing;
 use crate::flows::contexts::answering;
@@ -21,7 +22,6 @@ use crate::roster::Shards;
 use crate::session::exchange::Exchange;
 use crate::session::terms::Terms;
 use crate::settings::fleet_topics::owner_of;
-use crate::telling::reason::Reason;
 use crate::topics::stages::Step;
 use crate::topics::{Route, RouteSlot};
 use tidegate_mqtt::{PacketId, ReasonCode};

@@ -49,7 +49,7 @@ impl Moving<'_> {
     /// Keeps a value that its old home has noted. One that goes to brokers has got its version where it entered.
     fn take_noted_value(&mut self, now: Now, publication: &mut Publication<'_>) {
         let roster = &self.links.roster;
-        if self.uplinks.brokers.config.goes_to_fleet(&self.state.settings, publication) {
+        if self.broker_links.brokers.config.goes_to_fleet(&self.state.settings, publication) {
             self.retained.take_stray(now, self.place, roster, self.state, publication);
         } else {
             self.retained.keep_retained(now, roster, self.state, self.homes, publication);

@@ -4,7 +4,7 @@ use crate::cluster::exchanges::Exchanges;
 use crate::cluster::transfer::Transfers;
 use crate::flows::contexts::Deciding;
 use crate::groups::Groups;
-use crate::ids::{PartitionId, Partitions, Place, ShardId};
+use crate::ids::{PartitionId, Partitions, ShardId, ShardPosition};
 use crate::journal::Journal;
 use crate::journal::keys::Key;
 use crate::link::exchange_word::{ExchangeName, ExchangeWord};
@@ -42,7 +42,7 @@ impl Exchanges {
     }
 
     /// Notes the receivers of a message. A mark without receivers is noted as long as this process lives.
-    pub(crate) fn put_mark(&mut self, place: Place, journal: &mut Journal, name: ExchangeName, by: Got) {
+    pub(crate) fn put_mark(&mut self, place: ShardPosition, journal: &mut Journal, name: ExchangeName, by: Got) {
         let own = 1 << place.shard.0;
         let stored = if journal.is_on() && !by.is_empty() { own } else { 0 };
         let mark = self.marks.add(name, by, stored);
@@ -56,7 +56,7 @@ impl Exchanges {
     /// of a dead keeper, or to the successor of a dead receiver.
     pub(crate) fn note_taken(
         &mut self,
-        place: Place,
+        place: ShardPosition,
         transfers: &mut Transfers,
         journal: &mut Journal,
         qos: QoS,
@@ -78,7 +78,7 @@ impl Exchanges {
     }
 
     /// A message returns to its keeper: it may be given to this shard again.
-    pub(crate) fn give_up_deal(&mut self, place: Place, journal: &mut Journal, id: u64) {
+    pub(crate) fn give_up_deal(&mut self, place: ShardPosition, journal: &mut Journal, id: u64) {
         if id != 0 {
             let stored = self.marks.give_up_deal(id);
             journal.delete_marks(place, ExchangeName::of_deal(id), stored);
@@ -86,7 +86,7 @@ impl Exchanges {
     }
 
     /// Partitions have left, or did not arrive: their marks are at their home.
-    pub(crate) fn leave_marks(&mut self, place: Place, journal: &mut Journal, partitions: Partitions) {
+    pub(crate) fn leave_marks(&mut self, place: ShardPosition, journal: &mut Journal, partitions: Partitions) {
         let own = 1 << place.shard.0;
         for (name, mark) in self.marks.leave(partitions) {
             if mark.by.is_empty() {

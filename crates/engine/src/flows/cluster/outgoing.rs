@@ -1,6 +1,7 @@
 //! Messages that are owed to all nodes are sent until each has confirmed.
 
 use crate::cluster::outgoing::{OUTGOING_VERSION, Outgoing, OutgoingMessage, read_outgoing};
+use crate::events::reason::Reason;
 use crate::flows::contexts::SessionEnding;
 use crate::flows::contexts::{Publishing, publishing};
 use crate::ids::{ConnectionKey, PartitionId, Partitions, SessionKey};
@@ -9,14 +10,13 @@ use crate::link::envelope::{OUTGOING_INDEX, Ticket};
 use crate::link::got::Got;
 use crate::message::Publication;
 use crate::now::Now;
+use crate::orchestrator::broker_link::route::Gate;
 use crate::orchestrator::homes::Home;
-use crate::orchestrator::uplink::route::Gate;
 use crate::publish::dispatch::Source;
 use crate::records::image::put_publication;
 use crate::records::stored::put_message as put_stored_message;
 use crate::session::exchange::Exchange;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 use crate::topics::{RouteSlot, is_own_topic};
 use crate::wire::{WireError, WireWrite};
 use tidegate_mqtt::QoS;
@@ -90,7 +90,7 @@ impl SessionEnding<'_> {
             self.outgoing.remove_outgoing(self.state, number);
             return true;
         }
-        if self.uplinks.brokers.config.goes_to_fleet(&self.state.settings, &it.message.publication()) {
+        if self.broker_links.brokers.config.goes_to_fleet(&self.state.settings, &it.message.publication()) {
             return self.try_outgoing_to_fleet(now, number, &it);
         }
         let slot = publishing!(self).route_of(it.message.tenant, it.message.topic());
@@ -124,7 +124,7 @@ impl SessionEnding<'_> {
     /// Gives a message to the fleet, if it may leave. The batch that removes it from the outgoing messages owes it to a
     /// broker, under an id: a member that takes over either part knows it by that.
     fn try_outgoing_to_fleet(&mut self, now: Now, number: u64, it: &OutgoingMessage) -> bool {
-        if !self.is_at_home(it) || self.uplinks.gate == Gate::NoBroker {
+        if !self.is_at_home(it) || self.broker_links.gate == Gate::NoBroker {
             return false;
         }
         let session = self.state.sessions.find_session(it.message.tenant, &it.client_id);

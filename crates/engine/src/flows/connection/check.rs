@@ -1,11 +1,11 @@
 //! A CONNECT is checked.
 
 use crate::access::Subject;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::Connecting;
 use crate::ids::{ConnectionKey, HUB_CLIENT_PREFIX, ListenerId, SessionKey};
 use crate::settings::{Authentication, ListenerSettings, QUEUE_CLIENT_PREFIX};
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use tidegate_mqtt::{Connect, Version};
 
 impl Connecting<'_> {
@@ -70,7 +70,7 @@ impl Connecting<'_> {
     }
 
     /// Whether a session ends with its connection, at a listener that bounds such sessions itself. It does not count
-    /// against limits of sessions, so that a client can end a session of its own at the limit.
+    /// against limits of sessions, so that a client can end its own session at the limit.
     pub(crate) fn is_passing(&self, listener: ListenerId, connect: &Connect<'_>) -> bool {
         let is_bounded = self.state.settings.listener(listener).is_some_and(|listener| !listener.speaks_mqtt());
         is_bounded && connect.clean_start && connect.properties.session_expiry_interval.unwrap_or_default() == 0

@@ -1,5 +1,7 @@
 //! A connection ends, and its session is left.
 
+use crate::events::outcome::DeliveryOutcome;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Connecting;
 use crate::flows::contexts::Dealing;
 use crate::flows::contexts::SessionEnding;
@@ -16,8 +18,6 @@ use crate::session::packet_ids::State;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::Holding;
 use crate::sys::ClientNews;
-use crate::telling::outcome::DeliveryOutcome;
-use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use crate::topics::address_name::is_address;
 use std::collections::VecDeque;
@@ -139,11 +139,19 @@ impl Dealing<'_> {
             // A session that was never to outlive its connection gave up its messages by that.
             _ => Reason::SessionDiscarded,
         };
-        let (of_uplink, tenant) = (session.is_uplink(), session.tenant);
+        let (of_broker_link, tenant) = (session.is_broker_link(), session.tenant);
         let memberships = session.rare.map_or_else(Vec::new, |rare| rare.memberships);
         let (client_id, filters) = (session.client_id, session.filters);
-        let mut ending =
-            EndedSession { key, tenant, client_id, reason, filters, memberships, queue: VecDeque::new(), of_uplink };
+        let mut ending = EndedSession {
+            key,
+            tenant,
+            client_id,
+            reason,
+            filters,
+            memberships,
+            queue: VecDeque::new(),
+            of_broker_link,
+        };
         let Some(mut flow) = session.flow else { return ending };
         if let Some(tail) = flow.tail.take() {
             self.state.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
@@ -155,15 +163,15 @@ impl Dealing<'_> {
         for entry in flow.inflight.drain() {
             // A sent QoS 2 message may have arrived: no other client may get it ([MQTT-4.8.2-5]). A broker is an
             // exception: the message id prevents a second delivery.
-            let sent_once = entry.state != State::AwaitPubAck && !of_uplink;
-            if entry.state == State::AwaitPubComp && !of_uplink {
+            let sent_once = entry.state != State::AwaitPubAck && !of_broker_link;
+            if entry.state == State::AwaitPubComp && !of_broker_link {
                 // The receiver has acknowledged the message.
                 continue;
             }
             match entry.item.delivery {
                 Some(delivery) => self.settle_sent(now, key, &ending.client_id, &delivery, sent_once, reason),
                 // Only its packet id was left to be released: another broker has the message.
-                None if of_uplink => {}
+                None if of_broker_link => {}
                 None => self.state.counters.drop_message(reason),
             }
         }

@@ -60,7 +60,7 @@ impl EndedSessions {
 
     /// Removes the rest of an ended session as far as the turn allows, and some of it in any case; the rest waits.
     pub(crate) fn begin(&mut self, now: Now, mut ending: EndedSession, context: &mut Subscribing<'_>) {
-        let free = if ending.of_uplink { usize::MAX } else { FILTER_WORK_IN_ANY_CASE };
+        let free = if ending.of_broker_link { usize::MAX } else { FILTER_WORK_IN_ANY_CASE };
         let mut done = 0;
         while !ending.is_done() {
             if done >= free && !self.has_work() {

@@ -2,12 +2,12 @@
 
 use crate::connection::Phase;
 use crate::event::{AuthRequest, Enhanced, Event};
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::Connecting;
 use crate::identity::Identity;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::Now;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use std::sync::Arc;
 use tidegate_mqtt::{Auth, Frame, PacketType, ReasonCode, Version};
 

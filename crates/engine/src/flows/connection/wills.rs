@@ -1,11 +1,11 @@
 //! Wills: whether a connection that has ended leaves one, and when it is published.
 
 use crate::event::Attempt;
+use crate::events::reason::Reason;
 use crate::flows::contexts::SessionEnding;
 use crate::ids::SessionKey;
 use crate::now::Now;
 use crate::session::Will;
-use crate::telling::reason::Reason;
 use crate::timers::Timer;
 
 impl SessionEnding<'_> {

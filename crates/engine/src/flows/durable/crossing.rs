@@ -6,7 +6,7 @@ use crate::flows::contexts::Dealing;
 use crate::flows::contexts::Publishing;
 use crate::flows::publish::dispatch::Reach;
 use crate::groups::group_partition;
-use crate::ids::{Place, ShardId, partition_of};
+use crate::ids::{ShardId, ShardPosition, partition_of};
 use crate::journal::keys::Key;
 use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
@@ -106,20 +106,20 @@ impl Dealing<'_> {
 
 impl Recovery {
     /// One more shard has delivered its crossing messages and writes that to the store.
-    pub(crate) fn handle_replayed(&mut self, place: Place, state: &mut ShardState) {
+    pub(crate) fn handle_replayed(&mut self, place: ShardPosition, state: &mut ShardState) {
         self.others_replayed += 1;
         self.forget_replayed(place, state);
     }
 
     /// Once all shards have, the records of crossing messages are obsolete. The first shard deletes them.
-    pub(crate) fn forget_replayed(&mut self, place: Place, state: &mut ShardState) {
+    pub(crate) fn forget_replayed(&mut self, place: ShardPosition, state: &mut ShardState) {
         if self.replay.is_some() || self.others_replayed + 1 < place.shards {
             return;
         }
         for (number, crossed) in std::mem::take(&mut self.replayed) {
             state.journal.delete(Key::Crossing(number));
             let here = place.shards;
-            let now = (0..here).map(|shard| Place { shard: ShardId(shard), shards: here });
+            let now = (0..here).map(|shard| ShardPosition { shard: ShardId(shard), shards: here });
             for place in crossed.into_iter().chain(now) {
                 state.journal.delete(Key::Crossed(number, place));
             }

@@ -198,13 +198,13 @@ impl Restoration {
             return missing;
         }
         debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
-        let of_uplink = session.is_uplink();
+        let of_broker_link = session.is_broker_link();
         let flow = session.flow_mut();
         flow.next_number = next.max(last_sent);
         flow.mailbox_from = restoring.mailbox_from;
         let unanswered = sent.into_iter().map(|(record, delivery)| {
             let numbers = Numbers { entry: delivery.number, separate: true };
-            let keep = !record.released && (record.state != State::AwaitPubComp || of_uplink);
+            let keep = !record.released && (record.state != State::AwaitPubComp || of_broker_link);
             (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
         });
         let unanswered: Vec<_> = unanswered.collect();

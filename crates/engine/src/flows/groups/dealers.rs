@@ -14,7 +14,7 @@ impl Peering<'_> {
     pub(crate) fn finish_dealer_change(&mut self, now: Now) {
         for shard in self.links.group_roster.others() {
             let Some(other) = self.groups.dealers.other(shard) else { continue };
-            if std::mem::take(&mut other.telling) {
+            if std::mem::take(&mut other.seats_notice_due) {
                 let (partitions, round) = (other.notified_seats, other.notified_round);
                 self.links.send_dealing(shard, DealingWord::Seats { partitions, round, all: true });
             }

@@ -13,7 +13,7 @@ impl Subscribing<'_> {
     /// announcement and will confirm it.
     pub(super) fn make_group(&mut self, now: Now, group: GroupName<'_>, ticket: Option<Ticket>) -> (GroupKey, u16) {
         let strategy =
-            self.uplinks.brokers.config.strategy(group.tenant).unwrap_or(self.state.settings.shared.strategy);
+            self.broker_links.brokers.config.strategy(group.tenant).unwrap_or(self.state.settings.shared.strategy);
         let key = self.groups.find_or_make(group, strategy);
         let added = self.index.add_group(group.tenant, group.filter, key);
         if !added.first_local {

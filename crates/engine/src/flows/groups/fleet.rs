@@ -6,8 +6,8 @@ use crate::hash::hash_bytes;
 use crate::ids::SessionKey;
 use crate::link::record::GroupName;
 use crate::message::Publication;
-use crate::orchestrator::uplink::Uplinks;
-use crate::orchestrator::uplink::packet_limits::MessageLen;
+use crate::orchestrator::broker_link::BrokerLinks;
+use crate::orchestrator::broker_link::packet_limits::MessageLen;
 use crate::state::ShardState;
 
 /// Picks the broker for a message, by the policy of the fleet. Excluded and paused brokers get it only if there is no
@@ -15,16 +15,17 @@ use crate::state::ShardState;
 pub(crate) fn pick_broker(
     members: &mut Group<Receiver, Seat>,
     state: &ShardState,
-    uplinks: &Uplinks,
+    broker_links: &BrokerLinks,
     publication: &Publication<'_>,
     topic: u64,
     not_to: Option<Receiver>,
     len: Option<MessageLen>,
 ) -> Option<usize> {
-    let too_large = |member: &Member<Receiver, Seat>| !uplinks.takes(member.receiver.1, len);
+    let too_large = |member: &Member<Receiver, Seat>| !broker_links.takes(member.receiver.1, len);
     let session = |member: &Member<Receiver, Seat>| SessionKey(member.receiver.1);
-    let unfit =
-        |member: &Member<Receiver, Seat>| too_large(member) || uplinks.is_unfit(session(member), publication.topic);
+    let unfit = |member: &Member<Receiver, Seat>| {
+        too_large(member) || broker_links.is_unfit(session(member), publication.topic)
+    };
     let avoided = |member: &Member<Receiver, Seat>| too_large(member) || Some(member.receiver) == not_to;
     if members.online() == 0 {
         return None;
@@ -36,8 +37,9 @@ pub(crate) fn pick_broker(
             place.or_else(|| members.pick_by_topic(topic, unfit)).or_else(|| members.pick_by_topic(topic, avoided));
         return place.or_else(|| members.pick_by_topic(topic, too_large));
     }
-    if uplinks.brokers.config.goes_by_load() {
-        let load = |member: &Member<Receiver, Seat>| (unfit(member), uplinks.brokers.load_of(state, session(member)));
+    if broker_links.brokers.config.goes_by_load() {
+        let load =
+            |member: &Member<Receiver, Seat>| (unfit(member), broker_links.brokers.load_of(state, session(member)));
         let place = members.least(load, |member| avoided(member) || unfit(member));
         return place.filter(|place| members.members().get(*place).is_some_and(|member| !too_large(member)));
     }
@@ -51,9 +53,14 @@ pub(crate) fn pick_broker(
 
 impl Groups {
     /// The session of the broker that messages of a topic go to at present, where the topic decides.
-    pub(crate) fn broker_of_topic(&self, uplinks: &Uplinks, group: GroupName<'_>, topic: &str) -> Option<SessionKey> {
+    pub(crate) fn broker_of_topic(
+        &self,
+        broker_links: &BrokerLinks,
+        group: GroupName<'_>,
+        topic: &str,
+    ) -> Option<SessionKey> {
         let members = &self.dealt.get(self.find(group)?.0)?.members;
-        let unfit = |member: &Member<Receiver, Seat>| uplinks.is_unfit(SessionKey(member.receiver.1), topic);
+        let unfit = |member: &Member<Receiver, Seat>| broker_links.is_unfit(SessionKey(member.receiver.1), topic);
         let hash = hash_bytes(0, topic.as_bytes());
         let place = members.pick_by_topic(hash, unfit).or_else(|| members.pick_by_topic(hash, |_| false))?;
         members.members().get(place).map(|member| SessionKey(member.receiver.1))

@@ -1,5 +1,6 @@
 //! Messages that were dealt are kept until they are answered.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Dealing;
 use crate::groups::kept::{Deal, WAIT_MS};
 use crate::groups::{Receiver, group_partition};
@@ -8,7 +9,6 @@ use crate::link::record::{GroupName, Record};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
-use crate::telling::reason::Reason;
 use std::rc::Rc;
 
 impl Dealing<'_> {

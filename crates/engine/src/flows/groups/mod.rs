@@ -10,6 +10,7 @@ pub(crate) mod leaves;
 pub(crate) mod reseat;
 pub(crate) mod returns;
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Answering;
 use crate::flows::contexts::Dealing;
 use crate::flows::contexts::Peering;
@@ -31,7 +32,6 @@ use crate::publish::dispatch::Source;
 use crate::session::Membership;
 use crate::session::terms::Terms;
 use crate::subscribe::SubAckWaits;
-use crate::telling::reason::Reason;
 use crate::topics::{GroupKey, SubscriberOptions};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -189,8 +189,8 @@ impl Dealing<'_> {
         // Members without room, and the member that returned the message, are asked only if there is no other.
         let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
         let is_of_transfer = self.state.transfers.concern(&self.state.settings, publication.topic);
-        let of_fleet = dealt.tenant == TenantId::UPLINK;
-        let copies = Copies::of(self.state, !of_fleet && self.uplinks.brokers.config.is_on(), publication);
+        let of_fleet = dealt.tenant == TenantId::BROKER_LINK;
+        let copies = Copies::of(self.state, !of_fleet && self.broker_links.brokers.config.is_on(), publication);
         // Asking for room lets expired messages leave a queue.
         let state = RefCell::new(&mut *self.state);
         let is_copy = |member: &Member<Receiver, Seat>| copies.is_some_and(|copies| copies.avoids(member));
@@ -209,8 +209,8 @@ impl Dealing<'_> {
             };
             member.receiver.0 == here && has_left()
         };
-        let len = if of_fleet { self.uplinks.len_to_check(publication, now) } else { None };
-        let takes = |member: &Member<Receiver, Seat>| self.uplinks.takes(member.receiver.1, len);
+        let len = if of_fleet { self.broker_links.len_to_check(publication, now) } else { None };
+        let takes = |member: &Member<Receiver, Seat>| self.broker_links.takes(member.receiver.1, len);
         let is_gone = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
         let is_away = |member: &Member<Receiver, Seat>| is_gone(member) || is_copy(member);
         let is_out = |member: &Member<Receiver, Seat>| is_away(member) || Some(member.receiver) == not_to;
@@ -218,7 +218,7 @@ impl Dealing<'_> {
             crate::flows::groups::fleet::pick_broker(
                 &mut dealt.members,
                 &state.borrow(),
-                self.uplinks,
+                self.broker_links,
                 publication,
                 topic,
                 not_to,
@@ -257,8 +257,8 @@ impl Dealing<'_> {
         let Some(dealt) = self.groups.dealt.get(key.0) else { return };
         let Some(member) = dealt.members.members().get(place) else { return };
         let ((shard, session), seat) = (member.receiver, member.options);
-        if dealt.tenant == TenantId::UPLINK && shard == self.links.place.shard {
-            self.deliver_to_uplink(now, SessionKey(session), publication, source);
+        if dealt.tenant == TenantId::BROKER_LINK && shard == self.links.place.shard {
+            self.deliver_to_broker_link(now, SessionKey(session), publication, source);
             return;
         }
         let name = (dealt.share.clone(), dealt.filter.clone());
@@ -332,7 +332,7 @@ impl Dealing<'_> {
             subscription_ids: if ids[0] == 0 { &[] } else { &ids },
             group: Some(&membership),
             publisher: source.publisher(),
-            metered: group.tenant == TenantId::UPLINK,
+            metered: group.tenant == TenantId::BROKER_LINK,
         };
         self.layouts.begin(1);
         self.state.deliver(now.monotonic, publication, self.layouts, session, &terms);

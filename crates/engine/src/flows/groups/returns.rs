@@ -1,5 +1,6 @@
 //! A message comes back from a member, and another member gets it.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Dealing;
 use crate::groups::returns::Returned;
 use crate::groups::{RETURNS_MAX, Taker, group_partition};
@@ -10,7 +11,6 @@ use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
 use crate::session::Membership;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::QoS;
 
 impl Dealing<'_> {

@@ -7,7 +7,7 @@ use crate::flows::publish::dispatch::reach;
 use crate::ids::Partitions;
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::broker_link::id::MessageId;
 use crate::publish::dispatch::Source;
 use crate::session::Session;
 use crate::settings::fleet_topics::of_brokers;
@@ -92,7 +92,7 @@ impl Moving<'_> {
                 return !members.among(partitions).is_empty();
             };
             let come = members.among(arrived);
-            come.without(arrivals.lacking(come, id, self.uplinks.settlement.has_seen(id))).is_empty()
+            come.without(arrivals.lacking(come, id, self.broker_links.settlement.has_seen(id))).is_empty()
         };
         groups.into_iter().filter(lacks).collect()
     }

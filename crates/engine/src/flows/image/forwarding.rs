@@ -2,6 +2,7 @@
 
 use crate::cluster::transfer::error::ImageError;
 use crate::durable::crossing::Left;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Moving;
 use crate::ids::Partitions;
 use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES};
@@ -12,8 +13,7 @@ use crate::image::seal;
 use crate::journal::keys::Key;
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::orchestrator::uplink::id::MessageId;
-use crate::telling::reason::Reason;
+use crate::orchestrator::broker_link::id::MessageId;
 use crate::topics::RouteSlot;
 
 impl Moving<'_> {
@@ -100,7 +100,7 @@ impl Moving<'_> {
         message: &MessageRef,
         (of, partitions): (Option<&str>, Partitions),
     ) {
-        if self.uplinks.brokers.config.has_uplinks_here() {
+        if self.broker_links.brokers.config.has_broker_links_here() {
             let copy = LastCopy::store(&mut self.state.journal, of, partitions, message);
             self.handover.forwarding.take_copy(now, copy);
         }

@@ -1,11 +1,11 @@
 //! Connections and sessions of a tenant are counted against its quota.
 
 use crate::connection::Connection;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::Connecting;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::settings::Holding;
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 
 impl Connecting<'_> {
     /// The tenant of a client: the preset one, else its user's, else its listener's.

@@ -1,6 +1,7 @@
 //! A packet is answered when all that it promises is confirmed.
 
 use crate::connection::{Answer, Outcome, PendingAck, SubAckAnswer, UnsubAckAnswer};
+use crate::events::reason::Reason;
 use crate::flows::contexts::Answering;
 use crate::flows::contexts::fetching;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, ShardId};
@@ -11,7 +12,6 @@ use crate::link::record::Record;
 use crate::now::Now;
 use crate::retained::strays::STRAY_INDEX;
 use crate::session::refused::RefusedMessage;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
 impl Answering<'_> {
@@ -82,8 +82,14 @@ impl Answering<'_> {
     #[inline]
     fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
         let PendingAck { packet_id, answer, promises, .. } = ack;
-        if self.uplinks.is_confirming() {
-            self.uplinks.settlement.note_confirmed(self.state, self.layouts, &mut self.uplinks.brokers, key, packet_id);
+        if self.broker_links.is_confirming() {
+            self.broker_links.settlement.note_confirmed(
+                self.state,
+                self.layouts,
+                &mut self.broker_links.brokers,
+                key,
+                packet_id,
+            );
         }
         match answer {
             Answer::PubAck(outcome) => self.send_pub_ack(key, packet_id, outcome, promises),

@@ -3,7 +3,7 @@
 use crate::flows::contexts::Publishing;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
-use crate::orchestrator::uplink::id::MessageId;
+use crate::orchestrator::broker_link::id::MessageId;
 use crate::publish::dead_letter::put_user_property;
 use tidegate_mqtt::{QoS, TopicName};
 
@@ -23,7 +23,7 @@ impl Publishing<'_> {
             self.state.counters.dead_letters_lost += 1;
             return true;
         }
-        // One that was on its way to a fleet is a new message for it, with an id of its own.
+        // One that was on its way to a fleet is a new message for it, with its own id.
         let mut properties = MessageId::strip(message.properties()).to_vec();
         put_user_property(&mut properties, TOPIC_PROPERTY, message.topic());
         put_user_property(&mut properties, REASON_PROPERTY, reason.label());

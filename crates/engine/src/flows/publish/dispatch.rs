@@ -3,15 +3,16 @@
 use crate::addresses::Nodes;
 use crate::connection::to_write::WIDE_RECEIVERS;
 use crate::durable::Way;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Publishing;
 use crate::flows::contexts::dealing;
 use crate::groups::Groups;
-use crate::ids::{Place, SessionKey, ShardId, TenantId, hash_name, partition_of};
+use crate::ids::{SessionKey, ShardId, ShardPosition, TenantId, hash_name, partition_of};
 use crate::link::Links;
 use crate::link::envelope::{BROUGHT, DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
 use crate::message::Publication;
 use crate::now::Now;
-use crate::orchestrator::uplink::Uplinks;
+use crate::orchestrator::broker_link::BrokerLinks;
 use crate::publish::dispatch::{Dispatched, Source};
 use crate::publish::layouts::Layouts;
 use crate::session::BlockedPublisher;
@@ -19,7 +20,6 @@ use crate::session::terms::Terms;
 use crate::settings::SharedStrategy;
 use crate::settings::fleet_topics::owner_of;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target, is_own_topic};
 use tidegate_mqtt::QoS;
 
@@ -29,10 +29,10 @@ pub(crate) struct Reach<'e> {
     pub layouts: &'e mut Layouts,
     pub links: &'e mut Links,
     pub groups: &'e mut Groups,
-    pub uplinks: &'e mut Uplinks,
+    pub broker_links: &'e mut BrokerLinks,
     pub index: &'e mut SubscriptionIndex,
     pub scratch: &'e mut Route,
-    pub place: Place,
+    pub place: ShardPosition,
     pub nodes: &'e Nodes,
 }
 
@@ -45,7 +45,7 @@ macro_rules! reach {
             layouts: &mut $engine.layouts,
             links: &mut $engine.links,
             groups: &mut $engine.groups,
-            uplinks: &mut $engine.uplinks,
+            broker_links: &mut $engine.broker_links,
             index: &mut $engine.index,
             scratch: &mut $engine.scratch_route,
             nodes: &$engine.nodes,
@@ -67,7 +67,7 @@ impl Publishing<'_> {
 
     /// Publishes a message that no packet brought: the broker's own, or the will of `session`.
     pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
-        if self.uplinks.brokers.config.goes_to_fleet(&self.state.settings, publication) {
+        if self.broker_links.brokers.config.goes_to_fleet(&self.state.settings, publication) {
             self.publish_inside_to_fleet(now, publication, session);
             return;
         }
@@ -95,7 +95,7 @@ impl Publishing<'_> {
             publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
         }
         if publication.retain
-            && !(publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide())
+            && !(publication.tenant == TenantId::BROKER_LINK && self.broker_links.brokers.config.brokers_decide())
         {
             self.retain(now, publication, true);
         }
@@ -117,7 +117,7 @@ impl Publishing<'_> {
         if !at_home && !self.state.transfers.keeps(partition_of(tenant, topic)) {
             return None;
         }
-        if publication.tenant == TenantId::UPLINK {
+        if publication.tenant == TenantId::BROKER_LINK {
             return self.retain_from_fleet(now, publication, enters).err();
         }
         if !self.state.transfers.are_none() && !is_own_topic(publication.topic) {
@@ -214,7 +214,7 @@ impl Reach<'_> {
         let before = self.state.to_write.widen(route.targets().len() > WIDE_RECEIVERS);
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
-        let by_fleet = self.uplinks.brokers.config.is_on() && route.has_no_local() && publication.publisher != 0;
+        let by_fleet = self.broker_links.brokers.config.is_on() && route.has_no_local() && publication.publisher != 0;
         if publication.retain && !self.links.roster.is_alone() {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
@@ -295,7 +295,8 @@ impl Reach<'_> {
     /// Passes a message on to the shards that want it, and to its topic's home.
     fn send_on(&mut self, remote: u64, publication: &mut Publication<'_>, source: &Source, done: &mut Dispatched) {
         let mut homes = 0;
-        let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide();
+        let kept_by_brokers =
+            publication.tenant == TenantId::BROKER_LINK && self.broker_links.brokers.config.brokers_decide();
         if publication.retain && !publication.retain_is_done && !kept_by_brokers {
             publication.beyond_quota |=
                 crate::state::is_of_own(source.session, (&self.state.sessions, &self.state.connections));

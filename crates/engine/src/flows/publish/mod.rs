@@ -11,6 +11,8 @@ pub(crate) mod turn_share;
 
 use crate::connection::{Answer, Connection, Outcome};
 use crate::event::{Attempt, Delay};
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
 use crate::flows::contexts::Answering;
 use crate::flows::contexts::Deciding;
 use crate::flows::contexts::Parking;
@@ -23,8 +25,6 @@ use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::inbound::Inbound;
 use crate::session::refused::{Digest, RefusedMessage};
-use crate::telling::reason::Reason;
-use crate::telling::refused::Refused;
 use crate::topics::RouteSlot;
 use tidegate_mqtt::{PacketId, QoS, RawPublish, ReasonCode, TopicName};
 
@@ -54,7 +54,7 @@ impl Deciding<'_> {
     /// Retains a message that is on its way in.
     #[cold]
     pub(crate) fn retain_inbound(&mut self, it: &Inbound<'_>) -> Option<Reason> {
-        if it.tenant == TenantId::UPLINK && self.uplinks.brokers.config.brokers_decide() {
+        if it.tenant == TenantId::BROKER_LINK && self.broker_links.brokers.config.brokers_decide() {
             return None;
         }
         let topic = self.cache.topic_of(it);

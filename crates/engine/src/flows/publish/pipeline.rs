@@ -1,10 +1,10 @@
 //! The answer to a PUBLISH that was rejected.
 
 use crate::connection::Outcome;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Answering;
 use crate::link::envelope::Ticket;
 use crate::publish::inbound::Inbound;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::{QoS, ReasonCode};
 
 impl Answering<'_> {

@@ -1,5 +1,6 @@
 //! Retained messages are fetched for a subscription and sent.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Fetching;
 use crate::ids::{ConnectionKey, SessionKey, ShardId, partition_of};
 use crate::link::record::Record;
@@ -9,7 +10,6 @@ use crate::retained::ScanEnd;
 use crate::retained::fetch::starting::STARTS_IN_ANY_CASE;
 use crate::retained::fetch::{FetchState, settle_fetches, turn_budget};
 use crate::session::terms::Terms;
-use crate::telling::reason::Reason;
 use crate::topics::is_own_topic;
 use std::rc::Rc;
 

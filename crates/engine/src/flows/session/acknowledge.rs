@@ -1,13 +1,13 @@
 //! PUBACK, PUBREC, PUBREL and PUBCOMP of a receiver.
 
 use crate::event::Event;
+use crate::events::refused::Refused;
 use crate::flows::contexts::Acknowledging;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::journal::keys::Key;
 use crate::now::{Millis, Now};
 use crate::session::acknowledge::{WrongType, put_ack};
 use crate::session::packet_ids::State;
-use crate::telling::refused::Refused;
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, ReasonCode, Version};
 
 /// The packet identifier of an acknowledgement of two bytes, which nearly all are.
@@ -49,7 +49,7 @@ impl Acknowledging<'_> {
     /// standard has it for CONNACK and DISCONNECT only.
     #[cold]
     fn refused_as_too_large(&self, key: ConnectionKey, frame: &Frame<'_>) -> Option<(PacketId, ReasonCode)> {
-        self.uplinks.brokers.of_connection(key)?;
+        self.broker_links.brokers.of_connection(key)?;
         let [high, low, code, ..] = frame.body else { return None };
         let id = PacketId::new(u16::from_be_bytes([*high, *low]))?;
         (*code == ReasonCode::PacketTooLarge.byte()).then_some((id, ReasonCode::PacketTooLarge))
@@ -68,8 +68,8 @@ impl Acknowledging<'_> {
         let Some(answered) = self.state.sessions.take_answered(&mut self.state.memory, now, by, id, state)? else {
             return Ok(());
         };
-        let left =
-            answered.of_uplink && self.uplinks.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
+        let left = answered.of_broker_link
+            && self.broker_links.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
         if !left {
             self.state.conclude(by, code, answered);
         }

@@ -1,11 +1,11 @@
 //! The end of a long queue is read from the store.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Reading;
 use crate::ids::SessionKey;
 use crate::now::Millis;
 use crate::records::stored::EntryRead;
 use crate::session::tail::Tail;
-use crate::telling::reason::Reason;
 
 impl Reading<'_> {
     /// Puts one message back into memory, or passes over one that is there; returns how many that were.

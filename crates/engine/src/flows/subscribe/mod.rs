@@ -3,6 +3,7 @@
 pub(crate) mod steps;
 
 use crate::connection::Connection;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Subscribing;
 use crate::ids::{SessionKey, TenantId};
 use crate::journal::keys::STORED_NAME_MAX;
@@ -12,7 +13,6 @@ use crate::now::Now;
 use crate::settings::Holding;
 use crate::settings::fleet_topics::is_too_long_at_brokers;
 use crate::subscribe::{Request, SubAckWaits};
-use crate::telling::reason::Reason;
 use crate::topics::{FilterKey, Subscriber, is_own_topic};
 use tidegate_mqtt::{RetainHandling, TopicFilter};
 
@@ -30,7 +30,7 @@ impl Subscribing<'_> {
         self.state.settings.check_filter_size(request.filter)?;
         let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
         let tenant = self.state.sessions.get(request.session.0).map_or(TenantId::DEFAULT, |session| session.tenant);
-        let has_brokers = self.uplinks.brokers.config.is_on();
+        let has_brokers = self.broker_links.brokers.config.is_on();
         if has_brokers && is_too_long_at_brokers(&self.state.settings, tenant, behind_share.as_str()) {
             return Err(Reason::FilterTooLong);
         }
@@ -140,7 +140,7 @@ impl Subscribing<'_> {
         if self.peers.interest_under_way == 0 && !(asks_homes && self.links.roster.count() > 2) {
             return 0;
         }
-        let mut told = u16::from(self.uplinks.wanted.wait_behind(self.links.place.shard, ticket));
+        let mut told = u16::from(self.broker_links.wanted.wait_behind(self.links.place.shard, ticket));
         for shard in self.links.roster.others() {
             self.links.send(shard, Record::InterestBarrier { ticket });
             told += 1;
@@ -194,9 +194,9 @@ impl Subscribing<'_> {
             self.links.send(shard, Record::Interest { tenant, filter, present, ticket });
             told += 1;
         }
-        told += u16::from(self.uplinks.wanted.note_wanted(
+        told += u16::from(self.broker_links.wanted.note_wanted(
             self.state,
-            &mut self.uplinks.brokers,
+            &mut self.broker_links.brokers,
             (tenant, filter),
             self.links.place.shard,
             present,
@@ -226,7 +226,7 @@ impl Subscribing<'_> {
     /// Removes a subscription that its session does not list any more.
     pub(crate) fn remove_subscription(&mut self, now: Now, key: SessionKey, filter: FilterKey) {
         let links = &mut *self.links;
-        let notes_unwanted = self.uplinks.brokers.config.has_uplinks_here();
+        let notes_unwanted = self.broker_links.brokers.config.has_broker_links_here();
         let mut noted = None;
         self.index.unsubscribe_entry(filter, key, |tenant, filter| {
             for shard in links.roster.others_for(tenant, filter) {
@@ -240,8 +240,8 @@ impl Subscribing<'_> {
         if is_own_topic(&filter) {
             self.note_sys_interest(now, tenant, &filter, false);
         } else {
-            let (brokers, here) = (&mut self.uplinks.brokers, self.links.place.shard);
-            self.uplinks.wanted.note_wanted(self.state, brokers, (tenant, &filter), here, false, None);
+            let (brokers, here) = (&mut self.broker_links.brokers, self.links.place.shard);
+            self.broker_links.wanted.note_wanted(self.state, brokers, (tenant, &filter), here, false, None);
         }
     }
 }

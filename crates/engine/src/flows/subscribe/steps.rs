@@ -1,12 +1,12 @@
 //! Large SUBSCRIBE and UNSUBSCRIBE packets are worked off in steps.
 
 use crate::connection::{Answer, UnsubAckAnswer};
+use crate::events::reason::Reason;
 use crate::flows::contexts::Parking;
 use crate::flows::contexts::Subscribing;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::now::Now;
 use crate::subscribe::steps::{Kind, Steps};
-use crate::telling::reason::Reason;
 use crate::timers::Timer;
 use tidegate_mqtt::{ReasonCode, TopicError, TopicFilter};
 

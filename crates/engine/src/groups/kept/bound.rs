@@ -3,8 +3,8 @@
 use super::{Doubt, WAIT_MS};
 use crate::groups::kept::Kept;
 use crate::groups::{Groups, Receiver};
-use crate::ids::Place;
 use crate::ids::SessionKey;
+use crate::ids::ShardPosition;
 use crate::now::Now;
 use crate::state::ShardState;
 use crate::topics::GroupKey;
@@ -31,7 +31,7 @@ impl Groups {
     /// forgotten with it.
     pub(crate) fn place_of_client(
         &self,
-        place: Place,
+        place: ShardPosition,
         state: &ShardState,
         key: GroupKey,
         client: u64,

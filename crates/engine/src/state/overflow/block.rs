@@ -1,9 +1,9 @@
 //! The publisher waits.
 
 use crate::event::Delay;
+use crate::events::reason::Reason;
 use crate::session::overflow::Arriving;
 use crate::state::overflow::FullQueue;
-use crate::telling::reason::Reason;
 use tidegate_mqtt::QoS;
 
 impl FullQueue<'_> {

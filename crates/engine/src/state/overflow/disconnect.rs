@@ -1,7 +1,7 @@
 //! The slow reader is disconnected; its session keeps its queue within the limits.
 
+use crate::events::reason::Reason;
 use crate::state::overflow::FullQueue;
-use crate::telling::reason::Reason;
 
 impl FullQueue<'_> {
     pub(super) fn disconnect_slow(&mut self) -> bool {

@@ -1,8 +1,8 @@
 //! The oldest waiting message makes room: of the least priority, and never one of a higher priority than the new one.
 
+use crate::events::reason::Reason;
 use crate::session::overflow::Arriving;
 use crate::state::overflow::FullQueue;
-use crate::telling::reason::Reason;
 
 impl FullQueue<'_> {
     pub(super) fn drop_oldest(&mut self) -> bool {

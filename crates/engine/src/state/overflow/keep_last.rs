@@ -1,12 +1,12 @@
 //! The newest message of a topic replaces the waiting older one of the same topic, also where there is room. A queue
 //! that is full of other topics gives up its oldest message.
 
+use crate::events::reason::Reason;
 use crate::ids::SessionKey;
 use crate::session::Delivery;
 use crate::session::overflow::Arriving;
 use crate::state::ShardState;
 use crate::state::overflow::FullQueue;
-use crate::telling::reason::Reason;
 
 impl FullQueue<'_> {
     pub(super) fn keep_last(&mut self) -> bool {

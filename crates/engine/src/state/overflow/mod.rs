@@ -5,11 +5,11 @@ mod disconnect;
 mod drop_oldest;
 mod keep_last;
 
+use crate::events::reason::Reason;
 use crate::now::Millis;
 use crate::session::overflow::Arriving;
 use crate::settings::OverflowPolicy;
 use crate::state::ShardState;
-use crate::telling::reason::Reason;
 
 /// A queue that gets a message for which it may have no room.
 struct FullQueue<'s> {

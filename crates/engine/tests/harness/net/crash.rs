@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Engine, Millis, Now, Place, Reason, RestoreError, RestoreRoute, SecondReading, ShardId, Takers, session_of_queue,
+    Engine, Millis, Now, Reason, RestoreError, RestoreRoute, SecondReading, ShardId, ShardPosition, Takers,
+    session_of_queue,
 };
 
 use super::Net;
@@ -98,7 +99,7 @@ impl Net {
         let count = usize::from(shards);
         let (now, crashes) = (self.now, self.crashes);
         self.nodes = Nodes::one(shards);
-        let place = |shard| Place { shard: ShardId(shard), shards };
+        let place = |shard| ShardPosition { shard: ShardId(shard), shards };
         let seed = |shard| 7 + u64::from(shard) + crashes * 1000;
         let engine = |shard| {
             let mut engine = Engine::new(Arc::clone(&self.settings), place(shard), seed(shard), now);

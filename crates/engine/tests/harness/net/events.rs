@@ -1,6 +1,6 @@
 //! What engines ask for.
 
-use tidegate_engine::{AuthRequest, ConnectionKey, Engine, Event, Now, ObserverId, ObserverWindow, Verdict};
+use tidegate_engine::{AuthOutcome, AuthRequest, ConnectionKey, Engine, Event, Now, ObserverId, ObserverWindow};
 
 use super::Net;
 use super::socket::Stand;
@@ -69,7 +69,7 @@ impl Net {
             Event::Authenticate { key, request } => self.asked.push_back(Asked { request, shard, key }),
             Event::AnswerChallenge { key, data } => self.challenged.push_back((shard, key, data)),
             Event::ReadQueue(wanted) => self.reading.push_back((shard, wanted)),
-            Event::Dial { uplink, attempt } => self.dialing.push_back((uplink, attempt)),
+            Event::Dial { broker_link, attempt } => self.dialing.push_back((broker_link, attempt)),
             Event::Relay { key, place } if self.nodes.are_several() => self.relay(shard, key, usize::from(place)),
             Event::Relay { key, place } => self.relaying.push((shard, key, place)),
             Event::Continue { key, proven } => self.continuing.push((shard, key, proven)),
@@ -85,7 +85,7 @@ impl Net {
         }
     }
 
-    pub(crate) fn answer(&mut self, asked: &Asked, verdict: Verdict) {
+    pub(crate) fn answer(&mut self, asked: &Asked, verdict: AuthOutcome) {
         self.trace.note(format!("verdict on {}: {verdict:?}", asked.request.client_id));
         self.engines[asked.shard].entry().handle_verdict(self.now, asked.key, verdict);
         self.gather(asked.shard);

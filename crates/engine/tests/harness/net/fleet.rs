@@ -23,9 +23,9 @@ impl Net {
         self.with_engine(0, |engine, now| {
             engine.fleet().continue_adopted(now, Continued::All);
             for (name, options) in configured {
-                engine.fleet().set_uplink(now, &name, options).expect("an orchestrator");
+                engine.fleet().set_broker_link(now, &name, options).expect("an orchestrator");
             }
-            engine.fleet().forget_other_uplinks(now);
+            engine.fleet().forget_other_broker_links(now);
         });
     }
 
@@ -35,10 +35,12 @@ impl Net {
         let there = self.brokers.get(&name).is_some_and(|broker| broker.ways.reachable);
         self.trace.note(format!("shard 0: dials {name}, which is there: {there}"));
         if !there {
-            self.with_engine(0, |engine, now| engine.fleet().fail_uplink(now, &name, attempt, "connection refused"));
+            self.with_engine(0, |engine, now| {
+                engine.fleet().fail_broker_link(now, &name, attempt, "connection refused")
+            });
             return;
         }
-        let Some(key) = self.engines[0].fleet().open_uplink(self.now, &name, attempt) else {
+        let Some(key) = self.engines[0].fleet().open_broker_link(self.now, &name, attempt) else {
             self.gather(0);
             return;
         };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Batch, Engine, Home, Homes, MAX_SHARDS, Millis, Now, PARTITIONS, PartitionId, Partitions, Place, Reason, Roster,
-    ShardId,
+    Batch, Engine, Home, Homes, MAX_SHARDS, Millis, Now, PARTITIONS, PartitionId, Partitions, Reason, Roster, ShardId,
+    ShardPosition,
 };
 
 use super::Net;
@@ -147,8 +147,8 @@ impl Nodes {
     }
 
     /// The place of an engine in its process.
-    pub(crate) fn place(self, engine: u16) -> Place {
-        Place { shard: ShardId(engine % self.shards), shards: self.shards }
+    pub(crate) fn place(self, engine: u16) -> ShardPosition {
+        ShardPosition { shard: ShardId(engine % self.shards), shards: self.shards }
     }
 
     /// The number that one engine's process has for another engine. A node that is linked again has other numbers, and has the

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Engine, PARTITIONS, PartitionId, PartitionImage, Partitions, Place, Snapshot, Sweep};
+use tidegate_engine::{Engine, PARTITIONS, PartitionId, PartitionImage, Partitions, ShardPosition, Snapshot, Sweep};
 
 use super::Net;
 use super::crash::restore;
@@ -113,7 +113,7 @@ impl Net {
     fn images_of(&self, pairs: &Pairs, partitions: Partitions) -> Vec<PartitionImage> {
         let mut settings = (*self.settings).clone();
         settings.queue.memory_bytes = u64::MAX;
-        let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, self.now);
+        let mut engine = Engine::new(Arc::new(settings), ShardPosition::ALONE, 0, self.now);
         let mut sweep = Sweep::default();
         let kept = pairs.iter().filter(|(key, value)| sweep.keep(key, value));
         let kept: Pairs = kept.map(|(key, value)| (key.clone(), value.clone())).collect();

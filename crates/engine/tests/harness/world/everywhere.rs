@@ -41,7 +41,7 @@ pub(crate) fn everywhere_in_memory(change: impl Fn(&mut Settings), story: impl F
 
 /// In clusters of three nodes with a shard, and of two with two of them.
 fn in_clusters(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
-    if changed(&change).uplinks.is_some() {
+    if changed(&change).broker_links.is_some() {
         // An orchestrator is no node of a cluster: what enters at one comes to the others by the brokers.
         return;
     }

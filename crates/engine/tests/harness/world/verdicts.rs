@@ -1,6 +1,6 @@
 //! CONNECT packets that wait for a verdict, and answers to challenges.
 
-use tidegate_engine::{AuthRequest, Verdict};
+use tidegate_engine::{AuthOutcome, AuthRequest};
 
 use super::World;
 
@@ -16,7 +16,7 @@ impl World {
     }
 
     /// Decides about the CONNECT that has waited longest.
-    pub(crate) fn decide(&self, verdict: Verdict) {
+    pub(crate) fn decide(&self, verdict: AuthOutcome) {
         let mut net = self.0.borrow_mut();
         let asked = net.asked.pop_front().expect("a CONNECT that waits");
         net.answer(&asked, verdict);
@@ -24,7 +24,7 @@ impl World {
     }
 
     /// Decides about the answer to a challenge that has waited longest, and returns it.
-    pub(crate) fn decide_challenge(&self, verdict: Verdict) -> Vec<u8> {
+    pub(crate) fn decide_challenge(&self, verdict: AuthOutcome) -> Vec<u8> {
         let mut net = self.0.borrow_mut();
         let (shard, key, data) = net.challenged.pop_front().expect("an answer to a challenge");
         net.with_engine(shard, |engine, now| engine.entry().handle_verdict(now, key, verdict));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Engine, Place, RestoreError, ShardId, describe};
+use tidegate_engine::{Engine, RestoreError, ShardId, ShardPosition, describe};
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn take_in(pairs: &Pairs, shards: u16) -> Result<Vec<Engine>, RestoreError> {
     let now = World::new(1).now();
     let settings = Settings { durability: Durability::Commit, ..Settings::default() };
     let settings = Arc::new(settings);
-    let engine = |shard| Engine::new(Arc::clone(&settings), Place { shard: ShardId(shard), shards }, 1, now);
+    let engine = |shard| Engine::new(Arc::clone(&settings), ShardPosition { shard: ShardId(shard), shards }, 1, now);
     let mut engines: Vec<Engine> = (0..shards).map(engine).collect();
     restore(&mut engines, now, pairs)?;
     Ok(engines)

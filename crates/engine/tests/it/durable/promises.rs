@@ -74,7 +74,7 @@ fn answers_to_subscriptions_of_a_session_that_lasts_wait() {
 #[test]
 fn a_publisher_is_answered_when_its_message_is_kept() {
     for shards in [1, 3] {
-        // With and without a session of its own, and for every place of the subscriber.
+        // With and without its own session, and for every place of the subscriber.
         for (place, connecting) in [(0, v5("p")), (1, v5("p")), (2, v311("p").lasting())] {
             let world = stored(shards);
             let subscriber = world.connect(v5(&world.name_on(place, "s")).lasting());

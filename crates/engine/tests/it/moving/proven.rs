@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_engine::{Accepted, Access, Authentication, Identity, NotContinued, Proof, Reason, Subject, Verdict};
+use tidegate_engine::{Accepted, Access, AuthOutcome, Authentication, Identity, NotContinued, Proof, Reason, Subject};
 use tidegate_mqtt::{Auth, Packet, QoS, ReasonCode};
 
 use super::*;
@@ -90,7 +90,7 @@ fn proven(expires_at: Option<u64>, connecting: Connecting) -> (World, Client) {
     let mut client = here.try_connect(connecting);
     let proof = Some(Proof { provider: "users".into(), mark: [5; Proof::MARK_BYTES] });
     let identity = Identity { user_name: Some("ann".into()), expires_at, proof, ..Identity::default() };
-    here.decide(Verdict::Accept(Accepted { identity: Some(Arc::new(identity)), data: None }));
+    here.decide(AuthOutcome::Accept(Accepted { identity: Some(Arc::new(identity)), data: None }));
     client.expect_accepted();
     (here, client)
 }
@@ -150,7 +150,7 @@ fn a_continued_client_can_authenticate_again() {
     there.run();
     let asked = there.asked();
     assert_eq!((asked.again, asked.user_name.as_deref()), (true, Some("ann")));
-    there.decide(Verdict::Refuse(Reason::NotAuthorized));
+    there.decide(AuthOutcome::Refuse(Reason::NotAuthorized));
     client.expect_disconnect(ReasonCode::NotAuthorized);
 }
 

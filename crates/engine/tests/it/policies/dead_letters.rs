@@ -1,4 +1,4 @@
-//! Dead letters: a dropped message is published once below a topic of its own.
+//! Dead letters: a dropped message is published once below its own topic.
 
 use tidegate_engine::{DeadLetter, Reason, Settings};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};

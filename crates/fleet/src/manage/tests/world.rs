@@ -54,7 +54,7 @@ pub(super) struct Orchestrator {
 }
 
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the model of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent switches of the model")]
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) things: BTreeMap<ResourceName, Thing>,
@@ -336,7 +336,7 @@ impl World {
 pub(super) struct Script(pub(super) Vec<(u64, u32)>);
 
 impl Judge for Script {
-    fn judge(&mut self, seen: &LevelSeen) -> Verdict {
+    fn judge(&mut self, seen: &LevelSeen) -> LevelDecision {
         let wanted = self.0.iter().rev().find(|(from, _)| *from <= seen.at.0).map(|(_, count)| *count);
         let planned = seen.serving + seen.pending;
         let wish = match wanted {
@@ -344,7 +344,7 @@ impl Judge for Script {
             Some(wanted) if wanted < planned && seen.pending == 0 => Wish::Shrink(1),
             _ => Wish::Hold,
         };
-        Verdict {
+        LevelDecision {
             wish,
             load: Some(0.5),
             reason: "the script says so".to_owned(),

@@ -54,14 +54,14 @@ const PROBES: usize = 16;
 
 /// Where processes listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ListenRange {
     /// The addresses.
     pub hosts: Hosts,
     /// The ports that they may get.
     pub ports: RangeInclusive<u16>,
 }
 
-impl Default for Place {
+impl Default for ListenRange {
     /// This machine alone, below the ports that connections leave from.
     fn default() -> Self {
         Self { hosts: Hosts::Shared("127.0.0.1".to_owned()), ports: 20_000..=29_999 }
@@ -74,7 +74,7 @@ pub struct Settings {
     /// Where each gets its directory.
     pub directory: PathBuf,
     /// Where they listen, by level.
-    pub places: BTreeMap<Level, Place>,
+    pub places: BTreeMap<Level, ListenRange>,
     /// How orchestrators choose a broker, for `{routing}`.
     pub routing: String,
     /// The bus that orchestrators share, for `{bus}`.
@@ -90,7 +90,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    fn place(&self, level: Level) -> Place {
+    fn place(&self, level: Level) -> ListenRange {
         self.places.get(&level).cloned().unwrap_or_default()
     }
 
@@ -107,9 +107,9 @@ impl Settings {
 
     /// Where to begin to look for ports: fleets that name no range begin at different places, so that they do not race
     /// for ports.
-    fn first_port(&self, place: &Place) -> usize {
+    fn first_port(&self, place: &ListenRange) -> usize {
         let hash = usize::try_from(self.hash()).unwrap_or_default();
-        if place.ports == Place::default().ports { hash % place.ports.len() } else { 0 }
+        if place.ports == ListenRange::default().ports { hash % place.ports.len() } else { 0 }
     }
 
     fn hash(&self) -> u32 {

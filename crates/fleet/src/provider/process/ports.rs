@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::claims::{Claims, meet};
 use super::record::Record;
-use super::{Hosts, Place, Processes};
+use super::{Hosts, ListenRange, Processes};
 use crate::level::Level;
 use crate::provider::{ProviderError, ResourceName};
 
@@ -233,7 +233,7 @@ fn earlier_host(record: &Record, directory: &Path, hosts: &Hosts, claims: &Claim
     match (found, hosts) {
         (Some(host), _) => (*host).to_owned(),
         (None, Hosts::Shared(host)) => host.clone(),
-        (None, Hosts::Own { .. }) => Place::default().hosts.to_string(),
+        (None, Hosts::Own { .. }) => ListenRange::default().hosts.to_string(),
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Writes its files and spawns it, in a process group of its own: signals of the manager's terminal, and the
+    /// Writes its files and spawns it, in its own process group: signals of the manager's terminal, and the
     /// manager's end, do not reach it.
     ///
     /// # Errors

@@ -96,7 +96,7 @@ impl Template {
         Some(Self::read(name, &Document { name: format!("{name}.toml"), text: (*text).to_owned() }))
     }
 
-    /// Reads a template from a document of its own.
+    /// Reads a template from its own document.
     ///
     /// # Errors
     /// Everything that is wrong with it.

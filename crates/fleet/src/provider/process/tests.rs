@@ -294,7 +294,7 @@ fn a_dead_process_is_killed_without_a_request() {
 fn silent(folder: &Folder, ports: &RangeInclusive<u16>) -> Processes {
     let mut settings = folder.open("exec sleep 1000").settings;
     settings.places =
-        BTreeMap::from([(Level::Broker, Place { hosts: "127.0.0.9".parse().unwrap(), ports: ports.clone() })]);
+        BTreeMap::from([(Level::Broker, ListenRange { hosts: "127.0.0.9".parse().unwrap(), ports: ports.clone() })]);
     Processes::open(settings).unwrap()
 }
 
@@ -332,7 +332,7 @@ fn processes_with_their_own_addresses_have_the_same_ports() {
     let folder = Folder::new();
     let ports = 40_010..=40_019;
     let mut processes = silent(&folder, &ports);
-    let place = Place { hosts: "127.0.0.10-127.0.0.12".parse().unwrap(), ports: ports.clone() };
+    let place = ListenRange { hosts: "127.0.0.10-127.0.0.12".parse().unwrap(), ports: ports.clone() };
     processes.settings.places.insert(Level::Broker, place);
     processes.check(std::iter::empty()).unwrap();
     let names = ["broker-1", "broker-2", "broker-3"];
@@ -349,7 +349,7 @@ fn processes_with_their_own_addresses_have_the_same_ports() {
         later.observe(Look::Everything).unwrap().into_iter().map(|it| it.resource.address).collect();
     assert_eq!(observed, addresses);
     // The address of a removed one is free again.
-    later.settings.places.insert(Level::Broker, Place { hosts: "127.0.0.10-127.0.0.12".parse().unwrap(), ports });
+    later.settings.places.insert(Level::Broker, ListenRange { hosts: "127.0.0.10-127.0.0.12".parse().unwrap(), ports });
     assert!(release(&mut later, &"broker-2".parse().unwrap()));
     assert_eq!(later.allocate(&wanted("broker-5")).unwrap().address, "mqtt://127.0.0.11:40010");
     for name in ["broker-1", "broker-3", "broker-5"] {
@@ -374,7 +374,7 @@ fn a_process_starts_again_at_the_host_of_a_changed_file() {
     assert_eq!(before.allocate(&wanted("broker-1")).unwrap().address, "mqtt://127.0.0.9:40020");
     let (mut settings, child) = (before.settings.clone(), before.children.remove(&"broker-1".parse().unwrap()));
     drop(before);
-    let place = Place { hosts: "127.0.0.8".parse().unwrap(), ports };
+    let place = ListenRange { hosts: "127.0.0.8".parse().unwrap(), ports };
     settings.places.insert(Level::Broker, place);
     let mut later = Processes::open(settings).unwrap();
     later.children.extend(child.map(|child| ("broker-1".parse().unwrap(), child)));
@@ -398,7 +398,7 @@ fn a_record_without_a_host_stays_where_it_listens() {
     record.write(&folder.0.join("broker-1")).unwrap();
     let (mut settings, child) = (before.settings.clone(), before.children.remove(&"broker-1".parse().unwrap()));
     drop(before);
-    settings.places.insert(Level::Broker, Place { hosts: "127.0.0.14-127.0.0.15".parse().unwrap(), ports });
+    settings.places.insert(Level::Broker, ListenRange { hosts: "127.0.0.14-127.0.0.15".parse().unwrap(), ports });
     let mut later = Processes::open(settings).unwrap();
     later.children.extend(child.map(|child| ("broker-1".parse().unwrap(), child)));
     assert_eq!(later.list().unwrap()[0].address, address, "a new range does not end a healthy process");
@@ -413,7 +413,7 @@ fn a_record_without_a_host_stays_where_it_listens() {
 fn an_address_with_a_taken_port_is_passed_over() {
     let folder = Folder::new();
     let mut processes = silent(&folder, &(40_040..=40_049));
-    let place = Place { hosts: "127.0.0.16-127.0.0.18".parse().unwrap(), ports: 40_040..=40_049 };
+    let place = ListenRange { hosts: "127.0.0.16-127.0.0.18".parse().unwrap(), ports: 40_040..=40_049 };
     processes.settings.places.insert(Level::Broker, place);
     processes.allocate(&wanted("broker-1")).unwrap();
     let other = std::net::TcpListener::bind("127.0.0.17:40040").unwrap();

@@ -23,7 +23,7 @@ pub struct TaxisError {
 }
 
 /// Records of taxis, interleaved in the order of time, from 2014-02-01 00:00 in Rome on, without an end. Each taxi has
-/// a cadence of its own, up to twice as slow or as fast as 7 s, rests now and then, and moves a little between records.
+/// its own cadence, up to twice as slow or as fast as 7 s, rests now and then, and moves a little between records.
 /// The same seed gives the same records.
 #[derive(Clone, Debug)]
 pub struct Taxis {

@@ -272,10 +272,10 @@ fn made(answer: &mut AnswerReader<'_>) -> Result<(), SinkError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sinks::place::{Ids, Place};
+    use crate::sinks::place::{Ids, SinkLane};
 
     fn marks(lane: usize) -> Marks {
-        let ids = Ids::new(&Place { pipeline: "hot", lane, dead_letters: false }, "bus");
+        let ids = Ids::new(&SinkLane { pipeline: "hot", lane, dead_letters: false }, "bus");
         Marks::new(LaneIds::new(&ids, "tidegate-hub", lane))
     }
 
@@ -312,9 +312,9 @@ mod tests {
         assert!(one.contains("a-1"));
         assert_eq!((one.number, one.page.len()), (0, 0), "the page is that of the other lane");
         let record = &two.records(&ids(0..1), 0)[0];
-        let other = Ids::new(&Place { pipeline: "hot", ..Place::default() }, "b");
+        let other = Ids::new(&SinkLane { pipeline: "hot", ..SinkLane::default() }, "b");
         assert_eq!(Marks::new(LaneIds::new(&other, "tidegate-hub", 2)).read(&record.key, &record.value), None);
-        let prefix = LaneIds::new(&Ids::new(&Place { pipeline: "hot", ..Place::default() }, "bus"), "plant-2", 2);
+        let prefix = LaneIds::new(&Ids::new(&SinkLane { pipeline: "hot", ..SinkLane::default() }, "bus"), "plant-2", 2);
         assert_eq!(Marks::new(prefix).read(&record.key, &record.value), None);
         assert_eq!(one.read(&record.key, b"0\na-1"), None, "the format is another one");
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{
-    Append, Bounds, Bus, BusError, MemberName, Membership, MembershipEvent, NameError, Place, Position, Reader,
+    Append, Bounds, Bus, BusError, LogPartition, MemberName, Membership, MembershipEvent, NameError, Position, Reader,
 };
 
 use self::partition::{Phase, Share, Token};
@@ -153,8 +153,8 @@ impl LogSource {
         }
     }
 
-    fn states_place(&self) -> Place {
-        Place::new(self.names.states.clone(), 0)
+    fn states_place(&self) -> LogPartition {
+        LogPartition::new(self.names.states.clone(), 0)
     }
 
     /// The logs are there: the process joins the group.

@@ -189,7 +189,7 @@ impl Search {
 mod tests {
     use std::sync::{Arc, Condvar, Mutex};
 
-    use tidegate_bus::{Address, Append, Bus, LogName, LogSpec, Place, Settings};
+    use tidegate_bus::{Address, Append, Bus, LogName, LogPartition, LogSpec, Settings};
 
     use super::*;
     use crate::log::wait;
@@ -197,7 +197,7 @@ mod tests {
     /// The position that a search finds among messages of these times.
     fn found(times: &[u64], delivered: u64, mut search: Search) -> u64 {
         let bus = Bus::open(&Address::Embedded, Settings::default(), Arc::new(|_| {})).unwrap();
-        let place = Place::new(LogName::new("hub-p").unwrap(), 0);
+        let place = LogPartition::new(LogName::new("hub-p").unwrap(), 0);
         wait(|done| bus.create(LogSpec::shared(place.log.clone(), 1), done)).unwrap();
         for time in times {
             let message = Message { timestamp: *time, ..Message::default() };

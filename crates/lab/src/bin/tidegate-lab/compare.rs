@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
-use tidegate_lab::compare::{Difference, SIGNIFICANT, Verdict, compare, compare_peers};
+use tidegate_lab::compare::{Conclusion, Difference, SIGNIFICANT, compare, compare_peers};
 use tidegate_lab::report::shown;
 use tidegate_lab::results::Results;
 
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         table(&differences, args.all)
     };
     // Brokers that differ are no regression; runs that got worse are.
-    let worse = args.runs.len() > 1 && differences.iter().any(|difference| difference.verdict == Verdict::Worse);
+    let worse = args.runs.len() > 1 && differences.iter().any(|difference| difference.verdict == Conclusion::Worse);
     match print(&text) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             report(&error);
@@ -83,15 +83,15 @@ pub(crate) fn read(path: &Path) -> Result<Results, ResultsError> {
 
 fn table(differences: &[Difference], all: bool) -> String {
     let mut out = String::new();
-    let too_few = differences.iter().filter(|difference| difference.verdict == Verdict::TooFew).count();
+    let too_few = differences.iter().filter(|difference| difference.verdict == Conclusion::TooFew).count();
     let tested = differences.len() - too_few;
     for difference in differences {
         let word = match difference.verdict {
-            Verdict::Better => "better",
-            Verdict::Worse => "WORSE",
-            Verdict::Same if all => "same",
-            Verdict::TooFew if all => "too few",
-            Verdict::Same | Verdict::TooFew => continue,
+            Conclusion::Better => "better",
+            Conclusion::Worse => "WORSE",
+            Conclusion::Same if all => "same",
+            Conclusion::TooFew if all => "too few",
+            Conclusion::Same | Conclusion::TooFew => continue,
         };
         let (name, unit) = difference.measure.name();
         let (before, now) = (shown(difference.before), shown(difference.now));

@@ -25,7 +25,7 @@ use std::thread;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tidegate_lab::peer::{Place, Watchdog};
+use tidegate_lab::peer::{PeerPaths, Watchdog};
 use tidegate_lab::stop::Stop;
 use tidegate_terminal::help::flowing;
 use tidegate_terminal::{Exit, report as tell};
@@ -190,7 +190,7 @@ fn run(command: &LabCommand) -> Exit {
 
 /// Prepares the end of brokers before they are started: a handler of signals, and a watchdog that ends them if this
 /// process is killed.
-fn guarded(place: &Place) -> Result<(Stop, Watchdog), Exit> {
+fn guarded(place: &PeerPaths) -> Result<(Stop, Watchdog), Exit> {
     let failed = |what: &str, error: std::io::Error| {
         tell(&format_args!("cannot {what}: {error}"));
         Exit::Failure

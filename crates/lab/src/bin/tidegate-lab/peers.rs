@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::{Args as ClapArgs, Subcommand};
-use tidegate_lab::peer::{Catalogue, PeerError, Place, install, is_installed};
+use tidegate_lab::peer::{Catalogue, PeerError, PeerPaths, install, is_installed};
 
 use super::Folders;
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Exit {
 
 fn done(args: &Args) -> Result<String, PeerError> {
     let catalogue = Catalogue::with_directory(args.folders.peers.as_deref())?;
-    let place = Place::usual()?;
+    let place = PeerPaths::usual()?;
     if let Some(What::Install { names }) = &args.what {
         for name in names {
             install(catalogue.get(name)?, &place, |step| complain(format_args!("{step}\n")))?;

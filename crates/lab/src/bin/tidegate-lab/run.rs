@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use tidegate_lab::peer::{Catalogue, Peer, PeerError, Place, Ports};
+use tidegate_lab::peer::{Catalogue, Peer, PeerError, PeerPaths, Ports};
 use tidegate_lab::run::{Live, Order, RunError, run as run_series};
 use tidegate_lab::scenario::{BOARDS, Board, Library, Scenario, ScenarioError};
 
@@ -220,7 +220,7 @@ fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
         seed: args.seed.unwrap_or(now.as_secs()),
         processes: args.processes,
         sources: args.sources.clone(),
-        place: Place::usual()?,
+        place: PeerPaths::usual()?,
         host: "127.0.0.1".to_owned(),
         ports: Ports::new(args.ports.clone()),
         commit: option_env!("TIDEGATE_COMMIT").map(str::to_owned),

@@ -26,7 +26,7 @@ pub(super) struct InFlight {
 
 /// A client that publishes.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub(crate) struct Publisher {
     pub(super) client: u32,
     /// Its number in its group.

@@ -131,7 +131,7 @@ impl LoadPlan {
     }
 }
 
-/// Whether a group with limits can have a process of its own.
+/// Whether a group with limits can have its own process.
 fn lives_alone(group: &ClientGroup, plan: &LoadPlan) -> Result<(), GroupError> {
     let Some(limits) = group.limits else { return Ok(()) };
     if limits.descriptors.is_some() || !limits.takes_cgroup() {

@@ -41,7 +41,7 @@ pub(super) fn all(target: &Target) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// A CONNECT of a client with an id of its own.
+/// A CONNECT of a client with its own id.
 pub(super) fn connect(version: Version, client_id: &str) -> Connect<'_> {
     Connect {
         version,

@@ -38,7 +38,7 @@ pub(super) fn ask(target: &Target, version: Version) -> Vec<Finding> {
     findings
 }
 
-/// A subscriber to a filter below a topic of its own, and a publisher.
+/// A subscriber to a filter below its own topic, and a publisher.
 fn pair(
     target: &Target,
     version: Version,

@@ -27,7 +27,7 @@ pub struct Hello {
     pub monotonic: u64,
     /// Its wall clock, milliseconds since 1970.
     pub unix: u64,
-    /// The number of the indirect session that this connection continues; 0 for a session of its own.
+    /// The number of the indirect session that this connection continues; 0 for its own session.
     pub continues: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 
-use tidegate_engine::{MembershipChange, MembershipOutcome, Place, ShardId, TenantId, partition_of};
+use tidegate_engine::{MembershipChange, MembershipOutcome, ShardId, ShardPosition, TenantId, partition_of};
 
 use super::NodeInsiders;
 use crate::handle::{NoAnswer, wait};
@@ -53,7 +53,7 @@ impl NodeInsiders<'_> {
         if changes.len() > MAX_MEMBERSHIP_CHANGES {
             return Err(ChangesError::TooMany { changes: changes.len() });
         }
-        let place = Place { shard: ShardId(0), shards: self.node.shards() };
+        let place = ShardPosition { shard: ShardId(0), shards: self.node.shards() };
         let mut outcomes = vec![MembershipOutcome::NoSuchNode; changes.len()];
         let mut by_shard: Vec<(Vec<usize>, Vec<MembershipChange>)> =
             vec![Default::default(); usize::from(place.shards)];

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tidegate_engine::{
-    Batch, ConnectionKey, Engine, ListenerId, Millis, Now, PARTITIONS, PartitionId, Place, Roster, Settings, ShardId,
+    Batch, ConnectionKey, Engine, ListenerId, Millis, Now, PARTITIONS, PartitionId, Roster, Settings, ShardId,
+    ShardPosition,
 };
 
 use super::world::*;
@@ -22,8 +23,8 @@ struct Side {
 
 impl Side {
     fn new(odd: bool) -> Self {
-        let mut engine = Box::new(Engine::new(Arc::new(Settings::default()), Place::ALONE, 1, NOW));
-        let mut roster = Roster::alone(Place::ALONE).with_peer(OTHER);
+        let mut engine = Box::new(Engine::new(Arc::new(Settings::default()), ShardPosition::ALONE, 1, NOW));
+        let mut roster = Roster::alone(ShardPosition::ALONE).with_peer(OTHER);
         for partition in (0..PARTITIONS).filter(|partition| (partition % 2 == 1) != odd) {
             roster = roster.with_home(PartitionId(partition), OTHER);
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use rcgen::SerialNumber;
 use tidegate_engine::{
-    Accepted, AuthRequest, Authentication, Identity, ListenerSettings, LogEvent, Proof, Reason, Verdict,
+    Accepted, AuthOutcome, AuthRequest, Authentication, Identity, ListenerSettings, LogEvent, Proof, Reason,
 };
 use tidegate_node::{
     Answer, ClientCertificates, ConnectionFacts, ContinuedClient, LinkLimits, Node, Observer, Occasion, Peer,
@@ -47,7 +47,7 @@ impl Observer for Judge {
     fn authenticate(&self, _: AuthRequest, _: ConnectionFacts, answer: Answer) {
         let proof = Some(Proof { provider: "users".into(), mark: [self.mark; Proof::MARK_BYTES] });
         let identity = Identity { user_name: Some("ann".into()), proof, ..Identity::default() };
-        answer.give(Verdict::Accept(Accepted { identity: Some(Arc::new(identity)), data: None }));
+        answer.give(AuthOutcome::Accept(Accepted { identity: Some(Arc::new(identity)), data: None }));
     }
 
     fn accept_continued(&self, client: &ContinuedClient<'_>) -> Result<(), Reason> {

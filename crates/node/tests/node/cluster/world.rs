@@ -79,7 +79,7 @@ impl World {
         world
     }
 
-    /// Starts a node in a life of its own.
+    /// Starts a node in its own life.
     pub(super) fn start(&mut self, node: &str, incarnation: u64, shards: u16) {
         let mut settings = settings_of(node, incarnation, shards);
         settings.cluster.as_mut().unwrap().limits = self.limits;

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use tidegate_engine::{Place, ShardId, TenantId, partition_of};
+use tidegate_engine::{ShardId, ShardPosition, TenantId, partition_of};
 use tidegate_node::{Ban, BanOrigin, BanTarget, LocalAddress};
 
 use super::{dial, over, report_when, start};
@@ -15,7 +15,7 @@ const UNDER_WAY: usize = 20;
 
 /// A client id whose home is `shard` of two.
 fn id_at(shard: u16) -> String {
-    let place = Place { shard: ShardId(0), shards: 2 };
+    let place = ShardPosition { shard: ShardId(0), shards: 2 };
     let at_home = |id: &String| place.home_of(partition_of(TenantId::DEFAULT, id)).0 == shard;
     (0..1000).map(|number| format!("moving-{number}")).find(at_home).unwrap()
 }

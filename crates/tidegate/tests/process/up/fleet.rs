@@ -1,4 +1,4 @@
-//! A fleet of real processes in a folder of its own.
+//! A fleet of real processes in its own folder.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::PATIENCE;
 use crate::broker::{Ended, Folder, command, pause, run};
 
-/// A fleet in a folder of its own, whose processes are ended with the test.
+/// A fleet in its own folder, whose processes are ended with the test.
 pub(crate) struct Fleet {
     pub(crate) folder: Folder,
     pub(super) process: Option<(Child, BufReader<ChildStdout>)>,

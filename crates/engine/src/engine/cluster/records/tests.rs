@@ -5,7 +5,7 @@ use tidegate_mqtt::QoS;
 
 use super::*;
 use crate::Settings;
-use crate::ids::{ConnectionKey, ListenerId, Place, SessionKey, partition_of};
+use crate::ids::{ConnectionKey, ListenerId, SessionKey, ShardPosition, partition_of};
 use crate::message::Publication;
 use crate::now::Millis;
 use crate::session::{FilterList, Session, Standing};
@@ -16,7 +16,7 @@ const HERE: ShardId = ShardId(0);
 const THERE: ShardId = ShardId(1);
 
 fn engine(shard: ShardId) -> Engine {
-    Engine::new(Arc::new(Settings::default()), Place { shard, shards: 2 }, 1, NOW)
+    Engine::new(Arc::new(Settings::default()), ShardPosition { shard, shards: 2 }, 1, NOW)
 }
 
 /// An engine with a subscriber to `t` that is away, so that everything waits for it, and its peer, which knows.

@@ -1,9 +1,9 @@
 //! On an orchestrator: whether the brokers of the fleet take messages.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
-use crate::orchestrator::uplink::Gate;
+use crate::orchestrator::broker_link::Gate;
 use crate::publish::inbound::Inbound;
-use crate::telling::reason::Reason;
 use crate::topics::stages::Deferral;
 use crate::topics::stages::Step;
 use tidegate_mqtt::QoS;
@@ -13,13 +13,13 @@ impl Deciding<'_> {
     /// acknowledgement of others is withheld.
     #[cold]
     pub(super) fn check_fleet(&mut self, it: &Inbound<'_>) -> Step {
-        if self.uplinks.quarantine.holds(&self.cache.topic_of(it), it.now.monotonic) {
+        if self.broker_links.quarantine.holds(&self.cache.topic_of(it), it.now.monotonic) {
             return Reason::TopicDenied.into();
         }
-        if self.uplinks.is_too_large(&it.publication(&self.cache.topic_of(it)), it.now) {
+        if self.broker_links.is_too_large(&it.publication(&self.cache.topic_of(it)), it.now) {
             return Reason::FleetPacketLimit.into();
         }
-        let gate = self.uplinks.gate();
+        let gate = self.broker_links.gate();
         let can_reject = self.state.connections.get(it.key).is_some_and(|connection| connection.version.is_v5());
         match gate {
             Gate::Open => Step::Continue,

@@ -1,8 +1,8 @@
 //! In a cluster: a message that would miss subscribers at an absent node.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
 use crate::publish::inbound::Inbound;
-use crate::telling::reason::Reason;
 use crate::topics::stages::Deferral;
 use crate::topics::stages::Step;
 

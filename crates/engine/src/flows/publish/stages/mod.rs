@@ -42,9 +42,9 @@ impl Deciding<'_> {
         if it.raw.qos == QoS::ExactlyOnce {
             stages = stages.union(stages_of_exactly_once(it, &self.state.sessions));
         }
-        if it.tenant == TenantId::UPLINK {
+        if it.tenant == TenantId::BROKER_LINK {
             // The gate of the fleet bounds the messages queued for brokers.
-            stages = stages.without(Stage::Room).with_if(self.uplinks.is_choosy(), Stage::Fleet);
+            stages = stages.without(Stage::Room).with_if(self.broker_links.is_choosy(), Stage::Fleet);
             if !it.raw.retain {
                 return stages;
             }

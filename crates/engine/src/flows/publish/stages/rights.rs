@@ -1,11 +1,11 @@
 //! Whether the publisher may publish the message at all: the rules, the topics of the broker itself, and the longest
 //! payload.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
 use crate::ids::TenantId;
 use crate::publish::inbound::Inbound;
 use crate::settings::fleet_topics::{is_of_tenant, of_brokers};
-use crate::telling::reason::Reason;
 use crate::topics::stages::Step;
 
 impl Deciding<'_> {
@@ -13,7 +13,7 @@ impl Deciding<'_> {
     pub(super) fn check_rights(&mut self, it: &Inbound<'_>) -> Step {
         // Below the name of a tenant at brokers, only its own clients may publish.
         let topic = self.cache.get(it.slot).0;
-        let is_foreign = it.tenant == TenantId::UPLINK
+        let is_foreign = it.tenant == TenantId::BROKER_LINK
             && is_of_tenant(topic)
             && self.publisher_of(it).map(|(tenant, _)| tenant)
                 != of_brokers(self.settings, topic).map(|(tenant, _)| tenant);

@@ -1,12 +1,12 @@
 //! While the store has no room: only what would have to be stored is rejected.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
 use crate::flows::contexts::Publishing;
 use crate::flows::contexts::publishing;
 use crate::ids::{SessionKey, TenantId};
 use crate::publish::admission::Wanted;
 use crate::publish::inbound::Inbound;
-use crate::telling::reason::Reason;
 use crate::topics::RouteSlot;
 use crate::topics::stages::Step;
 use tidegate_mqtt::QoS;
@@ -16,7 +16,7 @@ impl Deciding<'_> {
     /// queues are stored.
     #[cold]
     pub(super) fn check_store(&mut self, it: &Inbound<'_>) -> Step {
-        let rejected = if it.tenant == TenantId::UPLINK {
+        let rejected = if it.tenant == TenantId::BROKER_LINK {
             it.raw.qos != QoS::AtMostOnce || it.raw.retain
         } else {
             it.raw.packet_id.is_some() && publishing!(self).has_to_be_stored(it)

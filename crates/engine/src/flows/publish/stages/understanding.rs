@@ -1,9 +1,9 @@
 //! Requests to the broker itself in messages, where there are addresses of mobile nodes.
 
+use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;
 use crate::ids::ObserverId;
 use crate::publish::inbound::Inbound;
-use crate::telling::reason::Reason;
 use crate::topics::observed::ObserverSet;
 use crate::topics::stages::Step;
 

@@ -1,0 +1,287 @@
+//! Messages are settled when they have come back from a broker.
+
+use crate::events::reason::Reason;
+use crate::flows::contexts::BrokerLinking;
+use crate::flows::contexts::Dealing;
+use crate::flows::contexts::Publishing;
+use crate::flows::contexts::dealing;
+use crate::flows::contexts::publishing;
+use crate::ids::BrokerLinkKey;
+use crate::ids::{SessionKey, ShardId};
+use crate::journal::keys::Key;
+use crate::message::{MessageRef, Publication};
+use crate::now::Now;
+use crate::orchestrator::broker_link::Unreturned;
+use crate::orchestrator::broker_link::id::MessageId;
+use crate::orchestrator::broker_link::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
+use crate::session::packet_ids::State;
+use crate::session::{Delivery, InFlight};
+use crate::settings::fleet_topics::of_brokers;
+
+/// No member of any group.
+const NO_MEMBER: (ShardId, u32) = (ShardId(u16::MAX), u32::MAX);
+
+/// The order in which messages entered.
+fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
+    MessageId::at_end_of(delivery.message.properties()).map(|id| (id.entered, id.number))
+}
+
+impl BrokerLinking<'_> {
+    /// Decides about what brokers have acknowledged in the packet at hand.
+    pub(crate) fn settle_acknowledged(&mut self, now: Now) {
+        let decide = self.broker_links.brokers.config.brokers_decide();
+        while let Some((session, in_flight)) = self.broker_links.settlement.acknowledged.pop() {
+            let Some(key) = self.broker_links.brokers.by_session.get(&session.0).copied() else {
+                self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
+                continue;
+            };
+            let id =
+                in_flight.delivery.as_ref().and_then(|delivery| MessageId::at_end_of(delivery.message.properties()));
+            let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { continue };
+            broker_link.counters.acknowledged += 1;
+            // Most brokers bring a message back before they acknowledge it.
+            let came =
+                id.is_some_and(|id| broker_link.version.is_v5() && self.broker_links.settlement.seen.contains(&id));
+            broker_link.counters.returned += u64::from(came);
+            broker_link.pause.note_room();
+            if let Some(delivery) = in_flight.delivery.as_ref().filter(|_| !self.broker_links.quarantine.is_empty()) {
+                self.broker_links.quarantine.note_taken(delivery.message.topic());
+            }
+            // A user may publish without the right to read: then no message comes back, whatever its outcome.
+            let brings_ids = broker_link.version.is_v5() && !decide;
+            let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
+                self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
+                continue;
+            };
+            let kept_back = self.broker_links.keeps_back(session, delivery.message.topic());
+            let open = (brings_ids || kept_back) && !self.broker_links.settlement.seen.contains(&id);
+            let message = delivery.message.clone();
+            if !open || !publishing!(self).is_wanted_here(&message) {
+                self.broker_links.settlement.resends.forget(&id);
+                self.broker_links.settlement.forget_come(
+                    self.state,
+                    self.layouts,
+                    &mut self.broker_links.brokers,
+                    session,
+                    &id,
+                    &in_flight,
+                );
+            } else if kept_back {
+                self.deliver_here(now, key, &message);
+                self.broker_links.settlement.resends.forget(&id);
+                self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
+            } else {
+                self.broker_links.settlement.keep_unreturned(
+                    now,
+                    self.state,
+                    self.layouts,
+                    &mut self.broker_links.brokers,
+                    (key, id),
+                    in_flight,
+                );
+            }
+        }
+        while let Some(id) = self.broker_links.settlement.denied.pop() {
+            self.broker_links.brokers.wait_no_longer_for(self.state, self.layouts, &id);
+        }
+        while let Some(key) = self.broker_links.settlement.trusted.pop() {
+            self.broker_links.brokers.end_care(now, self.state, self.layouts, key);
+        }
+        self.check_gate_now_and_then(now);
+    }
+
+    /// Sends messages again that should have come back by now; settles those without a subscriber left.
+    pub(crate) fn check_unreturned(&mut self, now: Now, key: BrokerLinkKey) {
+        let Some(timeout) = self.broker_links.brokers.config.settings().map(|settings| settings.return_timeout_ms)
+        else {
+            return;
+        };
+        let Some(broker_link) = self.broker_links.brokers.all.get(&key) else { return };
+        let late = |(_, waiting): &(&MessageId, &Unreturned)| waiting.since.plus(timeout) <= now.monotonic;
+        let late: Vec<MessageId> = broker_link.unreturned.iter().filter(late).map(|(id, _)| *id).collect();
+        for id in late {
+            self.send_again(now, key, &id);
+        }
+        self.check_gate(now);
+    }
+
+    /// Deals one acknowledged message again, if it still has a subscriber.
+    pub(super) fn send_again(&mut self, now: Now, key: BrokerLinkKey, id: &MessageId) {
+        let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
+        let session = broker_link.session;
+        let Some(Unreturned { in_flight, .. }) = broker_link.unreturned.remove(id) else { return };
+        self.broker_links.settlement.forget_unreturned(self.state, &in_flight);
+        let message = in_flight.delivery.as_ref().map(|delivery| delivery.message.clone());
+        let wanted = message.as_ref().is_some_and(|message| publishing!(self).is_wanted_here(message));
+        let expired = message.as_ref().is_some_and(|message| message.expires_at <= now.monotonic);
+        match message {
+            Some(message) if wanted && !expired && self.broker_links.settlement.resends.is_enough(id) => {
+                self.broker_links.brokers.note_kept_back(key, message.topic());
+                self.broker_links.settlement.resends.forget(id);
+                self.deliver_here(now, key, &message);
+            }
+            Some(message) if wanted => dealing!(self).redeal_one(now, key, &message, Whereto::Elsewhere),
+            _ => self.broker_links.settlement.resends.forget(id),
+        }
+        self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
+        self.broker_links.brokers.fit_window(self.state, key);
+    }
+
+    /// A broker has forgotten the orchestrator, with its accepted messages and those it was about to hand over.
+    /// Everything is dealt again, in its order; usually the same broker gets it.
+    pub(super) fn start_again(&mut self, now: Now, key: BrokerLinkKey) {
+        let Some(broker_link) = self.broker_links.brokers.all.get(&key) else { return };
+        let session = broker_link.session;
+        let Some(session) = self.state.sessions.get_mut(session.0) else { return };
+        let (stored, flow) = (session.stored, session.flow_mut());
+        // Its next messages have packet ids that earlier ones had.
+        let received = std::mem::take(&mut flow.received);
+        flow.received_before = 0;
+        if let Some(stored) = stored {
+            for id in received.iter() {
+                self.state.journal.delete(Key::Received(stored, id));
+            }
+        }
+        self.take_back(now, key, Whereto::Anywhere);
+    }
+
+    /// Takes everything from a broker that is away or leaves: others get it.
+    pub(crate) fn reassign(&mut self, now: Now, key: BrokerLinkKey) {
+        self.take_back(now, key, Whereto::Elsewhere);
+        let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
+        let wait = self.state.sessions.get(broker_link.session.0).and_then(|session| session.flow.as_ref());
+        let wait = wait.map_or(0, |flow| flow.inflight.len() as u64).saturating_sub(broker_link.released);
+        if wait > 0 {
+            let why = std::mem::take(&mut broker_link.last_error);
+            broker_link.last_error =
+                format!("{why}; {wait} exactly-once messages wait for it, since it speaks no MQTT 5");
+        }
+    }
+
+    /// Takes back a broker's messages and deals them again in the order of their entry: acknowledged and not returned,
+    /// unacknowledged, and queued ones.
+    fn take_back(&mut self, now: Now, key: BrokerLinkKey, whereto: Whereto) {
+        let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
+        // The version of the last accepted connection counts, not that of the next attempt.
+        let (session, brings_back) = (broker_link.session, broker_link.accepted.unwrap_or(broker_link.version).is_v5());
+        let mut sent: Vec<InFlight> = Vec::new();
+        for (_, Unreturned { in_flight, .. }) in std::mem::take(&mut broker_link.unreturned) {
+            self.broker_links.settlement.forget_unreturned(self.state, &in_flight);
+            sent.push(in_flight);
+        }
+        self.broker_links.brokers.fit_window(self.state, key);
+        let Some(flow) = self.state.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {
+            return;
+        };
+        flow.to_resend = 0;
+        let under_way: Vec<_> = flow.inflight.drain().collect();
+        // Before messages are dealt again: the same broker may get them.
+        let queue = take_queue(&mut self.state.sessions, session);
+        let mut released = 0;
+        for entry in under_way {
+            let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
+            if exactly_once && !brings_back {
+                // Without an id a second delivery could not be recognised: it waits until its broker is back.
+                keep_in_flight(&mut self.state.sessions, session, entry);
+                continue;
+            }
+            let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
+            if let Some(flow) = self.state.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+                flow.inflight_bytes -= cost;
+            }
+            self.state.memory.held -= cost;
+            if exactly_once {
+                // The broker may hold the packet id, and would take the next message under it for a repetition.
+                sent.push(leave_to_release(&mut self.state.sessions, &mut self.state.journal, session, entry));
+                released += 1;
+                continue;
+            }
+            sent.push(entry.item);
+        }
+        if let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) {
+            broker_link.released = released;
+        }
+        sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(entered));
+        for in_flight in sent {
+            dealing!(self).reassign_one(now, key, session, &in_flight, whereto);
+        }
+        dealing!(self).deal_queue(now, key, queue, whereto);
+        self.check_gate(now);
+    }
+}
+
+impl Publishing<'_> {
+    /// True if a message would reach a client of this process by a broker.
+    fn is_wanted_here(&mut self, message: &MessageRef) -> bool {
+        let Some((tenant, topic)) = of_brokers(&self.state.settings, message.topic()) else { return false };
+        let slot = self.route_of(tenant, topic);
+        !self.cache.get(slot).1.is_empty()
+    }
+}
+
+impl Dealing<'_> {
+    /// Deals a message again that was sent to a broker.
+    pub(crate) fn redeal_one(&mut self, now: Now, key: BrokerLinkKey, message: &MessageRef, whereto: Whereto) {
+        self.redeal(now, key, &message.publication(), whereto);
+        self.broker_links.brokers.put_in_its_place(self.state, message);
+    }
+
+    /// Deals a broker's message again. If it must go elsewhere, the same broker gets it only if there is no other.
+    fn redeal(&mut self, now: Now, key: BrokerLinkKey, publication: &Publication<'_>, whereto: Whereto) {
+        let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
+        broker_link.counters.resent += 1;
+        let session = broker_link.session;
+        if publication.expires_at <= now.monotonic {
+            self.state.reports().discard_publication(Reason::MessageExpired, &mut publication.clone());
+            return;
+        }
+        let not_to = match whereto {
+            Whereto::Elsewhere => (self.links.place.shard, session.0),
+            Whereto::Anywhere => NO_MEMBER,
+        };
+        let source = crate::publish::dispatch::Source {
+            hops: 1,
+            ..crate::publish::dispatch::Source::inside(self.links.place.shard, now)
+        };
+        self.deal_again(
+            now,
+            crate::orchestrator::broker_link::life::group(),
+            &mut publication.clone(),
+            &source,
+            not_to,
+        );
+    }
+
+    /// Deals the queue of a broker again, in its order.
+    pub(crate) fn deal_queue(
+        &mut self,
+        now: Now,
+        key: BrokerLinkKey,
+        queue: impl IntoIterator<Item = Delivery>,
+        whereto: Whereto,
+    ) {
+        let Some(session) = self.broker_links.brokers.all.get(&key).map(|broker_link| broker_link.session) else {
+            return;
+        };
+        for delivery in queue {
+            self.state.memory.forget_queued(delivery.cost());
+            let stored = self.state.sessions.get(session.0).and_then(|session| session.stored);
+            self.redeal(now, key, &delivery.message.publication(), whereto);
+            self.state.journal.forget_stored(stored, delivery.number);
+        }
+    }
+
+    fn reassign_one(
+        &mut self,
+        now: Now,
+        key: BrokerLinkKey,
+        session: SessionKey,
+        in_flight: &InFlight,
+        whereto: Whereto,
+    ) {
+        if let Some(delivery) = &in_flight.delivery {
+            self.redeal_one(now, key, &delivery.message, whereto);
+        }
+        self.broker_links.brokers.forget_settled(self.state, self.layouts, session, in_flight);
+    }
+}

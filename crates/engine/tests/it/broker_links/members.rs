@@ -1,0 +1,353 @@
+//! Orchestrators of a cluster in front of the same brokers: partitions move, also while earlier moves are not over,
+//! members restart or die for good, and connections to brokers and clients break. In the end each session has each message
+//! and each will, and each exactly-once message once. A seed decides about everything.
+
+mod deaths;
+mod streams;
+mod wills;
+
+use std::collections::BTreeMap;
+
+use tidegate_engine::{
+    BrokerLinkOptions, BrokerLinkState, Durability, Partitions, RoutingPolicy, TenantId, partition_of,
+};
+use tidegate_mqtt::{QoS, SubscriptionOptions, Version};
+
+use self::deaths::Line;
+use self::streams::Stream;
+use crate::harness::*;
+
+/// Seeds that are played.
+const SEEDS: u64 = 200;
+/// Things that happen in one run.
+const ACTIONS: usize = 90;
+const MEMBERS: usize = 4;
+const BROKERS: [&str; 2] = ["a", "b"];
+const READERS: usize = 4;
+
+/// A member. Each broker gives every message to all members.
+struct Member {
+    world: World,
+    /// Publishers whose sessions it has.
+    publishers: Vec<Device>,
+    is_dead: bool,
+}
+
+/// A session that moves.
+struct Reader {
+    name: String,
+    home: usize,
+    device: Device,
+    /// The will of its connection among the published messages, and the delay of the will, seconds.
+    will: Option<(usize, u32)>,
+    /// The will of its last connection, which comes later unless its client returns before.
+    waiting_will: Option<usize>,
+}
+
+/// A message that all sessions want, or their shared group.
+struct Published {
+    payload: String,
+    qos: QoS,
+    /// Whether it has to come.
+    is_owed: bool,
+    /// Whether it is for the group: each member that has sessions of the group deals it once.
+    is_shared: bool,
+}
+
+struct Run {
+    seed: u64,
+    random: Random,
+    members: Vec<Member>,
+    /// The connections to brokers, each with the number of its broker.
+    connections: Vec<(usize, Broker)>,
+    readers: Vec<Reader>,
+    /// Moves whose old homes forward messages.
+    streams: Vec<Stream>,
+    /// Connections of a dead member that are worked off.
+    lines: Vec<Line>,
+    /// The open transfers by which a member has got a reader.
+    open: BTreeMap<(usize, usize), Vec<u64>>,
+    published: Vec<Published>,
+    transfers: u64,
+}
+
+fn partitions_of(client: &str) -> Partitions {
+    std::iter::once(partition_of(TenantId::DEFAULT, client)).collect()
+}
+
+/// Names whose partitions differ.
+fn names(count: usize) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let all = (0..).map(|number| format!("client-{number}"));
+    names.extend(
+        all.scan(Partitions::NONE, |taken, name| {
+            let is_new = !taken.has(partition_of(TenantId::DEFAULT, &name));
+            *taken = taken.with(partitions_of(&name));
+            Some(Some(name).filter(|_| is_new))
+        })
+        .flatten()
+        .take(count),
+    );
+    names
+}
+
+impl Member {
+    fn new(seed: u64, number: usize, publisher: &str) -> Self {
+        let title = format!("member {number}, TIDEGATE_SEED={seed}");
+        let world = World::seeded(1, seed * 10 + number as u64, &title, |settings| {
+            fleet_settings(settings, RoutingPolicy::TopicHash);
+            settings.durability = Durability::Commit;
+            if let Some(broker_links) = &mut settings.broker_links {
+                broker_links.orchestrator = format!("m{number}");
+            }
+        });
+        world.become_member(100 * (number as u64 + 1));
+        let publishers = vec![Device::new(&world, publisher)];
+        Self { world, publishers, is_dead: false }
+    }
+
+    fn connect(&mut self) {
+        for publisher in self.publishers.iter_mut().filter(|_| !self.is_dead) {
+            publisher.notice_close();
+            if publisher.client().is_none() {
+                publisher.connect(v5("").clean(false).expiry(u32::MAX));
+            }
+        }
+    }
+
+    /// Whether the brokers hold all filters.
+    fn brokers_know(&self) -> bool {
+        let broker_links = self.world.engine(0, |engine, _| engine.questions().broker_links());
+        broker_links.iter().all(|broker_link| match broker_link.state {
+            BrokerLinkState::Serving | BrokerLinkState::Draining | BrokerLinkState::Drained => {
+                broker_link.filters_pending == 0
+            }
+            BrokerLinkState::Connecting | BrokerLinkState::Subscribing | BrokerLinkState::Down => false,
+        })
+    }
+}
+
+/// A connection that breaks early could mean that the broker knows no MQTT 5, which has the ids of messages.
+fn options() -> BrokerLinkOptions {
+    BrokerLinkOptions { version: Some(Version::V5), ..fleet::lasting() }
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::salted(seed, 23);
+        let names = names(MEMBERS + READERS);
+        let members: Vec<Member> = (0..MEMBERS).map(|number| Member::new(seed, number, &names[number])).collect();
+        let connect = |member: &Member| {
+            let broker = |name| member.world.broker_with(name, options(), Ways::default());
+            BROKERS.map(broker).into_iter().enumerate()
+        };
+        let connections = members.iter().flat_map(connect).collect();
+        let reader = |name: &String| {
+            let home = random.below(MEMBERS);
+            Reader {
+                name: name.clone(),
+                home,
+                device: Device::new(&members[home].world, name),
+                will: None,
+                waiting_will: None,
+            }
+        };
+        let readers = names[MEMBERS..].iter().map(reader).collect();
+        let (streams, lines, open, published) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
+        Self { seed, random, members, connections, readers, streams, lines, open, published, transfers: 0 }
+    }
+
+    fn play(mut self) {
+        self.tell_homes();
+        for reader in &mut self.readers {
+            let (world, device) = (&self.members[reader.home].world, &mut reader.device);
+            device.connect(v5("").clean(false).expiry(u32::MAX));
+            settle(world, device);
+            for filter in ["t/#", "$share/g/s/#"] {
+                device.subscribe(filter, SubscriptionOptions::new(QoS::ExactlyOnce), None);
+                settle(world, device);
+            }
+            assert_eq!(device.subscribed.len(), 2, "seed {}", self.seed);
+            device.cut(usize::MAX);
+        }
+        self.members.iter_mut().for_each(Member::connect);
+        self.run_all();
+        for _ in 0..ACTIONS {
+            self.act();
+        }
+        self.calm_down();
+        self.await_wills();
+        self.calm_down();
+        self.check();
+    }
+
+    fn living(&self) -> Vec<usize> {
+        (0..MEMBERS).filter(|member| !self.members[*member].is_dead).collect()
+    }
+
+    fn act(&mut self) {
+        let member = self.random.pick(&self.living());
+        match self.random.below(100) {
+            0..=30 => {
+                let steps = 1 + self.random.below(12);
+                self.members[member].world.run_some(steps);
+            }
+            31..=34 => self.connect_or_cut(),
+            35..=56 => self.publish(member),
+            57..=74 => self.forward(),
+            75..=82 => self.begin_move(),
+            83..=87 => self.restart(member),
+            88 => self.die(member),
+            89..=92 => {
+                let (broker, survives) = (self.random.pick(&BROKERS), self.random.pick(&[0, 5, 40, usize::MAX]));
+                self.members[member].world.cut_broker(broker, survives);
+            }
+            93..=95 => {
+                let milliseconds = self.random.pick(&[50, 400, 1500]);
+                self.members[member].world.advance(milliseconds);
+            }
+            _ => {
+                self.members[member].connect();
+                for publisher in &mut self.members[member].publishers {
+                    publisher.process();
+                }
+            }
+        }
+        self.spread();
+    }
+
+    /// A broker gives the messages that it has taken on one connection to all others, before anything else happens.
+    fn spread(&self) {
+        for (at, (number, own)) in self.connections.iter().enumerate() {
+            for carried in own.with(|own| std::mem::take(&mut own.taken)) {
+                let others = self.connections.iter().enumerate();
+                let others = others.filter(|(other, (of, _))| *other != at && of == number);
+                others.for_each(|(_, (_, other))| other.with(|other| other.route(&carried)));
+            }
+        }
+    }
+
+    fn run(&self, member: usize) {
+        self.members[member].world.run();
+        self.spread();
+    }
+
+    fn run_all(&mut self) {
+        for member in self.living() {
+            for at in 0..self.members[member].publishers.len() {
+                while self.members[member].publishers[at].process() {
+                    self.run(member);
+                }
+            }
+            self.run(member);
+        }
+    }
+
+    fn publish(&mut self, member: usize) {
+        let qos = self.random.pick(&[QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
+        let topic = self.random.pick(&["t/1", "t/2", "t/3", "s/1", "s/2"]);
+        let payload = format!("{member}-{}", self.published.len());
+        let publishers = self.members[member].publishers.len();
+        let publisher = self.random.below(publishers);
+        self.members[member].publishers[publisher].publish(message(topic, &payload).qos(qos));
+        self.published.push(Published { payload, qos, is_owed: true, is_shared: topic.starts_with("s/") });
+    }
+
+    /// A member is killed, and continues as its next life.
+    fn restart(&mut self, member: usize) {
+        let world = self.members[member].world.clone();
+        world.note("restarts".to_owned());
+        self.crash(member);
+        self.open.retain(|(home, _), _| *home != member);
+        self.resume_streams(member);
+        self.resume_lines(member);
+        let steps = self.random.below(12);
+        self.members[member].world.run_some(steps);
+        self.tell_homes();
+        self.members[member].connect();
+    }
+
+    fn crash(&mut self, member: usize) {
+        self.owe_wills_of(member);
+        let world = &self.members[member].world;
+        let waiting = world.uncommitted();
+        let kept = self.random.pick(&[0, self.random.clone().below(waiting + 1), waiting]);
+        let (away, swept) = (self.random.pick(&[0, 700, 3000]), self.random.percent(50));
+        world.crash(Crash { kept, shards: 1, away, stepped: 0, swept });
+    }
+
+    /// Nothing breaks any more, until nothing is owed to anyone.
+    fn calm_down(&mut self) {
+        for _ in 0..400 {
+            for member in self.living() {
+                self.members[member].connect();
+                self.members[member].world.advance(1_000);
+                self.spread();
+            }
+            self.run_all();
+            self.forward();
+            self.run_all();
+            let is_done = |member: &Member| {
+                let broker_links = member.world.engine(0, |engine, _| engine.questions().broker_links());
+                let serves = broker_links.iter().all(|it| it.state == BrokerLinkState::Serving && it.owed() == 0);
+                member.publishers.iter().all(Device::is_done) && serves
+            };
+            let owe: usize = self.connections.iter().map(|(_, broker)| broker.with(|broker| broker.owes())).sum();
+            let mut living = self.members.iter().filter(|member| !member.is_dead);
+            if self.streams.is_empty() && self.lines.is_empty() && owe == 0 && living.all(is_done) {
+                return;
+            }
+        }
+        let (streams, lines) = (self.streams.len(), self.lines.len());
+        panic!("seed {}: something is owed for ever, {streams} moves, {lines} connections", self.seed);
+    }
+
+    fn check(&mut self) {
+        for reader in &mut self.readers {
+            let (world, device) = (&self.members[reader.home].world, &mut reader.device);
+            device.notice_close();
+            if device.client().is_none() {
+                device.move_to(world);
+                device.connect(v5("").clean(false).expiry(u32::MAX));
+            }
+            settle(world, device);
+            assert!(device.session_present, "seed {}", self.seed);
+            for Published { payload, qos, is_owed, .. } in self.published.iter().filter(|it| !it.is_shared) {
+                let times = device.inbox.iter().filter(|it| it.message.text() == *payload).count();
+                let what = format!("seed {}: {payload} came {times} times to {} at {qos:?}", self.seed, reader.name);
+                assert!(times >= 1 || !is_owed, "{what}");
+                assert!(times <= 1 || *qos != QoS::ExactlyOnce, "{what}");
+            }
+        }
+        self.check_shared();
+    }
+
+    /// Each message to the shared group has come to a session, and at QoS 2 at most once for each member.
+    fn check_shared(&self) {
+        for Published { payload, qos, .. } in self.published.iter().filter(|it| it.is_shared) {
+            let inboxes = self.readers.iter().flat_map(|reader| &reader.device.inbox);
+            let times = inboxes.filter(|it| it.message.text() == *payload).count();
+            let what = format!("seed {}: {payload} came {times} times to the group at {qos:?}", self.seed);
+            assert!(times >= 1, "{what}");
+            // At QoS 1 restarts and broken connections repeat it.
+            assert!(times <= MEMBERS || *qos != QoS::ExactlyOnce, "{what}");
+        }
+    }
+}
+
+fn settle(world: &World, device: &mut Device) {
+    world.run();
+    while device.process() {
+        world.run();
+    }
+}
+
+/// `TIDEGATE_SEED` plays one seed, `TIDEGATE_SEEDS` another number of them.
+#[test]
+fn moves_and_deaths_of_members_cost_no_message() {
+    let number = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().expect("a number"));
+    let all = 0..number("TIDEGATE_SEEDS").unwrap_or(SEEDS);
+    for seed in number("TIDEGATE_SEED").map_or(all, |seed| seed..seed + 1) {
+        Run::new(seed).play();
+    }
+}
