@@ -40,8 +40,8 @@ impl Uplinking<'_> {
             let Some(uplink) = self.uplinks.brokers.all.get_mut(&key) else { continue };
             uplink.counters.acknowledged += 1;
             // Most brokers bring a message back before they acknowledge it.
-            let came = id.is_some_and(|id| uplink.version.is_v5() && self.uplinks.settlement.seen.contains(&id));
-            uplink.counters.returned += u64::from(came);
+            let seen = id.is_some_and(|id| self.uplinks.settlement.seen.contains(&id));
+            uplink.counters.returned += u64::from(seen && uplink.version.is_v5());
             uplink.pause.note_room();
             if let Some(delivery) = in_flight.delivery.as_ref().filter(|_| !self.uplinks.quarantine.is_empty()) {
                 self.uplinks.quarantine.note_taken(delivery.message.topic());
@@ -53,9 +53,8 @@ impl Uplinking<'_> {
                 continue;
             };
             let kept_back = self.uplinks.keeps_back(session, delivery.message.topic());
-            let open = (brings_ids || kept_back) && !self.uplinks.settlement.seen.contains(&id);
-            let message = delivery.message.clone();
-            if !open || !publishing!(self).is_wanted_here(&message) {
+            let open = (brings_ids || kept_back) && !seen;
+            if !open || !publishing!(self).is_wanted_here(&delivery.message) {
                 self.uplinks.settlement.resends.forget(&id);
                 self.uplinks.settlement.forget_come(
                     self.state,
@@ -66,7 +65,7 @@ impl Uplinking<'_> {
                     &in_flight,
                 );
             } else if kept_back {
-                self.deliver_here(now, key, &message);
+                self.deliver_here(now, key, &delivery.message);
                 self.uplinks.settlement.resends.forget(&id);
                 self.uplinks.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
             } else {
