@@ -84,6 +84,7 @@ class Client:
                     self.losses += 1
                     self.world.foreign += self.node % len(self.world.ports) != self.world.stopping
                     self.lost_at = time.monotonic()
+                    self.world.spans[-1].begin()
             elif not self.world.over:
                 await asyncio.sleep(0.02)
             self.node = random.randrange(len(self.world.ports))
@@ -114,6 +115,7 @@ class Client:
         if self.lost_at is not None:
             self.away.append(time.monotonic() - self.lost_at)
             self.lost_at = None
+            self.world.spans[-1].end()
         if not answer[1][0] & 1:
             writer.write(packet(0x82, b"\0\1" + text(b"to/%d" % self.number) + bytes([self.world.qos])))
         for body, count in self.unanswered.values():
@@ -161,12 +163,30 @@ class Client:
             self.writer.write(packet(0x30 | self.world.qos << 1, body))
 
 
+class Span:
+    """From the first lost connection to the last return of a client, by the clock and by the rig's own CPU time."""
+
+    def __init__(self):
+        self.first = self.last = None
+
+    def begin(self):
+        self.first = self.first or (time.monotonic(), time.thread_time())
+
+    def end(self):
+        self.last = time.monotonic(), time.thread_time()
+
+    def lengths(self):
+        """Seconds by the clock, and seconds of CPU of the rig's one thread."""
+        return [round(last - first, 2) for first, last in zip(self.first, self.last)] if self.first and self.last else None
+
+
 class World:
     def __init__(self, arguments):
         self.arguments, self.qos = arguments, arguments.qos
         self.over, self.ready = False, 0
         # The node that is stopped or was stopped last, and losses of connections to other nodes.
         self.stopping, self.foreign = None, 0
+        self.spans = [Span()]
         # Attempts to connect that failed, by their outcomes.
         self.attempts = collections.Counter()
         self.folder = tempfile.mkdtemp(prefix="rolling-")
@@ -260,6 +280,7 @@ class World:
         for at in range(self.arguments.nodes):
             began = time.monotonic()
             self.stopping = at
+            self.spans.append(Span())
             self.nodes[at].send_signal(signal.SIGTERM)
             await asyncio.to_thread(self.nodes[at].wait)
             self.start(at)
@@ -285,6 +306,7 @@ class World:
             "of them at other nodes than the stopped one": self.foreign,
             "at most": max(client.losses for client in self.clients),
             "away, s": {"median": at(0.5), "p99": at(0.99), "longest": at(1)},
+            "clients away after each stop, s, and CPU of the rig meanwhile, s": [span.lengths() for span in self.spans[1:]],
             "failed attempts": dict(self.attempts),
             "sent": sent, "lost": sent - got, "lost, %": round(100 * (sent - got) / sent, 4),
             "twice": sum(client.twice for client in self.clients),
