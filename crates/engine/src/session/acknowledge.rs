@@ -3,7 +3,6 @@
 use crate::events::reason::Reason;
 use crate::events::refused::Refused;
 use crate::ids::SessionKey;
-use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
 use crate::memory::MemoryUse;
 use crate::now::Millis;
@@ -36,8 +35,7 @@ impl WrongType {
 pub(crate) struct Answered {
     pub(crate) stored: Option<StoredSession>,
     pub(crate) of_broker_link: bool,
-    pub(crate) delivery: Option<Delivery>,
-    pub(crate) numbers: Numbers,
+    pub(crate) in_flight: InFlight,
 }
 
 /// PUBREL or PUBCOMP: two bytes where all is well or the version knows no codes.
@@ -80,11 +78,11 @@ impl Sessions {
             // The client remembers it from before: it need not be sent again.
             flow.to_resend -= 1;
         }
-        let InFlight { delivery, numbers } = flow.inflight.finish_at(at).unwrap_or_default();
-        let kept = delivery.as_ref().map_or(0, Delivery::cost);
+        let Some(in_flight) = flow.inflight.finish_at(at) else { return Ok(None) };
+        let kept = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
         flow.inflight_bytes -= kept;
         memory.held -= kept;
         flow.waiting_since = now;
-        Ok(Some(Answered { stored, of_broker_link, delivery, numbers }))
+        Ok(Some(Answered { stored, of_broker_link, in_flight }))
     }
 }

@@ -5,9 +5,9 @@ use crate::events::reason::Reason;
 use crate::ids::SessionKey;
 use crate::now::Millis;
 use crate::publish::layouts::{Layouts, Shape};
-use crate::session::Delivery;
 use crate::session::acknowledge::{Answered, WrongType, put_ack};
 use crate::session::packet_ids::State;
+use crate::session::{Delivery, InFlight};
 use crate::state::{ShardState, open_output};
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, PacketType, QoS, ReasonCode, Version};
@@ -56,7 +56,7 @@ impl ShardState {
     /// Ends a message that its receiver has answered: deletes it from the store and reports its outcome.
     #[inline]
     pub(crate) fn conclude(&mut self, by: SessionKey, code: ReasonCode, answered: Answered) {
-        let Answered { stored, delivery, numbers, .. } = answered;
+        let Answered { stored, in_flight: InFlight { delivery, numbers }, .. } = answered;
         if let Some(stored) = stored {
             self.journal.delete_entry(stored, numbers);
         }

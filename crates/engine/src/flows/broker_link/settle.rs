@@ -40,9 +40,8 @@ impl BrokerLinking<'_> {
             let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { continue };
             broker_link.counters.acknowledged += 1;
             // Most brokers bring a message back before they acknowledge it.
-            let came =
-                id.is_some_and(|id| broker_link.version.is_v5() && self.broker_links.settlement.seen.contains(&id));
-            broker_link.counters.returned += u64::from(came);
+            let seen = id.is_some_and(|id| self.broker_links.settlement.seen.contains(&id));
+            broker_link.counters.returned += u64::from(seen && broker_link.version.is_v5());
             broker_link.pause.note_room();
             if let Some(delivery) = in_flight.delivery.as_ref().filter(|_| !self.broker_links.quarantine.is_empty()) {
                 self.broker_links.quarantine.note_taken(delivery.message.topic());
@@ -54,9 +53,8 @@ impl BrokerLinking<'_> {
                 continue;
             };
             let kept_back = self.broker_links.keeps_back(session, delivery.message.topic());
-            let open = (brings_ids || kept_back) && !self.broker_links.settlement.seen.contains(&id);
-            let message = delivery.message.clone();
-            if !open || !publishing!(self).is_wanted_here(&message) {
+            let open = (brings_ids || kept_back) && !seen;
+            if !open || !publishing!(self).is_wanted_here(&delivery.message) {
                 self.broker_links.settlement.resends.forget(&id);
                 self.broker_links.settlement.forget_come(
                     self.state,
@@ -67,7 +65,7 @@ impl BrokerLinking<'_> {
                     &in_flight,
                 );
             } else if kept_back {
-                self.deliver_here(now, key, &message);
+                self.deliver_here(now, key, &delivery.message);
                 self.broker_links.settlement.resends.forget(&id);
                 self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
             } else {

@@ -68,9 +68,9 @@ impl Acknowledging<'_> {
         let Some(answered) = self.state.sessions.take_answered(&mut self.state.memory, now, by, id, state)? else {
             return Ok(());
         };
-        let left = answered.of_broker_link
-            && self.broker_links.note_answered(by, code, answered.delivery.as_ref(), answered.numbers);
-        if !left {
+        let decided =
+            if answered.of_broker_link { self.broker_links.note_answered(by, code, answered) } else { Some(answered) };
+        if let Some(answered) = decided {
             self.state.conclude(by, code, answered);
         }
         Ok(())

@@ -37,10 +37,8 @@ pub(crate) struct MessageId {
 
 const ALPHABET: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
 
-fn put(out: &mut Vec<u8>, mut value: u64, digits: usize) {
-    let start = out.len();
-    out.resize(start + digits, b'0');
-    for place in out[start..].iter_mut().rev() {
+fn put<const DIGITS: usize>(out: &mut [u8; DIGITS], mut value: u64) {
+    for place in out.iter_mut().rev() {
         *place = ALPHABET[(value & 63) as usize];
         value >>= 6;
     }
@@ -71,12 +69,16 @@ fn get(text: &[u8]) -> Option<u64> {
 impl MessageId {
     /// Appends the user property that carries it to encoded properties.
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&HEAD);
-        put(out, self.origin, 11);
-        put(out, self.number, 11);
-        put(out, self.entered, 8);
-        put(out, self.publisher, 11);
-        out.push(if self.retain { b'r' } else { b'-' });
+        let (mut origin, mut number, mut entered, mut publisher) = ([0; 11], [0; 11], [0; 8], [0; 11]);
+        put(&mut origin, self.origin);
+        put(&mut number, self.number);
+        put(&mut entered, self.entered);
+        put(&mut publisher, self.publisher);
+        let flag = if self.retain { b'r' } else { b'-' };
+        out.reserve(PAIR_LEN);
+        for part in [&HEAD[..], &origin, &number, &entered, &publisher, &[flag]] {
+            out.extend_from_slice(part);
+        }
     }
 
     /// Reads the value of the user property.

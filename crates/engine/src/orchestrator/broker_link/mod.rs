@@ -58,11 +58,11 @@ use crate::hash::hash_bytes;
 pub(crate) use crate::ids::BROKER_LINK_PREFIX;
 use crate::ids::BrokerLinkKey;
 use crate::ids::{ConnectionKey, PartitionId, SessionKey, ShardPosition};
-use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
 use crate::message::MessageRef;
 use crate::now::Millis;
-use crate::session::{Delivery, InFlight};
+use crate::session::InFlight;
+use crate::session::acknowledge::Answered;
 pub use crate::settings::broker_links::{
     BrokerLinkCounters, BrokerLinkError, BrokerLinkOptions, BrokerLinkReport, BrokerLinkSettings, BrokerLinkState,
     DialAttempt, RoutingPolicy,
@@ -306,42 +306,40 @@ impl BrokerLinks {
         of_former + self.brokers.all.values().filter(|broker_link| broker_link.timer != Millis::NEVER).count()
     }
 
-    /// A broker has answered a message. Returns true if the outcome is decided behind the packet: an acknowledged
-    /// message may have to come back, and one that the broker has no room for goes to another.
+    /// A broker has answered a message. Keeps the message if its outcome is decided behind the packet: an acknowledged
+    /// message may have to come back, and one that the broker has no room for goes to another. Returns other messages.
     pub(crate) fn note_answered(
         &mut self,
         session: SessionKey,
         code: ReasonCode,
-        delivery: Option<&Delivery>,
-        numbers: Numbers,
-    ) -> bool {
+        answered: Answered,
+    ) -> Option<Answered> {
         let key = self.brokers.by_session.get(&session.0).copied();
         let mut broker_link = key.and_then(|key| self.brokers.all.get_mut(&key));
         if broker_link.as_mut().is_some_and(|broker_link| broker_link.note_one_answered()) {
             self.settlement.trusted.extend(key);
         }
-        let Some(delivery) = delivery else {
+        let Some(delivery) = &answered.in_flight.delivery else {
             if let Some(broker_link) = key.and_then(|key| self.brokers.all.get_mut(&key)) {
                 broker_link.released = broker_link.released.saturating_sub(1);
             }
-            return false;
+            return Some(answered);
         };
-        if let Some(id) =
-            MessageId::at_end_of(delivery.message.properties()).filter(|_| !self.settlement.blames.is_empty())
+        if !self.settlement.blames.is_empty()
+            && let Some(id) = MessageId::at_end_of(delivery.message.properties())
         {
             self.settlement.blames.forget(&id);
         }
-        let in_flight = InFlight { delivery: Some(delivery.clone()), numbers };
         if !code.is_error() {
-            self.settlement.acknowledged.push((session, in_flight));
-            return true;
+            self.settlement.acknowledged.push((session, answered.in_flight));
+            return None;
         }
         let goes_elsewhere = matches!(code, ReasonCode::QuotaExceeded | ReasonCode::PacketTooLarge);
         if !goes_elsewhere && !self.brokers.held.is_empty() {
             self.settlement.denied.extend(MessageId::at_end_of(delivery.message.properties()));
         }
-        self.settlement.refused.push(Declined { session, code, in_flight });
-        true
+        self.settlement.refused.push(Declined { session, code, in_flight: answered.in_flight });
+        None
     }
 }
 
