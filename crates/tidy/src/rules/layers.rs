@@ -131,7 +131,17 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "config-cli",
-        ours: &["auth", "config", "conversion", "engine", "foreign-conf", "identity", "mosquitto-conf", "terminal"],
+        ours: &[
+            "admin",
+            "auth",
+            "config",
+            "conversion",
+            "engine",
+            "foreign-conf",
+            "identity",
+            "mosquitto-conf",
+            "terminal",
+        ],
         tests: &[],
         others: None,
     },
