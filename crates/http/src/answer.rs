@@ -119,7 +119,7 @@ pub(crate) fn not_allowed(methods: &'static str) -> Answer {
     answer
 }
 
-/// Seconds after which a client may ask again for what another node has.
+/// Seconds until a client may repeat a read of a message that another node has.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
 /// The answer to a client that does not get a retained message.

@@ -28,7 +28,7 @@ impl Fetches {
     /// block. The wait for other questions holds no thread.
     ///
     /// # Errors
-    /// Those of `read` and `fetch`, and [`ReadError::Busy`] after 10 s of waiting.
+    /// The errors of `read` and `fetch`, and [`ReadError::Busy`] after 10 s of waiting.
     pub async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce() -> Result<Found<T>, ReadError> + Send + 'static,
