@@ -44,6 +44,7 @@ mod ready;
 pub mod reload;
 mod request;
 pub mod slow;
+mod token;
 pub mod why;
 
 pub use bans::{
@@ -63,6 +64,7 @@ pub use ready::Readiness;
 pub use reload::{Change, ReloadRequest, Reloaded};
 pub use request::{Body, COMMAND_HEADER, Done, Method, Refusal, Request};
 pub use slow::{SlowClient, SlowClients, SlowRequest};
+pub use token::{MIN_TOKEN_LEN, TokenError, TokenFileError, check_token, read_listener_token};
 pub use why::{ReasonEntry, Story, StoryEvent, Subject, WhyRequest};
 
 use std::ops::RangeInclusive;

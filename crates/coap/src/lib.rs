@@ -28,9 +28,9 @@ mod session;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 
 pub use tidegate_client::{MessageProperties, ReasonCode};
+pub use tidegate_visitor::{Entry, Found, ReadError, Seat};
 
 pub use self::counters::{Counters, Outcomes};
 pub use self::dtls::{Keys, KeysError};
@@ -48,48 +48,23 @@ pub trait Gateway: Send + Sync + 'static {
     /// When the system has no sockets left.
     fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<Entry>;
 
-    /// The retained message of a topic, as the rights of a connected client allow. It may block.
+    /// The retained message of a topic at this node, as the rights of a connected client allow. It may block.
     ///
     /// # Errors
-    /// Why the client is not given it.
-    fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<Shown>, ReadError>;
+    /// Why the client does not get it.
+    fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Found<Shown>, ReadError>;
+
+    /// The same, also where another node has the topic: then it blocks until that node answers, for seconds.
+    ///
+    /// # Errors
+    /// Why the client does not get it.
+    fn fetch(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<Shown>, ReadError>;
 
     /// The user name of clients that show this token as their password; `None` unless the token is an API key.
     fn user_of_key(&self, token: &[u8]) -> Option<String>;
 
     /// A client has disconnected.
     fn left(&self, client_id: &str);
-}
-
-/// An MQTT connection for a caller.
-pub struct Entry {
-    /// The client id of its CONNECT.
-    pub client_id: String,
-    /// The connection.
-    pub stream: UnixStream,
-    /// The connection in the quotas of its tenant.
-    pub seat: Box<dyn Seat>,
-}
-
-impl std::fmt::Debug for Entry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Entry").field(&self.client_id).finish()
-    }
-}
-
-/// A connection in the quotas of its tenant.
-pub trait Seat: Send + Sync {
-    /// The client has neither requests nor observations: its connection does not count until [`Seat::resume`].
-    fn rest(&mut self);
-
-    /// Counts the connection again. Returns false if the tenant is at its limit of connections.
-    fn resume(&mut self) -> bool;
-
-    /// The broker has let in a session that ends with the connection, so it is not counted.
-    fn pass(&mut self);
-
-    /// The connection is about to end: it counts until then.
-    fn leave(&mut self);
 }
 
 /// A client before the broker has let it in.
@@ -103,21 +78,6 @@ pub struct Caller {
     pub user_name: Option<String>,
     /// Its identity, which it has proven by a pre-shared key.
     pub identity: Option<String>,
-}
-
-/// Why a retained message is not read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadError {
-    /// The client may not read the topic.
-    NotAuthorized,
-    /// There can be no such topic.
-    InvalidTopic,
-    /// Another node of the cluster has the topic and does not answer; its name, unless the topic moves.
-    Elsewhere(Option<String>),
-    /// Another node of the cluster has the session of the client.
-    SessionElsewhere,
-    /// The broker does not answer.
-    Unavailable,
 }
 
 /// The broker's answer to a message or a subscription.

@@ -105,6 +105,8 @@ impl Code {
     pub const UNPROCESSABLE: Self = Self::of(4, 22);
     /// A quota or a limit is used up.
     pub const TOO_MANY: Self = Self::of(4, 29);
+    /// Another node of the broker cannot answer through this one.
+    pub const BAD_GATEWAY: Self = Self::of(5, 2);
     /// The broker cannot carry it out now.
     pub const UNAVAILABLE: Self = Self::of(5, 3);
     /// The broker does not answer.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tidegate_visitor::Fetches;
 use tokio::net::UdpSocket as AsyncSocket;
 use tokio::sync::{mpsc, watch};
 
@@ -172,7 +173,7 @@ async fn serve_all(
     counted: &Counted,
     stopped: &watch::Receiver<bool>,
 ) {
-    let mut serving = Vec::new();
+    let (mut serving, fetches) = (Vec::new(), Fetches::default());
     for (listener, (door, sockets)) in doors.into_iter().enumerate() {
         let (read, datagrams) = mpsc::channel(MAX_READ);
         let mut writers = Vec::new();
@@ -188,7 +189,7 @@ async fn serve_all(
                 }
             }
         }
-        let server = Server::new(door, writers, Arc::clone(gateway));
+        let server = Server::new(door, writers, Arc::clone(gateway), fetches.clone());
         let place = (counted.clone(), listener);
         serving.push(tokio::spawn(server.serve(datagrams, place, stopped.clone())));
     }
@@ -235,6 +236,7 @@ struct Server {
     guard: Option<Guard>,
     sockets: Vec<Arc<AsyncSocket>>,
     gateway: Arc<dyn Gateway>,
+    fetches: Fetches,
     sessions: HashMap<SessionId, mpsc::Sender<Command>>,
     /// Sessions that did not take a command.
     stuck: Vec<SessionId>,
@@ -244,12 +246,12 @@ struct Server {
 }
 
 impl Server {
-    fn new(door: DoorSettings, sockets: Vec<Arc<AsyncSocket>>, gateway: Arc<dyn Gateway>) -> Self {
+    fn new(door: DoorSettings, sockets: Vec<Arc<AsyncSocket>>, gateway: Arc<dyn Gateway>, fetches: Fetches) -> Self {
         let endpoint = Endpoint::new(door.settings, RandomState::new());
         let (tell, events) = mpsc::channel(MAX_EVENTS);
         let (sessions, stuck, begin) = (HashMap::new(), Vec::new(), Instant::now());
         let guard = door.keys.as_ref().map(Guard::new);
-        Self { door, endpoint, guard, sockets, gateway, sessions, stuck, begin, tell, events }
+        Self { door, endpoint, guard, sockets, gateway, fetches, sessions, stuck, begin, tell, events }
     }
 
     fn now(&self) -> Millis {
@@ -346,7 +348,7 @@ impl Server {
                 let user_name = credentials.user_name.clone();
                 let identity = self.guard.as_ref().and_then(|guard| guard.identity(peer));
                 let caller = Caller { listener: self.door.listener, peer: peer.at, user_name, identity };
-                let (gateway, events) = (Arc::clone(&self.gateway), self.tell.clone());
+                let (gateway, events, fetches) = (Arc::clone(&self.gateway), self.tell.clone(), self.fetches.clone());
                 let max_packet = u32::try_from(self.door.settings.max_body + FIELDS).unwrap_or(u32::MAX);
                 tokio::spawn(session::run(Start {
                     gateway,
@@ -356,6 +358,7 @@ impl Server {
                     max_packet,
                     commands,
                     events,
+                    fetches,
                 }));
                 return;
             }

@@ -12,12 +12,13 @@ use tidegate_client::{
     Options, Publish, PublishToken, QoS, ReasonCode, RequestToken, RetainHandling, SubscribeRequest,
     SubscriptionOptions, TopicFilterBuf, UnsubscribeRequest, Version,
 };
+use tidegate_visitor::Fetches;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use crate::endpoint::{Event, JobId, SessionId};
 use crate::fields::{Credentials, Shown};
-use crate::{Caller, Entry, Failure, Gateway, Outcome, ReadError, Seat};
+use crate::{Caller, Entry, Failure, Gateway, Outcome, Seat};
 
 /// Messages that the broker sends to a session without an acknowledgement.
 const WINDOW: u16 = 8;
@@ -45,6 +46,7 @@ pub(crate) struct Start {
     pub(crate) max_packet: u32,
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) events: mpsc::Sender<Event>,
+    pub(crate) fetches: Fetches,
 }
 
 /// The client id of a client that the gateway knows; says that it has left when it is dropped.
@@ -72,6 +74,7 @@ struct Connected {
     id: SessionId,
     caller: Caller,
     events: mpsc::Sender<Event>,
+    fetches: Fetches,
     published: Vec<(PublishToken, JobId)>,
     requested: Vec<(RequestToken, JobId)>,
     /// Filters that observers have.
@@ -96,7 +99,7 @@ pub(crate) async fn run(start: Start) {
 }
 
 async fn serve(start: Start) -> Result<(), Failure> {
-    let Start { gateway, caller, credentials, session, max_packet, mut commands, events } = start;
+    let Start { gateway, caller, credentials, session, max_packet, mut commands, events, fetches } = start;
     let broken = |error: io::Error| Failure::Invalid(error.to_string());
     let asked = caller.clone();
     // Its result leaves the gateway also when nothing waits for it any more.
@@ -118,6 +121,7 @@ async fn serve(start: Start) -> Result<(), Failure> {
         caller,
         stay,
         events,
+        fetches,
         published: Vec::new(),
         requested: Vec::new(),
         observed: Vec::new(),
@@ -356,9 +360,19 @@ impl Connected {
     fn ask(&self, job: JobId, topic: String) {
         let (gateway, caller) = (Arc::clone(&self.stay.gateway), self.caller.clone());
         let (client_id, events) = (self.stay.client_id.clone(), self.events.clone());
+        let fetches = self.fetches.clone();
         tokio::spawn(async move {
-            let asked = tokio::task::spawn_blocking(move || gateway.retained(&caller, &client_id, &topic)).await;
-            let outcome = asked.unwrap_or(Err(ReadError::Unavailable)).map(|message| message.map(Box::new));
+            let known = Arc::new((gateway, caller, client_id, topic));
+            let again = Arc::clone(&known);
+            let read = move || {
+                let (gateway, caller, client_id, topic) = &*known;
+                gateway.retained(caller, client_id, topic)
+            };
+            let fetch = move || {
+                let (gateway, caller, client_id, topic) = &*again;
+                gateway.fetch(caller, client_id, topic)
+            };
+            let outcome = fetches.read(read, fetch).await.map(|message| message.map(Box::new));
             // The endpoint has stopped if the channel is closed.
             let _ = events.send(Event::Read { job, outcome }).await;
         });

@@ -7,6 +7,8 @@ use clap::Subcommand;
 use crate::args::ConfigArgs;
 use crate::convert;
 use crate::loading::{load, report_load_error};
+use tidegate_admin::read_listener_token;
+use tidegate_config::address::AdminAddress;
 use tidegate_config::context::read_definitions;
 use tidegate_config::hub::{FilesOf, check_files};
 use tidegate_config::load::{LoadError, read_file};
@@ -110,6 +112,8 @@ fn problems_of_files(config: &Config) -> Vec<String> {
     let mut note = |problem: Option<String>| problems.extend(problem);
     note(access::load(config).err().map(|error| error.to_string()));
     note(authentication::check_files(config).err().map(|error| error.to_string()));
+    let token_file = config.admin.token_file.as_deref().filter(|_| matches!(config.admin.address, AdminAddress::At(_)));
+    note(token_file.and_then(|file| read_listener_token(Path::new(file)).err()).map(|error| error.to_string()));
     note(read_definitions(&config.context).err().map(|error| error.to_string()));
     let directory = config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
     note(directory.and_then(|directory| check_directory(directory).err()).map(|error| error.to_string()));

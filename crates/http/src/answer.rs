@@ -10,15 +10,16 @@ use hyper::body::Frame;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, CACHE_CONTROL,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 use tidegate_client::{QoS, ReasonCode};
 
-use crate::ReadError;
 use crate::events::Waiting;
 use crate::session::{Failure, Outcome};
+use crate::{HistoryError, ReadError};
 
 /// Headers that a page of another origin may read: all, since user properties are headers of any name. No answer allows
 /// credentials of the browser, so the star holds.
@@ -118,27 +119,30 @@ pub(crate) fn not_allowed(methods: &'static str) -> Answer {
     answer
 }
 
-/// The answer to a client that is not given the messages that it asks for.
+/// Seconds until a client may repeat a read of a message that another node has.
+const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
+
+/// The answer to a client that does not get a retained message.
 pub(crate) fn not_read(why: &ReadError) -> Box<Answer> {
-    let (status, why) = match why {
-        ReadError::NotAuthorized => (StatusCode::FORBIDDEN, "not authorized"),
-        ReadError::InvalidTopic => (StatusCode::BAD_REQUEST, "topic name invalid"),
-        ReadError::Missing => {
-            (StatusCode::NOT_FOUND, "there is no history: no pipeline of the tenant has a sink of kind `history`")
-        }
-        ReadError::Elsewhere(Some(node)) => {
-            let why = format!("node {node} has the retained message of this topic, and does not answer this node");
-            return Box::new(wrong(StatusCode::MISDIRECTED_REQUEST, why));
-        }
-        ReadError::Elsewhere(None) => {
-            (StatusCode::MISDIRECTED_REQUEST, "another node has the retained message of this topic")
-        }
-        ReadError::SessionElsewhere => {
-            (StatusCode::MISDIRECTED_REQUEST, "another node has the session of this client: connect again")
-        }
-        ReadError::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "the broker does not answer"),
+    let status = match why {
+        ReadError::NotAuthorized => StatusCode::FORBIDDEN,
+        ReadError::InvalidTopic => StatusCode::BAD_REQUEST,
+        ReadError::Silent(_) | ReadError::TooLong(_) | ReadError::SessionElsewhere => StatusCode::MISDIRECTED_REQUEST,
+        ReadError::Moving | ReadError::Busy | ReadError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     };
-    Box::new(wrong(status, why))
+    let mut answer = wrong(status, why.to_string());
+    if matches!(why, ReadError::Moving | ReadError::Busy) {
+        answer.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
+    }
+    Box::new(answer)
+}
+
+/// The answer to a client that does not get a history.
+pub(crate) fn no_history(why: &HistoryError) -> Box<Answer> {
+    match why {
+        HistoryError::Missing => Box::new(wrong(StatusCode::NOT_FOUND, why.to_string())),
+        HistoryError::Read(why) => not_read(why),
+    }
 }
 
 /// The status that says the same as a reason of MQTT.
@@ -290,6 +294,21 @@ pub(crate) fn preflight(request: &HeaderMap) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_read_that_may_succeed_soon_says_when() {
+        let of = |why: &ReadError| {
+            let answer = not_read(why);
+            let again = answer.headers().get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned());
+            (answer.status().as_u16(), again)
+        };
+        for why in [ReadError::Busy, ReadError::Moving] {
+            assert_eq!(of(&why), (503, Some("1".to_owned())), "{why}");
+        }
+        for why in [ReadError::Silent("b".to_owned()), ReadError::TooLong("b".to_owned())] {
+            assert_eq!(of(&why), (421, None), "{why}");
+        }
+    }
 
     #[test]
     fn each_reason_has_a_status() {

@@ -10,7 +10,7 @@ use serde_json::json;
 use tidegate_client::TopicFilterBuf;
 use tokio::sync::Semaphore;
 
-use crate::answer::{Answer, bad, json, length, not_read};
+use crate::answer::{Answer, bad, json, length, no_history};
 use crate::counters::Way;
 use crate::request_error::RequestError;
 use crate::visitor::{Visitor, query};
@@ -87,7 +87,7 @@ impl Visitor {
         let (gateway, caller) = (Arc::clone(&self.gateway), self.caller(&credentials));
         let read = move |is_wanted: &dyn Fn() -> bool| gateway.history(&caller, &client_id, &question, is_wanted);
         let asked = reading(Arc::clone(&self.readings), read).await;
-        let messages = asked.unwrap_or(Err(ReadError::Unavailable)).map_err(|why| not_read(&why))?;
+        let messages = asked.unwrap_or_else(|| Err(ReadError::Unavailable.into())).map_err(|why| no_history(&why))?;
         let count = messages.len();
         let answer = json(StatusCode::OK, &json!({ "messages": messages }));
         self.counters.count_sent(Way::History, count, length(&answer));

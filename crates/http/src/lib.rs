@@ -33,12 +33,12 @@ mod write_limit;
 use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 pub use rustls::{ProtocolVersion, ServerConfig};
 pub use serde_json::Value;
 pub use tidegate_client::{MessageProperties, TopicFilterBuf};
+pub use tidegate_visitor::{Entry, Found, ReadError, Seat};
 
 pub use self::counters::Counters;
 pub use self::server::{DoorSettings, Running, ServeError, start};
@@ -58,24 +58,30 @@ pub trait Gateway: Send + Sync + 'static {
     /// The TLS configuration of the next connection to a listener; `None` when too many handshakes are under way.
     fn tls(&self, listener: u16) -> Option<TlsStart>;
 
-    /// The retained message of a topic, as the rights of a connected client allow. It may block.
+    /// The retained message of a topic at this node, as the rights of a connected client allow. It may block.
     ///
     /// # Errors
-    /// Why the client is not given it.
-    fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError>;
+    /// Why the client does not get it.
+    fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Found<RetainedMessage>, ReadError>;
+
+    /// The same, also where another node has the topic: then it blocks until that node answers, for seconds.
+    ///
+    /// # Errors
+    /// Why the client does not get it.
+    fn fetch(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError>;
 
     /// Messages of the history of a client's tenant, as its rights allow, the oldest first. It may block. It ends soon
     /// after `is_wanted` says no.
     ///
     /// # Errors
-    /// Why the client is not given them.
+    /// Why the client does not get them.
     fn history(
         &self,
         caller: &Caller,
         client_id: &str,
         question: &HistoryQuestion,
         is_wanted: &dyn Fn() -> bool,
-    ) -> Result<Vec<Value>, ReadError>;
+    ) -> Result<Vec<Value>, HistoryError>;
 
     /// The user name of clients that show this token as their password; `None` unless the token is an API key.
     fn user_of_key(&self, token: &[u8]) -> Option<String>;
@@ -85,37 +91,6 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// A client has disconnected.
     fn left(&self, client_id: &str);
-}
-
-/// An MQTT connection for a caller.
-pub struct Entry {
-    /// The client id of its CONNECT.
-    pub client_id: String,
-    /// The connection.
-    pub stream: UnixStream,
-    /// The connection in the quotas of its tenant.
-    pub seat: Box<dyn Seat>,
-}
-
-impl std::fmt::Debug for Entry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Entry").field(&self.client_id).finish()
-    }
-}
-
-/// A connection in the quotas of its tenant.
-pub trait Seat: Send + Sync {
-    /// The client waits for nothing: its connection does not count until [`Seat::resume`].
-    fn rest(&mut self);
-
-    /// Counts the connection again. Returns false if the tenant is at its limit of connections.
-    fn resume(&mut self) -> bool;
-
-    /// The broker has let in a session that ends with the connection, so it is not counted.
-    fn pass(&mut self);
-
-    /// The connection is about to end: it counts until then.
-    fn leave(&mut self);
 }
 
 /// A client before the broker has let it in.
@@ -185,19 +160,13 @@ pub struct RetainedMessage {
     pub properties: MessageProperties,
 }
 
-/// Why a retained message is not read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadError {
-    /// The client may not read the topic.
-    NotAuthorized,
-    /// There can be no such topic.
-    InvalidTopic,
-    /// There is no history.
+/// Why a client does not get messages of the history.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    /// No pipeline of its tenant keeps a history.
+    #[error("there is no history: no pipeline of the tenant has a sink of kind `history`")]
     Missing,
-    /// Another node of the cluster has the topic and does not answer; its name, unless the topic moves.
-    Elsewhere(Option<String>),
-    /// Another node of the cluster has the session of the client.
-    SessionElsewhere,
-    /// The broker does not answer.
-    Unavailable,
+    /// Another fault.
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }

@@ -28,20 +28,20 @@ impl SharedSeat {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client waits for nothing.
+    /// Counts the connection no longer.
     pub(crate) fn rest(&self) {
         if let Some(seat) = &mut *self.seat() {
             seat.rest();
         }
     }
 
-    /// Counts the connection again. Returns false if the tenant is at its limit of connections. The next event reports
-    /// that the connection has ended.
+    /// Counts the connection again. False at the tenant's connection limit. An end of the connection shows with the
+    /// next event.
     pub(crate) fn resume(&self) -> bool {
         if let Some(seat) = &mut *self.seat() { seat.resume() } else { true }
     }
 
-    /// The session ends with the connection.
+    /// Counts the session no longer: it ends with the connection.
     pub(crate) fn pass(&self) {
         if let Some(seat) = &mut *self.seat() {
             seat.pass();

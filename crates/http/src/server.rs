@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tidegate_visitor::Fetches;
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
@@ -123,6 +124,7 @@ struct Door {
 struct Shared {
     gateway: Arc<dyn Gateway>,
     queues: Arc<Queues>,
+    fetches: Fetches,
     /// Bounds the histories that are read at once.
     readings: Arc<Semaphore>,
     counters: Arc<Counters>,
@@ -164,6 +166,7 @@ pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Runn
     let shared = Shared {
         gateway,
         queues: Arc::default(),
+        fetches: Fetches::default(),
         readings: Arc::new(Semaphore::new(MAX_READINGS)),
         counters: Arc::clone(&counters),
     };
@@ -240,6 +243,7 @@ async fn accept(
             session: Mutex::new(None),
             queues: Arc::clone(&shared.queues),
             readings: Arc::clone(&shared.readings),
+            fetches: shared.fetches.clone(),
             sessions: Arc::clone(&door.sessions),
             body_room: Arc::clone(&door.body_room),
             counters: Arc::clone(&shared.counters),

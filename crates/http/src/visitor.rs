@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use hyper::{HeaderMap, Request};
+use tidegate_visitor::Fetches;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::answer::{Answer, bad, not_let_in};
@@ -41,6 +42,8 @@ pub(crate) struct Visitor {
     pub(crate) counters: Arc<Counters>,
     /// Bounds the bodies that are held at once.
     pub(crate) bodies: Semaphore,
+    /// Bounds the questions to other nodes of all connections.
+    pub(crate) fetches: Fetches,
     /// Bounds the histories that are read at once on all connections.
     pub(crate) readings: Arc<Semaphore>,
     /// Bounds the sessions of the listener.

@@ -10,12 +10,12 @@ use hyper::{HeaderMap, Request, Response, StatusCode};
 use tidegate_client::{Event, Message, QoS, TopicFilterBuf};
 use tokio::time::Instant;
 
+use crate::RetainedMessage;
 use crate::answer::{Answer, Body, bad, empty, json, not_let_in, not_read, outcome, wrong};
 use crate::fields::headers_of;
 use crate::request_error::RequestError;
 use crate::session::{Session, Term};
 use crate::visitor::{Visitor, query};
-use crate::{ReadError, RetainedMessage};
 
 /// How long a request may wait for a message.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -41,9 +41,17 @@ impl Visitor {
     /// The retained message of a topic.
     async fn fetch(&self, topic: &str, headers: &HeaderMap) -> Result<Option<RetainedMessage>, Box<Answer>> {
         let (credentials, client_id) = self.identified(headers).await?;
-        let (gateway, caller, topic) = (Arc::clone(&self.gateway), self.caller(&credentials), topic.to_owned());
-        let asked = tokio::task::spawn_blocking(move || gateway.retained(&caller, &client_id, &topic)).await;
-        asked.unwrap_or(Err(ReadError::Unavailable)).map_err(|why| not_read(&why))
+        let known = Arc::new((Arc::clone(&self.gateway), self.caller(&credentials), client_id, topic.to_owned()));
+        let again = Arc::clone(&known);
+        let read = move || {
+            let (gateway, caller, client_id, topic) = &*known;
+            gateway.retained(caller, client_id, topic)
+        };
+        let fetch = move || {
+            let (gateway, caller, client_id, topic) = &*again;
+            gateway.fetch(caller, client_id, topic)
+        };
+        self.fetches.read(read, fetch).await.map_err(|why| not_read(&why))
     }
 
     /// The retained message, as soon as it is another one than `If-None-Match` says or until `wait` is over.

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_http::{
-    Caller, DoorSettings, Entry, Gateway, HistoryQuestion, MessageProperties, ReadError, RetainedMessage, Running,
-    Seat, TlsStart, Value, Who, start,
+    Caller, DoorSettings, Entry, Found, Gateway, HistoryError, HistoryQuestion, MessageProperties, ReadError,
+    RetainedMessage, Running, Seat, TlsStart, Value, Who, start,
 };
 
 /// CONNACK of MQTT 5 with this reason.
@@ -88,12 +88,22 @@ impl Gateway for Broker {
         None
     }
 
-    fn retained(&self, _: &Caller, _: &str, _: &str) -> Result<Option<RetainedMessage>, ReadError> {
+    fn retained(&self, _: &Caller, _: &str, topic: &str) -> Result<Found<RetainedMessage>, ReadError> {
+        Ok(if topic == "elsewhere" { Found::Elsewhere } else { Found::Here(self.message.clone()) })
+    }
+
+    fn fetch(&self, _: &Caller, _: &str, _: &str) -> Result<Option<RetainedMessage>, ReadError> {
         Ok(self.message.clone())
     }
 
-    fn history(&self, _: &Caller, _: &str, _: &HistoryQuestion, _: &dyn Fn() -> bool) -> Result<Vec<Value>, ReadError> {
-        Err(ReadError::Missing)
+    fn history(
+        &self,
+        _: &Caller,
+        _: &str,
+        _: &HistoryQuestion,
+        _: &dyn Fn() -> bool,
+    ) -> Result<Vec<Value>, HistoryError> {
+        Err(HistoryError::Missing)
     }
 
     fn user_of_key(&self, _: &[u8]) -> Option<String> {
@@ -173,6 +183,21 @@ fn a_message_with_many_user_properties_is_answered() {
     ] {
         assert!(answer.contains(&format!("\r\n{header}\r\n")), "{header}: {answer}");
     }
+    listener.stop(Duration::ZERO);
+}
+
+#[test]
+fn reads_at_once_of_another_nodes_topic_succeed() {
+    let message = RetainedMessage { qos: 1, payload: b"21.5".to_vec(), ..RetainedMessage::default() };
+    let listener = listen(Broker { reason: 0, message: Some(message), seat: None });
+    thread::scope(|scope| {
+        let read = || ask(&listener, "GET /topics/elsewhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let reads: Vec<_> = (0..8).map(|_| scope.spawn(read)).collect();
+        for read in reads {
+            let answer = read.join().unwrap();
+            assert!(answer.starts_with("http/1.1 200 ") && answer.ends_with("21.5"), "{answer}");
+        }
+    });
     listener.stop(Duration::ZERO);
 }
 

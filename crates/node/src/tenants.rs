@@ -105,14 +105,14 @@ impl TenantSeat {
         Self { counts, tenant, is_resting: false, is_passing: false }
     }
 
-    /// The client waits for nothing: its connection does not count until [`TenantSeat::resume`].
+    /// Counts the connection no longer, until [`TenantSeat::resume`].
     pub fn rest(&mut self) {
         if !std::mem::replace(&mut self.is_resting, true) {
             self.counts.exempt(self.tenant, Holding::Connections);
         }
     }
 
-    /// Counts the connection again. Returns false, and counts nothing, if the tenant is at its limit of connections.
+    /// Counts the connection again. False at the tenant's connection limit, which changes nothing.
     pub fn resume(&mut self) -> bool {
         if self.is_resting && self.counts.include(self.tenant, Holding::Connections) {
             self.is_resting = false;
@@ -120,7 +120,7 @@ impl TenantSeat {
         !self.is_resting
     }
 
-    /// The broker has a session that ends with the connection.
+    /// Counts the session no longer: it ends with the connection.
     pub fn pass(&mut self) {
         if !std::mem::replace(&mut self.is_passing, true) {
             self.counts.exempt(self.tenant, Holding::Sessions);

@@ -140,12 +140,14 @@ impl Endpoint {
             Ok(Some(message)) => self.wire.representation(peer, session, &reading, *message),
             // An observer waits for the first message.
             Ok(None) if first.is_some() => Answer::new(Code::CONTENT),
-            Err(ReadError::Elsewhere(_)) if first.is_some() => {
+            Err(ReadError::Moving | ReadError::Silent(_) | ReadError::TooLong(_) | ReadError::Busy)
+                if first.is_some() =>
+            {
                 self.subscribe_for_retained(session, &reading.topic);
                 Answer::new(Code::CONTENT)
             }
             Ok(None) => Answer::refusal(Code::NOT_FOUND, "the topic has no retained message"),
-            Err(error) => unread(error),
+            Err(error) => unread(&error),
         };
         match first {
             Some(observation) if answer.is_refusal() => {
@@ -362,20 +364,16 @@ const fn confirms(waiting: &Waiting, unconfirmed: u8) -> bool {
     waiting.delivery.is_some() || unconfirmed >= UNCONFIRMED
 }
 
-fn unread(error: ReadError) -> Answer {
-    match error {
-        ReadError::NotAuthorized => Answer::refusal(Code::FORBIDDEN, "not authorized"),
-        ReadError::InvalidTopic => Answer::refusal(Code::BAD_REQUEST, "topic name invalid"),
-        ReadError::Elsewhere(Some(node)) => {
-            let why = format!("node {node} has the retained message of this topic, and does not answer");
-            Answer::refusal(Code::UNAVAILABLE, why)
-        }
-        ReadError::Elsewhere(None) => {
-            Answer::refusal(Code::UNAVAILABLE, "another node has the retained message of this topic")
-        }
-        ReadError::SessionElsewhere => {
-            Answer::refusal(Code::UNAVAILABLE, "another node has the session of this client")
-        }
-        ReadError::Unavailable => Answer::refusal(Code::UNAVAILABLE, "the broker does not answer"),
-    }
+fn unread(error: &ReadError) -> Answer {
+    let code = match error {
+        ReadError::NotAuthorized => Code::FORBIDDEN,
+        ReadError::InvalidTopic => Code::BAD_REQUEST,
+        ReadError::TooLong(_) => Code::BAD_GATEWAY,
+        ReadError::Moving
+        | ReadError::Silent(_)
+        | ReadError::Busy
+        | ReadError::SessionElsewhere
+        | ReadError::Unavailable => Code::UNAVAILABLE,
+    };
+    Answer::refusal(code, error.to_string())
 }

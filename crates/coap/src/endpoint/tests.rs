@@ -271,7 +271,8 @@ fn a_retained_message_is_read_with_tag_and_age() {
     for (id, outcome, code) in [
         (5, Ok(None), Code::NOT_FOUND),
         (6, Err(ReadError::NotAuthorized), Code::FORBIDDEN),
-        (7, Err(ReadError::Elsewhere(None)), Code::UNAVAILABLE),
+        (7, Err(ReadError::Busy), Code::UNAVAILABLE),
+        (8, Err(ReadError::TooLong("n".to_owned())), Code::BAD_GATEWAY),
     ] {
         world.hear(LOCAL, &get(id, "topics/a", &[]));
         world.give(outcome);
@@ -657,7 +658,7 @@ fn a_retained_message_elsewhere_comes_by_subscription() {
     let asked = world.asked();
     let [Action::Subscribe { job: Some(job), retained: false, .. }] = &asked[..] else { panic!("{asked:?}") };
     world.event(Event::Done { job: *job, outcome: Ok(Outcome { code: ReasonCode::Success, why: None }) });
-    world.give(Err(ReadError::Elsewhere(None)));
+    world.give(Err(ReadError::Moving));
     assert!(matches!(world.asked()[..], [Action::Subscribe { job: None, retained: true, .. }]));
     assert_eq!(world.one().code, Code::CONTENT);
     world.hear(LOCAL, &get(2, "topics/%23?event", &[(option::OBSERVE, b"")]));

@@ -8,24 +8,9 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use tidegate_admin::{TokenError, check_token};
 
 use super::answers::refusal;
-
-/// Shortest token, bytes. A shorter one can be guessed.
-pub const MIN_TOKEN_LEN: usize = 16;
-
-/// A token is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TokenError {
-    /// It can be guessed.
-    #[error(
-        "the token is shorter than {MIN_TOKEN_LEN} characters: write a random one, such as of `openssl rand -hex 32`"
-    )]
-    Short,
-    /// It cannot stand in a header.
-    #[error("the token has characters that are no visible ASCII, so no request could bring it")]
-    Characters,
-}
 
 /// The rights of clients. `/healthz` and `/readyz` are for everybody who reaches the console.
 #[derive(Clone, Default)]
@@ -63,12 +48,7 @@ impl Access {
     /// # Errors
     /// When the token is of no use.
     pub fn with_token(self, token: &str) -> Result<Self, TokenError> {
-        if token.len() < MIN_TOKEN_LEN {
-            return Err(TokenError::Short);
-        }
-        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(TokenError::Characters);
-        }
+        check_token(token)?;
         Ok(Self { token: Some(token.into()), ..self })
     }
 

@@ -32,7 +32,7 @@ use tidegate_admin::{
 
 use crate::status::Unavailable;
 
-pub use access::{Access, MIN_TOKEN_LEN, TokenError};
+pub use access::Access;
 pub(crate) use access::{guard_api, guard_metrics};
 pub use advice::page as reasons_page;
 pub use cluster_wide::{Members, answer_member};

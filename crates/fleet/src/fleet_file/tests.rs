@@ -234,6 +234,24 @@ fn a_level_may_be_measured_by_drops_and_memory() {
 }
 
 #[test]
+fn a_range_of_ports_has_one_for_each_process() {
+    let ports = |range: &str, host: &str| {
+        let level = format!("[brokers]\nports = \"{range}\"\nhost = \"{host}\"\n{TWO_PORTS}");
+        let text = format!("{LEAST}brokers = {{ max = 3 }}\n{level}");
+        read_text(&text).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(ports("21000-21005", "127.0.0.1"), Ok(()));
+    let few = ports("21000-21004", "127.0.0.1").unwrap_err();
+    assert!(few.contains("has 5 ports") && few.contains("need 6"), "{few}");
+    assert_eq!(ports("21000-21001", "127.0.0.2-127.0.0.4"), Ok(()), "each process has its own address");
+    assert!(ports("21000-21000", "127.0.0.2-127.0.0.4").is_err());
+}
+
+/// A template of brokers with two ports.
+const TWO_PORTS: &str = "template = \"two\"\n[templates.two]\ncommand = \"broker\"\nports = [\"mqtt\", \"admin\"]\n\
+                         probe = { kind = \"tcp\" }\n";
+
+#[test]
 fn the_entry_point_knows_places_weights_and_ports() {
     let file = read_text(&format!(
         "{DNS}listen = [\"localhost:5353\", \"127.0.0.2:5353\"]\npolicy = \"nearest\"\nplaces = \"p.txt\"\nstrict = true\nrate = 0\n\

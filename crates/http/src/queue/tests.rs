@@ -98,7 +98,11 @@ impl crate::Gateway for Broker {
         _: &crate::Caller,
         _: &str,
         _: &str,
-    ) -> Result<Option<crate::RetainedMessage>, crate::ReadError> {
+    ) -> Result<crate::Found<crate::RetainedMessage>, crate::ReadError> {
+        Ok(crate::Found::Here(None))
+    }
+
+    fn fetch(&self, _: &crate::Caller, _: &str, _: &str) -> Result<Option<crate::RetainedMessage>, crate::ReadError> {
         Ok(None)
     }
 
@@ -108,7 +112,7 @@ impl crate::Gateway for Broker {
         _: &str,
         _: &crate::HistoryQuestion,
         _: &dyn Fn() -> bool,
-    ) -> Result<Vec<Value>, crate::ReadError> {
+    ) -> Result<Vec<Value>, crate::HistoryError> {
         Ok(Vec::new())
     }
 

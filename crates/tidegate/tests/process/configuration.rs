@@ -37,6 +37,21 @@ fn files_of_groups_are_checked_with_the_configuration() {
 }
 
 #[test]
+fn the_token_of_the_admin_listener_is_checked() {
+    let folder = Folder::new();
+    let check = |token: &str| {
+        let text = format!("[admin]\ntoken_file = {token:?}\n");
+        run(&["config", "check", &folder.write("t.toml", &text)])
+    };
+    let missing = check(&folder.file("none"));
+    assert!(missing.code == Some(1) && missing.err.contains("admin.token_file"), "{}", missing.err);
+    let short = check(&folder.write("short", "secret"));
+    assert!(short.code == Some(1) && short.err.contains("shorter than 16"), "{}", short.err);
+    assert!(!short.err.contains("secret"), "{}", short.err);
+    assert_eq!(check(&folder.write("token", "0123456789abcdef")).code, Some(0));
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let folder = Folder::new();
     let file = folder.file("none.toml");

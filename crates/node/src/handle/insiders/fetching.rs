@@ -17,15 +17,32 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const FOUND: u8 = 1;
 /// The answer that the topic has no message.
 const NONE: u8 = 0;
+/// The answer that the message is too long for a link.
+const TOO_LONG: u8 = 2;
 /// The remaining milliseconds of a message without an end.
 const ENDLESS: u64 = u64::MAX;
 
 /// The home of a topic did not give its retained message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the node that has it does not answer")]
-pub struct NotFetched {
-    /// The name of the home; `None` while the topic moves.
-    pub node: Option<String>,
+pub enum NotFetched {
+    /// No node serves the topic at the moment.
+    #[error("the topic moves")]
+    Moving,
+    /// The named node does not answer.
+    #[error("node {0} does not answer")]
+    Silent(String),
+    /// The message at the named node is longer than a link takes, 4 MiB.
+    #[error("the message at node {0} is too long for a link")]
+    TooLong(String),
+}
+
+/// The answer of the home of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum HomeAnswer {
+    /// The retained message, if there is one.
+    Message(Option<RetainedValue>),
+    /// A message that is too long for a link.
+    TooLong,
 }
 
 impl Inlet {
@@ -34,15 +51,18 @@ impl Inlet {
     /// # Errors
     /// When the other node does not answer in time, or the message is too long for a link.
     pub fn fetch_retained(&self, tenant: TenantId, topic: &str) -> Result<Option<RetainedValue>, NotFetched> {
-        let home = self.0.node_of(partition_of(tenant, topic)).ok_or(NotFetched { node: None })?;
+        let home = self.0.node_of(partition_of(tenant, topic)).ok_or(NotFetched::Moving)?;
         let asked = self.0.ask_node(&home, question(tenant, topic)).ok();
         let answer = asked.and_then(|answer| answer.recv_timeout(PATIENCE).ok()?.ok());
-        let value = answer.and_then(|bytes| read_answer(&bytes, self.now()));
-        value.ok_or_else(|| NotFetched { node: Some(home.to_string()) })
+        match answer.and_then(|bytes| read_answer(&bytes, self.now())) {
+            Some(HomeAnswer::Message(message)) => Ok(message),
+            Some(HomeAnswer::TooLong) => Err(NotFetched::TooLong(home.to_string())),
+            None => Err(NotFetched::Silent(home.to_string())),
+        }
     }
 
     /// The answer to such a question of another node, which begins with [`RETAINED_QUESTION`]; empty if this node is not
-    /// the home, or the message is too long.
+    /// the home.
     pub fn answer_retained(&self, body: &[u8]) -> Vec<u8> {
         let Some((tenant, topic)) = read_question(body) else { return Vec::new() };
         // The asking node has checked the rights of its client.
@@ -57,8 +77,7 @@ impl Inlet {
             unobserved_by: Vec::new(),
         };
         let found = self.retained(&principal, topic).ok().and_then(Result::ok);
-        let answer = found.map(|value| answer(value.as_ref(), self.now()));
-        answer.filter(|answer| answer.len() <= MAX_QUESTION_BYTES).unwrap_or_default()
+        found.map(|value| answer(value.as_ref(), self.now())).unwrap_or_default()
     }
 }
 
@@ -76,14 +95,17 @@ fn answer(value: Option<&RetainedValue>, now: Now) -> Vec<u8> {
     let left = if *expires_at == Millis::NEVER { ENDLESS } else { expires_at.since(now.monotonic) };
     let length = u32::try_from(properties.len()).unwrap_or(u32::MAX);
     let head = [&[FOUND, *qos as u8][..], &left.to_be_bytes(), &length.to_be_bytes()].concat();
-    [head, properties.clone(), payload.clone()].concat()
+    if head.len() + properties.len() + payload.len() > MAX_QUESTION_BYTES {
+        return vec![TOO_LONG];
+    }
+    [&head, &properties[..], payload].concat()
 }
 
 /// Reads an answer; `None` if it is not one.
-#[expect(clippy::option_option, reason = "an answer may be that there is no message")]
-fn read_answer(bytes: &[u8], now: Now) -> Option<Option<RetainedValue>> {
+fn read_answer(bytes: &[u8], now: Now) -> Option<HomeAnswer> {
     match bytes.split_first()? {
-        (&NONE, []) => Some(None),
+        (&NONE, []) => Some(HomeAnswer::Message(None)),
+        (&TOO_LONG, []) => Some(HomeAnswer::TooLong),
         (&FOUND, rest) => {
             let (qos, rest) = rest.split_first()?;
             let qos = match qos {
@@ -97,7 +119,8 @@ fn read_answer(bytes: &[u8], now: Now) -> Option<Option<RetainedValue>> {
             let (properties, payload) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
             let left = u64::from_be_bytes(*left);
             let expires_at = if left == ENDLESS { Millis::NEVER } else { Millis(now.monotonic.0.saturating_add(left)) };
-            Some(Some(RetainedValue { qos, properties: properties.to_vec(), expires_at, payload: payload.to_vec() }))
+            let (properties, payload) = (properties.to_vec(), payload.to_vec());
+            Some(HomeAnswer::Message(Some(RetainedValue { qos, properties, expires_at, payload })))
         }
         _ => None,
     }
@@ -119,9 +142,25 @@ mod tests {
                 expires_at,
                 payload: b"21.5".to_vec(),
             };
-            assert_eq!(read_answer(&answer(Some(&value(ends)), NOW), later), Some(Some(value(there))));
+            let read = read_answer(&answer(Some(&value(ends)), NOW), later);
+            assert_eq!(read, Some(HomeAnswer::Message(Some(value(there)))));
         }
-        assert_eq!(read_answer(&answer(None, NOW), later), Some(None));
+        assert_eq!(read_answer(&answer(None, NOW), later), Some(HomeAnswer::Message(None)));
+    }
+
+    #[test]
+    fn a_message_beyond_the_bound_of_a_link_is_called_so() {
+        let value = |bytes| RetainedValue {
+            qos: QoS::AtMostOnce,
+            properties: vec![0],
+            expires_at: Millis::NEVER,
+            payload: vec![b'x'; bytes],
+        };
+        let most = MAX_QUESTION_BYTES - answer(Some(&value(0)), NOW).len();
+        let longest = answer(Some(&value(most)), NOW);
+        assert_eq!(longest.len(), MAX_QUESTION_BYTES);
+        assert_eq!(read_answer(&longest, NOW), Some(HomeAnswer::Message(Some(value(most)))));
+        assert_eq!(read_answer(&answer(Some(&value(most + 1)), NOW), NOW), Some(HomeAnswer::TooLong));
     }
 
     #[test]
@@ -131,7 +170,9 @@ mod tests {
         for cut in 0..whole.len() {
             assert_eq!(read_answer(&whole[..cut], NOW), None, "{cut} bytes");
         }
-        for wrong in [&b"{\"refused\":\"\"}"[..], &[NONE, 1], &[FOUND, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
+        for wrong in
+            [&b"{\"refused\":\"\"}"[..], &[NONE, 1], &[TOO_LONG, 1], &[FOUND, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]]
+        {
             assert_eq!(read_answer(wrong, NOW), None, "{wrong:?}");
         }
         assert_eq!(read_question(&question(TenantId(7), "a/b")), Some((TenantId(7), "a/b")));

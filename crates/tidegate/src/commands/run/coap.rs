@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use tidegate_administration::{BrokerStatus, Part};
 use tidegate_coap::{
-    Caller, Counted, DoorSettings, Entry, Gateway, Keys, KeysError, Outcomes, ReadError, Running, Seat, ServeError,
-    Settings, Shown,
+    Caller, Counted, DoorSettings, Gateway, Keys, KeysError, Outcomes, Running, ServeError, Settings, Shown,
 };
 use tidegate_config::Config;
 use tidegate_console::{CoapNumbers, Status};
-use tidegate_http::Gateway as _;
+use tidegate_http::{Gateway as _, RetainedMessage};
 use tidegate_node::{Identity, IdentityRole, ListenAddress, TlsFacts, TlsVersion};
+use tidegate_visitor::{Entry, Found, ReadError};
 
-use super::http::{Connection, InTenant, ToNode};
+use super::http::{Connection, ToNode};
 
 /// Sessions of a listener that names no limit. Each holds three files.
 const MAX_SESSIONS: u32 = 256;
@@ -32,24 +32,6 @@ impl ToSessions {
     }
 }
 
-impl Seat for InTenant {
-    fn rest(&mut self) {
-        tidegate_http::Seat::rest(self);
-    }
-
-    fn resume(&mut self) -> bool {
-        tidegate_http::Seat::resume(self)
-    }
-
-    fn pass(&mut self) {
-        tidegate_http::Seat::pass(self);
-    }
-
-    fn leave(&mut self) {
-        tidegate_http::Seat::leave(self);
-    }
-}
-
 impl Gateway for ToSessions {
     fn connect(&self, caller: &Caller, draw: &dyn Fn() -> String) -> io::Result<Entry> {
         let facts = caller.identity.as_deref().map(facts);
@@ -57,20 +39,16 @@ impl Gateway for ToSessions {
         Ok(Entry { client_id, stream, seat: Box::new(seat) })
     }
 
-    fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<Shown>, ReadError> {
-        let read = self.0.retained(&Self::caller(caller), client_id, topic);
-        let shown = |message: tidegate_http::RetainedMessage| {
-            let tidegate_http::RetainedMessage { qos, payload, properties } = message;
-            Shown { topic: topic.to_owned(), qos, retain: true, payload, properties }
-        };
-        read.map(|message| message.map(shown)).map_err(|error| match error {
-            tidegate_http::ReadError::NotAuthorized => ReadError::NotAuthorized,
-            tidegate_http::ReadError::InvalidTopic => ReadError::InvalidTopic,
-            tidegate_http::ReadError::Elsewhere(node) => ReadError::Elsewhere(node),
-            tidegate_http::ReadError::SessionElsewhere => ReadError::SessionElsewhere,
-            // CoAP asks for no histories.
-            tidegate_http::ReadError::Unavailable | tidegate_http::ReadError::Missing => ReadError::Unavailable,
+    fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Found<Shown>, ReadError> {
+        Ok(match self.0.retained(&Self::caller(caller), client_id, topic)? {
+            Found::Here(message) => Found::Here(message.map(|message| shown(topic, message))),
+            Found::Elsewhere => Found::Elsewhere,
         })
+    }
+
+    fn fetch(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<Shown>, ReadError> {
+        let fetched = self.0.fetch(&Self::caller(caller), client_id, topic)?;
+        Ok(fetched.map(|message| shown(topic, message)))
     }
 
     fn user_of_key(&self, token: &[u8]) -> Option<String> {
@@ -80,6 +58,11 @@ impl Gateway for ToSessions {
     fn left(&self, client_id: &str) {
         self.0.left(client_id);
     }
+}
+
+fn shown(topic: &str, message: RetainedMessage) -> Shown {
+    let RetainedMessage { qos, payload, properties } = message;
+    Shown { topic: topic.to_owned(), qos, retain: true, payload, properties }
 }
 
 /// The facts of a client with a pre-shared key: its identity is the user name. DTLS 1.2 is TLS 1.2 over datagrams.

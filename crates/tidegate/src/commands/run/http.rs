@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_administration::{BrokerStatus, Part};
@@ -18,11 +18,12 @@ use tidegate_engine::{
     ListenerId, Millis, Partitions, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of,
 };
 use tidegate_http::{
-    Caller, Counters, DoorSettings, Entry, Gateway, HistoryQuestion, ProtocolVersion, ReadError, RetainedMessage,
-    Running, Seat, ServeError, TlsSession, TlsStart, Value, Who,
+    Caller, Counters, DoorSettings, Gateway, HistoryError, HistoryQuestion, ProtocolVersion, RetainedMessage, Running,
+    ServeError, TlsSession, TlsStart, Value, Who,
 };
 use tidegate_mqtt::PublishProperties;
-use tidegate_node::{Door, Inlet, ListenAddress, Node, TenantSeat, TlsFacts, TlsVersion};
+use tidegate_node::{Door, Inlet, ListenAddress, Node, NotFetched, TenantSeat, TlsFacts, TlsVersion};
+use tidegate_visitor::{Entry, Found, ReadError, Seat};
 
 use tidegate_identity::access::Tenancy;
 use tidegate_identity::access::tenants::Traits;
@@ -48,8 +49,6 @@ pub(super) struct ToNode {
     shared: bool,
     /// The histories of each tenant, by its name; the default tenant has an empty one.
     histories: BTreeMap<String, Vec<(PathBuf, Duration)>>,
-    /// Locked while another node is asked for a retained message.
-    fetching: Arc<Mutex<()>>,
 }
 
 impl ToNode {
@@ -65,7 +64,7 @@ impl ToNode {
         let tenants = std::iter::once("").chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
         let found = tenants.map(|tenant| (tenant.to_owned(), histories(config, tenant)));
         let histories = found.filter(|(_, histories)| !histories.is_empty()).collect();
-        Self { node, visitors, tenancy, asked, shared, histories, fetching: Arc::default() }
+        Self { node, visitors, tenancy, asked, shared, histories }
     }
 
     /// The tenant of a client, as far as it is known before CONNECT.
@@ -121,10 +120,34 @@ impl ToNode {
     }
 
     /// The retained message of a topic that another node has.
-    fn fetch(&self, tenant: TenantId, topic: &str) -> Result<Option<RetainedMessage>, ReadError> {
-        let fetched = one_at_a_time(&self.fetching, || self.node.fetch_retained(tenant, topic));
-        let fetched = fetched.ok_or(ReadError::Elsewhere(None))?;
-        fetched.map_err(|error| ReadError::Elsewhere(error.node))?.map(|value| self.shown(value)).transpose()
+    fn fetch_from_home(&self, tenant: TenantId, topic: &str) -> Result<Option<RetainedMessage>, ReadError> {
+        let fetched = self.node.fetch_retained(tenant, topic).map_err(|error| match error {
+            NotFetched::Moving => ReadError::Moving,
+            NotFetched::Silent(node) => ReadError::Silent(node),
+            NotFetched::TooLong(node) => ReadError::TooLong(node),
+        })?;
+        fetched.map(|value| self.shown(value)).transpose()
+    }
+
+    /// The retained message of a topic at this node, and the tenant of the client.
+    fn read(
+        &self,
+        caller: &Caller,
+        client_id: &str,
+        topic: &str,
+    ) -> Result<(TenantId, Found<RetainedMessage>), ReadError> {
+        let (principal, door) = self.principal(caller, client_id).ok_or(ReadError::SessionElsewhere)?;
+        let read = match door {
+            Some(door) => door.retained(&principal, topic),
+            None => self.node.retained(&principal, topic),
+        };
+        let found = match read.map_err(|_| ReadError::Unavailable)? {
+            Ok(value) => Found::Here(value.map(|value| self.shown(value)).transpose()?),
+            Err(Reason::NotAuthorized) => return Err(ReadError::NotAuthorized),
+            Err(Reason::InvalidTopicName) => return Err(ReadError::InvalidTopic),
+            Err(_) => Found::Elsewhere,
+        };
+        Ok((principal.tenant, found))
     }
 
     fn shown(&self, value: RetainedValue) -> Result<RetainedMessage, ReadError> {
@@ -189,17 +212,15 @@ impl Gateway for ToNode {
         Some(TlsStart { config: begun.config, slot: begun.slot })
     }
 
-    fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError> {
-        let (principal, door) = self.principal(caller, client_id).ok_or(ReadError::SessionElsewhere)?;
-        let read = match door {
-            Some(door) => door.retained(&principal, topic),
-            None => self.node.retained(&principal, topic),
-        };
-        match read.map_err(|_| ReadError::Unavailable)? {
-            Ok(value) => value.map(|value| self.shown(value)).transpose(),
-            Err(Reason::NotAuthorized) => Err(ReadError::NotAuthorized),
-            Err(Reason::InvalidTopicName) => Err(ReadError::InvalidTopic),
-            Err(_) => self.fetch(principal.tenant, topic),
+    fn retained(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Found<RetainedMessage>, ReadError> {
+        self.read(caller, client_id, topic).map(|(_, found)| found)
+    }
+
+    fn fetch(&self, caller: &Caller, client_id: &str, topic: &str) -> Result<Option<RetainedMessage>, ReadError> {
+        // The rights and the place of the topic may have changed since the last question.
+        match self.read(caller, client_id, topic)? {
+            (_, Found::Here(message)) => Ok(message),
+            (tenant, Found::Elsewhere) => self.fetch_from_home(tenant, topic),
         }
     }
 
@@ -219,9 +240,9 @@ impl Gateway for ToNode {
         client_id: &str,
         question: &HistoryQuestion,
         is_wanted: &dyn Fn() -> bool,
-    ) -> Result<Vec<Value>, ReadError> {
+    ) -> Result<Vec<Value>, HistoryError> {
         let (principal, door) = self.principal(caller, client_id).ok_or(ReadError::SessionElsewhere)?;
-        let histories = self.histories.get(&self.tenancy.name(principal.tenant)).ok_or(ReadError::Missing)?;
+        let histories = self.histories.get(&self.tenancy.name(principal.tenant)).ok_or(HistoryError::Missing)?;
         let query = HistoryQuery { filters: question.filters.clone(), from: question.from, limit: question.limit };
         let mut rights: HashMap<String, bool> = HashMap::new();
         let mut may = |topic: &str| {
@@ -241,25 +262,13 @@ impl Gateway for ToNode {
         };
         read_history(histories, &query, &mut may, is_wanted).map_err(|error| {
             tracing::warn!(%error, "cannot read a history");
-            ReadError::Unavailable
+            ReadError::Unavailable.into()
         })
     }
 
     fn left(&self, client_id: &str) {
         self.visitors.forget(client_id);
     }
-}
-
-/// Asks another node, unless it or another one is asked already: a node that hangs holds one thread of a listener, and
-/// the others answer.
-fn one_at_a_time<T>(asking: &Mutex<()>, ask: impl FnOnce() -> T) -> Option<T> {
-    let _turn = match asking.try_lock() {
-        Ok(turn) => turn,
-        // A question that panicked has ended.
-        Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-        Err(TryLockError::WouldBlock) => return None,
-    };
-    Some(ask())
 }
 
 /// A client id whose home is here, so that the rights of the client are known here. If none is found, the session is
@@ -367,13 +376,6 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-
-    #[test]
-    fn one_question_at_most_waits_for_other_nodes() {
-        let asking = Mutex::default();
-        assert_eq!(one_at_a_time(&asking, || one_at_a_time(&asking, || 1)), Some(None));
-        assert_eq!(one_at_a_time(&asking, || 2), Some(2));
-    }
 
     #[test]
     fn a_client_id_is_drawn_until_its_home_is_here() {

@@ -123,4 +123,13 @@ fn a_retained_message_is_read_over_http_at_every_node() {
             assert_eq!(none.0, "404", "{}", none.1);
         }
     }
+    // As clients do behind a load balancer.
+    let (topic, address) = (cluster.id_at(A, "kept"), cluster.node(B).address("http://"));
+    std::thread::scope(|scope| {
+        let read = || get(address, &format!("/topics/{topic}")).unwrap();
+        let reads: Vec<_> = (0..32).map(|_| scope.spawn(read)).collect();
+        for read in reads {
+            assert_eq!(read.join().unwrap(), ("200".to_owned(), "21.5".to_owned()), "one of 32 reads at once");
+        }
+    });
 }
