@@ -13,12 +13,11 @@ use crate::flows::contexts::imaging;
 use crate::flows::contexts::moving;
 use crate::flows::uplink::adopted::put_first_or_next;
 use crate::ids::{Partitions, SessionKey, UPLINK_PREFIX};
-use crate::image::last_copies::LastCopy;
 use crate::image::noted::{each_noted, put_noted};
 use crate::image::read_session::SessionImage;
 use crate::image::{begin, open, seal};
 use crate::now::Now;
-use crate::orchestrator::uplink::adopted::Adopted;
+use crate::orchestrator::uplink::adopted::{Adopted, Awaiting};
 use crate::orchestrator::uplink::former::is_of_dead;
 use crate::settings::uplinks::{UplinkError, UplinkOptions};
 
@@ -101,7 +100,7 @@ impl OrchestratorMoves<'_> {
         if uplink.forwards && !uplink.last_copies.is_empty() {
             let Engine { state, handover, .. } = &mut *self.engine;
             each_noted(now, &uplink.last_copies, |id, message| {
-                let copy = LastCopy::of_dead(&mut state.journal, of, id, message);
+                let copy = handover.forwarding.stored.put_of_dead(&mut state.journal, of, id, message);
                 handover.forwarding.take_copy(now, copy);
             })?;
         }
@@ -153,9 +152,9 @@ impl OrchestratorMoves<'_> {
         else {
             return;
         };
-        for (id, message, copy) in engine.handover.forwarding.take_copies_of_dead(of) {
-            put_first_or_next(for_left, now, id.as_ref(), &message);
-            unanswered.push_back(copy);
+        for copy in engine.handover.forwarding.take_copies_of_dead(of) {
+            put_first_or_next(for_left, now, copy.id.as_ref(), &copy.message);
+            unanswered.extend(copy.number.map(Awaiting::Copy));
         }
     }
 
