@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::arrivals::Arrivals;
-use super::last_copies::{LastCopy, put_with_id};
+use super::last_copies::{LastCopy, StoredCopies};
 use super::noted::{Id, number_of, put_noted};
 use super::{begin, seal};
 use crate::durable::crossing::Way;
@@ -32,10 +32,6 @@ pub(crate) const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// messages that the old home has still to forward.
 pub(crate) const KEPT_BACK_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes collected by one move up to which messages that no broker brings are kept in the store. Beyond it further ones are
-/// forwarded from memory only.
-const LAST_COPIES_MAX_BYTES: usize = NOTED_MAX_BYTES;
-
 /// Moves whose messages still come to the old home, by their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Forwarding {
@@ -44,6 +40,7 @@ pub(crate) struct Forwarding {
     pub(crate) at_hand: AtHand,
     /// Last copies whose partitions this process does not forward yet.
     pub(crate) copies: Vec<LastCopy>,
+    pub(crate) stored: StoredCopies,
 }
 
 /// The message of a broker that is being handled.
@@ -275,19 +272,20 @@ impl Come {
 
 impl Departed {
     /// Keeps a message that was noted last in the store, since no broker brings it again and there is room.
-    pub(crate) fn keep_copy(&mut self, journal: &mut Journal, id: Option<&MessageId>, message: &MessageRef) {
-        let is_full = self.noted.len() > LAST_COPIES_MAX_BYTES;
-        if !journal.is_on() || message.qos == QoS::AtMostOnce || is_full {
-            return;
-        }
+    pub(crate) fn keep_copy(
+        &mut self,
+        journal: &mut Journal,
+        stored: &mut StoredCopies,
+        id: Option<&MessageId>,
+        message: &MessageRef,
+    ) {
         let way = Way::ForLeft { of: None, partitions: self.partitions };
-        let number = put_with_id(journal, &way, id, message);
-        self.unanswered.push_back(Awaiting::Copy(number));
+        self.unanswered.extend(stored.put(journal, &way, id, message).map(Awaiting::Copy));
     }
 
     fn note_copy(&mut self, now: Now, copy: &LastCopy) {
         if Forwarding::note_left(&mut AtHand::default(), self, now, copy.id.as_ref(), &copy.message) {
-            self.unanswered.push_back(Awaiting::Copy(copy.number));
+            self.unanswered.extend(copy.number.map(Awaiting::Copy));
         }
     }
 }
@@ -322,11 +320,7 @@ impl Forwarding {
     }
 
     /// Takes the last copies of a dead orchestrator.
-    pub(crate) fn take_copies_of_dead(
-        &mut self,
-        of: &str,
-    ) -> impl Iterator<Item = (Option<MessageId>, MessageRef, Awaiting)> {
-        let of_dead = self.copies.extract_if(.., |copy| copy.of.as_deref() == Some(of));
-        of_dead.map(|copy| (copy.id, copy.message, Awaiting::Copy(copy.number)))
+    pub(crate) fn take_copies_of_dead(&mut self, of: &str) -> impl Iterator<Item = LastCopy> {
+        self.copies.extract_if(.., |copy| copy.of.as_deref() == Some(of))
     }
 }

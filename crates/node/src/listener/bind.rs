@@ -255,6 +255,22 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_keeps_its_token_when_others_close() {
+        let mut poll = mio::Poll::new().unwrap();
+        let mut bound = listen("127.0.0.1:0").unwrap();
+        bound.extend(listen("127.0.0.1:0").unwrap());
+        for (position, acceptor) in bound.iter_mut().enumerate() {
+            acceptor.register(poll.registry(), mio::Token(position)).unwrap();
+        }
+        bound.remove(0);
+        let _client = std::net::TcpStream::connect(bound[0].address().socket().unwrap()).unwrap();
+        let mut events = mio::Events::with_capacity(8);
+        poll.poll(&mut events, Some(std::time::Duration::from_secs(60))).unwrap();
+        let named: Vec<bool> = events.iter().map(|event| bound[0].is_named(event.token())).collect();
+        assert_eq!(named, [true]);
+    }
+
+    #[test]
     fn only_a_stale_socket_file_is_replaced() {
         let path = temporary("stale.sock");
         let address = format!("unix:{}", path.display());

@@ -84,6 +84,8 @@ pub(crate) struct Acceptor {
     id: ListenerId,
     socket: ListenSocket,
     address: LocalAddress,
+    /// Names it to the poller; `None` until it is registered.
+    token: Option<Token>,
     /// Connections may be waiting: the poller has reported some, and not all were accepted since.
     pub ready: bool,
     /// Other nodes hand over clients here.
@@ -115,7 +117,7 @@ impl AcceptFailure {
 
 impl Acceptor {
     pub(crate) fn new(id: ListenerId, socket: ListenSocket, address: LocalAddress) -> Self {
-        Self { id, socket, address, ready: false, is_for_nodes: false }
+        Self { id, socket, address, token: None, ready: false, is_for_nodes: false }
     }
 
     /// The listener's number.
@@ -152,12 +154,13 @@ impl Acceptor {
 
     /// Asks the poller to report connections that wait.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.token = Some(token);
         self.source().register(registry, token, Interest::READABLE)
     }
 
-    /// Registers it under another token.
-    pub(crate) fn register_again(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        self.source().reregister(registry, token, Interest::READABLE)
+    /// Whether the poller names it by this token.
+    pub(crate) fn is_named(&self, token: Token) -> bool {
+        self.token == Some(token)
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use crate::limits::ACCEPTS_PER_TURN;
 use crate::listener::{AcceptFailure, Accepted};
 use crate::shard::facets::AcceptCalls;
-use crate::shard::listener_token;
 
 impl AcceptCalls<'_> {
     /// Whether connections wait to be accepted and may be.
@@ -30,15 +29,8 @@ impl AcceptCalls<'_> {
     /// Closes the listeners for clients, before the node stops. Other nodes still hand clients over to those at home here.
     pub(crate) fn close_to_clients(&mut self) {
         self.shard.quic.stop_accepting();
-        // Dropping a listener closes it.
+        // Dropping a listener closes it. The others keep their tokens.
         self.shard.acceptors.retain(|acceptor| acceptor.is_for_nodes);
-        let registry = self.shard.poll.registry();
-        for (position, acceptor) in self.shard.acceptors.iter_mut().enumerate() {
-            if let Err(error) = acceptor.register_again(registry, listener_token(position)) {
-                tracing::warn!(%error, "clients of other nodes are not taken while this one stops");
-            }
-            acceptor.ready = true;
-        }
     }
 
     fn accept_from(&mut self, position: usize) {

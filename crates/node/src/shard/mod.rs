@@ -77,12 +77,6 @@ pub(crate) fn listener_token(position: usize) -> Token {
     Token(RESERVED_INDEX as usize + 1 + position)
 }
 
-/// The position of the listener that a token names.
-pub(crate) fn listener_position(token: Token) -> Option<usize> {
-    let index = u32::try_from(token.0).ok()?;
-    Some(index.checked_sub(RESERVED_INDEX + 1)? as usize)
-}
-
 /// State shared by all shards of a node.
 pub(crate) struct Shared {
     /// Connections at once: the configured limit, or the limit of open files less its reserve.

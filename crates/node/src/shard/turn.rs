@@ -22,7 +22,7 @@ use crate::observer::{Answer, Occasion};
 use crate::orders::{Admin, ToShard};
 use crate::relay::NodeHomes;
 use crate::shard::table::Flags;
-use crate::shard::{Shard, Stage, WAKER, listener_position};
+use crate::shard::{Shard, Stage};
 
 impl Shard {
     /// Works off a bounded part of everything that waits.
@@ -85,9 +85,7 @@ impl Shard {
             {
                 return;
             }
-            if token != WAKER
-                && let Some(acceptor) = listener_position(token).and_then(|position| self.acceptors.get_mut(position))
-            {
+            if let Some(acceptor) = self.acceptors.iter_mut().find(|acceptor| acceptor.is_named(token)) {
                 acceptor.ready = true;
             }
             return;

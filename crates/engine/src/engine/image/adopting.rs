@@ -13,12 +13,11 @@ use crate::flows::broker_link::adopted::put_first_or_next;
 use crate::flows::contexts::imaging;
 use crate::flows::contexts::moving;
 use crate::ids::{BROKER_LINK_PREFIX, Partitions, SessionKey};
-use crate::image::last_copies::LastCopy;
 use crate::image::noted::{each_noted, put_noted};
 use crate::image::read_session::SessionImage;
 use crate::image::{begin, open, seal};
 use crate::now::Now;
-use crate::orchestrator::broker_link::adopted::Adopted;
+use crate::orchestrator::broker_link::adopted::{Adopted, Awaiting};
 use crate::orchestrator::broker_link::former::is_of_dead;
 use crate::settings::broker_links::{BrokerLinkError, BrokerLinkOptions};
 
@@ -106,7 +105,7 @@ impl OrchestratorMoves<'_> {
         if broker_link.forwards && !broker_link.last_copies.is_empty() {
             let Engine { state, handover, .. } = &mut *self.engine;
             each_noted(now, &broker_link.last_copies, |id, message| {
-                let copy = LastCopy::of_dead(&mut state.journal, of, id, message);
+                let copy = handover.forwarding.stored.put_of_dead(&mut state.journal, of, id, message);
                 handover.forwarding.take_copy(now, copy);
             })?;
         }
@@ -158,9 +157,9 @@ impl OrchestratorMoves<'_> {
         else {
             return;
         };
-        for (id, message, copy) in engine.handover.forwarding.take_copies_of_dead(of) {
-            put_first_or_next(for_left, now, id.as_ref(), &message);
-            unanswered.push_back(copy);
+        for copy in engine.handover.forwarding.take_copies_of_dead(of) {
+            put_first_or_next(for_left, now, copy.id.as_ref(), &copy.message);
+            unanswered.extend(copy.number.map(Awaiting::Copy));
         }
     }
 

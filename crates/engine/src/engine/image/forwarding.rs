@@ -8,7 +8,6 @@ use crate::ids::Partitions;
 use crate::image::forwarding::{AtHand, Behind, Come, Departed, Forwarded, Forwarding, KeptBack};
 use crate::image::noted::{each_noted, put_noted};
 use crate::image::{begin, seal};
-use crate::journal::keys::Key;
 use crate::now::Now;
 use crate::orchestrator::broker_link::adopted::Awaiting;
 
@@ -24,10 +23,10 @@ impl OrchestratorMoves<'_> {
         for it in confirmed {
             match it {
                 Awaiting::Answer(ticket) => answering!(self.engine).confirm(now, ticket, None, false),
-                Awaiting::Copy(number) if self.engine.state.journal.is_on() => {
-                    self.engine.state.journal.delete(Key::Crossing(number));
+                Awaiting::Copy(number) => {
+                    let Engine { state, handover, .. } = &mut *self.engine;
+                    handover.forwarding.stored.end(&mut state.journal, number);
                 }
-                Awaiting::Copy(_) => {}
             }
         }
         self.engine.after_frame(now);

@@ -1,6 +1,5 @@
 //! What no broker brings back is delivered to the clients of this process without one.
 
-use crate::flows::broker_link::adopted::put_first_or_next;
 use crate::flows::contexts::BrokerLinking;
 use crate::flows::contexts::moving;
 use crate::flows::contexts::publishing;
@@ -38,7 +37,7 @@ impl BrokerLinking<'_> {
         let slot = publishing!(self).route_of(tenant, topic);
         let given = message.publication();
         let properties = MessageId::strip(given.properties);
-        if self.attend_moves_here(now, key, slot, id.as_ref(), given.clone().with_properties(properties)) {
+        if self.attend_moves_here(now, slot, id.as_ref(), given.clone().with_properties(properties)) {
             return;
         }
         let priority = self.cache.traits(slot).priority.level(properties);
@@ -53,32 +52,20 @@ impl BrokerLinking<'_> {
         reach!(self).dispatch(now, route, &mut own, &source);
     }
 
-    /// Passes a message that no broker brings to the new homes of partitions that have left, and notes it for the members
-    /// that have taken over from a dead one. Returns whether it has been delivered here.
+    /// Passes a message that no broker brings to the new homes of partitions that have left. Returns whether it has been
+    /// delivered here. The connection of a dead orchestrator ends without such a message: another broker gets it before.
     fn attend_moves_here(
         &mut self,
         now: Now,
-        key: BrokerLinkKey,
         slot: RouteSlot,
         id: Option<&MessageId>,
         publication: Publication<'_>,
     ) -> bool {
-        let broker_link = self.broker_links.brokers.all.get_mut(&key);
-        let adopted = broker_link.and_then(|broker_link| broker_link.adopted.as_mut());
-        if adopted.is_none() && !self.handover.concerns(id) {
+        if !self.handover.concerns(id) {
             return false;
         }
         let topic = publication.topic;
         let message = publication.named(TenantId::DEFAULT, topic).keep();
-        if let Some(adopted) = adopted {
-            put_first_or_next(&mut adopted.for_members, now, id, &message);
-            if let Some(for_left) = &mut adopted.for_left {
-                put_first_or_next(for_left, now, id, &message);
-            }
-        }
-        if !self.handover.concerns(id) {
-            return false;
-        }
         let last = AtHand { is_last: true, ..AtHand::default() };
         let at_hand = std::mem::replace(&mut self.handover.forwarding.at_hand, last);
         let is_delivered = moving!(self).attend_moves(now, slot, id, &message);

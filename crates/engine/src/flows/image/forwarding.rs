@@ -7,7 +7,6 @@ use crate::flows::contexts::Moving;
 use crate::ids::Partitions;
 use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES};
 use crate::image::handover::{concerns, concerns_left};
-use crate::image::last_copies::LastCopy;
 use crate::image::noted::each_noted;
 use crate::image::seal;
 use crate::journal::keys::Key;
@@ -57,7 +56,7 @@ impl Moving<'_> {
         let mut passed_over = Partitions::NONE;
         let (_, route) = self.cache.get(slot);
         let (place, state) = (self.place, &mut *self.state);
-        let Forwarding { left, at_hand, .. } = &mut self.handover.forwarding;
+        let Forwarding { left, at_hand, stored, .. } = &mut self.handover.forwarding;
         for left in left.values_mut() {
             if !concerns_left(left.partitions, place, state, self.groups, route) {
                 continue;
@@ -65,7 +64,7 @@ impl Moving<'_> {
             if !Forwarding::note_left(at_hand, left, now, id, message) {
                 state.counters.drop_message(Reason::MemoryCeiling);
             } else if at_hand.is_last {
-                left.keep_copy(&mut state.journal, id, message);
+                left.keep_copy(&mut state.journal, stored, id, message);
             }
             if place.shards == 1 {
                 passed_over = passed_over.with(left.passed_over());
@@ -101,8 +100,9 @@ impl Moving<'_> {
         (of, partitions): (Option<&str>, Partitions),
     ) {
         if self.broker_links.brokers.config.has_broker_links_here() {
-            let copy = LastCopy::store(&mut self.state.journal, of, partitions, message);
-            self.handover.forwarding.take_copy(now, copy);
+            let forwarding = &mut self.handover.forwarding;
+            let copy = forwarding.stored.put_again(&mut self.state.journal, of, partitions, message);
+            forwarding.take_copy(now, copy);
         }
     }
 

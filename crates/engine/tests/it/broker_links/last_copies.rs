@@ -135,3 +135,32 @@ fn the_heir_of_an_heir_forwards_what_no_broker_brings() {
     second.broker_unknown("a@m1", Ways::default());
     assert_eq!(brought(&second, &image), both);
 }
+
+#[test]
+fn another_broker_gets_what_one_of_a_dead_member_keeps() {
+    let dead = member(1);
+    let broker = dead.broker("a");
+    broker.now(|ways| ways.withholds_acknowledgements = true);
+    let publisher = dead.connect(v5("publisher"));
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        publisher.send_publish(message("t", format!("at {}", qos as u8)).qos(qos));
+    }
+    let image = BrokerLinkImage { forwards: false, ..image_of(&dead, "a") };
+    let heir = member(2);
+    let own = heir.broker("b");
+    let reader = heir.connect(v5("reader").lasting());
+    reader.subscribe("t", ExactlyOnce);
+    let left = heir.broker_unknown("a@m1", Ways::default());
+    // It has a session without the filter, so it brings nothing back.
+    left.with(|broker| broker.keep_session("m1-a", "another"));
+    heir.engine(0, |engine, now| OrchestratorMoves::of(engine).adopt_broker_link(now, "m1", &image, MOVE, lasting()))
+        .expect("a broker of the fleet");
+    heir.run();
+    assert_eq!((left.payloads(), own.payloads()), (vec!["at 1".to_owned(), "at 2".to_owned()], Vec::new()));
+    heir.advance(minutes(10));
+    // Other members get them from this broker.
+    assert_eq!(own.payloads(), ["at 1", "at 2"]);
+    assert_eq!(reader.payloads(), ["at 1", "at 2"]);
+    let brought = heir.engine(0, |engine, _| OrchestratorMoves::of(engine).take_brought("a@m1"));
+    assert_eq!((brought.for_members, brought.unanswered), (None, 0));
+}
