@@ -34,6 +34,18 @@ impl Cel {
         Ok(Self { expression, fields, payload, needs_row })
     }
 
+    /// Refuses a result that is of the wrong kind for each message, as that of `5` or `1 + 1`. The kind of all other results
+    /// is known with a message.
+    pub(super) fn giving(self, is_right: fn(&Value) -> bool, kind: &str) -> Result<Self, StepError> {
+        let is_constant = self.fields.is_empty() && self.payload.is_empty() && !self.needs_row;
+        match is_constant.then(|| self.expression.json(&Variables::of_all([]))) {
+            Some(Ok(value)) if !is_right(&value) => {
+                Err(StepError::new(format!("its result is always {value}, and has to be {kind}")))
+            }
+            _ => Ok(self),
+        }
+    }
+
     /// Notes the parts of the payload that it looks at.
     pub(super) fn look(&self, wanted: &mut Wanted) {
         self.payload.iter().for_each(|path| wanted.add(path.iter().map(String::as_str)));

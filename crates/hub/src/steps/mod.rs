@@ -157,7 +157,14 @@ impl Steps {
     /// # Errors
     /// The first text that is wrong.
     pub fn new(settings: &StepSettings) -> Result<Self, (Part, StepError)> {
-        let cel = |text: &String, part: Part| Cel::new(text).map_err(|error| (part, error));
+        let cel = |text: &String, part: Part| {
+            let expression = Cel::new(text).and_then(|cel| match part {
+                Part::Filter => cel.giving(Value::is_boolean, "true or false"),
+                Part::Topic => cel.giving(Value::is_string, "text, in quotes of its own: `topic = \"'plant/a'\"`"),
+                _ => Ok(cel),
+            });
+            expression.map_err(|error| (part, error))
+        };
         let sql = settings.sql.as_deref().map(|text| Sql::new(text).map_err(|error| (Part::Sql, error)));
         let set = settings.set.iter().enumerate().map(|(index, text)| {
             let part = Part::Set(index);

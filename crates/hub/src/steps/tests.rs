@@ -228,6 +228,24 @@ fn cel_filters_sets_and_routes() {
 }
 
 #[test]
+fn a_constant_of_the_wrong_kind_is_refused() {
+    let refused = |filter: Option<&str>, topic: Option<&str>| {
+        let (filter, topic) = (filter.map(str::to_owned), topic.map(str::to_owned));
+        let settings = StepSettings { filter, topic, ..StepSettings::default() };
+        Steps::new(&settings).err().map(|(part, error)| (part, error.to_string()))
+    };
+    let (part, why) = refused(None, Some("5")).unwrap();
+    assert_eq!(part, Part::Topic);
+    assert!(why.contains("always 5, and has to be text"), "{why}");
+    let (part, why) = refused(Some("1 + 1"), None).unwrap();
+    assert_eq!(part, Part::Filter);
+    assert!(why.contains("always 2, and has to be true or false"), "{why}");
+    assert_eq!(refused(Some("true"), Some("'out'")), None);
+    assert_eq!(refused(Some("payload.temp > 1"), Some("payload.topic")), None, "a message decides about the kind");
+    assert_eq!(refused(Some("row.temp"), Some("clientid")), None, "a message decides about the kind");
+}
+
+#[test]
 fn a_bad_expression_is_refused_with_its_place() {
     let error = |text: &str| Cel::new(text).unwrap_err();
     let unknown = error("payload.temp > limit");

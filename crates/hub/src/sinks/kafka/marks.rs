@@ -41,6 +41,8 @@ const IDS_KEPT: usize = 2 * UNDER_WAY + 64 * PAGE_IDS;
 const FORMAT: u8 = 1;
 /// Bytes of an id in a page: the first ones of its hash.
 const ID_BYTES: usize = 16;
+/// Why a lane does not begin while it reads marks.
+const MARKS_MISSING: &str = "the marks of earlier batches are not all there yet";
 /// How long a broker waits for the first mark, milliseconds.
 const FETCH_WAIT_MS: i32 = 200;
 
@@ -185,13 +187,15 @@ impl Marks {
         let (error, oldest) = fetch::listed(&mut AnswerReader(&answer))?;
         judged(error)?;
         let mut at = self.next.unwrap_or(oldest).max(oldest);
-        let mut end = i64::MAX;
+        let (mut end, mut is_held) = (i64::MAX, false);
         while at < end {
-            if Instant::now() >= deadline {
-                return Err(SinkError::away("the marks of earlier batches are not all there yet"));
+            let is_late = || Instant::now() >= deadline;
+            if is_late() {
+                return Err(if is_held { held(partition, at) } else { SinkError::away(MARKS_MISSING) });
             }
             let body = fetch::fetch(MARKS_TOPIC, &[(partition, at)], FETCH_WAIT_MS);
-            let answer = connection.ask(wire::FETCH, &body)?;
+            let answer = connection.ask(wire::FETCH, &body);
+            let answer = answer.map_err(|error| if is_held && is_late() { held(partition, at) } else { error })?;
             let all = fetch::fetched(&mut AnswerReader(&answer))?;
             let one = all.first().ok_or_else(|| SinkError::away("the broker says nothing of the marks"))?;
             if one.error == code::OFFSET_OUT_OF_RANGE {
@@ -207,11 +211,20 @@ impl Marks {
                     self.take(page);
                 }
             }
+            is_held = next == at;
             at = next;
             self.next = Some(at);
         }
         Ok(())
     }
+}
+
+/// An open transaction holds the marks back. Kafka 4.3 can lose the end of a transaction when it starts after a kill
+/// (KAFKA-20734), and only its own tool can end that one.
+fn held(partition: i32, at: i64) -> SinkError {
+    SinkError::Away(format!(
+        "{MARKS_MISSING}: partition {partition} of the topic {MARKS_TOPIC} has an open transaction at offset {at}; if it stays open, kafka-transactions.sh finds it (`find-hanging`)"
+    ))
 }
 
 /// Success, or whether a record is to blame.
@@ -271,8 +284,14 @@ fn made(answer: &mut AnswerReader<'_>) -> Result<(), SinkError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::time::Duration;
+
     use super::*;
+    use crate::sinks::kafka::SaslMechanism;
     use crate::sinks::place::{Ids, SinkLane};
+    use crate::sinks::socket::ServerAddress;
 
     fn marks(lane: usize) -> Marks {
         let ids = Ids::new(&SinkLane { pipeline: "hot", lane, dead_letters: false }, "bus");
@@ -331,6 +350,50 @@ mod tests {
         let largest = marks.records(&ids(0..MAX_MARKED_WINDOW as usize), 0);
         let bytes: usize = largest.iter().map(|record| record.key.len() + record.value.len()).sum();
         assert!(bytes < 256 << 10, "the marks of the largest batch fit a message of Kafka");
+    }
+
+    /// Answers the questions for the oldest offset and, once, for records: there are some that an open transaction holds.
+    fn serve_an_open_transaction(listener: &TcpListener) {
+        let (mut stream, _) = listener.accept().unwrap();
+        let topic = |answer: &mut Vec<u8>| {
+            answer.extend(1_i32.to_be_bytes());
+            string(MARKS_TOPIC, answer);
+            answer.extend([1_i32.to_be_bytes(), 0_i32.to_be_bytes()].concat());
+            answer.extend(0_i16.to_be_bytes());
+        };
+        let (mut offsets, mut records) = (Vec::new(), 0_i32.to_be_bytes().to_vec());
+        topic(&mut offsets);
+        offsets.extend([0_i64.to_be_bytes(), 4_i64.to_be_bytes()].concat());
+        topic(&mut records);
+        records.extend([7_i64.to_be_bytes(), 4_i64.to_be_bytes()].concat());
+        records.extend([0; 8]);
+        for (correlation, answer) in (1_i32..).zip([offsets, records]) {
+            let mut len = [0; 4];
+            stream.read_exact(&mut len).unwrap();
+            stream.read_exact(&mut vec![0; u32::from_be_bytes(len) as usize]).unwrap();
+            let len = u32::try_from(4 + answer.len()).unwrap().to_be_bytes();
+            stream.write_all(&[&len[..], &correlation.to_be_bytes(), &answer].concat()).unwrap();
+        }
+        // The client goes when its time is up.
+        std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+    }
+
+    #[test]
+    fn an_open_transaction_before_the_marks_is_named() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = ServerAddress { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };
+        let server = std::thread::spawn(move || serve_an_open_transaction(&listener));
+        let mut cluster = Cluster {
+            brokers: [(1, at)].into(),
+            partitions: vec![wire::Led { partition: 0, leader: 1 }],
+            ..Cluster::default()
+        };
+        let access = Access { tls: None, login: None, mechanism: SaslMechanism::Plain };
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let why = marks(0).catch_up(&mut cluster, 0, (&access, deadline)).unwrap_err().to_string();
+        assert!(why.contains("open transaction at offset 4"), "{why}");
+        drop(cluster);
+        server.join().unwrap();
     }
 
     #[test]
