@@ -1,5 +1,6 @@
 """What `./package` writes, installed by the tools that people install it with."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -61,11 +62,14 @@ exec chroot . env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=tidegate SYSTE
     /lib/systemd/systemd --system --unit=story.service --show-status=no --log-target=console
 """
 
-# Start, publish, reload, die and be started again, stop. Each line that is awaited below names what succeeded.
+# Start, publish, reload, be upgraded while it runs, die and be started again, stop. Each line that is awaited below names what succeeded.
 LIFE_UNDER_SYSTEMD = """
 systemctl start tidegate && systemctl show tidegate -p StatusText
 tidegate pub -t kept -m value -r -q 1 && echo published
 systemctl reload tidegate && echo reloaded
+before=$(systemctl show tidegate -p MainPID --value)
+dpkg --install /tidegate.deb >/dev/null
+test $(systemctl show tidegate -p MainPID --value) != $before && tidegate sub -t kept -C 1 -W 60 && echo upgraded
 kill -9 $(systemctl show tidegate -p MainPID --value)
 until tidegate sub -t kept -C 1 -W 5 2>/dev/null; do :; done
 systemctl show tidegate -p NRestarts
@@ -112,6 +116,59 @@ rpm --erase --nodeps tidegate
 test ! -e /usr/bin/tidegate && test -e /etc/tidegate/tidegate.toml.rpmsave && test -e /var/lib/tidegate
 echo removed
 """
+
+# As much of Homebrew as the formula asks for: it fetches the archive, checks it, and installs into a prefix.
+HOMEBREW = """
+require "digest"
+require "pathname"
+require "shellwords"
+class Pathname
+  def install(name) = (mkpath; FileUtils.cp(name, self / name))
+end
+require "fileutils"
+class Formula
+  class << self
+    def keep(*names) = names.each { |name| define_singleton_method(name) { |value = nil| value ? (@kept ||= {})[name] = value : @kept[name] } }
+    def depends_on(*) = nil
+    def service(&block) = (@service = block)
+    def test(&block) = define_method(:try, &block)
+    attr_reader :kept
+  end
+  keep :desc, :url, :version, :sha256, :license
+  def bin = Pathname(ARGV[1]) / "bin"
+  def version = self.class.kept[:version]
+  def generate_completions_from_executable(program, *arguments)
+    %w[bash zsh fish].each { |shell| shell_output(Shellwords.join([program.to_s, *arguments, shell])) }
+  end
+  def shell_output(command) = `#{command}`.tap { raise command unless $?.success? }
+  def assert_match(part, text) = (raise text unless text.include?(part))
+end
+load ARGV[0]
+kept = Tidegate.kept
+Pathname(ARGV[1]).mkpath
+archive = kept[:url].delete_prefix("file://")
+raise "another archive" unless Digest::SHA256.file(archive).hexdigest == kept[:sha256]
+system("tar", "xf", archive, "-C", ARGV[1], "--strip-components=1", exception: true)
+formula = Tidegate.new
+Dir.chdir(ARGV[1]) { formula.install }
+formula.try
+puts "tested"
+"""
+
+# As much of nixpkgs as the flake asks for, and a machine with the module: nixpkgs itself is in no package registry.
+NIXPKGS = """{ outputs = { self }:
+  let build = { legacyPackages.rustPlatform.buildRustPackage = arguments: arguments // { outPath = "/built"; }; };
+  in {
+    lib.genAttrs = names: make: builtins.listToAttrs (map (name: { inherit name; value = make name; }) names);
+    legacyPackages.x86_64-linux = build.legacyPackages;
+    legacyPackages.aarch64-linux = build.legacyPackages;
+  };
+}"""
+MODULE = """module {
+  config.services.tidegate = { enable = true; configFile = "/own.toml"; };
+  pkgs.system = "x86_64-linux";
+  lib = { mkIf = condition: value: if condition then value else { }; mkEnableOption = name: name; mkOption = option: option; types.path = null; };
+}"""
 
 
 def run(*command, **options):
@@ -218,7 +275,7 @@ class Packages(unittest.TestCase):
         own = ["unshare", "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child", "sh", "-c", enter]
         done = run("sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', group, *own)
         said = (shared / "said").read_text() if (shared / "said").exists() else ""
-        for line in ["published", "reloaded", "value", "NRestarts=1", "tidegate", "Result=success", "ActiveState=inactive"]:
+        for line in ["published", "reloaded", "value", "upgraded", "NRestarts=1", "tidegate", "Result=success", "ActiveState=inactive"]:
             self.assertIn(f"{line}\n", said, done.stdout + done.stderr + (shared / "console").read_text())
         self.assertIn("StatusText=tidegate", said)
 
@@ -256,15 +313,17 @@ class Packages(unittest.TestCase):
         off = run(self.program, *arguments, env={**asked, "TIDEGATE__ADMIN__ADDRESS": "off"})
         self.assertEqual(off.returncode, 0, "a container without an admin listener is not unhealthy: " + off.stderr)
 
-    def config_of_an_image(self):
-        """What is run in a container, from an image of a program that is only said to be static."""
+    def image(self, out, machine):
+        """An image of a program that is only said to be static, and for this machine."""
         sys.path.insert(0, str(ROOT / "deploy/package"))
         from tidegate_packages import image
 
-        release = types.SimpleNamespace(
-            is_static=True, level=1, time=0, version="1.0", machine="x86_64", binary=pathlib.Path(shutil.which("true"))
-        )
-        with tarfile.open(image.write(release, self.folder)) as archive:
+        program = pathlib.Path(shutil.which("true"))
+        return image.write(types.SimpleNamespace(is_static=True, level=1, time=0, version="1.0", machine=machine, binary=program), out)
+
+    def config_of_an_image(self):
+        """What is run in a container."""
+        with tarfile.open(self.image(self.folder, "x86_64")) as archive:
             def read(path):
                 return json.load(archive.extractfile(path))
 
@@ -272,6 +331,71 @@ class Packages(unittest.TestCase):
                 return read("blobs/" + descriptor["digest"].replace(":", "/"))
 
             return blob(blob(read("index.json")["manifests"][0])["config"])["config"]
+
+    def test_images_of_several_processors_are_one_index(self):
+        out = self.folder / "images"
+        out.mkdir()
+        platforms = {"x86_64": ("amd64", None), "armv7": ("arm", "v7"), "riscv64": ("riscv64", None)}
+        for machine in platforms:
+            self.image(out, machine)
+        with tarfile.open(out / "tidegate-1.0.oci.tar") as archive:
+            def read(path):
+                return archive.extractfile(path).read()
+
+            def blob(descriptor):
+                data = read("blobs/" + descriptor["digest"].replace(":", "/"))
+                self.assertEqual((len(data), f"sha256:{hashlib.sha256(data).hexdigest()}"), (descriptor["size"], descriptor["digest"]))
+                return data
+
+            (index,) = json.loads(read("index.json"))["manifests"]
+            manifests = json.loads(blob(index))["manifests"]
+            for manifest in manifests:
+                content = json.loads(blob(manifest))
+                config = json.loads(blob(content["config"]))
+                self.assertEqual(config["architecture"], manifest["platform"]["architecture"])
+                for layer in content["layers"]:
+                    blob(layer)
+        found = {(one["platform"]["architecture"], one["platform"].get("variant")) for one in manifests}
+        self.assertEqual(found, set(platforms.values()))
+
+    @unittest.skipUnless(shutil.which("ruby"), "the formula was NOT tried: ./test e2e installs ruby")
+    def test_the_formula_installs_the_program_of_the_archive(self):
+        out = self.folder / "brew"
+        self.package(out, "brew")
+        prefix = self.folder / "cellar"
+        done = run("ruby", "-e", HOMEBREW, out / "tidegate.rb", prefix)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(run(prefix / "bin" / "tidegate", "--version").stdout, self.version)
+        self.assertIn("tested\n", done.stdout)
+        elsewhere = self.folder / "elsewhere"
+        done = run(ROOT / "package", "--fast", "--binary", self.program, "--out", elsewhere, "--base-url", "https://example.com/v1/", "brew")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('url "https://example.com/v1/tidegate-', (elsewhere / "tidegate.rb").read_text())
+
+    @unittest.skipUnless(shutil.which("nix"), "the flake was NOT tried: ./test e2e installs nix")
+    def test_the_flake_names_this_version_and_its_service(self):
+        place = self.folder / "nix"
+        for name in ["flake.nix", "Cargo.toml", "Cargo.lock", "deploy/debian/tidegate.toml"]:
+            target = place / "tidegate" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target)
+        (place / "nixpkgs").mkdir()
+        (place / "nixpkgs/flake.nix").write_text(NIXPKGS)
+        places = {f"NIX_{name}_DIR": str(place / name.lower()) for name in ["STORE", "STATE", "LOG", "CONF"]}
+
+        def evaluate(attribute, function):
+            done = run(
+                "nix", "--extra-experimental-features", "nix-command flakes", "eval", "--offline", "--no-write-lock-file", "--json",
+                "--override-input", "nixpkgs", f"path:{place}/nixpkgs", f"path:{place}/tidegate#{attribute}", "--apply", function,
+                env={**os.environ, **places, "HOME": str(place)},
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)
+
+        for system in ["x86_64-linux", "aarch64-linux"]:
+            self.assertEqual("tidegate " + evaluate(f"packages.{system}.default", "package: package.version"), self.version.strip())
+        command = evaluate("nixosModules.default", f"module: ({MODULE}).config.systemd.services.tidegate.serviceConfig.ExecStart")
+        self.assertEqual(command, "/built/bin/tidegate --config /own.toml")
 
     def test_an_image_of_a_program_that_needs_a_c_library_is_refused(self):
         done = run(ROOT / "package", "--binary", self.program, "--out", self.folder / "none", "image")
@@ -291,7 +415,7 @@ class Packages(unittest.TestCase):
     def test_an_unknown_kind_is_answered_by_those_that_exist(self):
         done = run(ROOT / "package", "snap")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("there are: tar, deb, rpm, wheel, npm, image, sbom", done.stderr)
+        self.assertIn("there are: tar, deb, rpm, wheel, npm, image, brew, sbom", done.stderr)
 
 
 if __name__ == "__main__":

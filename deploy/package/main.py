@@ -5,12 +5,12 @@ import os
 import pathlib
 import sys
 
-from tidegate_packages import archive, debian, image, npm, rpm, sbom, toolchain, wheel
+from tidegate_packages import archive, debian, homebrew, image, npm, rpm, sbom, toolchain, wheel
 from tidegate_packages.release import PackageError, Release
 
 # The kinds of packages that there are of a lean program: those that boards install.
 LEAN_KINDS = ["tar", "deb"]
-KINDS = {"tar": archive.write, "deb": debian.write, "rpm": rpm.write, "wheel": wheel.write, "npm": npm.write, "image": image.write, "sbom": sbom.write}
+KINDS = {"tar": archive.write, "deb": debian.write, "rpm": rpm.write, "wheel": wheel.write, "npm": npm.write, "image": image.write, "brew": homebrew.write, "sbom": sbom.write}
 
 HELP = """\
 examples:
@@ -35,6 +35,7 @@ def arguments():
     parser.add_argument("--target", choices=sorted(toolchain.TARGETS), metavar="TARGET", help=f"the target: {', '.join(toolchain.TARGETS)} [default: this machine's]")
     parser.add_argument("--binary", type=pathlib.Path, metavar="FILE", help="package this program instead of building one")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("target/dist"), metavar="DIR", help="where packages go [default: target/dist]")
+    parser.add_argument("--base-url", default="", metavar="URL", help="where the .tar.gz will be, for the formula of Homebrew [default: where it is written]")
     parser.add_argument("--fast", action="store_true", help="compress little: for trying, not for publishing")
     options = parser.parse_args()
     unknown = [kind for kind in options.kinds if kind not in KINDS]
@@ -49,12 +50,16 @@ def arguments():
     return options
 
 
-def possible_kinds():
-    """Every kind, but for the RPM where its tool is missing: it is the tool of another family of systems."""
-    if rpm.is_possible():
-        return list(KINDS)
-    print("rpm: left out, since rpmbuild is not installed", file=sys.stderr)
-    return [kind for kind in KINDS if kind != "rpm"]
+def possible_kinds(release):
+    """Every kind, but for the RPM where its tool is missing, and the formula for a processor that Homebrew does not serve."""
+    left_out = {}
+    if not rpm.is_possible():
+        left_out["rpm"] = "rpmbuild is not installed"
+    if not homebrew.is_possible(release):
+        left_out["brew"] = f"Homebrew has no {release.machine}"
+    for kind, why in left_out.items():
+        print(f"{kind}: left out, since {why}", file=sys.stderr)
+    return [kind for kind in KINDS if kind not in left_out]
 
 
 def write_sums(out):
@@ -71,11 +76,11 @@ def main():
     if not options.binary:
         chain = toolchain.find(options.target)
         options.binary, target = chain.build(options.profile, options.lean), chain.target
-    release = Release.of(options.binary, 1 if options.fast else 9, target, options.lean)
+    release = Release.of(options.binary, 1 if options.fast else 9, target, options.lean, options.base_url)
     # Every archive takes its times from this, dpkg-deb too.
     os.environ["SOURCE_DATE_EPOCH"] = str(release.time)
     options.out.mkdir(parents=True, exist_ok=True)
-    for kind in options.kinds or possible_kinds():
+    for kind in options.kinds or possible_kinds(release):
         file = KINDS[kind](release, options.out)
         print(f"{file}  {file.stat().st_size / 1e6:.1f} MB", flush=True)
     write_sums(options.out)

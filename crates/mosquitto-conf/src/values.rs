@@ -150,13 +150,18 @@ pub(crate) fn payload(line: &Line<'_>) -> Result<Translated, Invalid> {
     size(line, Some(0), 1, 268_435_455)
 }
 
+/// The treatment of MQTT 3 clients beyond `max_keepalive`; their CONNACK has no field for it.
+const LONGER_KEEP_ALIVE: &str =
+    "MQTT 3 clients that ask for more are held to it; Mosquitto 2.1 refuses them, as `keep_alive_refuse = true` does";
+
 pub(crate) fn keep_alive(line: &Line<'_>) -> Result<Translated, Invalid> {
     let asked = number(line)?;
     let seconds = u16::try_from(asked).map_err(|_| Invalid::Range(asked))?;
     if seconds == u16::MAX {
         return Ok(exactly(Value::Text("0s".to_owned())));
     }
-    Ok(exactly(Value::Text(format!("{seconds}s"))))
+    let changed = (seconds > 0).then(|| LONGER_KEEP_ALIVE.to_owned());
+    Ok(Translated { value: Value::Text(format!("{seconds}s")), changed })
 }
 
 pub(crate) fn seconds(line: &Line<'_>) -> Result<Translated, Invalid> {

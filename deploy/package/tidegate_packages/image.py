@@ -2,10 +2,11 @@
 import hashlib
 import json
 import pathlib
+import tarfile
 import time
 
 from .archive import Archive, compress
-from .release import DEBIAN_NAMES, LICENSE, PackageError
+from .release import LICENSE, PackageError
 
 # The user of the process, and the owner of its data directory. It is not root.
 USER = 10001
@@ -25,6 +26,14 @@ HEALTH_CHECK = {
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+# The words of the image specification for processors [Go, GOARCH].
+PLATFORMS = {
+    "x86_64": {"architecture": "amd64"},
+    "aarch64": {"architecture": "arm64"},
+    "armv7": {"architecture": "arm", "variant": "v7"},
+    "riscv64": {"architecture": "riscv64"},
+}
 
 
 class Blobs:
@@ -47,15 +56,43 @@ def write(release, out):
     layers = [blobs.add(LAYER, compress(layer, release.level))]
     config = blobs.add(CONFIG, encode(config_of(release, layer)))
     manifest = blobs.add(MANIFEST, encode({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers}))
-    manifest["annotations"] = {"org.opencontainers.image.ref.name": release.version, "io.containerd.image.name": f"docker.io/library/tidegate:{release.version}"}
+    file = out / f"tidegate-{release.version}-{release.machine}.oci.tar"
+    pack(release, blobs, manifest, file)
+    join(release, out)
+    return file
+
+
+def pack(release, blobs, descriptor, file):
+    """Writes an image with its name, or an index of images."""
+    name = {"org.opencontainers.image.ref.name": release.version, "io.containerd.image.name": f"docker.io/library/tidegate:{release.version}"}
     archive = Archive(release.time)
     archive.add("oci-layout", encode({"imageLayoutVersion": "1.0.0"}))
-    archive.add("index.json", encode({"schemaVersion": 2, "manifests": [manifest]}))
+    archive.add("index.json", encode({"schemaVersion": 2, "manifests": [{**descriptor, "annotations": name}]}))
     for path, data in sorted(blobs.files.items()):
         archive.add(path, data)
-    file = out / f"tidegate-{release.version}-{release.machine}.oci.tar"
     file.write_bytes(archive.finish())
-    return file
+
+
+def join(release, out):
+    """One image for all processors whose images of this version are there, if there are several."""
+    singles = sorted(out.glob(f"tidegate-{release.version}-*.oci.tar"))
+    if len(singles) < 2:
+        return
+    blobs, manifests = Blobs(), []
+    for single in singles:
+        with tarfile.open(single) as opened:
+            read = {entry.name: opened.extractfile(entry).read() for entry in opened}
+        blobs.files |= {path: data for path, data in read.items() if path.startswith("blobs/")}
+        (manifest,) = json.loads(read["index.json"])["manifests"]
+        config = json.loads(read[blob_of(json.loads(read[blob_of(manifest)])["config"])])
+        del manifest["annotations"]
+        manifests.append({**manifest, "platform": {key: config[key] for key in ("architecture", "os", "variant") if key in config}})
+    index = blobs.add(INDEX, encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}))
+    pack(release, blobs, index, out / f"tidegate-{release.version}.oci.tar")
+
+
+def blob_of(descriptor):
+    return "blobs/" + descriptor["digest"].replace(":", "/")
 
 
 def layer_of(release):
@@ -76,7 +113,7 @@ def config_of(release, layer):
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(release.time))
     return {
         "created": created,
-        "architecture": DEBIAN_NAMES[release.machine],
+        **PLATFORMS[release.machine],
         "os": "linux",
         "config": {
             "User": f"{USER}:{USER}",

@@ -50,9 +50,11 @@ class Release:
     level: int
     # True if the program is a small one for boards.
     is_lean: bool = False
+    # Where the packages will be fetched from; empty for the directory that they are written to.
+    base_url: str = ""
 
     @classmethod
-    def of(cls, binary, level, target="", lean=False):
+    def of(cls, binary, level, target="", lean=False, base_url=""):
         """Reads the program; `target` is what it was built for, where that is known."""
         binary = pathlib.Path(binary)
         if not binary.is_file():
@@ -63,7 +65,7 @@ class Release:
             time = int(run("git", "log", "-1", "--format=%ct"))
         except (IndexError, ValueError) as error:
             raise PackageError(f"{binary} does not answer --version as tidegate does") from error
-        return cls(binary, version, machine, is_static, "-musl" in target, time, level, lean)
+        return cls(binary, version, machine, is_static, "-musl" in target, time, level, lean, base_url)
 
     @property
     def name(self):

@@ -2,6 +2,7 @@
 
 mod files;
 mod hostname;
+mod listed;
 mod session;
 mod version1;
 
@@ -9,11 +10,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::ring::default_provider;
+use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore, version};
 
 pub use files::TlsFileError;
 use hostname::AnyHostname;
+use listed::Listed;
 pub(super) use session::TlsStream;
 
 /// The protocol of MQTT over QUIC with one stream.
@@ -22,7 +26,8 @@ const QUIC_ALPN: &[u8] = b"mqtt";
 /// Trusted authorities, and the client's certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// A file (PEM) of authorities to trust. Without this and `ca_directory`, the system's authorities are trusted.
+    /// A file (PEM) of authorities to trust. Without this and `ca_directory`, the system's authorities are trusted. A
+    /// server may show one of these certificates as its own.
     pub ca_file: Option<PathBuf>,
     /// A directory of such files.
     pub ca_directory: Option<PathBuf>,
@@ -71,19 +76,16 @@ impl TlsConnector {
         let setup = |error: rustls::Error| TlsFileError::Setup { reason: error.to_string() };
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_protocol_versions(versions).map_err(setup)?;
-        let roots = Arc::new(roots(options)?);
+        let (roots, trusted) = roots(options)?;
+        let roots = Arc::new(roots);
         let algorithms = provider.signature_verification_algorithms;
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), provider).build();
         let verifier = verifier.map_err(|error| TlsFileError::Setup { reason: error.to_string() })?;
-        let builder = if options.any_hostname {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyHostname {
-                inner: verifier,
-                roots,
-                algorithms,
-            }))
-        } else {
-            builder.with_webpki_verifier(verifier)
-        };
+        let checks_name = !options.any_hostname;
+        let inner: Arc<dyn ServerCertVerifier> =
+            if checks_name { verifier } else { Arc::new(AnyHostname { inner: verifier, roots, algorithms }) };
+        let verifier = Arc::new(Listed { inner, trusted, checks_name });
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut plain = match (&options.certificate, &options.key) {
             (Some(certificate), Some(key)) => {
                 let (chain, signer) = (files::certificates(certificate)?, files::private_key(key)?);
@@ -130,10 +132,13 @@ impl PartialEq for TlsConnector {
 
 impl Eq for TlsConnector {}
 
-fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsFileError> {
+/// The trusted authorities, and the certificates of the named files.
+fn roots(options: &TlsOptions) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), TlsFileError> {
     let mut roots = RootCertStore::empty();
+    let mut named = Vec::new();
     if let Some(file) = &options.ca_file {
-        for (certificate, number) in files::certificates(file)?.into_iter().zip(1..) {
+        named.extend(files::certificates(file)?);
+        for (certificate, number) in named.iter().cloned().zip(1..) {
             let refused = |error: rustls::Error| TlsFileError::Authority {
                 file: file.clone(),
                 number,
@@ -144,7 +149,9 @@ fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsFileError> {
     }
     if let Some(directory) = &options.ca_directory {
         // A directory may contain other files: unusable ones are skipped.
-        roots.add_parsable_certificates(files::directory(directory)?);
+        let found = files::directory(directory)?;
+        roots.add_parsable_certificates(found.iter().cloned());
+        named.extend(found);
     }
     if options.ca_file.is_none() && options.ca_directory.is_none() {
         let found = rustls_native_certs::load_native_certs();
@@ -156,5 +163,5 @@ fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsFileError> {
     if roots.is_empty() {
         return Err(TlsFileError::NoAuthority { directory: options.ca_directory.clone().unwrap_or_default() });
     }
-    Ok(roots)
+    Ok((roots, named))
 }

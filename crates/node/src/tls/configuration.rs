@@ -13,6 +13,7 @@ use rustls::{InconsistentKeys, RootCertStore, ServerConfig, version};
 
 use super::error::{TlsError, VERSION_1};
 use super::facts::TlsVersion;
+use super::listed::Listed;
 use super::resolver::ByServerName;
 use super::settings::{CertificateFiles, ClientCertificates, OutdatedLists, TlsSettings};
 use super::{files, time, x509};
@@ -136,13 +137,14 @@ fn client_verifier(
     }
     let file = settings.client_ca.as_ref().ok_or(TlsError::NoClientAuthority)?;
     let mut roots = RootCertStore::empty();
-    for (certificate, number) in files::certificates(file)?.into_iter().zip(1..) {
+    let trusted = files::certificates(file)?;
+    for (certificate, number) in trusted.iter().zip(1..) {
         let refused = |reason: String| TlsError::Certificate { file: file.clone(), number, reason };
-        let end = x509::read(&certificate).ok_or_else(|| refused("it is no X.509".to_owned()))?.not_after;
+        let end = x509::read(certificate).ok_or_else(|| refused("it is no X.509".to_owned()))?.not_after;
         if end < time::now() {
             tracing::warn!(file = %file.display(), number, "this authority has expired: its clients are refused");
         }
-        roots.add(certificate).map_err(|error| refused(error.to_string()))?;
+        roots.add(certificate.clone()).map_err(|error| refused(error.to_string()))?;
     }
     let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     if !settings.crl.is_empty() {
@@ -161,10 +163,12 @@ fn client_verifier(
         builder = builder.allow_unauthenticated();
     }
     let file = settings.crl.first().unwrap_or(file).clone();
-    builder.build().map(|verifier| Some(verifier as Arc<dyn ClientCertVerifier>)).map_err(|error| match error {
+    let inner = builder.build().map_err(|error| match error {
         rustls::client::VerifierBuilderError::InvalidCrl(reason) => {
             TlsError::Crl { file, reason: format!("{reason:?}") }
         }
         other => setup(other),
-    })
+    })?;
+    // No list can revoke a certificate that is its own authority.
+    Ok(Some(if settings.crl.is_empty() { Arc::new(Listed { inner, trusted }) } else { inner }))
 }

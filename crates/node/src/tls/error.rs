@@ -9,15 +9,20 @@ use rustls::CertificateError;
 pub(super) const VERSION_1: &str =
     "it is of X.509 version 1; issue one of version 3 (`openssl x509 -req -extfile FILE`)";
 /// The remedy for certificates that `openssl req -x509` makes.
-const AUTHORITY: &str = "it is that of an authority; issue one for its owner (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`)";
+const AUTHORITY: &str = "it is that of an authority; issue one for its owner (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`), or add it to the file of authorities where no list of revoked certificates is used";
 
 /// Why the certificate of a peer is not accepted. Two kinds that OpenSSL takes are named, with the remedy.
 pub(crate) fn certificate_problem(reason: &CertificateError) -> String {
     match reason.to_string() {
         version if version.contains("UnsupportedCertVersion") => VERSION_1.to_owned(),
-        authority if authority.contains("CaUsedAsEndEntity") => AUTHORITY.to_owned(),
+        _ if is_authority(reason) => AUTHORITY.to_owned(),
         other => other,
     }
+}
+
+/// Whether a certificate is refused only because it is that of an authority.
+pub(super) fn is_authority(reason: &CertificateError) -> bool {
+    reason.to_string().contains("CaUsedAsEndEntity")
 }
 
 /// Why the files of a TLS listener cannot be used; each error names the file and a remedy.

@@ -11,6 +11,7 @@ mod facts;
 mod files;
 mod identity;
 mod link;
+mod listed;
 mod listener;
 mod resolver;
 mod settings;

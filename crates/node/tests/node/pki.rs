@@ -55,15 +55,29 @@ pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     pub(crate) fn new(name: &str) -> Self {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = named(name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        Self::from(CertificateParams::default(), name)
     }
 
     pub(crate) fn pem(&self) -> String {
         self.0.pem()
+    }
+
+    /// Its own certificate and key, as a peer that shows them has them.
+    pub(crate) fn itself(&self) -> Issued {
+        Issued { certificate: self.0.pem(), key: self.0.key().serialize_pem() }
+    }
+
+    /// One for these names, as `openssl req -x509` makes it.
+    pub(crate) fn with_names(name: &str, sans: &[&str]) -> Self {
+        let sans: Vec<String> = sans.iter().map(|name| (*name).to_owned()).collect();
+        Self::from(CertificateParams::new(sans).unwrap(), name)
+    }
+
+    fn from(mut params: CertificateParams, name: &str) -> Self {
+        params.distinguished_name = named(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
     /// Issues a certificate for these names.

@@ -8,7 +8,7 @@ use tidegate_client::{Event, Options, Publish, QoS, TopicNameBuf};
 use tidegate_node::{ClientCertificates, TlsSettings};
 
 use super::start;
-use crate::pki::{Authority, COMMON, Directory};
+use crate::pki::{Authority, COMMON, Directory, Issued};
 use crate::{addresses, node};
 
 fn options() -> TlsOptions {
@@ -108,4 +108,62 @@ fn it_presents_its_certificate_and_reads_a_directory() {
     works(&mut driver(at("localhost", address), &options));
     let without_key = TlsOptions { key: None, ..options };
     assert!(TlsConnector::new(&without_key).unwrap_err().to_string().contains("name both"));
+}
+
+/// A file with this certificate alone.
+fn file(directory: &Directory, name: &str, issued: &Issued) -> std::path::PathBuf {
+    directory.write(name, &issued.certificate)
+}
+
+#[test]
+fn a_server_may_show_a_certificate_that_is_trusted_itself() {
+    let directory = Directory::new();
+    let own = Authority::with_names("server", &["localhost"]).itself();
+    let (_node, address) = start(crate::pki::settings(&directory, &own));
+    let trusts = |issued: &Issued, any_hostname| TlsOptions {
+        ca_file: Some(file(&directory, "trusted.pem", issued)),
+        any_hostname,
+        ..TlsOptions::default()
+    };
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let options = TlsOptions { version: Some(version), ..trusts(&own, false) };
+        works(&mut driver(at("localhost", address), &options));
+    }
+    let refusal = |host: &str, options: &TlsOptions| match driver(at(host, address), options).connect() {
+        Err(ConnectError::Tls { source, .. }) => source.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert!(refusal("127.0.0.1", &trusts(&own, false)).contains("not valid for name"));
+    works(&mut driver(at("127.0.0.1", address), &trusts(&own, true)));
+    // One of the same name with another key is another certificate.
+    let other = Authority::with_names("server", &["localhost"]).itself();
+    for any_hostname in [false, true] {
+        assert!(refusal("localhost", &trusts(&other, any_hostname)).contains("that of an authority"));
+    }
+}
+
+#[test]
+fn a_client_may_show_a_certificate_that_is_trusted_itself() {
+    let directory = Directory::new();
+    let own = Authority::new("device");
+    let settings = TlsSettings {
+        client_certificates: ClientCertificates::Required,
+        client_ca: Some(directory.write("ca.pem", &own.pem())),
+        ..COMMON.settings.clone()
+    };
+    let shows = |issued: &Issued| TlsOptions {
+        certificate: Some(file(&directory, "c.pem", issued)),
+        key: Some(directory.write("k.pem", &issued.key)),
+        ..options()
+    };
+    let connects = |address, issued: &Issued| {
+        let mut driver = driver(at("localhost", address), &shows(issued));
+        driver.connect().is_ok() && matches!(driver.next(None), Ok(Step::Event(Event::Connected(_))))
+    };
+    let (_node, address) = start(settings.clone());
+    assert!(connects(address, &own.itself()));
+    assert!(!connects(address, &Authority::new("device").itself()), "another key of the same name");
+    let crl = vec![directory.write("crl.pem", &own.revoke(&[]))];
+    let (_node, address) = start(TlsSettings { crl, ..settings });
+    assert!(!connects(address, &own.itself()), "no list can revoke it");
 }

@@ -1,0 +1,69 @@
+//! Servers whose certificate is itself in the file of trusted authorities, as `openssl req -x509` makes it.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+
+/// Accepts a server's certificate that is the same, byte by byte, as one of the files, although it is that of an
+/// authority. The holder of its key could issue any other certificate, so no other server is trusted by this.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// It checks the dates before it refuses the certificate of an authority.
+    pub(super) inner: Arc<dyn ServerCertVerifier>,
+    /// The certificates of the named files; certificates of the system belong to no server.
+    pub(super) trusted: Vec<CertificateDer<'static>>,
+    /// False where any name is accepted.
+    pub(super) checks_name: bool,
+}
+
+/// Whether a verifier refuses a certificate only because it is that of an authority.
+fn is_authority(error: &Error) -> bool {
+    matches!(error, Error::InvalidCertificate(reason) if reason.to_string().contains("CaUsedAsEndEntity"))
+}
+
+impl ServerCertVerifier for Listed {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp, now) {
+            Err(error) if is_authority(&error) && self.trusted.contains(end_entity) => {
+                if self.checks_name {
+                    verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                }
+                Ok(ServerCertVerified::assertion())
+            }
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
