@@ -17,6 +17,7 @@ use tidegate_terminal::{Exit, complain, print_and_exit, report};
 use tidegate_config::load::read_bounded;
 use tidegate_config::source::FileText;
 use tidegate_config::{Config, Inputs};
+use tidegate_identity::{access, authentication};
 
 /// The arguments of `config convert`.
 #[derive(Clone, Debug, Args)]
@@ -125,11 +126,38 @@ fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
     // What several values say together shows only now.
     let result =
         Config::load(Inputs { file: Some(FileText::new("the result", &*conversion.toml)), ..Inputs::default() });
-    let runs =
-        result.inspect_err(|findings| complain(format_args!("\nThe result cannot be run as it is:\n{findings}")));
-    let exit = if conversion.left_out || runs.is_err() { Exit::LeftOut } else { Exit::Ok };
+    let runs = match result.map(|config| unusable_files(&config)) {
+        Ok(problems) if problems.is_empty() => true,
+        Ok(problems) => {
+            complain(format_args!("\nThe result cannot be run as it is:\n{}\n", problems.join("\n")));
+            false
+        }
+        Err(findings) => {
+            complain(format_args!("\nThe result cannot be run as it is:\n{findings}"));
+            false
+        }
+    };
+    let exit = if conversion.left_out || !runs { Exit::LeftOut } else { Exit::Ok };
     complain(summary(name, conversion));
     write(args, conversion, exit)
+}
+
+/// Faults in files of users and rules that are there. One that is not may be on the machine of the broker, or is
+/// written by `--output`.
+fn unusable_files(config: &Config) -> Vec<String> {
+    let is_there = |file: &String| fs::File::open(file).is_ok();
+    let mut of_providers = config.auths.iter().flat_map(|auth| {
+        let proofs = [&auth.file, &auth.secret_file, &auth.public_key_file, &auth.jwks_file];
+        proofs.into_iter().chain([&auth.bearer_token_file, &auth.ca_file]).flatten()
+    });
+    let mut problems = Vec::new();
+    if of_providers.all(is_there) {
+        problems.extend(authentication::check_files(config).err().map(|error| error.to_string()));
+    }
+    if config.access.acl_file.as_ref().is_some_and(is_there) {
+        problems.extend(access::load(config).err().map(|error| error.to_string()));
+    }
+    problems
 }
 
 /// Converts a file of the dynamic security plugin: users and rules, each a file, and the sections that name them.

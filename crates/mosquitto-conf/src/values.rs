@@ -150,7 +150,7 @@ pub(crate) fn payload(line: &Line<'_>) -> Result<Translated, Invalid> {
     size(line, Some(0), 1, 268_435_455)
 }
 
-/// What becomes of MQTT 3 clients beyond `max_keepalive`, which they cannot be told of.
+/// The treatment of MQTT 3 clients beyond `max_keepalive`; their CONNACK has no field for it.
 const LONGER_KEEP_ALIVE: &str =
     "MQTT 3 clients that ask for more are held to it; Mosquitto 2.1 refuses them, as `keep_alive_refuse = true` does";
 

@@ -10,7 +10,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use super::error::is_authority;
 
 /// Accepts a client's certificate that is the same, byte by byte, as one of the file, although it is that of an
-/// authority. Who has its key could issue any other one, so nobody else is admitted by this.
+/// authority. The holder of its key could issue any other certificate, so no other client is admitted by this.
 #[derive(Debug)]
 pub(super) struct Listed {
     /// It checks the dates before it refuses the certificate of an authority.

@@ -154,6 +154,24 @@ fn the_exit_code_reports_lines_without_a_conversion() {
     );
 }
 
+#[test]
+fn the_exit_code_reports_files_that_cannot_be_used() {
+    let folder = Folder::new();
+    let converted = |key: &str, file: &str| {
+        let text = format!("listener 1883\nallow_anonymous true\n{key} {file}\n");
+        run(&["config", "convert", &folder.write("mosquitto.conf", &text)])
+    };
+    for (key, text, why) in
+        [("password_file", "ann:secret\n", "not hashed"), ("acl_file", "Topic readwrite a\n", "Topic readwrite a")]
+    {
+        let ended = converted(key, &folder.write("file", text));
+        assert_eq!(ended.code, Some(3), "{}", ended.err);
+        assert!(ended.err.contains("The result cannot be run as it is:") && ended.err.contains(why), "{}", ended.err);
+        // On the machine of the broker it may be there.
+        assert_eq!(converted(key, &folder.file("none")).code, Some(0));
+    }
+}
+
 /// The shapes of `crates/mosquitto-conf`: their results can be run, even those with omissions.
 #[test]
 fn every_converted_shape_is_a_configuration() {

@@ -9,12 +9,12 @@ use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
 /// Accepts a server's certificate that is the same, byte by byte, as one of the files, although it is that of an
-/// authority. Who has its key could issue any other one, so nobody else is trusted by this.
+/// authority. The holder of its key could issue any other certificate, so no other server is trusted by this.
 #[derive(Debug)]
 pub(super) struct Listed {
     /// It checks the dates before it refuses the certificate of an authority.
     pub(super) inner: Arc<dyn ServerCertVerifier>,
-    /// The certificates of the named files; those of the system are no servers' own.
+    /// The certificates of the named files; certificates of the system belong to no server.
     pub(super) trusted: Vec<CertificateDer<'static>>,
     /// False where any name is accepted.
     pub(super) checks_name: bool,
