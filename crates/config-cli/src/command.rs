@@ -7,20 +7,14 @@ use clap::Subcommand;
 use crate::args::ConfigArgs;
 use crate::convert;
 use crate::loading::{load, report_load_error};
-use tidegate_admin::read_listener_token;
-use tidegate_config::address::AdminAddress;
-use tidegate_config::context::read_definitions;
+use crate::named_files;
 use tidegate_config::hub::{FilesOf, check_files};
 use tidegate_config::load::{LoadError, read_file};
 use tidegate_config::path::{holder, known_key, known_section};
 use tidegate_config::show::{Which, show};
-use tidegate_config::store::check_directory;
 use tidegate_config::tls_files;
 use tidegate_config::value::Problem;
 use tidegate_config::{Config, Inputs, reference};
-use tidegate_engine::Durability;
-use tidegate_identity::access;
-use tidegate_identity::authentication;
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 /// The commands around a configuration.
@@ -84,43 +78,25 @@ fn show_config(effective: bool, sources: &ConfigArgs) -> Exit {
 fn check(path: &Path) -> Exit {
     let config = read_file(path)
         .and_then(|file| Config::load(Inputs { file: Some(file), ..Inputs::default() }).map_err(LoadError::Wrong));
-    let problems = match &config {
-        // Files that cannot be used keep the broker from starting as much as a wrong key does.
-        Ok(config) => problems_of_files(config),
+    let config = match config {
+        Ok(config) => config,
         Err(error) => {
-            report_load_error(error);
+            report_load_error(&error);
             return Exit::Failure;
         }
     };
-    let listeners = config.as_ref().map_or(Ok(()), |config| tls_files::check(&config.listeners, &config.origins));
-    let pipelines = config.as_ref().map_or(Ok(()), |config| check_files(config, FilesOf::Configuration));
-    if problems.is_empty() && listeners.is_ok() && pipelines.is_ok() {
+    // Files that cannot be used keep the broker from starting as much as a wrong key does.
+    let listeners = tls_files::check(&config.listeners, &config.origins);
+    let pipelines = check_files(&config, FilesOf::Configuration);
+    let faults: Vec<_> =
+        [named_files::check(&config), listeners, pipelines].into_iter().filter_map(Result::err).collect();
+    if faults.is_empty() {
         return print_and_exit(&format!("{}: right\n", path.display()), Exit::Ok);
     }
-    for problem in problems {
-        report(&problem);
-    }
-    for findings in [listeners, pipelines].into_iter().filter_map(Result::err) {
+    for findings in faults {
         complain(findings);
     }
     Exit::Failure
-}
-
-/// Faults in the files that a configuration names, except files of listeners and pipelines.
-fn problems_of_files(config: &Config) -> Vec<String> {
-    let mut problems = Vec::new();
-    let mut note = |problem: Option<String>| problems.extend(problem);
-    note(access::load(config).err().map(|error| error.to_string()));
-    note(authentication::check_files(config).err().map(|error| error.to_string()));
-    let token_file = config.admin.token_file.as_deref().filter(|_| matches!(config.admin.address, AdminAddress::At(_)));
-    note(token_file.and_then(|file| read_listener_token(Path::new(file)).err()).map(|error| error.to_string()));
-    note(read_definitions(&config.context).err().map(|error| error.to_string()));
-    let directory = config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
-    note(directory.and_then(|directory| check_directory(directory).err()).map(|error| error.to_string()));
-    for checked in tidegate_config::bridges::check_files(&config.bridges) {
-        note(checked.err().map(|error| error.to_string()));
-    }
-    problems
 }
 
 fn explain(key: Option<&str>) -> Exit {

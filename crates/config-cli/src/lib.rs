@@ -5,5 +5,6 @@ pub mod command;
 #[cfg_attr(not(feature = "convert"), path = "convert_absent.rs")]
 pub mod convert;
 mod loading;
+mod named_files;
 
 pub use loading::load;

@@ -23,3 +23,13 @@ pub enum SettingsError {
     #[error("cannot start the authentication threads: {0}")]
     Threads(#[from] std::io::Error),
 }
+
+impl SettingsError {
+    /// The name of the provider that it is about, if it is about one.
+    pub fn provider(&self) -> Option<&str> {
+        match self {
+            Self::SameName(name) | Self::Provider { provider: name, .. } => Some(name),
+            Self::Random | Self::Threads(_) => None,
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tidegate_auth::{
     CacheSettings, CertificateSettings, ChainSettings, FleetAsker, FleetSettings, HttpSettings, JwtKeys, JwtSettings,
@@ -23,6 +23,13 @@ const MAX_TOKEN_LEN: u64 = 16 * 1024;
 pub struct TokenError {
     file: PathBuf,
     error: io::Error,
+}
+
+impl TokenError {
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
 }
 
 /// The settings of a chain of providers. Only bearer tokens are read from files here.

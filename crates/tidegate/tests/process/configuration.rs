@@ -223,11 +223,14 @@ fn what_would_not_start_is_not_called_right() {
             "user name or password",
         ),
         (format!("[[auth]]\nfile = \"{}\"\n{allow}", folder.file("users")), "users"),
+        (format!("[access]\nrules_file = \"{}\"\n", folder.file("rules")), "rules"),
+        (format!("[access]\nacl_file = \"{}\"\n", folder.file("acl")), "acl"),
     ] {
         let config = folder.write("t.toml", &text);
         let checked = run(&["config", "check", &config]);
         assert_eq!((checked.code, checked.out.as_str()), (Some(1), ""), "{text}: {}", checked.err);
         assert!(checked.err.contains(said) && !checked.err.contains("hunter2"), "{said}: {}", checked.err);
+        assert!(checked.err.contains(&format!("--> {config}:")), "its line is named: {}", checked.err);
         assert_eq!(run(&["--config", &config, "--admin", "off"]).code, Some(1), "it does not start either");
     }
     assert!(!std::path::Path::new(&folder.file("data")).exists());
