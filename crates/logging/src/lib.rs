@@ -1,7 +1,7 @@
 //! Writes events to standard error, one line each, as text or JSON.
 //!
 //! The program needs no more of a subscriber: no spans, and only one filter, for a library whose events we report in
-//! better words. Of frequent lines some are left out. A thread of its own writes the lines, because events come from
+//! better words. Of frequent lines some are left out. A separate thread writes the lines, because events come from
 //! shards, and a shard must not wait for the reader of the log.
 
 mod level;

@@ -1,4 +1,4 @@
-//! Carries records to the bus, in one order, and waits for their confirmation. A thread of its own repairs failures
+//! Carries records to the bus, in one order, and waits for their confirmation. A separate thread repairs failures
 //! (`mend`), and compacts the log after each confirmed list of files (`compaction`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

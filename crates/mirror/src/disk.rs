@@ -222,7 +222,7 @@ impl Disk for MirrorDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.check()?;
         let mut order = self.carrier.order();
-        // A file of its own: open handles of the old file must not see this one.
+        // A new file: open handles of the old file must not see this one.
         match self.carrier.local.remove(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -1,4 +1,4 @@
-//! The bus on NATS: core for live messages, JetStream for logs. The client has a thread of its own.
+//! The bus on NATS: core for live messages, JetStream for logs. The client has its own thread.
 
 mod copies;
 mod diagnosis;

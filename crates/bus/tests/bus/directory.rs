@@ -109,7 +109,7 @@ impl Outages for Served {
 
     fn resume(&mut self) {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "directory::serves_a_directory_as_a_process_of_its_own", "--ignored", "--nocapture"]);
+        command.args(["--exact", "directory::serves_a_directory_in_a_separate_process", "--ignored", "--nocapture"]);
         command.env(SERVE, &self.folder.0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -125,8 +125,8 @@ impl Drop for Served {
 }
 
 #[test]
-#[ignore = "other tests start it as a process of its own"]
-fn serves_a_directory_as_a_process_of_its_own() {
+#[ignore = "other tests start it as a separate process"]
+fn serves_a_directory_in_a_separate_process() {
     let path: PathBuf = std::env::var_os(SERVE).unwrap().into();
     let _bus = connected(&Address::Directory { path, serves: true }, settings());
     println!("serving");

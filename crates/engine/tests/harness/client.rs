@@ -149,6 +149,20 @@ impl Client {
         self.send(&Packet::PubRel(PubRel::new(id, ReasonCode::Success)));
     }
 
+    /// Publishes at QoS 2 and waits for PUBREC; the exchange stays open.
+    #[track_caller]
+    pub(crate) fn open_exchange(&self, message: Message) {
+        self.send_publish(message);
+        self.expect(PacketType::PubRec);
+    }
+
+    /// Ends an exchange at QoS 2: sends PUBREL and waits for PUBCOMP.
+    #[track_caller]
+    pub(crate) fn end_exchange(&self, id: PacketId) {
+        self.pubrel(id);
+        self.expect(PacketType::PubComp);
+    }
+
     pub(crate) fn pubcomp(&self, id: PacketId) {
         self.send(&Packet::PubComp(PubComp::new(id, ReasonCode::Success)));
     }

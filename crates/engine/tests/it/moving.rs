@@ -164,19 +164,15 @@ fn a_qos_2_message_of_a_moved_publisher_is_taken_once() {
             subscriber.subscribe("t", ExactlyOnce);
             subscriber.lose();
             let publisher = here.connect(v5("p").lasting().manual());
-            publisher.send_publish(message("t", "once").qos2().id(5));
-            publisher.expect(PacketType::PubRec);
+            publisher.open_exchange(message("t", "once").qos2().id(5));
         },
         |there, ()| {
             let subscriber = there.connect(v5("s").lasting());
             let publisher = there.connect(v5("p").lasting().manual());
-            publisher.send_publish(message("t", "once").qos2().id(5).dup());
-            publisher.expect(PacketType::PubRec);
-            publisher.pubrel(id(5));
-            publisher.expect(PacketType::PubComp);
+            publisher.open_exchange(message("t", "once").qos2().id(5).dup());
+            publisher.end_exchange(id(5));
             assert_eq!(subscriber.payloads(), ["once"]);
-            publisher.send_publish(message("t", "new").qos2().id(5));
-            publisher.expect(PacketType::PubRec);
+            publisher.open_exchange(message("t", "new").qos2().id(5));
             assert_eq!(subscriber.payloads(), ["new"], "the packet id is free again");
         },
     );

@@ -53,10 +53,8 @@ fn qos_2_is_an_exchange_of_four() {
         let subscriber = world.connect(v5("subscriber").manual());
         subscriber.subscribe("t", ExactlyOnce);
         let publisher = world.connect(v5("publisher").manual());
-        publisher.send_publish(message("t", "x").qos2().id(77));
-        publisher.expect(PacketType::PubRec);
-        publisher.pubrel(id(77));
-        publisher.expect(PacketType::PubComp);
+        publisher.open_exchange(message("t", "x").qos2().id(77));
+        publisher.end_exchange(id(77));
         let got = subscriber.expect_publish("t", "x");
         assert_eq!((got.qos, got.dup), (ExactlyOnce, false));
         subscriber.pubrec(got.id.unwrap());
@@ -74,17 +72,12 @@ fn a_qos_2_replay_before_pubrel_is_not_delivered_twice() {
         let subscriber = world.connect(v5("subscriber"));
         subscriber.subscribe("t", ExactlyOnce);
         let publisher = world.connect(v5("publisher").manual());
-        publisher.send_publish(message("t", "once").qos2().id(5));
-        publisher.expect(PacketType::PubRec);
-        publisher.send_publish(message("t", "once").qos2().id(5).dup());
-        publisher.expect(PacketType::PubRec);
-        publisher.send_publish(message("t", "once").qos2().id(5));
-        publisher.expect(PacketType::PubRec);
-        publisher.pubrel(id(5));
-        publisher.expect(PacketType::PubComp);
+        publisher.open_exchange(message("t", "once").qos2().id(5));
+        publisher.open_exchange(message("t", "once").qos2().id(5).dup());
+        publisher.open_exchange(message("t", "once").qos2().id(5));
+        publisher.end_exchange(id(5));
         assert_eq!(subscriber.payloads(), ["once"]);
-        publisher.send_publish(message("t", "next").qos2().id(5));
-        publisher.expect(PacketType::PubRec);
+        publisher.open_exchange(message("t", "next").qos2().id(5));
         assert_eq!(subscriber.payloads(), ["next"], "after PUBREL the packet id belongs to a new message");
     });
 }

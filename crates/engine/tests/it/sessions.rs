@@ -338,14 +338,11 @@ fn a_qos_2_message_from_before_a_resume_is_not_taken_twice() {
         subscriber.subscribe("t", ExactlyOnce);
         for connecting in [v5("p").lasting().manual(), v311("q").lasting().manual()] {
             let publisher = world.connect(connecting.clone());
-            publisher.send_publish(message("t", "once").qos2().id(7));
-            publisher.expect(PacketType::PubRec);
+            publisher.open_exchange(message("t", "once").qos2().id(7));
             publisher.lose();
             let publisher = world.connect(connecting);
-            publisher.send_publish(message("t", "once").qos2().id(7).dup());
-            publisher.expect(PacketType::PubRec);
-            publisher.pubrel(id(7));
-            publisher.expect(PacketType::PubComp);
+            publisher.open_exchange(message("t", "once").qos2().id(7).dup());
+            publisher.end_exchange(id(7));
             assert_eq!(subscriber.payloads(), ["once"]);
         }
     });
@@ -363,12 +360,10 @@ fn a_pubrec_lost_between_shards_causes_no_second_delivery() {
     publisher.expect_nothing();
     publisher.lose();
     let publisher = world.connect(v5(&here).lasting().manual());
-    publisher.send_publish(message("t", "once").qos2().id(7).dup());
-    publisher.expect(PacketType::PubRec);
+    publisher.open_exchange(message("t", "once").qos2().id(7).dup());
     world.release(1, 0);
     publisher.expect_nothing();
-    publisher.pubrel(id(7));
-    publisher.expect(PacketType::PubComp);
+    publisher.end_exchange(id(7));
     assert_eq!(subscriber.payloads(), ["once"]);
 }
 

@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use tidegate_engine::{Durability, RoutingPolicy, describe};
-use tidegate_mqtt::PacketType;
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
 use crate::harness::*;
@@ -45,8 +44,7 @@ fn packet_ids_of_qos_2_messages_taken_are_known() {
         subscriber.subscribe("t", ExactlyOnce);
         subscriber.lose();
         let publisher = world.connect(v5("p").lasting().manual());
-        publisher.send_publish(message("t", "once").qos2().id(5));
-        publisher.expect(PacketType::PubRec);
+        publisher.open_exchange(message("t", "once").qos2().id(5));
         world.run();
         world.pairs()
     });
@@ -55,10 +53,8 @@ fn packet_ids_of_qos_2_messages_taken_are_known() {
         world.put_pairs(0, pairs.clone());
         world.crash(Crash::now(shards));
         let publisher = world.connect(v5("p").lasting().manual());
-        publisher.send_publish(message("t", "once").qos2().id(5).dup());
-        publisher.expect(PacketType::PubRec);
-        publisher.pubrel(id(5));
-        publisher.expect(PacketType::PubComp);
+        publisher.open_exchange(message("t", "once").qos2().id(5).dup());
+        publisher.end_exchange(id(5));
         assert_eq!(world.connect(v5("s").lasting()).payloads(), ["once"]);
     }
 }

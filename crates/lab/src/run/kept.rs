@@ -1,4 +1,4 @@
-//! Finished runs in a directory: each is a file of its own, written whole or not at all.
+//! Finished runs in a directory: each has its own file, written whole or not at all.
 
 use std::fs;
 use std::io;

@@ -94,7 +94,7 @@ pub type Give = Box<dyn FnOnce(Result<Door, EnterError>) + Send>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnterError {
     /// The limit of users is reached.
-    #[error("{0} users are passed through to the brokers, as many as may be; raise orchestrator.max_identities")]
+    #[error("{0} users are passed through to the brokers, which is the limit; raise orchestrator.max_identities")]
     TooMany(u16),
     /// Its node does not start.
     #[error("the connections of a user cannot be worked: {0}")]

@@ -64,6 +64,15 @@ pub const PHRASES: &[(&str, &str)] = &[
     ("by itself", "`automatically`, `alone`"),
     ("stands in", "`is in`"),
     ("stands for", "`represents`, `means`"),
+    ("for anybody", "the noun: `for any member`"),
+    ("as many as may be", "`up to the limit`, with its name"),
+    ("as many as it may", "`up to its limit`"),
+    ("thread of its own", "`its own thread`, `a separate thread`"),
+    ("process of its own", "`its own process`, `a separate process`"),
+    ("file of its own", "`its own file`, `a separate file`"),
+    ("log of its own", "`its own log`"),
+    ("share of its own", "`its own share`"),
+    ("fact of its own", "`an independent fact`"),
     ("has a word in it", "`contains a word`"),
 ];
 

@@ -473,7 +473,7 @@ impl FakeBroker {
         self.sessions.get_mut(client)
     }
 
-    /// The filters that it holds for anybody, each as often as it is held.
+    /// The filters that it holds for any client, each as often as it is held.
     pub(crate) fn held(&self) -> Vec<String> {
         self.sessions.values().flat_map(|session| session.subscriptions.keys().cloned()).collect()
     }

@@ -125,15 +125,12 @@ fn a_withheld_message_is_taken_once_after_a_restart() {
         assert_eq!(taken(&world, "full"), ["1", "2"]);
         let publisher = world.connect(v311("p").lasting().manual());
         for _ in 0..2 {
-            publisher.send_publish(message("t", "3").qos2().id(3).dup());
-            publisher.expect(PacketType::PubRec);
+            publisher.open_exchange(message("t", "3").qos2().id(3).dup());
         }
         world.crash(Crash::now(from));
         let publisher = world.connect(v311("p").lasting().manual());
-        publisher.send_publish(message("t", "3").qos2().id(3).dup());
-        publisher.expect(PacketType::PubRec);
-        publisher.pubrel(id(3));
-        publisher.expect(PacketType::PubComp);
+        publisher.open_exchange(message("t", "3").qos2().id(3).dup());
+        publisher.end_exchange(id(3));
         assert_eq!(taken(&world, "full"), ["3"]);
     }
 }

@@ -120,8 +120,7 @@ fn a_lasting_qos_2_publisher_waits_for_its_stored_packet_id() {
     publisher.expect(PacketType::PubRec);
     publisher.pubrel(id(7));
     waits(&world, &publisher, PacketType::PubComp);
-    publisher.pubrel(id(7));
-    publisher.expect(PacketType::PubComp);
+    publisher.end_exchange(id(7));
 }
 
 #[test]

@@ -93,19 +93,15 @@ fn a_qos_2_message_is_taken_once_despite_a_crash() {
             subscriber.subscribe("t", ExactlyOnce);
             subscriber.lose();
             let publisher = world.connect(v5("p").lasting().manual());
-            publisher.send_publish(message("t", "once").qos2().id(5));
-            publisher.expect(PacketType::PubRec);
+            publisher.open_exchange(message("t", "once").qos2().id(5));
         },
         |world, ()| {
             let subscriber = world.connect(v5("s").lasting());
             let publisher = world.connect(v5("p").lasting().manual());
-            publisher.send_publish(message("t", "once").qos2().id(5).dup());
-            publisher.expect(PacketType::PubRec);
-            publisher.pubrel(id(5));
-            publisher.expect(PacketType::PubComp);
+            publisher.open_exchange(message("t", "once").qos2().id(5).dup());
+            publisher.end_exchange(id(5));
             assert_eq!(subscriber.payloads(), ["once"]);
-            publisher.send_publish(message("t", "new").qos2().id(5));
-            publisher.expect(PacketType::PubRec);
+            publisher.open_exchange(message("t", "new").qos2().id(5));
             assert_eq!(subscriber.payloads(), ["new"], "the packet id is free again");
         },
     );

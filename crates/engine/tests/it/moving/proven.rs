@@ -32,8 +32,7 @@ fn a_continued_connection_keeps_the_terms_of_its_connack() {
     let client = client.unwrap();
     let long = "x".repeat(500);
     for number in 1..=3 {
-        client.send_publish(message("a/topic", &long).qos2().alias(30).id(number));
-        client.expect(PacketType::PubRec);
+        client.open_exchange(message("a/topic", &long).qos2().alias(30).id(number));
     }
     for wrong in [message("t", "x").alias(2), message("t", &long), message("t", "x").qos1().id(1)] {
         let other = there.connect(v5("b").manual());
@@ -42,13 +41,11 @@ fn a_continued_connection_keeps_the_terms_of_its_connack() {
     }
     // The terms go along with the next move, too.
     for number in 1..=3 {
-        client.pubrel(id(number));
-        client.expect(PacketType::PubComp);
+        client.end_exchange(id(number));
     }
     let (_, client) = moved(&there, &client, narrow);
     let client = client.unwrap();
-    client.send_publish(message("", &long).qos2().alias(30).id(9));
-    client.expect(PacketType::PubRec);
+    client.open_exchange(message("", &long).qos2().alias(30).id(9));
     client.send_publish(message("t", "x").alias(33));
     client.expect_disconnect(ReasonCode::TopicAliasInvalid);
 }

@@ -18,10 +18,8 @@ fn more_than_the_receive_maximum_ends_the_connection() {
                 client.expect(PacketType::PubRec);
             }
             client.send_publish(message("t", "free").qos(AtMostOnce));
-            client.pubrel(id(1));
-            client.expect(PacketType::PubComp);
-            client.send_publish(message("t", "3").qos2().id(3));
-            client.expect(PacketType::PubRec);
+            client.end_exchange(id(1));
+            client.open_exchange(message("t", "3").qos2().id(3));
             client.send_publish(message("t", "4").qos1().id(4));
             client.expect_disconnect(ReasonCode::ReceiveMaximumExceeded);
         },
@@ -57,8 +55,7 @@ fn a_lenient_receive_maximum_spares_small_devices() {
         |world| {
             let client = world.connect(v5("a").manual());
             for number in 1..=5 {
-                client.send_publish(message("t", "x").qos2().id(number));
-                client.expect(PacketType::PubRec);
+                client.open_exchange(message("t", "x").qos2().id(number));
             }
             assert_eq!(world.counters().receive_maximum_tolerated, 3);
         },
@@ -72,8 +69,7 @@ fn clients_before_mqtt_5_know_no_receive_maximum() {
         |world| {
             let client = world.connect(v311("a").manual());
             for number in 1..=5 {
-                client.send_publish(message("t", "x").qos2().id(number));
-                client.expect(PacketType::PubRec);
+                client.open_exchange(message("t", "x").qos2().id(number));
             }
         },
     );

@@ -4,7 +4,7 @@ use super::{ClientGroup, LoadPlan};
 use crate::limits::Limits;
 
 impl LoadPlan {
-    /// The processes of the plan: those shared by all groups, followed by one for each group with limits of its own.
+    /// The processes of the plan: those shared by all groups, followed by one for each group that has limits.
     pub fn workers(&self) -> u32 {
         self.processes.saturating_add(self.limited().count() as u32)
     }
@@ -36,7 +36,7 @@ mod tests {
     use crate::load::plan::{ClientGroup, Role, Target};
 
     #[test]
-    fn a_group_with_limits_has_a_process_of_its_own() {
+    fn a_group_with_limits_has_its_own_process() {
         let mut plan = LoadPlan::new(Target::tcp("h", 1), 1_000);
         plan.processes = 2;
         let limited = |name| ClientGroup {

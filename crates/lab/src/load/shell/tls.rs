@@ -31,9 +31,10 @@ pub(super) fn config(target: &Target, alpn: Option<&[u8]>) -> Result<Arc<ClientC
         .map_err(|error| certificates(target, &error.to_string()))?;
     let mut config = match &target.ca_file {
         Some(_) => builder.with_root_certificates(roots(target)?).with_no_client_auth(),
-        None => {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody { provider })).with_no_client_auth()
-        }
+        None => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }))
+            .with_no_client_auth(),
     };
     config.resumption = rustls::client::Resumption::disabled();
     config.alpn_protocols = alpn.map(<[u8]>::to_vec).into_iter().collect();
@@ -144,11 +145,11 @@ impl Tls {
 /// Takes any certificate. A measurement is no place to prove identities, and many brokers that are measured have
 /// certificates of their own making.
 #[derive(Debug)]
-struct Anybody {
+struct AnyCertificate {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
