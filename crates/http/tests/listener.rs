@@ -133,7 +133,7 @@ fn listen(broker: Broker) -> Running {
 /// The answer to a request, until the listener closes the connection or the body is complete.
 fn ask(listener: &Running, request: &str) -> String {
     let mut stream = TcpStream::connect(listener.addresses()[0].1).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let (mut answer, mut buffer) = (Vec::new(), [0; 4_096]);
     loop {
@@ -237,7 +237,7 @@ fn a_resting_session_that_the_broker_ends_leaves_the_quotas() {
     let listener = listen(Broker { reason: 0, message: None, seat: Some((Arc::clone(&end), told)) });
     let mut stream = TcpStream::connect(listener.addresses()[0].1).unwrap();
     stream.write_all(b"GET /topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let next = || heard.recv_timeout(Duration::from_secs(20));
+    let next = || heard.recv_timeout(Duration::from_secs(60));
     assert_eq!(next(), Ok("rest"));
     end.lock().unwrap().as_ref().unwrap().shutdown(Shutdown::Both).unwrap();
     assert_eq!(next(), Ok("leave"), "before the next request");
