@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Topics whose routes are kept. A set of two holds any topic in either place.
 const SLOTS: usize = 1024;
 
-/// ShardPosition of the route that is used once and not kept.
+/// Index of the route that is used once and not kept.
 const UNCACHED: usize = SLOTS;
 
 /// Longer topics, in bytes, are matched for each message.

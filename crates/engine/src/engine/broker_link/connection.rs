@@ -115,7 +115,7 @@ impl FleetCalls<'_> {
             PacketType::SubAck => broker_linking!(self.engine).handle_sub_ack(now, key, frame)?,
             PacketType::UnsubAck => broker_linking!(self.engine).handle_unsub_ack(now, key, frame)?,
             PacketType::PingResp => {
-                self.engine.broker_links.brokers.note_probe_answered(now, &mut self.engine.state, key)
+                self.engine.broker_links.brokers.note_probe_answered(now, &mut self.engine.state, key);
             }
             PacketType::Disconnect => self.handle_broker_disconnect(now, key, version, frame)?,
             _ => {

@@ -36,7 +36,7 @@ impl Net {
         self.trace.note(format!("shard 0: dials {name}, which is there: {there}"));
         if !there {
             self.with_engine(0, |engine, now| {
-                engine.fleet().fail_broker_link(now, &name, attempt, "connection refused")
+                engine.fleet().fail_broker_link(now, &name, attempt, "connection refused");
             });
             return;
         }
