@@ -40,12 +40,18 @@
             systemd.services.tidegate = {
               description = "Tidegate";
               wantedBy = [ "multi-user.target" ];
-              after = [ "network.target" ];
+              wants = [ "network-online.target" ];
+              after = [ "network-online.target" ];
               serviceConfig = {
                 Type = "notify";
                 ExecStart = "${self.packages.${pkgs.system}.default}/bin/tidegate --config ${service.configFile}";
                 DynamicUser = true;
                 StateDirectory = "tidegate";
+                # The broker is ready when it has read its store, which may be large.
+                TimeoutStartSec = "infinity";
+                ExecReload = "${pkgs.coreutils}/bin/kill -HUP $MAINPID";
+                AmbientCapabilities = "CAP_NET_BIND_SERVICE";
+                UMask = "0027";
                 Restart = "on-failure";
                 LimitNOFILE = 1048576;
               };

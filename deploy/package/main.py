@@ -35,7 +35,7 @@ def arguments():
     parser.add_argument("--target", choices=sorted(toolchain.TARGETS), metavar="TARGET", help=f"the target: {', '.join(toolchain.TARGETS)} [default: this machine's]")
     parser.add_argument("--binary", type=pathlib.Path, metavar="FILE", help="package this program instead of building one")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("target/dist"), metavar="DIR", help="where packages go [default: target/dist]")
-    parser.add_argument("--base-url", default="", metavar="URL", help="where the .tar.gz will be, for the formula of Homebrew [default: where it is written]")
+    parser.add_argument("--base-url", default="", metavar="URL", help="where the .tar.gz will be, for the formula of Homebrew, which is made by default only with it")
     parser.add_argument("--fast", action="store_true", help="compress little: for trying, not for publishing")
     options = parser.parse_args()
     unknown = [kind for kind in options.kinds if kind not in KINDS]
@@ -51,12 +51,14 @@ def arguments():
 
 
 def possible_kinds(release):
-    """Every kind, but for the RPM where its tool is missing, and the formula for a processor that Homebrew does not serve."""
+    """Every kind, but for the RPM where its tool is missing, and the formula without an address or for a processor that Homebrew does not serve."""
     left_out = {}
     if not rpm.is_possible():
         left_out["rpm"] = "rpmbuild is not installed"
     if not homebrew.is_possible(release):
         left_out["brew"] = f"Homebrew has no {release.machine}"
+    elif not release.base_url:
+        left_out["brew"] = "--base-url does not say where the archive will be"
     for kind, why in left_out.items():
         print(f"{kind}: left out, since {why}", file=sys.stderr)
     return [kind for kind in KINDS if kind not in left_out]

@@ -142,10 +142,11 @@ fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
     write(args, conversion, exit)
 }
 
-/// Faults in files of users and rules that are there. One that is not may be on the machine of the broker, or is
+/// Faults in existing files of users and rules. A missing file may be on the machine of the broker, or is
 /// written by `--output`.
 fn unusable_files(config: &Config) -> Vec<String> {
-    let is_there = |file: &String| fs::File::open(file).is_ok();
+    let is_missing = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+    let is_there = |file: &String| !fs::File::open(file).is_err_and(is_missing);
     let mut of_providers = config.auths.iter().flat_map(|auth| {
         let proofs = [&auth.file, &auth.secret_file, &auth.public_key_file, &auth.jwks_file];
         proofs.into_iter().chain([&auth.bearer_token_file, &auth.ca_file]).flatten()

@@ -64,7 +64,7 @@ pub enum Event {
         /// The client that asks for admission.
         request: AuthRequest,
     },
-    /// The client answered a challenge ([`AuthOutcome::Challenge`]); the next verdict is awaited.
+    /// The client answered a challenge ([`AuthOutcome::Challenge`]); the next outcome is awaited.
     AnswerChallenge {
         /// The connection.
         key: ConnectionKey,

@@ -77,7 +77,7 @@ pub(crate) fn counted_for(tenant: TenantId, client_id: &str) -> TenantId {
 /// The partition of a client id, a retained topic, or a shared group's name and filter.
 pub fn partition_of(tenant: TenantId, name: &str) -> PartitionId {
     // `$SYS` has one writer; keeping its values together lets that writer be their home.
-    // Broker links have one owner, too: one shard has all of them.
+    // All broker links have one owner, the home of partition 0.
     if name.starts_with("$SYS/") || (tenant == TenantId::BROKER_LINK && name.starts_with(BROKER_LINK_PREFIX)) {
         return PartitionId(0);
     }

@@ -174,7 +174,7 @@ pub enum Durability {
 pub enum Authentication {
     /// Every client is admitted.
     Open,
-    /// Each CONNECT becomes an [`Event::Authenticate`](crate::Event::Authenticate) and waits for its verdict.
+    /// Each CONNECT becomes an [`Event::Authenticate`](crate::Event::Authenticate) and waits for its outcome.
     External,
 }
 

@@ -78,7 +78,7 @@ pub(crate) struct Adoption {
     pub peer: Peer,
     /// The client's bytes so far, from the first byte of its CONNECT.
     pub bytes: Vec<u8>,
-    /// The verdict about the client, if there is one.
+    /// The outcome for the client, if there is one.
     pub admitted: Option<Admitted>,
     /// Its image, where it continues here, until when that may take, and how it has come to this node.
     pub continued: Option<(Parcel, Search, ClientOrigin)>,

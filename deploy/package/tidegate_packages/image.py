@@ -75,7 +75,8 @@ def pack(release, blobs, descriptor, file):
 
 def join(release, out):
     """One image for all processors whose images of this version are there, if there are several."""
-    singles = sorted(out.glob(f"tidegate-{release.version}-*.oci.tar"))
+    names = [f"tidegate-{release.version}-{machine}.oci.tar" for machine in sorted(PLATFORMS)]
+    singles = [out / name for name in names if (out / name).exists()]
     if len(singles) < 2:
         return
     blobs, manifests = Blobs(), []

@@ -80,7 +80,7 @@ impl ConnectError {
         } else if text.contains("CaUsedAsEndEntity") {
             Some(
                 "the server's certificate is that of an authority; issue one for a server \
-                 (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`), or trust it by its own file",
+                 (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`), or add the certificate itself to the file of trusted authorities",
             )
         } else if text.contains("not valid for any names") {
             Some(

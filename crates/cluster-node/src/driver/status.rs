@@ -70,7 +70,7 @@ struct State {
     lease: Option<(u64, Instant)>,
     in_force: InForce,
     standpoint: Standpoint,
-    /// The verdict of the last look at the served partitions.
+    /// The difference at the last look at the served partitions.
     watched: PartitionDifference,
 }
 

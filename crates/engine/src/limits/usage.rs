@@ -41,7 +41,7 @@ pub const MAX_METERED_USERS: usize = 10_000;
 pub(crate) struct Payer(u32);
 
 impl Payer {
-    /// No payer: broker links to brokers, pipelines of the hub, and clients that are not accepted.
+    /// No payer: broker links, pipelines of the hub, and clients that are not accepted.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 

@@ -86,6 +86,16 @@ impl Sla {
         }
     }
 
+    /// The largest number of members of a level while the other level has its minimum.
+    pub fn most_of(&self, level: Level) -> u32 {
+        let other = match level {
+            Level::Broker => self.orchestrators,
+            Level::Orchestrator => self.brokers,
+        };
+        let most = self.bounds(level).most;
+        self.most_in_all.map_or(most, |all| most.min(all.saturating_sub(other.least)))
+    }
+
     /// The allowed part of a change, with the limit that reduced it. Leaving resources count towards maximums, since
     /// they cost money until they are gone.
     pub(super) fn allow(&self, seen: &LevelObservation<'_>, change: Change) -> (Change, Option<HeldBack>) {

@@ -95,22 +95,25 @@ pub(super) fn read(
     }
     section.attached = keys.tables("attached", |keys| attached(level, keys));
     check_apart(&section.attached, keys);
-    check_ports(&section, templates, keys);
+    check_ports(&section, sla.sla.most_of(level), templates, keys);
     Some(section)
 }
 
-/// A range of ports has one for each port of the most processes with one address.
-fn check_ports(section: &LevelSection, templates: &BTreeMap<String, Template>, keys: &mut Keys<'_>) {
+/// A range of ports is large enough for the largest number of processes at one address. Attached members count for the
+/// bounds of the level, and take no port.
+fn check_ports(section: &LevelSection, most: u32, templates: &BTreeMap<String, Template>, keys: &mut Keys<'_>) {
     if !keys.has("ports") {
         return;
     }
     let used = section.settings.templates.iter().filter_map(|(name, _)| templates.get(name));
     let of_process = used.map(|template| template.ports.len()).min().unwrap_or_default();
-    let processes = if section.place.hosts.limit().is_some() { 1 } else { section.settings.most.max(1) };
+    let attached = u32::try_from(section.attached.len()).unwrap_or(u32::MAX);
+    let started = most.saturating_sub(attached).max(1);
+    let processes = if section.place.hosts.limit().is_some() { 1 } else { started };
     let needed = of_process.saturating_mul(usize::try_from(processes).unwrap_or(usize::MAX));
     let ports = section.place.ports.len();
     if ports < needed {
-        let problem = format!("has {ports} ports, and the most processes at one address need {needed}");
+        let problem = format!("has {ports} ports, and as many processes as `max` allows at one address need {needed}");
         keys.refuse("ports", &problem, "widen the range, or lower `max` in `[sla]`");
     }
 }

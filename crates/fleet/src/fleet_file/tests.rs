@@ -247,6 +247,19 @@ fn a_range_of_ports_has_one_for_each_process() {
     assert!(ports("21000-21000", "127.0.0.2-127.0.0.4").is_err());
 }
 
+#[test]
+fn attached_members_and_the_bound_in_all_save_ports() {
+    let ports = |range: &str, sla: &str, attached: &str| {
+        let text =
+            format!("{LEAST}brokers = {{ max = 3 }}\n{sla}[brokers]\nports = \"{range}\"\n{TWO_PORTS}{attached}");
+        read_text(&text).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(ports("21000-21003", "max_in_all = 3\n", ""), Ok(()));
+    assert!(ports("21000-21002", "max_in_all = 3\n", "").is_err());
+    let attached = "[[brokers.attached]]\nname = \"old\"\naddress = \"mqtt://127.0.0.1:1883\"\n";
+    assert_eq!(ports("21000-21003", "", attached), Ok(()));
+}
+
 /// A template of brokers with two ports.
 const TWO_PORTS: &str = "template = \"two\"\n[templates.two]\ncommand = \"broker\"\nports = [\"mqtt\", \"admin\"]\n\
                          probe = { kind = \"tcp\" }\n";

@@ -160,7 +160,7 @@ impl Steps {
         let cel = |text: &String, part: Part| {
             let expression = Cel::new(text).and_then(|cel| match part {
                 Part::Filter => cel.giving(Value::is_boolean, "true or false"),
-                Part::Topic => cel.giving(Value::is_string, "text, in quotes of its own: `topic = \"'plant/a'\"`"),
+                Part::Topic => cel.giving(Value::is_string, "text in single quotes: `topic = \"'plant/a'\"`"),
                 _ => Ok(cel),
             });
             expression.map_err(|error| (part, error))

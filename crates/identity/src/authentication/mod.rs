@@ -150,7 +150,7 @@ impl Authentication {
         self.chain.counters()
     }
 
-    /// Decides about a CONNECT, or about a client that re-authenticates. The verdict is given at once or later, on
+    /// Decides about a CONNECT, or about a client that re-authenticates. The outcome is given at once or later, on
     /// another thread.
     pub fn decide(
         &self,
@@ -269,7 +269,7 @@ fn or_anonymous(decision: Decision) -> Decision {
     }
 }
 
-/// The verdict for the engine.
+/// The outcome for the engine.
 fn judge(policy: &Policy, arrival: &Arrival, decision: Decision, data: Option<Vec<u8>>) -> AuthOutcome {
     let refusal = match decision {
         Decision::Allow(identity) => match policy.tenants.ask(|tenants| arrival.admit(tenants, identity)) {

@@ -178,7 +178,7 @@ pub(crate) struct Shard {
     /// Overload, for the log.
     pub(crate) overloaded: Shortage,
     pub(crate) gate: Gate,
-    /// The verdict for the client whose CONNECT is being processed.
+    /// The outcome for the client whose CONNECT is being processed.
     pub(crate) admitting: Option<Accepted>,
     pub(crate) lag: LoopLag,
     pub(crate) flight: Recorder,

@@ -36,7 +36,7 @@ impl AcceptCalls<'_> {
         })));
     }
 
-    /// The verdict for the client whose CONNECT is being processed, from the node that accepted its connection.
+    /// The outcome for the client whose CONNECT is being processed, from the node that accepted its connection.
     pub(crate) fn take_admitted(&mut self) -> Option<AuthOutcome> {
         self.shard.admitting.take().map(AuthOutcome::Accept)
     }

@@ -22,7 +22,7 @@ pub(crate) fn certificate_problem(reason: &CertificateError) -> String {
 
 /// Whether a certificate is refused only because it is that of an authority.
 pub(super) fn is_authority(reason: &CertificateError) -> bool {
-    reason.to_string().contains("CaUsedAsEndEntity")
+    matches!(reason, CertificateError::Other(_)) && reason.to_string().contains("CaUsedAsEndEntity")
 }
 
 /// Why the files of a TLS listener cannot be used; each error names the file and a remedy.

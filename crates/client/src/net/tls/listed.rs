@@ -6,7 +6,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
 /// Accepts a server's certificate that is the same, byte by byte, as one of the files, although it is that of an
 /// authority. The holder of its key could issue any other certificate, so no other server is trusted by this.
@@ -22,7 +22,8 @@ pub(super) struct Listed {
 
 /// Whether a verifier refuses a certificate only because it is that of an authority.
 fn is_authority(error: &Error) -> bool {
-    matches!(error, Error::InvalidCertificate(reason) if reason.to_string().contains("CaUsedAsEndEntity"))
+    let Error::InvalidCertificate(reason @ CertificateError::Other(_)) = error else { return false };
+    reason.to_string().contains("CaUsedAsEndEntity")
 }
 
 impl ServerCertVerifier for Listed {

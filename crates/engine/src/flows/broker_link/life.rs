@@ -19,7 +19,7 @@ use crate::topics::SubscriberOptions;
 use tidegate_mqtt::QoS;
 
 impl BrokerLinking<'_> {
-    /// The session of a broker's broker link; a new one if the store has none.
+    /// The session of the broker link to a broker; a new one if the store has none.
     pub(crate) fn broker_link_session(&mut self, broker: &str) -> SessionKey {
         let client_id = Self::broker_link_session_name(broker);
         let known = self.state.sessions.find_session(TenantId::BROKER_LINK, &client_id);

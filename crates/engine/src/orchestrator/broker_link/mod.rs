@@ -422,7 +422,7 @@ impl Settlement {
     }
 }
 
-/// The client id of a broker's broker link in its tenant.
+/// The client id of the broker link to a broker, in its tenant.
 pub(crate) fn session_name(broker: &str) -> String {
     format!("{BROKER_LINK_PREFIX}{broker}")
 }

@@ -126,10 +126,17 @@ fn a_retained_message_is_read_over_http_at_every_node() {
     // As clients do behind a load balancer.
     let (topic, address) = (cluster.id_at(A, "kept"), cluster.node(B).address("http://"));
     std::thread::scope(|scope| {
-        let read = || get(address, &format!("/topics/{topic}")).unwrap();
+        // On a busy machine a read may wait longer than the node lets it: then it says so, and a client asks again.
+        let read = || {
+            until("one of 32 reads at once", || {
+                let (code, body) = get(address, &format!("/topics/{topic}")).unwrap();
+                assert!(["200", "421", "503"].contains(&code.as_str()), "{code}: {body}");
+                (code == "200").then_some(body)
+            })
+        };
         let reads: Vec<_> = (0..32).map(|_| scope.spawn(read)).collect();
         for read in reads {
-            assert_eq!(read.join().unwrap(), ("200".to_owned(), "21.5".to_owned()), "one of 32 reads at once");
+            assert_eq!(read.join().unwrap(), "21.5");
         }
     });
 }
