@@ -24,7 +24,7 @@ impl TlsSettings {
     /// # Errors
     /// When one cannot be used.
     pub fn check(&self) -> Result<(), TlsError> {
-        build(self, b"mqtt").map(drop)
+        build(self, b"mqtt", Listing::Admits).map(drop)
     }
 }
 
@@ -48,8 +48,16 @@ pub(super) struct Built {
     pub(super) lists: Vec<ListDue>,
 }
 
+/// Whether the certificate of an authority, if it is itself in the file of authorities, admits its owner.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listing {
+    Admits,
+    /// Only certificates that an authority has issued admit.
+    Refuses,
+}
+
 /// Reads all files and makes a configuration of them.
-pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<Built, TlsError> {
+pub(super) fn build(settings: &TlsSettings, alpn: &[u8], listing: Listing) -> Result<Built, TlsError> {
     let provider = Arc::new(default_provider());
     let versions = match settings.minimum_version {
         TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12][..],
@@ -61,7 +69,7 @@ pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<Built, TlsErr
         return Err(TlsError::NoCertificate);
     }
     let mut lists = Vec::new();
-    let verifier = client_verifier(settings, &provider, &mut lists)?;
+    let verifier = client_verifier(settings, &provider, listing, &mut lists)?;
     let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions).map_err(setup)?;
     let builder = match &verifier {
         Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
@@ -130,6 +138,7 @@ fn check_chain(file: &Path, chain: &[CertificateDer<'_>]) -> Result<Vec<Box<str>
 fn client_verifier(
     settings: &TlsSettings,
     provider: &Arc<CryptoProvider>,
+    listing: Listing,
     lists: &mut Vec<ListDue>,
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
     if settings.client_certificates == ClientCertificates::None {
@@ -170,5 +179,6 @@ fn client_verifier(
         other => setup(other),
     })?;
     // No list can revoke a certificate that is its own authority.
-    Ok(Some(if settings.crl.is_empty() { Arc::new(Listed { inner, trusted }) } else { inner }))
+    let admits_listed = settings.crl.is_empty() && listing == Listing::Admits;
+    Ok(Some(if admits_listed { Arc::new(Listed { inner, trusted }) } else { inner }))
 }

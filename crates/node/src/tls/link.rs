@@ -18,7 +18,7 @@ use rustls::{
     ServerConnection, SignatureScheme, version,
 };
 
-use super::configuration::{build, setup};
+use super::configuration::{Listing, build, setup};
 use super::{ClientCertificates, TlsError, TlsSettings, TlsVersion, files};
 
 /// The protocol that both sides name, so that no other server is taken for a node.
@@ -53,7 +53,7 @@ impl LinkTls {
             minimum_version: TlsVersion::Tls13,
             ..TlsSettings::new(certificate, key)
         };
-        let server = build(&settings, ALPN)?.config;
+        let server = build(&settings, ALPN, Listing::Refuses)?.config;
         let provider = Arc::new(default_provider());
         let mut roots = RootCertStore::empty();
         for (certificate, number) in files::certificates(ca)?.into_iter().zip(1..) {

@@ -9,7 +9,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 
-use super::configuration::{Built, ListDue, build};
+use super::configuration::{Built, ListDue, Listing, build};
 use super::error::TlsError;
 use super::files::Stamp;
 use super::settings::{OutdatedLists, TlsSettings};
@@ -40,7 +40,7 @@ struct Current {
 
 impl Current {
     fn read(settings: Arc<TlsSettings>, alpn: &[u8]) -> Result<Self, TlsError> {
-        let Built { config, verifier, lists } = build(&settings, alpn)?;
+        let Built { config, verifier, lists } = build(&settings, alpn, Listing::Admits)?;
         let read = Self { settings, config, verifier, lists: lists.into(), warned: Arc::default() };
         read.tell_of_outdated_lists(time::now());
         Ok(read)

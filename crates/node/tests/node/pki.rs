@@ -73,6 +73,13 @@ impl Authority {
         Self::from(CertificateParams::new(sans).unwrap(), name)
     }
 
+    /// One for `localhost` that was valid until, or is valid from, another time.
+    pub(crate) fn at_another_time(name: &str, edit: impl FnOnce(&mut CertificateParams)) -> Self {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        edit(&mut params);
+        Self::from(params, name)
+    }
+
     fn from(mut params: CertificateParams, name: &str) -> Self {
         params.distinguished_name = named(name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rcgen::date_time_ymd;
 use tidegate_client::net::{Address, ConnectError, Driver, SocketOptions, Step, TlsConnector, TlsOptions, TlsVersion};
 use tidegate_client::{Event, Options, Publish, QoS, TopicNameBuf};
 use tidegate_node::{ClientCertificates, TlsSettings};
@@ -166,4 +167,41 @@ fn a_client_may_show_a_certificate_that_is_trusted_itself() {
     let crl = vec![directory.write("crl.pem", &own.revoke(&[]))];
     let (_node, address) = start(TlsSettings { crl, ..settings });
     assert!(!connects(address, &own.itself()), "no list can revoke it");
+}
+
+/// The verifier inside has to look at the dates before it refuses the certificate as that of an authority.
+#[test]
+fn a_listed_certificate_is_refused_outside_its_dates() {
+    let late = Authority::at_another_time("late", |params| params.not_after = date_time_ymd(2020, 1, 1));
+    let early = Authority::at_another_time("early", |params| params.not_before = date_time_ymd(2199, 1, 1));
+    for authority in [late, early] {
+        let directory = Directory::new();
+        let own = authority.itself();
+        let trusted = file(&directory, "trusted.pem", &own);
+        let (_node, address) = start(crate::pki::settings(&directory, &own));
+        for (version, any_hostname) in
+            [(TlsVersion::Tls12, false), (TlsVersion::Tls13, false), (TlsVersion::Tls13, true)]
+        {
+            let trusts = TlsOptions {
+                ca_file: Some(trusted.clone()),
+                version: Some(version),
+                any_hostname,
+                ..TlsOptions::default()
+            };
+            assert!(driver(at("localhost", address), &trusts).connect().is_err(), "{version:?}, {any_hostname}");
+        }
+        let settings = TlsSettings {
+            client_certificates: ClientCertificates::Required,
+            client_ca: Some(trusted),
+            ..COMMON.settings.clone()
+        };
+        let (_node, address) = start(settings);
+        let shows = TlsOptions {
+            certificate: Some(file(&directory, "c.pem", &own)),
+            key: Some(directory.write("k.pem", &own.key)),
+            ..options()
+        };
+        let mut driver = driver(at("localhost", address), &shows);
+        assert!(driver.connect().is_err() || !matches!(driver.next(None), Ok(Step::Event(Event::Connected(_)))));
+    }
 }
