@@ -41,12 +41,7 @@ impl FromBroker<'_> {
         if partitions.is_empty() {
             return;
         }
-        let adopted = broker_linking
-            .broker_links
-            .brokers
-            .all
-            .get_mut(&self.broker_link)
-            .and_then(|broker_link| broker_link.adopted.as_mut());
+        let adopted = broker_linking.broker_links.brokers.adopted_by(self.broker_link);
         if let Some(adopted) = adopted.filter(|_| broker_linking.place.shards > 1) {
             put_first_or_next(&mut adopted.for_shards, now, Some(id), &message);
         }
@@ -56,12 +51,7 @@ impl FromBroker<'_> {
     /// Notes a message of the connection of a dead orchestrator for the members that have taken over other partitions.
     /// Returns whether its answer waits for them.
     pub(super) fn note_for_members(&self, broker_linking: &mut BrokerLinking<'_>, now: Now) -> bool {
-        let adopted = broker_linking
-            .broker_links
-            .brokers
-            .all
-            .get_mut(&self.broker_link)
-            .and_then(|broker_link| broker_link.adopted.as_mut());
+        let adopted = broker_linking.broker_links.brokers.adopted_by(self.broker_link);
         let Some(adopted) = adopted.filter(|_| !self.raw.retain) else { return false };
         let Some(message) = self.kept(now) else { return false };
         put_first_or_next(&mut adopted.for_members, now, self.id, &message);
@@ -78,12 +68,7 @@ impl FromBroker<'_> {
     /// life of this process. Sessions that had left the dead one may not have it, and after an earlier life none may have
     /// it: they know it by its id. Returns whether the answer waits for their homes.
     pub(super) fn note_repetition(&self, broker_linking: &mut BrokerLinking<'_>, now: Now) -> bool {
-        let adopted = broker_linking
-            .broker_links
-            .brokers
-            .all
-            .get_mut(&self.broker_link)
-            .and_then(|broker_link| broker_link.adopted.as_mut());
+        let adopted = broker_linking.broker_links.brokers.adopted_by(self.broker_link);
         let Some(adopted) = adopted.filter(|_| !self.raw.retain) else { return false };
         let is_for_members = self.id.is_some() || adopted.is_resumed;
         if adopted.for_left.is_none() && !is_for_members {
