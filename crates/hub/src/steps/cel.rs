@@ -42,6 +42,7 @@ impl Cel {
             Some(Ok(value)) if !is_right(&value) => {
                 Err(StepError::new(format!("its result is always {value}, and has to be {kind}")))
             }
+            Some(Err(error)) => Err(StepError::new(format!("it fails for each message: {error}"))),
             _ => Ok(self),
         }
     }

@@ -240,6 +240,8 @@ fn a_constant_of_the_wrong_kind_is_refused() {
     let (part, why) = refused(Some("1 + 1"), None).unwrap();
     assert_eq!(part, Part::Filter);
     assert!(why.contains("always 2, and has to be true or false"), "{why}");
+    let (_, why) = refused(Some("1 / 0 == 1"), None).unwrap();
+    assert!(why.contains("it fails for each message"), "{why}");
     assert_eq!(refused(Some("true"), Some("'out'")), None);
     assert_eq!(refused(Some("payload.temp > 1"), Some("payload.topic")), None, "a message decides about the kind");
     assert_eq!(refused(Some("row.temp"), Some("clientid")), None, "a message decides about the kind");
