@@ -10,8 +10,8 @@ use crate::{Found, ReadError};
 /// Questions to other nodes at once. Each holds a thread of a listener until the answer; the other threads stay free
 /// while a node hangs.
 const AT_ONCE: usize = 2;
-/// The bound for the wait of a further question. Questions to a node that hangs take 4 s each, so that many of them keep
-/// others waiting for longer than this.
+/// The longest wait of a further question. A question to a node that hangs takes 4 s: several of them delay others beyond
+/// this wait.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// The questions for retained messages to other nodes. Clones share the bound.
@@ -60,14 +60,14 @@ mod tests {
     #[tokio::test]
     async fn reads_at_once_wait_for_their_turn_and_succeed() {
         let fetches = Fetches::default();
-        let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
-        let (goes_on, go_on) = std::sync::mpsc::channel::<()>();
+        let (tell_start, mut starts) = tokio::sync::mpsc::unbounded_channel();
+        let (release, go_on) = std::sync::mpsc::channel::<()>();
         let go_on = Arc::new(std::sync::Mutex::new(go_on));
         let reads: Vec<_> = (0..50)
             .map(|number| {
-                let (fetches, began, go_on) = (fetches.clone(), began.clone(), Arc::clone(&go_on));
+                let (fetches, tell_start, go_on) = (fetches.clone(), tell_start.clone(), Arc::clone(&go_on));
                 let fetch = move || {
-                    began.send(()).unwrap();
+                    tell_start.send(()).unwrap();
                     go_on.lock().unwrap().recv().unwrap();
                     Ok(Some(number))
                 };
@@ -75,11 +75,11 @@ mod tests {
             })
             .collect();
         for _ in 0..AT_ONCE {
-            begun.recv().await.unwrap();
+            starts.recv().await.unwrap();
         }
         assert_eq!(fetches.0.available_permits(), 0);
-        assert!(begun.try_recv().is_err(), "a further question waits for its turn");
-        (0..reads.len()).for_each(|_| goes_on.send(()).unwrap());
+        assert!(starts.try_recv().is_err(), "a further question waits for its turn");
+        (0..reads.len()).for_each(|_| release.send(()).unwrap());
         for (number, read) in reads.into_iter().enumerate() {
             assert_eq!(read.await.unwrap(), Ok(Some(number)));
         }

@@ -10,7 +10,7 @@ use crate::image::begin;
 use crate::image::noted::put_noted;
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
-use crate::orchestrator::broker_link::adopted::Awaiting;
+use crate::orchestrator::broker_link::adopted::{Awaiting, adopted_of};
 use crate::orchestrator::broker_link::id::{MessageId, PROPERTY};
 use crate::settings::fleet_topics::of_brokers;
 
@@ -41,7 +41,7 @@ impl FromBroker<'_> {
         if partitions.is_empty() {
             return;
         }
-        let adopted = broker_linking.broker_links.brokers.adopted_by(self.broker_link);
+        let adopted = adopted_of(&mut broker_linking.broker_links.brokers.all, self.broker_link);
         if let Some(adopted) = adopted.filter(|_| broker_linking.place.shards > 1) {
             put_first_or_next(&mut adopted.for_shards, now, Some(id), &message);
         }
@@ -51,7 +51,7 @@ impl FromBroker<'_> {
     /// Notes a message of the connection of a dead orchestrator for the members that have taken over other partitions.
     /// Returns whether its answer waits for them.
     pub(super) fn note_for_members(&self, broker_linking: &mut BrokerLinking<'_>, now: Now) -> bool {
-        let adopted = broker_linking.broker_links.brokers.adopted_by(self.broker_link);
+        let adopted = adopted_of(&mut broker_linking.broker_links.brokers.all, self.broker_link);
         let Some(adopted) = adopted.filter(|_| !self.raw.retain) else { return false };
         let Some(message) = self.kept(now) else { return false };
         put_first_or_next(&mut adopted.for_members, now, self.id, &message);
@@ -68,7 +68,7 @@ impl FromBroker<'_> {
     /// life of this process. Sessions that had left the dead one may not have it, and after an earlier life none may have
     /// it: they know it by its id. Returns whether the answer waits for their homes.
     pub(super) fn note_repetition(&self, broker_linking: &mut BrokerLinking<'_>, now: Now) -> bool {
-        let adopted = broker_linking.broker_links.brokers.adopted_by(self.broker_link);
+        let adopted = adopted_of(&mut broker_linking.broker_links.brokers.all, self.broker_link);
         let Some(adopted) = adopted.filter(|_| !self.raw.retain) else { return false };
         let is_for_members = self.id.is_some() || adopted.is_resumed;
         if adopted.for_left.is_none() && !is_for_members {

@@ -52,12 +52,12 @@ impl Adopted {
     }
 }
 
-impl Brokers {
-    /// The state of a connection that this process has adopted from a dead orchestrator.
-    pub(crate) fn adopted_by(&mut self, key: BrokerLinkKey) -> Option<&mut Adopted> {
-        self.all.get_mut(&key)?.adopted.as_deref_mut()
-    }
+/// The state of a connection that this process has adopted from a dead orchestrator.
+pub(crate) fn adopted_of(all: &mut BTreeMap<BrokerLinkKey, BrokerLink>, key: BrokerLinkKey) -> Option<&mut Adopted> {
+    all.get_mut(&key)?.adopted.as_deref_mut()
+}
 
+impl Brokers {
     /// The state of the dead orchestrator to which the connection of this name belongs.
     pub(crate) fn adopted_named(&mut self, name: &str) -> Option<&mut Option<Box<Adopted>>> {
         let key = self.find(name)?;
