@@ -152,13 +152,13 @@ impl Disk for RealDisk {
                 Err(error.into())
             }
             // The lock decides, not the content of the file.
-            _ => Ok(Box::new(file)),
+            _ => Ok(Box::new(HeldLock(file))),
         }
     }
 
     fn lock_for_reading(&self) -> Result<LockGuard, LockError> {
         match File::open(self.path.join(LOCK)) {
-            Ok(file) => Ok(Box::new(take(file)?)),
+            Ok(file) => Ok(Box::new(HeldLock(take(file)?))),
             // A writer creates this file first, so there is no writer.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Box::new(())),
             Err(error) => Err(error.into()),
@@ -168,6 +168,17 @@ impl Disk for RealDisk {
     fn random(&self) -> u64 {
         // The keys of std's hasher come from the system's random numbers.
         RandomState::new().hash_one(&self.path)
+    }
+}
+
+/// The file with the lock of this process.
+struct HeldLock(File);
+
+/// Another thread may just start a program. Until that program runs, its process has a copy of the open file. A closed file
+/// then keeps its lock; an unlocked one does not.
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
     }
 }
 
@@ -219,5 +230,26 @@ impl DiskFile for RealFile {
             Err(rustix::io::Errno::OPNOTSUPP) => write_zeros(self, from, length),
             other => Ok(other?),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_the_open_file_does_not_keep_the_lock() {
+        let folder = std::env::temp_dir().join(format!("tidegate-held-lock-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(LOCK);
+        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+        let held = HeldLock(take(open()).unwrap());
+        // As the process of a program has one that another thread starts.
+        let copy = held.0.try_clone().unwrap();
+        assert!(matches!(take(open()), Err(LockError::Held { .. })));
+        drop(held);
+        assert!(take(open()).is_ok());
+        drop(copy);
+        fs::remove_dir_all(folder).unwrap();
     }
 }
