@@ -56,18 +56,18 @@ class RabbitMq:
             self.process.wait(PATIENCE)
             self.process = None
 
+    def shut_down(self):
+        """Ends the node in order. RabbitMQ 3.10 is no witness after `kill -9`: on a busy machine a classic queue may lose what
+        was confirmed, and a quorum queue may confirm nothing more."""
+        os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait(PATIENCE)
+        self.process = None
+
     def _end_mapper(self):
         subprocess.run(["epmd", "-kill"], env=self.environment, capture_output=True, check=False)
 
     def channel(self):
         return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self.port)).channel()
-
-    def make_quorum_queue(self, queue):
-        """Makes a queue that RabbitMQ 3.10 keeps through `kill -9` under load: it may lose a classic durable queue
-        (rabbitmq-server, pull request 4563)."""
-        channel = self.channel()
-        channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
-        channel.connection.close()
 
     def messages(self, queue):
         """Takes the messages of a queue: properties and body of each."""
@@ -101,20 +101,18 @@ class IntoRabbitMq(PipelineCase):
         """One node for all of it: it takes seconds to start."""
         self.configure('queue = "readings"\n')
         self.rabbitmq.start()
-        self.rabbitmq.make_quorum_queue("readings")
         acknowledged = self.kill_again_and_again(rounds=1)
         first = max(acknowledged) + 10_000
         broker, books = self.broker(), Books(first)
         before = self.wait(broker, lambda it: it["state"] == "running")["out"]
         books.start(broker.port)
         self.wait(broker, lambda it: it["out"] >= before + 100)
-        self.rabbitmq.stop()
+        self.rabbitmq.shut_down()
         self.wait(broker, lambda it: it["state"] == "retrying")
         books.stop()
         self.rabbitmq.start()
         self.publish(broker, [{"temp": "x" * 150_000}])
-        status = self.wait(broker, lambda it: it["state"] == "running" and it["waiting"] == 0)
-        self.assertEqual(status["failed"], 1)
+        self.wait(broker, lambda it: it["state"] == "running" and it["waiting"] == 0 and it["failed"] == 1)
         self.assertIn("message size", json.loads(self.dead.read_text(encoding="utf-8"))["dead_letter_reason"])
         messages = self.rabbitmq.messages("readings")
         numbers = {json.loads(body)["temp"] for _, body in messages}
@@ -123,16 +121,7 @@ class IntoRabbitMq(PipelineCase):
         self.assertTrue(properties.message_id.endswith("/hot/bus"))
         self.assertEqual((properties.delivery_mode, properties.headers["mqtt-topic"]), (2, "plant/a/temp"))
         broker.kill()
-        self.by_a_queue_that_the_sink_makes()
         self.by_the_exchange()
-
-    def by_a_queue_that_the_sink_makes(self):
-        self.configure('queue = "made"\n')
-        broker = self.broker()
-        self.publish(broker, [{"temp": 1}])
-        self.wait(broker, lambda it: it["state"] == "running" and it["waiting"] == 0)
-        self.assertEqual([json.loads(body) for _, body in self.rabbitmq.messages("made")], [{"temp": 1}])
-        broker.kill()
 
     def by_the_exchange(self):
         self.configure("")

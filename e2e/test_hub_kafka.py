@@ -196,8 +196,7 @@ class IntoKafka(PipelineCase):
         self.kafka.start()
         broker = self.broker()
         self.publish(broker, [{"temp": 1}, {"temp": "x" * 1_100_000}, {"temp": 3}])
-        status = self.wait(broker, lambda it: it["waiting"] == 0)
-        self.assertEqual((status["out"], status["failed"]), (2, 1))
+        self.wait(broker, lambda it: (it["waiting"], it["out"], it["failed"]) == (0, 2, 1))
         values = self.kafka.committed("readings", lambda values: len(values) >= 2)
         self.assertEqual(sorted(values), ['{"temp":1}', '{"temp":3}'])
 
@@ -206,8 +205,7 @@ class IntoKafka(PipelineCase):
         self.kafka.start()
         broker = self.broker()
         self.publish(broker, [{"temp": 1}, {"temp": "x" * 1_100_000}, {"temp": 3}])
-        status = self.wait(broker, lambda it: it["waiting"] == 0)
-        self.assertEqual((status["out"], status["failed"]), (2, 1))
+        self.wait(broker, lambda it: (it["waiting"], it["out"], it["failed"]) == (0, 2, 1))
         self.assertIn("too large", self.dead.read_text(encoding="utf-8"))
         self.assertEqual(sorted(value for *_, value in self.kafka.records()), ['{"temp":1}', '{"temp":3}'])
 
