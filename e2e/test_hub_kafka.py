@@ -115,7 +115,7 @@ class Kafka:
         return found
 
 
-@unittest.skipUnless(JAVA and LIBRARIES.is_dir(), "there is no Kafka here: ./test kafka installs it")
+@unittest.skipUnless(JAVA and LIBRARIES.is_dir(), "there is no Kafka here: ./test optional installs it")
 class IntoKafka(PipelineCase):
     def setUp(self):
         super().setUp()
@@ -227,7 +227,7 @@ class IntoKafka(PipelineCase):
         self.assertEqual({value for *_, value in self.kafka.records()}, {f'{{"temp":{number}}}' for number in (1, 2, 3)})
 
 
-@unittest.skipUnless(JAVA and LIBRARIES.is_dir(), "there is no Kafka here: ./test kafka installs it")
+@unittest.skipUnless(JAVA and LIBRARIES.is_dir(), "there is no Kafka here: ./test optional installs it")
 class OutOfKafka(PipelineCase):
     def setUp(self):
         super().setUp()

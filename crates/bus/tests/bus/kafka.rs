@@ -65,7 +65,7 @@ impl Broker {
         let formatted = format.stdout(Stdio::null()).stderr(Stdio::null()).status();
         assert!(
             formatted.expect("java, which ./test installs").success(),
-            "Kafka is missing: ./test kafka installs it"
+            "Kafka is missing: ./test optional installs it"
         );
         let mut broker = Self { process: None, port, safe_port, directory };
         broker.resume();
