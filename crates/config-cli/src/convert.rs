@@ -153,9 +153,9 @@ fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
 /// The files that a result names.
 #[derive(Default)]
 struct NamedFiles {
-    /// Faults of those that are there.
+    /// Faults of the existing files.
     problems: Vec<String>,
-    /// Those that are missing: they may be on the machine of the broker, or are written by `--output`.
+    /// Missing files: they may be on the machine of the broker, or are written by `--output`.
     missing: BTreeSet<PathBuf>,
 }
 

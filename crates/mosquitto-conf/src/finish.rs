@@ -202,7 +202,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Bridges come in by a listener that asks for no name and has no rules. Where there is none, they get a listener of
+    /// Bridges come in by a listener that asks for no name and has no rules. Without such a listener, they get one of
     /// their own, which is returned: Mosquitto asks its bridges neither for a name nor for rights.
     fn build_bridges(&mut self, open: &[Open<'a>], is_served: bool, plan: &mut Plan) -> Option<Vec<Setting>> {
         let has_rules = open.iter().any(|one| one.rules.is_some());

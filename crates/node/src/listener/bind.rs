@@ -179,7 +179,7 @@ fn listen_unix(path: &Path, owner_only: bool) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     socket.bind(&SockAddr::unix(path)?)?;
     if owner_only {
-        // Before it listens, nobody can connect.
+        // No client can connect before the socket listens.
         std::fs::set_permissions(path, Permissions::from_mode(OWNER_ONLY))?;
     }
     socket.listen(BACKLOG)?;

@@ -169,7 +169,7 @@ fn a_client_may_show_a_certificate_that_is_trusted_itself() {
     assert!(!connects(address, &own.itself()), "no list can revoke it");
 }
 
-/// As OpenSSL does: purposes hold for the certificate itself, constraints of names for those that it issues.
+/// As OpenSSL does: purposes hold for the certificate itself, constraints of names for the issued certificates.
 #[test]
 fn a_listed_certificate_keeps_to_its_purposes() {
     let of = |purpose: ExtendedKeyUsagePurpose| {
