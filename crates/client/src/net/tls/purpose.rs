@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_lists_what_it_is_for() {
+    fn a_certificate_is_for_its_listed_purposes() {
         use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
         for (purposes, expected) in
             [(&[][..], true), (&[ServerAuth], true), (&[ClientAuth, ServerAuth], true), (&[ClientAuth], false)]
