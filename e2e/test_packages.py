@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -135,6 +136,10 @@ class Formula
     attr_reader :kept
   end
   keep :desc, :url, :version, :sha256, :license
+  class << self
+    def on_intel = (yield if ARGV[2] == "x86_64")
+    def on_arm = (yield if ARGV[2] == "aarch64")
+  end
   def bin = Pathname(ARGV[1]) / "bin"
   def version = self.class.kept[:version]
   def generate_completions_from_executable(program, *arguments)
@@ -363,7 +368,17 @@ class Packages(unittest.TestCase):
         out = self.folder / "brew"
         self.package(out, "brew")
         prefix = self.folder / "cellar"
-        done = run("ruby", "-e", HOMEBREW, out / "tidegate.rb", prefix)
+        # An archive for the other processor, which the formula names, too.
+        (own,) = out.glob("*.tar.gz")
+        machine = platform.machine()
+        other = out / own.name.replace(machine, {"x86_64": "aarch64", "aarch64": "x86_64"}[machine])
+        other.write_bytes(b"other")
+        self.package(out, "brew")
+        formula = (out / "tidegate.rb").read_text()
+        self.assertIn("depends_on arch: [:arm64, :x86_64]", formula)
+        for file in (own, other):
+            self.assertIn(f'/{file.name}"\n    sha256 "{hashlib.sha256(file.read_bytes()).hexdigest()}"', formula)
+        done = run("ruby", "-e", HOMEBREW, out / "tidegate.rb", prefix, machine)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(run(prefix / "bin" / "tidegate", "--version").stdout, self.version)
         self.assertIn("tested\n", done.stdout)

@@ -2,7 +2,8 @@
 
 mod foreign;
 
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
+use std::fmt::{Display, Write as _};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -14,8 +15,11 @@ use tidegate_foreign_conf::Broker;
 use tidegate_mosquitto_conf::{DynamicSecurity, NotMosquitto, dynamic_security};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
+use tidegate_config::authentication::settings::names;
 use tidegate_config::load::read_bounded;
+use tidegate_config::sections::auth::Auth;
 use tidegate_config::source::FileText;
+use tidegate_config::tls_settings::of_listeners;
 use tidegate_config::{Config, Inputs};
 use tidegate_identity::{access, authentication};
 
@@ -126,11 +130,15 @@ fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
     // What several values say together shows only now.
     let result =
         Config::load(Inputs { file: Some(FileText::new("the result", &*conversion.toml)), ..Inputs::default() });
-    let runs = match result.map(|config| unusable_files(&config)) {
-        Ok(problems) if problems.is_empty() => true,
-        Ok(problems) => {
-            complain(format_args!("\nThe result cannot be run as it is:\n{}\n", problems.join("\n")));
-            false
+    let runs = match result.map(|config| NamedFiles::check(&config)) {
+        Ok(NamedFiles { problems, missing }) => {
+            for file in missing {
+                complain(format_args!("note: the broker needs {}, which is not here\n", file.display()));
+            }
+            if !problems.is_empty() {
+                complain(format_args!("\nThe result cannot be run as it is:\n{}\n", problems.join("\n")));
+            }
+            problems.is_empty()
         }
         Err(findings) => {
             complain(format_args!("\nThe result cannot be run as it is:\n{findings}"));
@@ -142,23 +150,56 @@ fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
     write(args, conversion, exit)
 }
 
-/// Faults in existing files of users and rules. A missing file may be on the machine of the broker, or is
-/// written by `--output`.
-fn unusable_files(config: &Config) -> Vec<String> {
-    let is_missing = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
-    let is_there = |file: &String| !fs::File::open(file).is_err_and(is_missing);
-    let mut of_providers = config.auths.iter().flat_map(|auth| {
-        let proofs = [&auth.file, &auth.secret_file, &auth.public_key_file, &auth.jwks_file];
-        proofs.into_iter().chain([&auth.bearer_token_file, &auth.ca_file]).flatten()
-    });
-    let mut problems = Vec::new();
-    if of_providers.all(is_there) {
-        problems.extend(authentication::check_files(config).err().map(|error| error.to_string()));
+/// The files that a result names.
+#[derive(Default)]
+struct NamedFiles {
+    /// Faults of the existing files.
+    problems: Vec<String>,
+    /// Missing files: they may be on the machine of the broker, or are written by `--output`.
+    missing: BTreeSet<PathBuf>,
+}
+
+impl NamedFiles {
+    /// Whether all of them are there; the missing ones are noted.
+    fn are_there<'f>(&mut self, files: impl IntoIterator<Item = &'f (impl AsRef<Path> + ?Sized + 'f)>) -> bool {
+        let is_missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        let is_absent = |file: &&Path| fs::File::open(file).is_err_and(is_missing);
+        let absent: Vec<&Path> = files.into_iter().map(AsRef::as_ref).filter(is_absent).collect();
+        self.missing.extend(absent.iter().map(|file| file.to_path_buf()));
+        absent.is_empty()
     }
-    if config.access.acl_file.as_ref().is_some_and(is_there) {
-        problems.extend(access::load(config).err().map(|error| error.to_string()));
+
+    fn note(&mut self, checked: Result<(), impl Display>) {
+        self.problems.extend(checked.err().map(|error| error.to_string()));
     }
-    problems
+
+    /// Checks files of users, rules, listeners and bridges.
+    fn check(config: &Config) -> Self {
+        let mut files = Self::default();
+        for (auth, name) in config.auths.iter().zip(names(&config.auths)) {
+            let of_users = [&auth.file, &auth.secret_file, &auth.public_key_file, &auth.jwks_file];
+            if files.are_there(of_users.into_iter().chain([&auth.bearer_token_file, &auth.ca_file]).flatten()) {
+                let alone = Config { auths: vec![Auth { name, ..auth.clone() }], ..config.clone() };
+                files.note(authentication::check_files(&alone));
+            }
+        }
+        if files.are_there(&config.access.acl_file) {
+            files.note(access::load(config).map(drop));
+        }
+        for (index, tls) in of_listeners(&config.listeners) {
+            let Some(listener) = config.listeners.get(index) else { continue };
+            let certificates = listener.certificate.0.iter().chain(&listener.key.0).chain(&listener.crl.0);
+            if files.are_there(certificates.chain(&tls.client_ca)) {
+                files.note(tls.check().map_err(|error| format!("listener `{}`: {error}", listener.name)));
+            }
+        }
+        for bridge in &config.bridges {
+            if files.are_there([&bridge.ca, &bridge.certificate, &bridge.key].into_iter().flatten()) {
+                files.note(bridge.check_files());
+            }
+        }
+        files
+    }
 }
 
 /// Converts a file of the dynamic security plugin: users and rules, each a file, and the sections that name them.

@@ -70,6 +70,8 @@ section! {
         /// Whether clients are admitted without authentication although other machines reach the listener. Without it
         /// the broker refuses to start with such an address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
+        /// Whether only the broker's user, and root, may open a Unix socket. Without it the umask of the process decides.
+        owner_only: bool = false, in Kind::Boolean;
         /// The server's certificates (PEM), each followed by those between it and the root. A client gets the first
         /// that has the name that it asks for (SNI), or the first of all. The files are read again when they change and
         /// on a reload; clients stay connected. A listener for QUIC on this machine that is given none has one for

@@ -1,6 +1,6 @@
 //! The TLS keys of a listener: their words, their common checks, and the node's settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use tidegate_node::{
@@ -70,6 +70,21 @@ pub fn of_listeners(listeners: &[Listener]) -> BTreeMap<usize, TlsSettings> {
 pub fn proxies(listeners: &[Listener]) -> BTreeMap<usize, Vec<Network>> {
     let listeners = listeners.iter().enumerate().filter(|(_, listener)| listener.proxy_protocol);
     listeners.map(|(position, listener)| (position, listener.proxy_networks.0.clone())).collect()
+}
+
+/// The positions of Unix sockets that only the broker's user may open.
+pub fn owner_only(listeners: &[Listener]) -> BTreeSet<usize> {
+    let listeners = listeners.iter().enumerate().filter(|(_, listener)| listener.owner_only);
+    listeners.map(|(position, _)| position).collect()
+}
+
+/// Errors in the key of one listener about its file.
+pub(crate) fn file_problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
+    if !listener.owner_only || matches!(listener.address, ListenAddress::Unix(_)) {
+        return Vec::new();
+    }
+    let text = format!("listener `{}` has `owner_only` and is no Unix socket", listener.name);
+    vec![("owner_only", Problem::new(text).hint("set `address = \"unix:/PATH\"`, or leave the key out"))]
 }
 
 /// Errors in the keys of one listener about proxies, each with its key.
@@ -277,6 +292,7 @@ mod tests {
             ("address = \"1883\"\nproxy_networks = \"::1\"".to_owned(), 4, "does not speak the PROXY protocol"),
             ("address = \"1883\"\nproxy_networks = \"10.0.0.1/8\"".to_owned(), 4, "the network is 10.0.0.0/8"),
             ("address = \"unix:/x\"\nproxy_protocol = true".to_owned(), 4, "is a Unix socket"),
+            ("address = \"1883\"\nowner_only = true".to_owned(), 4, "is no Unix socket"),
             ("address = \"quic://0.0.0.0:1\"".to_owned(), 3, "speaks TLS and has no certificate"),
             ("address = \"quic://1\"\nproxy_protocol = true".to_owned(), 4, "not spoken over UDP"),
             ("address = \"coap://1\"\nproxy_protocol = true".to_owned(), 4, "speaks CoAP"),

@@ -226,7 +226,9 @@ impl Bridge {
                 self.secure |= self.settings.iter().any(|setting| setting.key == "ca");
                 Taken::changed("TLS 1.2 or 1.3 is spoken, as the other broker can")
             }
-            "local_username" | "local_password" => Taken::changed("the bridge uses a listener that asks for no name"),
+            "local_username" | "local_password" => {
+                Taken::changed("the bridge comes in by a listener that asks for no name")
+            }
             "local_clientid" => {
                 self.local_id = Some(line.text().to_owned());
                 Taken::changed("here it is `bridge.` and the name of the bridge")
@@ -250,6 +252,11 @@ impl Bridge {
         }
         // Mosquitto skips further words.
         words.truncate(5);
+        // Mosquitto 2.1 takes a pattern with spaces in quotes.
+        if words.first().is_some_and(|word| word.starts_with('"') && *word != "\"\"") {
+            self.topics.push(line.text().to_owned());
+            return self.close("topics with a space cannot be written here");
+        }
         let direction = words.get(1).map_or_else(|| "out".to_owned(), |word| word.to_ascii_lowercase());
         let qos = words.get(2).map_or(0, |word| leading_number(word).unwrap_or_default());
         let Some(pattern) = words.first().filter(|_| (0..=2).contains(&qos)) else {

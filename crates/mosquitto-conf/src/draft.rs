@@ -457,6 +457,14 @@ impl<'a> Draft<'a> {
         self.changed(at, &why);
     }
 
+    /// Where bridges come in that have a listener of their own.
+    pub(crate) fn socket_of_bridges(&self) -> String {
+        match self.location.filter(|(_, path)| self.persistence.is_some() && !path.is_empty()) {
+            Some((_, path)) => format!("{}/bridges.sock", path.trim_end_matches('/')),
+            None => "tidegate-bridges.sock".to_owned(),
+        }
+    }
+
     /// Replaces the outcome of a line that had been carried.
     pub(crate) fn changed(&mut self, index: usize, why: &str) {
         if let Some(taken) = self.taken.get_mut(index).filter(|taken| taken.outcome == Outcome::Carried) {

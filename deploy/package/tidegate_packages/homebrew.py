@@ -1,23 +1,23 @@
-"""The formula of Homebrew on Linux: it installs the program of the .tar.gz."""
+"""The formula of Homebrew on Linux: it installs the program of the .tar.gz for each processor."""
+import dataclasses
 import hashlib
 
 from . import archive
 from .release import LICENSE, SUMMARY, PackageError
 
-# Homebrew's words for processors; it serves no others.
-PROCESSORS = {"x86_64": "x86_64", "aarch64": "arm64"}
+# Homebrew's words for processors, and its blocks for them; it serves no others.
+PROCESSORS = {"aarch64": ("arm64", "on_arm"), "x86_64": ("x86_64", "on_intel")}
 
 FORMULA = """\
 class Tidegate < Formula
   desc "{summary}"
-  url "{url}"
   version "{version}"
-  sha256 "{sha256}"
   license "{license}"
 
-  depends_on arch: :{processor}
+  depends_on arch: [{processors}]
   depends_on :linux
 
+{places}
   def install
     bin.install "tidegate"
     generate_completions_from_executable(bin/"tidegate", "completions")
@@ -34,6 +34,13 @@ class Tidegate < Formula
 end
 """
 
+PLACE = """\
+  {block} do
+    url "{url}"
+    sha256 "{sha256}"
+  end
+"""
+
 
 def is_possible(release):
     """Whether Homebrew serves the processor of a program."""
@@ -41,20 +48,19 @@ def is_possible(release):
 
 
 def write(release, out):
-    """The formula names the .tar.gz of the same directory by its address and its checksum."""
+    """The formula names each .tar.gz of this version in the directory by its address and its checksum."""
     if not is_possible(release):
         raise PackageError(f"Homebrew has no {release.machine}; it serves {', '.join(PROCESSORS)}")
-    packed = archive.write(release, out)
-    base = release.base_url or out.resolve().as_uri()
+    archive.write(release, out)
+    base = (release.base_url or out.resolve().as_uri()).rstrip("/")
+    places = {}
+    for machine, (processor, block) in PROCESSORS.items():
+        packed = out / archive.name_of(dataclasses.replace(release, machine=machine))
+        if packed.exists():
+            sha256 = hashlib.sha256(packed.read_bytes()).hexdigest()
+            places[f":{processor}"] = PLACE.format(block=block, url=f"{base}/{packed.name}", sha256=sha256)
     file = out / "tidegate.rb"
     file.write_text(
-        FORMULA.format(
-            summary=SUMMARY,
-            url=f"{base.rstrip('/')}/{packed.name}",
-            version=release.version,
-            sha256=hashlib.sha256(packed.read_bytes()).hexdigest(),
-            license=LICENSE,
-            processor=PROCESSORS[release.machine],
-        )
+        FORMULA.format(summary=SUMMARY, version=release.version, license=LICENSE, processors=", ".join(places), places="\n".join(places.values()))
     )
     return file

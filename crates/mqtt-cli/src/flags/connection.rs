@@ -258,6 +258,9 @@ impl ConnectionFlags {
             self.tls.refuse_over("a Unix socket")?;
             return Ok(Address::Unix { path });
         }
+        if self.host.as_deref().is_some_and(|host| host.contains("://")) {
+            return Err(UsageError::new("-h names a host; a URL is -L mqtts://HOST:PORT/TOPIC"));
+        }
         let url = self.url.as_ref();
         let host = url.map(|url| url.host.clone()).or_else(|| self.host.clone());
         let host = host.unwrap_or_else(|| "localhost".to_owned());

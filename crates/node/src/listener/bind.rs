@@ -1,8 +1,9 @@
 //! From an address to a listening socket.
 
+use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,9 @@ use crate::limits::{BACKLOG, TCP_KEEPALIVE};
 use crate::quic::{self, QuicSocket};
 use crate::tls::TlsListener;
 use crate::transport::Proxies;
+
+/// The mode of a Unix socket that only its owner may open.
+const OWNER_ONLY: u32 = 0o600;
 
 /// A listener could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +60,8 @@ fn advice(error: &io::Error, address: &str) -> &'static str {
     }
 }
 
-/// Starts to listen, on every address that a host name has. With port 0, all of them get the same port.
+/// Starts to listen, on every address that a host name has. With port 0, all of them get the same port. `owner_only` is
+/// about Unix sockets.
 ///
 /// # Errors
 /// With the address, the cause and a remedy.
@@ -65,6 +70,7 @@ pub(crate) fn bind(
     id: ListenerId,
     tls: Option<&Arc<TlsListener>>,
     proxies: Option<Proxies>,
+    owner_only: bool,
 ) -> Result<Vec<Acceptor>, BindError> {
     let path = match address {
         ListenAddress::WebSocket { path, .. } | ListenAddress::WebSocketTls { path, .. } => Some(path.as_str().into()),
@@ -72,7 +78,7 @@ pub(crate) fn bind(
     };
     let over = Layers { tls: tls.cloned(), path, proxies };
     let sockets = match address {
-        ListenAddress::Unix(path) => bind_unix(path).map(|socket| vec![socket]),
+        ListenAddress::Unix(path) => bind_unix(path, owner_only).map(|socket| vec![socket]),
         // That there are settings for it was looked at before.
         // Another part of the process listens for HTTP and CoAP.
         ListenAddress::Quic(_)
@@ -157,11 +163,11 @@ fn bind_tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, local))
 }
 
-fn bind_unix(path: &Path) -> io::Result<(ListenSocket, LocalAddress)> {
-    let listener = match listen_unix(path) {
+fn bind_unix(path: &Path, owner_only: bool) -> io::Result<(ListenSocket, LocalAddress)> {
+    let listener = match listen_unix(path, owner_only) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
             std::fs::remove_file(path)?;
-            listen_unix(path)?
+            listen_unix(path, owner_only)?
         }
         outcome => outcome?,
     };
@@ -169,9 +175,13 @@ fn bind_unix(path: &Path) -> io::Result<(ListenSocket, LocalAddress)> {
     Ok((ListenSocket::Unix(listener, file), LocalAddress::Unix(path.to_owned())))
 }
 
-fn listen_unix(path: &Path) -> io::Result<UnixListener> {
+fn listen_unix(path: &Path, owner_only: bool) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     socket.bind(&SockAddr::unix(path)?)?;
+    if owner_only {
+        // No client can connect before the socket listens.
+        std::fs::set_permissions(path, Permissions::from_mode(OWNER_ONLY))?;
+    }
     socket.listen(BACKLOG)?;
     Ok(UnixListener::from_std(socket.into()))
 }
@@ -213,7 +223,7 @@ mod tests {
     use super::*;
 
     fn listen(text: &str) -> Result<Vec<Acceptor>, BindError> {
-        bind(&text.parse().unwrap(), ListenerId(0), None, None)
+        bind(&text.parse().unwrap(), ListenerId(0), None, None, false)
     }
 
     fn temporary(name: &str) -> PathBuf {
@@ -287,6 +297,14 @@ mod tests {
         assert!(listen(&address).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn only_its_owner_may_open_an_owner_only_socket() {
+        let path = temporary("owner.sock");
+        let address = format!("unix:{}", path.display()).parse().unwrap();
+        let _bound = bind(&address, ListenerId(0), None, None, true).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     }
 
     #[test]

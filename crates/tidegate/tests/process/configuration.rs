@@ -168,8 +168,40 @@ fn the_exit_code_reports_files_that_cannot_be_used() {
         assert_eq!(ended.code, Some(3), "{}", ended.err);
         assert!(ended.err.contains("The result cannot be run as it is:") && ended.err.contains(why), "{}", ended.err);
         // On the machine of the broker it may be there.
-        assert_eq!(converted(key, &folder.file("none")).code, Some(0));
+        let none = folder.file("none");
+        let ended = converted(key, &none);
+        assert_eq!(ended.code, Some(0));
+        assert!(ended.err.contains(&format!("note: the broker needs {none}, which is not here\n")), "{}", ended.err);
     }
+    let wrong = folder.write("server.pem", "no certificate");
+    let ended = converted(&format!("keyfile {wrong}\ncertfile"), &wrong);
+    assert_eq!(ended.code, Some(3), "{}", ended.err);
+    assert!(ended.err.contains("listener `tls-1883`") && ended.err.contains("has no certificate"), "{}", ended.err);
+    assert_eq!(converted(&format!("keyfile {wrong}\ncertfile"), &folder.file("none")).code, Some(0));
+    let bridge = "connection b\naddress 127.0.0.1:1\ntopic #\nbridge_cafile";
+    let ended = converted(bridge, &wrong);
+    assert!(ended.code == Some(3) && ended.err.contains("bridge `b`"), "{}", ended.err);
+    assert_eq!(converted(bridge, &folder.file("none")).code, Some(0));
+}
+
+#[test]
+fn a_file_is_checked_although_another_one_is_missing() {
+    let folder = Folder::new();
+    let (missing, wrong) = (folder.file("none"), folder.write("users", "ann:secret\n"));
+    let text = format!(
+        "per_listener_settings true\nlistener 1883\npassword_file {missing}\nlistener 1884\npassword_file {wrong}\n"
+    );
+    let ended = run(&["config", "convert", &folder.write("mosquitto.conf", &text)]);
+    assert_eq!(ended.code, Some(3), "{}", ended.err);
+    assert!(ended.err.contains("`password-file-2`") && ended.err.contains("not hashed"), "{}", ended.err);
+}
+
+#[test]
+fn a_data_directory_in_the_kernel_is_no_right_one() {
+    let folder = Folder::new();
+    let ended = run(&["config", "check", &folder.write("t.toml", "[store]\ndirectory = \"/proc/x\"\n")]);
+    assert_eq!(ended.code, Some(1), "{}", ended.out);
+    assert!(ended.err.contains("/proc belongs to the kernel") && ended.err.contains("t.toml:2:"), "{}", ended.err);
 }
 
 /// The shapes of `crates/mosquitto-conf`: their results can be run, even those with omissions.

@@ -127,7 +127,7 @@ fn a_broker_that_is_not_there_is_said_to_be_not_there() {
     // No process has port 1.
     let ended = run(&["why", "client", "c", "--admin", "http://127.0.0.1:1"]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.err.starts_with("error: no broker answers at 127.0.0.1:1"), "{}", ended.err);
+    assert!(ended.err.starts_with("error: no broker answers at 127.0.0.1:1: Connection refused"), "{}", ended.err);
 }
 
 #[test]
