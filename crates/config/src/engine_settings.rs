@@ -103,7 +103,7 @@ impl Config {
 }
 
 /// Bytes that the queue of one session may take in memory, where nothing is configured: 16 MiB, and no more than a
-/// sixteenth of the ceiling, so that a few clients that are away do not fill it. A ceiling of 0 is none.
+/// sixteenth of the ceiling, so that a few clients that are away do not fill it. With a ceiling of 0 it is 16 MiB.
 fn queue_bytes_in_memory(ceiling: u64) -> u64 {
     let most = engine::QueueSettings::default().max_bytes;
     if ceiling == 0 { most } else { most.min((ceiling / 16).max(LEAST_QUEUE)) }

@@ -72,7 +72,7 @@ impl MemoryUse {
         self.excess = self.excess.max(self.held.saturating_sub(self.ceiling));
     }
 
-    /// What was given back of an allowed excess is not taken again.
+    /// The allowed excess only falls, with the messages that leave.
     pub(crate) fn lower_excess(&mut self) {
         self.excess = self.excess.min(self.held.saturating_sub(self.ceiling));
     }
@@ -90,7 +90,7 @@ impl MemoryUse {
         }
     }
 
-    /// Whether unfinished packets take their part of the ceiling, so that those of clients without a login end.
+    /// Whether unfinished packets take their part of the ceiling, so that clients without a login lose theirs.
     pub(crate) fn is_input_scarce(&self) -> bool {
         self.ceiling != 0 && self.input_bytes > self.ceiling / INPUT_PART
     }

@@ -78,7 +78,7 @@ fn passing_bytes(found: &StatsReport) -> u64 {
 }
 
 /// About how much of the store stays in memory with the default settings. Of a session's messages these are the
-/// beginning, and those that have to stay, such as messages of shared groups.
+/// beginning, and messages that have to stay, such as messages of shared groups.
 fn kept_bytes(found: &StatsReport) -> u64 {
     let owed = kind_named(found, OWED);
     let staying = owed.in_memory.bytes + owed.in_memory.entries * BYTES_PER_ENTRY;

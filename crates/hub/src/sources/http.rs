@@ -338,7 +338,7 @@ mod tests {
         Builder::new_current_thread().enable_all().build().unwrap().block_on(future);
     }
 
-    /// Nobody has to show a token for the head of a request.
+    /// The head of a request comes before its token is checked.
     #[test]
     fn the_head_of_a_request_is_bounded() {
         block_on(async {

@@ -98,7 +98,7 @@ fn freeze(broker: &Broker) {
 fn pings_that_wait_during_a_stop_keep_clients() {
     let broker = Broker::start(&["--shards", "2"]);
     let address = broker.address("mqtt://");
-    // On a busy machine the keep-alive of the first client may end before the stop: then all begin anew.
+    // On a busy machine the keep-alive of the first client may end before the stop: then all begin again.
     let (connected, mut clients, mut silent) = until("a stop in time", || {
         let begun = Instant::now();
         let clients: Vec<_> = (0..20).map(|number| connect_impatient(address, number)).collect();

@@ -97,7 +97,7 @@ fn a_connection_leaves_only_when_nothing_is_under_way() {
     client.ping();
 }
 
-/// It would count as a client at the new home, where the node starts the bridge anew.
+/// It would count as a client at the new home, where the node starts the bridge again.
 #[test]
 fn a_bridge_of_the_broker_itself_does_not_leave() {
     let here = World::new(1);

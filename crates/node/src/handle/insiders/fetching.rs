@@ -1,24 +1,19 @@
 //! Retained messages of topics whose home is another node of a cluster: the node that is asked fetches them from there.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_engine::{Millis, Now, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of};
 use tidegate_mqtt::QoS;
 
 use super::inlet::Inlet;
-use crate::cluster::{AskError, MAX_QUESTION_BYTES, NodeName};
+use crate::cluster::{AskError, MAX_QUESTION_BYTES};
 
 /// The first byte of the question for the retained message of a topic. Other questions of nodes do not begin with it.
 pub const RETAINED_QUESTION: u8 = 4;
 
 /// How long another node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// How long a node that has not answered in time is not asked again: reads from other nodes would wait behind the
-/// questions to it.
-const SILENCE_MS: u64 = 10_000;
 /// The first byte of an answer with a message.
 const FOUND: u8 = 1;
 /// The answer that the topic has no message.
@@ -56,28 +51,6 @@ enum HomeAnswer {
     TooLong,
     /// Another node has the topic.
     NotHome,
-}
-
-/// Nodes that have not answered a question in time, and until when they are not asked.
-#[derive(Debug, Default)]
-pub(super) struct SilentNodes(Mutex<BTreeMap<NodeName, Millis>>);
-
-impl SilentNodes {
-    fn nodes(&self) -> MutexGuard<'_, BTreeMap<NodeName, Millis>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a node is not to be asked now.
-    fn has(&self, now: Millis, node: &NodeName) -> bool {
-        self.nodes().get(node).is_some_and(|until| now < *until)
-    }
-
-    /// A node has not answered in time. Nodes that may be asked again are forgotten.
-    fn note(&self, now: Millis, node: NodeName) {
-        let mut silent = self.nodes();
-        silent.retain(|_, until| now < *until);
-        silent.insert(node, now.plus(SILENCE_MS));
-    }
 }
 
 impl Inlet {
@@ -214,17 +187,6 @@ mod tests {
         assert_eq!(longest.len(), MAX_QUESTION_BYTES);
         assert_eq!(read_answer(&longest, NOW), Some(HomeAnswer::Message(Some(value(most)))));
         assert_eq!(read_answer(&answer(Some(&value(most + 1)), NOW), NOW), Some(HomeAnswer::TooLong));
-    }
-
-    #[test]
-    fn a_silent_node_is_asked_again_later() {
-        let (silent, name) = (SilentNodes::default(), |name| NodeName::new(name).unwrap());
-        assert!(!silent.has(Millis(0), &name("b")));
-        silent.note(Millis(100), name("b"));
-        assert!(silent.has(Millis(100), &name("b")) && !silent.has(Millis(100), &name("c")));
-        assert!(silent.has(Millis(99 + SILENCE_MS), &name("b")) && !silent.has(Millis(100 + SILENCE_MS), &name("b")));
-        silent.note(Millis(100 + SILENCE_MS), name("c"));
-        assert_eq!(silent.nodes().len(), 1, "the other one is forgotten");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use rustls::ServerConfig;
 use tidegate_engine::{ListenerId, Now, Partitions, Principal, Reason, RetainedValue, ShardId};
 
-use super::fetching::SilentNodes;
+use super::silent::SilentNodes;
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::orders::{Admin, Door, ToShard};
 use crate::service::{Inside, ServiceOrder};
