@@ -230,7 +230,7 @@ section! {
         max_messages: u32 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("10,000, and as many as `max_bytes` allows for a session that is in the store"));
         /// Bytes that wait per session, and as many again (16 MiB by default) that were sent and are kept until they are
         /// acknowledged.
-        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("16 MiB, and for a session that is in the store 1 GiB or an eighth of its disk, the smaller of both; of that at most 16 MiB that cannot leave memory: priorities, shared groups, `keep-last`"));
+        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("16 MiB, or a sixteenth of `limits.memory_ceiling` if that is less, and for a session that is in the store 1 GiB or an eighth of its disk, the smaller of both; of that at most as much as of a session in memory that cannot leave memory: priorities, shared groups, `keep-last`"));
         /// Bytes of them that stay in memory where a store holds the rest.
         memory_size: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(KIB, TIB));
         /// What happens beyond either.

@@ -192,7 +192,9 @@ impl Audit<'_> {
         let room = connection.output_len() <= self.state.high_water / 2;
         let window = usize::from(session.receive_maximum);
         let sent = flow.inflight.len() - flow.to_resend.min(flow.inflight.len());
-        let bytes = flow.inflight_bytes == 0 || flow.inflight_bytes < self.settings.queue.max_bytes;
+        // Where memory was scarce, messages wait for an acknowledgement of the client.
+        let bounded = self.state.memory.ceiling != 0;
+        let bytes = flow.inflight_bytes == 0 || (!bounded && flow.inflight_bytes < self.settings.queue.max_bytes);
         let open = flow.to_resend == 0 && sent < window && bytes;
         let next = flow.queue.front(self.settings.queue.lower_priority_share, open);
         let stuck = (flow.to_resend > 0 && sent < window) || (next.is_some() && !flow.waits_alone());

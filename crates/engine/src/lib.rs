@@ -131,7 +131,9 @@ pub use addresses::{MembershipChange, MembershipError, MembershipOutcome};
 pub use connection::Preset;
 pub use connection::close::Evicted;
 pub use connection::output::Output;
-pub use durable::{RestoreError, RestoreRoute, Restored, SHARES_WHILE_READ, Sweep, Takers, describe, name_of_kind};
+pub use durable::{
+    RestoreError, RestoreRoute, Restored, SHARES_WHILE_READ, Sweep, Takers, describe, name_of_kind, stays_in_memory,
+};
 pub use engine::Engine;
 pub use engine::durable::restore::{SecondReading, session_of_queue};
 pub use engine::facets::{

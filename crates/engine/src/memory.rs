@@ -2,6 +2,11 @@
 
 /// The share of a queue while the shard holds more than half of its ceiling.
 const SCARCE_SHARE_BYTES: u64 = 16 * 1024;
+/// The part of the ceiling that unfinished packets take before an unfinished CONNECT ends its connection.
+const INPUT_PART: u64 = 8;
+/// Bytes in flight to a client that are sent although the shard holds more than its ceiling. An eighth above it, one
+/// message is.
+const SCARCE_WINDOW_BYTES: u64 = 64 * 1024;
 /// Bytes that a blocked socket is taken to hold in the kernel, towards the memory ceiling.
 pub(crate) const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;
 
@@ -21,6 +26,9 @@ pub(crate) struct MemoryUse {
     pub ceiling: u64,
     /// Bytes of a queue that may be in memory; the rest is in the store alone.
     queue_memory: u64,
+    /// Bytes above the ceiling that a start, a move or a lowered ceiling has left. They refuse no connection: clients
+    /// have to come to take their messages.
+    excess: u64,
 }
 
 impl MemoryUse {
@@ -34,6 +42,7 @@ impl MemoryUse {
             stored_bytes: 0,
             ceiling,
             queue_memory,
+            excess: 0,
         }
     }
 
@@ -55,7 +64,35 @@ impl MemoryUse {
     #[inline]
     pub(crate) fn is_far_over_ceiling(&self) -> bool {
         let ceiling = self.ceiling;
-        ceiling != 0 && self.held > ceiling.saturating_add(ceiling / 4)
+        ceiling != 0 && self.held > ceiling.saturating_add(ceiling / 4).saturating_add(self.excess)
+    }
+
+    /// The messages that the shard holds now are allowed, though they are above the ceiling.
+    pub(crate) fn allow_excess(&mut self) {
+        self.excess = self.excess.max(self.held.saturating_sub(self.ceiling));
+    }
+
+    /// The allowed excess only falls, with the messages that leave.
+    pub(crate) fn lower_excess(&mut self) {
+        self.excess = self.excess.min(self.held.saturating_sub(self.ceiling));
+    }
+
+    /// Bytes in flight beyond which a client gets no further message, where `most` is the configured number: few above
+    /// the ceiling, since messages in flight stay in memory.
+    #[inline]
+    pub(crate) fn window_bytes(&self, most: u64) -> u64 {
+        if !self.is_over_ceiling() {
+            most
+        } else if self.held - self.ceiling <= self.ceiling / 8 {
+            most.min(SCARCE_WINDOW_BYTES)
+        } else {
+            0
+        }
+    }
+
+    /// Whether unfinished packets take their part of the ceiling, so that clients without a login lose theirs.
+    pub(crate) fn is_input_scarce(&self) -> bool {
+        self.ceiling != 0 && self.input_bytes > self.ceiling / INPUT_PART
     }
 
     /// Bytes that a queue may hold in memory.

@@ -176,6 +176,8 @@ pub struct Settings {
     pub max_sessions: usize,
     /// Longest body of a request, bytes.
     pub max_body: usize,
+    /// Bytes of all messages that wait for observers, at most [`MAX_WAITING_BYTES`](crate::MAX_WAITING_BYTES).
+    pub max_waiting_bytes: usize,
     /// Whether each client has proven its address before its first request: by a handshake of DTLS.
     pub are_proven: bool,
 }
@@ -249,7 +251,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// A listener without clients. `keys` are random.
     pub fn new(settings: Settings, keys: RandomState) -> Self {
-        Self { settings, wire: Wire::new(keys, settings.are_proven), sessions: HashMap::new(), jobs: HashMap::new() }
+        Self { settings, wire: Wire::new(keys, settings), sessions: HashMap::new(), jobs: HashMap::new() }
     }
 
     /// The next thing to do.

@@ -6,7 +6,7 @@ use super::*;
 use crate::Outcomes;
 use crate::limits::{
     ACKNOWLEDGE_AFTER, ANSWER_TIMEOUT, MAX_JOBS, MAX_OBSERVATIONS, MAX_PEERS, MAX_WAITING, MAX_WAITING_BYTES,
-    MAX_WAITING_BYTES_OF_PEER, PEER_IDLE, SESSION_IDLE, UNCONFIRMED,
+    PEER_IDLE, SESSION_IDLE, UNCONFIRMED, WAITING_PART_OF_PEER,
 };
 use crate::message::{Message, number, option, shortest};
 use tidegate_client::{MessageProperties, ReasonCode};
@@ -57,7 +57,12 @@ impl World {
     }
 
     fn new() -> Self {
-        Self::with(Settings { max_sessions: 8, max_body: 4_000, are_proven: false })
+        Self::with(Settings {
+            max_sessions: 8,
+            max_body: 4_000,
+            max_waiting_bytes: MAX_WAITING_BYTES,
+            are_proven: false,
+        })
     }
 
     fn collect(&mut self) {
@@ -546,7 +551,7 @@ fn waiting_messages_of_a_client_are_bounded_in_bytes() {
         }
     }
     let bytes = world.endpoint.wire.waiting_bytes;
-    assert!((15 << 20..=MAX_WAITING_BYTES_OF_PEER).contains(&bytes), "{bytes}");
+    assert!((15 << 20..=MAX_WAITING_BYTES / WAITING_PART_OF_PEER).contains(&bytes), "{bytes}");
     assert_eq!(world.asked(), [], "the session continues");
     world.message(observed[1], None, &mebibyte(99));
     let known = &world.endpoint.wire.peers[&at(LOCAL)];

@@ -7,7 +7,7 @@ use super::peer::Peer;
 use super::wire::Wire;
 use super::{Endpoint, PeerId, SessionId};
 use crate::fields::Shown;
-use crate::limits::{MAX_WAITING, MAX_WAITING_BYTES, MAX_WAITING_BYTES_OF_PEER};
+use crate::limits::{MAX_WAITING, WAITING_PART_OF_PEER};
 use crate::{Failure, Outcome, ReasonCode};
 
 impl Endpoint {
@@ -20,9 +20,10 @@ impl Endpoint {
         }
         loop {
             let of = |id: &PeerId| self.wire.peers.get(id).map_or(0, |known| known.waiting_bytes);
-            let fullest = if of(&peer) > MAX_WAITING_BYTES_OF_PEER {
+            let most = self.settings.max_waiting_bytes;
+            let fullest = if of(&peer) > most / WAITING_PART_OF_PEER {
                 Some(peer)
-            } else if self.wire.waiting_bytes > MAX_WAITING_BYTES {
+            } else if self.wire.waiting_bytes > most {
                 self.wire.peers.iter().max_by_key(|(id, known)| (known.waiting_bytes, **id)).map(|(id, _)| *id)
             } else {
                 None

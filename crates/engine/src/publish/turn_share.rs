@@ -17,6 +17,9 @@ use std::collections::{BTreeSet, VecDeque};
 /// until all of their receivers were written. One message goes to all of its subscribers in any case.
 pub(crate) const DELIVERIES_MAX: usize = 4096;
 
+/// Nodes of filters that are visited in the time of one delivery, while the receivers of a topic are searched.
+pub(crate) const VISITS_PER_DELIVERY: usize = 16;
+
 /// Which share of a turn was used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {

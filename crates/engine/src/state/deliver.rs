@@ -49,7 +49,7 @@ impl ShardState {
             && keeps_qos0(&self.settings, session, publication.topic);
         let qos = if behind_kept { qos.max(QoS::AtLeastOnce) } else { qos }.min(connection.max_qos_out);
         let room = Room { output: connection.output_len(), high_water: self.high_water };
-        if !goes_at_once(session, qos, room, self.settings.queue.max_bytes) {
+        if !goes_at_once(session, qos, room, self.memory.window_bytes(self.settings.queue.max_bytes)) {
             self.enqueue(now, publication, to, terms, qos);
             if qos == QoS::AtMostOnce && room.output <= room.high_water / 2 {
                 self.refill_soon(to);
@@ -205,7 +205,7 @@ impl ShardState {
             let Some(key) = session.connection else { return };
             let Some(connection) = self.connections.get_mut(key) else { return };
             let room = connection.output_len() <= self.high_water / 2;
-            let window = has_window(session, self.settings.queue.max_bytes);
+            let window = has_window(session, self.memory.window_bytes(self.settings.queue.max_bytes));
             let Some(flow) = session.flow.as_mut() else { break };
             let share = self.settings.queue.lower_priority_share;
             if !room || flow.waits_alone() {

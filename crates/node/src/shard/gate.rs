@@ -8,7 +8,7 @@ use tidegate_engine::{
     TenantId,
 };
 
-use crate::admission::{Ban, BanTarget, Seat, TooLong};
+use crate::admission::{Ban, BanTarget, OwnAddress, Seat, TooLong};
 use crate::clock::claimed_time_us;
 use crate::flight::{FlightEvent, FlightKind};
 use crate::observer::Answer;
@@ -81,10 +81,12 @@ impl AdmissionCalls<'_> {
     /// Lets a socket in that a listener has accepted. Only such a socket can be the broker's own: a datagram has any
     /// sender, and a UDP port may have the number of a TCP port.
     pub(crate) fn admit_accepted(&mut self, transport: Transport, listener: ListenerId, peer: Peer) {
-        if let Peer::Address(at) = peer
-            && transport.is_introduced()
-            && self.shard.shared.admission.is_own(at)
-        {
+        let address = match peer {
+            Peer::Address(at) => Some(OwnAddress::Tcp(at)),
+            Peer::Unix => transport.abstract_name().map(OwnAddress::Unix),
+            Peer::Gone => None,
+        };
+        if transport.is_introduced() && address.is_some_and(|address| self.shard.shared.admission.is_own(address)) {
             return self.shard.sockets().take_in(transport, listener, Seat::OWN, peer);
         }
         self.admit(transport, listener, peer);

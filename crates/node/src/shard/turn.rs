@@ -128,7 +128,12 @@ impl OrderCalls<'_> {
         for _ in 0..INBOX_MESSAGES_PER_TURN {
             match self.shard.inbox.next() {
                 None => return,
-                Some(ToShard::Batch(batch)) => self.shard.peering().take_batch(batch),
+                Some(ToShard::Batch(batch)) => {
+                    self.shard.peering().take_batch(batch);
+                    if self.shard.engine.cluster().has_matched_for_a_turn() {
+                        return;
+                    }
+                }
                 Some(ToShard::Adopt(adoption)) => self.shard.sockets().adopt(*adoption),
                 Some(ToShard::AuthOutcome { key, verdict }) => self.shard.admission().take_verdict(key, verdict),
                 Some(ToShard::Pass { key, door, accepted }) => self.shard.accepting().pass_through(key, door, accepted),

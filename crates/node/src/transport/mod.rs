@@ -359,6 +359,16 @@ impl Transport {
         self.source().map_or(Ok(()), |source| source.deregister(registry))
     }
 
+    /// The abstract name of a Unix socket's other end. On Linux alone.
+    pub(crate) fn abstract_name(&self) -> Option<Box<[u8]>> {
+        #[cfg(target_os = "linux")]
+        if let Self::Unix(stream) = self {
+            use std::os::linux::net::SocketAddrExt;
+            return stream.peer_addr().ok()?.as_abstract_name().map(Box::from);
+        }
+        None
+    }
+
     /// The client's address, from its proxy if there is one.
     pub(crate) fn peer(&self) -> Peer {
         let address = match self {

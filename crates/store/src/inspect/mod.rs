@@ -19,7 +19,7 @@ pub use check::{CheckReport, FileCheck, check};
 pub use export::{Describe, ExportReport, export};
 pub use import::{Completeness, ImportError, ImportReport, import};
 pub use salvage::Skipped;
-pub use stats::{KindOf, KindStats, Row, StatsReport, stats};
+pub use stats::{EntryKind, KindOf, KindStats, Row, StatsReport, stats};
 
 use crate::catalog::{Catalog, Shared};
 use crate::disk::{Disk, LockGuard};

@@ -34,6 +34,7 @@ impl EntryCalls<'_> {
         listener: ListenerId,
         is_own: bool,
     ) -> Result<ConnectionKey, Reason> {
+        self.engine.state.memory.lower_excess();
         let refused = if self.engine.stopping {
             Some(Reason::ServerShuttingDown)
         } else if self.engine.state.memory.is_far_over_ceiling() {

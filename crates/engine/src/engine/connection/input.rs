@@ -144,9 +144,14 @@ impl Engine {
         let over_ceiling = self.state.memory.is_far_over_ceiling();
         let limit = self.settings.limits.pipelined_bytes as usize;
         let Some(connection) = self.state.connections.get(key) else { return };
-        let waiting = connection.tail.as_ref().map_or(0, |tail| tail.len());
-        if connection.phase == Phase::Authenticating && waiting > limit {
+        let tail = connection.tail.as_ref().map_or(&[][..], |tail| tail);
+        let is_long_connect = connection.phase == Phase::AwaitConnect
+            && tail.len() > CONNECT_KEEP_BYTES
+            && !begins_continuation(&self.state.settings, connection, tail);
+        if connection.phase == Phase::Authenticating && tail.len() > limit {
             self.close_connection(now, key, Reason::PipelinedTooMuch, None);
+        } else if is_long_connect && self.state.memory.is_input_scarce() {
+            self.close_connection(now, key, Reason::MemoryCeiling, None);
         } else if over_ceiling && connection.phase != Phase::Closing {
             self.close_connection(now, key, Reason::MemoryCeiling, None);
         }
@@ -431,6 +436,9 @@ impl WaitingCalls<'_> {
 
 /// A buffer for unfinished packets that is larger than this is made smaller when little is left in it.
 const TAIL_KEEP_BYTES: usize = 128 * 1024;
+
+/// Bytes of an unfinished CONNECT that are kept although input takes its part of the memory ceiling: most are shorter.
+const CONNECT_KEEP_BYTES: usize = 4 * 1024;
 
 /// Packets that a parked publisher may still send: packets that free waiting messages, and packets that keep it alive.
 fn passes_parked(packet_type: PacketType) -> bool {

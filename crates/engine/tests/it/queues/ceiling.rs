@@ -71,6 +71,55 @@ fn a_shard_full_of_parts_of_packets_refuses_connections() {
     assert!(world.gauges().input_bytes <= 70_000);
 }
 
+/// A start under a lower ceiling, or a lowered one: who comes to take messages is let in.
+#[test]
+fn a_lowered_ceiling_refuses_no_client_that_empties_its_queue() {
+    let world = World::with(1, |settings| settings.limits.memory_ceiling = 1_000_000);
+    let lower = || {
+        let mut settings = Settings::default();
+        settings.limits.memory_ceiling = 50_000;
+        world.engine(0, |engine, _| engine.control().set_limits(&settings));
+    };
+    let client = world.connect(v5("a").lasting());
+    client.subscribe("t", AtLeastOnce);
+    client.lose();
+    let publisher = world.connect(v5("p"));
+    for _ in 0..20 {
+        publisher.publish(message("t", vec![b'x'; 10_000]).qos1());
+    }
+    lower();
+    assert_eq!(world.refuses(0), None);
+    assert_eq!(world.connect(v5("a").lasting()).payloads().len(), 20);
+    world.run();
+    // The excess is gone: the usual bound holds.
+    let clients: Vec<Client> = (0..10).map(|number| world.connect(v5(&format!("c{number}")))).collect();
+    for client in &clients {
+        client.send_bytes(&message("t", vec![b'x'; 12_000]).encode(tidegate_mqtt::Version::V5)[..10_000]);
+        world.run();
+    }
+    assert!(world.gauges().input_bytes <= 70_000);
+}
+
+#[test]
+fn unfinished_connects_take_a_part_of_the_ceiling() {
+    let world = World::with(1, |settings| settings.limits.memory_ceiling = 200_000);
+    let client = world.connect(v5("client"));
+    let large = |number: usize| v5(&format!("s{number}")).will(message("w", vec![b'x'; 12_000]));
+    let mut strangers: Vec<Client> = (0..20).map(|number| world.open(&large(number))).collect();
+    for (number, stranger) in strangers.iter().enumerate() {
+        stranger.send_bytes(&large(number).encode()[..10_000]);
+        world.run();
+    }
+    let closed = strangers.iter().filter(|stranger| stranger.closed() == Some(Reason::MemoryCeiling)).count();
+    assert_eq!(closed, 18, "two of them fill an eighth of the ceiling, and the third is beyond it");
+    assert!(world.gauges().input_bytes <= 25_000);
+    client.subscribe("t", AtLeastOnce);
+    strangers[0].send_bytes(&large(0).encode()[10_000..]);
+    world.run();
+    strangers[0].expect_accepted();
+    assert_eq!(world.refuses(0), None);
+}
+
 #[test]
 fn wills_count_for_the_ceiling_and_are_refused_above_it() {
     let world = World::with(1, |settings| settings.limits.memory_ceiling = 50_000);
