@@ -3,10 +3,13 @@
 //!
 //! - `connection`: requests and answers of one broker, and the login; `scram` is one way of it.
 //! - `wire` and `fetch`: requests and answers as bytes; `records` and `batches`: batches as Kafka stores them, written and read.
-//! - `transactions`: exactly once through the end of this process; `marks`: the ids of the records that they have written.
+//! - `transactions`: exactly once through the end of this process; `marks`: the ids of the records that they have written;
+//!   `ends`: ends of transactions that Kafka has lost, with requests in the encoding of `compact`.
 
 pub(crate) mod batches;
+mod compact;
 pub(crate) mod connection;
+mod ends;
 pub(crate) mod fetch;
 mod marks;
 pub(crate) mod records;
@@ -185,7 +188,10 @@ impl KafkaSink {
     fn write_once(&mut self, marks: &mut Marks, batch: &[Arc<Record>], deadline: Instant) -> Result<(), SinkError> {
         let mut transactions = match self.transactions.take() {
             Some(transactions) => transactions,
-            None => Transactions::open(marks, &self.seeker(), deadline)?,
+            None => {
+                ends::mend(marks, &self.seeker(), &self.settings.topic, deadline)?;
+                Transactions::open(marks, &self.seeker(), deadline)?
+            }
         };
         let mut cluster = match self.cluster.take() {
             Some(cluster) => cluster,
