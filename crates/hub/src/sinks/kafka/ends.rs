@@ -14,16 +14,17 @@ use super::compact::{self, NO_TAGS};
 use super::connection::{Access, BrokerConnection};
 use super::marks::{MARKS_TOPIC, Marks};
 use super::transactions::{coordinator_of, pause};
-use super::wire::{self, AnswerReader, code};
+use super::wire::{self, AnswerReader, Coordinated, code};
 use super::{Cluster, Seeker};
 use crate::sinks::SinkError;
+use crate::sinks::socket::ServerAddress;
 
 /// The offset of a producer without an open transaction in a partition.
 const NO_OFFSET: i64 = -1;
 
 /// A transaction that is open in a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Open {
+struct OpenTransaction {
     topic: String,
     partition: i32,
     producer: i64,
@@ -36,7 +37,7 @@ struct Open {
 
 /// The state of a producer's last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LastState {
     /// Its end is decided, and not yet written everywhere.
     Ending,
     Committed,
@@ -49,11 +50,11 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Described {
     producer: i64,
-    state: State,
+    state: LastState,
 }
 
 /// Partitions of a topic, and their leaders.
-struct Place<'a> {
+struct TopicPlace<'a> {
     topic: &'a str,
     cluster: Cluster,
     partitions: Vec<i32>,
@@ -71,7 +72,7 @@ pub(super) fn mend(marks: &Marks, seeker: &Seeker<'_>, topic: &str, deadline: In
     }
     // This lane's coordinator may be about to lose an end just now.
     let id = marks.transactions_id();
-    settle(&mut coordinator_of(&id, seeker, deadline)?, &id, deadline)?;
+    settle(&mut coordinator_of(&id, seeker, deadline)?, id, deadline)?;
     let mut places = Vec::new();
     for (topic, is_wanted) in [(topic, None), (MARKS_TOPIC, Some(marks))] {
         places.extend(place(topic, is_wanted, seeker, deadline)?);
@@ -82,14 +83,15 @@ pub(super) fn mend(marks: &Marks, seeker: &Seeker<'_>, topic: &str, deadline: In
         return Ok(());
     }
     let mut ended = Vec::new();
-    for id in marks.transactions_ids() {
+    for (at, ids) in coordinators(marks, seeker, deadline)? {
+        let answers = describe(&mut BrokerConnection::open(&at, seeker.access, deadline)?, &ids)?;
         // A coordinator that still loads is asked again when the lane of the id begins.
-        ended.extend(describe(&mut coordinator_of(&id, seeker, deadline)?, &id)?.ok().flatten());
+        ended.extend(answers.into_iter().filter(|(error, _)| *error == 0).map(|(_, described)| described));
     }
     let after = open_transactions(&mut places, access)?;
     for (open, commits) in lost(&before, &ended, &after) {
         write_end(&open, commits, &mut places, access)?;
-        let Open { topic, partition, offset, .. } = open;
+        let OpenTransaction { topic, partition, offset, .. } = open;
         tracing::warn!(
             topic,
             partition,
@@ -103,13 +105,13 @@ pub(super) fn mend(marks: &Marks, seeker: &Seeker<'_>, topic: &str, deadline: In
 
 /// The transactions that were open before and after their coordinators said how they have ended, and whether each is
 /// committed.
-fn lost(before: &[Open], ended: &[Described], after: &[Open]) -> Vec<(Open, bool)> {
-    let decided = |open: &Open| {
+fn lost(before: &[OpenTransaction], ended: &[Described], after: &[OpenTransaction]) -> Vec<(OpenTransaction, bool)> {
+    let decided = |open: &OpenTransaction| {
         let of = ended.iter().find(|described| described.producer == open.producer)?;
         match of.state {
-            State::Committed => Some(true),
-            State::Aborted => Some(false),
-            State::Ending | State::Other => None,
+            LastState::Committed => Some(true),
+            LastState::Aborted => Some(false),
+            LastState::Ending | LastState::Other => None,
         }
     };
     let still = after.iter().filter(|open| before.contains(open));
@@ -122,7 +124,7 @@ fn place<'a>(
     marks: Option<&Marks>,
     seeker: &Seeker<'_>,
     deadline: Instant,
-) -> Result<Option<Place<'a>>, SinkError> {
+) -> Result<Option<TopicPlace<'a>>, SinkError> {
     let own = Seeker { makes_topics: false, takes_parts: true, awaits_topics: false, ..*seeker };
     let metadata = own.ask(deadline, |connection| own.describe(connection, topic))?;
     if metadata.topic_error == code::UNKNOWN_TOPIC {
@@ -131,39 +133,62 @@ fn place<'a>(
     let cluster = own.cluster(topic, deadline)?;
     let all = cluster.numbers();
     let partitions = marks.map_or_else(|| all.clone(), |marks| marks.partition(&all).into_iter().collect());
-    Ok(Some(Place { topic, cluster, partitions }))
+    Ok(Some(TopicPlace { topic, cluster, partitions }))
+}
+
+/// The coordinators of all lanes of the sink, with the ids of each.
+fn coordinators(
+    marks: &Marks,
+    seeker: &Seeker<'_>,
+    deadline: Instant,
+) -> Result<Vec<(ServerAddress, Vec<String>)>, SinkError> {
+    seeker.ask(deadline, |connection| {
+        let mut found: Vec<(ServerAddress, Vec<String>)> = Vec::new();
+        for id in marks.transactions_ids() {
+            let body = wire::coordinator(Coordinated::Transactions, &id);
+            let answer = connection.ask(wire::FIND_COORDINATOR, &body)?;
+            let Ok(at) = wire::coordinator_of(&mut AnswerReader(&answer))? else { continue };
+            match found.iter_mut().find(|(other, _)| *other == at) {
+                Some((_, ids)) => ids.push(id),
+                None => found.push((at, vec![id])),
+            }
+        }
+        Ok(found)
+    })
 }
 
 /// Waits until the coordinator writes no end of a transaction.
-fn settle(coordinator: &mut BrokerConnection, id: &str, deadline: Instant) -> Result<(), SinkError> {
+fn settle(coordinator: &mut BrokerConnection, id: String, deadline: Instant) -> Result<(), SinkError> {
+    let ids = [id];
     loop {
-        match describe(coordinator, id)? {
-            Ok(Some(Described { state: State::Ending, .. })) => pause(code::CONCURRENT_TRANSACTIONS, deadline)?,
-            Ok(_) => return Ok(()),
-            Err(error) => pause(error, deadline)?,
+        match describe(coordinator, &ids)?.first() {
+            Some((0, Described { state: LastState::Ending, .. })) => pause(code::CONCURRENT_TRANSACTIONS, deadline)?,
+            Some((0 | code::UNKNOWN_TRANSACTIONS, _)) => return Ok(()),
+            Some((error, _)) => pause(*error, deadline)?,
+            None => return Err(SinkError::away("the coordinator says nothing of transactions")),
         }
     }
 }
 
-/// Asks for the last transaction of an id: nothing where there was none, or the coordinator's error.
-fn describe(coordinator: &mut BrokerConnection, id: &str) -> Result<Result<Option<Described>, i16>, SinkError> {
+/// Asks for the last transaction of each id. An answer with an error, which is not 0, says nothing else.
+fn describe(coordinator: &mut BrokerConnection, ids: &[String]) -> Result<Vec<(i16, Described)>, SinkError> {
     let mut body = vec![NO_TAGS];
-    compact::array(&[id], &mut body, |id, out| compact::string(id, out));
+    compact::array(ids, &mut body, |id, out| compact::string(id, out));
     body.push(NO_TAGS);
     described(&mut AnswerReader(&coordinator.ask(wire::DESCRIBE_TRANSACTIONS, &body)?))
 }
 
-fn described(answer: &mut AnswerReader<'_>) -> Result<Result<Option<Described>, i16>, SinkError> {
+fn described(answer: &mut AnswerReader<'_>) -> Result<Vec<(i16, Described)>, SinkError> {
     answer.tags()?;
     answer.i32()?;
-    let all = answer.each_compact(|one| {
+    answer.each_compact(|one| {
         let error = one.i16()?;
         one.compact_string()?;
         let state = match one.compact_string()?.as_str() {
-            "PrepareCommit" | "PrepareAbort" | "PrepareEpochFence" => State::Ending,
-            "CompleteCommit" => State::Committed,
-            "CompleteAbort" => State::Aborted,
-            _ => State::Other,
+            "PrepareCommit" | "PrepareAbort" | "PrepareEpochFence" => LastState::Ending,
+            "CompleteCommit" => LastState::Committed,
+            "CompleteAbort" => LastState::Aborted,
+            _ => LastState::Other,
         };
         one.i32()?;
         one.i64()?;
@@ -174,18 +199,14 @@ fn described(answer: &mut AnswerReader<'_>) -> Result<Result<Option<Described>, 
             topic.compact_numbers()
         })?;
         Ok((error, Described { producer, state }))
-    })?;
-    let first =
-        all.into_iter().next().ok_or_else(|| SinkError::away("the coordinator says nothing of transactions"))?;
-    Ok(match first {
-        (0, found) => Ok(Some(found)),
-        (code::UNKNOWN_TRANSACTIONS, _) => Ok(None),
-        (error, _) => Err(error),
     })
 }
 
 /// The transactions that are open in partitions. A topic that the user may not read is left out.
-fn open_transactions(places: &mut [Place<'_>], (access, deadline): (&Access, Instant)) -> Result<Vec<Open>, SinkError> {
+fn open_transactions(
+    places: &mut [TopicPlace<'_>],
+    (access, deadline): (&Access, Instant),
+) -> Result<Vec<OpenTransaction>, SinkError> {
     let mut all = Vec::new();
     for place in places {
         let mut leaders: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
@@ -212,7 +233,7 @@ fn topics(topic: &str, partitions: &[i32], body: &mut Vec<u8>) {
     });
 }
 
-fn open(answer: &mut AnswerReader<'_>) -> Result<Vec<Open>, SinkError> {
+fn open(answer: &mut AnswerReader<'_>) -> Result<Vec<OpenTransaction>, SinkError> {
     answer.tags()?;
     answer.i32()?;
     let mut found = Vec::new();
@@ -233,7 +254,7 @@ fn open(answer: &mut AnswerReader<'_>) -> Result<Vec<Open>, SinkError> {
             for (producer, epoch, coordinator, offset) in producers.into_iter().filter(|found| found.3 != NO_OFFSET) {
                 let epoch = i16::try_from(epoch).map_err(|_| SinkError::away("a producer has an invalid epoch"))?;
                 let (topic, coordinator) = (name.clone(), coordinator.max(0));
-                found.push(Open { topic, partition, producer, epoch, coordinator, offset });
+                found.push(OpenTransaction { topic, partition, producer, epoch, coordinator, offset });
             }
             Ok(())
         })
@@ -243,9 +264,9 @@ fn open(answer: &mut AnswerReader<'_>) -> Result<Vec<Open>, SinkError> {
 
 /// Writes the end of a transaction into a partition.
 fn write_end(
-    open: &Open,
+    open: &OpenTransaction,
     commits: bool,
-    places: &mut [Place<'_>],
+    places: &mut [TopicPlace<'_>],
     (access, deadline): (&Access, Instant),
 ) -> Result<(), SinkError> {
     let mut body = vec![NO_TAGS];
@@ -263,7 +284,7 @@ fn write_end(
     let leader = cluster.leader_of(open.partition)?;
     let answer = cluster.connection(leader, access, deadline)?.ask(wire::WRITE_MARKERS, &body)?;
     written(&mut AnswerReader(&answer)).map_err(|why| {
-        let Open { topic, partition, offset, .. } = open;
+        let OpenTransaction { topic, partition, offset, .. } = open;
         SinkError::Away(format!(
             "Kafka has lost the end of a transaction (KAFKA-20734) in partition {partition} of the topic {topic} at offset {offset}, and the sink cannot write it: {why}"
         ))
@@ -295,15 +316,15 @@ fn written(answer: &mut AnswerReader<'_>) -> Result<(), SinkError> {
 mod tests {
     use super::*;
 
-    fn transaction(partition: i32, producer: i64, offset: i64) -> Open {
-        Open { topic: "t".to_owned(), partition, producer, epoch: 3, coordinator: 0, offset }
+    fn transaction(partition: i32, producer: i64, offset: i64) -> OpenTransaction {
+        OpenTransaction { topic: "t".to_owned(), partition, producer, epoch: 3, coordinator: 0, offset }
     }
 
     #[test]
     fn only_a_transaction_without_its_end_is_ended() {
         let described = |producer, state| Described { producer, state };
-        let before: Vec<Open> = (0..5).map(|producer| transaction(0, producer, 9)).collect();
-        let states = [State::Committed, State::Aborted, State::Ending, State::Other];
+        let before: Vec<OpenTransaction> = (0..5).map(|producer| transaction(0, producer, 9)).collect();
+        let states = [LastState::Committed, LastState::Aborted, LastState::Ending, LastState::Other];
         let ended: Vec<Described> = (0..).zip(states).map(|(producer, state)| described(producer, state)).collect();
         let found = lost(&before, &ended, &before);
         assert_eq!(found, [(before[0].clone(), true), (before[1].clone(), false)]);
@@ -326,7 +347,7 @@ mod tests {
         compact::string("CompleteCommit", &mut transactions);
         transactions.extend([&[0; 12][..], &7_i64.to_be_bytes(), &[0, 3, 1, NO_TAGS, NO_TAGS]].concat());
         let said = described(&mut AnswerReader(&transactions)).unwrap();
-        assert_eq!(said, Ok(Some(Described { producer: 7, state: State::Committed })));
+        assert_eq!(said, [(0, Described { producer: 7, state: LastState::Committed })]);
         let mut markers = vec![0, 2];
         markers.extend(7_i64.to_be_bytes());
         markers.extend([2, 2, b't', 2, 0, 0, 0, 4, 0, 0, NO_TAGS, NO_TAGS, NO_TAGS, NO_TAGS]);
@@ -346,12 +367,11 @@ mod tests {
     }
 
     #[test]
-    fn an_id_without_transactions_is_no_error() {
+    fn an_id_without_transactions_has_its_own_error() {
         let mut answer = vec![0, 0, 0, 0, 0, 2, 0, 105, 2, b'i', 1];
         answer.extend([0; 12 + 8 + 2]);
         answer.extend([1, NO_TAGS, NO_TAGS]);
-        assert_eq!(described(&mut AnswerReader(&answer)), Ok(Ok(None)));
-        answer[7] = 14;
-        assert_eq!(described(&mut AnswerReader(&answer)), Ok(Err(14)));
+        let found = described(&mut AnswerReader(&answer)).unwrap();
+        assert_eq!(found, [(code::UNKNOWN_TRANSACTIONS, Described { producer: 0, state: LastState::Other })]);
     }
 }
