@@ -153,7 +153,7 @@ class IntoKafka(PipelineCase):
         later = [number for number in numbers if number >= max(acknowledged) + 10_000]
         self.assertEqual(len(later), len(set(later)), "no record comes twice when Kafka dies")
         self.assertEqual({partition for partition, *_ in records}, {f"readings-{number}" for number in range(3)})
-        self.assertEqual({headers for _, headers, *_ in records}, {"message_id,mqtt_topic"})
+        self.assertEqual({headers for _, headers, *_ in records}, {"message_id,mqtt_topic,tidegate-hub-hops"})
         self.assertEqual({value for *_, value in records}, {f'{{"temp":{key}}}' for *_, key, _ in records})
 
     def test_exactly_once_through_kill_9_of_both(self):

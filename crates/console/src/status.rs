@@ -385,6 +385,8 @@ pub struct PipelineNumbers {
     pub failed: u64,
     /// The failed messages that became dead letters.
     pub dead_letters: u64,
+    /// The failed messages that had passed as many pipelines as they may.
+    pub looped: u64,
     /// Batches that sinks have answered.
     pub batches: u64,
     /// The time that these took, milliseconds.

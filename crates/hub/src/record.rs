@@ -104,6 +104,11 @@ impl Record {
         self.computed_key.as_ref().unwrap_or(&self.message.topic)
     }
 
+    /// Pipelines that have published it one after the other, when this one has.
+    pub fn hops(&self) -> u8 {
+        self.message.hops.saturating_add(1)
+    }
+
     /// When the broker took the message, Unix milliseconds.
     pub fn timestamp(&self) -> u64 {
         self.message.timestamp

@@ -114,6 +114,7 @@ pub(crate) fn status() -> Status {
             filtered: 2,
             failed: 1,
             dead_letters: 0,
+            looped: 1,
             batches: 4,
             batch_ms: 20,
             retried: 3,

@@ -2,10 +2,12 @@
 //! know come out. Runs can be repeated from their inputs.
 //!
 //! - `ledger`: a message is acknowledged once each sink has confirmed it, and not before.
+//! - `parked`: messages that wait for memory.
 //! - `lane`: batches, retries, and the search for the record that a sink refuses.
 
 mod lane;
 mod ledger;
+mod parked;
 #[cfg(test)]
 mod tests;
 
@@ -19,9 +21,10 @@ use tidegate_random::SplitMix64;
 pub use self::lane::{Batching, Outcome};
 use self::lane::{Item, Lane};
 use self::ledger::{Arrival, Confirmed, Ledger, NewEntry};
-use crate::message::Message;
+use self::parked::{Parked, ParkedMessage};
+use crate::message::{MAX_HOPS, Message};
 use crate::record::{Content, Record};
-use crate::steps::Steps;
+use crate::steps::{ComputeError, Records, Steps};
 
 /// The field of a dead letter that says why it is one.
 pub const REASON_FIELD: &str = "dead_letter_reason";
@@ -47,7 +50,8 @@ pub struct CoreSettings {
     /// Messages that are held at most; beyond it messages of QoS 0 are dropped, which the broker does not keep. The
     /// window of the session bounds the others.
     pub max_held: usize,
-    /// The same in bytes.
+    /// Bytes of these messages and of their records, all parts of a FOREACH among them. Beyond it messages of QoS 0 are
+    /// dropped, and records of others are made later.
     pub max_held_bytes: usize,
     /// Where chance begins.
     pub seed: u64,
@@ -68,6 +72,8 @@ pub struct Numbers {
     pub failed: u64,
     /// The failed messages that became dead letters.
     pub dead_letters: u64,
+    /// The failed messages that had passed [`MAX_HOPS`] pipelines.
+    pub looped: u64,
     /// Batches that sinks have answered.
     pub batches: u64,
     /// The time that these took, milliseconds.
@@ -135,6 +141,17 @@ pub enum News {
     },
 }
 
+/// Why a message has no records.
+#[derive(Debug, thiserror::Error)]
+enum NoRecords {
+    /// Pipelines have published it too often.
+    #[error("the message has passed {MAX_HOPS} pipelines, which publish to topics of each other")]
+    Looped,
+    /// A step has failed.
+    #[error(transparent)]
+    Step(#[from] ComputeError),
+}
+
 /// A pipeline.
 #[derive(Debug)]
 pub struct Core<D> {
@@ -144,6 +161,7 @@ pub struct Core<D> {
     /// The first lane of each sink, that of dead letters and the end of all.
     first_lanes: Vec<usize>,
     ledger: Ledger<D>,
+    parked: Parked<D>,
     actions: VecDeque<Action<D>>,
     numbers: Numbers,
     paused: bool,
@@ -167,6 +185,7 @@ impl<D> Core<D> {
             lanes,
             first_lanes,
             ledger: Ledger::default(),
+            parked: Parked::default(),
             actions: VecDeque::new(),
             numbers: Numbers::default(),
             paused: false,
@@ -187,15 +206,27 @@ impl<D> Core<D> {
             Arrival::Known => return,
             Arrival::Settled(token) => return self.acknowledge(token, Ending::Delivered),
         }
-        let is_full =
-            self.ledger.len() >= self.settings.max_held || self.ledger.bytes() >= self.settings.max_held_bytes;
+        match token {
+            Some(token) if self.parked.len() > 0 || !self.has_room() => self.parked.push(clock, message, token),
+            token => self.work(now, clock, message, token),
+        }
+    }
+
+    /// Whether there is memory for the records of one more message.
+    fn has_room(&self) -> bool {
+        self.ledger.bytes() < self.settings.max_held_bytes
+    }
+
+    /// Makes the records of a message that is new.
+    fn work(&mut self, now: u64, clock: u64, message: &Arc<Message>, token: Option<D>) {
+        let is_full = self.ledger.len() >= self.settings.max_held || !self.has_room();
         if token.is_none() && is_full {
             self.numbers.dropped += 1;
             return;
         }
         self.numbers.taken += 1;
         let mut entry = NewEntry { token, pending: 0, left_out: false, message: Arc::clone(message), record_bytes: 0 };
-        match self.steps.run(message, clock) {
+        match self.records_of(message, clock) {
             Ok(records) if !records.is_empty() => {
                 // The archive keeps the message once, whatever is made of it.
                 let archives = usize::from(self.archive().is_some());
@@ -227,9 +258,20 @@ impl<D> Core<D> {
                 }
                 let fields = message.fields(crate::Format::Json);
                 let record = Record::new(Arc::clone(message), Content::Row(fields));
-                self.fail(now, &Item { entry, record: Arc::new(record) }, why.to_string(), true);
+                // A dead letter of a loop is published once, and not again when it comes back.
+                let may_be_kept = message.hops <= MAX_HOPS;
+                self.fail(now, &Item { entry, record: Arc::new(record) }, why.to_string(), may_be_kept);
             }
         }
+    }
+
+    /// The records of a message, or why there are none.
+    fn records_of(&mut self, message: &Arc<Message>, clock: u64) -> Result<Records, NoRecords> {
+        if message.is_looped() {
+            self.numbers.looped += 1;
+            return Err(NoRecords::Looped);
+        }
+        Ok(self.steps.run(message, clock)?)
     }
 
     /// The lane of the archive.
@@ -328,6 +370,7 @@ impl<D> Core<D> {
     /// The connection to the broker has ended: tokens of it are of no use any more.
     pub fn lose_connection(&mut self) {
         self.ledger.lose_connection();
+        self.parked = Parked::default();
         self.actions.retain(|action| !matches!(action, Action::Acknowledge(..)));
     }
 
@@ -336,11 +379,21 @@ impl<D> Core<D> {
     pub fn forget(&mut self, is_gone: impl Fn(&D) -> bool) {
         let gone = self.ledger.forget(&is_gone);
         self.lanes.iter_mut().for_each(|lane| lane.forget(&gone));
+        self.parked.forget(&is_gone);
         self.actions.retain(|action| !matches!(action, Action::Acknowledge(token, _) if is_gone(token)));
     }
 
     /// The next action. Nothing until [`Self::deadline`], unless something comes.
     pub fn next_action(&mut self, now: u64) -> Option<Action<D>> {
+        while self.has_room()
+            && let Some(ParkedMessage { clock, message, tokens }) = self.parked.pop()
+        {
+            let mut tokens = tokens.into_iter();
+            self.work(now, clock, &message, tokens.next());
+            for token in tokens {
+                self.take(now, clock, &message, Some(token));
+            }
+        }
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
         }
@@ -381,7 +434,7 @@ impl<D> Core<D> {
 
     /// Messages that are not acknowledged yet.
     pub fn held(&self) -> usize {
-        self.ledger.len()
+        self.ledger.len() + self.parked.len()
     }
 
     /// When the broker took the oldest of these, Unix milliseconds.

@@ -32,7 +32,7 @@ use crate::time::wall_clock;
 
 /// Messages that a pipeline holds at most. Beyond it, only messages of QoS 0 are dropped.
 const MAX_HELD: usize = 20_000;
-/// The same in bytes.
+/// The same in bytes, with their records. Beyond it, records of messages above QoS 0 are made later.
 const MAX_HELD_BYTES: usize = 64 << 20;
 /// Time for an order of an operator.
 const ORDER_WITHIN: Duration = Duration::from_secs(3);

@@ -31,6 +31,7 @@ use self::wire::{AnswerReader, Led, Metadata, code};
 use super::place::{Ids, LaneIds};
 use super::socket::{ServerAddress, ServiceUrl, share_of};
 use super::{Sink, SinkError, tls};
+use crate::message::HOPS_PROPERTY;
 use crate::open_error::OpenError;
 use crate::record::Record;
 
@@ -221,6 +222,7 @@ impl KafkaSink {
             headers: vec![
                 ("message_id", self.ids.of(record.id()).into_bytes()),
                 ("mqtt_topic", record.topic().as_bytes().to_vec()),
+                (HOPS_PROPERTY, record.hops().to_string().into_bytes()),
             ],
         }
     }
