@@ -9,14 +9,15 @@ use tidegate_hub::{
     FileFormat, MAX_MARKED_WINDOW, MAX_PIPELINE_NAME, Part, StepError, Steps, TopicFilterBuf, TopicNameBuf,
 };
 
-use super::OnBus;
+use super::hub_sections::HubSections;
 use super::keys::without_effect;
+use super::{OnBus, circles};
 use crate::Config;
 use crate::finding::Findings;
 use crate::origins::Origins;
 use crate::path::KeyPath;
 use crate::sections::Store;
-use crate::sections::hub::{HubBus, Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
+use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
 use crate::sections::orchestrator::Orchestrator;
 use crate::sections::tenant::Tenant;
 use crate::source::Source;
@@ -25,22 +26,13 @@ use crate::value::{Problem, Words};
 /// Pipelines, and sinks, that a configuration may have.
 const MAX_SECTIONS: usize = 64;
 
-/// The sections of pipelines.
-#[derive(Clone, Copy)]
-struct HubSections<'a> {
-    hub: &'a HubBus,
-    sources: &'a [SourceSection],
-    sinks: &'a [Sink],
-    pipelines: &'a [Pipeline],
-    origins: &'a Origins,
-}
-
 /// Checks what the keys of pipelines and sinks say together.
 pub fn check(config: &Config, findings: &mut Findings) {
     let Config { hub, hub_sources: sources, sinks, pipelines, origins, .. } = config;
     let hub = HubSections { hub, sources, sinks, pipelines, origins };
     check_bus(findings, hub);
     check_transactions(findings, hub);
+    circles::check(findings, hub);
     let mut names = BTreeSet::new();
     for (index, sink) in sinks.iter().enumerate() {
         let mut found = sink_problems(sink);

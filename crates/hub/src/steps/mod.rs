@@ -209,6 +209,11 @@ impl Steps {
         self.sql.as_ref().is_some_and(Sql::is_foreach)
     }
 
+    /// Whether they make a record of each message: no condition leaves one out.
+    pub fn takes_all(&self) -> bool {
+        self.filter.is_none() && self.sql.as_ref().is_none_or(Sql::takes_all)
+    }
+
     /// The records of a message; none when a step drops it. `now` is in Unix milliseconds.
     ///
     /// # Errors

@@ -147,6 +147,11 @@ impl Sql {
         self.each.is_some()
     }
 
+    /// Whether each message of its topics gives a row.
+    pub(crate) fn takes_all(&self) -> bool {
+        self.each.is_none() && self.condition.is_none()
+    }
+
     /// The row that a SELECT makes of a message; nothing when FROM does not match its topic or it does not fulfil WHERE.
     ///
     /// # Errors
