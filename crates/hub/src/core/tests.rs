@@ -260,7 +260,7 @@ fn messages_that_wait_for_memory_are_forgotten_with_others() {
     core.forget(|(number, _)| matches!(number, 1 | 3));
     assert_eq!(sent(&actions(&mut core, 0)), [(0, vec!["2".to_owned()])]);
     core.lose_connection();
-    assert_eq!(core.held(), 1, "those that wait come again");
+    assert_eq!(core.held(), 1, "parked messages come again");
 }
 
 #[test]

@@ -42,7 +42,7 @@ enum LastState {
     Ending,
     Committed,
     Aborted,
-    /// It is open, or there is none.
+    /// It is open, or the producer has begun no transaction.
     Other,
 }
 

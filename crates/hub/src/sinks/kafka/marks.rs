@@ -226,7 +226,7 @@ impl Marks {
     }
 }
 
-/// An open transaction holds the marks back, and is none of this sink whose end Kafka has lost: `ends` has ended those.
+/// An open transaction holds the marks back. It is still open for its coordinator: `ends` has ended the others of this sink.
 fn held(partition: i32, at: i64) -> SinkError {
     SinkError::Away(format!(
         "{MARKS_MISSING}: partition {partition} of the topic {MARKS_TOPIC} has an open transaction at offset {at}; if it stays open, kafka-transactions.sh finds it (`find-hanging`)"
