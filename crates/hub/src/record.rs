@@ -180,7 +180,8 @@ pub(crate) fn memory_of_row(row: &[(FieldName, Value)]) -> usize {
     row.iter().map(|(_, value)| size_of::<FieldName>() + memory_of_value(value)).sum()
 }
 
-fn memory_of_value(value: &Value) -> usize {
+/// Memory of a value, bytes.
+pub(crate) fn memory_of_value(value: &Value) -> usize {
     let below: usize = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),

@@ -71,6 +71,17 @@ pub(super) static METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "tidegate_hub_windows_ended_early_total",
+        kind: Counter,
+        labels: &["pipeline"],
+        help: "Windows of the pipeline that ended before their time, as there was no room for more messages.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], pipeline.ended_early);
+            }
+        },
+    },
+    Metric {
         name: "tidegate_hub_batches_total",
         kind: Counter,
         labels: &["pipeline"],

@@ -115,6 +115,7 @@ pub(crate) fn status() -> Status {
             failed: 1,
             dead_letters: 0,
             looped: 1,
+            ended_early: 0,
             batches: 4,
             batch_ms: 20,
             retried: 3,

@@ -3,6 +3,7 @@
 //!
 //! - `ledger`: a message is acknowledged once each sink has confirmed it, and not before.
 //! - `parked`: messages that wait for memory.
+//! - `windows`: messages of which one record is made.
 //! - `lane`: batches, retries, and the search for the record that a sink refuses.
 
 mod lane;
@@ -10,6 +11,7 @@ mod ledger;
 mod parked;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,6 +24,7 @@ pub use self::lane::{Batching, Outcome};
 use self::lane::{Item, Lane};
 use self::ledger::{Arrival, Confirmed, Ledger, NewEntry};
 use self::parked::{Parked, ParkedMessage};
+use self::windows::Windows;
 use crate::message::{MAX_HOPS, Message};
 use crate::record::{Content, Record};
 use crate::steps::{ComputeError, Records, Steps};
@@ -50,6 +53,8 @@ pub struct CoreSettings {
     /// Messages that are held at most; beyond it messages of QoS 0 are dropped, which the broker does not keep. The
     /// window of the session bounds the others.
     pub max_held: usize,
+    /// Messages above QoS 0 that the source hands out at once. Windows with as many end early, as no other comes.
+    pub max_unacknowledged: usize,
     /// Bytes of these messages and of their records, all parts of a FOREACH among them. Beyond it messages of QoS 0 are
     /// dropped, and records of others are made later.
     pub max_held_bytes: usize,
@@ -80,6 +85,8 @@ pub struct Numbers {
     pub batch_ms: u64,
     /// Batches that were tried once more.
     pub retried: u64,
+    /// Windows that ended before their time, as there was no room for more messages.
+    pub ended_early: u64,
     /// Messages of QoS 0 for which there was no room, and messages that a bus has removed by age before they were taken.
     pub dropped: u64,
 }
@@ -162,6 +169,7 @@ pub struct Core<D> {
     first_lanes: Vec<usize>,
     ledger: Ledger<D>,
     parked: Parked<D>,
+    windows: Option<Windows>,
     actions: VecDeque<Action<D>>,
     numbers: Numbers,
     paused: bool,
@@ -179,6 +187,7 @@ impl<D> Core<D> {
         first_lanes.push(lanes.len());
         lanes.extend(settings.dead_letter.map(|batching| Lane::new(settings.sinks.len(), batching)));
         let chance = SplitMix64::new(settings.seed);
+        let windows = steps.every().map(|every| Windows::new(every, settings.max_unacknowledged.max(1)));
         Self {
             steps,
             settings,
@@ -186,6 +195,7 @@ impl<D> Core<D> {
             first_lanes,
             ledger: Ledger::default(),
             parked: Parked::default(),
+            windows,
             actions: VecDeque::new(),
             numbers: Numbers::default(),
             paused: false,
@@ -206,6 +216,9 @@ impl<D> Core<D> {
             Arrival::Known => return,
             Arrival::Settled(token) => return self.acknowledge(token, Ending::Delivered),
         }
+        if self.windows.is_some() {
+            self.make_room(now);
+        }
         match token {
             Some(token) if self.parked.len() > 0 || !self.has_room() => self.parked.push(clock, message, token),
             token => self.work(now, clock, message, token),
@@ -214,18 +227,25 @@ impl<D> Core<D> {
 
     /// Whether there is memory for the records of one more message.
     fn has_room(&self) -> bool {
-        self.ledger.bytes() < self.settings.max_held_bytes
+        self.ledger.bytes() + self.windows.as_ref().map_or(0, Windows::bytes) < self.settings.max_held_bytes
+    }
+
+    /// Whether messages that the broker does not keep have no room.
+    fn is_full(&self) -> bool {
+        self.ledger.len() >= self.settings.max_held || !self.has_room()
     }
 
     /// Makes the records of a message that is new.
     fn work(&mut self, now: u64, clock: u64, message: &Arc<Message>, token: Option<D>) {
-        let is_full = self.ledger.len() >= self.settings.max_held || !self.has_room();
-        if token.is_none() && is_full {
+        if token.is_none() && self.is_full() {
             self.numbers.dropped += 1;
             return;
         }
         self.numbers.taken += 1;
         let mut entry = NewEntry { token, pending: 0, left_out: false, message: Arc::clone(message), record_bytes: 0 };
+        if self.windows.is_some() {
+            return self.gather(now, clock, entry);
+        }
         match self.records_of(message, clock) {
             Ok(records) if !records.is_empty() => {
                 // The archive keeps the message once, whatever is made of it.
@@ -240,38 +260,51 @@ impl<D> Core<D> {
                     }
                 }
             }
-            Ok(_) => {
-                self.numbers.filtered += 1;
-                let Some(archive) = self.archive() else {
-                    return self.acknowledge(entry.token, Ending::Delivered);
-                };
-                (entry.pending, entry.left_out) = (1, true);
-                let entry = self.ledger.add(entry);
-                self.keep(now, archive, entry, message);
-            }
-            Err(why) => {
-                let archive = self.archive();
-                (entry.pending, entry.left_out) = (1 + usize::from(archive.is_some()), true);
-                let entry = self.ledger.add(entry);
-                if let Some(archive) = archive {
-                    self.keep(now, archive, entry, message);
-                }
-                let fields = message.fields(crate::Format::Json);
-                let record = Record::new(Arc::clone(message), Content::Row(fields));
-                // A dead letter of a loop is published once, and not again when it comes back.
-                let may_be_kept = message.hops <= MAX_HOPS;
-                self.fail(now, &Item { entry, record: Arc::new(record) }, why.to_string(), may_be_kept);
-            }
+            Ok(_) => self.leave_out(now, entry),
+            Err(why) => self.fail_new(now, entry, &why),
         }
+    }
+
+    /// A step drops a new message.
+    fn leave_out(&mut self, now: u64, mut entry: NewEntry<D>) {
+        self.numbers.filtered += 1;
+        let Some(archive) = self.archive() else {
+            return self.acknowledge(entry.token, Ending::Delivered);
+        };
+        (entry.pending, entry.left_out) = (1, true);
+        let message = Arc::clone(&entry.message);
+        let entry = self.ledger.add(entry);
+        self.keep(now, archive, entry, &message);
+    }
+
+    /// There are no records of a new message.
+    fn fail_new(&mut self, now: u64, mut entry: NewEntry<D>, why: &NoRecords) {
+        let (archive, message) = (self.archive(), Arc::clone(&entry.message));
+        (entry.pending, entry.left_out) = (1 + usize::from(archive.is_some()), true);
+        let entry = self.ledger.add(entry);
+        if let Some(archive) = archive {
+            self.keep(now, archive, entry, &message);
+        }
+        // A dead letter of a loop is published once, and not again when it comes back.
+        let may_be_kept = message.hops <= MAX_HOPS;
+        let fields = message.fields(crate::Format::Json);
+        let record = Arc::new(Record::new(message, Content::Row(fields)));
+        self.fail(now, &Item { entry, record }, why.to_string(), may_be_kept);
     }
 
     /// The records of a message, or why there are none.
     fn records_of(&mut self, message: &Arc<Message>, clock: u64) -> Result<Records, NoRecords> {
+        self.check_hops(message)?;
+        Ok(self.steps.run(message, clock)?)
+    }
+
+    /// Refuses a message that has passed as many pipelines as it may.
+    fn check_hops(&mut self, message: &Message) -> Result<(), NoRecords> {
         if message.is_looped() {
             self.numbers.looped += 1;
             return Err(NoRecords::Looped);
         }
-        Ok(self.steps.run(message, clock)?)
+        Ok(())
     }
 
     /// The lane of the archive.
@@ -333,6 +366,7 @@ impl<D> Core<D> {
         if let Confirmed::Done { tokens, dropped, left_out } = self.ledger.confirm(entry) {
             self.numbers.delivered += u64::from(delivered && !left_out);
             self.acknowledge(tokens, if dropped { Ending::Dropped } else { Ending::Delivered });
+            self.confirm_members(entry, delivered, dropped);
         }
     }
 
@@ -377,7 +411,8 @@ impl<D> Core<D> {
     /// Another process takes these messages over: they are not acknowledged here, and no batch begins with them. A batch
     /// that is under way comes to its end.
     pub fn forget(&mut self, is_gone: impl Fn(&D) -> bool) {
-        let gone = self.ledger.forget(&is_gone);
+        let mut gone = self.ledger.forget(&is_gone);
+        self.forget_members(&mut gone);
         self.lanes.iter_mut().for_each(|lane| lane.forget(&gone));
         self.parked.forget(&is_gone);
         self.actions.retain(|action| !matches!(action, Action::Acknowledge(token, _) if is_gone(token)));
@@ -385,6 +420,9 @@ impl<D> Core<D> {
 
     /// The next action. Nothing until [`Self::deadline`], unless something comes.
     pub fn next_action(&mut self, now: u64) -> Option<Action<D>> {
+        if !self.paused {
+            self.end_due(now);
+        }
         while self.has_room()
             && let Some(ParkedMessage { clock, message, tokens }) = self.parked.pop()
         {
@@ -409,7 +447,11 @@ impl<D> Core<D> {
         if !self.actions.is_empty() {
             return Some(0);
         }
-        if self.paused { None } else { self.lanes.iter().filter_map(Lane::deadline).min() }
+        if self.paused {
+            return None;
+        }
+        let windows = self.windows.as_ref().and_then(Windows::deadline);
+        self.lanes.iter().filter_map(Lane::deadline).chain(windows).min()
     }
 
     /// Begins no batch while it is paused; batches under way come to their end.

@@ -1,3 +1,5 @@
+mod windows;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
@@ -15,6 +17,7 @@ fn core(sinks: usize, lanes: usize, messages: usize, dead: bool, steps: &StepSet
         archives: false,
         dead_letter: dead.then_some(batching),
         max_held: 1_000,
+        max_unacknowledged: 1_000,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -95,6 +98,7 @@ fn an_archive_has_each_message_as_it_came() {
         archives: true,
         dead_letter: None,
         max_held: 1_000,
+        max_unacknowledged: 1_000,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -180,6 +184,7 @@ fn a_message_of_several_records_ends_with_the_last() {
         archives: true,
         dead_letter: None,
         max_held: 1_000,
+        max_unacknowledged: 1_000,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -206,6 +211,7 @@ fn records_of_a_foreach_count_as_bytes_that_are_held() {
         archives: false,
         dead_letter: None,
         max_held: 1_000,
+        max_unacknowledged: 1_000,
         max_held_bytes: 100_000,
         seed: 7,
     };
@@ -333,6 +339,7 @@ fn records_gather_for_sinks_that_make_an_object_of_a_batch() {
         archives: false,
         dead_letter: None,
         max_held: 1_000,
+        max_unacknowledged: 1_000,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -362,6 +369,7 @@ fn the_waits_of_two_pipelines_in_a_row_are_under_20_ms() {
             archives: false,
             dead_letter: None,
             max_held: 1_000,
+            max_unacknowledged: 1_000,
             max_held_bytes: 1 << 30,
             seed: 7,
         };

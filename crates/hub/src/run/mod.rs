@@ -363,6 +363,7 @@ fn core_settings(settings: &PipelineSettings) -> CoreSettings {
         archives: settings.archive.is_some(),
         dead_letter: settings.dead_letter.as_ref().map(|sink| sink.batching),
         max_held: MAX_HELD,
+        max_unacknowledged: settings.source.window(),
         max_held_bytes: MAX_HELD_BYTES,
         seed: wall_clock(),
     }
