@@ -51,6 +51,7 @@ impl Pipeline {
             format: self.format,
             encode: self.encode.format(),
             schema: self.schema.as_ref().map(PathBuf::from),
+            schema_type: self.schema_type.clone(),
             drops_invalid: self.on_invalid == OnInvalid::Drop,
             filter: self.filter.clone(),
             sql: self.sql.clone(),

@@ -331,7 +331,7 @@ impl Value for Keep {
     }
 }
 
-/// What becomes of a message whose payload does not fulfil the schema.
+/// What becomes of a message whose payload is not of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnInvalid {
     /// It fails.
@@ -364,9 +364,13 @@ section! {
         format: Format = Format::Json, in Kind::OneOf(<Format as Words>::WORDS);
         /// The format in which sinks with topics (`mqtt`, `topic`, `nats`, `kafka`, `amqp`) send payloads.
         encode: Encode = Encode::AsIs, in Kind::OneOf(<Encode as Words>::WORDS);
-        /// A file with a JSON Schema that payloads have to fulfil, relative to where the broker is started. It is read at the start.
+        /// The schema of payloads, a file relative to where the broker is started. It is read at the start. `.json`: a JSON
+        /// Schema that they have to fulfil. `.avsc`: a schema of Avro, and `.desc` or `.binpb`: descriptors of Protobuf, which
+        /// `protoc --include_imports --descriptor_set_out` writes; payloads become JSON by these.
         schema: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// What becomes of a message whose payload does not fulfil `schema`.
+        /// The message in a schema of Protobuf, such as `plant.Reading`. Without it the schema has to have one message.
+        schema_type: Option<String> = None, in Kind::Text { max_len: 512 };
+        /// What becomes of a message whose payload is not of `schema`.
         on_invalid: OnInvalid = OnInvalid::Fail, in Kind::OneOf(<OnInvalid as Words>::WORDS);
         /// A condition (CEL) that messages have to fulfil, such as `payload.temp > 30.0`. The first step.
         filter: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };

@@ -48,6 +48,9 @@ pub enum ComputeError {
     /// The records of a FOREACH are too large.
     #[error("the records of FOREACH take more than {MAX_RECORD_BYTES} bytes: select fewer fields behind DO")]
     TooManyBytes,
+    /// The payload is not of the format of its schema.
+    #[error("the payload is not {0} of the schema: {1}")]
+    NotDecoded(&'static str, String),
     /// The payload does not fulfil the schema of the pipeline.
     #[error("{0}")]
     Schema(String),

@@ -5,9 +5,11 @@
 //! message. With `every`, `sql` makes one record of the messages of a window.
 
 mod aggregate;
+mod avro;
 mod budget;
 mod cel;
 mod compile;
+mod decoder;
 mod environment;
 mod error;
 mod foreach;
@@ -113,9 +115,11 @@ pub struct StepSettings {
     pub format: Format,
     /// How payloads are written, for sinks with topics; nothing sends them as they came, or fields as JSON.
     pub encode: Option<Format>,
-    /// The file of a JSON Schema that payloads have to fulfil.
+    /// The file of a JSON Schema that payloads have to fulfil, or of a schema of Avro or Protobuf that decodes them to JSON.
     pub schema: Option<PathBuf>,
-    /// Whether a message that does not fulfil it is dropped, and does not fail.
+    /// The name of the message in a schema of Protobuf.
+    pub schema_type: Option<String>,
+    /// Whether a message that is not of the schema is dropped, and does not fail.
     pub drops_invalid: bool,
     /// A condition (CEL).
     pub filter: Option<String>,
@@ -198,7 +202,7 @@ impl Steps {
         let mut steps = Self {
             format: settings.format,
             encode: settings.encode,
-            schema: settings.schema.as_deref().map(Schema::open).transpose().map_err(|error| (Part::Schema, error))?,
+            schema: Self::schema_of(settings)?,
             drops_invalid: settings.drops_invalid,
             filter: settings.filter.as_ref().map(|text| cel(text, Part::Filter)).transpose()?,
             sql: sql.transpose()?,
@@ -216,7 +220,7 @@ impl Steps {
     /// The parts of the payload that the steps look at.
     fn look(&self) -> Wanted {
         let mut wanted = Wanted::nothing();
-        if self.schema.is_some() {
+        if matches!(self.schema, Some(Schema::Json(_))) {
             wanted.add(std::iter::empty());
         }
         let expressions = self.set.iter().map(|(_, cel)| cel);
@@ -278,6 +282,14 @@ impl Steps {
     }
 
     fn compute(&self, message: &Arc<Message>, now: u64, mut shown: Option<Shown<'_>>) -> Result<Records, ComputeError> {
+        if self.every().is_some() {
+            let record = self.window_of_one(message, now, &mut shown)?;
+            return Ok(record.map(Records::one).unwrap_or_default());
+        }
+        let Some(message) = &self.decoded(message)? else {
+            show(&mut shown, "schema", || StepResult::Value(Value::Null));
+            return Ok(Records::default());
+        };
         let mut environment = Environment::new(message, self.format, &self.wanted, now);
         if !self.is_valid(&environment)? {
             show(&mut shown, "schema", || StepResult::Value(Value::Null));
@@ -289,10 +301,6 @@ impl Steps {
             if !passes {
                 return Ok(Records::default());
             }
-        }
-        if self.every().is_some() {
-            let record = self.window_of_one(message, now, &mut shown)?;
-            return Ok(record.map(Records::one).unwrap_or_default());
         }
         let Some(sql) = &self.sql else {
             return self.finish(message, &environment, None, &mut shown).map(Records::one);
@@ -318,20 +326,6 @@ impl Steps {
         });
         let mut records = records.collect::<Result<Vec<_>, ComputeError>>()?.into_iter();
         Ok(Records { first: records.next(), rest: records.collect(), bytes: budget.taken() })
-    }
-
-    /// Whether the payload fulfils the schema, if there is one.
-    ///
-    /// # Errors
-    /// When it does not, unless such messages are dropped, and when it is not of its format.
-    fn is_valid(&self, environment: &Environment<'_>) -> Result<bool, ComputeError> {
-        let Some(schema) = &self.schema else { return Ok(true) };
-        let payload = environment.payload().map_err(ComputeError::from);
-        match payload.and_then(|payload| schema.check(payload)) {
-            Ok(()) => Ok(true),
-            Err(_) if self.drops_invalid => Ok(false),
-            Err(error) => Err(at("schema")(error)),
-        }
     }
 
     /// The record of a row, or without one of the whole message.

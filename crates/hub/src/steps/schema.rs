@@ -1,14 +1,20 @@
-//! A JSON Schema that payloads have to fulfil: drafts 4, 6, 7, 2019-09 and 2020-12.
+//! The schema of payloads: a JSON Schema that they have to fulfil (drafts 4, 6, 7, 2019-09 and 2020-12), or one of Avro or
+//! Protobuf by which they are decoded.
 
 use std::fmt::{self, Write as _};
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::Value;
 
-use super::StepError;
+use super::decoder::Decoder;
+use super::environment::Environment;
 use super::error::ComputeError;
+use super::{Part, StepError, StepSettings, Steps, at};
+use crate::format::Format;
+use crate::message::Message;
 
 /// Largest file of a schema, bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -17,15 +23,24 @@ const MAX_REASON: usize = 300;
 /// The address under which it is known. A reference to another file is refused.
 const ADDRESS: &str = "tidegate://schema/payload.json";
 
-/// A schema that was read.
-pub(super) struct Schema {
+/// The schema of a pipeline.
+#[derive(Debug)]
+pub(super) enum Schema {
+    /// Payloads have to fulfil it.
+    Json(Box<JsonSchema>),
+    /// Payloads are decoded by it.
+    Decoder(Box<Decoder>),
+}
+
+/// A JSON Schema that was read.
+pub(super) struct JsonSchema {
     schemas: Schemas,
     index: SchemaIndex,
 }
 
-impl fmt::Debug for Schema {
+impl fmt::Debug for JsonSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Schema").finish_non_exhaustive()
+        f.debug_struct("JsonSchema").finish_non_exhaustive()
     }
 }
 
@@ -39,11 +54,12 @@ impl boon::UrlLoader for NoOther {
 }
 
 impl Schema {
-    /// Reads the file of a schema.
+    /// Reads the file of a schema, whose name says its kind: `.json`, `.avsc`, or `.desc` and `.binpb` for the descriptors
+    /// of Protobuf, of which `name` is a message.
     ///
     /// # Errors
-    /// When it cannot be read, is too large, or is no JSON Schema.
-    pub(super) fn open(path: &Path) -> Result<Self, StepError> {
+    /// When it cannot be read, is too large, or is no such schema.
+    pub(super) fn open(path: &Path, name: Option<&str>) -> Result<Self, StepError> {
         let failed = |why: String| StepError::new(format!("{}: {why}", path.display()));
         let mut text = Vec::new();
         // A pipe would be waited for.
@@ -55,10 +71,30 @@ impl Schema {
         if text.len() as u64 > MAX_FILE {
             return Err(failed(format!("it is larger than {MAX_FILE} bytes")));
         }
-        let value = serde_json::from_slice(&text).map_err(|error| failed(format!("it is not JSON: {error}")))?;
-        Self::new(value).map_err(failed)
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => {
+                let value =
+                    serde_json::from_slice(&text).map_err(|error| failed(format!("it is not JSON: {error}")))?;
+                JsonSchema::new(value).map(|schema| Self::Json(Box::new(schema))).map_err(failed)
+            }
+            Some("avsc") => {
+                let text = String::from_utf8(text).map_err(|error| failed(error.to_string()))?;
+                Decoder::avro(&text).map(|decoder| Self::Decoder(Box::new(decoder))).map_err(failed)
+            }
+            Some("desc" | "binpb") => {
+                Decoder::protobuf(&text, name).map(|decoder| Self::Decoder(Box::new(decoder))).map_err(failed)
+            }
+            Some("proto") => Err(failed(
+                "make descriptors of it: protoc --include_imports --descriptor_set_out=FILE.desc FILE.proto".to_owned(),
+            )),
+            _ => Err(failed(
+                "its name has to end in .json (JSON Schema), .avsc (Avro), .desc or .binpb (Protobuf)".to_owned(),
+            )),
+        }
     }
+}
 
+impl JsonSchema {
     fn new(value: Value) -> Result<Self, String> {
         let (mut compiler, mut schemas) = (Compiler::new(), Schemas::new());
         compiler.use_loader(Box::new(NoOther));
@@ -88,6 +124,50 @@ impl Schema {
     }
 }
 
+impl Steps {
+    /// A message whose payload is decoded by the schema, if that is of Avro or Protobuf. Nothing if the payload is not of the
+    /// schema and such messages are dropped.
+    ///
+    /// # Errors
+    /// When the payload is not of the schema.
+    pub(super) fn decoded(&self, message: &Arc<Message>) -> Result<Option<Arc<Message>>, ComputeError> {
+        let Some(Schema::Decoder(decoder)) = &self.schema else { return Ok(Some(Arc::clone(message))) };
+        match decoder.decode(&message.payload) {
+            Ok(value) => {
+                let payload = value.to_string().into_bytes();
+                Ok(Some(Arc::new(Message { payload, ..Message::clone(message) })))
+            }
+            Err(_) if self.drops_invalid => Ok(None),
+            Err(error) => Err(at("schema")(error)),
+        }
+    }
+
+    /// The schema of the settings.
+    pub(super) fn schema_of(settings: &StepSettings) -> Result<Option<Schema>, (Part, StepError)> {
+        let Some(path) = &settings.schema else { return Ok(None) };
+        let schema = Schema::open(path, settings.schema_type.as_deref()).map_err(|error| (Part::Schema, error))?;
+        if matches!(schema, Schema::Decoder(_)) && settings.format != Format::Json {
+            let said = "a schema of Avro or Protobuf says how payloads are read: leave out `format`";
+            return Err((Part::Schema, StepError::new(said)));
+        }
+        Ok(Some(schema))
+    }
+
+    /// Whether the payload fulfils the schema, if there is one.
+    ///
+    /// # Errors
+    /// When it does not, unless such messages are dropped, and when it is not of its format.
+    pub(super) fn is_valid(&self, environment: &Environment<'_>) -> Result<bool, ComputeError> {
+        let Some(Schema::Json(schema)) = &self.schema else { return Ok(true) };
+        let payload = environment.payload().map_err(ComputeError::from);
+        match payload.and_then(|payload| schema.check(payload)) {
+            Ok(()) => Ok(true),
+            Err(_) if self.drops_invalid => Ok(false),
+            Err(error) => Err(at("schema")(error)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -105,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_reason_names_the_part_that_is_wrong() {
-        let schema = Schema::new(reading()).unwrap();
+        let schema = JsonSchema::new(reading()).unwrap();
         assert_eq!(schema.check(&json!({ "temp": 21.5, "unit": "C" })), Ok(()));
         for (payload, place) in [
             (json!({ "temp": "warm" }), "/temp: "),
@@ -129,7 +209,7 @@ mod tests {
             (json!({ "$ref": "other.json" }), "no JSON Schema"),
             (json!({ "$ref": "file:///etc/passwd" }), "one file"),
         ] {
-            let error = Schema::new(value.clone()).err().unwrap();
+            let error = JsonSchema::new(value.clone()).err().unwrap();
             assert!(error.contains(said), "{value}: {error}");
         }
         let folder = std::env::temp_dir().join(format!("tidegate-schema-{}", std::process::id()));
@@ -139,12 +219,19 @@ mod tests {
             if let Some(text) = text {
                 std::fs::write(&file, text).unwrap();
             }
-            let error = Schema::open(&file).unwrap_err().to_string();
+            let error = Schema::open(&file, None).unwrap_err().to_string();
             assert!(error.contains(said) && error.contains("schema.json"), "{error}");
         }
-        assert!(Schema::open(&folder).unwrap_err().to_string().contains("no file"));
+        assert!(Schema::open(&folder, None).unwrap_err().to_string().contains("no file"));
         std::fs::write(&file, " ".repeat((1 << 20) + 1)).unwrap();
-        assert!(Schema::open(&file).unwrap_err().to_string().contains("larger than"));
+        assert!(Schema::open(&file, None).unwrap_err().to_string().contains("larger than"));
+        for (name, said) in [("a.proto", "protoc"), ("a.txt", ".avsc"), ("a.avsc", "not JSON"), ("a.desc", "Protobuf")]
+        {
+            let file = folder.join(name);
+            std::fs::write(&file, "x").unwrap();
+            let error = Schema::open(&file, None).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -503,3 +503,31 @@ fn a_payload_has_to_fulfil_its_schema() {
     assert!(part == Part::Schema && error.to_string().contains("none.json"), "{error}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn payloads_of_avro_are_json_for_all_steps() {
+    let folder = std::env::temp_dir().join(format!("tidegate-avro-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("temp.avsc");
+    std::fs::write(&file, r#"{"type": "record", "name": "R", "fields": [{"name": "temp", "type": "int"}]}"#).unwrap();
+    let settings = |sql: Option<&str>, every| StepSettings {
+        schema: Some(file.clone()),
+        sql: sql.map(str::to_owned),
+        every,
+        ..StepSettings::default()
+    };
+    let reading = Arc::new(Message { payload: vec![60], ..Message::clone(&message("t", &json!(null))) });
+    let record = |settings: &StepSettings| Steps::new(settings).unwrap().run(&reading, 0).unwrap().first.unwrap();
+    assert_eq!(record(&settings(None, None)).body(), b"{\"temp\":30}");
+    assert_eq!(record(&settings(Some("SELECT payload.temp AS t FROM 't'"), None)).object()["t"], 30);
+    let window = settings(Some("SELECT max(payload.temp) AS m, payload.temp AS t FROM 't'"), Some(1_000));
+    assert_eq!(Value::Object(record(&window).object()), json!({ "m": 30, "t": 30 }));
+    let wrong = Arc::new(Message { payload: vec![], ..Message::clone(&reading) });
+    let error = Steps::new(&window).unwrap().run(&wrong, 0).unwrap_err();
+    assert!(error.to_string().starts_with("schema: the payload is not Avro"), "{error}");
+    let dropping = StepSettings { drops_invalid: true, ..window.clone() };
+    assert!(Steps::new(&dropping).unwrap().run(&wrong, 0).unwrap().is_empty());
+    let other = StepSettings { format: Format::Cbor, ..window };
+    assert!(Steps::new(&other).unwrap_err().1.to_string().contains("leave out `format`"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}

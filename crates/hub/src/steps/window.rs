@@ -58,8 +58,9 @@ impl Steps {
     ///
     /// # Errors
     /// When the message cannot be computed with.
-    pub(crate) fn share(&self, message: &Message, now: u64) -> Result<Option<Share>, ComputeError> {
-        let environment = &Environment::new(message, self.format, &self.wanted, now);
+    pub(crate) fn share(&self, message: &Arc<Message>, now: u64) -> Result<Option<Share>, ComputeError> {
+        let Some(message) = self.decoded(message)? else { return Ok(None) };
+        let environment = &Environment::new(&message, self.format, &self.wanted, now);
         if !self.is_valid(environment)? {
             return Ok(None);
         }
@@ -74,18 +75,20 @@ impl Steps {
     ///
     /// # Errors
     /// When its fields cannot be computed.
-    pub(crate) fn end(&self, ended: &Ended<'_>, payload_of: &Message, now: u64) -> Result<Record, ComputeError> {
+    pub(crate) fn end(&self, ended: &Ended<'_>, payload_of: &Arc<Message>, now: u64) -> Result<Record, ComputeError> {
         self.end_shown(ended, payload_of, now, &mut None)
     }
 
     fn end_shown(
         &self,
         ended: &Ended<'_>,
-        payload_of: &Message,
+        payload_of: &Arc<Message>,
         now: u64,
         shown: &mut Option<Shown<'_>>,
     ) -> Result<Record, ComputeError> {
-        let mut environment = Environment::new(payload_of, self.format, &self.wanted, now);
+        // It was decoded when it came.
+        let decoded = self.decoded(payload_of)?;
+        let mut environment = Environment::new(decoded.as_ref().unwrap_or(payload_of), self.format, &self.wanted, now);
         let end = ended.start.saturating_add(self.every.unwrap_or_default());
         let values = ended.totals.values().map_err(at("sql"))?;
         environment.window = Some(WindowView { start: ended.start, end, values });
