@@ -385,6 +385,10 @@ pub struct PipelineNumbers {
     pub failed: u64,
     /// The failed messages that became dead letters.
     pub dead_letters: u64,
+    /// The failed messages that had passed as many pipelines as they may.
+    pub looped: u64,
+    /// Windows that ended before their time, as there was no room for more messages.
+    pub ended_early: u64,
     /// Batches that sinks have answered.
     pub batches: u64,
     /// The time that these took, milliseconds.

@@ -12,6 +12,12 @@ use crate::format::Format;
 /// sessions of the hub alone.
 pub const ORIGIN_PROPERTY: &str = "tidegate-hub";
 
+/// The user property, or the header of a bus, with the number of pipelines that have published a message one after the other.
+pub const HOPS_PROPERTY: &str = "tidegate-hub-hops";
+
+/// Pipelines that a message may pass, as many as bridges. The next one does not take it: this bounds loops of pipelines.
+pub const MAX_HOPS: u8 = 16;
+
 /// The layout of messages in a log. Another one is not read.
 const LAYOUT: u64 = 1;
 
@@ -60,7 +66,9 @@ pub struct Message {
     pub timestamp: u64,
     /// Content Type of MQTT 5.
     pub content_type: Option<String>,
-    /// User properties of MQTT 5, without the ones that the broker adds.
+    /// Pipelines that have published it one after the other.
+    pub hops: u8,
+    /// User properties of MQTT 5, without the ones that the broker and pipelines add.
     pub user_properties: Vec<(String, String)>,
     /// The payload.
     pub payload: Vec<u8>,
@@ -69,6 +77,24 @@ pub struct Message {
 }
 
 impl Message {
+    /// The message with its hops, which a pipeline has put among its user properties. A number that is too large or none
+    /// counts as the largest.
+    pub(crate) fn with_hops(mut self) -> Self {
+        self.user_properties.retain(|(name, value)| {
+            let is_other = name != HOPS_PROPERTY;
+            if !is_other {
+                self.hops = self.hops.max(value.parse().unwrap_or(u8::MAX));
+            }
+            is_other
+        });
+        self
+    }
+
+    /// Whether it has passed as many pipelines as it may.
+    pub(crate) fn is_looped(&self) -> bool {
+        self.hops >= MAX_HOPS
+    }
+
     /// Bytes that it holds, roughly.
     pub fn size(&self) -> usize {
         let properties: usize = self.user_properties.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -107,7 +133,7 @@ impl Message {
 
     /// All but the payload.
     fn head(&self) -> Value {
-        json!({
+        let mut head = json!({
             "v": LAYOUT,
             "id": self.id,
             "topic": self.topic,
@@ -117,7 +143,11 @@ impl Message {
             "timestamp": self.timestamp,
             "content_type": self.content_type,
             "user_properties": self.user_properties,
-        })
+        });
+        if self.hops > 0 {
+            head["hops"] = self.hops.into();
+        }
+        head
     }
 
     /// Reads such a record; nothing when it has another layout.
@@ -138,6 +168,7 @@ impl Message {
             retain: head.get("retain")?.as_bool()?,
             timestamp: head.get("timestamp")?.as_u64()?,
             content_type: text("content_type"),
+            hops: head.get("hops").and_then(Value::as_u64).map_or(0, |hops| u8::try_from(hops).unwrap_or(u8::MAX)),
             user_properties: head.get("user_properties")?.as_array()?.iter().filter_map(pair).collect(),
             payload,
             archived: false,
@@ -230,6 +261,22 @@ mod tests {
     }
 
     #[test]
+    fn hops_are_no_user_property() {
+        let of = |values: &[&str]| {
+            let property = |value: &&str| (HOPS_PROPERTY.to_owned(), (*value).to_owned());
+            let mut user_properties: Vec<_> = values.iter().map(property).collect();
+            user_properties.push(("unit".to_owned(), "C".to_owned()));
+            let message = Message { user_properties, ..Message::default() }.with_hops();
+            assert_eq!(message.user_properties.len(), 1);
+            (message.hops, message.is_looped())
+        };
+        assert_eq!(of(&[]), (0, false));
+        assert_eq!(of(&["15"]), (15, false));
+        assert_eq!(of(&["2", "16"]), (16, true));
+        assert_eq!((of(&["x"]), of(&["300"])), ((255, true), (255, true)));
+    }
+
+    #[test]
     fn a_message_is_the_same_after_a_log() {
         let message = Message {
             id: "a-1".into(),
@@ -240,6 +287,7 @@ mod tests {
             retain: true,
             timestamp: u64::MAX,
             content_type: Some("x/y".into()),
+            hops: 3,
             user_properties: vec![("a".into(), "1".into()), ("a".into(), "\u{1}".into())],
             payload: vec![0, 10, 255, 10],
             archived: false,

@@ -104,6 +104,11 @@ impl Record {
         self.computed_key.as_ref().unwrap_or(&self.message.topic)
     }
 
+    /// Pipelines that have published it one after the other, when this one has.
+    pub fn hops(&self) -> u8 {
+        self.message.hops.saturating_add(1)
+    }
+
     /// When the broker took the message, Unix milliseconds.
     pub fn timestamp(&self) -> u64 {
         self.message.timestamp
@@ -175,7 +180,8 @@ pub(crate) fn memory_of_row(row: &[(FieldName, Value)]) -> usize {
     row.iter().map(|(_, value)| size_of::<FieldName>() + memory_of_value(value)).sum()
 }
 
-fn memory_of_value(value: &Value) -> usize {
+/// Memory of a value, bytes.
+pub(crate) fn memory_of_value(value: &Value) -> usize {
     let below: usize = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),

@@ -12,6 +12,7 @@ use tidegate_client::{
 };
 
 use super::{Sink, SinkError};
+use crate::message::HOPS_PROPERTY;
 use crate::open_error::OpenError;
 use crate::record::Record;
 
@@ -120,9 +121,10 @@ impl MqttSink {
         }
         let mut waiting: Vec<(PublishToken, &str)> = Vec::with_capacity(batch.len());
         for record in batch.iter().filter(|record| !self.accepted.contains(record.id())) {
-            let publish = Publish::new(self.topic(record)?, record.body())
+            let mut publish = Publish::new(self.topic(record)?, record.body())
                 .with_qos(self.settings.qos)
                 .with_retain(self.settings.retain);
+            publish.properties.user_properties.push((HOPS_PROPERTY.to_owned(), record.hops().to_string()));
             let token = self.driver.client().publish(Instant::now(), publish);
             let token = token.map_err(|error| unsendable(&error))?;
             waiting.push((token, record.id()));
@@ -135,11 +137,15 @@ impl MqttSink {
                     let (_, id) = waiting.remove(at);
                     if published.reason_code.is_error() {
                         let why = published.reason_string.unwrap_or_else(|| published.reason_code.text().to_owned());
-                        let error = judge(published.reason_code, format!("the broker refuses a message: {why}"));
-                        // While the broker refuses for a time, no record is to blame.
-                        if !matches!(failed, Some(SinkError::Away(_))) {
-                            failed = Some(error);
-                        }
+                        let why = format!("the broker refuses a message: {why}");
+                        // Only a retained message fills a place for good. Another one finds a queue that is full.
+                        let fills_a_place = self.settings.retain && published.reason_code == ReasonCode::QuotaExceeded;
+                        let error =
+                            if fills_a_place { SinkError::Limited(why) } else { judge(published.reason_code, why) };
+                        failed = Some(match failed.take() {
+                            Some(before) => weightier(before, error),
+                            None => error,
+                        });
                     } else {
                         self.accepted.insert(id.to_owned());
                     }
@@ -151,6 +157,17 @@ impl MqttSink {
         }
         failed.map_or(Ok(()), Err)
     }
+}
+
+/// The error that decides about a batch: while the broker refuses for a time, no record is to blame, and a record that it
+/// refuses for ever is looked for before one that reaches a limit.
+fn weightier(one: SinkError, other: SinkError) -> SinkError {
+    let weight = |error: &SinkError| match error {
+        SinkError::Limited(_) => 0,
+        SinkError::Refused(_) => 1,
+        SinkError::Away(_) => 2,
+    };
+    if weight(&one) >= weight(&other) { one } else { other }
 }
 
 /// Whether a record is to blame for a reason, which no retry mends.
@@ -297,6 +314,17 @@ mod tests {
             let outcome = sink.write(&[record("a")]);
             assert!(matches!(outcome, Err(SinkError::Refused(_))), "{outcome:?}");
         }
+        assert_eq!(sink.write(&[record("a")]), Ok(()));
+    }
+
+    #[test]
+    fn only_a_retained_message_reaches_a_limit() {
+        let (address, _broker) = serve(vec![0x97, 0x97, 0x99, 0x97, 0x80, 0]);
+        let mut sink = sink(address);
+        sink.settings.retain = true;
+        assert!(matches!(sink.write(&[record("a")]), Err(SinkError::Limited(_))));
+        assert!(matches!(sink.write(&["a", "b"].map(record)), Err(SinkError::Refused(_))));
+        assert!(matches!(sink.write(&["a", "b"].map(record)), Err(SinkError::Away(_))));
         assert_eq!(sink.write(&[record("a")]), Ok(()));
     }
 

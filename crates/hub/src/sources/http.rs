@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
 use crate::core::Ending;
-use crate::message::Message;
+use crate::message::{HOPS_PROPERTY, Message};
 use crate::open_error::OpenError;
 use crate::time::wall_clock;
 
@@ -211,16 +211,18 @@ impl Hook {
         let stated = header("idempotency-key").filter(|key| !key.is_empty());
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let id = stated.as_ref().map(|key| id_of(key, &topic, body));
-        Message {
+        let message = Message {
             lasting_id: id.is_some(),
             id: id.unwrap_or_else(|| format!("{}-{number}", self.id_prefix)),
             topic,
             qos: 1,
             timestamp: wall_clock(),
             content_type: header("content-type"),
+            user_properties: header(HOPS_PROPERTY).map(|hops| (HOPS_PROPERTY.to_owned(), hops)).into_iter().collect(),
             payload: body.to_vec(),
             ..Message::default()
-        }
+        };
+        message.with_hops()
     }
 }
 

@@ -1,0 +1,362 @@
+//! Windows that are open. A window has the messages of a group that the broker took within a time, and ends in one record. A
+//! message is acknowledged once each sink has the record of its window.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::ledger::NewEntry;
+use super::{Core, Item, NoRecords};
+use crate::message::Message;
+use crate::record::{Content, Record};
+use crate::steps::{ComputeError, Ended, Share, Steps, Totals};
+
+/// Milliseconds that a window stays open behind its end, and behind a message that comes later than that: messages are under
+/// way from the broker for so long.
+const LATENESS: u64 = 1_000;
+/// Windows of a pipeline that are open. Beyond it, all end early.
+const MAX_OPEN: usize = 10_000;
+
+/// A message of a window that the broker keeps until it is acknowledged.
+#[derive(Debug)]
+struct Member {
+    entry: u64,
+    /// What it adds.
+    values: Vec<serde_json::Value>,
+}
+
+/// A window of a group.
+#[derive(Debug)]
+pub(super) struct Window {
+    start: u64,
+    first: Arc<Message>,
+    last: Arc<Message>,
+    hops: u8,
+    /// Messages, also those that nobody acknowledges.
+    count: u64,
+    totals: Totals,
+    members: Vec<Member>,
+}
+
+impl Window {
+    /// The message that its record carries: it has the id of the record, and the topic and the publisher of the last message.
+    fn message(&self) -> Message {
+        Message {
+            id: format!("{}.w{}", self.first.id, self.count),
+            lasting_id: self.first.lasting_id,
+            topic: self.last.topic.clone(),
+            client_id: self.last.client_id.clone(),
+            qos: self.last.qos,
+            retain: false,
+            timestamp: self.start,
+            content_type: None,
+            hops: self.hops,
+            user_properties: Vec::new(),
+            payload: Vec::new(),
+            archived: false,
+        }
+    }
+
+    /// Memory of what the ledger does not count, bytes.
+    fn memory(&self, group: &str) -> usize {
+        size_of::<Self>() + group.len() + self.first.size() + self.last.size() + self.totals.memory()
+    }
+}
+
+/// The messages of a window whose record is on its way.
+#[derive(Debug)]
+struct Sent {
+    entries: Vec<u64>,
+    /// Messages that nobody acknowledges.
+    others: u64,
+}
+
+/// The windows that begin at one time.
+#[derive(Debug, Default)]
+struct Start {
+    /// When they end, on the clock that never goes back.
+    ends_at: u64,
+    groups: HashMap<String, Window>,
+}
+
+/// The windows of a pipeline.
+#[derive(Debug)]
+pub(super) struct Windows {
+    /// Their length, milliseconds.
+    every: u64,
+    /// Messages above QoS 0 that the source hands out at once: with as many in open windows, no other comes.
+    max_members: usize,
+    starts: BTreeMap<u64, Start>,
+    /// Windows that are open, their members, and their memory.
+    open: usize,
+    members: usize,
+    bytes: usize,
+    /// By the entry of their record.
+    sent: HashMap<u64, Sent>,
+    /// The last message came at this time of the clock that never goes back, and of the wall clock.
+    clocks: (u64, u64),
+}
+
+impl Windows {
+    /// Windows of so many milliseconds.
+    pub(super) fn new(every: u64, max_members: usize) -> Self {
+        Self {
+            every: every.max(1),
+            max_members,
+            starts: BTreeMap::new(),
+            open: 0,
+            members: 0,
+            bytes: 0,
+            sent: HashMap::new(),
+            clocks: (0, 0),
+        }
+    }
+
+    /// Memory that they hold beside the messages of the ledger, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// When the next ones end.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.starts.values().map(|start| start.ends_at).min()
+    }
+
+    /// Whether they can take no more.
+    fn are_full(&self) -> bool {
+        self.open >= MAX_OPEN || self.members >= self.max_members
+    }
+
+    /// The wall clock, Unix milliseconds.
+    fn clock(&self, now: u64) -> u64 {
+        let (then, clock) = self.clocks;
+        clock.saturating_add(now.saturating_sub(then))
+    }
+
+    /// Adds a message to its window, or nothing of it.
+    ///
+    /// # Errors
+    /// When its values do not go with the ones before.
+    fn add(
+        &mut self,
+        (now, clock): (u64, u64),
+        message: &Arc<Message>,
+        share: &Share,
+        none: Totals,
+    ) -> Result<u64, ComputeError> {
+        self.clocks = (now, clock);
+        let begin = Steps::window_of(self.every, message);
+        let start = self.starts.entry(begin).or_default();
+        let until_end = begin.saturating_add(self.every).saturating_sub(clock);
+        start.ends_at = start.ends_at.max(now.saturating_add(until_end).saturating_add(LATENESS));
+        let window = match start.groups.entry(share.group.clone()) {
+            Entry::Occupied(window) => window.into_mut(),
+            Entry::Vacant(place) => {
+                self.open += 1;
+                place.insert(Window {
+                    start: begin,
+                    first: Arc::clone(message),
+                    last: Arc::clone(message),
+                    hops: 0,
+                    count: 0,
+                    totals: none,
+                    members: Vec::new(),
+                })
+            }
+        };
+        let before = if window.count == 0 { 0 } else { window.memory(&share.group) };
+        let added = window.totals.add(&share.values);
+        if added.is_ok() {
+            window.last = Arc::clone(message);
+            window.hops = window.hops.max(message.hops);
+            window.count += 1;
+        }
+        if window.count == 0 {
+            start.groups.remove(&share.group);
+            self.open -= 1;
+        } else {
+            self.bytes = self.bytes + window.memory(&share.group) - before;
+        }
+        if start.groups.is_empty() {
+            self.starts.remove(&begin);
+        }
+        added.map(|()| begin)
+    }
+
+    /// Notes the entry of the message that was added last, which waits for the record of its window.
+    fn note_member(&mut self, begin: u64, share: Share, entry: u64) {
+        let window = self.starts.get_mut(&begin).and_then(|start| start.groups.get_mut(&share.group));
+        if let Some(window) = window {
+            self.members += 1;
+            window.members.push(Member { entry, values: share.values });
+        }
+    }
+
+    /// Takes the windows of the starts that a condition holds for.
+    fn take(&mut self, is_wanted: impl Fn(&Start) -> bool) -> Vec<Window> {
+        let begins: Vec<u64> = self.starts.iter().filter(|(_, it)| is_wanted(it)).map(|(begin, _)| *begin).collect();
+        let starts = begins.into_iter().filter_map(|begin| self.starts.remove(&begin));
+        let mut taken = Vec::new();
+        for (group, window) in starts.flat_map(|start| start.groups) {
+            self.open -= 1;
+            self.members -= window.members.len();
+            self.bytes = self.bytes.saturating_sub(window.memory(&group));
+            taken.push(window);
+        }
+        // The order of a map is not that of the messages.
+        taken.sort_by(|one, other| (one.start, &one.first.id).cmp(&(other.start, &other.first.id)));
+        taken
+    }
+
+    /// Drops messages that another process takes over. Returns the entries of records that were made of these alone.
+    fn forget(&mut self, gone: &BTreeSet<u64>, none: &Totals) -> BTreeSet<u64> {
+        for (group, window) in self.starts.values_mut().flat_map(|start| start.groups.iter_mut()) {
+            let before = (window.members.len(), window.memory(group));
+            window.members.retain(|member| !gone.contains(&member.entry));
+            let left = before.0 - window.members.len();
+            if left > 0 {
+                self.members -= left;
+                window.count -= u64::try_from(left).unwrap_or(window.count);
+                window.totals = none.clone();
+                // Each was added before, in the same order.
+                window.members.iter().for_each(|member| drop(window.totals.add(&member.values)));
+                self.bytes = (self.bytes + window.memory(group)).saturating_sub(before.1);
+            }
+        }
+        for start in self.starts.values_mut() {
+            start.groups.retain(|group, window| {
+                let stays = window.count > 0;
+                if !stays {
+                    self.open -= 1;
+                    self.bytes = self.bytes.saturating_sub(window.memory(group));
+                }
+                stays
+            });
+        }
+        self.starts.retain(|_, start| !start.groups.is_empty());
+        let is_gone = |sent: &Sent| sent.others == 0 && sent.entries.iter().all(|entry| gone.contains(entry));
+        let records: BTreeSet<u64> =
+            self.sent.iter().filter(|(_, sent)| is_gone(sent)).map(|(entry, _)| *entry).collect();
+        self.sent.retain(|entry, _| !records.contains(entry));
+        records
+    }
+}
+
+impl<D> Core<D> {
+    /// Ends all windows when they, or the messages of the pipeline, can take no more.
+    pub(super) fn make_room(&mut self, now: u64) {
+        if self.is_full() || self.windows.as_ref().is_some_and(Windows::are_full) {
+            self.end_windows(now, |_| true);
+        }
+    }
+
+    /// Adds a new message to its window.
+    pub(super) fn gather(&mut self, now: u64, clock: u64, entry: NewEntry<D>) {
+        match self.share_of(now, clock, &entry.message) {
+            Ok(Some((begin, share))) => self.join(now, entry, begin, share),
+            Ok(None) => self.leave_out(now, entry),
+            Err(why) => self.fail_new(now, entry, &why),
+        }
+    }
+
+    /// What a message adds to the window with the returned begin. It is added already.
+    fn share_of(&mut self, now: u64, clock: u64, message: &Arc<Message>) -> Result<Option<(u64, Share)>, NoRecords> {
+        self.check_hops(message)?;
+        let share = self.steps.share(message, clock)?;
+        let (Some(share), Some(windows), Some(none)) = (share, &mut self.windows, self.steps.no_totals()) else {
+            return Ok(None);
+        };
+        let begin = windows.add((now, clock), message, &share, none)?;
+        Ok(Some((begin, share)))
+    }
+
+    /// Has a message wait for the record of its window. A message that nobody acknowledges does not.
+    fn join(&mut self, now: u64, mut entry: NewEntry<D>, begin: u64, share: Share) {
+        let (archive, message) = (self.archive(), Arc::clone(&entry.message));
+        let waits = entry.token.is_some();
+        entry.pending = usize::from(waits) + usize::from(archive.is_some());
+        entry.left_out = !waits;
+        entry.record_bytes = share.memory();
+        if entry.pending == 0 {
+            return;
+        }
+        let entry = self.ledger.add(entry);
+        if let Some(archive) = archive {
+            self.keep(now, archive, entry, &message);
+        }
+        if let Some(windows) = self.windows.as_mut().filter(|_| waits) {
+            windows.note_member(begin, share, entry);
+        }
+        self.make_room(now);
+    }
+
+    /// Ends the windows whose time is over.
+    pub(super) fn end_due(&mut self, now: u64) {
+        if self.windows.as_ref().and_then(Windows::deadline).is_some_and(|at| at <= now) {
+            self.end_windows(now, |start| start.ends_at <= now);
+        }
+    }
+
+    fn end_windows(&mut self, now: u64, is_wanted: impl Fn(&Start) -> bool) {
+        let Some(windows) = &mut self.windows else { return };
+        let (clock, every) = (windows.clock(now), windows.every);
+        let ended = windows.take(is_wanted);
+        let early = ended.iter().filter(|window| window.start.saturating_add(every) > clock);
+        self.numbers.ended_early += early.count() as u64;
+        for window in ended {
+            self.end_window(now, clock, window);
+        }
+    }
+
+    /// Sends the record of a window to the sinks.
+    fn end_window(&mut self, now: u64, clock: u64, window: Window) {
+        let message = Arc::new(window.message());
+        let ended = Ended { start: window.start, message: &message, totals: &window.totals };
+        let made = self.steps.end(&ended, &window.last, clock);
+        let sinks = self.settings.sinks.len() - usize::from(self.archive().is_some());
+        let record_bytes = made.as_ref().map(Record::memory).unwrap_or_default();
+        let pending = if made.is_ok() { sinks } else { 1 };
+        let entry = NewEntry { token: None, pending, left_out: true, message: Arc::clone(&message), record_bytes };
+        let entry = self.ledger.add(entry);
+        let entries: Vec<u64> = window.members.iter().map(|member| member.entry).collect();
+        let others = window.count.saturating_sub(entries.len() as u64);
+        if let Some(windows) = &mut self.windows {
+            windows.sent.insert(entry, Sent { entries, others });
+        }
+        match made {
+            Ok(record) => {
+                let record = Arc::new(record);
+                for sink in 0..sinks {
+                    let lane = self.lane_of(sink, record.key());
+                    self.lanes[lane].push(now, Item { entry, record: Arc::clone(&record) });
+                }
+            }
+            Err(why) => {
+                let fields = window.last.fields(crate::Format::Json);
+                let record = Arc::new(Record::new(message, Content::Row(fields)));
+                self.fail(now, &Item { entry, record }, why.to_string(), true);
+            }
+        }
+    }
+
+    /// The record of a window has ended: so have its messages.
+    pub(super) fn confirm_members(&mut self, entry: u64, delivered: bool, dropped: bool) {
+        let sent = self.windows.as_mut().and_then(|windows| windows.sent.remove(&entry));
+        let Some(Sent { entries, others }) = sent else { return };
+        self.numbers.delivered += if delivered && !dropped { others } else { 0 };
+        for entry in entries {
+            if dropped {
+                self.ledger.mark_dropped(entry);
+            }
+            self.confirm(entry, delivered && !dropped);
+        }
+    }
+
+    /// Drops messages that another process takes over from windows. Adds the records that were made of these alone.
+    pub(super) fn forget_members(&mut self, gone: &mut BTreeSet<u64>) {
+        let (Some(windows), Some(none)) = (&mut self.windows, self.steps.no_totals()) else { return };
+        let records = windows.forget(gone, &none);
+        records.iter().for_each(|entry| self.ledger.discard(*entry));
+        gone.extend(records);
+    }
+}

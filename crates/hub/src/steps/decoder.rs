@@ -1,0 +1,125 @@
+//! Payloads of Avro and Protobuf, which only their schema explains: they become JSON before the other steps.
+
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
+use serde_json::Value;
+
+use super::avro::AvroSchema;
+use super::error::ComputeError;
+
+/// Reads payloads of one schema.
+#[derive(Debug)]
+pub(super) enum Decoder {
+    /// A schema of Avro.
+    Avro(AvroSchema),
+    /// A message of Protobuf.
+    Protobuf(MessageDescriptor),
+}
+
+impl Decoder {
+    /// A schema of Avro, as JSON.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(super) fn avro(text: &str) -> Result<Self, String> {
+        let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+        AvroSchema::new(&value).map(Self::Avro).map_err(|error| format!("it is no schema of Avro: {error}"))
+    }
+
+    /// A message of the descriptors that `protoc --include_imports --descriptor_set_out=FILE` writes. `name` may be left
+    /// out if there is one message alone.
+    ///
+    /// # Errors
+    /// When the bytes are no descriptors, or have no such message.
+    pub(super) fn protobuf(bytes: &[u8], name: Option<&str>) -> Result<Self, String> {
+        let pool = DescriptorPool::decode(bytes)
+            .map_err(|error| format!("it is no set of descriptors of Protobuf: {error}"))?;
+        let mut all: Vec<MessageDescriptor> = pool.all_messages().filter(|message| !message.is_map_entry()).collect();
+        let names = || all.iter().take(10).map(|it| it.full_name().to_owned()).collect::<Vec<_>>().join(", ");
+        match name {
+            Some(name) => pool
+                .get_message_by_name(name)
+                .map(Self::Protobuf)
+                .ok_or_else(|| format!("it has no message `{name}`; it has {}", names())),
+            None if all.len() == 1 => Ok(Self::Protobuf(all.remove(0))),
+            None => Err(format!("it has {} messages: name one in `schema_type`, such as {}", all.len(), names())),
+        }
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// When it is not of the schema.
+    pub(super) fn decode(&self, payload: &[u8]) -> Result<Value, ComputeError> {
+        match self {
+            Self::Avro(schema) => schema.decode(payload).map_err(|error| ComputeError::NotDecoded("Avro", error)),
+            Self::Protobuf(descriptor) => {
+                let message = DynamicMessage::decode(descriptor.clone(), payload);
+                let message = message.map_err(|error| ComputeError::NotDecoded("Protobuf", error.to_string()))?;
+                let options = SerializeOptions::new()
+                    .stringify_64_bit_integers(false)
+                    .use_proto_field_name(true)
+                    .skip_default_fields(false);
+                let value = message.serialize_with_options(serde_json::value::Serializer, &options);
+                value.map_err(|error| ComputeError::NotDecoded("Protobuf", error.to_string()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost_reflect::prost::Message as _;
+    use prost_reflect::prost_types::field_descriptor_proto::{Label, Type};
+    use prost_reflect::prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet};
+    use serde_json::json;
+
+    use super::*;
+
+    fn field(name: &str, number: i32, kind: Type) -> FieldDescriptorProto {
+        FieldDescriptorProto {
+            name: Some(name.to_owned()),
+            number: Some(number),
+            label: Some(Label::Optional as i32),
+            r#type: Some(kind as i32),
+            ..FieldDescriptorProto::default()
+        }
+    }
+
+    fn descriptors(names: &[&str]) -> Vec<u8> {
+        let message = |name: &&str| DescriptorProto {
+            name: Some((*name).to_owned()),
+            field: vec![field("temp", 1, Type::Double), field("big_id", 2, Type::Int64), field("raw", 3, Type::Bytes)],
+            ..DescriptorProto::default()
+        };
+        let file = FileDescriptorProto {
+            name: Some("plant.proto".to_owned()),
+            package: Some("plant".to_owned()),
+            syntax: Some("proto3".to_owned()),
+            message_type: names.iter().map(message).collect(),
+            ..FileDescriptorProto::default()
+        };
+        FileDescriptorSet { file: vec![file] }.encode_to_vec()
+    }
+
+    #[test]
+    fn a_message_of_protobuf_becomes_json() {
+        let decoder = Decoder::protobuf(&descriptors(&["Reading"]), None).unwrap();
+        // temp = 21.5, big_id = 300, raw = [1, 2].
+        let bytes = [&[0x09][..], &21.5_f64.to_le_bytes(), &[0x10, 0xac, 0x02, 0x1a, 2, 1, 2]].concat();
+        assert_eq!(decoder.decode(&bytes).unwrap(), json!({ "temp": 21.5, "big_id": 300, "raw": "AQI=" }));
+        assert_eq!(decoder.decode(&[]).unwrap(), json!({ "temp": 0.0, "big_id": 0, "raw": "" }));
+        for bytes in [&[0x09][..], &[0xff], &[0x1a, 5, 1]] {
+            assert!(decoder.decode(bytes).unwrap_err().to_string().contains("Protobuf"), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn one_of_several_messages_needs_its_name() {
+        let set = descriptors(&["Reading", "Alarm"]);
+        assert!(Decoder::protobuf(&set, Some("plant.Alarm")).is_ok());
+        let error = Decoder::protobuf(&set, None).unwrap_err();
+        assert!(error.contains("schema_type") && error.contains("plant.Reading"), "{error}");
+        assert!(Decoder::protobuf(&set, Some("Alarm")).unwrap_err().contains("plant.Alarm"));
+        assert!(Decoder::protobuf(b"message Reading {}", None).unwrap_err().contains("no set of descriptors"));
+    }
+}
