@@ -42,7 +42,7 @@ impl Pulse {
 }
 
 impl Table {
-    /// Whether the table is for so many partitions, or for none yet.
+    /// True if the table is for this number of partitions, or for none yet.
     pub(crate) fn is_for(&self, partitions: u32) -> bool {
         self.leases.is_empty() || self.leases.len() == partitions as usize
     }

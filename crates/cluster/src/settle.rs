@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{Seen, Sighting, Table};
 
-/// Changes put even shares off for at most so many times `settle`: a node that ends and starts again all the time must
+/// Changes delay even shares by at most this multiple of `settle`: a node that ends and starts again all the time must
 /// not keep the others from them for ever.
 pub const SETTLE_LIMIT: u32 = 4;
 
@@ -24,8 +24,8 @@ pub struct Settling {
 }
 
 impl Settling {
-    /// Takes note of who is there. Says whether shares may be made even: unless a node has gone, or another node has led
-    /// before, and something has changed within `settle`. `now` is a monotonic time.
+    /// Takes note of who is there. Says whether shares may be made even: unless a node has gone, or another node has
+    /// led before, and something has changed within `settle`. `now` is a monotonic time.
     pub fn look(&mut self, now: Duration, settle: Duration, table: &Table, seen: &Seen) -> bool {
         let is_there = |(name, _): &(&String, &Sighting)| seen.present(name).is_some_and(|advert| !advert.leaving);
         let there = seen.members.iter().filter(is_there);

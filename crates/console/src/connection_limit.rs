@@ -1,5 +1,6 @@
-//! The limit of connections: when it is reached, the connection that keeps the console waiting for longest is closed. So
-//! no client that opens connections and says nothing, or reads nothing, keeps health and metrics from being answered.
+//! The limit of connections: when it is reached, the connection that keeps the console waiting for longest is closed.
+//! So no client that opens connections and says nothing, or reads nothing, keeps health and metrics from being
+//! answered.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -54,7 +55,7 @@ impl Drop for Busy {
 }
 
 impl ConnectionLimit {
-    /// So many connections, at least one.
+    /// A limit of connections, at least one.
     pub(crate) fn new(most: usize) -> Self {
         Self { most: most.max(1), open: VecDeque::new(), tasks: JoinSet::new(), answered: Arc::default() }
     }

@@ -8,8 +8,8 @@ pub(crate) const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;
 /// Bytes and messages that a shard holds, as running sums.
 #[derive(Debug)]
 pub(crate) struct MemoryUse {
-    /// Bytes of tails, parked packets, topics with aliases, wills, queues, messages in flight and filters whose retained
-    /// messages wait, and the kernel's share of blocked sockets.
+    /// Bytes of tails, parked packets, topics with aliases, wills, queues, messages in flight and filters whose
+    /// retained messages wait, and the kernel's share of blocked sockets.
     pub held: u64,
     pub queued_messages: u64,
     pub queued_bytes: u64,
@@ -43,7 +43,7 @@ impl MemoryUse {
         self.would_exceed_ceiling(0)
     }
 
-    /// Whether the shard would hold more bytes than it may with so many more.
+    /// True if the shard would exceed its limit with this number of further bytes.
     #[inline]
     pub(crate) fn would_exceed_ceiling(&self, more: u64) -> bool {
         let ceiling = self.ceiling;

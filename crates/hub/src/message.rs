@@ -201,7 +201,7 @@ fn escaped_len(text: &str) -> usize {
     text.bytes().map(of).sum()
 }
 
-/// Bytes of base64 for so many bytes.
+/// Bytes of base64 for this number of bytes.
 fn base64_len(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4
 }

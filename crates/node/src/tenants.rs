@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use tidegate_engine::{Holding, TenantId, TenantLedger, TenantQuota};
 
-/// Tenants are counted in rows of so many; a row is created when one of them is used.
+/// Tenants are counted in rows of this length; a row is created when one of them is used.
 const ROW: usize = 256;
 const ROWS: usize = (u16::MAX as usize + 1) / ROW;
 const KINDS: usize = Holding::ALL.len();
@@ -88,9 +88,9 @@ impl Count {
     }
 }
 
-/// A connection that another part of the process holds for a client without MQTT, in the quotas of its tenant. While the
-/// client waits for nothing, the connection does not count: such clients could not end it otherwise, and would keep each
-/// other and clients of MQTT out. Its session does not count if it ends with the connection.
+/// A connection that another part of the process holds for a client without MQTT, in the quotas of its tenant. While
+/// the client waits for nothing, the connection does not count: such clients could not end it otherwise, and would keep
+/// each other and clients of MQTT out. Its session does not count if it ends with the connection.
 #[derive(Debug)]
 pub struct TenantSeat {
     counts: Arc<TenantCounts>,

@@ -126,7 +126,8 @@ impl Loader {
     }
 
     /// Bounds an index that takes too much memory: asks for a merge, once until the journal was merged, or drops the
-    /// index, which the next load builds again. A merge is worth it, too, once such loads have read as much as it reads.
+    /// index, which the next load builds again. A merge is worth it, too, once such loads have read as much as it
+    /// reads.
     fn bound_index(&mut self, catalog: &Catalog) {
         let settings = &self.shared.settings;
         if self.index.bytes() <= settings.merge_memory_bytes {
@@ -145,7 +146,8 @@ impl Loader {
         }
     }
 
-    /// The entries from a key on and below another one, at most so many bytes of keys and values, but at least one.
+    /// The entries from a key on and below another one, up to a number of bytes of keys and values, but at least one
+    /// entry.
     pub(crate) fn load(&mut self, from: &[u8], to: &[u8], max_bytes: usize) -> Result<Loaded, ReadError> {
         let catalog = self.shared.catalog().clone();
         if let Err(error) = self.catch_up(&catalog) {

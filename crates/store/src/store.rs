@@ -225,7 +225,8 @@ impl Writer {
     }
 
     /// The same for a batch for whose commit nothing waits. It is committed with the next batch of [`Self::submit`] by
-    /// any writer, after [`UNAWAITED_WAIT`](crate::UNAWAITED_WAIT) at the latest. So it usually costs no sync of its own.
+    /// any writer, after [`UNAWAITED_WAIT`](crate::UNAWAITED_WAIT) at the latest. So it usually costs no sync of its
+    /// own.
     ///
     /// # Errors
     /// As [`Self::submit`].
@@ -333,8 +334,8 @@ impl Stepped {
         self.writer.end();
     }
 
-    /// Continues a merge of the closed files by so many entries; begins one when none is running. Returns whether one
-    /// is running.
+    /// Continues a merge of the closed files by this number of entries; begins one when none is running. Returns
+    /// whether one is running.
     ///
     /// # Errors
     /// When the merge failed. It is dropped; no entry is lost.

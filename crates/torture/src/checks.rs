@@ -242,7 +242,7 @@ pub(crate) fn subscriptions(world: &mut World, name: String, patience: Duration)
                 waiting.remove(&id);
             }
         }
-        // A subscriber may take only so many at once, so each is acknowledged as it comes.
+        // A subscriber has a receive maximum, so each is acknowledged as it comes.
         for subscriber in &mut world.subscribers {
             subscriber.acknowledge(Instant::now())?;
         }

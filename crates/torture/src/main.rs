@@ -1,9 +1,11 @@
 //! Proves or refutes, from outside, that a broker keeps the messages that it has acknowledged. See
 //! docs/durability-tests.md.
 //!
-//! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `mortal`, `session`, `wire`, `ledger`
+//! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`,
+//! `mortal`, `session`, `wire`, `ledger`
 //!   (the debts).
-//! - Faults of a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to files);
+//! - Faults of a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to
+//! files);
 //!   `cluster` strikes nodes and their bus, `bridge` two brokers and the link between them.
 //! - Measurements: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
 //! - Results: `report`; `failure` is an error of the rig itself.
@@ -69,8 +71,8 @@ struct Arguments {
     /// in. Names with a configuration: mosquitto, mosquitto-each-second, mosquitto-each-change, nats, nats-as-shipped.
     #[arg(long, default_value = "tidegate --listen 127.0.0.1:{port} --admin off --data {data}")]
     broker: String,
-    /// Starts so many brokers for an orchestrator under test, on ports and in folders of their own; {fleet} in --broker
-    /// is filled in with a `--broker NAME=mqtt://...` for each.
+    /// Starts this number of brokers for an orchestrator under test, on ports and in folders of their own; {fleet} in
+    /// --broker is filled in with a `--broker NAME=mqtt://...` for each.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..100))]
     fleet: u16,
     /// The command that starts a broker of the fleet, as for --broker; of several each is taken in turn.

@@ -112,7 +112,7 @@ fn join_sessions(wanted: &Recovery, port: u16) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Publishes so many messages at QoS 1 and waits for each PUBACK.
+/// Publishes this number of messages at QoS 1 and waits for each PUBACK.
 fn fill(port: u16, total: usize, retain: bool, payload: &[u8], topic: impl Fn(usize) -> String) -> Result<(), Failure> {
     if total == 0 {
         return Ok(());

@@ -1,7 +1,8 @@
 //! Memory for Argon2, straight from the system and given back to it when a hash is done.
 //!
-//! An allocator is the wrong place for it. Blocks are aligned to 64 bytes, and glibc (2.36 for one) does not use a freed
-//! range again for the next aligned request of the same size: each hash left 19 MiB in its thread's arena, for good.
+//! An allocator is the wrong place for it. Blocks are aligned to 64 bytes, and glibc (2.36 for one) does not use a
+//! freed range again for the next aligned request of the same size: each hash left 19 MiB in its thread's arena, for
+//! good.
 
 use std::io;
 
@@ -16,7 +17,7 @@ pub(super) struct Blocks {
 
 #[expect(unsafe_code, reason = "an anonymous mapping has no safe wrapper that gives out typed memory")]
 impl Blocks {
-    /// Maps memory for so many blocks, at least one.
+    /// Maps memory for this number of blocks, at least one.
     ///
     /// # Errors
     /// When the system has no memory.

@@ -209,7 +209,7 @@ impl UserFile {
         self.others & WRITE != 0
     }
 
-    /// Whether each of these hashes can be verified within so many bytes; `wanted` says which are looked at.
+    /// Whether each of these hashes can be verified within this number of bytes; `wanted` says which are looked at.
     ///
     /// # Errors
     /// The first line whose hash needs more; `path` is named as the file.

@@ -103,7 +103,8 @@ section! {
         /// needs this key.
         address: Option<String> = None, in Kind::Text { max_len: 512 };
         /// The bus that gateways and services share: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, `kafka://` in
-        /// a build with that feature, `embedded://DIRECTORY` for processes of one machine, or `embedded`. The default is
+        /// a build with that feature, `embedded://DIRECTORY` for processes of one machine, or `embedded`. The default
+        /// is
         /// `cluster.bus`; without either, the bus is within this process, and this gateway is the only one.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true;
         /// Whether `bus` has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`. This
@@ -157,7 +158,7 @@ section! {
         load_period: Duration = Duration::from_secs(2), in Kind::Duration(Range::of(100, HOUR));
         /// Time between two connection reports of a gateway.
         connection_period: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, HOUR));
-        /// A gateway is inactive when so many load reports in a row did not come.
+        /// A gateway is inactive when this number of its load reports in a row are missing.
         missed_windows: u32 = 3, in Kind::Integer(Range::of(1, 1_000));
         /// Time between two cycles of the manager: scores, handovers, the list of gateways.
         cycle: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, HOUR));

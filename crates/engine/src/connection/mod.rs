@@ -363,7 +363,7 @@ impl AckQueue {
         Some(std::mem::replace(&mut ack.answer, Answer::SubAck(Box::default())))
     }
 
-    /// Brings an answer back that lacks so many more confirmations.
+    /// Restores an answer that still lacks this number of confirmations.
     pub(crate) fn put_answer(&mut self, sequence: u32, answer: Answer, waits: u32) {
         if let Some(ack) = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize) {
             ack.answer = answer;

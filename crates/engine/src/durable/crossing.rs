@@ -35,8 +35,8 @@ pub(crate) enum Way {
     Deal { share: Box<str>, filter: Box<str>, client: u64, id: u64 },
     /// To the sessions of these partitions, which have moved here: it waits for messages that the old home forwards.
     KeptBack { partitions: Partitions },
-    /// To the new homes of these partitions, which have left. No broker brings it again. Where a dead orchestrator had kept
-    /// it, `of` is its name, and there are no partitions.
+    /// To the new homes of these partitions, which have left. No broker brings it again. Where a dead orchestrator had
+    /// kept it, `of` is its name, and there are no partitions.
     ForLeft { of: Option<Box<str>>, partitions: Partitions },
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Crossings {
 pub(crate) struct Left {
     pub(crate) way: Way,
     pub(crate) message: MessageRef,
-    /// The shards where it has arrived, each of so many.
+    /// The shards where it has arrived, each with the number of shards.
     pub(crate) crossed: Vec<ShardPosition>,
 }
 

@@ -1,7 +1,7 @@
 //! How much one turn of a shard may deliver, so that one publisher with many subscribers does not keep everybody
 //! waiting.
 //!
-//! A message to ten thousand subscribers costs as much as ten thousand messages. Once so many sessions have been
+//! A message to ten thousand subscribers costs as much as ten thousand messages. Once this number of sessions have been
 //! reached in one turn, a publisher waits with its next message until the shard's timers have had their turn.
 //! Acknowledgements, pings, subscriptions and other clients continue.
 //!
@@ -52,8 +52,9 @@ pub(crate) struct TurnShare {
     pub(crate) gone: BTreeSet<ConnectionKey>,
 }
 
-/// Deliveries of messages to many after which their publishers wait. Where many receivers take no output, what cannot be
-/// sent is queued or dropped instead, which costs more, and gains nothing from being done for several messages at once.
+/// Deliveries of messages to many after which their publishers wait. Where many receivers take no output, what cannot
+/// be sent is queued or dropped instead, which costs more, and gains nothing from being done for several messages at
+/// once.
 #[inline]
 pub(crate) fn wide_share(blocked_connections: u64, receivers: usize) -> usize {
     if blocked_connections * 4 >= receivers as u64 { FAN_OUT_STEP } else { DELIVERIES_MAX }

@@ -88,7 +88,7 @@ pub(crate) fn turn_budget(step: u32) -> u32 {
 }
 
 impl Fetches {
-    /// No fetch, and the budget of a first turn; each step looks at so many topics.
+    /// No fetch, and the budget of a first turn; the number of topics that a step looks at.
     pub(crate) fn new(step: u32) -> Self {
         Self { budget: turn_budget(step), starts: STARTS_PER_TURN, ..Self::default() }
     }

@@ -27,7 +27,7 @@ pub(crate) enum Deferral {
     Fleet,
     /// The interest of nodes that have gone is not known yet.
     Interest,
-    /// So many queues of a shard are full; `whose` is the first of them, if it is on this shard.
+    /// The number of full queues of a shard; `whose` is the first of them, if it is on this shard.
     Queues { shard: ShardId, full: u32, whose: Option<SessionKey> },
     /// Other shards were asked for room and have not answered.
     Answers,
@@ -68,7 +68,8 @@ pub(crate) enum Stage {
 
 /// The order of the stages. The first answer that is not [`Step::Continue`] counts.
 ///
-/// - `Refused`, `Exchange` and `Repetition` are first: a QoS 2 message that was taken before is only answered, whatever has changed
+/// - `Refused`, `Exchange` and `Repetition` are first: a QoS 2 message that was taken before is only answered, whatever
+/// has changed
 ///   since.
 /// - `Rights` is before all stages about capacity: a publisher without rights learns nothing else, and does not wait.
 /// - `Understanding` is before all stages that defer: waiting does not make the message valid.

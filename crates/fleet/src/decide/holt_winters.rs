@@ -12,12 +12,13 @@ use crate::load::{Demand, HoltWinters};
 
 /// The farthest forecast, in observations: an hour of them every 15 seconds.
 const AHEAD_MAX: usize = 240;
-/// A forecast is taken to be too high by so many of its usual errors.
+/// A forecast is corrected downwards by this multiple of its usual error.
 const ERRORS: f64 = 2.0;
 
 /// `default`, and growth ahead of the forecast of the demand at the end of the lead time. The forecast counts from the
 /// second season on, and only for demand that lasts longer than a peak: a rise that no season has shown is left to
-/// `default`. The lead time is the measured one (boot and subscriptions) as soon as there is one. The preview shows the forecast without acting on it.
+/// `default`. The lead time is the measured one (boot and subscriptions) as soon as there is one. The preview shows the
+/// forecast without acting on it.
 pub(super) struct Proactive {
     settings: Settings,
     preview: bool,

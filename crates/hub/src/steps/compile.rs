@@ -13,7 +13,7 @@ use super::unit::Unit;
 use super::{At, StepError};
 use crate::message::FIELDS;
 
-/// Deepest nesting of an expression; a sum of so many numbers is as deep.
+/// Deepest nesting of an expression; a sum of this number of terms is as deep.
 const MAX_DEPTH: usize = 100;
 
 fn refuse(expr: &Expr, said: impl Into<String>) -> StepError {

@@ -35,7 +35,7 @@ impl Ports {
         self.take(host, 1)?.pop().ok_or(none)
     }
 
-    /// So many ports that can be listened on at a host.
+    /// This number of free ports of a host.
     ///
     /// # Errors
     /// When fewer are free.

@@ -1,6 +1,6 @@
-//! The platform around a broker, as study LAV has it: brokers, a gateway and a hub at each of them, and a bus between gateways
-//! and hubs. Each part is a process with limits of its own. Gateways and hubs are `tidegate hub`, the bus is JetStream of
-//! NATS; the brokers are the peer of the run.
+//! The platform around a broker, as study LAV has it: brokers, a gateway and a hub at each of them, and a bus between
+//! gateways and hubs. Each part is a process with limits of its own. Gateways and hubs are `tidegate hub`, the bus is
+//! JetStream of NATS; the brokers are the peer of the run.
 //!
 //! - `part` is a process within its limits.
 //! - `bus` makes the stream.
@@ -231,7 +231,7 @@ impl RunningPlatform {
         self.parts.iter().map(|part| (part.name().to_owned(), part.watermark())).collect()
     }
 
-    /// What each part has used since its counters were read, in so many seconds.
+    /// The use of each part since its counters were read, over this number of seconds.
     pub fn used(&self, since: &BTreeMap<String, Watermark>, seconds: f64) -> Vec<PartUse> {
         let before = |part: &PartProcess| since.get(part.name()).copied().unwrap_or_default();
         self.parts.iter().map(|part| part.used(before(part), seconds)).collect()

@@ -88,7 +88,7 @@ fn cpu(run: &Run, from: f64, to: f64) -> Quantity {
     Quantity { name: "CPU", unit: "cores", grows_worse: true, at_s, values }
 }
 
-/// The mean use between samples that are so many seconds apart: CPU time is counted in ticks of 10 ms, so that a broker
+/// The mean use between samples at this distance in seconds: CPU time is counted in ticks of 10 ms, so that a broker
 /// with little to do seems idle between most samples that are close together, and their median is 0.
 fn cores(looks: impl Iterator<Item = (f64, f64)>, apart_s: f64) -> (Vec<f64>, Vec<f64>) {
     let mut last: Option<(f64, f64)> = None;

@@ -80,8 +80,8 @@ pub(crate) struct Seat(u32);
 impl Seat {
     /// Of a connection that is counted for no address.
     pub(crate) const NONE: Self = Self(u32::MAX);
-    /// Of a connection that the broker itself has opened, for a bridge or a pipeline. Bans of addresses and limits are for
-    /// clients: they do not hold for it.
+    /// Of a connection that the broker itself has opened, for a bridge or a pipeline. Bans of addresses and limits are
+    /// for clients: they do not hold for it.
     pub(crate) const OWN: Self = Self(u32::MAX - 1);
 }
 
@@ -128,7 +128,7 @@ impl std::fmt::Debug for Admission {
 }
 
 impl Admission {
-    /// Admission for so many listeners.
+    /// Admission for this number of listeners.
     pub fn new(now: Now, settings: AdmissionSettings, listeners: usize) -> Self {
         let tracked = settings.tracked as usize;
         let mut bans = Bans::new(settings.max_bans as usize);

@@ -48,7 +48,7 @@ fn a_ban_is_added_felt_explained_listed_and_removed() {
     assert_eq!(dial(&broker, "device").1, [0x20, 2, 0, 0]);
 }
 
-/// A packet of a client that is answered with so many bytes.
+/// A packet of a client that is answered with this number of bytes.
 fn exchange(stream: &mut TcpStream, packet: &[u8], answer: usize) {
     stream.write_all(packet).unwrap();
     stream.read_exact(&mut vec![0; answer]).unwrap();

@@ -43,11 +43,12 @@ pub(crate) struct ClusterArguments {
         default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
     )]
     node_command: String,
-    /// The command that starts a server of NATS as the bus, such as `nats-server -c {dir}/bus.conf` with the configuration
-    /// that the run writes; {port}, {data} and {dir} are filled in. Without it one of the nodes serves the bus to the others.
+    /// The command that starts a server of NATS as the bus, such as `nats-server -c {dir}/bus.conf` with the
+    /// configuration that the run writes; {port}, {data} and {dir} are filled in. Without it one of the nodes serves
+    /// the bus to the others.
     #[arg(long)]
     bus_command: Option<String>,
-    /// Starts so many brokers for members that are orchestrators; {fleet} in --node-command is filled in with a
+    /// Starts this number of brokers for members that are orchestrators; {fleet} in --node-command is filled in with a
     /// `--broker NAME=mqtt://...` for each.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..100))]
     brokers: u16,

@@ -1,4 +1,4 @@
-//! A circuit breaker: after so many failures in a row the server is not asked for a while. Then one request tries;
+//! A circuit breaker: after a number of failures in a row the server is not asked for a while. Then one request tries;
 //! after a success the others follow, after a failure the pause begins again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ pub(super) struct Breaker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The server is asked; so many failures in a row.
+    /// The server is asked; the failures in a row so far.
     Closed(u32),
     /// It is left alone until then.
     Open(u64),

@@ -1,9 +1,9 @@
 //! Messages on their way to the members that serve partitions now: the sender's side and the receiver's, both pure.
 //!
-//! A piece is a list of messages, sent in parts. A receiver answers the last part of a piece when the messages are in its
-//! store. The sender keeps a piece until all receivers have it, and sends it once more from its first part after any
-//! other answer, and after none. Pieces are numbered for each life of the sender, so that a receiver knows a repeated
-//! one.
+//! A piece is a list of messages, sent in parts. A receiver answers the last part of a piece when the messages are in
+//! its store. The sender keeps a piece until all receivers have it, and sends it once more from its first part after
+//! any other answer, and after none. Pieces are numbered for each life of the sender, so that a receiver knows a
+//! repeated one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const PART: usize = 1024 * 1024;
 /// Pause before a piece is sent once more; it doubles with each further answer that is no success.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
-/// After so many refusals of a piece, about a minute, an error is logged, and after as many again.
+/// Refusals of a piece between two logged errors, about a minute.
 const REFUSALS_TO_LOG: u32 = 100;
 
 /// A part of a piece.

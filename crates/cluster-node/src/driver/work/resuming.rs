@@ -1,6 +1,7 @@
-//! Connections of dead orchestrators that an earlier life of this process worked off, or whose brokers were not in the fleet
-//! at the takeover. Each is continued when its broker is in the fleet, and only where the table has left the partitions of the connection to this member: the member that takes
-//! over these partitions also takes over the connection.
+//! Connections of dead orchestrators that an earlier life of this process worked off, or whose brokers were not in the
+//! fleet at the takeover. Each is continued when its broker is in the fleet, and only where the table has left the
+//! partitions of the connection to this member: the member that takes over these partitions also takes over the
+//! connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -212,7 +213,7 @@ mod tests {
         RememberedBroker { of, broker, held: here.clone(), here, left: Vec::new() }
     }
 
-    /// The world of a member, after so many seconds.
+    /// The world of a member, after a number of seconds.
     struct Member {
         began: Instant,
         lives: BTreeMap<String, u64>,

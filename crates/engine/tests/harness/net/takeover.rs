@@ -11,8 +11,8 @@ use super::tables::Order;
 use crate::harness::store::Pairs;
 
 impl Net {
-    /// A node dies with a part of its uncommitted batches, and others will take over. Only so many of its batches to
-    /// each shard still arrive.
+    /// A node dies with a part of its uncommitted batches, and others will take over. Only this number of its batches
+    /// to each shard still arrive.
     pub(crate) fn fall(&mut self, node: usize, kept: usize, arrive: usize) {
         let waiting = self.store.waiting_of(node);
         self.trace.note(format!("node {node} falls: {kept} of {waiting} batches survive, {arrive} arrive"));

@@ -8,7 +8,7 @@ use super::*;
 /// Bytes of a queue in memory: a few messages.
 const SHARE: u64 = 2_000;
 
-/// Publishes so many messages to an offline client, and returns their payloads.
+/// Publishes this number of messages to an offline client, and returns their payloads.
 fn fill(world: &World, count: usize) -> Vec<String> {
     let client = world.connect(v5("a").lasting());
     client.subscribe("t/#", AtLeastOnce);

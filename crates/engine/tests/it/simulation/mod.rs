@@ -3,7 +3,7 @@
 //!
 //! - `TIDEGATE_SEED=17` plays only that seed;
 //! - `TIDEGATE_SIM_SECONDS=600` plays further seeds until that much time has passed;
-//! - `TIDEGATE_TRACE_LINES=100000` shows so many of the last steps when one fails.
+//! - `TIDEGATE_TRACE_LINES=100000` sets the number of last steps that a failure shows.
 
 mod checks;
 mod falls;
@@ -237,7 +237,7 @@ impl Simulation {
         }
     }
 
-    /// The process dies with a part of its uncommitted batches, and another one with so many shards takes over.
+    /// The process dies with a part of its uncommitted batches, and another one with this number of shards takes over.
     fn crash(&mut self) {
         let waiting = self.world.uncommitted();
         let crash = Crash {

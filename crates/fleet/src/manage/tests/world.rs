@@ -332,7 +332,7 @@ impl World {
     }
 }
 
-/// A judge that wants a level to have so many at a time, one more or fewer per decision.
+/// A judge that changes a level to a given number, by one per decision.
 pub(super) struct Script(pub(super) Vec<(u64, u32)>);
 
 impl Judge for Script {

@@ -82,8 +82,8 @@ impl Bans {
         }
     }
 
-    /// Takes an end in that was kept under a key over a restart. One under the key of its ban, as earlier versions wrote
-    /// it, gets its own.
+    /// Takes an end in that was kept under a key over a restart. One under the key of its ban, as earlier versions
+    /// wrote it, gets its own.
     pub(crate) fn restore_end(&mut self, key: &[u8], target: BanTarget, end: BanEnd) {
         let (own, value) = encode_end(&target, end);
         let is_newer = self.ended.get(&target).is_none_or(|known| known.changed < end.changed);
@@ -174,7 +174,7 @@ mod tests {
         assert!(bans.records(later).is_empty());
     }
 
-    /// The same as [`record`], of a ban that ends after so many milliseconds.
+    /// The same as [`record`], for a ban with a duration in milliseconds.
     fn ending(name: &str, changed: u64, after: u64) -> BanRecord {
         let mut record = record(name, changed, true);
         record.ban.as_mut().unwrap().until = NOW.monotonic.plus(after);

@@ -221,7 +221,7 @@ impl FleetRun {
         }
     }
 
-    /// The process dies with a part of its uncommitted batches, and another one with so many shards takes over.
+    /// The process dies with a part of its uncommitted batches, and another one with this number of shards takes over.
     fn crash(&mut self) {
         let waiting = self.world.uncommitted();
         let crash = Crash {

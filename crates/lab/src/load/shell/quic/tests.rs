@@ -25,7 +25,7 @@ struct Server {
     stream: Option<StreamId>,
     echo: Vec<u8>,
     has_ended: bool,
-    /// One of so many datagrams of the client gets lost once it has connected; 0 for none.
+    /// Once the client has connected, one datagram of this number is lost; 0 for none.
     loses: usize,
     seen: usize,
     lost: usize,
