@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_permit_comes_back_when_it_is_dropped() {
+    fn a_permit_returns_when_it_is_dropped() {
         let permits = Permits::new(1);
         let first = permits.acquire(Duration::ZERO);
         assert!(first.is_some());
@@ -131,7 +131,7 @@ mod tests {
             while permits.lock().line.is_empty() {
                 std::thread::yield_now();
             }
-            assert!(permits.acquire_bytes(1, Duration::ZERO).is_none(), "another one stands before it");
+            assert!(permits.acquire_bytes(1, Duration::ZERO).is_none(), "another one is before it");
             drop(first);
             assert!(large.join().unwrap());
         });

@@ -1,7 +1,7 @@
 //! Which bridges have carried a message, so that none carries it twice the same way.
 //!
 //! Each end of a bridge adds a User Property to the messages that it takes from its broker. A message with its own mark
-//! has come back in a loop. The two ends have different marks: a response may have the properties of its request.
+//! has returned in a loop. The two ends have different marks: a response may have the properties of its request.
 //! Brokers forward User Properties as they are ([MQTT-3.3.2-17]), so the marks pass any broker of MQTT 5.0.
 
 use std::fmt;
@@ -10,8 +10,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// The name of the User Property; the value names an end of a bridge.
 const MARK: &str = "tidegate-bridge";
 
-/// Bridges that a message may pass. One more does not carry it: this bounds loops of bridges whose marks change, and the
-/// size of the property.
+/// Bridges that a message may pass. One more does not carry it: this bounds loops of bridges whose marks change, and
+/// the size of the property.
 pub(crate) const MAX_HOPS: usize = 16;
 
 /// The name that an end of a bridge has in its marks: another one in each process.

@@ -53,7 +53,7 @@ pub enum TopicRuleError {
         /// Its fault.
         source: TopicError,
     },
-    /// A prefix stands before topics as it is, and no topic has a wildcard.
+    /// A prefix is put before topics unchanged, and no topic has a wildcard.
     #[error("the prefix `{0}` has a wildcard: only the pattern may have one")]
     Wildcard(String),
     /// A shared subscription gives a bridge a part of the messages.
@@ -117,7 +117,7 @@ impl TopicRule {
         Some(TopicNameBuf::new(format!("{}{rest}", self.names(side.other()).prefix)))
     }
 
-    /// Whether messages that this rule carries away from `side` can come back to it by `other`, and be carried by this
+    /// Whether messages that this rule carries away from `side` can return to it by `other`, and be carried by this
     /// one again.
     pub(crate) fn loops_with(&self, side: Side, other: &Self) -> bool {
         let beyond = side.other();
@@ -127,7 +127,8 @@ impl TopicRule {
             && self.names(side).filter.overlaps(&other.names(side).filter)
     }
 
-    /// Whether messages that this rule carries keep a name that it carries, so that a broker would be its own neighbour.
+    /// Whether messages that this rule carries keep a name that it carries, so that a broker would be its own
+    /// neighbour.
     pub(crate) fn keeps_names(&self) -> bool {
         self.local.filter.overlaps(&self.remote.filter)
     }

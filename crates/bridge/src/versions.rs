@@ -7,7 +7,7 @@ use tidegate_client::{Disconnected, ReasonCode, Version};
 pub(crate) struct Introduction {
     pub(crate) version: Version,
     /// Before MQTT 5.0: whether the protocol level says that the client is a bridge, which some brokers know. To such a
-    /// one its own messages do not come back.
+    /// one its own messages do not return.
     pub(crate) bridge: bool,
 }
 

@@ -35,7 +35,7 @@ pub enum AddressError {
     /// A path, a query or a fragment.
     #[error("the address of the bus has something behind its servers; it ends with the last of them")]
     Rest,
-    /// More servers than anybody has.
+    /// Too many servers in an address.
     #[error("the address of the bus names more than 32 servers; a few suffice, the others are found")]
     TooMany,
     /// A user without a password, or an invalid escape.
@@ -88,8 +88,9 @@ const NATS_PORT: u16 = 4222;
 /// That of Kafka.
 const KAFKA_PORT: u16 = 9092;
 
-/// Which bus is meant: `embedded`, `embedded://DIRECTORY[?serve=no]`, `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise.
-/// Neither `Debug` nor `Display` shows the password.
+/// Which bus is meant: `embedded`, `embedded://DIRECTORY[?serve=no]`,
+/// `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise. Neither `Debug` nor `Display` shows
+/// the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// In this process.

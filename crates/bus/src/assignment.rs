@@ -181,7 +181,7 @@ impl Seat {
             if !is_mine && now.saturating_duration_since(seen.1) >= self.lease {
                 wish.members.remove(&name);
                 wish.free(|holder| holder == name);
-                // A member that comes back starts again: the length of its absence does not count.
+                // A member that returns starts again: the length of its absence does not count.
                 self.seen.remove(&name);
             }
         }

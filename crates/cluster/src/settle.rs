@@ -1,6 +1,6 @@
 //! When shares are made even after nodes have gone.
 //!
-//! A node that is stopped comes back in most cases, and others follow it when all are started again in turn. Each move
+//! A node that is stopped returns in most cases, and others follow it when all are started again in turn. Each move
 //! disconnects clients. So partitions go back only when nodes have stayed as they are for a while.
 
 use std::collections::BTreeSet;

@@ -297,7 +297,7 @@ section! {
         token_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// Whether metrics may be read without a password although other machines reach the address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
-        /// Connections at once. Beyond it a new one takes the place of the one that was waited for longest.
+        /// Connections at once. Beyond it a new connection replaces the longest silent one.
         max_connections: u16 = 64, in Kind::Integer(Range::of(1, 10_000));
         /// Time within which the head of a request must be complete.
         header_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));

@@ -27,7 +27,8 @@ const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
 /// Time for the answer under way when a connection's life is over.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 
-/// Threads for requests that wait for shards; further requests wait for one of these. Idle, they end after [`WORKER_REST`].
+/// Threads for requests that wait for shards; further requests wait for one of these. Idle, they end after
+/// [`WORKER_REST`].
 const WORKERS: usize = 4;
 /// See [`WORKERS`].
 const WORKER_REST: Duration = Duration::from_secs(5);
@@ -38,7 +39,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Bounds of the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once, at least 1. A further one takes the place of the one that has been waited for longest: for
+    /// Connections at once, at least 1. A further connection replaces the longest silent one: for
     /// its request, or to read its answer.
     pub max_connections: usize,
     /// Time within which the head of a request must be complete, from the connection or the answer before.

@@ -16,7 +16,8 @@ use tidegate_mqtt::QoS;
 /// The operations that one shard gives the store at once: after a crash, all or none are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalBatch {
-    /// Grows by one with each batch of this shard; for [`StoreCalls::handle_committed`](crate::StoreCalls::handle_committed).
+    /// Grows by one with each batch of this shard; for
+    /// [`StoreCalls::handle_committed`](crate::StoreCalls::handle_committed).
     pub sequence: u64,
     /// The operations one after the other, numbers little-endian: `1 | length of the key (u16) | key | length of the
     /// value (u32) | value` puts a value, `2 | length of the key (u16) | key` deletes one. Empty when the batch only
@@ -203,7 +204,7 @@ impl Journal {
         let at = self.operations.len();
         self.operations.extend_from_slice(&[0; 2]);
         key.write(&mut self.operations);
-        // A topic is at most 65,535 bytes long, and so, with the little that stands before it, may a key not be: such a
+        // A topic is at most 65,535 bytes long, and so, with its prefix, may a key not be: such a
         // filter or topic is refused where it comes in.
         let len = (self.operations.len() - at - 2) as u16;
         if let Some(place) = self.operations.get_mut(at..at + 2) {

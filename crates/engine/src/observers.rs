@@ -121,8 +121,8 @@ impl Observing {
 pub(crate) struct Observers {
     pub(crate) all: BTreeMap<ObserverId, Observing>,
     next_number: u64,
-    /// Publishers that have waited for room as long as they may. The message that has waited, the first that is kept back,
-    /// does not wait again; the mark ends with it, whatever becomes of it.
+    /// Publishers that have waited for room as long as they may. The message that has waited, the first that is kept
+    /// back, does not wait again; the mark ends with it, whatever becomes of it.
     given_up: BTreeSet<ConnectionKey>,
 }
 
@@ -267,7 +267,8 @@ pub(crate) fn observed_cost(publication: &Publication<'_>) -> u64 {
 }
 
 impl Observers {
-    /// Tells a message to observers that have room for it, and counts it for the others. Returns how many were told.
+    /// Gives a message to observers that have room for it, and counts it for the others. Returns the number of the
+    /// former.
     #[cold]
     pub(crate) fn tell_observers(
         &mut self,

@@ -60,7 +60,7 @@ pub struct Message {
     pub timestamp: u64,
     /// Content Type of MQTT 5.
     pub content_type: Option<String>,
-    /// User properties of MQTT 5, without the ones that the broker adds.
+    /// User properties of MQTT 5, without the properties that the broker adds.
     pub user_properties: Vec<(String, String)>,
     /// The payload.
     pub payload: Vec<u8>,

@@ -222,7 +222,7 @@ struct Subscriber<'a> {
     counted: u64,
     /// How many removals of retained messages the server has not acknowledged.
     removals: usize,
-    /// Topics whose removal will come back, since it is a message, too.
+    /// Topics whose removal will return, since it is a message, too.
     removed: BTreeSet<TopicNameBuf>,
     /// All messages have been shown; only removals are awaited.
     ending: bool,

@@ -76,9 +76,9 @@ pub trait Observer: Send + Sync + 'static {
         answer.give(AuthOutcome::Refuse(Reason::NotAuthorized));
     }
 
-    /// Whether the credential of a client that another node of the cluster has accepted is accepted here, too. Only called
-    /// when the engine's settings ask for external authentication; refuses unless overridden. That a certificate is
-    /// accepted and a proof has not ended was checked before.
+    /// Whether the credential of a client that another node of the cluster has accepted is accepted here, too. Only
+    /// called when the engine's settings ask for external authentication; refuses unless overridden. That a certificate
+    /// is accepted and a proof has not ended was checked before.
     ///
     /// # Errors
     /// With the reason for the client.
@@ -113,8 +113,8 @@ impl Answer {
     }
 
     /// Gives the answer. It has no effect if the client has disconnected.
-    pub fn give(self, verdict: AuthOutcome) {
-        self.shard.send(ToShard::AuthOutcome { key: self.key, verdict });
+    pub fn give(self, outcome: AuthOutcome) {
+        self.shard.send(ToShard::AuthOutcome { key: self.key, outcome });
     }
 
     /// Passes the client to the node of its user. It has no effect if the client has disconnected.

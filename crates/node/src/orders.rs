@@ -45,7 +45,7 @@ pub(crate) enum ToShard {
     /// A connection of a client whose home is here.
     Adopt(Box<Adoption>),
     /// The answer to a request for authentication.
-    AuthOutcome { key: ConnectionKey, verdict: AuthOutcome },
+    AuthOutcome { key: ConnectionKey, outcome: AuthOutcome },
     /// A client may come in at the node of its user.
     Pass { key: ConnectionKey, door: Door, accepted: Accepted },
     /// The store has read a part of a queue, or not.

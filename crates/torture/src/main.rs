@@ -2,10 +2,10 @@
 //! docs/durability-tests.md.
 //!
 //! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`,
-//! `mortal`, `session`, `wire`, `ledger`
+//!   `mortal`, `session`, `wire`, `ledger`
 //!   (the debts).
 //! - Faults of a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to
-//! files);
+//!   files);
 //!   `cluster` strikes nodes and their bus, `bridge` two brokers and the link between them.
 //! - Measurements: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
 //! - Results: `report`; `failure` is an error of the rig itself.
@@ -161,7 +161,7 @@ enum FaultKind {
     Power,
     /// SIGTERM.
     Term,
-    /// kill -9 of a broker of the fleet, which comes back after a moment, while the orchestrator runs.
+    /// kill -9 of a broker of the fleet, which returns after a moment, while the orchestrator runs.
     Broker,
     /// SIGSTOP of the broker, or of a member of the fleet, for up to four seconds, then SIGCONT.
     Freeze,

@@ -1,5 +1,5 @@
-//! A client with a will that dies again and again: each of its connections is a message in the books, which is owed from
-//! the moment the connection ends without DISCONNECT.
+//! A client with a will that dies again and again: each of its connections is a message in the books, which is owed
+//! from the moment the connection ends without DISCONNECT.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ const TAKEOVER_PERCENT: u64 = 20;
 pub(crate) enum BrokerCloses {
     /// The will is owed, whatever has ended the connection.
     AndOwes,
-    /// Nodes move clients: a client that comes back in time has not died, so only the end of its process counts.
+    /// Nodes move clients: a client that returns in time has not died, so only the end of its process counts.
     ToMoveClients,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Mortal {
     next_number: u32,
     /// The will of the connection.
     life: Option<(MessageId, Life)>,
-    /// The will of a connection that stands beside a newer one.
+    /// The will of a connection beside a newer one.
     former: Option<MessageId>,
     /// What the end of a connection by the broker means.
     pub(crate) closes: BrokerCloses,
@@ -73,7 +73,8 @@ impl Mortal {
         &self.topic
     }
 
-    /// Connects, or ends its connection, when it is due. `expected` are the subscriptions that a will of now is owed to.
+    /// Connects, or ends its connection, when it is due. `expected` are the subscriptions that a will of now is owed
+    /// to.
     pub(crate) fn live(
         &mut self,
         ports: &[u16],

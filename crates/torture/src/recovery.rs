@@ -151,7 +151,7 @@ fn retained_sample(wanted: &Recovery, crowd: &mut Crowd) -> Result<String, Failu
     Ok(format!("{} of {asked}", count_messages(crowd, asked)?))
 }
 
-/// Lets some of the sessions come back. Gives "found of owed".
+/// Lets some of the sessions return. Gives "found of owed".
 fn queued_sample(wanted: &Recovery, crowd: &mut Crowd) -> Result<String, Failure> {
     let asked = SAMPLE.min(wanted.sessions);
     for place in 0..asked {

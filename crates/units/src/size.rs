@@ -18,7 +18,7 @@ pub const MIB: u64 = 1024 * KIB;
 /// One TiB.
 pub const TIB: u64 = 1024 * 1024 * MIB;
 
-/// The units, the ones that are written first; the decimal ones are only read.
+/// The units: written units first; the decimal units are only read.
 const UNITS: &[(&str, u64)] = &[
     ("TiB", TIB),
     ("GiB", 1024 * MIB),

@@ -19,7 +19,7 @@ const PRIVATE_MODE: u32 = 0o600;
 
 /// Permission bits of others than the owner.
 const OTHERS: u32 = 0o077;
-/// Of those, the ones that let them write.
+/// The mode bits that allow other users to write.
 const WRITE: u32 = 0o022;
 
 /// A user name that a file can hold: not empty, at most 65535 bytes, without `:` and control characters, and not

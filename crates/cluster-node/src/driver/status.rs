@@ -48,8 +48,8 @@ struct InForce {
 }
 
 impl Standpoint {
-    /// Whether the node of this name works nothing any more that another node would take. `passes` says whether it still
-    /// passes messages of brokers on.
+    /// Whether the node of this name works nothing any more that another node would take. `passes` says whether it
+    /// still passes messages of brokers on.
     fn has_handed_over(&self, name: &str, passes: bool) -> bool {
         let willing = |(other, life): (&String, &u64)| {
             let advert = self.adverts.get(other).filter(|advert| advert.life == *life);
@@ -195,8 +195,8 @@ impl Shared {
         (state.standpoint.table.clone(), state.has_lease(), is_fetching)
     }
 
-    pub(super) fn set_watched(&self, verdict: PartitionDifference) {
-        self.state().watched = verdict;
+    pub(super) fn set_watched(&self, difference: PartitionDifference) {
+        self.state().watched = difference;
     }
 
     /// The process ends for this. Says whether it was not said before.
@@ -306,10 +306,10 @@ impl Shared {
 }
 
 /// The partitions that a node serves and should not, or the other way round.
-pub(super) fn describe(verdict: &PartitionDifference) -> String {
+pub(super) fn describe(difference: &PartitionDifference) -> String {
     format!(
         "it does not serve {} partitions that the table of its cluster gives it, and serves {} that the table does not give it",
-        verdict.missing, verdict.excess
+        difference.missing, difference.excess
     )
 }
 

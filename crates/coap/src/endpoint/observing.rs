@@ -21,7 +21,7 @@ use crate::{Failure, Outcome, ReadError, ReasonCode};
 pub(super) enum Named {
     /// By the token of its request.
     Token(Token),
-    /// By the id of its last notification, or of the one that is not acknowledged yet.
+    /// By the id of its last notification, or of the unacknowledged one.
     Notification(u16),
 }
 
@@ -359,7 +359,8 @@ impl Endpoint {
     }
 }
 
-/// Whether a notification has to be confirmed: of QoS 1 and 2 always, else now and then, to see that the client is there.
+/// Whether a notification has to be confirmed: of QoS 1 and 2 always, else now and then, to see that the client is
+/// there.
 const fn confirms(waiting: &Waiting, unconfirmed: u8) -> bool {
     waiting.delivery.is_some() || unconfirmed >= UNCONFIRMED
 }

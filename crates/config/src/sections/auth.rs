@@ -107,8 +107,8 @@ words! {
 
 section! {
     /// Who comes in. Each provider says yes, no, or that it does not know the client; they are asked in their order,
-    /// and the first that says yes or no decides. A client that no provider knows is refused. With at least one provider
-    /// no client connects without a name, except on listeners with `allow_anonymous`. See authentication.md.
+    /// and the first that says yes or no decides. A client that no provider knows is refused. With at least one
+    /// provider no client connects without a name, except on listeners with `allow_anonymous`. See authentication.md.
     "auth" [repeated = true] => Auth, AUTH {
         /// What the provider is.
         kind: AuthKind = AuthKind::PasswordFile, in Kind::OneOf(<AuthKind as Words>::WORDS);
@@ -116,7 +116,8 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true };
         /// Names of the listeners that it is asked for; none for all.
         listeners: Texts = Texts::default(), in Kind::Texts;
-        /// The file of users, for `password-file` and `scram`: one file may serve both; or the file of keys, for `api-key`.
+        /// The file of users, for `password-file` and `scram`: one file may serve both; or the file of keys, for
+        /// `api-key`.
         file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// The server that is asked, `http://` or `https://`; for `http`.
         url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
@@ -197,7 +198,7 @@ section! {
         max_waiting_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(256 * KIB, TIB));
         /// Time for an answer; a later client is refused: server unavailable.
         timeout: Duration = Duration::from_secs(8), in Kind::Duration(Range::of(100, 600 * SECOND));
-        /// Clients that were let in and are remembered, so that they come back without being hashed or asked about
+        /// Clients that were let in and are remembered, so that they return without being hashed or asked about
         /// again.
         cache_entries: u32 = 100_000, in Kind::Integer(Range::of(1, 10_000_000).or_zero("none"));
         /// How long. A reload forgets all of them.

@@ -146,7 +146,7 @@ section! {
         /// refused.
         records_max_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));
         /// Topics on which nodes publish their context, beside `PREFIX/context/CLIENT_ID`: topic filters, in
-        /// which one level may be `{node}`, where the client id stands; without it, the node is the client that
+        /// which one level may be `{node}`, in place of the client id; without it, the node is the client that
         /// publishes. Payloads that are no JSON objects are none.
         topics: Texts = Texts::default(), in Kind::Texts;
         /// Topics whose messages may carry the node's context in a user property `context`, of the same form.

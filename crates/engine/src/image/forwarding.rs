@@ -5,7 +5,8 @@
 //! confirmed the filters of the new home and has delivered all earlier messages. A collected message of QoS 1 or 2 is
 //! acknowledged to the broker when the new home has stored it. The new home serves the sessions from
 //! the image on. It keeps the messages of its own brokers for these sessions back until the last piece, so that each
-//! topic keeps its order. A message of QoS 1 or 2 that is kept back is in the store. Message ids identify messages that arrive both ways.
+//! topic keeps its order. A message of QoS 1 or 2 that is kept back is in the store. Message ids identify messages that
+//! arrive both ways.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -84,7 +85,7 @@ pub(crate) struct Departed {
     pub(crate) noted: Vec<u8>,
     /// Whether the sessions here get no more messages, since they are served at the new home.
     pub(crate) is_over: bool,
-    /// Partitions that have come back, and are not served here yet: their sessions get the messages, too.
+    /// Partitions that have returned, and are not served here yet: their sessions get the messages, too.
     pub(crate) back: Partitions,
     /// Entries that wait until the new home has the messages, in the order of the messages.
     pub(crate) unanswered: VecDeque<Awaiting>,
@@ -132,8 +133,8 @@ impl KeptBack {
         self.alone.extend(id.map(|id| (number_of(id), number)));
     }
 
-    /// A message was passed on for `wanted` of these partitions. Returns the partitions of `wanted` that do not have it; `None` if
-    /// it is not kept back.
+    /// A message was passed on for `wanted` of these partitions. Returns the partitions of `wanted` that do not have
+    /// it; `None` if it is not kept back.
     fn take_passed_on(
         &mut self,
         journal: &mut Journal,
@@ -222,8 +223,8 @@ impl Come {
         Self { partitions, kept_back }
     }
 
-    /// Returns the partitions that do not get a message of a broker now: they get it later. `having` are partitions that
-    /// have it. `concerns` says whether it is for one of them.
+    /// Returns the partitions that do not get a message of a broker now: they get it later. `having` are partitions
+    /// that have it. `concerns` says whether it is for one of them.
     pub(crate) fn keeps_back(
         &mut self,
         now: Now,

@@ -1,12 +1,12 @@
 //! The world that a test holds.
 
+mod authentications;
 mod books;
 mod cluster;
 mod everywhere;
 mod moves;
 mod places;
 mod store;
-mod verdicts;
 
 use std::cell::RefCell;
 use std::rc::Rc;

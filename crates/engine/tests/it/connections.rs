@@ -32,8 +32,8 @@ fn the_first_packet_has_to_be_connect() {
 
 #[test]
 fn another_protocol_is_recognised_by_its_first_bytes() {
-    // HTTP, SSH, TLS, a CONNECT with flags that is not of MQTT 3.1, and the type that is reserved; all would have more to
-    // come.
+    // HTTP, SSH, TLS, a CONNECT with flags that is not of MQTT 3.1, and the type that is reserved; all would have more
+    // to come.
     let starts = [
         (&b"G"[..], Reason::ProtocolError),
         (b"S", Reason::ProtocolError),
@@ -123,7 +123,7 @@ fn an_empty_client_id_is_given_a_name() {
 }
 
 #[test]
-fn an_assigned_client_id_names_a_session_to_come_back_to() {
+fn an_assigned_client_id_names_a_session_to_return_to() {
     everywhere(|world| {
         let first = world.connect(v5("").clean(false).expiry(60));
         let name = first.connack(|ack| ack.properties.assigned_client_identifier.unwrap().to_owned());

@@ -69,7 +69,7 @@ fn subscriber_and_publisher(world: &World) -> [Connecting; 2] {
     [subscriber, publisher.clean(false).expiry(u32::MAX)]
 }
 
-/// The publisher comes back to a node and sends its message again; the subscriber comes there, too, and has got it once.
+/// The publisher returns to a node and sends its message again; the subscriber comes there, too, and has got it once.
 fn comes_once(world: &World, node: u16, [subscriber, publisher]: [Connecting; 2]) {
     let client = world.connect(publisher.accept_on(node));
     let id = client.next_id();
@@ -100,7 +100,7 @@ fn a_message_to_a_moving_client_comes_once_if_its_source_dies() {
         assert!(client.answers().is_empty());
         world.fall_unnoticed(0, usize::MAX, 0);
         world.run();
-        // The new home has told that all has arrived.
+        // The new home has reported that all has arrived.
         world.end_move();
         world.bury(0);
         world.fetch_of(0);
@@ -302,7 +302,8 @@ fn replace(world: &World, node: usize) {
 
 #[test]
 fn a_publish_to_a_moved_client_waits_for_its_new_home() {
-    // The publisher's node, the old home or a third one, has read both tables, or that the move begins, or nothing, when it hears of the end.
+    // The publisher's node, the old home or a third one, has read both tables, or that the move begins, or nothing,
+    // when it hears of the end.
     for (node, tables) in [(0, 0), (2, 0), (2, 1), (2, 2)] {
         let world = with_a_node_that_works_nothing();
         let [subscriber, publisher] = subscriber_and_publisher(&world);

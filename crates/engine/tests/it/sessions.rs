@@ -1,4 +1,4 @@
-//! Messages kept for an offline client, and delivered when it comes back.
+//! Messages kept for an offline client, and delivered when it returns.
 
 use tidegate_engine::{Millis, Reason};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
@@ -86,7 +86,7 @@ fn a_session_expires_on_time() {
 }
 
 #[test]
-fn coming_back_stops_the_expiry() {
+fn a_return_stops_the_expiry() {
     everywhere(|world| {
         world.connect(v5("a").expiry(60)).lose();
         world.advance(seconds(59));
@@ -492,7 +492,8 @@ fn a_full_window_holds_later_messages_in_order() {
     });
 }
 
-// ---- messages that are not kept --------------------------------------------------------------------------------------
+// ---- messages that are not kept
+// --------------------------------------------------------------------------------------
 
 #[test]
 fn qos_0_messages_are_not_kept_for_offline_clients() {

@@ -14,8 +14,8 @@ pub struct Batching {
     pub messages: usize,
     /// Bytes of records at which a batch is full.
     pub bytes: usize,
-    /// Milliseconds that a record waits for others at most. Usually they count from the begin of the batch before, so a record
-    /// goes at once after a rest.
+    /// Milliseconds that a record waits for others at most. Usually they count from the begin of the batch before, so a
+    /// record goes at once after a rest.
     pub time: u64,
     /// Whether they count from the first record of a batch: for sinks that make an object of each batch.
     pub gathers: bool,
@@ -260,7 +260,7 @@ impl Lane {
                 Settled { retried: true, ..Settled::default() }
             }
             Outcome::Refused(_) if batch.len() > 1 => {
-                // Halves of halves lead to the one that is to blame, in the order of all.
+                // Halves of halves lead to the invalid record, in the order of all.
                 let [first, rest] = batch.halves();
                 self.again.push_front(rest);
                 self.again.push_front(first);

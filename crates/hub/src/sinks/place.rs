@@ -1,4 +1,4 @@
-//! Where a sink stands, and the ids by which receivers know its records.
+//! The position of a sink, and the ids by which receivers know its records.
 
 use std::fmt::Write;
 
@@ -42,7 +42,8 @@ impl Ids {
     }
 }
 
-/// Makes the ids of the transactions of a lane. Two brokers with one name of a pipeline and a sink have different prefixes.
+/// Makes the ids of the transactions of a lane. Two brokers with one name of a pipeline and a sink have different
+/// prefixes.
 #[derive(Clone, Debug)]
 pub(super) struct LaneIds {
     sink: String,

@@ -20,7 +20,7 @@ fn refuse(expr: &Expr, said: impl Into<String>) -> StepError {
     StepError::new(said).at(At::of(expr.span()))
 }
 
-/// Where an expression stands.
+/// The position of an expression.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Scope<'a> {
     /// The name of the element, in DO and INCASE of a FOREACH.
@@ -98,7 +98,7 @@ pub(super) fn compile(expr: &Expr, scope: Scope<'_>) -> Result<Node, StepError> 
     })
 }
 
-/// Functions, also the ones that have a syntax of their own in SQL.
+/// Functions, including functions with their own syntax in SQL.
 fn called(expr: &Expr, scope: Scope<'_>) -> Result<Node, StepError> {
     let inner = |expr: &Expr| compile(expr, scope.below());
     Ok(match expr {

@@ -1,6 +1,6 @@
-//! `FOREACH payload.sensors AS s DO s.name AS name INCASE s.value > 3 FROM 'plant/#'`, as EMQX users write it. The parser of
-//! SQL does not know it, so the statement is taken apart here: an expression for the list, another for INCASE, and a SELECT of
-//! the columns behind DO.
+//! `FOREACH payload.sensors AS s DO s.name AS name INCASE s.value > 3 FROM 'plant/#'`, as EMQX users write it. The
+//! parser of SQL does not know it, so the statement is taken apart here: an expression for the list, another for
+//! INCASE, and a SELECT of the columns behind DO.
 
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
@@ -70,7 +70,7 @@ impl Foreach {
                 [_, TokenWithSpan { token: Token::Word(name), .. }] => name.value.clone(),
                 named => {
                     let place = named.first().and_then(|token| At::of(token.span));
-                    return Err(StepError::new("behind AS stands the name of an element").at(place));
+                    return Err(StepError::new("AS needs the name of an element").at(place));
                 }
             },
         };

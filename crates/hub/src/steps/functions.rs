@@ -232,7 +232,7 @@ impl Function {
                 Value::Array(parts.map(Value::from).collect())
             }
             Self::Contains => match (first, second) {
-                // In EMQX the list stands second.
+                // In EMQX the list is the second argument.
                 (Value::Array(items), wanted) | (wanted, Value::Array(items)) => items.contains(wanted).into(),
                 _ => text.contains(&text_of(second)).into(),
             },
@@ -253,7 +253,7 @@ impl Function {
             Self::First => first.as_array().and_then(|items| items.first()).cloned().unwrap_or_default(),
             Self::Last => first.as_array().and_then(|items| items.last()).cloned().unwrap_or_default(),
             Self::Get => {
-                // In EMQX the key stands first.
+                // In EMQX the key is the first argument.
                 let (key, from) = if first.is_object() { (second, first) } else { (first, second) };
                 let found = from.get(text_of(key)).cloned();
                 found.unwrap_or_else(|| third.cloned().unwrap_or_default())

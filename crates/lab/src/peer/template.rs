@@ -78,8 +78,8 @@ pub struct Template {
     pub(super) ports: Vec<String>,
     /// Where clients of each protocol go, such as `mqtt` to `mqtt://{host}:{port}`.
     pub(super) addresses: BTreeMap<String, String>,
-    /// One of these has to be there beside its program, which does not say so alone: files and directories, and programs
-    /// in `PATH`.
+    /// One of these has to be there beside its program, which does not say so alone: files and directories, and
+    /// programs in `PATH`.
     #[serde(default)]
     pub(super) installed: Vec<String>,
     /// Commands that run before it and have to end, such as one that formats a directory.
@@ -182,7 +182,7 @@ impl Template {
         PeerError::Missing { peer: self.name.clone(), alternatives, next }
     }
 
-    /// Which of its addresses a load goes to: the one that is asked for, or that of MQTT, or the only one it has. A
+    /// Which of its addresses a load goes to: the requested one, that of MQTT, or the only one. A
     /// broker may have one of its own for MQTT 5.
     pub fn address_for(&self, by: Option<&str>, v5: bool) -> &str {
         let wanted = by.or((v5 && self.addresses.contains_key("mqtt5")).then_some("mqtt5")).unwrap_or("mqtt");
@@ -229,7 +229,7 @@ impl Catalogue {
         Ok(Self { templates })
     }
 
-    /// The templates in the binary, and the files `*.toml` of a directory, which replace the ones with their name.
+    /// The templates in the binary, and the files `*.toml` of a directory, which replace templates with their name.
     ///
     /// # Errors
     /// When a file cannot be read.

@@ -1,4 +1,4 @@
-//! Connects shards and the store: batches of the journal go out, commits come back. At the start every shard gets its
+//! Connects shards and the store: batches of the journal go out, commits return. At the start every shard gets its
 //! part of the store's content.
 
 pub(crate) mod place;

@@ -101,7 +101,7 @@ impl SocketCalls<'_> {
         self.shard.admitting = accepted;
         self.shard.engine.handle_input(self.shard.now, key, &adoption.bytes);
         if let Some(pass) = pass {
-            // Its CONNECT is being processed or refused: the pending verdict belongs to it.
+            // Its CONNECT is being processed or refused: the pending authentication belongs to it.
             self.shard.take_events();
             self.shard.admitting = None;
             // From here on its session keeps the node of its user.
@@ -350,7 +350,8 @@ impl SocketCalls<'_> {
         self.shard.engine.outputs().stand_in_line(key);
     }
 
-    /// Writes the output of a connection once. Returns whether there is more that its socket would take, for a later turn.
+    /// Writes the output of a connection once. Returns whether there is more that its socket would take, for a later
+    /// turn.
     #[must_use]
     pub(crate) fn write_connection(&mut self, key: ConnectionKey) -> bool {
         let Some((flags, transport)) = self.shard.table.get(key) else { return false };

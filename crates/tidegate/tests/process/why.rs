@@ -75,7 +75,7 @@ fn a_dropped_message_is_explained_with_its_full_queue() {
         (["client", "away"], ["  dropped, topic t", "(reason 22, queue_full_drop_newest)"]),
         (["topic", "t"], ["  dropped, client away", "(reason 22, queue_full_drop_newest)"]),
     ] {
-        // The dropped message's shard need not be the one that has answered.
+        // The dropped message's shard need not be the shard that has answered.
         let told = std::iter::repeat_with(|| run(&["why", story[0], story[1], "--admin", admin]).out);
         let told = told.take(100).find(|out| out.contains("dropped")).unwrap();
         assert!(parts.iter().all(|part| told.contains(part)), "{told}");

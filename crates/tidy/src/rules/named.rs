@@ -43,7 +43,7 @@ pub fn tests(tree: &Tree) -> Vec<Violation> {
             Some(_) => has(&code, &format!("mod {last};")),
             None => has(&code, &format!("fn {last}(")) || has(&python, &format!("def {last}(")),
         };
-        (!is_there).then(|| format!("no test is called `{name}`: name the one that shows it"))
+        (!is_there).then(|| format!("no test is called `{name}`: name the test that shows it"))
     })
 }
 

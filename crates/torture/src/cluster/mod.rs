@@ -21,7 +21,7 @@ use crate::run::Settings;
 use crate::workload;
 use crate::world::{Mood, World};
 
-/// A node that stands still does so for a part of its lease between these, in percent: most faults of leases lie close
+/// A suspended node stays so for a part of its lease between these, in percent: most faults of leases lie close
 /// to their end.
 const FREEZE_PERCENT: std::ops::Range<u64> = 60..130;
 /// A process that was killed is away for this long, in milliseconds and in multiples of the lease in percent.
@@ -194,7 +194,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Turns for a time, in which whatever is due comes back.
+    /// Turns for a time, in which whatever is due returns.
     fn load(&mut self, time: Duration, mood: Mood) -> Result<(), Failure> {
         self.world.wake();
         let begun = Instant::now();

@@ -123,7 +123,7 @@ mod tests {
         drop(breaker.enter(0));
         assert!(breaker.enter(999).is_none());
         drop(breaker.enter(1000));
-        assert!(breaker.enter(1999).is_none(), "also when it was the one that tries");
+        assert!(breaker.enter(1999).is_none(), "also for the request that tries");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
 
 use super::brokers::BACK_LIMIT;
 use super::piece_steps::{PieceSteps, deliver_by};
-use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict, answer_part};
+use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartAnswer, answer_part};
 use crate::driver::restore::Inherited;
 use crate::driver::sets::both;
 
@@ -80,8 +80,8 @@ impl Inheriting {
         self.state().transfers.insert(*transfer, begun);
     }
 
-    /// Begins a transfer again for partitions that were taken over in an earlier life of this process. Messages come by the
-    /// brokers in `elsewhere`. Returns its number.
+    /// Begins a transfer again for partitions that were taken over in an earlier life of this process. Messages come by
+    /// the brokers in `elsewhere`. Returns its number.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -100,9 +100,9 @@ impl Inheriting {
         self.state().living = lives.keys().cloned().collect();
     }
 
-    /// Whether some of these partitions stay here: messages of own brokers wait for messages of a dead node, or the dead
-    /// node is back while its brokers still bring messages for these partitions. Those pass the dead node by, so it would
-    /// lose them as a new home. [`Inheriting::end_waiting`] ends this after [`BACK_LIMIT`].
+    /// Whether some of these partitions stay here: messages of own brokers wait for messages of a dead node, or the
+    /// dead node is back while its brokers still bring messages for these partitions. Those pass the dead node by, so
+    /// it would lose them as a new home. [`Inheriting::end_waiting`] ends this after [`BACK_LIMIT`].
     pub(super) fn keeps_back(&self, partitions: Partitions) -> bool {
         let state = self.state();
         let is_open = |it: &Transfer| !it.is_late || state.living.contains(&it.of);
@@ -129,8 +129,8 @@ impl Inheriting {
         (state.worked_off, state.restoring) = (of, restoring);
     }
 
-    /// Answers a member that has started: the brokers whose connections of its last life are worked off here, or nothing
-    /// while that is not known. `epoch` is that of the table in force here.
+    /// Answers a member that has started: the brokers whose connections of its last life are worked off here, or
+    /// nothing while that is not known. `epoch` is that of the table in force here.
     pub(in crate::driver) fn answer_former_life(&self, from: &str, question: &[u8], epoch: u64) -> Vec<u8> {
         let joined = question.get(1..9).and_then(|it| Some(u64::from_le_bytes(it.try_into().ok()?)));
         let state = self.state();
@@ -177,8 +177,8 @@ impl Inheriting {
         Ok(())
     }
 
-    /// Takes the part in a question of the node `from`, and answers. `moved_from` names the open transfers of partitions
-    /// that a node moved here before it died; `served` are the partitions served here.
+    /// Takes the part in a question of the node `from`, and answers. `moved_from` names the open transfers of
+    /// partitions that a node moved here before it died; `served` are the partitions served here.
     pub(in crate::driver) fn take(
         &self,
         node: &NodeHandle,
@@ -197,10 +197,10 @@ impl Inheriting {
         from: &str,
         part: &Part<'_>,
         served: Partitions,
-    ) -> PartVerdict {
+    ) -> PartAnswer {
         if !part.partitions.without(served).is_empty() {
             // They are on their way here, or away.
-            return PartVerdict::NotHere;
+            return PartAnswer::NotHere;
         }
         // Before the other lock: an old home that lives asks in the other order.
         let moved = moved_from(part.of);
@@ -208,15 +208,15 @@ impl Inheriting {
         let name = (from.to_owned(), part.stream[1], part.of.to_owned(), part.broker.to_owned());
         let assembly = state.streams.entry(name.clone()).or_default();
         match assembly.take(part) {
-            Arrival::Unfit => return PartVerdict::Again,
+            Arrival::Unfit => return PartAnswer::Again,
             Arrival::Partial | Arrival::Repeated => {}
             Arrival::Whole(piece, missing) => {
                 match state.deliver_piece(steps, &moved, part, missing, &piece) {
                     Ok(true) => {}
-                    Ok(false) => return PartVerdict::Again,
+                    Ok(false) => return PartAnswer::Again,
                     Err(error) => {
                         tracing::error!(%error, from, "cannot import messages of a broker for a dead orchestrator");
-                        return PartVerdict::Again;
+                        return PartAnswer::Again;
                     }
                 }
                 if let Some(assembly) = state.streams.get_mut(&name) {
@@ -230,7 +230,7 @@ impl Inheriting {
             }
         }
         drop(state);
-        if steps.brokers_know() { PartVerdict::BrokersKnow } else { PartVerdict::Taken }
+        if steps.brokers_know() { PartAnswer::BrokersKnow } else { PartAnswer::Taken }
     }
 }
 
@@ -289,8 +289,8 @@ mod tests {
             inheriting.take_part(&steps, &|of| receiving.of_dead(of), "a", &part, of)
         };
         let (one, two) = (partitions(&[1]), partitions(&[1, 2]));
-        assert_eq!((take(one), steps.have(b"m")), (PartVerdict::Taken, one));
-        assert_eq!((take(two), steps.have(b"m")), (PartVerdict::Taken, two));
+        assert_eq!((take(one), steps.have(b"m")), (PartAnswer::Taken, one));
+        assert_eq!((take(two), steps.have(b"m")), (PartAnswer::Taken, two));
     }
 
     #[test]

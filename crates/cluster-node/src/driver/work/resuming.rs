@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_comes_back_with_its_home_is_one() {
+    fn a_connection_that_returns_with_its_home_is_one() {
         let mut member = Member::new();
         member.brokers.insert("x".to_owned());
         let mut resuming = Resuming::of(vec![remembered(&[3])]);

@@ -1,4 +1,4 @@
-//! Messages are settled when they have come back from a broker.
+//! Messages are settled when they have returned from a broker.
 
 use crate::events::reason::Reason;
 use crate::flows::contexts::BrokerLinking;
@@ -46,7 +46,7 @@ impl BrokerLinking<'_> {
             if let Some(delivery) = in_flight.delivery.as_ref().filter(|_| !self.broker_links.quarantine.is_empty()) {
                 self.broker_links.quarantine.note_taken(delivery.message.topic());
             }
-            // A user may publish without the right to read: then no message comes back, whatever its outcome.
+            // A user may publish without the right to read: then no message returns, whatever its outcome.
             let brings_ids = broker_link.version.is_v5() && !decide;
             let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
                 self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
@@ -88,7 +88,7 @@ impl BrokerLinking<'_> {
         self.check_gate_now_and_then(now);
     }
 
-    /// Sends messages again that should have come back by now; settles those without a subscriber left.
+    /// Sends messages again that should have returned by now; settles those without a subscriber left.
     pub(crate) fn check_unreturned(&mut self, now: Now, key: BrokerLinkKey) {
         let Some(timeout) = self.broker_links.brokers.config.settings().map(|settings| settings.return_timeout_ms)
         else {

@@ -1,4 +1,4 @@
-//! Nodes that die and come back, links that break, and tables that say so.
+//! Nodes that die and return, links that break, and tables that say so.
 
 use super::World;
 use crate::harness::net::Step;
@@ -91,7 +91,7 @@ impl World {
         self.run();
     }
 
-    /// A dead node comes back with its data before others serve it.
+    /// A dead node returns with its data before others serve it.
     pub(crate) fn revive(&self, node: usize) {
         self.0.borrow_mut().revive(node);
     }
@@ -101,7 +101,7 @@ impl World {
         self.0.borrow_mut().begin_node(node);
     }
 
-    /// A dead node comes back with nothing.
+    /// A dead node returns with nothing.
     pub(crate) fn begin_node(&self, node: usize) {
         self.0.borrow_mut().begin_node(node);
         self.run();

@@ -154,7 +154,7 @@ fn messages_in_memory_between_stored_ones_come_once() {
 }
 
 #[test]
-fn a_client_that_comes_back_for_the_last_time_gets_all_of_it() {
+fn a_client_that_returns_for_the_last_time_gets_all_of_it() {
     let world = stored_with(1, small);
     let texts = fill(&world, 80);
     let client = world.connect(v5("a").clean(false));

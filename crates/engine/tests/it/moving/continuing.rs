@@ -98,7 +98,7 @@ fn a_connection_leaves_only_when_nothing_is_under_way() {
 }
 
 #[test]
-fn a_client_that_has_come_back_is_not_continued() {
+fn a_client_that_has_returned_is_not_continued() {
     for connecting in [v5("a").lasting(), v311("a")] {
         let here = World::new(1);
         let client = here.connect(connecting.clone());

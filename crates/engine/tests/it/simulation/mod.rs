@@ -129,7 +129,7 @@ impl Simulation {
             }
             98 if self.profile.kind.crashes() => self.crash(),
             99 if self.profile.kind.crashes() => {
-                // A disk that stands still for a while.
+                // A disk that does not answer for a time.
                 if self.random.percent(50) {
                     self.world.hold_commits();
                 } else {
@@ -290,7 +290,7 @@ impl Simulation {
         }
     }
 
-    /// The weather is over: everyone reads, acknowledges and comes back until nothing is owed to anybody.
+    /// The weather is over: everyone reads, acknowledges and returns until nothing is owed to anybody.
     fn calm_down(&mut self) {
         self.world.note("the weather is over".to_owned());
         self.world.release_commits();

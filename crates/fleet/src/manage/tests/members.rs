@@ -295,7 +295,7 @@ fn half_way() -> (Run, ResourceName) {
 }
 
 #[test]
-fn one_that_dies_while_it_hands_over_comes_back_to_end_that() {
+fn one_that_dies_while_it_hands_over_returns_to_end_that() {
     let (mut run, leaving) = half_way();
     run.world.things.get_mut(&leaving).unwrap().life = Life::Ended;
     let mut turns = 0;
@@ -310,7 +310,8 @@ fn one_that_dies_while_it_hands_over_comes_back_to_end_that() {
     assert_eq!(shares(&run), [64]);
 }
 
-/// Whether the manager still waits when the orchestrator that leaves reports this cluster, and the other one answers or not.
+/// Whether the manager still waits when the orchestrator that leaves reports this cluster, and the other one answers or
+/// not.
 fn still_hands_over(view: impl FnOnce(&ResourceName, ClusterView) -> ClusterView, other_answers: bool) -> bool {
     let (mut run, leaving) = half_way();
     let mut sight = run.world.sight();

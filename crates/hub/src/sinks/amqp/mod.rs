@@ -1,5 +1,5 @@
 //! An exchange or a queue of AMQP 0-9-1, as in `RabbitMQ`. Messages are kept on disk by the server, and a batch is done
-//! when the server has confirmed each message of it (publisher confirms). A message that no queue takes comes back and is
+//! when the server has confirmed each message of it (publisher confirms). A message that no queue takes returns and is
 //! tried again later, without the messages that the server has.
 
 mod wire;
@@ -442,7 +442,8 @@ mod tests {
         wire::method(CHANNEL, method, &arguments)
     }
 
-    /// Writes a batch on a new channel whose server has given its answers already. Returns the outcome, and the sent bytes.
+    /// Writes a batch on a new channel whose server has given its answers already. Returns the outcome, and the sent
+    /// bytes.
     fn write(sink: &mut AmqpSink, batch: &[Arc<Record>], answers: &[Vec<u8>]) -> (Result<(), SinkError>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = ServerAddress { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };

@@ -7,7 +7,7 @@ use crate::report::number::factor;
 
 const ROW: f64 = 22.0;
 const LABEL: f64 = 120.0;
-/// Where the axis begins: the number of a bar to the left stands before it.
+/// Where the axis begins: the number of a bar to the left is before it.
 const LEFT: f64 = 172.0;
 const RIGHT: f64 = 460.0;
 /// Width of a letter of a label.
@@ -76,8 +76,8 @@ pub(in crate::report) fn ratios(label: &str, base: &str, bars: &[Bar]) -> String
     out
 }
 
-/// Places and texts of labels below the axis. Where they do not fit beside each other, only each second, third and so on
-/// from the base has one.
+/// Places and texts of labels below the axis. Where they do not fit beside each other, only each second, third and so
+/// on from the base has one.
 fn labels(x: &Axis) -> Vec<(f64, String)> {
     let text = |tick: f64| if tick >= 1.0 { format!("{tick}×") } else { format!("1/{:.0}", 1.0 / tick) };
     let base = x.ticks.iter().position(|tick| *tick >= 1.0).unwrap_or_default();

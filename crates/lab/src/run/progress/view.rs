@@ -26,7 +26,7 @@ struct Doing {
     lost: u64,
 }
 
-/// A series of runs and the one that is under way.
+/// A series of runs and the run in progress.
 #[derive(Debug)]
 pub(super) struct View {
     runs: usize,

@@ -24,7 +24,7 @@ impl Run {
         let reader = self.random.below(READERS);
         let (from, partitions) = (self.readers[reader].home, self.partitions(reader));
         let others: Vec<usize> = self.living().into_iter().filter(|member| *member != from).collect();
-        // It may have come back, and not have got its messages.
+        // It may have returned, and not have got its messages.
         let is_back = self.streams.iter().any(|it| it.from == from && it.reader == reader);
         if self.members[from].is_dead || others.is_empty() || is_back {
             return;
@@ -81,8 +81,8 @@ impl Run {
         self.serve_elsewhere(from);
     }
 
-    /// Sets the clock of a member to that of the member whose sessions it gets, unless it is ahead. A will that is due at
-    /// the old home is due at the new one then.
+    /// Sets the clock of a member to that of the member whose sessions it gets, unless it is ahead. A will that is due
+    /// at the old home is due at the new one then.
     pub(super) fn set_clock(&self, to: usize, from: usize) {
         let (from, to) = (&self.members[from].world, &self.members[to].world);
         to.skip(from.now().unix.saturating_sub(to.now().unix));
