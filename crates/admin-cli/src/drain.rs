@@ -63,8 +63,7 @@ pub fn run(args: &Args) -> Exit {
     drain(args, until)
 }
 
-/// Asks the member to hand over its partitions, and waits until it has none: a drained member would refuse their
-/// clients.
+/// Asks the member to hand over its partitions, and waits until it has none: a drained member would refuse their clients.
 fn hand_over(args: &Args, until: Option<Instant>) -> Result<(), Exit> {
     let mut silence = 0;
     // No sender exists: the time limit is the pause.

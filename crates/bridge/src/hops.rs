@@ -10,8 +10,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// The name of the User Property; the value names an end of a bridge.
 const MARK: &str = "tidegate-bridge";
 
-/// Bridges that a message may pass. One more does not carry it: this bounds loops of bridges whose marks change, and
-/// the size of the property.
+/// Bridges that a message may pass. One more does not carry it: this bounds loops of bridges whose marks change, and the
+/// size of the property.
 pub(crate) const MAX_HOPS: usize = 16;
 
 /// The name that an end of a bridge has in its marks: another one in each process.

@@ -127,8 +127,7 @@ impl TopicRule {
             && self.names(side).filter.overlaps(&other.names(side).filter)
     }
 
-    /// Whether messages that this rule carries keep a name that it carries, so that a broker would be its own
-    /// neighbour.
+    /// Whether messages that this rule carries keep a name that it carries, so that a broker would be its own neighbour.
     pub(crate) fn keeps_names(&self) -> bool {
         self.local.filter.overlaps(&self.remote.filter)
     }

@@ -29,9 +29,9 @@ pub(crate) enum Accepted {
 
 /// Tries them in turn until the broker takes one, and stays with that.
 ///
-/// A broker that does not know a version may close the connection without a word. So does a broker that ends, or a
-/// proxy whose broker is away. Therefore, when the broker takes a way after it closed better ones, these are tried once
-/// more at once. Only if they are closed again and the same way is taken, the bridge stays with it.
+/// A broker that does not know a version may close the connection without a word. So does a broker that ends, or a proxy
+/// whose broker is away. Therefore, when the broker takes a way after it closed better ones, these are tried once more at
+/// once. Only if they are closed again and the same way is taken, the bridge stays with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Versions {
     ways: Vec<Introduction>,
@@ -72,9 +72,8 @@ impl Versions {
         Accepted::Kept
     }
 
-    /// An attempt came to nothing, or the connection was ended since it was in doubt. Says whether another way is worth
-    /// an attempt at once: the broker has refused this one for its version, or has closed the connection without a
-    /// word.
+    /// An attempt came to nothing, or the connection was ended since it was in doubt. Says whether another way is worth an
+    /// attempt at once: the broker has refused this one for its version, or has closed the connection without a word.
     pub(crate) fn refused(&mut self, why: &Disconnected) -> bool {
         match why {
             Disconnected::Requested => self.fallback.is_some(),

@@ -88,9 +88,8 @@ const NATS_PORT: u16 = 4222;
 /// That of Kafka.
 const KAFKA_PORT: u16 = 9092;
 
-/// Which bus is meant: `embedded`, `embedded://DIRECTORY[?serve=no]`,
-/// `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise. Neither `Debug` nor `Display` shows
-/// the password.
+/// Which bus is meant: `embedded`, `embedded://DIRECTORY[?serve=no]`, `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise.
+/// Neither `Debug` nor `Display` shows the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// In this process.

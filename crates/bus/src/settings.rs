@@ -25,8 +25,8 @@ pub struct Settings {
     pub max_record_bytes: usize,
     /// Records that are read ahead for a reading, and messages that wait in a subscription.
     pub max_ahead: usize,
-    /// Bytes that are read ahead for a reading or wait in a subscription, and on NATS as many more as the largest
-    /// record may have; a single larger record still passes.
+    /// Bytes that are read ahead for a reading or wait in a subscription, and on NATS as many more as the largest record
+    /// may have; a single larger record still passes.
     pub max_ahead_bytes: usize,
     /// How long a member of a group may be silent before its partitions are given to others; `Address::usual_lease` has
     /// what suits a bus.
@@ -37,8 +37,8 @@ pub struct Settings {
     /// Copies of each log and lease on the servers, 1 to 5; 0 is three where the bus has at least three servers, and
     /// one elsewhere.
     pub replicas: u8,
-    /// All bytes of records that the embedded bus keeps; an append beyond is refused with `BusError::Full`. On the bus
-    /// of a directory that of the process which serves it counts.
+    /// All bytes of records that the embedded bus keeps; an append beyond is refused with `BusError::Full`. On the bus of a
+    /// directory that of the process which serves it counts.
     pub max_embedded_bytes: u64,
     /// Certificates of authorities that sign the servers' certificates (PEM): for NATS beside the system's, for Kafka
     /// instead of them.

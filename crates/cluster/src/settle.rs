@@ -24,8 +24,8 @@ pub struct Settling {
 }
 
 impl Settling {
-    /// Takes note of who is there. Says whether shares may be made even: unless a node has gone, or another node has
-    /// led before, and something has changed within `settle`. `now` is a monotonic time.
+    /// Takes note of who is there. Says whether shares may be made even: unless a node has gone, or another node has led
+    /// before, and something has changed within `settle`. `now` is a monotonic time.
     pub fn look(&mut self, now: Duration, settle: Duration, table: &Table, seen: &Seen) -> bool {
         let is_there = |(name, _): &(&String, &Sighting)| seen.present(name).is_some_and(|advert| !advert.leaving);
         let there = seen.members.iter().filter(is_there);

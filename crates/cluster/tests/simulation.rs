@@ -119,8 +119,7 @@ struct World {
     /// Partitions that a node which keeps nothing has fetched and serves, before a table says so. If it dies, they are
     /// fetched again without the messages that it has acknowledged.
     unkept: BTreeSet<u16>,
-    /// Since when each partition that is looked at in each tick is served by no node, and for how long that was at
-    /// most.
+    /// Since when each partition that is looked at in each tick is served by no node, and for how long that was at most.
     served_at: Vec<u64>,
     longest_gap: u64,
 }
@@ -742,8 +741,8 @@ fn who_is_wrongly_taken_for_dead_loses_nothing() {
     assert!(given_up > 0, "a node was given up");
 }
 
-/// How often partitions get another home while all nodes are stopped and started again in turn, and whether each of
-/// them has left a node that was stopped.
+/// How often partitions get another home while all nodes are stopped and started again in turn, and whether each of them
+/// has left a node that was stopped.
 fn rolling_restart(seed: u64, settle: u64) -> (usize, bool) {
     let mut world = durable(seed);
     world.settle = settle;

@@ -90,8 +90,8 @@ section! {
         identity_from: IdentityField = IdentityField::CommonName, in Kind::OneOf(<IdentityField as super::value::Words>::WORDS);
         /// What that part is taken for.
         identity_as: IdentityRole = IdentityRole::None, in Kind::OneOf(<IdentityRole as super::value::Words>::WORDS);
-        /// The pre-shared keys of clients that speak DTLS, for `coaps://`: a line `IDENTITY:KEY` for each client, with
-        /// a key of 16 to 64 bytes in hexadecimal digits. The identity is the user name. The file is read again when it
+        /// The pre-shared keys of clients that speak DTLS, for `coaps://`: a line `IDENTITY:KEY` for each client, with a
+        /// key of 16 to 64 bytes in hexadecimal digits. The identity is the user name. The file is read again when it
         /// changes.
         psk_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// The least version of TLS that is spoken.
@@ -139,8 +139,8 @@ section! {
         max_total_byte_rate: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("no limit"));
         /// Highest QoS offered; a PUBLISH above it is a protocol error, a subscription above it is granted this one.
         maximum_qos: u8 = 2, in Kind::Integer(Range::of(0, 2));
-        /// Keep-alive imposed on clients that ask for a longer one or for none. MQTT 3 clients cannot be notified and
-        /// are held to it all the same.
+        /// Keep-alive imposed on clients that ask for a longer one or for none. MQTT 3 clients cannot be notified and are
+        /// held to it all the same.
         keep_alive_maximum: Duration = Duration::ZERO, in Kind::Seconds(Range::of(SECOND, 65_535 * SECOND).or_zero("none imposed"));
         /// Whether MQTT 3 clients that ask for a longer one or for none are refused (return code 2) instead.
         keep_alive_refuse: bool = false, in Kind::Boolean;
@@ -168,10 +168,9 @@ section! {
         connect_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));
         /// Bytes that a client may send behind its CONNECT before that is answered.
         pipelined_bytes: Bytes = Bytes(64 * KIB), in Kind::Size(Range::of(KIB, 16 * MIB));
-        /// Connections at once over all listeners. Beyond it connections that have sent no CONNECT are closed, the
-        /// oldest first, and where there are none, new ones. The broker refuses to start when the system grants fewer
-        /// open files than that and the files that are reserved for the store, the bus, bridges, links and the admin
-        /// listener.
+        /// Connections at once over all listeners. Beyond it connections that have sent no CONNECT are closed, the oldest
+        /// first, and where there are none, new ones. The broker refuses to start when the system grants fewer open
+        /// files than that and the files that are reserved for the store, the bus, bridges, links and the admin listener.
         max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("as many as the open files leave"));
         /// Sessions, connected or not, of the whole broker.
         max_sessions: u32 = 1_000_000, in Kind::Integer(Range::of(1, 100_000_000).or_zero("no limit"));
@@ -227,8 +226,8 @@ section! {
     "queue" => Queue, QUEUE {
         /// Messages that wait per session.
         max_messages: u32 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("10,000, and as many as `max_bytes` allows for a session that is in the store"));
-        /// Bytes that wait per session, and as many again (16 MiB by default) that were sent and are kept until they
-        /// are acknowledged.
+        /// Bytes that wait per session, and as many again (16 MiB by default) that were sent and are kept until they are
+        /// acknowledged.
         max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("16 MiB, and for a session that is in the store 1 GiB or an eighth of its disk, the smaller of both; of that at most 16 MiB that cannot leave memory: priorities, shared groups, `keep-last`"));
         /// Bytes of them that stay in memory where a store holds the rest.
         memory_size: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(KIB, TIB));
@@ -292,8 +291,8 @@ section! {
         /// when an address that was asked for is taken, the broker does not start.
         address: AdminAddress = AdminAddress::of_this_program(), in Kind::AdminAddress, flag "--admin";
         /// File with the token that the API asks for: one word of at least 16 characters. Without it the API answers
-        /// every program on this machine, and no program where others reach the address. Health needs no token, and
-        /// metrics only where others than this machine reach the address.
+        /// every program on this machine, and no program where others reach the address. Health needs no token, and metrics
+        /// only where others than this machine reach the address.
         token_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// Whether metrics may be read without a password although other machines reach the address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";

@@ -1,6 +1,5 @@
-//! The limit of connections: when it is reached, the connection that keeps the console waiting for longest is closed.
-//! So no client that opens connections and says nothing, or reads nothing, keeps health and metrics from being
-//! answered.
+//! The limit of connections: when it is reached, the connection that keeps the console waiting for longest is closed. So
+//! no client that opens connections and says nothing, or reads nothing, keeps health and metrics from being answered.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -27,8 +27,7 @@ const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
 /// Time for the answer under way when a connection's life is over.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 
-/// Threads for requests that wait for shards; further requests wait for one of these. Idle, they end after
-/// [`WORKER_REST`].
+/// Threads for requests that wait for shards; further requests wait for one of these. Idle, they end after [`WORKER_REST`].
 const WORKERS: usize = 4;
 /// See [`WORKERS`].
 const WORKER_REST: Duration = Duration::from_secs(5);

@@ -9,8 +9,7 @@ use crate::{Conversion, ConvertedLine, Outcome, Sections, Setting, Value};
 pub struct Plan {
     /// The name of the converted file.
     pub name: String,
-    /// Each line with content, in the order of the files, with its outcome. The resulting keys are added by
-    /// [`conversion`].
+    /// Each line with content, in the order of the files, with its outcome. The resulting keys are added by [`conversion`].
     pub lines: Vec<ConvertedLine>,
     /// The settings of each listener.
     pub listeners: Vec<Vec<Setting>>,

@@ -38,8 +38,8 @@ pub enum Event {
         /// The place of the home.
         place: u16,
     },
-    /// Another node brings the image of a connection that is to continue here, with a proof of the shell. Nothing else
-    /// of the connection is taken until [`HomeCalls::continue_connection`](crate::HomeCalls::continue_connection) has
+    /// Another node brings the image of a connection that is to continue here, with a proof of the shell. Nothing else of
+    /// the connection is taken until [`HomeCalls::continue_connection`](crate::HomeCalls::continue_connection) has
     /// answered.
     Continue {
         /// The connection.
@@ -74,9 +74,8 @@ pub enum Event {
     /// The store is asked for a part of a queue: [`StoreCalls::handle_read`](crate::StoreCalls::handle_read) brings it,
     /// [`StoreCalls::fail_read`](crate::StoreCalls::fail_read) says why not.
     ReadQueue(WantedQueue),
-    /// A transport to a broker of the fleet is to be opened:
-    /// [`FleetCalls::open_broker_link`](crate::FleetCalls::open_broker_link) takes it,
-    /// [`FleetCalls::fail_broker_link`](crate::FleetCalls::fail_broker_link) says why not.
+    /// A transport to a broker of the fleet is to be opened: [`FleetCalls::open_broker_link`](crate::FleetCalls::open_broker_link) takes
+    /// it, [`FleetCalls::fail_broker_link`](crate::FleetCalls::fail_broker_link) says why not.
     Dial {
         /// The broker's name.
         broker_link: String,

@@ -22,8 +22,8 @@ pub struct Identity {
     pub proof: Option<Proof>,
 }
 
-/// A credential that a provider of authentication has accepted, without its secret: another node decides by this
-/// whether it would accept the credential, too.
+/// A credential that a provider of authentication has accepted, without its secret: another node decides by this whether
+/// it would accept the credential, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// The name of the provider.

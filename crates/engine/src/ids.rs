@@ -68,8 +68,8 @@ impl TenantId {
     }
 }
 
-/// The tenant whose quota counts a client, its session and its subscriptions. Pipelines are the operator's, in whatever
-/// tenant they are: no tenant is counted for them.
+/// The tenant whose quota counts a client, its session and its subscriptions. Pipelines are the operator's, in whatever tenant they are: no tenant
+/// is counted for them.
 pub(crate) fn counted_for(tenant: TenantId, client_id: &str) -> TenantId {
     if client_id.starts_with(HUB_CLIENT_PREFIX) { TenantId::BROKER_LINK } else { tenant }
 }

@@ -16,8 +16,7 @@ use tidegate_mqtt::QoS;
 /// The operations that one shard gives the store at once: after a crash, all or none are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalBatch {
-    /// Grows by one with each batch of this shard; for
-    /// [`StoreCalls::handle_committed`](crate::StoreCalls::handle_committed).
+    /// Grows by one with each batch of this shard; for [`StoreCalls::handle_committed`](crate::StoreCalls::handle_committed).
     pub sequence: u64,
     /// The operations one after the other, numbers little-endian: `1 | length of the key (u16) | key | length of the
     /// value (u32) | value` puts a value, `2 | length of the key (u16) | key` deletes one. Empty when the batch only

@@ -8,8 +8,8 @@ pub(crate) const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;
 /// Bytes and messages that a shard holds, as running sums.
 #[derive(Debug)]
 pub(crate) struct MemoryUse {
-    /// Bytes of tails, parked packets, topics with aliases, wills, queues, messages in flight and filters whose
-    /// retained messages wait, and the kernel's share of blocked sockets.
+    /// Bytes of tails, parked packets, topics with aliases, wills, queues, messages in flight and filters whose retained
+    /// messages wait, and the kernel's share of blocked sockets.
     pub held: u64,
     pub queued_messages: u64,
     pub queued_bytes: u64,

@@ -121,8 +121,8 @@ impl Observing {
 pub(crate) struct Observers {
     pub(crate) all: BTreeMap<ObserverId, Observing>,
     next_number: u64,
-    /// Publishers that have waited for room as long as they may. The message that has waited, the first that is kept
-    /// back, does not wait again; the mark ends with it, whatever becomes of it.
+    /// Publishers that have waited for room as long as they may. The message that has waited, the first that is kept back,
+    /// does not wait again; the mark ends with it, whatever becomes of it.
     given_up: BTreeSet<ConnectionKey>,
 }
 

@@ -32,8 +32,8 @@ pub struct Roster {
     clock_lead_ms: u64,
 }
 
-/// The greatest lead of another node's clock that versions of values follow, milliseconds. A value whose version is
-/// further ahead counts as old.
+/// The greatest lead of another node's clock that versions of values follow, milliseconds. A value whose version is further
+/// ahead counts as old.
 pub(crate) const CLOCK_LEAD_MAX_MS: u64 = 12 * 60 * 60 * 1000;
 
 /// The topics whose messages cross to other nodes.
@@ -278,8 +278,8 @@ impl Roster {
         Shards(self.live & !(1 << self.place.shard.0))
     }
 
-    /// The other shards that learn the interest in a filter. Shards of other nodes learn it only if topics of the
-    /// filter can cross; messages on their way to brokers never cross.
+    /// The other shards that learn the interest in a filter. Shards of other nodes learn it only if topics of the filter
+    /// can cross; messages on their way to brokers never cross.
     #[inline]
     pub(crate) fn others_for(&self, tenant: TenantId, filter: &str) -> Shards {
         let others = self.others();

@@ -54,8 +54,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use tidegate_mqtt::PacketType;
 
-/// The state of a shard: its connections and sessions, their timers and limits, and the events, counters and changes
-/// that they cause.
+/// The state of a shard: its connections and sessions, their timers and limits, and the events, counters and changes that
+/// they cause.
 #[derive(Debug)]
 pub(crate) struct ShardState {
     pub settings: Arc<Settings>,

@@ -232,8 +232,8 @@ fn take_listener(
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 const KEY: &str = "PRIVATE KEY-----";
 
-/// The path of a file with this ending beside a Java key store, if it is there and has such content. HiveMQ takes
-/// relative paths from the folder above `conf`.
+/// The path of a file with this ending beside a Java key store, if it is there and has such content. HiveMQ takes relative
+/// paths from the folder above `conf`.
 fn exported(store: &Entry, ending: &str, content: &str, read: &dyn Fn(&str) -> io::Result<String>) -> Option<String> {
     let path = Path::new(&store.value).with_extension(ending);
     let from_home = if path.is_absolute() { path.clone() } else { Path::new("..").join(&path) };

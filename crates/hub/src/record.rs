@@ -68,8 +68,8 @@ impl Default for Content {
     }
 }
 
-/// How the message of a record is read. The payload is read when a sink asks for the fields, and not for sinks that
-/// send it as it came.
+/// How the message of a record is read. The payload is read when a sink asks for the fields, and not for sinks that send
+/// it as it came.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WholeMessage {
     format: Format,
@@ -89,8 +89,7 @@ impl Record {
         Self { message, content, ..Self::default() }
     }
 
-    /// Its id: that of the message, or of one of several records of the message. It is the same whenever the message
-    /// comes.
+    /// Its id: that of the message, or of one of several records of the message. It is the same whenever the message comes.
     pub fn id(&self) -> &str {
         self.own_id.as_ref().unwrap_or(&self.message.id)
     }

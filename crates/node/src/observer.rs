@@ -76,9 +76,9 @@ pub trait Observer: Send + Sync + 'static {
         answer.give(AuthOutcome::Refuse(Reason::NotAuthorized));
     }
 
-    /// Whether the credential of a client that another node of the cluster has accepted is accepted here, too. Only
-    /// called when the engine's settings ask for external authentication; refuses unless overridden. That a certificate
-    /// is accepted and a proof has not ended was checked before.
+    /// Whether the credential of a client that another node of the cluster has accepted is accepted here, too. Only called
+    /// when the engine's settings ask for external authentication; refuses unless overridden. That a certificate is
+    /// accepted and a proof has not ended was checked before.
     ///
     /// # Errors
     /// With the reason for the client.

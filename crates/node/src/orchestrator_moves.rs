@@ -30,8 +30,8 @@ impl<'n> OrchestratorMoves<'n> {
         Self { node }
     }
 
-    /// Exports held partitions, or returns `None` while parts of their queues are being read from the store. Messages
-    /// that brokers deliver later are collected for [`OrchestratorMoves::take_forwarded`].
+    /// Exports held partitions, or returns `None` while parts of their queues are being read from the store. Messages that
+    /// brokers deliver later are collected for [`OrchestratorMoves::take_forwarded`].
     ///
     /// # Errors
     /// When they are too large, or a shard does not answer.
@@ -59,8 +59,7 @@ impl<'n> OrchestratorMoves<'n> {
     }
 
     /// The messages that brokers have delivered for the partitions of a move since the last piece; `None` if there are
-    /// none. The brokers keep them until [`OrchestratorMoves::confirm_forwarded`]. `served_there` says that the new
-    /// home serves the partitions.
+    /// none. The brokers keep them until [`OrchestratorMoves::confirm_forwarded`]. `served_there` says that the new home serves the partitions.
     ///
     /// # Errors
     /// When the shard does not answer.
@@ -135,9 +134,9 @@ impl<'n> OrchestratorMoves<'n> {
             .map(drop)
     }
 
-    /// Delivers a piece of messages that the old home has forwarded for these partitions, and the messages that were
-    /// kept back here unless more pieces come before them. Returns when they are in the store, with the partitions that
-    /// have the piece: none of a transfer that has ended.
+    /// Delivers a piece of messages that the old home has forwarded for these partitions, and the messages that were kept back here unless
+    /// more pieces come before them. Returns when they are in the store, with the partitions that have the piece: none
+    /// of a transfer that has ended.
     ///
     /// # Errors
     /// When the piece cannot be read, or a shard does not answer.
@@ -199,8 +198,8 @@ impl<'n> OrchestratorMoves<'n> {
         Ok(brought)
     }
 
-    /// Delivers messages that the connection of a dead orchestrator has brought to those sessions of these partitions
-    /// here that do not have them: the partitions may have come since. Returns when they are in the store.
+    /// Delivers messages that the connection of a dead orchestrator has brought to those sessions of these partitions here
+    /// that do not have them: the partitions may have come since. Returns when they are in the store.
     ///
     /// # Errors
     /// When the messages cannot be read, or a shard does not answer.
@@ -232,8 +231,8 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.dialer().release(but);
     }
 
-    /// Imports and holds partitions; answers when they are in the store. The old home forwards later messages in
-    /// pieces: [`OrchestratorMoves::take_piece`]. `had` are the messages that the sessions have
+    /// Imports and holds partitions; answers when they are in the store. The old home forwards later messages in pieces:
+    /// [`OrchestratorMoves::take_piece`]. `had` are the messages that the sessions have
     /// ([`OrchestratorMoves::take_had`]).
     ///
     /// # Errors
@@ -272,8 +271,7 @@ impl<'n> OrchestratorMoves<'n> {
     }
 
     /// Names the connections of dead orchestrators that this process continues. Their sessions are kept until
-    /// [`OrchestratorMoves::adopt_broker`]; the pending messages of others go to other brokers when all brokers are
-    /// named.
+    /// [`OrchestratorMoves::adopt_broker`]; the pending messages of others go to other brokers when all brokers are named.
     ///
     /// # Errors
     /// When the node does not answer.
@@ -283,9 +281,8 @@ impl<'n> OrchestratorMoves<'n> {
 
     /// Connects to a broker with the session of the dead orchestrator `of`, so that the pending messages of both are
     /// delivered; returns the name of this connection in the fleet. `transfer` is the id under which the partitions of
-    /// the dead orchestrator arrived ([`OrchestratorMoves::arrive`]). [`OrchestratorMoves::settle_broker`] says when
-    /// all messages are delivered, and [`NodeFleet::remove_broker`](crate::NodeFleet::remove_broker) ends the
-    /// connection.
+    /// the dead orchestrator arrived ([`OrchestratorMoves::arrive`]). [`OrchestratorMoves::settle_broker`] says when all
+    /// messages are delivered, and [`NodeFleet::remove_broker`](crate::NodeFleet::remove_broker) ends the connection.
     ///
     /// The session of a broker that is not in the fleet is kept for a later call without an image, as
     /// [`OrchestratorMoves::continue_adopted`] says.
@@ -318,8 +315,8 @@ impl<'n> OrchestratorMoves<'n> {
         Ok(kept.map(drop)?)
     }
 
-    /// Checks whether all messages have arrived that a broker sent before the first call, which has no `settling`.
-    /// Returns the messages that have still to arrive; `None` when all have.
+    /// Checks whether all messages have arrived that a broker sent before the first call, which has no `settling`. Returns
+    /// the messages that have still to arrive; `None` when all have.
     ///
     /// # Errors
     /// When the node does not answer.

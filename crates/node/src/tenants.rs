@@ -88,9 +88,9 @@ impl Count {
     }
 }
 
-/// A connection that another part of the process holds for a client without MQTT, in the quotas of its tenant. While
-/// the client waits for nothing, the connection does not count: such clients could not end it otherwise, and would keep
-/// each other and clients of MQTT out. Its session does not count if it ends with the connection.
+/// A connection that another part of the process holds for a client without MQTT, in the quotas of its tenant. While the
+/// client waits for nothing, the connection does not count: such clients could not end it otherwise, and would keep each
+/// other and clients of MQTT out. Its session does not count if it ends with the connection.
 #[derive(Debug)]
 pub struct TenantSeat {
     counts: Arc<TenantCounts>,

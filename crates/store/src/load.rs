@@ -126,8 +126,7 @@ impl Loader {
     }
 
     /// Bounds an index that takes too much memory: asks for a merge, once until the journal was merged, or drops the
-    /// index, which the next load builds again. A merge is worth it, too, once such loads have read as much as it
-    /// reads.
+    /// index, which the next load builds again. A merge is worth it, too, once such loads have read as much as it reads.
     fn bound_index(&mut self, catalog: &Catalog) {
         let settings = &self.shared.settings;
         if self.index.bytes() <= settings.merge_memory_bytes {

@@ -225,8 +225,7 @@ impl Writer {
     }
 
     /// The same for a batch for whose commit nothing waits. It is committed with the next batch of [`Self::submit`] by
-    /// any writer, after [`UNAWAITED_WAIT`](crate::UNAWAITED_WAIT) at the latest. So it usually costs no sync of its
-    /// own.
+    /// any writer, after [`UNAWAITED_WAIT`](crate::UNAWAITED_WAIT) at the latest. So it usually costs no sync of its own.
     ///
     /// # Errors
     /// As [`Self::submit`].

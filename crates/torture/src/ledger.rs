@@ -101,8 +101,8 @@ pub(crate) struct Ledger {
     lost: HashSet<(u16, MessageId)>,
     /// Whether order is promised: not where topics go from one broker of a fleet to another.
     pub(crate) keeps_order: bool,
-    /// Per publisher, the numbers of QoS 2 messages that may come again: they were under way when the process of a
-    /// bridge ended.
+    /// Per publisher, the numbers of QoS 2 messages that may come again: they were under way when the process of a bridge
+    /// ended.
     repeatable: Vec<Range<u32>>,
     pub(crate) findings: Findings,
     pub(crate) trace: Trace,

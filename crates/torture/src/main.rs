@@ -1,11 +1,9 @@
 //! Proves or refutes, from outside, that a broker keeps the messages that it has acknowledged. See
 //! docs/durability-tests.md.
 //!
-//! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`,
-//!   `mortal`, `session`, `wire`, `ledger`
+//! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `mortal`, `session`, `wire`, `ledger`
 //!   (the debts).
-//! - Faults of a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to
-//!   files);
+//! - Faults of a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to files);
 //!   `cluster` strikes nodes and their bus, `bridge` two brokers and the link between them.
 //! - Measurements: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
 //! - Results: `report`; `failure` is an error of the rig itself.

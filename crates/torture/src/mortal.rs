@@ -1,5 +1,5 @@
-//! A client with a will that dies again and again: each of its connections is a message in the books, which is owed
-//! from the moment the connection ends without DISCONNECT.
+//! A client with a will that dies again and again: each of its connections is a message in the books, which is owed from
+//! the moment the connection ends without DISCONNECT.
 
 use std::time::{Duration, Instant};
 
@@ -73,8 +73,7 @@ impl Mortal {
         &self.topic
     }
 
-    /// Connects, or ends its connection, when it is due. `expected` are the subscriptions that a will of now is owed
-    /// to.
+    /// Connects, or ends its connection, when it is due. `expected` are the subscriptions that a will of now is owed to.
     pub(crate) fn live(
         &mut self,
         ports: &[u16],

@@ -1,8 +1,7 @@
 //! Memory for Argon2, straight from the system and given back to it when a hash is done.
 //!
-//! An allocator is the wrong place for it. Blocks are aligned to 64 bytes, and glibc (2.36 for one) does not use a
-//! freed range again for the next aligned request of the same size: each hash left 19 MiB in its thread's arena, for
-//! good.
+//! An allocator is the wrong place for it. Blocks are aligned to 64 bytes, and glibc (2.36 for one) does not use a freed
+//! range again for the next aligned request of the same size: each hash left 19 MiB in its thread's arena, for good.
 
 use std::io;
 

@@ -12,8 +12,8 @@ use tidegate_bus::{Bounds, Bus, BusError, LogName, LogPartition, LogSpec};
 use tidegate_cluster::{Advert, Table};
 use tidegate_mirror::log_of;
 
-/// How long a node is no member, and not in the table, until the leader warns of its log. The time begins again with
-/// each leader.
+/// How long a node is no member, and not in the table, until the leader warns of its log. The time begins again with each
+/// leader.
 const STORE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The nodes that do not return, as far as this leader has seen.

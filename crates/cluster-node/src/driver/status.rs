@@ -48,8 +48,8 @@ struct InForce {
 }
 
 impl Standpoint {
-    /// Whether the node of this name works nothing any more that another node would take. `passes` says whether it
-    /// still passes messages of brokers on.
+    /// Whether the node of this name works nothing any more that another node would take. `passes` says whether it still
+    /// passes messages of brokers on.
     fn has_handed_over(&self, name: &str, passes: bool) -> bool {
         let willing = |(other, life): (&String, &u64)| {
             let advert = self.adverts.get(other).filter(|advert| advert.life == *life);

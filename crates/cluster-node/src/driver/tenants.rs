@@ -170,8 +170,7 @@ impl TenantLog {
     }
 }
 
-/// Begins something on the bus. Its outcome wakes no thread, so that a bus that fails at once is asked at each tick
-/// only.
+/// Begins something on the bus. Its outcome wakes no thread, so that a bus that fails at once is asked at each tick only.
 fn ask<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Option<Pending<T>> {
     let (sender, outcome) = channel();
     let done = Box::new(move |result| {

@@ -359,8 +359,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a notification has to be confirmed: of QoS 1 and 2 always, else now and then, to see that the client is
-/// there.
+/// Whether a notification has to be confirmed: of QoS 1 and 2 always, else now and then, to see that the client is there.
 const fn confirms(waiting: &Waiting, unconfirmed: u8) -> bool {
     waiting.delivery.is_some() || unconfirmed >= UNCONFIRMED
 }

@@ -107,8 +107,8 @@ words! {
 
 section! {
     /// Who comes in. Each provider says yes, no, or that it does not know the client; they are asked in their order,
-    /// and the first that says yes or no decides. A client that no provider knows is refused. With at least one
-    /// provider no client connects without a name, except on listeners with `allow_anonymous`. See authentication.md.
+    /// and the first that says yes or no decides. A client that no provider knows is refused. With at least one provider
+    /// no client connects without a name, except on listeners with `allow_anonymous`. See authentication.md.
     "auth" [repeated = true] => Auth, AUTH {
         /// What the provider is.
         kind: AuthKind = AuthKind::PasswordFile, in Kind::OneOf(<AuthKind as Words>::WORDS);
@@ -116,8 +116,7 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true };
         /// Names of the listeners that it is asked for; none for all.
         listeners: Texts = Texts::default(), in Kind::Texts;
-        /// The file of users, for `password-file` and `scram`: one file may serve both; or the file of keys, for
-        /// `api-key`.
+        /// The file of users, for `password-file` and `scram`: one file may serve both; or the file of keys, for `api-key`.
         file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// The server that is asked, `http://` or `https://`; for `http`.
         url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;

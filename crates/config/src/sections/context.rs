@@ -103,8 +103,7 @@ section! {
         /// needs this key.
         address: Option<String> = None, in Kind::Text { max_len: 512 };
         /// The bus that gateways and services share: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, `kafka://` in
-        /// a build with that feature, `embedded://DIRECTORY` for processes of one machine, or `embedded`. The default
-        /// is
+        /// a build with that feature, `embedded://DIRECTORY` for processes of one machine, or `embedded`. The default is
         /// `cluster.bus`; without either, the bus is within this process, and this gateway is the only one.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true;
         /// Whether `bus` has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`. This

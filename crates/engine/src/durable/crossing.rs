@@ -35,8 +35,8 @@ pub(crate) enum Way {
     Deal { share: Box<str>, filter: Box<str>, client: u64, id: u64 },
     /// To the sessions of these partitions, which have moved here: it waits for messages that the old home forwards.
     KeptBack { partitions: Partitions },
-    /// To the new homes of these partitions, which have left. No broker brings it again. Where a dead orchestrator had
-    /// kept it, `of` is its name, and there are no partitions.
+    /// To the new homes of these partitions, which have left. No broker brings it again. Where a dead orchestrator had kept
+    /// it, `of` is its name, and there are no partitions.
     ForLeft { of: Option<Box<str>>, partitions: Partitions },
 }
 

@@ -12,9 +12,9 @@ use crate::topics::observed::ObserverSet;
 impl Answering<'_> {
     /// One confirmation for a publisher.
     ///
-    /// A refusal for now ends the connection of a publisher that gets no reason codes, and of one whose message has QoS
-    /// 2: others have it by now, and a PUBREC with an error would free its packet identifier, so that it could come
-    /// twice. The publisher sends it again, and only observers get it then.
+    /// A refusal for now ends the connection of a publisher that gets no reason codes, and of one whose message has QoS 2:
+    /// others have it by now, and a PUBREC with an error would free its packet identifier, so that it could come twice.
+    /// The publisher sends it again, and only observers get it then.
     ///
     /// A refusal for good ends the exchange, or the publisher would send the message for ever. MQTT 5 has a code for it
     /// in PUBACK and PUBREC. MQTT 3 allows only a positive acknowledgement there ([MQTT-3.3.5-2] of 3.1.1).

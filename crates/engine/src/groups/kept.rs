@@ -189,8 +189,8 @@ impl Kept {
 }
 
 impl Kept {
-    /// Keeps a message that goes to a shard of another node for a group, or notes that `again` goes there. Returns its
-    /// id; 0 for one that is not kept, since it is of QoS 0 or there is no room.
+    /// Keeps a message that goes to a shard of another node for a group, or notes that `again` goes there. Returns its id; 0 for one
+    /// that is not kept, since it is of QoS 0 or there is no room.
     #[expect(clippy::too_many_arguments, reason = "all that is kept of a message")]
     pub(crate) fn keep_deal(
         &mut self,
@@ -217,8 +217,7 @@ impl Kept {
         self.keep_message(now, state, message, group, Some(at), client, hops)
     }
 
-    /// Keeps a message until its group has a member. Where there is no room it is dropped, and a publisher at QoS 1
-    /// hears that it was not taken.
+    /// Keeps a message until its group has a member. Where there is no room it is dropped, and a publisher at QoS 1 hears that it was not taken.
     pub(crate) fn wait_for_member(
         &mut self,
         now: Now,

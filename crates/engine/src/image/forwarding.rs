@@ -5,8 +5,7 @@
 //! confirmed the filters of the new home and has delivered all earlier messages. A collected message of QoS 1 or 2 is
 //! acknowledged to the broker when the new home has stored it. The new home serves the sessions from
 //! the image on. It keeps the messages of its own brokers for these sessions back until the last piece, so that each
-//! topic keeps its order. A message of QoS 1 or 2 that is kept back is in the store. Message ids identify messages that
-//! arrive both ways.
+//! topic keeps its order. A message of QoS 1 or 2 that is kept back is in the store. Message ids identify messages that arrive both ways.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -133,8 +132,8 @@ impl KeptBack {
         self.alone.extend(id.map(|id| (number_of(id), number)));
     }
 
-    /// A message was passed on for `wanted` of these partitions. Returns the partitions of `wanted` that do not have
-    /// it; `None` if it is not kept back.
+    /// A message was passed on for `wanted` of these partitions. Returns the partitions of `wanted` that do not have it; `None` if
+    /// it is not kept back.
     fn take_passed_on(
         &mut self,
         journal: &mut Journal,
@@ -223,8 +222,8 @@ impl Come {
         Self { partitions, kept_back }
     }
 
-    /// Returns the partitions that do not get a message of a broker now: they get it later. `having` are partitions
-    /// that have it. `concerns` says whether it is for one of them.
+    /// Returns the partitions that do not get a message of a broker now: they get it later. `having` are partitions that
+    /// have it. `concerns` says whether it is for one of them.
     pub(crate) fn keeps_back(
         &mut self,
         now: Now,

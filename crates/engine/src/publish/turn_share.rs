@@ -52,9 +52,8 @@ pub(crate) struct TurnShare {
     pub(crate) gone: BTreeSet<ConnectionKey>,
 }
 
-/// Deliveries of messages to many after which their publishers wait. Where many receivers take no output, what cannot
-/// be sent is queued or dropped instead, which costs more, and gains nothing from being done for several messages at
-/// once.
+/// Deliveries of messages to many after which their publishers wait. Where many receivers take no output, what cannot be
+/// sent is queued or dropped instead, which costs more, and gains nothing from being done for several messages at once.
 #[inline]
 pub(crate) fn wide_share(blocked_connections: u64, receivers: usize) -> usize {
     if blocked_connections * 4 >= receivers as u64 { FAN_OUT_STEP } else { DELIVERIES_MAX }

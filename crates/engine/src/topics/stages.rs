@@ -68,8 +68,7 @@ pub(crate) enum Stage {
 
 /// The order of the stages. The first answer that is not [`Step::Continue`] counts.
 ///
-/// - `Refused`, `Exchange` and `Repetition` are first: a QoS 2 message that was taken before is only answered, whatever
-///   has changed
+/// - `Refused`, `Exchange` and `Repetition` are first: a QoS 2 message that was taken before is only answered, whatever has changed
 ///   since.
 /// - `Rights` is before all stages about capacity: a publisher without rights learns nothing else, and does not wait.
 /// - `Understanding` is before all stages that defer: waiting does not make the message valid.

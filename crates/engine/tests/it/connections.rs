@@ -32,8 +32,8 @@ fn the_first_packet_has_to_be_connect() {
 
 #[test]
 fn another_protocol_is_recognised_by_its_first_bytes() {
-    // HTTP, SSH, TLS, a CONNECT with flags that is not of MQTT 3.1, and the type that is reserved; all would have more
-    // to come.
+    // HTTP, SSH, TLS, a CONNECT with flags that is not of MQTT 3.1, and the type that is reserved; all would have more to
+    // come.
     let starts = [
         (&b"G"[..], Reason::ProtocolError),
         (b"S", Reason::ProtocolError),

@@ -302,8 +302,7 @@ fn replace(world: &World, node: usize) {
 
 #[test]
 fn a_publish_to_a_moved_client_waits_for_its_new_home() {
-    // The publisher's node, the old home or a third one, has read both tables, or that the move begins, or nothing,
-    // when it hears of the end.
+    // The publisher's node, the old home or a third one, has read both tables, or that the move begins, or nothing, when it hears of the end.
     for (node, tables) in [(0, 0), (2, 0), (2, 1), (2, 2)] {
         let world = with_a_node_that_works_nothing();
         let [subscriber, publisher] = subscriber_and_publisher(&world);

@@ -492,8 +492,7 @@ fn a_full_window_holds_later_messages_in_order() {
     });
 }
 
-// ---- messages that are not kept
-// --------------------------------------------------------------------------------------
+// ---- messages that are not kept --------------------------------------------------------------------------------------
 
 #[test]
 fn qos_0_messages_are_not_kept_for_offline_clients() {

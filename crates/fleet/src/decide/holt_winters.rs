@@ -17,8 +17,7 @@ const ERRORS: f64 = 2.0;
 
 /// `default`, and growth ahead of the forecast of the demand at the end of the lead time. The forecast counts from the
 /// second season on, and only for demand that lasts longer than a peak: a rise that no season has shown is left to
-/// `default`. The lead time is the measured one (boot and subscriptions) as soon as there is one. The preview shows the
-/// forecast without acting on it.
+/// `default`. The lead time is the measured one (boot and subscriptions) as soon as there is one. The preview shows the forecast without acting on it.
 pub(super) struct Proactive {
     settings: Settings,
     preview: bool,

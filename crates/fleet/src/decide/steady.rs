@@ -29,8 +29,7 @@ const CRESTS_WITHIN: u32 = 12;
 
 /// It grows in three cases. Every observation for longer than the longest peak exceeds the upper threshold and its
 /// tolerance: then to the median and the trend of these observations. Or the demand has risen for even longer and will
-/// exceed it by the time a resource serves. Or the backlog would take too long. It shrinks to the highest demand of the
-/// last minutes without a single peak.
+/// exceed it by the time a resource serves. Or the backlog would take too long. It shrinks to the highest demand of the last minutes without a single peak.
 pub(super) struct Steady {
     settings: Settings,
     /// The utilisation that is sized for.

@@ -14,8 +14,8 @@ pub struct Batching {
     pub messages: usize,
     /// Bytes of records at which a batch is full.
     pub bytes: usize,
-    /// Milliseconds that a record waits for others at most. Usually they count from the begin of the batch before, so a
-    /// record goes at once after a rest.
+    /// Milliseconds that a record waits for others at most. Usually they count from the begin of the batch before, so a record
+    /// goes at once after a rest.
     pub time: u64,
     /// Whether they count from the first record of a batch: for sinks that make an object of each batch.
     pub gathers: bool,

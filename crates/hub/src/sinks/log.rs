@@ -233,8 +233,8 @@ impl LogSink {
 }
 
 /// The position below which a full partition loses delivered messages: at least `coming` messages, if as many are
-/// delivered. `None` if none is delivered. Messages below `removed` were removed before. A mark beyond the end belongs
-/// to an earlier log of the same name.
+/// delivered. `None` if none is delivered. Messages below `removed` were removed before. A mark beyond the end belongs to
+/// an earlier log of the same name.
 fn removable(bounds: Bounds, removed: Position, delivered: u64, coming: u64) -> Option<Position> {
     if delivered > bounds.next.0 {
         return None;

@@ -42,8 +42,7 @@ impl Ids {
     }
 }
 
-/// Makes the ids of the transactions of a lane. Two brokers with one name of a pipeline and a sink have different
-/// prefixes.
+/// Makes the ids of the transactions of a lane. Two brokers with one name of a pipeline and a sink have different prefixes.
 #[derive(Clone, Debug)]
 pub(super) struct LaneIds {
     sink: String,

@@ -1,6 +1,6 @@
-//! `FOREACH payload.sensors AS s DO s.name AS name INCASE s.value > 3 FROM 'plant/#'`, as EMQX users write it. The
-//! parser of SQL does not know it, so the statement is taken apart here: an expression for the list, another for
-//! INCASE, and a SELECT of the columns behind DO.
+//! `FOREACH payload.sensors AS s DO s.name AS name INCASE s.value > 3 FROM 'plant/#'`, as EMQX users write it. The parser of
+//! SQL does not know it, so the statement is taken apart here: an expression for the list, another for INCASE, and a SELECT of
+//! the columns behind DO.
 
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 

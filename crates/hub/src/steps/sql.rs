@@ -1,5 +1,5 @@
-//! SQL as a step: `SELECT payload.temp AS temp, clientid FROM 'plant/+/temp' WHERE payload.temp > 30`, or FOREACH,
-//! which makes a record of each element of a list.
+//! SQL as a step: `SELECT payload.temp AS temp, clientid FROM 'plant/+/temp' WHERE payload.temp > 30`, or FOREACH, which makes
+//! a record of each element of a list.
 //!
 //! The text is read by `sqlparser`; its meaning is in [`compile`](super::compile) and [`node`](super::node). Names are
 //! resolved when it is read, so that an unknown name is an error of the configuration and not of each message.
@@ -147,8 +147,7 @@ impl Sql {
         self.each.is_some()
     }
 
-    /// The row that a SELECT makes of a message; nothing when FROM does not match its topic or it does not fulfil
-    /// WHERE.
+    /// The row that a SELECT makes of a message; nothing when FROM does not match its topic or it does not fulfil WHERE.
     ///
     /// # Errors
     /// When the message cannot be computed with.

@@ -8,8 +8,8 @@ use zeroize::Zeroizing;
 
 use crate::authentication::{Authentication, Visitors};
 
-/// Decides about a CONNECT, and notes clients over HTTP. A client without a user name is refused: brokers would be
-/// shown nothing.
+/// Decides about a CONNECT, and notes clients over HTTP. A client without a user name is refused: brokers would be shown
+/// nothing.
 pub fn decide(
     authentication: &Authentication,
     identities: &Arc<Identities>,

@@ -320,8 +320,8 @@ fn what_cannot_be_meant_is_found() {
     assert!(load(&format!("{OPEN_RULES}[[auth]]\n{good}\n")).is_ok());
 }
 
-/// Whether a node continues a client that another node, or this one, has accepted with this identity. The certificate
-/// of the client, if any, has a name.
+/// Whether a node continues a client that another node, or this one, has accepted with this identity. The certificate of
+/// the client, if any, has a name.
 fn continues_of(
     door: &Authentication,
     identity: Option<&tidegate_engine::Identity>,

@@ -78,8 +78,8 @@ pub struct Template {
     pub(super) ports: Vec<String>,
     /// Where clients of each protocol go, such as `mqtt` to `mqtt://{host}:{port}`.
     pub(super) addresses: BTreeMap<String, String>,
-    /// One of these has to be there beside its program, which does not say so alone: files and directories, and
-    /// programs in `PATH`.
+    /// One of these has to be there beside its program, which does not say so alone: files and directories, and programs
+    /// in `PATH`.
     #[serde(default)]
     pub(super) installed: Vec<String>,
     /// Commands that run before it and have to end, such as one that formats a directory.

@@ -1,6 +1,6 @@
-//! The platform around a broker, as study LAV has it: brokers, a gateway and a hub at each of them, and a bus between
-//! gateways and hubs. Each part is a process with limits of its own. Gateways and hubs are `tidegate hub`, the bus is
-//! JetStream of NATS; the brokers are the peer of the run.
+//! The platform around a broker, as study LAV has it: brokers, a gateway and a hub at each of them, and a bus between gateways
+//! and hubs. Each part is a process with limits of its own. Gateways and hubs are `tidegate hub`, the bus is JetStream of
+//! NATS; the brokers are the peer of the run.
 //!
 //! - `part` is a process within its limits.
 //! - `bus` makes the stream.

@@ -80,8 +80,8 @@ pub(crate) struct Seat(u32);
 impl Seat {
     /// Of a connection that is counted for no address.
     pub(crate) const NONE: Self = Self(u32::MAX);
-    /// Of a connection that the broker itself has opened, for a bridge or a pipeline. Bans of addresses and limits are
-    /// for clients: they do not hold for it.
+    /// Of a connection that the broker itself has opened, for a bridge or a pipeline. Bans of addresses and limits are for
+    /// clients: they do not hold for it.
     pub(crate) const OWN: Self = Self(u32::MAX - 1);
 }
 

@@ -350,8 +350,7 @@ impl SocketCalls<'_> {
         self.shard.engine.outputs().stand_in_line(key);
     }
 
-    /// Writes the output of a connection once. Returns whether there is more that its socket would take, for a later
-    /// turn.
+    /// Writes the output of a connection once. Returns whether there is more that its socket would take, for a later turn.
     #[must_use]
     pub(crate) fn write_connection(&mut self, key: ConnectionKey) -> bool {
         let Some((flags, transport)) = self.shard.table.get(key) else { return false };

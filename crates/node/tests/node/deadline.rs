@@ -22,8 +22,8 @@ fn giving(shards: u16, connect_timeout_ms: u64) -> Node {
     Node::start(settings).unwrap()
 }
 
-/// Sends `bytes` one by one, each time waiting a little for an end of the connection. Returns whether the end came
-/// before the last byte. At this pace all bytes would take minutes.
+/// Sends `bytes` one by one, each time waiting a little for an end of the connection. Returns whether the end came before
+/// the last byte. At this pace all bytes would take minutes.
 fn is_cut_off(stream: &mut TcpStream, bytes: &[u8]) -> bool {
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     for byte in bytes {

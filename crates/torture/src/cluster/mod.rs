@@ -21,7 +21,7 @@ use crate::run::Settings;
 use crate::workload;
 use crate::world::{Mood, World};
 
-/// A suspended node stays so for a part of its lease between these, in percent: most faults of leases lie close
+/// A node that stands still does so for a part of its lease between these, in percent: most faults of leases lie close
 /// to their end.
 const FREEZE_PERCENT: std::ops::Range<u64> = 60..130;
 /// A process that was killed is away for this long, in milliseconds and in multiples of the lease in percent.
@@ -43,9 +43,8 @@ pub(crate) struct ClusterArguments {
         default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
     )]
     node_command: String,
-    /// The command that starts a server of NATS as the bus, such as `nats-server -c {dir}/bus.conf` with the
-    /// configuration that the run writes; {port}, {data} and {dir} are filled in. Without it one of the nodes serves
-    /// the bus to the others.
+    /// The command that starts a server of NATS as the bus, such as `nats-server -c {dir}/bus.conf` with the configuration
+    /// that the run writes; {port}, {data} and {dir} are filled in. Without it one of the nodes serves the bus to the others.
     #[arg(long)]
     bus_command: Option<String>,
     /// Starts this number of brokers for members that are orchestrators; {fleet} in --node-command is filled in with a

@@ -44,8 +44,8 @@ impl Awaited {
         taken
     }
 
-    /// Takes the answers that have come, and sends the parts that are due. `head` is the kind of the parts, their move
-    /// or transfer, and the dead orchestrator and broker whose messages they have. `life` is that of this member.
+    /// Takes the answers that have come, and sends the parts that are due. `head` is the kind of the parts, their move or
+    /// transfer, and the dead orchestrator and broker whose messages they have. `life` is that of this member.
     pub(super) fn exchange(
         &mut self,
         node: &NodeHandle,

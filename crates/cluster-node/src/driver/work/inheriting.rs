@@ -80,8 +80,8 @@ impl Inheriting {
         self.state().transfers.insert(*transfer, begun);
     }
 
-    /// Begins a transfer again for partitions that were taken over in an earlier life of this process. Messages come by
-    /// the brokers in `elsewhere`. Returns its number.
+    /// Begins a transfer again for partitions that were taken over in an earlier life of this process. Messages come by the
+    /// brokers in `elsewhere`. Returns its number.
     ///
     /// # Errors
     /// When a shard does not answer.
@@ -100,9 +100,9 @@ impl Inheriting {
         self.state().living = lives.keys().cloned().collect();
     }
 
-    /// Whether some of these partitions stay here: messages of own brokers wait for messages of a dead node, or the
-    /// dead node is back while its brokers still bring messages for these partitions. Those pass the dead node by, so
-    /// it would lose them as a new home. [`Inheriting::end_waiting`] ends this after [`BACK_LIMIT`].
+    /// Whether some of these partitions stay here: messages of own brokers wait for messages of a dead node, or the dead
+    /// node is back while its brokers still bring messages for these partitions. Those pass the dead node by, so it would
+    /// lose them as a new home. [`Inheriting::end_waiting`] ends this after [`BACK_LIMIT`].
     pub(super) fn keeps_back(&self, partitions: Partitions) -> bool {
         let state = self.state();
         let is_open = |it: &Transfer| !it.is_late || state.living.contains(&it.of);
@@ -129,8 +129,8 @@ impl Inheriting {
         (state.worked_off, state.restoring) = (of, restoring);
     }
 
-    /// Answers a member that has started: the brokers whose connections of its last life are worked off here, or
-    /// nothing while that is not known. `epoch` is that of the table in force here.
+    /// Answers a member that has started: the brokers whose connections of its last life are worked off here, or nothing
+    /// while that is not known. `epoch` is that of the table in force here.
     pub(in crate::driver) fn answer_former_life(&self, from: &str, question: &[u8], epoch: u64) -> Vec<u8> {
         let joined = question.get(1..9).and_then(|it| Some(u64::from_le_bytes(it.try_into().ok()?)));
         let state = self.state();
@@ -177,8 +177,8 @@ impl Inheriting {
         Ok(())
     }
 
-    /// Takes the part in a question of the node `from`, and answers. `moved_from` names the open transfers of
-    /// partitions that a node moved here before it died; `served` are the partitions served here.
+    /// Takes the part in a question of the node `from`, and answers. `moved_from` names the open transfers of partitions
+    /// that a node moved here before it died; `served` are the partitions served here.
     pub(in crate::driver) fn take(
         &self,
         node: &NodeHandle,

@@ -104,8 +104,8 @@ enum Stage {
 }
 
 impl Stage {
-    /// Whether all messages have arrived that the brokers had for these partitions when the brokers of the new homes
-    /// knew the filters.
+    /// Whether all messages have arrived that the brokers had for these partitions when the brokers of the new homes knew
+    /// the filters.
     fn is_settled(&mut self, node: &NodeHandle, brokers_know: bool) -> Result<bool, PartitionMoveError> {
         if !brokers_know {
             *self = Self::Unknown;
@@ -173,8 +173,8 @@ impl Worker {
         self.remember_again()
     }
 
-    /// Ends the forwarding for these partitions, which are served here. Their sessions get the messages that were
-    /// collected while another member served them, unless they have them.
+    /// Ends the forwarding for these partitions, which are served here. Their sessions get the messages that were collected
+    /// while another member served them, unless they have them.
     pub(super) fn end_passing_of(&mut self, partitions: Partitions) {
         let moves = OrchestratorMoves::of(&self.node);
         let mut failure = None;
@@ -224,8 +224,8 @@ impl Worker {
         }
     }
 
-    /// These partitions do not come, or have left: they are forgotten, unless messages are forwarded for them. Then
-    /// their sessions stay, since they say which messages these are.
+    /// These partitions do not come, or have left: they are forgotten, unless messages are forwarded for them. Then their
+    /// sessions stay, since they say which messages these are.
     pub(super) fn forget_unless_passed(&mut self, partitions: Partitions) {
         let left = self.passing.pass_on(partitions);
         let passed = partitions.without(left);

@@ -1,9 +1,9 @@
 //! Messages on their way to the members that serve partitions now: the sender's side and the receiver's, both pure.
 //!
-//! A piece is a list of messages, sent in parts. A receiver answers the last part of a piece when the messages are in
-//! its store. The sender keeps a piece until all receivers have it, and sends it once more from its first part after
-//! any other answer, and after none. Pieces are numbered for each life of the sender, so that a receiver knows a
-//! repeated one.
+//! A piece is a list of messages, sent in parts. A receiver answers the last part of a piece when the messages are in its
+//! store. The sender keeps a piece until all receivers have it, and sends it once more from its first part after any
+//! other answer, and after none. Pieces are numbered for each life of the sender, so that a receiver knows a repeated
+//! one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

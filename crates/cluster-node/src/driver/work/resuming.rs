@@ -1,7 +1,6 @@
-//! Connections of dead orchestrators that an earlier life of this process worked off, or whose brokers were not in the
-//! fleet at the takeover. Each is continued when its broker is in the fleet, and only where the table has left the
-//! partitions of the connection to this member: the member that takes over these partitions also takes over the
-//! connection.
+//! Connections of dead orchestrators that an earlier life of this process worked off, or whose brokers were not in the fleet
+//! at the takeover. Each is continued when its broker is in the fleet, and only where the table has left the partitions of the connection to this member: the member that takes
+//! over these partitions also takes over the connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

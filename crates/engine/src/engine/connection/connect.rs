@@ -18,8 +18,8 @@ use crate::sys::ClientNews;
 use tidegate_mqtt::{Connect, Frame};
 
 impl EntryCalls<'_> {
-    /// Takes a connection in that the broker itself has opened, for a bridge or a pipeline. The limits of its
-    /// listener's connections, of all sessions, and of its tenant do not refuse it: they are for clients.
+    /// Takes a connection in that the broker itself has opened, for a bridge or a pipeline. The limits of its listener's
+    /// connections, of all sessions, and of its tenant do not refuse it: they are for clients.
     ///
     /// # Errors
     ///

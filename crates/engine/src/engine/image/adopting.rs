@@ -1,8 +1,8 @@
 //! Connections to brokers with the session of a dead orchestrator.
 //!
-//! A broker keeps messages for the session of the dead orchestrator, and the store of the dead orchestrator has
-//! messages that no broker has. The orchestrator that takes over connects to the broker with that session. It sends the
-//! pending messages of the session and no others, and delivers the broker's messages to the sessions that it took over.
+//! A broker keeps messages for the session of the dead orchestrator, and the store of the dead orchestrator has messages
+//! that no broker has. The orchestrator that takes over connects to the broker with that session. It sends the pending
+//! messages of the session and no others, and delivers the broker's messages to the sessions that it took over.
 
 use std::collections::BTreeSet;
 
@@ -123,10 +123,10 @@ impl OrchestratorMoves<'_> {
         Ok(name)
     }
 
-    /// Connects to a broker with the session of the dead orchestrator `of`, and returns the name of this connection in
-    /// the fleet. The broker gets the pending messages of that session and no others. Its messages are delivered to the
-    /// sessions that the transfer `id` brought ([`OrchestratorMoves::begin_awaiting`]), and to all other receivers that
-    /// have not got them.
+    /// Connects to a broker with the session of the dead orchestrator `of`, and returns the name of this connection in the
+    /// fleet. The broker gets the pending messages of that session and no others. Its messages are delivered to the
+    /// sessions that the transfer `id` brought ([`OrchestratorMoves::begin_awaiting`]), and to all other receivers
+    /// that have not got them.
     ///
     /// # Errors
     /// When the image cannot be read, or the fleet has no other broker.
@@ -149,8 +149,7 @@ impl OrchestratorMoves<'_> {
         Ok(name)
     }
 
-    /// Notes the messages that a dead orchestrator had delivered without a broker as if its connection had brought
-    /// them.
+    /// Notes the messages that a dead orchestrator had delivered without a broker as if its connection had brought them.
     fn note_copies_of_dead(&mut self, now: Now, of: &str, name: &str) {
         let engine = &mut *self.engine;
         let adopted = engine.broker_links.brokers.adopted_named(name).and_then(Option::as_mut);
@@ -177,10 +176,9 @@ impl OrchestratorMoves<'_> {
         Brought { for_members, for_left, for_shards, partitions, unanswered: adopted.unanswered.len() }
     }
 
-    /// Delivers messages that the connection of a dead orchestrator has brought to sessions on this shard, which has
-    /// the broker links, that do not have them: sessions of partitions that have come here. Returns the messages for
-    /// the other shards, and the partitions of their receivers. A message without an id went to all sessions that were
-    /// here.
+    /// Delivers messages that the connection of a dead orchestrator has brought to sessions on this shard, which has the
+    /// broker links, that do not have them: sessions of partitions that have come here. Returns the messages for the other
+    /// shards, and the partitions of their receivers. A message without an id went to all sessions that were here.
     ///
     /// # Errors
     /// When the bytes cannot be read.

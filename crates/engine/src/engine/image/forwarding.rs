@@ -1,5 +1,4 @@
-//! Moves of partitions between orchestrators, and the messages that the old home forwards for them: calls of the
-//! engine.
+//! Moves of partitions between orchestrators, and the messages that the old home forwards for them: calls of the engine.
 
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
@@ -53,8 +52,8 @@ impl<'e> OrchestratorMoves<'e> {
         self.engine.cluster().forget_nodes_that_left(now);
     }
 
-    /// The messages that these partitions have from brokers, for [`OrchestratorMoves::begin_awaiting`] of the next home
-    /// of these partitions.
+    /// The messages that these partitions have from brokers, for [`OrchestratorMoves::begin_awaiting`] of the next home of these
+    /// partitions.
     pub fn messages_of(&self, partitions: Partitions) -> Vec<u8> {
         let engine = &*self.engine;
         engine.handover.arrivals.write(engine.broker_links.settlement.seen_ids(), partitions)
@@ -83,9 +82,9 @@ impl<'e> OrchestratorMoves<'e> {
         Some(Forwarded { messages, unanswered: left.unanswered.len() })
     }
 
-    /// Partitions of a move are served here again: the messages that were collected for them and not taken are
-    /// delivered to those sessions on this shard, which has the broker links, that do not have them. Returns the
-    /// messages for the other shards.
+    /// Partitions of a move are served here again: the messages that were collected for them and not taken are delivered to
+    /// those sessions on this shard, which has the broker links, that do not have them. Returns the messages for the other
+    /// shards.
     ///
     /// # Errors
     /// If this process cannot read the messages that it has collected.
@@ -106,8 +105,8 @@ impl<'e> OrchestratorMoves<'e> {
         self.end_awaiting_homes(now, confirmed);
     }
 
-    /// Ends the collection of messages for these partitions of a move: they are served here again, or nothing more
-    /// comes for them. With the last partition all collected messages are acknowledged.
+    /// Ends the collection of messages for these partitions of a move: they are served here again, or nothing more comes
+    /// for them. With the last partition all collected messages are acknowledged.
     pub fn end_forwarding(&mut self, now: Now, id: u64, partitions: Partitions) {
         let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) else { return };
         left.partitions = left.partitions.without(partitions);
@@ -120,8 +119,8 @@ impl<'e> OrchestratorMoves<'e> {
 
     /// Begins to take the messages that the old home forwards for the partitions of a move. It is called in the turn in
     /// which the images were imported, and last on the shard that has the broker links. `had` are the messages that the
-    /// sessions have ([`OrchestratorMoves::take_had`]); without them a message that brokers deliver to both homes may
-    /// come twice.
+    /// sessions have ([`OrchestratorMoves::take_had`]); without them a message that brokers deliver to both homes may come
+    /// twice.
     ///
     /// # Errors
     /// When `had` cannot be read.
@@ -151,8 +150,8 @@ impl<'e> OrchestratorMoves<'e> {
         Ok(())
     }
 
-    /// The same for partitions that came in an earlier life of this process, or from a home that has died. The store
-    /// says which messages they have, as far as they came with a list of them. No messages are kept back.
+    /// The same for partitions that came in an earlier life of this process, or from a home that has died. The store says
+    /// which messages they have, as far as they came with a list of them. No messages are kept back.
     pub fn resume_awaiting(&mut self, now: Now, id: u64, partitions: Partitions) {
         let engine = &mut *self.engine;
         if !engine.broker_links.brokers.config.has_broker_links_here() {
@@ -165,8 +164,8 @@ impl<'e> OrchestratorMoves<'e> {
         come.partitions = come.partitions.with(partitions);
     }
 
-    /// Partitions do not come after all, and this process continues to forward messages for them. Their sessions stay,
-    /// since they say which messages these are.
+    /// Partitions do not come after all, and this process continues to forward messages for them. Their sessions stay, since
+    /// they say which messages these are.
     pub fn refuse_arrival(&mut self, now: Now, partitions: Partitions) {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
@@ -174,10 +173,9 @@ impl<'e> OrchestratorMoves<'e> {
         engine.handover.tell_departures(&mut engine.state);
     }
 
-    /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the broker
-    /// links. With [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back. Returns
-    /// the messages that the other shards have to deliver ([`OrchestratorMoves::deliver_forwarded`]), and the
-    /// partitions of their receivers.
+    /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the broker links. With
+    /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back. Returns the messages that the other shards have to deliver
+    /// ([`OrchestratorMoves::deliver_forwarded`]), and the partitions of their receivers.
     ///
     /// # Errors
     /// When the bytes cannot be read.

@@ -88,8 +88,8 @@ impl BrokerLinking<'_> {
         Ok(())
     }
 
-    /// Delivers a message of a broker that has not come before; returns how many confirmations its acknowledgement
-    /// waits for.
+    /// Delivers a message of a broker that has not come before; returns how many confirmations its acknowledgement waits
+    /// for.
     fn pass_on_new(
         &mut self,
         now: Now,
@@ -107,8 +107,8 @@ impl BrokerLinking<'_> {
         outcome
     }
 
-    /// Takes a QoS 2 message whose packet id is taken. Partitions that have left its old home may not have it, here or
-    /// at another member.
+    /// Takes a QoS 2 message whose packet id is taken. Partitions that have left its old home may not have it, here or at
+    /// another member.
     fn take_repetition(&mut self, now: Now, session: SessionKey, packet_id: PacketId, message: &FromBroker<'_>) {
         let key = message.key;
         if self.state.connections.answers_pub_rec(key, packet_id) {
@@ -263,8 +263,8 @@ impl BrokerLinking<'_> {
     }
 }
 
-/// Whether the broker repeats a QoS 2 message whose packet id is taken. A message beyond the limit must not take its
-/// packet id: it would be a repetition on the next connection.
+/// Whether the broker repeats a QoS 2 message whose packet id is taken. A message beyond the limit must not take its packet
+/// id: it would be a repetition on the next connection.
 fn is_repetition(raw: &RawPublish<'_>, flow: Option<&Flow>) -> bool {
     let taken = flow.zip(raw.packet_id).is_some_and(|(flow, id)| flow.received.contains(id));
     taken && raw.qos == QoS::ExactlyOnce
@@ -348,8 +348,8 @@ impl Publishing<'_> {
         true
     }
 
-    /// Keeps a value whose topic is at home here; returns whether it was news, or why it cannot be kept. `enters` is
-    /// true for a value that a client gives now.
+    /// Keeps a value whose topic is at home here; returns whether it was news, or why it cannot be kept. `enters` is true
+    /// for a value that a client gives now.
     pub(crate) fn retain_from_fleet(
         &mut self,
         now: Now,

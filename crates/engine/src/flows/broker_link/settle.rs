@@ -46,7 +46,7 @@ impl BrokerLinking<'_> {
             if let Some(delivery) = in_flight.delivery.as_ref().filter(|_| !self.broker_links.quarantine.is_empty()) {
                 self.broker_links.quarantine.note_taken(delivery.message.topic());
             }
-            // A user may publish without the right to read: then no message returns, whatever its outcome.
+            // A user may publish without the right to read: then no message comes back, whatever its outcome.
             let brings_ids = broker_link.version.is_v5() && !decide;
             let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
                 self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);

@@ -106,8 +106,8 @@ fn check_reserved(listener: &ListenerSettings, client_id: &str) -> Result<(), Re
     ))
 }
 
-/// Whether a client is the user of the queue that it has the client id of, `http-queue/USER/NAME`. A name of a queue
-/// has no `/`. Also a node that takes relayed clients checks it: what reaches its port need not be another node.
+/// Whether a client is the user of the queue that it has the client id of, `http-queue/USER/NAME`. A name of a queue has
+/// no `/`. Also a node that takes relayed clients checks it: what reaches its port need not be another node.
 fn is_owner(subject: Subject<'_>) -> bool {
     let Some(queue) = subject.client_id.strip_prefix(QUEUE_CLIENT_PREFIX) else { return true };
     let proven = subject.identity.and_then(|identity| identity.user_name.as_deref()).unwrap_or_default();

@@ -109,8 +109,8 @@ impl Publishing<'_> {
     }
 
     /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does
-    /// nothing where the home is elsewhere: the envelope takes it there. `enters` is true for a value that a client
-    /// gives now, false for one that had entered before.
+    /// nothing where the home is elsewhere: the envelope takes it there. `enters` is true for a value that a client gives
+    /// now, false for one that had entered before.
     pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>, enters: bool) -> Option<Reason> {
         let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
         let at_home = self.links.roster.home_of_topic(tenant, topic) == self.links.place.shard;

@@ -164,8 +164,8 @@ const WINDOW_MIN: u64 = 1 << 18;
 const WINDOW_MAX: u64 = 1 << 24;
 /// Words of 64 numbers in each part that is written.
 const PART_WORDS: u64 = 64;
-/// The numbers of an origin that are written, behind its newest: the messages that a broker may still deliver to
-/// another member.
+/// The numbers of an origin that are written, behind its newest: the messages that a broker may still deliver to another
+/// member.
 const WRITTEN: u64 = 1 << 16;
 /// The window is this many times the limit of owed messages: while one message is under way, others enter and are
 /// settled.

@@ -57,8 +57,8 @@ impl Quarantine {
         self.topics.get(topic).is_some_and(|denied| denied.times >= DENIALS)
     }
 
-    /// A broker has denied a message of a topic without a word about the topic. Returns whether the topic is refused
-    /// from now on.
+    /// A broker has denied a message of a topic without a word about the topic. Returns whether the topic is refused from
+    /// now on.
     pub(crate) fn note_denied(&mut self, topic: &str, now: Millis) -> bool {
         self.note(topic, now, |denied| denied.times = denied.times.saturating_add(1))
     }

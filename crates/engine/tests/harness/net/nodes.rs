@@ -151,8 +151,8 @@ impl Nodes {
         ShardPosition { shard: ShardId(engine % self.shards), shards: self.shards }
     }
 
-    /// The number that one engine's process has for another engine. A node that is linked again has other numbers, and
-    /// has the first ones again after all that there are.
+    /// The number that one engine's process has for another engine. A node that is linked again has other numbers, and has the
+    /// first ones again after all that there are.
     pub(crate) fn number(self, of: usize, other: usize) -> ShardId {
         let (here, there) = (self.node_of(of), self.node_of(other));
         let (shards, peers) = (usize::from(self.shards), usize::from(self.count) - 1);

@@ -165,8 +165,8 @@ impl Links {
     }
 }
 
-/// Seeds that have found something: a group gave a message to the old home of a session whose rest had been given out,
-/// and a group forgot a message that it gave to another shard of its node.
+/// Seeds that have found something: a group gave a message to the old home of a session whose rest had been given out, and
+/// a group forgot a message that it gave to another shard of its node.
 const FOUND: [u64; 2] = [192, 248];
 
 #[test]

@@ -101,8 +101,8 @@ fn a_waiting_deal_is_not_lost_between_two_homes() {
         world.fall_unnoticed(3, usize::MAX, 0);
         world.run();
         commit_move_of(&world, &topic, 1);
-        // The old home gives it to the new one, which takes the old one for the home and yet does not give it back:
-        // that one would answer that it has the message, and both would forget it.
+        // The old home gives it to the new one, which takes the old one for the home and yet does not give it back: that one would answer that it
+        // has the message, and both would forget it.
         world.read_table(0);
         assert_eq!(world.gauges().kept_deals, 1, "{qos:?}");
         world.read_all_tables();
@@ -170,8 +170,7 @@ fn a_deal_set_aside_for_an_absent_member_is_dealt_once() {
     }
 }
 
-/// A group of node 0 whose only steady member is at node 3, which dies before or while the group moves to node 1. Then
-/// all have read that it has.
+/// A group of node 0 whose only steady member is at node 3, which dies before or while the group moves to node 1. Then all have read that it has.
 fn move_while_members_die(world: &World, topic: &str, stage: u32) -> Connecting {
     let filter = format!("$share/group/{topic}");
     let early = (stage != 4).then(|| member_at(world, 3, topic));
@@ -259,8 +258,7 @@ fn a_group_deals_once_if_its_next_home_dies_early() {
     }
 }
 
-/// A member whose session ends with its connection, with a message of the group that it has yet to be sent; the old
-/// home of the group keeps it.
+/// A member whose session ends with its connection, with a message of the group that it has yet to be sent; the old home of the group keeps it.
 fn with_a_message_that_waits(world: &World, topic: &str) -> Client {
     let client = world.connect(v5(&world.name_on(3, "fleeting ")).clean(true).receive_maximum(1).manual());
     client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);

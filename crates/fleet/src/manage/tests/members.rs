@@ -310,8 +310,7 @@ fn one_that_dies_while_it_hands_over_returns_to_end_that() {
     assert_eq!(shares(&run), [64]);
 }
 
-/// Whether the manager still waits when the orchestrator that leaves reports this cluster, and the other one answers or
-/// not.
+/// Whether the manager still waits when the orchestrator that leaves reports this cluster, and the other one answers or not.
 fn still_hands_over(view: impl FnOnce(&ResourceName, ClusterView) -> ClusterView, other_answers: bool) -> bool {
     let (mut run, leaving) = half_way();
     let mut sight = run.world.sight();

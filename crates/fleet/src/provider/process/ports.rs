@@ -60,8 +60,8 @@ impl Processes {
 }
 
 impl Processes {
-    /// Gives a process another address before it starts, where its level has its present one no more. It keeps its
-    /// ports where they are free.
+    /// Gives a process another address before it starts, where its level has its present one no more. It keeps its ports
+    /// where they are free.
     ///
     /// # Errors
     /// When no address or port is free, or the disk refuses.
@@ -124,8 +124,8 @@ impl Processes {
         Err(failure)
     }
 
-    /// The ports that a process shall have: with an address for each, the ports of the others of its level; else its
-    /// own ones. `None` where there are none yet, or the fleet file has other ports.
+    /// The ports that a process shall have: with an address for each, the ports of the others of its level; else its own
+    /// ones. `None` where there are none yet, or the fleet file has other ports.
     fn preferred(&self, level: Level, directory: &Path, names: &[String]) -> Option<Vec<u16>> {
         let place = self.settings.place(level);
         let counts = |(name, record): (&ResourceName, &Record)| {
@@ -144,8 +144,7 @@ impl Processes {
         self.records.iter().filter(|it| counts(*it)).find_map(ports)
     }
 
-    /// Whether a process may have a port: no other one of this fleet or another one has it, and no program listens
-    /// there.
+    /// Whether a process may have a port: no other one of this fleet or another one has it, and no program listens there.
     fn is_free(&self, host: &str, port: u16, directory: &Path, claims: &Claims) -> bool {
         self.is_unclaimed(host, port, directory, claims) && TcpListener::bind((host, port)).is_ok()
     }
@@ -186,8 +185,8 @@ impl Processes {
         ports.iter().try_for_each(|port| claims.claim(host, *port, directory))
     }
 
-    /// Claims the ports of resources from an earlier manager, which may have had no claims, and finds the addresses
-    /// that earlier versions did not record.
+    /// Claims the ports of resources from an earlier manager, which may have had no claims, and finds the addresses that
+    /// earlier versions did not record.
     ///
     /// # Errors
     /// When the disk refuses.

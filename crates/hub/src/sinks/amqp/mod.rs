@@ -442,8 +442,7 @@ mod tests {
         wire::method(CHANNEL, method, &arguments)
     }
 
-    /// Writes a batch on a new channel whose server has given its answers already. Returns the outcome, and the sent
-    /// bytes.
+    /// Writes a batch on a new channel whose server has given its answers already. Returns the outcome, and the sent bytes.
     fn write(sink: &mut AmqpSink, batch: &[Arc<Record>], answers: &[Vec<u8>]) -> (Result<(), SinkError>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = ServerAddress { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };

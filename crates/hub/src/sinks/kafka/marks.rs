@@ -1,5 +1,5 @@
-//! The ids of the records that transactions of a sink have written. They lie in pages, in a compacted topic beside that
-//! of the records: each page has a key, so Kafka keeps its last version.
+//! The ids of the records that transactions of a sink have written. They lie in pages, in a compacted topic beside that of
+//! the records: each page has a key, so Kafka keeps its last version.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
@@ -34,8 +34,8 @@ const UNDER_WAY: usize = 2 * MAX_MARKED_WINDOW as usize;
 const PAGE_IDS: usize = 256;
 /// Pages of a lane. A record that may come again has as many records before it that may come again as behind it.
 const PAGES: u64 = (2 * UNDER_WAY / PAGE_IDS) as u64 + 1;
-/// Ids that a lane remembers, its own and the ids of other lanes. A page that is written again brings up to a page of
-/// earlier ids of each of at most 64 lanes to the end.
+/// Ids that a lane remembers, its own and the ids of other lanes. A page that is written again brings up to a page of earlier
+/// ids of each of at most 64 lanes to the end.
 const IDS_KEPT: usize = 2 * UNDER_WAY + 64 * PAGE_IDS;
 /// The version of pages.
 const FORMAT: u8 = 1;
@@ -172,8 +172,8 @@ impl Marks {
         }
     }
 
-    /// Reads further marks, up to the end that the topic has now. Marks of open transactions may stand before the end;
-    /// these come to their end within the limit of transactions. Marks that were read when the time is up stay.
+    /// Reads further marks, up to the end that the topic has now. Marks of open transactions may stand before the end; these
+    /// come to their end within the limit of transactions. Marks that were read when the time is up stay.
     pub(super) fn catch_up(
         &mut self,
         cluster: &mut Cluster,
@@ -352,8 +352,7 @@ mod tests {
         assert!(bytes < 256 << 10, "the marks of the largest batch fit a message of Kafka");
     }
 
-    /// Answers the questions for the oldest offset and, once, for records: there are some that an open transaction
-    /// holds.
+    /// Answers the questions for the oldest offset and, once, for records: there are some that an open transaction holds.
     fn serve_an_open_transaction(listener: &TcpListener) {
         let (mut stream, _) = listener.accept().unwrap();
         let topic = |answer: &mut Vec<u8>| {

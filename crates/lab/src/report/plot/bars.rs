@@ -76,8 +76,8 @@ pub(in crate::report) fn ratios(label: &str, base: &str, bars: &[Bar]) -> String
     out
 }
 
-/// Places and texts of labels below the axis. Where they do not fit beside each other, only each second, third and so
-/// on from the base has one.
+/// Places and texts of labels below the axis. Where they do not fit beside each other, only each second, third and so on
+/// from the base has one.
 fn labels(x: &Axis) -> Vec<(f64, String)> {
     let text = |tick: f64| if tick >= 1.0 { format!("{tick}×") } else { format!("1/{:.0}", 1.0 / tick) };
     let base = x.ticks.iter().position(|tick| *tick >= 1.0).unwrap_or_default();

@@ -82,8 +82,8 @@ impl Bans {
         }
     }
 
-    /// Takes an end in that was kept under a key over a restart. One under the key of its ban, as earlier versions
-    /// wrote it, gets its own.
+    /// Takes an end in that was kept under a key over a restart. One under the key of its ban, as earlier versions wrote
+    /// it, gets its own.
     pub(crate) fn restore_end(&mut self, key: &[u8], target: BanTarget, end: BanEnd) {
         let (own, value) = encode_end(&target, end);
         let is_newer = self.ended.get(&target).is_none_or(|known| known.changed < end.changed);

@@ -81,8 +81,8 @@ impl Run {
         self.serve_elsewhere(from);
     }
 
-    /// Sets the clock of a member to that of the member whose sessions it gets, unless it is ahead. A will that is due
-    /// at the old home is due at the new one then.
+    /// Sets the clock of a member to that of the member whose sessions it gets, unless it is ahead. A will that is due at
+    /// the old home is due at the new one then.
     pub(super) fn set_clock(&self, to: usize, from: usize) {
         let (from, to) = (&self.members[from].world, &self.members[to].world);
         to.skip(from.now().unix.saturating_sub(to.now().unix));
