@@ -74,11 +74,6 @@ pub const PHRASES: &[(&str, &str)] = &[
     ("share of its own", "`its own share`"),
     ("fact of its own", "`an independent fact`"),
     ("has a word in it", "`contains a word`"),
-    ("so many", "the name of the parameter, or `this number of`, `up to the limit`"),
-    ("the one that", "the noun: `the one that serves` -> `the serving process`"),
-    ("the ones", "repeat the noun: `the connections that`"),
-    ("stands behind", "`is behind`"),
-    ("stands before", "`is before`"),
     ("how it stands", "`the state`"),
     ("verdict", "the noun of the result: `decision`, `outcome`, `reason`"),
 ];
