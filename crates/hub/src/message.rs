@@ -60,7 +60,7 @@ pub struct Message {
     pub timestamp: u64,
     /// Content Type of MQTT 5.
     pub content_type: Option<String>,
-    /// User properties of MQTT 5, without the ones that the broker adds.
+    /// User properties of MQTT 5, without the properties that the broker adds.
     pub user_properties: Vec<(String, String)>,
     /// The payload.
     pub payload: Vec<u8>,
@@ -201,7 +201,7 @@ fn escaped_len(text: &str) -> usize {
     text.bytes().map(of).sum()
 }
 
-/// Bytes of base64 for so many bytes.
+/// Bytes of base64 for this number of bytes.
 fn base64_len(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4
 }
