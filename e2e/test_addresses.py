@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import queue
-import re
 import subprocess
 import sys
 import tempfile
@@ -162,9 +161,9 @@ class Addresses(unittest.TestCase):
                 finally:
                     program.kill()
 
-    def test_the_node_and_the_sender_of_the_page_hear_of_each_other(self):
-        page = (ROOT / "docs" / "addresses.md").read_text(encoding="utf-8")
-        program = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1].replace("1883", str(self.broker.port))
+    def test_the_node_and_the_sender_of_the_example_hear_of_each_other(self):
+        example = ROOT / "examples" / "addresses" / "receipt.py"
+        program = example.read_text(encoding="utf-8").replace("1883", str(self.broker.port))
         done = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("ctx/to/node/truck-7/route b'north'\n", done.stdout)

@@ -237,7 +237,7 @@ section! {
         overflow: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as super::value::Words>::WORDS);
         /// Whether QoS 0 messages are kept for clients that are away.
         keep_qos0_offline: bool = false, in Kind::Boolean;
-        /// While messages of a higher priority wait, one of so many that leave a queue is of a lower one.
+        /// While messages of a higher priority wait, one message of this number is taken from a lower priority.
         lower_priority_share: u16 = 10, in Kind::Integer(Range::of(1, 65_535).or_zero("none before all higher ones have left"));
     }
 }
@@ -298,7 +298,7 @@ section! {
         token_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// Whether metrics may be read without a password although other machines reach the address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
-        /// Connections at once. Beyond it a new one takes the place of the one that was waited for longest.
+        /// Connections at once. Beyond it a new connection replaces the longest silent one.
         max_connections: u16 = 64, in Kind::Integer(Range::of(1, 10_000));
         /// Time within which the head of a request must be complete.
         header_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));

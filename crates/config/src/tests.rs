@@ -76,7 +76,7 @@ hint: it is a key of [queue]",
     says(
         "max_inflight = 3\n",
         "
-error: key `max_inflight` stands outside its section
+error: key `max_inflight` is outside its section
  --> t.toml:1:1
   |
 1 | max_inflight = 3

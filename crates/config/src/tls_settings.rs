@@ -130,10 +130,13 @@ pub fn needs_development_certificate(listeners: &[Listener]) -> bool {
 
 fn settings(listener: &Listener) -> TlsSettings {
     let pairs = listener.certificate.0.iter().zip(&listener.key.0);
-    let pairs = pairs.map(|(certificate, key)| CertificateFiles { certificate: certificate.clone(), key: key.clone() });
+    let pairs = pairs.map(|(certificate, key)| (certificate.clone(), key.clone()));
     let development = takes_development_certificate(listener).then(development::directory).flatten();
     TlsSettings {
-        certificates: pairs.chain(development.map(|directory| development::server_files(&directory))).collect(),
+        certificates: pairs
+            .chain(development.map(|directory| development::server_files(&directory)))
+            .map(|(certificate, key)| CertificateFiles { certificate, key })
+            .collect(),
         client_certificates: listener.client_certificate,
         client_ca: listener.client_ca.as_ref().map(PathBuf::from),
         crl: listener.crl.0.clone(),

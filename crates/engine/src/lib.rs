@@ -9,7 +9,7 @@
 //! The shell owns sockets, threads and the clock. It reads the clock once per turn ([`Now`]) and calls, in this order:
 //!
 //! 1. what arrived: [`Engine::open_connection`], [`Engine::handle_input`] with whatever one read of a socket gave,
-//!    split anywhere, [`Engine::handle_transport_closed`], [`ClusterCalls::handle_batch`](crate::ClusterCalls::handle_batch), [`EntryCalls::handle_verdict`](crate::EntryCalls::handle_verdict);
+//!    split anywhere, [`Engine::handle_transport_closed`], [`ClusterCalls::handle_batch`](crate::ClusterCalls::handle_batch), [`EntryCalls::handle_auth_outcome`](crate::EntryCalls::handle_auth_outcome);
 //! 2. [`Engine::handle_timers`] when [`Engine::next_deadline`] has come, and [`TimerCalls::handle_silence`](crate::TimerCalls::handle_silence) when
 //!    [`ShardQuestions::next_silence`](crate::ShardQuestions::next_silence) has come and the input that had arrived by then was taken;
 //! 3. [`Engine::poll_event`] until no event is left, and carries out each [`Event`];

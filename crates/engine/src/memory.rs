@@ -52,7 +52,7 @@ impl MemoryUse {
         self.would_exceed_ceiling(0)
     }
 
-    /// Whether the shard would hold more bytes than it may with so many more.
+    /// True if the shard would exceed its limit with this number of further bytes.
     #[inline]
     pub(crate) fn would_exceed_ceiling(&self, more: u64) -> bool {
         let ceiling = self.ceiling;

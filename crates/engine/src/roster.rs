@@ -104,7 +104,7 @@ impl Roster {
         self
     }
 
-    /// Sets the moves that have begun: all with ids up to `begun`; the ones outside `open` are decided. Without this
+    /// Sets the moves that have begun: all with ids up to `begun`; moves outside `open` are decided. Without this
     /// call no move is under way.
     #[must_use]
     pub fn with_moves(mut self, begun: u64, open: &[u64]) -> Self {

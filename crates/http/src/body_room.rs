@@ -17,13 +17,13 @@ pub(crate) struct BodyRoom {
 }
 
 impl BodyRoom {
-    /// Room for so many bytes of bodies, each of `max_body` bytes at most.
+    /// Room for `bytes` bytes of bodies, each of at most `max_body` bytes.
     pub(crate) fn new(bytes: usize, max_body: usize) -> Self {
         let units = units(bytes.max(max_body));
         Self { max_body, units: Arc::new(Semaphore::new(units as usize)) }
     }
 
-    /// Waits for room for a body of so many bytes, as far as its length is known; a body of an unknown length takes
+    /// Waits for room for a body of this length, as far as its length is known; a body of an unknown length takes
     /// the room of the longest one. The room is free again when the result is dropped.
     pub(crate) async fn take(&self, length: Option<u64>) -> Option<OwnedSemaphorePermit> {
         let length = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(self.max_body);
@@ -32,7 +32,7 @@ impl BodyRoom {
     }
 }
 
-/// Permits for so many bytes.
+/// Permits for this number of bytes.
 fn units(bytes: usize) -> u32 {
     let most = Semaphore::MAX_PERMITS.min(u32::MAX as usize);
     u32::try_from(bytes.div_ceil(UNIT).min(most)).unwrap_or(u32::MAX)

@@ -39,12 +39,18 @@ impl Origin {
     /// Reads the value of [`ORIGIN_PROPERTY`]: id, time and client id with a blank between them. The id takes the
     /// memory of the text over.
     pub fn parse(mut text: String) -> Option<Self> {
-        let (id, rest) = text.split_once(' ')?;
-        let (timestamp, client_id) = rest.split_once(' ')?;
+        let (id, rest) = split_at_blank(&text)?;
+        let (timestamp, client_id) = split_at_blank(rest)?;
         let (timestamp, client_id, id_len) = (timestamp.parse().ok()?, client_id.to_owned(), id.len());
         text.truncate(id_len);
         Some(Self { id: text, timestamp, client_id })
     }
+}
+
+/// The parts before and after the first blank. In a short text a search byte by byte is the fastest.
+fn split_at_blank(text: &str) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|byte| byte == b' ')?;
+    Some((&text[..at], &text[at + 1..]))
 }
 
 /// A message from a topic.
@@ -68,7 +74,7 @@ pub struct Message {
     pub content_type: Option<String>,
     /// Pipelines that have published it one after the other.
     pub hops: u8,
-    /// User properties of MQTT 5, without the ones that the broker and pipelines add.
+    /// User properties of MQTT 5, without the properties that the broker and pipelines add.
     pub user_properties: Vec<(String, String)>,
     /// The payload.
     pub payload: Vec<u8>,
@@ -232,7 +238,7 @@ fn escaped_len(text: &str) -> usize {
     text.bytes().map(of).sum()
 }
 
-/// Bytes of base64 for so many bytes.
+/// Bytes of base64 for this number of bytes.
 fn base64_len(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4
 }
@@ -274,6 +280,18 @@ mod tests {
         assert_eq!(of(&["15"]), (15, false));
         assert_eq!(of(&["2", "16"]), (16, true));
         assert_eq!((of(&["x"]), of(&["300"])), ((255, true), (255, true)));
+    }
+
+    #[test]
+    fn an_origin_has_an_id_a_time_and_a_client_id() {
+        let parse = |text: &str| Origin::parse(text.to_owned());
+        let origin = |client_id: &str| Origin { id: "a\u{e4}-1".into(), timestamp: 17, client_id: client_id.into() };
+        assert_eq!(parse("a\u{e4}-1 17 pump"), Some(origin("pump")));
+        assert_eq!(parse("a\u{e4}-1 17 \u{e4} b "), Some(origin("\u{e4} b ")));
+        assert_eq!(parse("a\u{e4}-1 17 "), Some(origin("")));
+        for text in ["", " ", "a-1", "a-1 17", "a-1  pump", "a-1 x pump", "a-1 -1 pump"] {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Record {
         self.fields().iter().map(|(name, value)| (name.to_string(), value.clone())).collect()
     }
 
-    /// The payload that a sink with topics sends: in the format of `encode`, or the one that came, or the fields as JSON.
+    /// The payload that a sink with topics sends: in the format of `encode`, the received one, or the fields as JSON.
     pub fn body(&self) -> Vec<u8> {
         if let Some(encoded) = &self.encoded {
             return encoded.clone();

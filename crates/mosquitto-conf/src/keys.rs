@@ -225,7 +225,7 @@ pub const KEYS: &[Key] = &[
     broker("global_max_connections", "limits", "max_connections", values::connections, "`limits.max_connections`"),
     refused("http_dir", None, "no files are served"),
     part("idle_timeout", false, Part::Bridge, BRIDGE),
-    part("include_dir", false, Part::Included, "its files are read where it stands"),
+    part("include_dir", false, Part::Included, "its files are read at this position"),
     part("keepalive_interval", false, Part::Bridge, BRIDGE),
     part("keyfile", true, Part::Tls, "`listener.key`"),
     part(

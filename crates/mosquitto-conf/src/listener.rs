@@ -38,7 +38,7 @@ pub(crate) struct Security<'a> {
 /// A listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Listener<'a> {
-    /// The line that opened it; `None` for the one that Mosquitto opens on loopback by default.
+    /// The line that opened it; `None` for Mosquitto's default listener on loopback.
     pub(crate) opened_by: Option<usize>,
     pub(crate) port: u16,
     pub(crate) bind: Option<&'a str>,

@@ -86,7 +86,7 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.moves().on(BROKER_LINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeHad { transfer, answer }))
     }
 
-    /// The new homes have stored so many messages of a move: they are acknowledged to the brokers.
+    /// The new homes have stored this number of messages of a move: they are acknowledged to the brokers.
     pub fn confirm_forwarded(&self, transfer: u64, messages: usize) {
         let order = PieceOrder::ConfirmForwarded { transfer, messages };
         self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Move(MoveOrder::Piece(order))));
@@ -218,7 +218,8 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.moves().on(BROKER_LINK_SHARD, |done| MoveOrder::Piece(PieceOrder::RefuseArrival { partitions, done }))
     }
 
-    /// Other members have stored so many messages of the connection of a dead orchestrator: they are acknowledged.
+    /// Other members have stored this number of messages of the connection of a dead orchestrator: they are
+    /// acknowledged.
     pub fn confirm_brought(&self, name: &str, messages: usize) {
         let order = FleetOrder::ConfirmBrought { name: name.to_owned(), messages };
         self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(order)));

@@ -1,4 +1,4 @@
-//! Brokers behind the one under test, where that is an orchestrator: they are struck as well, and come back.
+//! Brokers behind the one under test, where that is an orchestrator: they are struck as well, and return.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Kills or stops a running broker; it comes back after a while. Gives its name.
+    /// Kills or stops a running broker; it returns after a while. Gives its name.
     pub(crate) fn strike(&mut self, strike: MemberStrike) -> Result<Option<String>, Failure> {
         let running: Vec<usize> = (0..self.members.len()).filter(|at| self.members[*at].is_running()).collect();
         if running.is_empty() {

@@ -23,7 +23,7 @@ pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) recipe: Recipe,
     pub(crate) running: Option<Broker>,
-    /// When it is started again, or continues where it stands still.
+    /// When it is started again, or resumed.
     back_at: Instant,
     is_frozen: bool,
     /// SIGTERM was sent, so that its end is no fault.
@@ -117,7 +117,7 @@ impl Member {
         Ok(())
     }
 
-    /// Stops it where it stands, until it is due.
+    /// Suspends it (SIGSTOP) until it is due.
     pub(crate) fn freeze(&mut self, back_at: Instant) -> Result<(), Failure> {
         if let Some(process) = &self.running {
             process.freeze()?;

@@ -413,9 +413,9 @@ impl Control {
     fn read_tenants(&mut self) {
         let wake = self.wake();
         let logs = &self.logs;
-        let (taken, verdict) = self.tenants.look(&logs.bus, &logs.tenants, &logs.agreed_tenants(), wake);
+        let (taken, check) = self.tenants.look(&logs.bus, &logs.tenants, &logs.agreed_tenants(), wake);
         self.make_again(&taken);
-        if verdict == TenantCheck::Other && self.shared.ends_for(other_numbers(self.setup.name.as_str())) {
+        if check == TenantCheck::Other && self.shared.ends_for(other_numbers(self.setup.name.as_str())) {
             ending::end();
         }
     }

@@ -195,8 +195,8 @@ impl Shared {
         (state.standpoint.table.clone(), state.has_lease(), is_fetching)
     }
 
-    pub(super) fn set_watched(&self, verdict: PartitionDifference) {
-        self.state().watched = verdict;
+    pub(super) fn set_watched(&self, difference: PartitionDifference) {
+        self.state().watched = difference;
     }
 
     /// The process ends for this. Says whether it was not said before.
@@ -306,10 +306,10 @@ impl Shared {
 }
 
 /// The partitions that a node serves and should not, or the other way round.
-pub(super) fn describe(verdict: &PartitionDifference) -> String {
+pub(super) fn describe(difference: &PartitionDifference) -> String {
     format!(
         "it does not serve {} partitions that the table of its cluster gives it, and serves {} that the table does not give it",
-        verdict.missing, verdict.excess
+        difference.missing, difference.excess
     )
 }
 

@@ -37,7 +37,7 @@ pub(crate) enum Phase {
     AwaitConnect,
     /// A broker link: CONNECT was sent, and nothing but CONNACK is taken.
     AwaitConnAck,
-    /// CONNECT came and waits for its verdict; bytes behind it are kept up to a limit.
+    /// CONNECT came and waits for its authentication; bytes behind it are kept up to a limit.
     Authenticating,
     /// CONNECT came, and the shell connects to the client's home elsewhere; the socket is not read meanwhile.
     AwaitHome,
@@ -194,7 +194,7 @@ impl Default for Extra {
     }
 }
 
-/// A CONNECT that waits for a verdict.
+/// A CONNECT that waits for its authentication.
 #[derive(Debug)]
 pub(crate) struct PendingConnect {
     /// The packet: its first byte and its body.
@@ -363,7 +363,7 @@ impl AckQueue {
         Some(std::mem::replace(&mut ack.answer, Answer::SubAck(Box::default())))
     }
 
-    /// Brings an answer back that lacks so many more confirmations.
+    /// Restores an answer that still lacks this number of confirmations.
     pub(crate) fn put_answer(&mut self, sequence: u32, answer: Answer, waits: u32) {
         if let Some(ack) = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize) {
             ack.answer = answer;

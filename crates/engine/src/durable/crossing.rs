@@ -52,7 +52,7 @@ pub(crate) struct Crossings {
 pub(crate) struct Left {
     pub(crate) way: Way,
     pub(crate) message: MessageRef,
-    /// The shards where it has arrived, each of so many.
+    /// The shards where it has arrived, each with the number of shards.
     pub(crate) crossed: Vec<ShardPosition>,
 }
 

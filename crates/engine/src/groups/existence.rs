@@ -36,7 +36,7 @@ impl Groups {
         }
     }
 
-    /// True if all members of a partition's groups have a seat here: no member of a dead node can come back, and all
+    /// True if all members of a partition's groups have a seat here: no member of a dead node can return, and all
     /// shards have announced their members.
     pub(crate) fn knows_all_members(
         &self,

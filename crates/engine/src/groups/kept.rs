@@ -313,7 +313,7 @@ impl Kept {
 }
 
 impl Groups {
-    /// A group of this shard has no member for a message. The message waits if the members may come back: they were at
+    /// A group of this shard has no member for a message. The message waits if the members may return: they were at
     /// a dead node, or are about to leave for one. Otherwise it ends.
     #[cold]
     pub(crate) fn keep_for_who_comes(

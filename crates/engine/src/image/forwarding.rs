@@ -84,7 +84,7 @@ pub(crate) struct Departed {
     pub(crate) noted: Vec<u8>,
     /// Whether the sessions here get no more messages, since they are served at the new home.
     pub(crate) is_over: bool,
-    /// Partitions that have come back, and are not served here yet: their sessions get the messages, too.
+    /// Partitions that have returned, and are not served here yet: their sessions get the messages, too.
     pub(crate) back: Partitions,
     /// Entries that wait until the new home has the messages, in the order of the messages.
     pub(crate) unanswered: VecDeque<Awaiting>,

@@ -1,7 +1,7 @@
 //! How much one turn of a shard may deliver, so that one publisher with many subscribers does not keep everybody
 //! waiting.
 //!
-//! A message to ten thousand subscribers costs as much as ten thousand messages. Once so many sessions have been
+//! A message to ten thousand subscribers costs as much as ten thousand messages. Once this number of sessions have been
 //! reached in one turn, a publisher waits with its next message until the shard's timers have had their turn.
 //! Acknowledgements, pings, subscriptions and other clients continue.
 //!

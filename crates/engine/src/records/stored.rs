@@ -211,7 +211,7 @@ impl ReadEntry {
     /// The number of the message elsewhere that an entry refers to, if it does.
     pub(crate) fn body_of(value: &[u8]) -> Option<u64> {
         value.first().filter(|flags| **flags & SHARED != 0)?;
-        // It stands at the end, whatever comes before.
+        // It is at the end of every record.
         let (_, last) = value.split_last_chunk::<8>()?;
         Some(u64::from_le_bytes(*last))
     }

@@ -95,7 +95,7 @@ pub(crate) struct Flow {
     pub inflight: Inflight<InFlight>,
     /// Cost in bytes of the messages that `inflight` keeps.
     pub inflight_bytes: u64,
-    /// Waiting for the client to come back, to read, or to acknowledge.
+    /// Waiting for the client to return, to read, or to acknowledge.
     pub queue: SessionQueue,
     /// Cost of the queue in bytes.
     pub queue_bytes: u64,
@@ -290,7 +290,7 @@ pub(crate) struct Rare {
     pub will_due: Option<Millis>,
     /// When a session without a connection ends; also its key among the timers.
     pub ends_at: Option<Millis>,
-    /// Until when QoS 0 messages are kept for a client that was sent on and has not come back.
+    /// Until when QoS 0 messages are kept for a client that was sent on and has not returned.
     pub sent_on_until: Option<Millis>,
     /// Memberships in shared groups, in the order of their names; see [`Rare::find_membership`].
     pub memberships: Vec<Rc<Membership>>,

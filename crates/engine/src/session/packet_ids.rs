@@ -71,7 +71,7 @@ impl<T> Inflight<T> {
         Self { entries: VecDeque::new(), next: PacketId::MIN, free_run: u16::MAX, kept_back: 0 }
     }
 
-    /// Leaves so many ids, from the highest one down, to packets that are not messages.
+    /// Reserves this number of ids, from the highest one down, for packets that are not messages.
     pub(crate) fn keep_back(&mut self, ids: u16) {
         self.kept_back = ids;
         self.free_run = 0;

@@ -130,7 +130,7 @@ impl SubscriptionIndex {
         self.wildcards.nodes()
     }
 
-    /// Adds a subscription, or replaces the one that the session has to this filter ([MQTT-3.8.4-3]).
+    /// Adds a subscription, or replaces the session's subscription to this filter ([MQTT-3.8.4-3]).
     pub(crate) fn subscribe(&mut self, tenant: TenantId, filter: &str, subscriber: Subscriber) -> Subscribed {
         let key = self.make_entry(tenant, filter);
         let entry = &mut self.entries[key];

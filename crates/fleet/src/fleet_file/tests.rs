@@ -228,9 +228,9 @@ fn a_level_may_be_measured_by_drops_and_memory() {
     assert_eq!(judge(Some(50.0), Some(128 << 20)).load, Some(0.5));
     assert_eq!(judge(Some(50.0), Some(384 << 20)).load, Some(0.75));
     // The third observation in a row above 70 %.
-    let verdicts = [(); 2].map(|()| judge(Some(5.0), Some(500 << 20)));
-    assert_eq!(verdicts[1].wish, Wish::Grow(1), "{}", verdicts[1].reason);
-    assert_eq!(verdicts[1].details["signal"], "memory");
+    let decisions = [(); 2].map(|()| judge(Some(5.0), Some(500 << 20)));
+    assert_eq!(decisions[1].wish, Wish::Grow(1), "{}", decisions[1].reason);
+    assert_eq!(decisions[1].details["signal"], "memory");
 }
 
 #[test]

@@ -282,7 +282,7 @@ impl Lane {
                 Settled { retried: true, ..Settled::default() }
             }
             Outcome::Limited(_) | Outcome::Refused(_) if batch.len() > 1 => {
-                // Halves of halves lead to the one that is to blame, in the order of all.
+                // Halves of halves lead to the invalid record, in the order of all.
                 let [first, rest] = batch.halves();
                 self.again.push_front(rest);
                 self.again.push_front(first);

@@ -134,7 +134,7 @@ fn messages_that_another_process_takes_over_are_forgotten() {
     core.settle(6, 0, Outcome::Done);
     assert_eq!(acknowledged(&actions(&mut core, 6)), [3]);
     core.take(7, 0, &message(1, 0), Some((1, 2)));
-    assert_eq!(core.held(), 1, "it may come back");
+    assert_eq!(core.held(), 1, "it may return");
 }
 
 #[test]

@@ -248,7 +248,7 @@ mod tests {
     use crate::message::Message;
     use crate::record::Content;
 
-    /// A broker that gives these reason codes to the messages that come, and gives their topics. With the ones that
+    /// A broker that gives these reason codes to the messages that come, and gives their topics. With codes that
     /// PUBACK cannot have it ends the connection.
     fn serve(codes: Vec<u8>) -> (Address, JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -14,14 +14,14 @@ use super::unit::Unit;
 use super::{At, StepError};
 use crate::message::FIELDS;
 
-/// Deepest nesting of an expression; a sum of so many numbers is as deep.
+/// Deepest nesting of an expression; a sum of this number of terms is as deep.
 const MAX_DEPTH: usize = 100;
 
 fn refuse(expr: &Expr, said: impl Into<String>) -> StepError {
     StepError::new(said).at(At::of(expr.span()))
 }
 
-/// Where an expression stands.
+/// The position of an expression.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Scope<'a> {
     /// The name of the element, in DO and INCASE of a FOREACH.
@@ -106,7 +106,7 @@ pub(super) fn compile(expr: &Expr, scope: Scope<'_>) -> Result<Node, StepError> 
     })
 }
 
-/// Functions, also the ones that have a syntax of their own in SQL.
+/// Functions, including functions with their own syntax in SQL.
 fn called(expr: &Expr, scope: Scope<'_>) -> Result<Node, StepError> {
     let inner = |expr: &Expr| compile(expr, scope.below());
     Ok(match expr {

@@ -255,7 +255,7 @@ impl Sql {
         Ok(holds.is_none_or(|holds| holds == Value::Bool(true)))
     }
 
-    /// The fields of a row. `all` makes the ones of `*`.
+    /// The fields of a row. `all` makes the fields of `*`.
     fn columns(&self, environment: &Environment<'_>, all: impl Fn() -> Row) -> Result<Row, ComputeError> {
         let mut row = Vec::with_capacity(self.select.len());
         for column in &self.select {

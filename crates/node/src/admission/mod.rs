@@ -128,7 +128,7 @@ impl std::fmt::Debug for Admission {
 }
 
 impl Admission {
-    /// Admission for so many listeners.
+    /// Admission for this number of listeners.
     pub fn new(now: Now, settings: AdmissionSettings, listeners: usize) -> Self {
         let tracked = settings.tracked as usize;
         let mut bans = Bans::new(settings.max_bans as usize);

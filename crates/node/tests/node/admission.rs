@@ -196,9 +196,9 @@ impl Observer for Doorkeeper {
 
     fn authenticate(&self, _: AuthRequest, _: ConnectionFacts, answer: Answer) {
         let open = self.open.load(Ordering::Relaxed);
-        let verdict =
+        let outcome =
             if open { AuthOutcome::Accept(Accepted::default()) } else { AuthOutcome::Refuse(Reason::BadCredentials) };
-        answer.give(verdict);
+        answer.give(outcome);
     }
 }
 

@@ -38,7 +38,7 @@ pub enum InspectError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// There is no store.
-    #[error("there is no store in this directory; name the one that has its MANIFEST")]
+    #[error("there is no store in this directory; name the directory with its MANIFEST")]
     NoStore,
     /// The output could not be written.
     #[error("cannot write the output: {0}")]

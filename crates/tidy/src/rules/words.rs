@@ -74,6 +74,8 @@ pub const PHRASES: &[(&str, &str)] = &[
     ("share of its own", "`its own share`"),
     ("fact of its own", "`an independent fact`"),
     ("has a word in it", "`contains a word`"),
+    ("how it stands", "`the state`"),
+    ("verdict", "the noun of the result: `decision`, `outcome`, `reason`"),
 ];
 
 /// The counts of one area.

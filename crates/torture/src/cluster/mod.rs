@@ -47,7 +47,7 @@ pub(crate) struct ClusterArguments {
     /// that the run writes; {port}, {data} and {dir} are filled in. Without it one of the nodes serves the bus to the others.
     #[arg(long)]
     bus_command: Option<String>,
-    /// Starts so many brokers for members that are orchestrators; {fleet} in --node-command is filled in with a
+    /// Starts this number of brokers for members that are orchestrators; {fleet} in --node-command is filled in with a
     /// `--broker NAME=mqtt://...` for each.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..100))]
     brokers: u16,
@@ -193,7 +193,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Turns for a time, in which whatever is due comes back.
+    /// Turns for a time, in which whatever is due returns.
     fn load(&mut self, time: Duration, mood: Mood) -> Result<(), Failure> {
         self.world.wake();
         let begun = Instant::now();

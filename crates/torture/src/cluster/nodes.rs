@@ -149,7 +149,7 @@ impl Nodes {
         Ok(self.members[node].name.clone())
     }
 
-    /// Stops a node where it stands; gives its name and its port.
+    /// Suspends a node (SIGSTOP); returns its name and its port.
     pub(super) fn freeze(&mut self, node: usize, back_at: Instant) -> Result<(String, u16), Failure> {
         let node = &mut self.members[node];
         node.freeze(back_at)?;

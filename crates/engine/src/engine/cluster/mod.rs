@@ -55,7 +55,7 @@ impl ClusterCalls<'_> {
         self.engine.state.transfers.end_cuts(&self.engine.links.roster, &old);
         let decided = self.engine.state.transfers.settle_undecided(&self.engine.links.roster);
         for peer in after.without(before) {
-            // It comes back, and announces its interest again.
+            // It returns, and announces its interest again.
             if self.engine.peers.gone.has(peer) {
                 self.engine.peers.is_blind = true;
                 self.engine.peers.returning.add(peer);
@@ -89,7 +89,7 @@ impl ClusterCalls<'_> {
         self.engine.after_frame(now);
     }
 
-    /// A shard of another node has told all that is wanted there.
+    /// A shard of another node has announced all of its interest.
     pub(crate) fn note_heard(&mut self, now: Now, peer: ShardId) {
         self.engine.peers.heard.add(peer);
         self.forget_those_replaced(now);

@@ -159,7 +159,7 @@ impl Engine {
 }
 
 impl ControlCalls<'_> {
-    /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there
+    /// Ends the connections of up to this number of clients and redirects MQTT 5 clients; returns how many there
     /// were.
     pub fn evict(&mut self, now: Now, clients: usize, clients_of: Evicted) -> usize {
         let connections = self.engine.state.connections.iter();

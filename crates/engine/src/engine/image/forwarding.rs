@@ -96,7 +96,7 @@ impl<'e> OrchestratorMoves<'e> {
         Ok(noted)
     }
 
-    /// The new homes have stored so many messages of a move: they are acknowledged.
+    /// The new homes have stored this number of messages of a move: they are acknowledged.
     pub fn confirm_forwarded(&mut self, now: Now, id: u64, messages: usize) {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;

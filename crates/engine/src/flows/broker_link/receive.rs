@@ -145,7 +145,7 @@ impl BrokerLinking<'_> {
         message.deliver_to_taken_over(self, now);
     }
 
-    /// Notes a message of this shard that has come back in the order in which the broker has got messages.
+    /// Notes a message of this shard that has returned in the order in which the broker has got messages.
     fn note_own(&mut self, broker_link: BrokerLinkKey, raw: &RawPublish<'_>, id: Option<&MessageId>) {
         let own = id.filter(|id| id.origin == self.broker_links.origin && raw.packet_id.is_some() && !raw.retain);
         if let (Some(id), Some(broker_link)) = (own, self.broker_links.brokers.all.get_mut(&broker_link)) {

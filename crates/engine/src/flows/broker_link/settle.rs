@@ -1,4 +1,4 @@
-//! Messages are settled when they have come back from a broker.
+//! Messages are settled when they have returned from a broker.
 
 use crate::events::reason::Reason;
 use crate::flows::contexts::BrokerLinking;
@@ -88,7 +88,7 @@ impl BrokerLinking<'_> {
         self.check_gate_now_and_then(now);
     }
 
-    /// Sends messages again that should have come back by now; settles those without a subscriber left.
+    /// Sends messages again that should have returned by now; settles those without a subscriber left.
     pub(crate) fn check_unreturned(&mut self, now: Now, key: BrokerLinkKey) {
         let Some(timeout) = self.broker_links.brokers.config.settings().map(|settings| settings.return_timeout_ms)
         else {

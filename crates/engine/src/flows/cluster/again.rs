@@ -27,7 +27,7 @@ use crate::topics::{Route, RouteSlot};
 use tidegate_mqtt::{PacketId, ReasonCode};
 
 impl Deciding<'_> {
-    /// A publisher has come back before all nodes have confirmed its message. It waits for their confirmations, since a
+    /// A publisher has returned before all nodes have confirmed its message. It waits for their confirmations, since a
     /// node that dies first may not have got the message. Returns true if there is a confirmation to wait for.
     #[cold]
     pub(crate) fn wait_for_exchange(&mut self, it: &Inbound<'_>, id: PacketId, exchange: &Exchange) -> bool {

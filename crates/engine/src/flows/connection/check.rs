@@ -134,7 +134,7 @@ fn check_client_id(listener: &ListenerSettings, connect: &Connect<'_>) -> Result
     if !connect.client_id.is_empty() {
         return Ok(());
     }
-    // An empty id cannot name a session to come back to, except in MQTT 5, where the client learns the assigned one.
+    // An empty id cannot name a session to return to, except in MQTT 5, where the client learns the assigned one.
     if connect.version == Version::V31 || (connect.version == Version::V311 && !connect.clean_start) {
         return Err(Refused::new(Reason::InvalidClientId, "an empty client id needs a clean session"));
     }

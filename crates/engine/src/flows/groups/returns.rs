@@ -58,7 +58,7 @@ impl Dealing<'_> {
         let Returned { group, not_to, of, id, .. } = returned;
         self.groups.set_full(group, from, not_to);
         if self.groups.kept.stays_bound(now, self.state, of) {
-            // The client may have another seat than the one that has gone.
+            // The client may have another seat than the lost seat.
             if !self.groups.has_seat(group, (from, not_to)) {
                 self.deal_kept(now, of, false);
             }

@@ -156,7 +156,7 @@ impl Reach<'_> {
         let is_used_later =
             remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
         if is_used_later {
-            // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
+            // Before anyone keeps the message: a group that it returns to deals it by its publisher again.
             self.set_publisher(publication, source);
         }
         self.begin_receipts(now, route, publication, source, true);

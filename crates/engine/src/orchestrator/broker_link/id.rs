@@ -119,7 +119,7 @@ impl MessageId {
     }
 
     /// The id of a message that has no properties beside it, but for subscription identifiers; these, too. That is how
-    /// nearly all messages come back, and it spares looking at properties one by one.
+    /// nearly all messages return, and it spares looking at properties one by one.
     #[inline]
     pub(crate) fn alone_in(properties: &[u8]) -> Option<Self> {
         let mut rest = properties;
@@ -171,7 +171,7 @@ const WRITTEN: u64 = 1 << 16;
 /// settled.
 const WINDOW_PER_OWED: u64 = 2;
 
-/// Which messages have come back from the fleet, so that none is delivered twice that a fleet brings twice.
+/// Which messages have returned from the fleet, so that none is delivered twice that a fleet brings twice.
 #[derive(Clone, Debug)]
 pub(crate) struct SeenIds {
     /// Numbers of an origin that are distinguished, a power of two.
@@ -272,7 +272,7 @@ impl Seen {
 }
 
 impl SeenIds {
-    /// For a process whose fleet may owe so many messages at once.
+    /// For a process whose fleet may owe at most this number of messages.
     pub(crate) fn for_owed(max_owed: u64) -> Self {
         let window = max_owed.saturating_mul(WINDOW_PER_OWED).clamp(WINDOW_MIN, WINDOW_MAX).next_power_of_two();
         Self { window, origins: VecDeque::new() }

@@ -29,7 +29,7 @@ pub(super) struct Table {
     given: [u8; PARTITIONS as usize],
 }
 
-/// So many nodes of so many shards each.
+/// Nodes with a number of shards each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nodes {
     count: u16,
@@ -335,7 +335,7 @@ impl Net {
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }
 
-    /// Of the batches of each shard of a node to each other shard only the first so many arrive.
+    /// Of the batches of each shard of a node to each other shard only the first `arrive` arrive.
     pub(crate) fn lose_batches_of(&mut self, node: usize, arrive: usize) {
         let nodes = self.nodes;
         for inbox in &mut self.inboxes {
@@ -362,7 +362,7 @@ impl Net {
     }
 
     /// Two nodes do not reach each other any more, and both live. Of the batches between shards of theirs only the
-    /// first so many arrive.
+    /// first `arrive` ones arrive.
     pub(crate) fn break_link(&mut self, one: usize, other: usize, arrive: usize) {
         self.trace.note(format!("nodes {one} and {other} lose their link"));
         let nodes = self.nodes;

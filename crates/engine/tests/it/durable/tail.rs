@@ -8,7 +8,7 @@ use super::*;
 /// Bytes of a queue in memory: a few messages.
 const SHARE: u64 = 2_000;
 
-/// Publishes so many messages to an offline client, and returns their payloads.
+/// Publishes this number of messages to an offline client, and returns their payloads.
 fn fill(world: &World, count: usize) -> Vec<String> {
     let client = world.connect(v5("a").lasting());
     client.subscribe("t/#", AtLeastOnce);
@@ -202,7 +202,7 @@ fn messages_in_memory_between_stored_ones_come_once() {
 }
 
 #[test]
-fn a_client_that_comes_back_for_the_last_time_gets_all_of_it() {
+fn a_client_that_returns_for_the_last_time_gets_all_of_it() {
     let world = stored_with(1, small);
     let texts = fill(&world, 80);
     let client = world.connect(v5("a").clean(false));

@@ -108,7 +108,7 @@ fn a_bridge_of_the_broker_itself_does_not_leave() {
 }
 
 #[test]
-fn a_client_that_has_come_back_is_not_continued() {
+fn a_client_that_has_returned_is_not_continued() {
     for connecting in [v5("a").lasting(), v311("a")] {
         let here = World::new(1);
         let client = here.connect(connecting.clone());

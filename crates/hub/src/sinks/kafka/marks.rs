@@ -102,7 +102,7 @@ impl Marks {
         self.known.contains(&IdHash::of(id))
     }
 
-    /// The partition of the marks, of so many.
+    /// The partition of the marks, out of this number.
     pub(super) fn partition(&self, partitions: &[i32]) -> Option<i32> {
         partitions.get(records::partition(self.ids.of_sink().as_bytes(), partitions.len())).copied()
     }

@@ -1,4 +1,4 @@
-//! Nodes that die, come back, stall, or leave.
+//! Nodes that die, return, stall, or leave.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ impl Run {
         let reader = self.random.below(READERS);
         let (from, partitions) = (self.readers[reader].home, self.partitions(reader));
         let others: Vec<usize> = self.living().into_iter().filter(|member| *member != from).collect();
-        // It may have come back, and not have got its messages.
+        // It may have returned, and not have got its messages.
         let is_back = self.streams.iter().any(|it| it.from == from && it.reader == reader);
         if self.members[from].is_dead || others.is_empty() || is_back {
             return;
