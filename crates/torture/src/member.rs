@@ -67,6 +67,11 @@ impl Member {
         self.running.is_some() && !self.is_frozen && !self.is_asked
     }
 
+    /// True while it was stopped where it stands.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.is_frozen
+    }
+
     /// Starts it, or lets it continue, when it is due.
     pub(crate) fn tend(&mut self, now: Instant) -> Result<(), Failure> {
         if let Some(status) = self.running.as_mut().and_then(Broker::ended) {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::network::{Network, State, Way, source_of};
+use super::network::{Network, Way, WayState, source_of};
 use crate::failure::Failure;
 use crate::power;
 
@@ -14,7 +14,7 @@ const SOURCE: &str = include_str!("../../preload/strikes.c");
 
 /// A fault of a machine or of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum NodeFault {
     /// Whether files of a node cannot grow.
     Full(usize, bool),
     /// Each write and sync of a node takes so many milliseconds longer.
@@ -22,18 +22,18 @@ pub(super) enum Fault {
     /// The wall clock of a node is so many seconds ahead.
     Clock(usize, i64),
     /// A way is not open.
-    Way(Way, State),
+    Way(Way, WayState),
 }
 
-impl Fault {
+impl NodeFault {
     /// The state of the same thing without a fault.
     fn end(self) -> Self {
         match self {
             Self::Full(node, _) => Self::Full(node, false),
             Self::Slow(node, _) => Self::Slow(node, 0),
             Self::Clock(node, _) => Self::Clock(node, 0),
-            Self::Way(Way::Link(one, other), _) => Self::Way(Way::Link(one.min(other), one.max(other)), State::Open),
-            Self::Way(way, _) => Self::Way(way, State::Open),
+            Self::Way(Way::Link(one, other), _) => Self::Way(Way::Link(one.min(other), one.max(other)), WayState::Open),
+            Self::Way(way, _) => Self::Way(way, WayState::Open),
         }
     }
 }
@@ -70,7 +70,7 @@ pub(super) struct Faults {
     library: PathBuf,
     machines: Vec<Machine>,
     network: Network,
-    in_force: Vec<(Instant, Fault)>,
+    in_force: Vec<(Instant, NodeFault)>,
     /// How many have ended.
     pub(super) ended: u64,
 }
@@ -97,7 +97,7 @@ impl Faults {
     }
 
     /// Begins a fault, in the place of one of the same kind at the same place.
-    pub(super) fn strike(&mut self, fault: Fault, until: Instant) -> Result<(), Failure> {
+    pub(super) fn strike(&mut self, fault: NodeFault, until: Instant) -> Result<(), Failure> {
         self.in_force.retain(|(_, earlier)| earlier.end() != fault.end());
         self.in_force.push((until, fault));
         self.apply(fault)
@@ -116,25 +116,35 @@ impl Faults {
         self.in_force.is_empty()
     }
 
+    /// True while a way of the network carries nothing.
+    pub(super) fn have_silence(&self) -> bool {
+        self.in_force.iter().any(|(_, fault)| matches!(fault, NodeFault::Way(_, WayState::Silent)))
+    }
+
+    /// True while a node reaches the bus badly or not at all.
+    pub(super) fn hinder_bus(&self) -> bool {
+        self.in_force.iter().any(|(_, fault)| matches!(fault, NodeFault::Way(Way::Bus(_), _)))
+    }
+
     /// Tells the network whether the process of a node is there.
     pub(super) fn set_alive(&self, node: usize, is_alive: bool) {
         self.network.set_alive(node, is_alive);
     }
 
-    fn apply(&mut self, fault: Fault) -> Result<(), Failure> {
+    fn apply(&mut self, fault: NodeFault) -> Result<(), Failure> {
         let node = match fault {
-            Fault::Way(way, state) => {
+            NodeFault::Way(way, state) => {
                 self.network.strike(way, state);
                 return Ok(());
             }
-            Fault::Full(node, _) | Fault::Slow(node, _) | Fault::Clock(node, _) => node,
+            NodeFault::Full(node, _) | NodeFault::Slow(node, _) | NodeFault::Clock(node, _) => node,
         };
         let machine = &mut self.machines[node];
         match fault {
-            Fault::Full(_, is_full) => machine.full = u64::from(is_full),
-            Fault::Slow(_, time) => machine.slow_ms = time,
-            Fault::Clock(_, ahead) => machine.clock_s = ahead,
-            Fault::Way(..) => {}
+            NodeFault::Full(_, is_full) => machine.full = u64::from(is_full),
+            NodeFault::Slow(_, time) => machine.slow_ms = time,
+            NodeFault::Clock(_, ahead) => machine.clock_s = ahead,
+            NodeFault::Way(..) => {}
         }
         machine.tell()
     }
@@ -162,8 +172,8 @@ mod tests {
         let (begun, later) = (Instant::now(), Instant::now() + Duration::from_secs(60));
         let right = year(&faults);
         assert!(run(&faults, "echo kept >file").status.success());
-        faults.strike(Fault::Full(1, true), later).unwrap();
-        faults.strike(Fault::Clock(1, 400 * 366 * 86_400), later).unwrap();
+        faults.strike(NodeFault::Full(1, true), later).unwrap();
+        faults.strike(NodeFault::Clock(1, 400 * 366 * 86_400), later).unwrap();
         assert!(!run(&faults, "echo more >>file").status.success(), "a file cannot grow");
         assert!(run(&faults, "echo more >../file").status.success(), "another folder has room");
         assert_ne!(year(&faults), right);
@@ -183,10 +193,10 @@ mod tests {
         let mut faults = Faults::new(&folder, 3, Network::start(3, Vec::new()).unwrap()).unwrap();
         let now = Instant::now();
         let later = now + Duration::from_secs(60);
-        faults.strike(Fault::Way(Way::Link(0, 2), State::Cut), now).unwrap();
-        faults.strike(Fault::Way(Way::Link(2, 0), State::Slow), later).unwrap();
+        faults.strike(NodeFault::Way(Way::Link(0, 2), WayState::Cut), now).unwrap();
+        faults.strike(NodeFault::Way(Way::Link(2, 0), WayState::Slow), later).unwrap();
         faults.tend(now).unwrap();
-        assert!(!faults.are_over(), "the second one goes on");
+        assert!(!faults.are_over(), "the second one lasts");
         assert_eq!(source_of(1), Ipv4Addr::new(127, 0, 0, 11));
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use self::faults::Fault;
-use self::network::{State, Way};
+use self::faults::NodeFault;
+use self::network::{Way, WayState};
 use self::nodes::Nodes;
 use self::observer::Observers;
 use self::partition::PARTITIONS;
-use self::plan::{Equipment, Plan, STRENGTH, Strike};
+use self::plan::{Equipment, RoundPlan, STRENGTH, Strike};
+use self::service::Allowance;
 use crate::accounts;
 use crate::checks::{self, Look};
 use crate::failure::Failure;
@@ -29,7 +30,7 @@ use crate::ports::Ports;
 use crate::rng::Rng;
 use crate::run::Settings;
 use crate::workload;
-use crate::world::{Mood, World};
+use crate::world::{Mood, Size, World};
 
 /// How many new clients look at the retained values of a node before it counts as one that gives none.
 const VISITS: usize = 3;
@@ -106,7 +107,10 @@ pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut 
         &settings.folder,
         ports,
     )?;
-    let mut world = World::new(settings.size, nodes.ports(), settings.seed)?;
+    // Orchestrators deal a message once for each of them that has members of the group.
+    let members = if arguments.brokers > 0 { 0 } else { settings.size.members };
+    let size = Size { members, ..settings.size };
+    let mut world = World::new(size, nodes.ports(), settings.seed)?;
     // A message that is sent again through another node may come behind later ones.
     world.ledger.keeps_order = false;
     for mortal in &mut world.mortals {
@@ -145,29 +149,29 @@ fn strikes(arguments: &ClusterArguments, machines: bool) -> Result<Vec<Strike>, 
 }
 
 /// The fault of a machine or of the network that a plan has.
-fn fault(plan: &Plan) -> Fault {
-    let cut = if plan.is_quiet { State::Silent } else { State::Cut };
+fn fault(plan: &RoundPlan) -> NodeFault {
+    let cut = if plan.is_quiet { WayState::Silent } else { WayState::Cut };
     let link = Way::Link(plan.node, plan.other);
     match plan.strike {
         Strike::DiskSlow => {
-            Fault::Slow(plan.node, SLOWEST_DISK_MS * u64::from(plan.strength + 1) / u64::from(STRENGTH))
+            NodeFault::Slow(plan.node, SLOWEST_DISK_MS * u64::from(plan.strength + 1) / u64::from(STRENGTH))
         }
         Strike::ClockStep => {
             let farthest = LARGEST_STEP_S * i64::from(plan.strength) / i64::from(STRENGTH);
-            Fault::Clock(plan.node, if plan.is_quiet { -farthest } else { farthest })
+            NodeFault::Clock(plan.node, if plan.is_quiet { -farthest } else { farthest })
         }
-        Strike::LinkCut => Fault::Way(link, cut),
-        Strike::LinkSlow => Fault::Way(link, State::Slow),
-        Strike::BusCut => Fault::Way(Way::Bus(plan.node), cut),
-        Strike::BusSlow => Fault::Way(Way::Bus(plan.node), State::Slow),
-        _ => Fault::Full(plan.node, true),
+        Strike::LinkCut => NodeFault::Way(link, cut),
+        Strike::LinkSlow => NodeFault::Way(link, WayState::Slow),
+        Strike::BusCut => NodeFault::Way(Way::Bus(plan.node), cut),
+        Strike::BusSlow => NodeFault::Way(Way::Bus(plan.node), WayState::Slow),
+        _ => NodeFault::Full(plan.node, true),
     }
 }
 
 impl Rounds {
     /// One round. False when the cluster does not get ready any more, so that nothing can follow.
     fn play(&mut self) -> Result<bool, Failure> {
-        let plan = Plan::draw(&mut self.rng, &self.strikes, self.nodes.count(), self.settings.load);
+        let plan = RoundPlan::draw(&mut self.rng, &self.strikes, self.nodes.count(), self.settings.load);
         self.load(plan.before, Mood::Load)?;
         let stands_alone = plan.strike.stands_alone();
         if stands_alone && !self.heal(Mood::Load, CALM)? {
@@ -195,7 +199,7 @@ impl Rounds {
         Ok(continues)
     }
 
-    fn strike(&mut self, plan: &Plan) -> Result<(), Failure> {
+    fn strike(&mut self, plan: &RoundPlan) -> Result<(), Failure> {
         let lease = self.lease.as_millis() as u64;
         let back_at = Instant::now() + Duration::from_millis(lease * plan.percent / 100);
         let name = match plan.strike {
@@ -236,7 +240,7 @@ impl Rounds {
         self.observers.disturb();
         let text = format!("round {}: {:?} of {name} for {} % of the lease", self.round, plan.strike, plan.percent);
         let clock = self.world.ledger.tick();
-        self.world.ledger.trace.mark(clock, text);
+        self.world.ledger.trace.mark_strike(clock, text);
         Ok(())
     }
 
@@ -260,6 +264,13 @@ impl Rounds {
             self.observers.disturb();
         }
         self.observers.excuse(self.round == 0 || !self.nodes.has_bus());
+        self.observers.allow(if self.nodes.miss_bus() && self.brokers.is_there() {
+            Allowance::AwaitsBus
+        } else if self.nodes.have_silence() {
+            Allowance::Silence
+        } else {
+            Allowance::None
+        });
         self.note_observed()
     }
 
@@ -319,7 +330,7 @@ impl Rounds {
         let name = format!("prober-{}", self.round);
         checks::subscriptions(&mut self.world, name, patience)?;
         let clock = self.world.ledger.tick();
-        self.world.ledger.trace.mark(clock, format!("round {}: accounts settled", self.round));
+        self.world.ledger.trace.mark_strike(clock, format!("round {}: accounts settled", self.round));
         Ok(true)
     }
 

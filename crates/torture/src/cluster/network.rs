@@ -26,12 +26,12 @@ const SLOW_BYTES: usize = 4 * 1024;
 const SLOW_PAUSE: Duration = Duration::from_millis(40);
 /// Longest time until a change of a way is seen.
 const TURN: Duration = Duration::from_millis(10);
-/// Tokens of connections begin here; below are those of listeners.
+/// Tokens of connections begin here; below are the tokens of listeners.
 const CONNECTIONS: usize = 1_000;
 
 /// How a way treats its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum WayState {
     Open,
     /// Ends all connections, and new ones at once.
     Cut,
@@ -41,7 +41,7 @@ pub(super) enum State {
     Slow,
 }
 
-const STATES: [State; 4] = [State::Open, State::Cut, State::Silent, State::Slow];
+const STATES: [WayState; 4] = [WayState::Open, WayState::Cut, WayState::Silent, WayState::Slow];
 
 /// A way of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +80,9 @@ impl Shared {
         }
     }
 
-    fn state(&self, way: Option<Way>) -> State {
+    fn state(&self, way: Option<Way>) -> WayState {
         let number = way.and_then(|way| self.ways.get(self.place(way))).map_or(0, |way| way.load(Ordering::Relaxed));
-        STATES.get(usize::from(number)).copied().unwrap_or(State::Open)
+        STATES.get(usize::from(number)).copied().unwrap_or(WayState::Open)
     }
 }
 
@@ -95,12 +95,12 @@ pub(super) struct Network(Arc<Shared>);
 pub(super) struct Carried {
     pub(super) at: SocketAddr,
     pub(super) to: SocketAddr,
-    pub(super) end: End,
+    pub(super) owner: Owner,
 }
 
 /// Whose port it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum Owner {
     /// Other nodes reach this node here.
     Node(usize),
     /// This node reaches the bus here.
@@ -112,7 +112,7 @@ impl Network {
     pub(super) fn start(nodes: usize, ports: Vec<Carried>) -> Result<Self, Failure> {
         let shared = Arc::new(Shared {
             nodes,
-            ways: (0..nodes * (nodes + 1)).map(|_| AtomicU8::new(State::Open as u8)).collect(),
+            ways: (0..nodes * (nodes + 1)).map(|_| AtomicU8::new(WayState::Open as u8)).collect(),
             alive: (0..nodes).map(|_| AtomicBool::new(true)).collect(),
             changes: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
@@ -126,7 +126,7 @@ impl Network {
     }
 
     /// Changes the state of a way.
-    pub(super) fn strike(&self, way: Way, state: State) {
+    pub(super) fn strike(&self, way: Way, state: WayState) {
         if let Some(number) = self.0.ways.get(self.0.place(way)) {
             number.store(state as u8, Ordering::Relaxed);
             self.0.changes.fetch_add(1, Ordering::Relaxed);
@@ -160,8 +160,8 @@ struct Pipe {
     waiting: Vec<u8>,
     /// The sender has said that nothing follows.
     is_ended: bool,
-    /// And the receiver was told.
-    is_told: bool,
+    /// The receiver knows that.
+    is_passed: bool,
 }
 
 struct Connection {
@@ -203,7 +203,7 @@ impl Carrier {
             }
             for place in 0..self.connections.len() {
                 let is_due = |connection: &Connection| {
-                    self.shared.state(connection.way) == State::Slow && now >= connection.next
+                    self.shared.state(connection.way) == WayState::Slow && now >= connection.next
                 };
                 if self.connections[place].as_ref().is_some_and(is_due) {
                     self.carry(place, now);
@@ -215,9 +215,9 @@ impl Carrier {
     /// Listens at the ports of living nodes, and at no others.
     fn listen(&mut self) -> io::Result<()> {
         for (place, port) in self.ports.iter_mut().enumerate() {
-            let is_alive = match port.carried.end {
-                End::Node(node) => self.shared.alive[node].load(Ordering::Relaxed),
-                End::BusOf(_) => true,
+            let is_alive = match port.carried.owner {
+                Owner::Node(node) => self.shared.alive[node].load(Ordering::Relaxed),
+                Owner::BusOf(_) => true,
             };
             if !is_alive {
                 port.listener = None;
@@ -234,11 +234,11 @@ impl Carrier {
         let Some(Port { carried, listener: Some(listener) }) = self.ports.get(place) else { return };
         let mut accepted = Vec::new();
         while let Ok((near, from)) = listener.accept() {
-            let way = match carried.end {
-                End::BusOf(node) => Some(Way::Bus(node)),
-                End::Node(node) => node_at(from.ip(), self.shared.nodes).map(|from| Way::Link(from, node)),
+            let way = match carried.owner {
+                Owner::BusOf(node) => Some(Way::Bus(node)),
+                Owner::Node(node) => node_at(from.ip(), self.shared.nodes).map(|from| Way::Link(from, node)),
             };
-            if self.shared.state(way) != State::Cut
+            if self.shared.state(way) != WayState::Cut
                 && let Ok(far) = TcpStream::connect(carried.to)
             {
                 accepted.push(Connection { way, ends: [near, far], pipes: Default::default(), next: now });
@@ -262,11 +262,11 @@ impl Carrier {
     fn carry(&mut self, place: usize, now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(place) else { return };
         let lives = match self.shared.state(connection.way) {
-            State::Open => connection.pass(ROOM),
-            State::Cut => false,
-            State::Silent => true,
-            State::Slow if now < connection.next => true,
-            State::Slow => {
+            WayState::Open => connection.pass(ROOM),
+            WayState::Cut => false,
+            WayState::Silent => true,
+            WayState::Slow if now < connection.next => true,
+            WayState::Slow => {
                 connection.next = now + SLOW_PAUSE;
                 connection.pass(SLOW_BYTES)
             }
@@ -292,7 +292,7 @@ impl Connection {
         let [near, far] = &mut self.ends;
         let [there, back] = &mut self.pipes;
         let lives = there.pass(near, far, most).is_ok() && back.pass(far, near, most).is_ok();
-        lives && !(there.is_told && back.is_told)
+        lives && !(there.is_passed && back.is_passed)
     }
 }
 
@@ -326,8 +326,8 @@ impl Pipe {
                     Err(error) => return Err(error),
                 }
             }
-            if self.is_ended && self.waiting.is_empty() && !self.is_told {
-                self.is_told = true;
+            if self.is_ended && self.waiting.is_empty() && !self.is_passed {
+                self.is_passed = true;
                 to.shutdown(Shutdown::Write)?;
             }
             if !is_moving || passed >= most {

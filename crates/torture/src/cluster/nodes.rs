@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::faults::{Fault, Faults};
-use super::network::{ADVERTISED, Carried, End, Network};
+use super::faults::{Faults, NodeFault};
+use super::network::{ADVERTISED, Carried, Network, Owner};
 use super::observer::Watched;
 use crate::failure::Failure;
 use crate::member::Member;
@@ -70,11 +70,11 @@ fn wire(number: usize, server: Option<u16>, ports: &mut Ports, carried: &mut Vec
     let flags = format!(
         "--set cluster.listen=127.0.0.1:{link} --set cluster.relay=127.0.0.1:{relay} --set cluster.advertise={ADVERTISED}"
     );
-    let end = End::Node(number);
-    carried.extend([link, relay].map(|port| Carried { at: (ADVERTISED, port).into(), to: here(port), end }));
+    let owner = Owner::Node(number);
+    carried.extend([link, relay].map(|port| Carried { at: (ADVERTISED, port).into(), to: here(port), owner }));
     let Some(server) = server else { return Ok(Wired { flags, bus: None }) };
     let own = ports.next()?;
-    carried.push(Carried { at: here(own), to: here(server), end: End::BusOf(number) });
+    carried.push(Carried { at: here(own), to: here(server), owner: Owner::BusOf(number) });
     Ok(Wired { flags, bus: Some(own) })
 }
 
@@ -138,8 +138,18 @@ impl Nodes {
         self.faults.is_some()
     }
 
+    /// True while a node reaches the bus badly or not at all.
+    pub(super) fn miss_bus(&self) -> bool {
+        !self.has_bus() || self.faults.as_ref().is_some_and(Faults::hinder_bus)
+    }
+
+    /// True while a node stands still, or a way of the network carries nothing.
+    pub(super) fn have_silence(&self) -> bool {
+        self.members.iter().any(Member::is_frozen) || self.faults.as_ref().is_some_and(Faults::have_silence)
+    }
+
     /// Begins a fault of a machine or of the network.
-    pub(super) fn harm(&mut self, fault: Fault, until: Instant) -> Result<(), Failure> {
+    pub(super) fn harm(&mut self, fault: NodeFault, until: Instant) -> Result<(), Failure> {
         self.faults.as_mut().map_or(Ok(()), |faults| faults.strike(fault, until))
     }
 

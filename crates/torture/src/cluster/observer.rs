@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::partition::{self, PARTITIONS};
 use super::prober::{Prober, lock};
-use super::service::{Moment, Service, Sums};
+use super::service::{Allowance, Moment, Service, Sums};
 use crate::failure::Failure;
 use crate::ledger::Finding;
 use crate::rng::Rng;
@@ -28,12 +28,12 @@ pub(super) struct Watched {
 
 /// Tells the threads when the run is over.
 #[derive(Debug, Default)]
-struct End {
+struct EndSignal {
     is_over: Mutex<bool>,
     over: Condvar,
 }
 
-impl End {
+impl EndSignal {
     fn has_come(&self) -> bool {
         *self.is_over.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,7 +48,7 @@ impl End {
 /// A thread for each node, and one for the probes of all partitions. They end with this value.
 #[derive(Debug)]
 pub(super) struct Observers {
-    end: Arc<End>,
+    end: Arc<EndSignal>,
     service: Arc<Mutex<Service>>,
     prober: Option<JoinHandle<Result<(), Failure>>>,
     begun: Instant,
@@ -72,7 +72,7 @@ impl Observers {
         let client_ids = partition::client_ids(&partitions, nodes.len());
         let names = nodes.iter().map(|node| node.name.clone()).collect();
         let service = Arc::new(Mutex::new(Service::new(partitions, names, limit)));
-        let (end, begun) = (Arc::new(End::default()), Instant::now());
+        let (end, begun) = (Arc::new(EndSignal::default()), Instant::now());
         for (place, node) in nodes.iter().enumerate() {
             let (admin, end, service) = (node.admin, Arc::clone(&end), Arc::clone(&service));
             std::thread::spawn(move || {
@@ -107,9 +107,14 @@ impl Observers {
         lock(&self.service).disturb(self.now());
     }
 
-    /// Whether a strike goes on during which no partition is owed service.
+    /// Whether a strike lasts during which no partition is owed service.
     pub(super) fn excuse(&self, is_excused: bool) {
         lock(&self.service).excuse(is_excused, self.now());
+    }
+
+    /// What keeps ready nodes from an answer at present, by the book.
+    pub(super) fn allow(&self, allowance: Allowance) {
+        lock(&self.service).allow(allowance);
     }
 
     /// All that was counted so far.

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_are_those_of_the_engine() {
+    fn partitions_equal_the_partitions_of_the_engine() {
         // `homes_of_names_stay` of the engine has the same names and numbers.
         let names = ["a", "probe-17", "subscriber", "a-name-with-more-than-16-bytes"];
         assert_eq!(names.map(partition_of), [896, 152, 199, 546]);

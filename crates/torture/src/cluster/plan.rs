@@ -56,7 +56,7 @@ pub(super) enum Strike {
 /// The strikes of every cluster.
 const ALWAYS: [Strike; 5] = [Strike::Kill, Strike::Freeze, Strike::Stop, Strike::Bus, Strike::DiskLost];
 
-/// What a run has that can be struck.
+/// The parts of a run that can be struck.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Equipment {
     /// A server of the bus.
@@ -95,7 +95,7 @@ impl Strike {
         }
     }
 
-    /// True where another strike at the same time may lose what was acknowledged, by the book: the cluster is whole before
+    /// True where another strike at the same time may lose acknowledged messages, by the book: the cluster is whole before
     /// it and after it.
     pub(super) fn stands_alone(self) -> bool {
         matches!(self, Self::BusWiped | Self::DiskLost | Self::DiskFull)
@@ -104,7 +104,7 @@ impl Strike {
 
 /// One round.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct RoundPlan {
     /// Load before the strike.
     pub(super) before: Duration,
     pub(super) strike: Strike,
@@ -124,7 +124,7 @@ pub(super) struct Plan {
     pub(super) looks: bool,
 }
 
-impl Plan {
+impl RoundPlan {
     /// The next round of a cluster with this many nodes, and at most `load` before and after its strike.
     pub(super) fn draw(rng: &mut Rng, strikes: &[Strike], nodes: usize, load: Duration) -> Self {
         let load = load.as_millis() as u64;
@@ -152,9 +152,9 @@ mod tests {
 
     const ALL: Equipment = Equipment { server: true, brokers: true, machines: true };
 
-    fn plans(seed: u64) -> Vec<Plan> {
+    fn plans(seed: u64) -> Vec<RoundPlan> {
         let (mut rng, strikes) = (Rng::new(seed), Strike::all(ALL));
-        (0..400).map(|_| Plan::draw(&mut rng, &strikes, 3, Duration::from_secs(1))).collect()
+        (0..400).map(|_| RoundPlan::draw(&mut rng, &strikes, 3, Duration::from_secs(1))).collect()
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_strikes_only_what_it_has() {
+    fn a_run_has_the_strikes_of_its_equipment() {
         let strikes = Strike::all(Equipment::default());
         assert_eq!(strikes, ALWAYS);
         let without_server = Strike::all(Equipment { server: false, ..ALL });

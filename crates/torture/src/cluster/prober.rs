@@ -25,10 +25,10 @@ const AGAIN: Duration = Duration::from_millis(300);
 const LIVES: u32 = 5;
 /// Longest wait between two looks at all probes.
 const TURN: Duration = Duration::from_millis(10);
-/// The topic of all probes; nobody subscribes to it.
+/// The topic of all probes; no client subscribes to it.
 const TOPIC: &str = "o";
 
-/// What a probe does.
+/// The activity of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Waits for its next turn, with a connection or without.
@@ -101,7 +101,7 @@ impl Prober {
         Ok(Self { probes, nodes: ports.len(), poll, service, begun })
     }
 
-    /// Asks until it is told to end.
+    /// Asks until the end.
     pub(super) fn run(mut self, is_over: impl Fn() -> bool) -> Result<(), Failure> {
         let mut events = Events::with_capacity(1024);
         while !is_over() {
@@ -243,3 +243,6 @@ fn publish() -> Result<Packet<'static>, Failure> {
         payload: b"",
     }))
 }
+
+#[cfg(test)]
+mod tests;

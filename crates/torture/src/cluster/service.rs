@@ -15,18 +15,30 @@ pub(super) type Moment = Duration;
 const SECOND: Duration = Duration::from_secs(1);
 /// So many bad seconds in a row are a finding: one alone may be cut from two halves.
 const BAD_SECONDS: u32 = 2;
+/// The same while a node stands still or a way of the network carries nothing: others find that out by 5 s of silence.
+const SILENT_SECONDS: u32 = 8;
 /// A look at the books that comes later than this shows that the rig itself stood still: that is a disturbance.
 const LATE: Duration = Duration::from_millis(500);
 /// Complaints that wait to be read; more are only counted.
 const COMPLAINTS: usize = 100;
 
-/// Whom a probe asked.
+/// A question of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// The place of the partition among those that are asked.
+    /// The place of the partition among the partitions that are asked.
     pub(super) partition: usize,
     pub(super) node: usize,
     pub(super) at: Moment,
+}
+
+/// What keeps ready nodes from an answer, by the book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Allowance {
+    None,
+    /// A node stands still, or a way of the network carries nothing.
+    Silence,
+    /// Acknowledgements wait for a bus that is away: orchestrators keep each message.
+    AwaitsBus,
 }
 
 /// What the books say in all.
@@ -53,11 +65,12 @@ struct Partition {
     answered: u32,
     failed: u32,
     /// Seconds in a row in which all nodes were ready, and all its questions failed.
-    bad_seconds: u32,
+    bad: u32,
+    is_reported: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Node {
+struct NodeRecord {
     name: String,
     is_ready: bool,
     said_ready: u32,
@@ -65,10 +78,11 @@ struct Node {
     answered: u32,
     failed: u32,
     /// Seconds in a row in which it was ready, and no question to it was answered.
-    bad_seconds: u32,
+    bad: u32,
+    is_reported: bool,
 }
 
-impl Node {
+impl NodeRecord {
     fn was_ready(&self) -> bool {
         self.said_ready > 0 && self.said_otherwise == 0
     }
@@ -80,10 +94,12 @@ pub(super) struct Service {
     limit: Duration,
     numbers: Vec<u16>,
     partitions: Vec<Partition>,
-    nodes: Vec<Node>,
+    nodes: Vec<NodeRecord>,
     disturbed: Moment,
-    /// A strike goes on during which nothing is owed, such as a bus that is away.
+    /// A strike lasts during which nothing is owed, such as a bus that is away.
     is_excused: bool,
+    /// Bad seconds in a row that are a finding.
+    bad_seconds: u32,
     looked: Moment,
     second: Moment,
     complaints: VecDeque<(Finding, String)>,
@@ -93,7 +109,7 @@ pub(super) struct Service {
 impl Service {
     /// Books of these partitions and nodes. `limit` is how long a partition may be unserved after a disturbance.
     pub(super) fn new(numbers: Vec<u16>, nodes: Vec<String>, limit: Duration) -> Self {
-        let nodes = nodes.into_iter().map(|name| Node { name, ..Node::default() }).collect();
+        let nodes = nodes.into_iter().map(|name| NodeRecord { name, ..NodeRecord::default() }).collect();
         Self {
             limit,
             partitions: vec![Partition::default(); numbers.len()],
@@ -101,6 +117,7 @@ impl Service {
             nodes,
             disturbed: Moment::ZERO,
             is_excused: true,
+            bad_seconds: BAD_SECONDS,
             looked: Moment::ZERO,
             second: Moment::ZERO,
             complaints: VecDeque::new(),
@@ -118,6 +135,20 @@ impl Service {
         if self.is_excused != is_excused {
             self.is_excused = is_excused;
             self.disturb(now);
+        }
+    }
+
+    /// What keeps ready nodes from an answer at present, by the book.
+    pub(super) fn allow(&mut self, allowance: Allowance) {
+        let bad_seconds = match allowance {
+            Allowance::None => BAD_SECONDS,
+            Allowance::Silence => SILENT_SECONDS,
+            Allowance::AwaitsBus => u32::MAX,
+        };
+        if self.bad_seconds != bad_seconds {
+            self.bad_seconds = bad_seconds;
+            self.nodes.iter_mut().for_each(|node| node.bad = 0);
+            self.partitions.iter_mut().for_each(|partition| partition.bad = 0);
         }
     }
 
@@ -202,7 +233,7 @@ impl Service {
             self.sums.longest = self.sums.longest.max(now.saturating_sub(since));
             if !partition.is_overdue {
                 partition.is_overdue = true;
-                let said: Vec<String> = self.nodes.iter().map(Node::to_string).collect();
+                let said: Vec<String> = self.nodes.iter().map(NodeRecord::to_string).collect();
                 let text = format!(
                     "partition {number} is unserved for {:.1?}, {:.1?} after the last strike; {}",
                     now.saturating_sub(since),
@@ -216,35 +247,39 @@ impl Service {
 
     /// A second has passed: nodes that were ready in all of it must have served.
     fn compare_readiness(&mut self) {
-        let all_ready = self.nodes.iter().all(Node::was_ready);
+        let (most, complaints) = (self.bad_seconds, &mut self.complaints);
+        let all_ready = self.nodes.iter().all(NodeRecord::was_ready);
         for node in &mut self.nodes {
             let was_ready = node.was_ready();
             self.sums.ready_seconds += u64::from(was_ready);
             if !was_ready || node.answered > 0 {
-                node.bad_seconds = 0;
+                (node.bad, node.is_reported) = (0, false);
             } else if node.failed > 0 {
-                node.bad_seconds += 1;
+                node.bad += 1;
             }
-            if node.bad_seconds == BAD_SECONDS && node.failed > 0 && was_ready {
+            if node.bad >= most && !node.is_reported {
+                node.is_reported = true;
                 let text = format!(
-                    "{} says for {BAD_SECONDS} s that it is ready, and answered none of {} probes in the last one",
-                    node.name, node.failed
+                    "{} says for {} s that it is ready, and answered none of {} probes in the last one",
+                    node.name, node.bad, node.failed
                 );
-                complain(&mut self.complaints, Finding::Unserved, text);
+                complain(complaints, Finding::Unserved, text);
             }
             (node.said_ready, node.said_otherwise, node.answered, node.failed) = (0, 0, 0, 0);
         }
         for (partition, number) in self.partitions.iter_mut().zip(&self.numbers) {
             if !all_ready || partition.answered > 0 {
-                partition.bad_seconds = 0;
+                (partition.bad, partition.is_reported) = (0, false);
             } else if partition.failed > 0 {
-                partition.bad_seconds += 1;
-                if partition.bad_seconds == BAD_SECONDS {
-                    let text = format!(
-                        "all nodes say for {BAD_SECONDS} s that they are ready, and none serves partition {number}"
-                    );
-                    complain(&mut self.complaints, Finding::Unserved, text);
-                }
+                partition.bad += 1;
+            }
+            if partition.bad >= most && !partition.is_reported {
+                partition.is_reported = true;
+                let text = format!(
+                    "all nodes say for {} s that they are ready, and none serves partition {number}",
+                    partition.bad
+                );
+                complain(complaints, Finding::Unserved, text);
             }
             (partition.answered, partition.failed) = (0, 0);
         }
@@ -256,7 +291,7 @@ impl Service {
     }
 }
 
-impl std::fmt::Display for Node {
+impl std::fmt::Display for NodeRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.name, if self.is_ready { "ready" } else { "not ready" })
     }

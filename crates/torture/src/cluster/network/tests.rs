@@ -11,7 +11,7 @@ fn network() -> (Network, SocketAddr, Server) {
     loop {
         // Another process may take the port that the system has just chosen.
         let at = Server::bind((ADVERTISED, 0)).unwrap().local_addr().unwrap();
-        if let Ok(network) = Network::start(3, vec![Carried { at, to, end: End::BusOf(1) }]) {
+        if let Ok(network) = Network::start(3, vec![Carried { at, to, owner: Owner::BusOf(1) }]) {
             return (network, at, server);
         }
     }
@@ -47,15 +47,15 @@ fn a_cut_ends_connections_and_a_silent_way_keeps_them() {
     let mut kept = Client::connect(at).unwrap();
     let (mut peer, _) = server.accept().unwrap();
     echo(&mut kept, &mut peer, b"before");
-    network.strike(Way::Bus(1), State::Silent);
+    network.strike(Way::Bus(1), WayState::Silent);
     kept.write_all(b"while it is silent").unwrap();
-    network.strike(Way::Bus(1), State::Slow);
+    network.strike(Way::Bus(1), WayState::Slow);
     let mut seen = [0; 18];
     peer.read_exact(&mut seen).unwrap();
     assert_eq!(&seen, b"while it is silent");
-    network.strike(Way::Bus(0), State::Cut);
+    network.strike(Way::Bus(0), WayState::Cut);
     echo(&mut kept, &mut peer, b"another way is cut");
-    network.strike(Way::Bus(1), State::Cut);
+    network.strike(Way::Bus(1), WayState::Cut);
     assert_eq!(peer.read(&mut seen).unwrap_or(0), 0, "an end or a reset");
 }
 

@@ -122,7 +122,7 @@ fn nothing_is_owed_while_the_bus_is_away() {
 }
 
 #[test]
-fn a_ready_node_that_answers_nobody_is_found() {
+fn a_ready_node_that_answers_no_probe_is_found() {
     let mut bench = Bench::new();
     bench.pass(seconds(10));
     bench.alive[2] = false;
@@ -146,6 +146,39 @@ fn dead_partitions_of_ready_nodes_are_found() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].0, Finding::Unserved);
     assert!(found[0].1.contains("partition 4"), "{found:?}");
+}
+
+#[test]
+fn silence_is_found_out_after_a_while() {
+    for (time, found) in [(6, 0), (12, 1)] {
+        let mut bench = Bench::new();
+        bench.service.allow(Allowance::Silence);
+        bench.pass(seconds(10));
+        bench.homes[4] = None;
+        // Other strikes keep the limit of partitions away.
+        for _ in 0..time {
+            let now = bench.now;
+            bench.service.disturb(now);
+            bench.pass(seconds(1));
+        }
+        assert_eq!(bench.found().len(), found, "after {time} s");
+    }
+}
+
+#[test]
+fn ready_nodes_may_wait_for_a_bus_that_is_away() {
+    let mut bench = Bench::new();
+    bench.pass(seconds(10));
+    bench.alive = [false; 3];
+    bench.service.excuse(true, bench.now);
+    bench.service.allow(Allowance::AwaitsBus);
+    bench.pass(seconds(20));
+    bench.service.excuse(false, bench.now);
+    bench.service.allow(Allowance::None);
+    bench.pass(seconds(1));
+    assert_eq!(bench.found(), []);
+    bench.pass(seconds(3));
+    assert_eq!(bench.found().len(), 9, "three nodes and six partitions");
 }
 
 #[test]
