@@ -154,3 +154,15 @@ pub(crate) const BROKER_LINK_LISTENER: ListenerId = ListenerId(u16::MAX - 1);
 /// A broker link of this shard; numbers of removed ones are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BrokerLinkKey(pub u32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes_of_names_stay() {
+        // Tables on the bus and stores name partitions, and so does the rig of `crates/torture`.
+        let names = ["a", "probe-17", "subscriber", "a-name-with-more-than-16-bytes"];
+        assert_eq!(names.map(|name| partition_of(TenantId::DEFAULT, name).0), [896, 152, 199, 546]);
+    }
+}

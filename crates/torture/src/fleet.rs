@@ -57,6 +57,11 @@ impl Fleet {
         Ok(Self { members, rng: Rng::new(seed ^ 0xf1ee7), struck: 0 })
     }
 
+    /// True if it has a broker.
+    pub(crate) fn is_there(&self) -> bool {
+        !self.members.is_empty()
+    }
+
     /// The flags that tell an orchestrator of its brokers.
     pub(crate) fn flags(&self) -> String {
         let flag = |member: &Member| format!("--broker {}=mqtt://127.0.0.1:{}", member.name, member.recipe.port);

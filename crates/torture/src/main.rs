@@ -147,8 +147,8 @@ enum Instead {
 /// The least time in seconds without news after which missing messages in front of a fleet are lost.
 const FLEET_PATIENCE: f64 = 20.0;
 
-/// Ports of a run without a fleet.
-const PORTS: u16 = 40;
+/// Ports of a run without a fleet: a node of a cluster needs five.
+const PORTS: u16 = 60;
 
 /// What happens to the broker at the end of each cycle.
 #[derive(Clone, Copy, Debug, ValueEnum)]

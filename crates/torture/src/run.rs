@@ -198,7 +198,7 @@ impl Run {
 
     fn mark(&mut self, text: String) {
         let clock = self.world.ledger.tick();
-        self.world.ledger.trace.mark(clock, text);
+        self.world.ledger.trace.mark_strike(clock, text);
     }
 
     /// A broker of the fleet dies or is suspended; it returns under the load that follows.

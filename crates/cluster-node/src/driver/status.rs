@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_placement::Placement;
 
 use super::counters::Counters;
+use super::reach::no_home_in_reach;
 use super::weights::Heard;
 use super::work::inheriting::Inheriting;
 use super::work::receiving::SharedReceiving;
@@ -262,7 +263,7 @@ impl Shared {
     /// somewhere; later on it stays ready while some move, or are taken over from a node that died, since the clients
     /// of all others are served.
     pub(super) fn hindrance(&self) -> Option<String> {
-        let hindrance = self.own_hindrance().or_else(|| self.link_hindrance());
+        let hindrance = self.own_hindrance().or_else(|| self.link_hindrance()).or_else(|| self.reach_hindrance());
         let unsettled = || (!self.was_ready.load(Ordering::Relaxed)).then(|| self.unsettled()).flatten();
         let hindrance = hindrance.or_else(unsettled);
         self.was_ready.fetch_or(hindrance.is_none(), Ordering::Relaxed);
@@ -288,6 +289,13 @@ impl Shared {
             Some(failure) => format!("its link to node {} is not up: {failure}", peer.name),
             None => format!("its link to node {} is not up", peer.name),
         })
+    }
+
+    fn reach_hindrance(&self) -> Option<String> {
+        let peers = self.node.cluster().peers;
+        let indirect: Vec<&str> =
+            peers.iter().filter(|peer| peer.through.is_some()).map(|peer| peer.name.as_str()).collect();
+        no_home_in_reach(&self.name, &self.state().standpoint.table, &indirect)
     }
 
     fn own_hindrance(&self) -> Option<String> {
