@@ -24,6 +24,7 @@ pub mod attached;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 mod name;
+mod probes;
 pub mod process;
 mod stack;
 
