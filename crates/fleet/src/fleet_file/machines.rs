@@ -3,14 +3,14 @@
 use super::FleetFile;
 use crate::document::Keys;
 use crate::level::Level;
-use crate::provider::machines::{MACHINE, Settings};
+use crate::provider::machines::{MACHINE, MachineSettings};
 
 /// Reads the section.
-pub(super) fn read(keys: &mut Keys<'_>) -> Option<Settings> {
+pub(super) fn read(keys: &mut Keys<'_>) -> Option<MachineSettings> {
     if keys.has("machines") && keys.has("kubernetes") {
         keys.refuse("machines", "and `kubernetes` are both there", "a fleet has machines or pods: remove one of them");
     }
-    keys.table("machines", Settings::read)
+    keys.table("machines", MachineSettings::read)
 }
 
 impl FleetFile {

@@ -22,7 +22,7 @@ use crate::load::SignalSettings;
 use crate::manage::driver::{Logins, MetricsListener};
 use crate::manage::{DecidedElsewhere, Judge, OnDrainLimit, PolicyJudge, Settings};
 use crate::provider::attached::{Attached, WithAttached};
-use crate::provider::machines::{ByLevel, MACHINE, Machines, Settings as MachineSettings};
+use crate::provider::machines::{ByLevel, MACHINE, MachineSettings, Machines};
 use crate::provider::process::{self, ListenRange, Processes, Template};
 use crate::provider::{Provider, ProviderError};
 use tidegate_units::size::{MIB, TIB};

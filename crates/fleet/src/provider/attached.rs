@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::probes::{PATIENCE, Probes, Target};
+use super::probes::{PATIENCE, ProbeTarget, Probes};
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName, Stack};
 use crate::level::Level;
 
@@ -44,7 +44,7 @@ impl WithAttached {
 
     /// All that are attached, asked at once.
     fn observe_attached(&mut self, patience: Duration) -> Vec<Observed> {
-        let targets: Vec<Target> = self.attached.iter().map(Attached::target).collect();
+        let targets: Vec<ProbeTarget> = self.attached.iter().map(Attached::target).collect();
         let answers = self.probes.ask(&targets, patience);
         let observed = |(attached, answer): (&Attached, Result<(), String>)| Observed {
             resource: attached.resource(),
@@ -73,8 +73,8 @@ impl Attached {
         }
     }
 
-    fn target(&self) -> Target {
-        Target { host: self.mqtt.0.clone(), port: self.mqtt.1, secure: self.secure }
+    fn target(&self) -> ProbeTarget {
+        ProbeTarget { host: self.mqtt.0.clone(), port: self.mqtt.1, secure: self.secure }
     }
 }
 

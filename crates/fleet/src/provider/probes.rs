@@ -16,7 +16,7 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(2500);
 
 /// An MQTT port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Target {
+pub(super) struct ProbeTarget {
     pub(super) host: String,
     pub(super) port: u16,
     /// Whether it uses TLS. Then only the TCP connection is checked: the manager has neither authorities nor a
@@ -24,7 +24,7 @@ pub(super) struct Target {
     pub(super) secure: bool,
 }
 
-impl Target {
+impl ProbeTarget {
     fn probe(&self) -> Result<(), ProbeError> {
         let ports = BTreeMap::from([("mqtt".to_owned(), self.port)]);
         let port = "mqtt".to_owned();
@@ -35,17 +35,17 @@ impl Target {
 
 /// Probes under way, one for each target at most.
 #[derive(Debug, Default)]
-pub(super) struct Probes(BTreeMap<Target, Asked>);
+pub(super) struct Probes(BTreeMap<ProbeTarget, Asked>);
 
 impl Probes {
     /// Whether each target answers; otherwise the reason.
-    pub(super) fn ask(&mut self, targets: &[Target], patience: Duration) -> Vec<Result<(), String>> {
+    pub(super) fn ask(&mut self, targets: &[ProbeTarget], patience: Duration) -> Vec<Result<(), String>> {
         let deadline = Instant::now() + patience;
-        let wanted: BTreeSet<&Target> = targets.iter().collect();
+        let wanted: BTreeSet<&ProbeTarget> = targets.iter().collect();
         self.0.retain(|target, _| wanted.contains(target));
         // Who has kept one observation waiting keeps no other one.
-        let late: BTreeSet<Target> = self.0.keys().cloned().collect();
-        let mut answers: BTreeMap<Target, Result<(), String>> = BTreeMap::new();
+        let late: BTreeSet<ProbeTarget> = self.0.keys().cloned().collect();
+        let mut answers: BTreeMap<ProbeTarget, Result<(), String>> = BTreeMap::new();
         for target in wanted.iter().copied().filter(|target| !late.contains(*target)) {
             match Asked::begin(target) {
                 Ok(asked) => drop(self.0.insert(target.clone(), asked)),
@@ -60,7 +60,7 @@ impl Probes {
                 Err(RecvTimeoutError::Timeout) => {
                     // Its answer is waited for at the next observation.
                     self.0.insert(target.clone(), asked);
-                    let Target { host, port, .. } = target;
+                    let ProbeTarget { host, port, .. } = target;
                     Err(format!("no answer at {host}:{port} yet: the address of {host} is still looked for"))
                 }
                 Ok(answer) => answer.map_err(|error| error.to_string()),
@@ -85,7 +85,7 @@ struct Asked(Receiver<Result<(), ProbeError>>);
 
 impl Asked {
     /// Asks beside the manager's loop, which must not wait for names.
-    fn begin(target: &Target) -> Result<Self, ProbeError> {
+    fn begin(target: &ProbeTarget) -> Result<Self, ProbeError> {
         let (result, answer) = channel();
         let target = target.clone();
         let ask = move || {

@@ -6,7 +6,7 @@
 //! | `host` | its address or host name; may be missing until it runs |
 //! | `state` | `starting`, `running` (as without one), `stopping`, `ended` |
 //! | `id` | the cloud's own identifier; the name without one |
-//! | `port`, `admin_port` | its ports, if they are not those of the fleet file |
+//! | `port`, `admin_port` | its ports, if the fleet file has other ones |
 //! | `cpu`, `memory` | the used fraction of its CPU, and bytes, if the cloud measures them |
 //!
 //! Other members are ignored.
@@ -26,7 +26,7 @@ pub(super) struct Listed {
     #[serde(default)]
     pub(super) host: Option<String>,
     #[serde(default)]
-    pub(super) state: State,
+    pub(super) state: MachineState,
     #[serde(default)]
     pub(super) port: Option<u16>,
     #[serde(default)]
@@ -40,7 +40,7 @@ pub(super) struct Listed {
 /// The state of a machine; the order in which one of two namesakes is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum State {
+pub(super) enum MachineState {
     #[default]
     Running,
     Starting,
@@ -96,7 +96,7 @@ fn check(index: usize, machine: &mut Listed) -> Result<(), AnswerError> {
         machine.id.clone_from(&machine.name);
     }
     machine.host = machine.host.take().filter(|host| !host.is_empty());
-    if machine.state == State::Running && machine.host.is_none() {
+    if machine.state == MachineState::Running && machine.host.is_none() {
         return Err(AnswerError::NoHost(machine.name.clone()));
     }
     if machine.cpu.is_some_and(|cpu| !cpu.is_finite() || cpu < 0.0) {
@@ -115,7 +115,10 @@ mod tests {
         let two = r#"{"name": "broker-2", "state": "starting", "id": "i-7", "port": 1884, "cpu": 0.5, "memory": 9}"#;
         let rows = read(&format!("{one}\n{two}\n")).unwrap();
         assert_eq!(read(&format!("[{one}, {two}]")).unwrap(), rows);
-        assert_eq!((rows[0].id.as_str(), rows[0].state, rows[1].host.as_ref()), ("broker-1", State::Running, None));
+        assert_eq!(
+            (rows[0].id.as_str(), rows[0].state, rows[1].host.as_ref()),
+            ("broker-1", MachineState::Running, None)
+        );
         assert_eq!(
             (rows[1].id.as_str(), rows[1].port, rows[1].cpu, rows[1].memory),
             ("i-7", Some(1884), Some(0.5), Some(9))

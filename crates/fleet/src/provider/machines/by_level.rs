@@ -1,6 +1,6 @@
 //! Machines for some levels, processes for the others.
 
-use super::{Machines, Settings};
+use super::{MachineSettings, Machines};
 use crate::level::Level;
 use crate::provider::{Allocation, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName, Stack};
 
@@ -16,7 +16,7 @@ pub struct ByLevel<P> {
 
 impl<P: Provider> ByLevel<P> {
     /// A provider that has both.
-    pub fn new(settings: &Settings, machines: Machines, others: P) -> Self {
+    pub fn new(settings: &MachineSettings, machines: Machines, others: P) -> Self {
         Self { levels: settings.levels.keys().copied().collect(), machines, others }
     }
 

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::settings::Settings;
+use super::settings::MachineSettings;
 use crate::level::Level;
 use crate::provider::process::placeholder;
 use crate::provider::{Allocation, ResourceName};
@@ -43,7 +43,7 @@ impl fmt::Display for Call {
 
 impl Call {
     /// The program and its arguments.
-    pub(super) fn command(&self, settings: &Settings, wanted: Option<&Allocation>) -> Vec<String> {
+    pub(super) fn command(&self, settings: &MachineSettings, wanted: Option<&Allocation>) -> Vec<String> {
         let (template, name, id) = match self {
             Self::List => (&settings.commands.list, "", ""),
             Self::Allocate(name) => (&settings.commands.allocate, name.as_str(), ""),

@@ -58,6 +58,9 @@ pub enum MachineError {
         /// The fault.
         problem: String,
     },
+    /// No list has ended since the manager began.
+    #[error("`list` of [machines] has not ended yet; it may take machines.time_limit")]
+    NotListed,
     /// A machine runs and does not answer.
     #[error("the machine of `{0}` runs and does not answer: restart it, or remove it in the cloud")]
     Hanging(ResourceName),

@@ -1,18 +1,18 @@
 //! The machines of a fleet: which command is called when. Pure: the time and the ends of calls are handed in.
 //!
-//! A name stands for one machine. `allocate` is called only while `list` shows no machine of the name and no earlier
+//! A name belongs to one machine. `allocate` is called only while `list` shows no machine of the name and no earlier
 //! call can still make one: `list` may [lag](Limits::lag) behind, and a call whose manager died may be under way for its
 //! whole time limit. Whatever `list` shows of a released name, or a second time of one name, is an orphan and removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer::{self, Listed, State};
+use super::answer::{self, Listed, MachineState};
 use super::call::{Call, level_of};
 use super::error::MachineError;
 use super::listing::Listing;
-use super::record::Record;
+use super::record::MachineRecord;
 use super::runner::Outcome;
-use super::settings::{Limits, MACHINE, Settings};
+use super::settings::{Limits, MACHINE, MachineSettings};
 use super::tries::{Tries, millis};
 use crate::level::Level;
 use crate::provider::{Allocation, Release, Resource, ResourceName};
@@ -27,7 +27,7 @@ pub(super) const MAX_RELEASED: usize = 10_000;
 /// A machine that was asked for.
 #[derive(Clone, Debug)]
 struct Machine {
-    record: Record,
+    record: MachineRecord,
     asked: Tries,
     released: Tries,
     /// The identifier that the last release was called with.
@@ -40,9 +40,9 @@ struct Machine {
     missing_ms: Option<u64>,
 }
 
-/// What is known about the condition of a machine without a probe.
+/// The condition of a machine without a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum MachineLife {
     Starting,
     /// It runs, at this host and port.
     Running(String, u16),
@@ -54,9 +54,9 @@ pub(super) enum Life {
 
 /// A machine as it is reported.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct SeenMachine {
     pub(super) resource: Resource,
-    pub(super) life: Life,
+    pub(super) life: MachineLife,
     pub(super) cpu: Option<f64>,
     pub(super) memory: Option<u64>,
 }
@@ -64,7 +64,7 @@ pub(super) struct Seen {
 /// The machines of a fleet.
 #[derive(Clone, Debug)]
 pub(super) struct Inventory {
-    settings: Settings,
+    settings: MachineSettings,
     machines: BTreeMap<ResourceName, Machine>,
     listing: Listing,
     /// Second machines of a name, by name and identifier.
@@ -78,9 +78,9 @@ pub(super) struct Inventory {
 
 impl Inventory {
     /// Continues with the records of an earlier manager.
-    pub(super) fn new(settings: Settings, records: Vec<Record>) -> Self {
+    pub(super) fn new(settings: MachineSettings, records: Vec<MachineRecord>) -> Self {
         let open = millis(settings.limits.time_limit).saturating_add(millis(settings.limits.lag));
-        let machine = |record: Record| {
+        let machine = |record: MachineRecord| {
             let settles_ms = if record.asked_ms == 0 { 0 } else { record.asked_ms.saturating_add(open) };
             (record.wanted.name.clone(), Machine { settles_ms, ..Machine::of(record) })
         };
@@ -89,7 +89,7 @@ impl Inventory {
         Self { settings, machines, listing, extras, outbox, changed: false, running: 0 }
     }
 
-    pub(super) fn settings(&self) -> &Settings {
+    pub(super) fn settings(&self) -> &MachineSettings {
         &self.settings
     }
 
@@ -103,7 +103,7 @@ impl Inventory {
     }
 
     /// The records, when they have changed since the last time.
-    pub(super) fn take_changed(&mut self) -> Option<Vec<Record>> {
+    pub(super) fn take_changed(&mut self) -> Option<Vec<MachineRecord>> {
         let changed = std::mem::take(&mut self.changed);
         changed.then(|| self.records())
     }
@@ -113,7 +113,7 @@ impl Inventory {
         self.changed = true;
     }
 
-    pub(super) fn records(&self) -> Vec<Record> {
+    pub(super) fn records(&self) -> Vec<MachineRecord> {
         self.machines.values().map(|machine| machine.record.clone()).collect()
     }
 
@@ -127,14 +127,11 @@ impl Inventory {
         self.listing.tries.is_running()
     }
 
-    /// Why the last list is of no use any more: `list` has failed too often since.
+    /// Why no machine may count as absent: `list` has not ended yet, or it has failed too often since.
     pub(super) fn list_error(&self) -> Option<MachineError> {
-        self.listing.tries.report(self.limits()).cloned()
-    }
-
-    /// Why `list` failed last.
-    pub(super) fn last_list_error(&self) -> Option<MachineError> {
-        self.listing.tries.error().cloned()
+        let tries = &self.listing.tries;
+        let error = if self.has_listed() { tries.report(self.limits()) } else { tries.error() };
+        error.cloned().or_else(|| (!self.has_listed()).then_some(MachineError::NotListed))
     }
 
     /// Whether `list` has ended well once.
@@ -142,7 +139,7 @@ impl Inventory {
         self.listing.good_begun.is_some()
     }
 
-    /// Begins what is due: `list`, and releases.
+    /// Begins the calls that are due: `list`, and releases.
     pub(super) fn tick(&mut self, now: u64) {
         if self.listing.is_due(now, self.limits()) {
             self.listing.begin(now);
@@ -167,14 +164,15 @@ impl Inventory {
     /// When several tries have failed, or the name was released.
     pub(super) fn allocate(&mut self, now: u64, wanted: &Allocation) -> Result<Resource, MachineError> {
         let name = &wanted.name;
-        let machine = self.machines.entry(name.clone()).or_insert_with(|| Machine::of(Record::of(wanted.clone())));
+        let machine =
+            self.machines.entry(name.clone()).or_insert_with(|| Machine::of(MachineRecord::of(wanted.clone())));
         if machine.record.released_ms.is_some() {
             return Err(MachineError::Released(name.clone()));
         }
         machine.record.wanted = wanted.clone();
         match self.listing.kept(name).map(|listed| listed.state) {
-            None | Some(State::Ended) => self.ask(now, name)?,
-            Some(State::Running | State::Starting | State::Stopping) => machine.asked.settle(),
+            None | Some(MachineState::Ended) => self.ask(now, name)?,
+            Some(MachineState::Running | MachineState::Starting | MachineState::Stopping) => machine.asked.settle(),
         }
         Ok(self.resource(wanted.level, name))
     }
@@ -232,7 +230,7 @@ impl Inventory {
         let (asked, released) = (machine.asked.ended(), machine.released.ended());
         let done = machine.released.done();
         match self.listing.kept(name) {
-            Some(listed) if listed.state == State::Ended && done.is_some() => {}
+            Some(listed) if listed.state == MachineState::Ended && done.is_some() => {}
             Some(listed) => {
                 let lags = done.is_some_and(|done| now < done.saturating_add(lag));
                 if machine.released.is_due(now) && !lags && self.running < MAX_CALLS {
@@ -316,9 +314,13 @@ impl Inventory {
 
     /// Notes which machines the list shows.
     fn compare(&mut self, now: u64) {
-        // Those of an earlier manager whose records are lost.
-        let unknown: Vec<Record> =
-            self.listing.names().filter(|it| !self.machines.contains_key(*it)).filter_map(Record::listed).collect();
+        // Machines of an earlier manager whose records are lost.
+        let unknown: Vec<MachineRecord> = self
+            .listing
+            .names()
+            .filter(|it| !self.machines.contains_key(*it))
+            .filter_map(MachineRecord::listed)
+            .collect();
         for record in unknown {
             self.changed = true;
             self.machines.insert(record.wanted.name.clone(), Machine::of(record));
@@ -333,7 +335,7 @@ impl Inventory {
                 machine.record.id = Some(listed.id.clone());
                 self.changed = true;
             }
-            if matches!(listed.state, State::Running | State::Starting) {
+            if matches!(listed.state, MachineState::Running | MachineState::Starting) {
                 machine.asked.settle();
                 machine.settles_ms = 0;
             }
@@ -354,11 +356,11 @@ impl Inventory {
             return;
         }
         let lag = millis(self.limits().lag);
-        let shown: Vec<(ResourceName, String, State)> =
+        let shown: Vec<(ResourceName, String, MachineState)> =
             self.listing.extras().map(|(name, listed)| (name.clone(), listed.id.clone(), listed.state)).collect();
         for (name, id, state) in shown {
             let Some(tries) = self.extras.get_mut(&(name.clone(), id.clone())) else { continue };
-            let waits = tries.done().is_some_and(|done| state == State::Ended || now < done.saturating_add(lag));
+            let waits = tries.done().is_some_and(|done| state == MachineState::Ended || now < done.saturating_add(lag));
             let is_under_way = self.machines.get(&name).is_some_and(|machine| machine.is_releasing(&id));
             if tries.is_due(now) && !waits && !is_under_way && self.running < MAX_CALLS {
                 tries.begin();
@@ -385,56 +387,56 @@ impl Inventory {
     }
 
     /// All machines of the fleet that are there, or were made and are missing.
-    pub(super) fn seen(&self, now: u64) -> Vec<Seen> {
+    pub(super) fn seen(&self, now: u64) -> Vec<SeenMachine> {
         self.machines.iter().filter_map(|(name, machine)| self.seen_one(now, name, machine)).collect()
     }
 
-    fn seen_one(&self, now: u64, name: &ResourceName, machine: &Machine) -> Option<Seen> {
+    fn seen_one(&self, now: u64, name: &ResourceName, machine: &Machine) -> Option<SeenMachine> {
         let (record, listed) = (&machine.record, self.listing.kept(name));
         let level = record.wanted.level;
         let life = match record.released_ms {
             Some(_) if record.gone => return None,
-            Some(_) => Life::Stopping,
+            Some(_) => MachineLife::Stopping,
             None => self.life(now, machine, listed)?,
         };
         let fresh = listed.filter(|_| self.listing.is_fresh(now));
         let (cpu, memory) = (fresh.and_then(|listed| listed.cpu), fresh.and_then(|listed| listed.memory));
-        Some(Seen { resource: self.resource(level, name), life, cpu, memory })
+        Some(SeenMachine { resource: self.resource(level, name), life, cpu, memory })
     }
 
     /// `None` for one that has not been made.
-    fn life(&self, now: u64, machine: &Machine, listed: Option<&Listed>) -> Option<Life> {
+    fn life(&self, now: u64, machine: &Machine, listed: Option<&Listed>) -> Option<MachineLife> {
         let settles = machine.asked.done().is_some() && machine.is_settling(&self.listing, now);
         if let Some(listed) = listed {
             return Some(match listed.state {
-                State::Starting => Life::Starting,
-                State::Running => self.running(machine, listed),
-                State::Stopping => Life::Stopping,
-                State::Ended if settles => Life::Starting,
-                State::Ended => Life::Ended("its machine has ended, by `list`".to_owned()),
+                MachineState::Starting => MachineLife::Starting,
+                MachineState::Running => self.running(machine, listed),
+                MachineState::Stopping => MachineLife::Stopping,
+                MachineState::Ended if settles => MachineLife::Starting,
+                MachineState::Ended => MachineLife::Ended("its machine has ended, by `list`".to_owned()),
             });
         }
         if settles {
-            return Some(Life::Starting);
+            return Some(MachineLife::Starting);
         }
         let lag = millis(self.limits().lag);
         let seconds = lag / 1000;
         if machine.record.id.is_none() {
             let why = format!("`allocate` has succeeded, and `list` has not shown its machine within {seconds} s");
-            return machine.asked.done().map(|_| Life::Ended(why));
+            return machine.asked.done().map(|_| MachineLife::Ended(why));
         }
         let lags = machine.missing_ms.is_none_or(|since| now < since.saturating_add(lag));
         Some(match &machine.last {
-            _ if !lags => Life::Ended(format!("`list` has not shown its machine for {seconds} s")),
+            _ if !lags => MachineLife::Ended(format!("`list` has not shown its machine for {seconds} s")),
             Some(last) => self.running(machine, last),
-            None => Life::Lost("`list` does not show its machine".to_owned()),
+            None => MachineLife::Lost("`list` does not show its machine".to_owned()),
         })
     }
 
-    fn running(&self, machine: &Machine, listed: &Listed) -> Life {
+    fn running(&self, machine: &Machine, listed: &Listed) -> MachineLife {
         let usual = self.settings.levels.get(&machine.record.wanted.level).map(|level| level.port);
         let port = listed.port.or(usual).unwrap_or_default();
-        listed.host.clone().map_or(Life::Starting, |host| Life::Running(host, port))
+        listed.host.clone().map_or(MachineLife::Starting, |host| MachineLife::Running(host, port))
     }
 
     fn resource(&self, level: Level, name: &ResourceName) -> Resource {
@@ -479,7 +481,7 @@ impl Inventory {
 }
 
 impl Machine {
-    fn of(record: Record) -> Self {
+    fn of(record: MachineRecord) -> Self {
         let (asked, released, last) = Default::default();
         Self { record, asked, released, releasing: None, settles_ms: 0, last, missing_ms: None }
     }

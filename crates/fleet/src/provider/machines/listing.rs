@@ -36,7 +36,7 @@ impl Listing {
         (self.wanted, self.begun) = (false, Some(now));
     }
 
-    /// A list was read. `known` is the identifier of the machine that a name stood for before.
+    /// A list was read. `known` is the former identifier of the machine of a name.
     pub(super) fn take<'a>(
         &mut self,
         now: u64,
@@ -55,7 +55,7 @@ impl Listing {
             }
         }
         for name in strangers.difference(&self.strangers) {
-            tracing::warn!(name, "`list` shows a machine that is none of this fleet; it is left alone");
+            tracing::warn!(name, "`list` shows a machine of another name than this fleet gives; it is left alone");
         }
         self.strangers = strangers;
         for (name, listed) in &mut self.machines {
@@ -68,7 +68,7 @@ impl Listing {
         }
     }
 
-    /// The machine that a name stands for.
+    /// The machine of a name.
     pub(super) fn kept(&self, name: &ResourceName) -> Option<&Listed> {
         self.machines.get(name)?.first()
     }

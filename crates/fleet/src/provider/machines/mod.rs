@@ -16,15 +16,15 @@ mod tries;
 
 pub use by_level::ByLevel;
 pub use error::MachineError;
-pub use settings::{Commands, LevelSettings, Limits, MACHINE, Settings};
+pub use settings::{Limits, MACHINE, MachineCommands, MachineLevel, MachineSettings};
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use self::inventory::{Inventory, Life, Seen};
+use self::inventory::{Inventory, MachineLife, SeenMachine};
 use self::runner::Runner;
-use super::probes::{PATIENCE, Probes, Target};
+use super::probes::{PATIENCE, ProbeTarget, Probes};
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
 use crate::clock::Clock;
 
@@ -56,12 +56,12 @@ impl Machines {
     ///
     /// # Errors
     /// When the records cannot be read, or `list` fails.
-    pub fn open(settings: Settings, directory: PathBuf) -> Result<Self, ProviderError> {
-        let runner = runner::Commands::new(settings.directory.clone(), settings.limits.time_limit);
+    pub fn open(settings: MachineSettings, directory: PathBuf) -> Result<Self, ProviderError> {
+        let runner = runner::CommandRunner::new(settings.directory.clone(), settings.limits.time_limit);
         Self::with(settings, directory, Box::new(runner))
     }
 
-    fn with(settings: Settings, directory: PathBuf, runner: Box<dyn Runner>) -> Result<Self, ProviderError> {
+    fn with(settings: MachineSettings, directory: PathBuf, runner: Box<dyn Runner>) -> Result<Self, ProviderError> {
         let io = |source| ProviderError::Io { what: "make", path: directory.clone(), source };
         std::fs::create_dir_all(&directory).map_err(io)?;
         let records = record::load(&directory)?;
@@ -72,17 +72,16 @@ impl Machines {
         let mut machines = Self { inventory, runner, clock: Clock::start(), directory, probes, answered, hanging };
         machines.inventory.tick(machines.clock.now_ms());
         machines.send()?;
-        if let Some(failed) = machines.collect_list(patience) {
-            return Err(failed.into());
-        }
+        machines.collect_list(patience);
+        machines.check_list()?;
         let now = machines.clock.now_ms();
-        let runs = |seen: Seen| matches!(seen.life, Life::Running(..)).then_some(seen.resource.name);
+        let runs = |seen: SeenMachine| matches!(seen.life, MachineLife::Running(..)).then_some(seen.resource.name);
         machines.answered = machines.inventory.seen(now).into_iter().filter_map(runs).collect();
         Ok(machines)
     }
 
-    /// Waits for the end of `list`; returns the error of the last one.
-    fn collect_list(&mut self, patience: Duration) -> Option<MachineError> {
+    /// Waits for the end of `list`.
+    fn collect_list(&mut self, patience: Duration) {
         let deadline = Instant::now() + patience;
         while self.inventory.is_listing() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -91,7 +90,6 @@ impl Machines {
             }
             self.collect(left);
         }
-        if self.inventory.has_listed() { None } else { self.inventory.last_list_error() }
     }
 
     /// Takes the calls that have ended.
@@ -104,7 +102,7 @@ impl Machines {
         }
     }
 
-    /// Saves what has changed, then begins the calls.
+    /// Saves changed records, then begins the calls.
     fn send(&mut self) -> Result<(), ProviderError> {
         if let Some(records) = self.inventory.take_changed() {
             record::save(&self.directory, &records).inspect_err(|_| self.inventory.not_saved())?;
@@ -120,35 +118,37 @@ impl Machines {
         Ok(())
     }
 
+    fn check_list(&self) -> Result<(), MachineError> {
+        self.inventory.list_error().map_or(Ok(()), Err)
+    }
+
     /// Follows the commands, and returns the machines as `list` shows them.
-    fn look(&mut self) -> Result<Vec<Seen>, ProviderError> {
+    fn look(&mut self) -> Result<Vec<SeenMachine>, ProviderError> {
         self.collect(Duration::ZERO);
         self.inventory.tick(self.clock.now_ms());
         self.send()?;
-        match self.inventory.list_error() {
-            Some(error) => Err(error.into()),
-            None => Ok(self.inventory.seen(self.clock.now_ms())),
-        }
+        self.check_list()?;
+        Ok(self.inventory.seen(self.clock.now_ms()))
     }
 
-    fn condition(&mut self, name: &ResourceName, life: Life, answer: Option<Result<(), String>>) -> Condition {
+    fn condition(&mut self, name: &ResourceName, life: MachineLife, answer: Option<Result<(), String>>) -> Condition {
         self.hanging.remove(name);
         match (life, answer) {
-            (Life::Stopping, _) => Condition::Stopping,
-            (Life::Ended(why), _) => {
+            (MachineLife::Stopping, _) => Condition::Stopping,
+            (MachineLife::Ended(why), _) => {
                 self.answered.remove(name);
                 Condition::Ended(why)
             }
-            (Life::Running(..), Some(Ok(()))) => {
+            (MachineLife::Running(..), Some(Ok(()))) => {
                 self.answered.insert(name.clone());
                 Condition::Online
             }
-            (Life::Running(..), Some(Err(why))) if self.answered.contains(name) => {
+            (MachineLife::Running(..), Some(Err(why))) if self.answered.contains(name) => {
                 self.hanging.insert(name.clone());
                 Condition::Down(why)
             }
-            (Life::Starting | Life::Running(..), _) => Condition::Starting,
-            (Life::Lost(why), _) => Condition::Down(why),
+            (MachineLife::Starting | MachineLife::Running(..), _) => Condition::Starting,
+            (MachineLife::Lost(why), _) => Condition::Down(why),
         }
     }
 }
@@ -173,6 +173,10 @@ impl Provider for Machines {
         let released = self.inventory.release(self.clock.now_ms(), name);
         self.inventory.tick(self.clock.now_ms());
         self.send()?;
+        // Whether it is gone is seen in a list alone.
+        if released == Ok(Release::Stopping) {
+            self.check_list()?;
+        }
         Ok(released?)
     }
 
@@ -187,14 +191,17 @@ impl Provider for Machines {
             self.collect_list(LIST_PATIENCE);
             all = self.look()?;
         }
-        let is_secure =
-            |seen: &Seen| self.inventory.settings().levels.get(&seen.resource.level).is_some_and(|level| level.secure);
-        let target = |seen: &Seen| match &seen.life {
-            Life::Running(host, port) => Some(Target { host: host.clone(), port: *port, secure: is_secure(seen) }),
+        let is_secure = |seen: &SeenMachine| {
+            self.inventory.settings().levels.get(&seen.resource.level).is_some_and(|level| level.secure)
+        };
+        let target = |seen: &SeenMachine| match &seen.life {
+            MachineLife::Running(host, port) => {
+                Some(ProbeTarget { host: host.clone(), port: *port, secure: is_secure(seen) })
+            }
             _ => None,
         };
-        let targets: Vec<Option<Target>> = all.iter().map(target).collect();
-        let asked: Vec<Target> = targets.iter().flatten().cloned().collect();
+        let targets: Vec<Option<ProbeTarget>> = all.iter().map(target).collect();
+        let asked: Vec<ProbeTarget> = targets.iter().flatten().cloned().collect();
         let mut answers = self.probes.ask(&asked, PATIENCE).into_iter();
         let mut observed = Vec::new();
         for (seen, target) in all.into_iter().zip(targets) {

@@ -1,4 +1,4 @@
-//! What a later manager has to know about machines: a file in the state directory, written before a command is called.
+//! The records of machines for a later manager: a file in the state directory, written before a command is called.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -18,7 +18,7 @@ const MAX_FILE: u64 = 16 * 1024 * 1024;
 
 /// A machine that was asked for. All times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct MachineRecord {
     pub(super) wanted: Allocation,
     /// The identifier of the machine, once `list` has shown it.
     pub(super) id: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct Record {
     pub(super) gone: bool,
 }
 
-impl Record {
+impl MachineRecord {
     /// Of a machine that was not asked for yet.
     pub(super) fn of(wanted: Allocation) -> Self {
         Self { wanted, id: None, asked_ms: 0, released_ms: None, gone: false }
@@ -47,7 +47,7 @@ impl Record {
 ///
 /// # Errors
 /// When the file cannot be read: its machines must not count as unknown.
-pub(super) fn load(directory: &Path) -> Result<Vec<Record>, ProviderError> {
+pub(super) fn load(directory: &Path) -> Result<Vec<MachineRecord>, ProviderError> {
     let path = directory.join(FILE);
     let mut text = String::new();
     match File::open(&path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text)) {
@@ -62,7 +62,7 @@ pub(super) fn load(directory: &Path) -> Result<Vec<Record>, ProviderError> {
 ///
 /// # Errors
 /// When the disk refuses.
-pub(super) fn save(directory: &Path, records: &[Record]) -> Result<(), ProviderError> {
+pub(super) fn save(directory: &Path, records: &[MachineRecord]) -> Result<(), ProviderError> {
     let path = directory.join(FILE);
     let text = serde_json::to_string(records)
         .map_err(|error| ProviderError::Machines { path: path.clone(), problem: error.to_string() })?;

@@ -27,7 +27,7 @@ pub(super) type Outcome = Result<String, MachineError>;
 
 /// What carries calls out.
 pub(super) trait Runner: Send {
-    /// Begins a call. Its end is told later.
+    /// Begins a call. `ended` returns its end later.
     fn begin(&mut self, call: Call, command: Vec<String>);
 
     /// The calls that have ended since, waiting at most so long for the next end.
@@ -36,20 +36,20 @@ pub(super) trait Runner: Send {
 
 /// Runs commands as processes.
 #[derive(Debug)]
-pub(super) struct Commands {
+pub(super) struct CommandRunner {
     directory: PathBuf,
     limit: Duration,
     results: (Sender<(Call, Outcome)>, Receiver<(Call, Outcome)>),
 }
 
-impl Commands {
+impl CommandRunner {
     /// Runs commands in a directory, each for at most so long.
     pub(super) fn new(directory: PathBuf, limit: Duration) -> Self {
         Self { directory, limit, results: channel() }
     }
 }
 
-impl Runner for Commands {
+impl Runner for CommandRunner {
     fn begin(&mut self, call: Call, command: Vec<String>) {
         let (directory, limit, results) = (self.directory.clone(), self.limit, self.results.0.clone());
         let of_call = call.clone();
@@ -144,7 +144,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Reads an output on a thread of its own, piece by piece, so that what was read is there although the end is not.
+/// Reads an output on another thread, piece by piece, so that a part is there although the end is not.
 fn read<R: Read + Send + 'static>(output: Option<R>, most: u64) -> std::io::Result<Receiver<Vec<u8>>> {
     let (pieces, received) = channel();
     let Some(mut output) = output else { return Ok(received) };
@@ -183,7 +183,7 @@ mod tests {
 
     fn shell(script: &str, limit: Duration) -> Outcome {
         let command = ["sh", "-c", script].map(str::to_owned);
-        let mut runner = Commands::new(PathBuf::from("/"), limit);
+        let mut runner = CommandRunner::new(PathBuf::from("/"), limit);
         runner.begin(Call::List, command.to_vec());
         let (call, outcome) = runner.ended(LONG).pop().unwrap();
         assert_eq!(call, Call::List);
@@ -196,7 +196,7 @@ mod tests {
         let error = shell("echo no quota >&2; echo ask >&2; exit 7", LONG).unwrap_err().to_string();
         assert_eq!(error, "`sh -c echo no quota >&2; echo ask >&2; exit 7` ended with exit code 7: no quota / ask");
         assert!(shell("kill -9 $$", LONG).unwrap_err().to_string().contains("was ended by a signal"));
-        let mut runner = Commands::new(PathBuf::from("/"), LONG);
+        let mut runner = CommandRunner::new(PathBuf::from("/"), LONG);
         runner.begin(Call::List, vec!["./no-such-program".to_owned()]);
         let error = runner.ended(LONG).pop().unwrap().1.unwrap_err();
         assert!(error.to_string().contains("cannot start `./no-such-program`"), "{error}");

@@ -17,13 +17,13 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The section `[machines]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct MachineSettings {
     /// The commands.
-    pub commands: Commands,
+    pub commands: MachineCommands,
     /// Their limits.
     pub limits: Limits,
     /// The machines, by level. Resources of other levels are processes.
-    pub levels: BTreeMap<Level, LevelSettings>,
+    pub levels: BTreeMap<Level, MachineLevel>,
     /// The directory that commands run in, and that relative programs are below: that of the fleet file.
     pub directory: PathBuf,
     /// The name of the fleet, for `{fleet}`.
@@ -36,7 +36,7 @@ pub struct Settings {
 
 /// The three commands: a program and its arguments each, with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Commands {
+pub struct MachineCommands {
     /// Makes the machine `{name}`, or starts it again. A machine that runs already is a success.
     pub allocate: Vec<String>,
     /// Prints the machines of the fleet as JSON.
@@ -50,7 +50,7 @@ pub struct Commands {
 pub struct Limits {
     /// Time after which a command is killed and has failed.
     pub time_limit: Duration,
-    /// Failures in a row after which the manager is told that the command has failed.
+    /// Failures in a row after which the manager receives the error.
     pub tries: u32,
     /// Pause after a failure; each further failure doubles it.
     pub backoff: Duration,
@@ -77,7 +77,7 @@ impl Default for Limits {
 
 /// The sections `[machines.brokers]` and `[machines.orchestrators]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LevelSettings {
+pub struct MachineLevel {
     /// The size of a machine, for `{size}`.
     pub size: String,
     /// The MQTT port, unless `list` names another one.
@@ -90,13 +90,13 @@ pub struct LevelSettings {
     pub login: Option<Login>,
 }
 
-impl Settings {
+impl MachineSettings {
     /// Reads the section.
     pub(crate) fn read(keys: &mut Keys<'_>) -> Option<Self> {
-        let commands = Commands::read(keys);
+        let commands = MachineCommands::read(keys);
         let limits = Limits::read(keys);
-        let brokers = keys.table("brokers", |keys| LevelSettings::read(Level::Broker, keys));
-        let orchestrators = keys.table("orchestrators", |keys| LevelSettings::read(Level::Orchestrator, keys));
+        let brokers = keys.table("brokers", |keys| MachineLevel::read(Level::Broker, keys));
+        let orchestrators = keys.table("orchestrators", |keys| MachineLevel::read(Level::Orchestrator, keys));
         let levels = [(Level::Broker, brokers), (Level::Orchestrator, orchestrators)];
         let levels: BTreeMap<_, _> = levels.into_iter().filter_map(|(level, read)| Some((level, read?))).collect();
         if levels.is_empty() {
@@ -120,7 +120,7 @@ impl Settings {
     }
 }
 
-impl Commands {
+impl MachineCommands {
     fn read(keys: &mut Keys<'_>) -> Option<Self> {
         let allocate = command("allocate", "[\"./cloud\", \"allocate\", \"{name}\", \"{size}\"]", keys);
         let list = command("list", "[\"./cloud\", \"list\", \"{fleet}\"]", keys);
@@ -200,7 +200,7 @@ impl Limits {
     }
 }
 
-impl LevelSettings {
+impl MachineLevel {
     fn read(level: Level, keys: &mut Keys<'_>) -> Option<Self> {
         let (admin_port, login, secure) = match level {
             Level::Broker => (None, keys.table("login", login), keys.truth("secure").unwrap_or(false)),

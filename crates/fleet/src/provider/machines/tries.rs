@@ -24,7 +24,7 @@ impl Tries {
         self.running
     }
 
-    /// A success begins the count of failures anew.
+    /// A success sets the count of failures to 0.
     pub(super) fn succeeded(&mut self, now: u64) {
         *self = Self { not_before: now, ended: Some((now, true)), ..Self::default() };
     }

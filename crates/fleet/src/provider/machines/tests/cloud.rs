@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::super::call::Call;
-use super::super::inventory::{Inventory, Life, Seen};
-use super::super::record::Record;
+use super::super::inventory::{Inventory, MachineLife, SeenMachine};
+use super::super::record::MachineRecord;
 use super::super::runner::Outcome;
 use super::super::*;
 use crate::level::Level;
@@ -68,7 +68,7 @@ impl Cloud {
         self.under_way.push((now + self.delay_ms, call, true));
     }
 
-    /// The calls that end now. Those of a manager that has died take their effect, too.
+    /// The calls that end now. Calls of a dead manager take their effect, too.
     fn turn(&mut self, now: u64) -> Vec<(Call, Outcome)> {
         let (ended, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.under_way).into_iter().partition(|(ends, ..)| *ends <= now);
@@ -170,13 +170,13 @@ pub(super) fn exited(command: &str, code: i32, stderr: &str) -> MachineError {
 }
 
 /// Settings with short limits: a lag of 5 s, commands of at most 10 s.
-pub(super) fn settings() -> Settings {
+pub(super) fn settings() -> MachineSettings {
     let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
     let level =
-        |admin_port| LevelSettings { size: "small".to_owned(), port: 1883, secure: false, admin_port, login: None };
+        |admin_port| MachineLevel { size: "small".to_owned(), port: 1883, secure: false, admin_port, login: None };
     let second = Duration::from_secs(1);
-    Settings {
-        commands: Commands {
+    MachineSettings {
+        commands: MachineCommands {
             allocate: text(&["./cloud", "allocate", "{fleet}", "{name}", "{role}", "{size}", "{cores}"]),
             list: text(&["./cloud", "list", "{fleet}"]),
             release: text(&["./cloud", "release", "{name}", "{id}"]),
@@ -211,8 +211,8 @@ pub(super) struct World {
     pub(super) now: u64,
     pub(super) cloud: Cloud,
     pub(super) inventory: Inventory,
-    pub(super) disk: Vec<Record>,
-    settings: Settings,
+    pub(super) disk: Vec<MachineRecord>,
+    settings: MachineSettings,
     /// The last error of each name.
     pub(super) errors: BTreeMap<String, MachineError>,
 }
@@ -222,7 +222,7 @@ impl World {
         Self::with(settings())
     }
 
-    pub(super) fn with(settings: Settings) -> Self {
+    pub(super) fn with(settings: MachineSettings) -> Self {
         let inventory = Inventory::new(settings.clone(), Vec::new());
         let cloud = Cloud { delay_ms: 1_000, ..Cloud::default() };
         let (disk, errors) = Default::default();
@@ -264,10 +264,10 @@ impl World {
         panic!("{what} did not happen: {:#?}", self.inventory);
     }
 
-    /// The manager dies; another one continues with what is on the disk.
+    /// The manager dies; another one continues with the records on the disk.
     pub(super) fn kill_manager(&mut self) {
         self.cloud.forget_manager();
-        // What was saved is read back as a later manager reads it.
+        // The records are read back as a later manager reads them.
         let text = serde_json::to_string(&self.disk).unwrap();
         self.inventory = Inventory::new(self.settings.clone(), serde_json::from_str(&text).unwrap());
         self.first_list();
@@ -290,7 +290,7 @@ impl World {
     /// Asks at each turn until the machine runs.
     pub(super) fn allocate(&mut self, text: &str) {
         for _ in 0..1_000 {
-            if matches!(self.life(text), Some(Life::Running(..))) {
+            if matches!(self.life(text), Some(MachineLife::Running(..))) {
                 return;
             }
             self.ask(text);
@@ -309,11 +309,11 @@ impl World {
         panic!("{text} is not gone: {:#?}", self.inventory);
     }
 
-    pub(super) fn seen(&self, text: &str) -> Option<Seen> {
+    pub(super) fn seen(&self, text: &str) -> Option<SeenMachine> {
         self.inventory.seen(self.now).into_iter().find(|seen| seen.resource.name.as_str() == text)
     }
 
-    pub(super) fn life(&self, text: &str) -> Option<Life> {
+    pub(super) fn life(&self, text: &str) -> Option<MachineLife> {
         self.seen(text).map(|seen| seen.life)
     }
 

@@ -1,7 +1,7 @@
 //! One fault of a cloud at a time.
 
 use super::super::call::Call;
-use super::super::inventory::Life;
+use super::super::inventory::{Inventory, MachineLife};
 use super::super::*;
 use super::cloud::{Fault, TURN, World, name, settings, wanted};
 
@@ -94,7 +94,7 @@ fn a_second_machine_of_a_name_is_removed() {
     world.until("one machine", |world| world.cloud.living().len() == 1);
     assert_eq!(kept, "i-1");
     assert!(world.cloud.count(|call| *call == Call::Release(name("broker-1"), "i-2".to_owned())) > 0);
-    assert!(matches!(world.life("broker-1"), Some(Life::Running(..))));
+    assert!(matches!(world.life("broker-1"), Some(MachineLife::Running(..))));
     // By the name alone both would be removed.
     let mut settings = settings();
     settings.commands.release.pop();
@@ -119,7 +119,7 @@ fn a_refused_release_is_reported_and_tried_on() {
             Ok(Release::Stopping) => {}
             Err(error) => reported = Some(error.to_string()),
         }
-        assert!(matches!(world.life("broker-1"), Some(Life::Stopping)));
+        assert!(matches!(world.life("broker-1"), Some(MachineLife::Stopping)));
         world.turn();
     }
     assert_eq!(reported.as_deref(), Some("`release` ended with exit code 9: it is protected"));
@@ -161,7 +161,7 @@ fn a_machine_that_appears_after_its_release_is_an_orphan() {
 }
 
 #[test]
-fn machines_of_lost_records_are_taken_over_and_strangers_are_not() {
+fn lost_records_are_taken_over_and_strangers_left_alone() {
     let mut world = World::new();
     for text in ["broker-1", "broker-2"] {
         world.allocate(text);
@@ -182,13 +182,13 @@ fn an_ended_machine_is_reported_and_started_again_by_its_name() {
     let mut world = World::new();
     world.allocate("orchestrator-1");
     world.cloud.vms.get_mut("i-1").unwrap().state = "ended";
-    world.until("its end", |world| matches!(world.life("orchestrator-1"), Some(Life::Ended(_))));
+    world.until("its end", |world| matches!(world.life("orchestrator-1"), Some(MachineLife::Ended(_))));
     world.allocate("orchestrator-1");
     assert_eq!((allocates(&world, "orchestrator-1"), world.cloud.made_for["orchestrator-1"]), (2, 1));
     // One that the cloud has lost counts as ended after the lag, not before.
     world.cloud.vms.clear();
     let lost = world.now;
-    world.until("its end", |world| matches!(world.life("orchestrator-1"), Some(Life::Ended(_))));
+    world.until("its end", |world| matches!(world.life("orchestrator-1"), Some(MachineLife::Ended(_))));
     assert!((5_000..12_000).contains(&(world.now - lost)), "{}", world.now - lost);
 }
 
@@ -196,6 +196,7 @@ fn an_ended_machine_is_reported_and_started_again_by_its_name() {
 fn one_failed_list_changes_nothing_and_several_are_reported() {
     let mut world = World::new();
     world.allocate("broker-1");
+    assert_eq!(Inventory::new(settings(), Vec::new()).list_error(), Some(MachineError::NotListed));
     world.cloud.failing_lists = 1;
     world.pass(10_000);
     assert_eq!((world.inventory.list_error(), world.names().len()), (None, 1));

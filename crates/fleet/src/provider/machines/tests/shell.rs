@@ -20,7 +20,7 @@ case "$1" in
 esac
 "#;
 
-fn cloud(folder: &Path, port: u16) -> Settings {
+fn cloud(folder: &Path, port: u16) -> MachineSettings {
     fs::write(folder.join("cloud"), CLOUD).unwrap();
     fs::write(folder.join("port"), port.to_string()).unwrap();
     let mut settings = settings();
@@ -29,7 +29,7 @@ fn cloud(folder: &Path, port: u16) -> Settings {
     }
     let (second, ms) = (Duration::from_secs(1), Duration::from_millis(1));
     settings.limits = Limits { time_limit: second * 300, backoff: ms * 10, list_interval: ms * 10, ..settings.limits };
-    Settings { directory: folder.to_owned(), ..settings }
+    MachineSettings { directory: folder.to_owned(), ..settings }
 }
 
 /// A folder of its own, removed with the test.
