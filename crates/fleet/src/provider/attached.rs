@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::probes::{PATIENCE, ProbeTarget, Probes};
+use super::probes::{PATIENCE, ProbeTarget, Probes, Unanswered};
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName, Stack};
 use crate::level::Level;
 
@@ -46,9 +46,9 @@ impl WithAttached {
     fn observe_attached(&mut self, patience: Duration) -> Vec<Observed> {
         let targets: Vec<ProbeTarget> = self.attached.iter().map(Attached::target).collect();
         let answers = self.probes.ask(&targets, patience);
-        let observed = |(attached, answer): (&Attached, Result<(), String>)| Observed {
+        let observed = |(attached, answer): (&Attached, Result<(), Unanswered>)| Observed {
             resource: attached.resource(),
-            condition: answer.map_or_else(Condition::Down, |()| Condition::Online),
+            condition: answer.map_or_else(|Unanswered(why)| Condition::Down(why), |()| Condition::Online),
             cpu: None,
             memory: None,
         };

@@ -24,6 +24,11 @@ pub(super) struct ProbeTarget {
     pub(super) secure: bool,
 }
 
+/// Why a target does not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Unanswered(pub(super) String);
+
 impl ProbeTarget {
     fn probe(&self) -> Result<(), ProbeError> {
         let ports = BTreeMap::from([("mqtt".to_owned(), self.port)]);
@@ -39,17 +44,17 @@ pub(super) struct Probes(BTreeMap<ProbeTarget, Asked>);
 
 impl Probes {
     /// Whether each target answers; otherwise the reason.
-    pub(super) fn ask(&mut self, targets: &[ProbeTarget], patience: Duration) -> Vec<Result<(), String>> {
+    pub(super) fn ask(&mut self, targets: &[ProbeTarget], patience: Duration) -> Vec<Result<(), Unanswered>> {
         let deadline = Instant::now() + patience;
         let wanted: BTreeSet<&ProbeTarget> = targets.iter().collect();
         self.0.retain(|target, _| wanted.contains(target));
         // Who has kept one observation waiting keeps no other one.
         let late: BTreeSet<ProbeTarget> = self.0.keys().cloned().collect();
-        let mut answers: BTreeMap<ProbeTarget, Result<(), String>> = BTreeMap::new();
+        let mut answers: BTreeMap<ProbeTarget, Result<(), Unanswered>> = BTreeMap::new();
         for target in wanted.iter().copied().filter(|target| !late.contains(*target)) {
             match Asked::begin(target) {
                 Ok(asked) => drop(self.0.insert(target.clone(), asked)),
-                Err(error) => drop(answers.insert(target.clone(), Err(error.to_string()))),
+                Err(error) => drop(answers.insert(target.clone(), Err(Unanswered(error.to_string())))),
             }
         }
         for target in wanted {
@@ -61,14 +66,16 @@ impl Probes {
                     // Its answer is waited for at the next observation.
                     self.0.insert(target.clone(), asked);
                     let ProbeTarget { host, port, .. } = target;
-                    Err(format!("no answer at {host}:{port} yet: the address of {host} is still looked for"))
+                    Err(Unanswered(format!(
+                        "no answer at {host}:{port} yet: the address of {host} is still looked for"
+                    )))
                 }
-                Ok(answer) => answer.map_err(|error| error.to_string()),
-                Err(RecvTimeoutError::Disconnected) => Err(ProbeError::Failed.to_string()),
+                Ok(answer) => answer.map_err(|error| Unanswered(error.to_string())),
+                Err(RecvTimeoutError::Disconnected) => Err(Unanswered(ProbeError::Failed.to_string())),
             };
             answers.insert(target.clone(), answer);
         }
-        let unknown = || Err(ProbeError::Failed.to_string());
+        let unknown = || Err(Unanswered(ProbeError::Failed.to_string()));
         targets.iter().map(|target| answers.get(target).cloned().unwrap_or_else(unknown)).collect()
     }
 

@@ -18,9 +18,6 @@ use crate::level::Level;
 use crate::provider::process::placeholder;
 use crate::provider::{Allocation, ResourceName};
 
-/// The names of all placeholders.
-pub(super) const PLACEHOLDERS: [&str; 8] = ["fleet", "name", "id", "role", "size", "cores", "bus", "routing"];
-
 /// A call of a command. Two equal ones are never under way at once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Call {

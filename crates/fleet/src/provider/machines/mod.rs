@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use self::inventory::{Inventory, MachineLife, SeenMachine};
 use self::runner::Runner;
-use super::probes::{PATIENCE, ProbeTarget, Probes};
+use super::probes::{PATIENCE, ProbeTarget, Probes, Unanswered};
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
 use crate::clock::Clock;
 
@@ -131,7 +131,12 @@ impl Machines {
         Ok(self.inventory.seen(self.clock.now_ms()))
     }
 
-    fn condition(&mut self, name: &ResourceName, life: MachineLife, answer: Option<Result<(), String>>) -> Condition {
+    fn condition(
+        &mut self,
+        name: &ResourceName,
+        life: MachineLife,
+        answer: Option<Result<(), Unanswered>>,
+    ) -> Condition {
         self.hanging.remove(name);
         match (life, answer) {
             (MachineLife::Stopping, _) => Condition::Stopping,
@@ -143,7 +148,7 @@ impl Machines {
                 self.answered.insert(name.clone());
                 Condition::Online
             }
-            (MachineLife::Running(..), Some(Err(why))) if self.answered.contains(name) => {
+            (MachineLife::Running(..), Some(Err(Unanswered(why)))) if self.answered.contains(name) => {
                 self.hanging.insert(name.clone());
                 Condition::Down(why)
             }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::call::PLACEHOLDERS;
 use crate::document::Keys;
 use crate::level::Level;
 use crate::provider::process::placeholder::{self, Unknown};
@@ -12,6 +11,9 @@ use crate::provider::process::{Login, login};
 
 /// The template of machines, as status, logins and the entry point name it.
 pub const MACHINE: &str = "machine";
+
+/// The names of all placeholders; `call` has their values.
+const PLACEHOLDERS: [&str; 8] = ["fleet", "name", "id", "role", "size", "cores", "bus", "routing"];
 
 const SECOND: Duration = Duration::from_secs(1);
 
