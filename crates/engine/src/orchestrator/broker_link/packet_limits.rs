@@ -146,6 +146,8 @@ impl PacketLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::TenantId;
+    use tidegate_mqtt::QoS;
 
     fn len(packet: u32, payload: u32) -> MessageLen {
         MessageLen { packet, payload }
@@ -163,6 +165,35 @@ mod tests {
         assert!(!limit.takes(len(1_000, 700)) && limit.takes(len(999, 700)) && limit.takes(len(2_000, 699)));
         limit.forget_old(Millis(LEARNED_MS));
         assert!(limit.takes(len(1_000, 800)) && limit.always_taken() == u32::MAX);
+    }
+
+    #[test]
+    fn a_message_that_fits_surely_is_not_longer() {
+        let (topic, bytes) = ("t".repeat(300), vec![0; 20_000]);
+        for (topic_len, properties_len, payload_len) in
+            [(1, 0, 0), (1, 0, 110), (20, 75, 20), (300, 127, 3), (1, 128, 0), (1, 16_384, 16_384)]
+        {
+            let (properties, payload) = (&bytes[..properties_len], &bytes[..payload_len]);
+            let mut message = Publication::new(
+                TenantId::BROKER_LINK,
+                &topic[..topic_len],
+                QoS::AtLeastOnce,
+                false,
+                properties,
+                Millis(5_000),
+                payload,
+                0,
+            );
+            let packet = MessageLen::of(&message, Millis(0)).packet;
+            let parts = topic_len + properties_len + payload_len;
+            assert!(!fits_surely(parts, packet - 1), "{packet}");
+            assert!(
+                fits_surely(parts, packet + OTHER_BYTES_MAX as u32),
+                "the exact length is needed near the limit only"
+            );
+            message.expires_at = Millis::NEVER;
+            assert!(MessageLen::of(&message, Millis(0)).packet < packet, "the expiry is counted");
+        }
     }
 
     #[test]
