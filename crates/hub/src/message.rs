@@ -33,12 +33,18 @@ impl Origin {
     /// Reads the value of [`ORIGIN_PROPERTY`]: id, time and client id with a blank between them. The id takes the
     /// memory of the text over.
     pub fn parse(mut text: String) -> Option<Self> {
-        let (id, rest) = text.split_once(' ')?;
-        let (timestamp, client_id) = rest.split_once(' ')?;
+        let (id, rest) = split_at_blank(&text)?;
+        let (timestamp, client_id) = split_at_blank(rest)?;
         let (timestamp, client_id, id_len) = (timestamp.parse().ok()?, client_id.to_owned(), id.len());
         text.truncate(id_len);
         Some(Self { id: text, timestamp, client_id })
     }
+}
+
+/// What stands before the first blank and behind it. In a text of so few bytes a search byte by byte is the fastest.
+fn split_at_blank(text: &str) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|byte| byte == b' ')?;
+    Some((&text[..at], &text[at + 1..]))
 }
 
 /// A message from a topic.
@@ -226,6 +232,18 @@ mod tests {
             let shown: Value = serde_json::from_slice(&line).unwrap();
             assert_eq!(shown.get("payload_base64").is_some(), encoded < escaped, "{payload:?}");
             assert_eq!(Message::from_line(&line), Some(message));
+        }
+    }
+
+    #[test]
+    fn an_origin_has_an_id_a_time_and_a_client_id() {
+        let parse = |text: &str| Origin::parse(text.to_owned());
+        let origin = |client_id: &str| Origin { id: "a\u{e4}-1".into(), timestamp: 17, client_id: client_id.into() };
+        assert_eq!(parse("a\u{e4}-1 17 pump"), Some(origin("pump")));
+        assert_eq!(parse("a\u{e4}-1 17 \u{e4} b "), Some(origin("\u{e4} b ")));
+        assert_eq!(parse("a\u{e4}-1 17 "), Some(origin("")));
+        for text in ["", " ", "a-1", "a-1 17", "a-1  pump", "a-1 x pump", "a-1 -1 pump"] {
+            assert_eq!(parse(text), None, "{text:?}");
         }
     }
 
