@@ -41,7 +41,7 @@ impl Origin {
     }
 }
 
-/// What stands before the first blank and behind it. In a text of so few bytes a search byte by byte is the fastest.
+/// The text before the first blank and behind it. In a text of so few bytes a search byte by byte is the fastest.
 fn split_at_blank(text: &str) -> Option<(&str, &str)> {
     let at = text.bytes().position(|byte| byte == b' ')?;
     Some((&text[..at], &text[at + 1..]))

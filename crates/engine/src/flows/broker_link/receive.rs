@@ -393,7 +393,7 @@ impl Publishing<'_> {
 /// The tenant and the topic of a topic that a broker has sent; `None` for a tenant that is not known.
 fn owner_of_raw<'a>(settings: &Settings, topic: &'a [u8]) -> Result<Option<(TenantId, &'a [u8])>, Refused> {
     if !is_of_tenant(topic) {
-        // Its route is found by its bytes: only those of a new topic are checked.
+        // Its route is found by its bytes. The bytes of a new topic are checked then.
         return Ok(Some((TenantId::DEFAULT, topic)));
     }
     let topic = std::str::from_utf8(topic);

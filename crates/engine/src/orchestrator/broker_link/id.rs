@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_with_a_wrong_character_anywhere_is_none() {
+    fn an_id_with_a_wrong_character_is_not_read() {
         let valid = format!("{}r", "~".repeat(TEXT_LEN - 1));
         assert!(MessageId::parse(&valid).is_some());
         for place in 0..TEXT_LEN {
