@@ -17,12 +17,14 @@ use tidegate_engine::{
     BrokerLinkOptions, BrokerLinkSettings, ConnectionKey, Engine, Event, ListenerId, Millis, Now, OverflowPolicy,
     PriorityRule, PrioritySource, Settings, ShardId, ShardPosition,
 };
+use tidegate_mqtt::topic::matches;
 use tidegate_mqtt::{QoS, Version};
 
 const ROUNDS: usize = 9;
 /// Packets handed in at once, as one read of a busy socket brings them.
 const BURST: usize = 200;
-const BURSTS: usize = 500;
+/// Messages that subscribers get in a round, at least.
+const DELIVERIES: usize = 40_000;
 const PAYLOAD: usize = 64;
 /// Bytes that an orchestrator and its broker read at once from each other.
 const READ: usize = 1 << 16;
@@ -277,8 +279,9 @@ fn run(scenario: &Scenario) -> f64 {
     world.settle(scenario.qos, &mut ids);
     let (in_before, out_before) = world.messages();
     let start = Instant::now();
-    let bursts = (BURSTS * BURST).div_ceil(scenario.burst);
-    let rounds = bursts.div_ceil(scenario.publishers * scenario.subscribers.div_ceil(20));
+    let topic = (scenario.topic)(0);
+    let copies = (0..scenario.subscribers).filter(|n| matches(&(scenario.filter)(*n), &topic)).count();
+    let rounds = DELIVERIES.div_ceil(scenario.publishers * scenario.burst * copies);
     for _ in 0..rounds {
         for ((shard, key), burst) in &publishers {
             world.engines[*shard].handle_input(NOW, *key, burst);
