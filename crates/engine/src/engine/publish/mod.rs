@@ -65,14 +65,25 @@ impl PublishPipeline<'_> {
                 return Ok(self.publish(&it));
             }
         }
+        self.publish_with_more(now, (key, session, tenant), &raw)
+    }
+
+    /// Publishes a message that has properties, or gets some here.
+    #[inline(never)]
+    fn publish_with_more(
+        &mut self,
+        now: Now,
+        (key, session, tenant): (ConnectionKey, SessionKey, TenantId),
+        raw: &RawPublish<'_>,
+    ) -> Result<Progress, Refused> {
         let is_plain = raw.properties.is_empty() && tenant == TenantId::DEFAULT;
-        let goes_to_fleet = self.engine.broker_links.brokers.config.is_on();
+        let has_brokers = self.engine.broker_links.brokers.config.is_on();
         let mut properties = std::mem::take(&mut self.engine.scratch_properties);
         properties.clear();
-        let progress = if is_plain && goes_to_fleet && !self.engine.settings.is_of_addresses(raw.topic) {
-            self.publish_plain_to_fleet(now, (key, session), &raw, &mut properties)
+        let progress = if is_plain && has_brokers && !self.engine.settings.is_of_addresses(raw.topic) {
+            self.publish_plain_to_fleet(now, (key, session), raw, &mut properties)
         } else {
-            self.publish_with_properties(now, (key, Some(session), tenant), &raw, Millis::NEVER, &mut properties)
+            self.publish_with_properties(now, (key, Some(session), tenant), raw, Millis::NEVER, &mut properties)
         };
         self.engine.scratch_properties = properties;
         progress
