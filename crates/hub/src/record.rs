@@ -86,7 +86,8 @@ impl WholeMessage {
 impl Record {
     /// A record of a message, which has the topic and the key of the message.
     pub fn new(message: Arc<Message>, content: Content) -> Self {
-        Self { message, content, ..Self::default() }
+        // Not from a default, whose message would be made and thrown away for each record.
+        Self { message, content, own_id: None, computed_topic: None, computed_key: None, encoded: None, reason: None }
     }
 
     /// Its id: that of the message, or of one of several records of the message. It is the same whenever the message comes.

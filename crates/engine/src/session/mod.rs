@@ -164,6 +164,18 @@ impl Flow {
         self.one_at_a_time && !self.inflight.is_empty()
     }
 
+    /// Whether nothing waits: no message, no publisher, and no end of a full queue.
+    #[inline]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.queue.is_empty()
+            && self.tail.is_none()
+            && self.to_resend == 0
+            && self.full_at.is_none()
+            && self.blocking.is_empty()
+            && self.expiry_timer.is_none()
+            && !(self.gave_back | self.block_given_up | self.full_logged | self.keeps_qos0)
+    }
+
     /// Whether messages of QoS 0 wait as ones of QoS 1.
     #[inline]
     pub(crate) fn is_keeping_qos0(&self) -> bool {

@@ -193,6 +193,12 @@ impl ShardState {
 
     /// Sends from a session's queue as much as its window and its output take.
     pub(crate) fn refill(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
+        let fetches = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty());
+        let session = self.sessions.get(to.0).filter(|session| !fetches(session));
+        if session.and_then(|session| session.flow.as_deref()).is_some_and(Flow::is_at_rest) {
+            // Nearly all acknowledgements come to a session for which nothing waits.
+            return;
+        }
         while let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) {
             let empty = flow.queue.is_empty();
             if flow.to_resend > 0 && self.resend_next(now, layouts, to) {

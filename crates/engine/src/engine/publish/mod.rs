@@ -11,7 +11,7 @@ use crate::engine::facets::PublishPipeline;
 use crate::events::reason::Reason;
 use crate::events::refused::Refused;
 use crate::flows::contexts::{parking, publishing};
-use crate::ids::{ConnectionKey, SessionKey};
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
@@ -68,10 +68,15 @@ impl PublishPipeline<'_> {
                 return Ok(progress);
             }
         }
+        let is_plain = raw.properties.is_empty() && tenant == TenantId::DEFAULT;
+        let goes_to_fleet = self.engine.broker_links.brokers.config.is_on();
         let mut properties = std::mem::take(&mut self.engine.scratch_properties);
         properties.clear();
-        let progress =
-            self.publish_with_properties(now, (key, Some(session), tenant), &raw, Millis::NEVER, &mut properties);
+        let progress = if is_plain && goes_to_fleet && !self.engine.settings.is_of_addresses(raw.topic) {
+            self.publish_plain_to_fleet(now, (key, session), &raw, &mut properties)
+        } else {
+            self.publish_with_properties(now, (key, Some(session), tenant), &raw, Millis::NEVER, &mut properties)
+        };
         self.engine.scratch_properties = properties;
         self.charge_matching(now, key);
         progress

@@ -125,8 +125,8 @@ pub(crate) struct Brokers {
     pub(crate) by_connection: BTreeMap<ConnectionKey, BrokerLinkKey>,
     /// Sessions of brokers that are better not given every message at present.
     pub(crate) flawed: BTreeSet<u32>,
-    /// Whether any broker has a limit to the length of a packet.
-    limited: bool,
+    /// Every broker takes packets of at most this length, bytes; 0 as long as that is not known.
+    smallest: u32,
     /// Brokers that wait for others, so that topics keep their order.
     pub(crate) held: BTreeSet<BrokerLinkKey>,
     pub(crate) former: Former,
