@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tidegate_client::net::{Address, Driver, SocketOptions, Step};
 use tidegate_client::{
-    Disconnected, Event, Options, Publish, PublishError, PublishToken, QoS, ReasonCode, TopicNameBuf, UndeliveredCause,
-    Version,
+    Disconnected, Event, MessageProperties, Options, Publish, PublishError, PublishToken, QoS, ReasonCode,
+    TopicNameBuf, UndeliveredCause, Version,
 };
 
 use super::{Sink, SinkError};
@@ -124,7 +124,7 @@ impl MqttSink {
             let mut publish = Publish::new(self.topic(record)?, record.body())
                 .with_qos(self.settings.qos)
                 .with_retain(self.settings.retain);
-            publish.properties.user_properties.push((HOPS_PROPERTY.to_owned(), record.hops().to_string()));
+            publish.properties = properties_of(record);
             let token = self.driver.client().publish(Instant::now(), publish);
             let token = token.map_err(|error| unsendable(&error))?;
             waiting.push((token, record.id()));
@@ -157,6 +157,17 @@ impl MqttSink {
         }
         failed.map_or(Ok(()), Err)
     }
+}
+
+/// The properties of a record: of a message that is sent as it came, its own; and the number of pipelines in any case.
+fn properties_of(record: &Record) -> MessageProperties {
+    let mut properties = MessageProperties::default();
+    if record.original().is_some() && record.encoded.is_none() {
+        properties.content_type.clone_from(&record.message.content_type);
+        properties.user_properties.clone_from(&record.message.user_properties);
+    }
+    properties.user_properties.push((HOPS_PROPERTY.to_owned(), record.hops().to_string()));
+    properties
 }
 
 /// The error that decides about a batch: while the broker refuses for a time, no record is to blame, and a record that it
@@ -246,7 +257,7 @@ mod tests {
 
     use super::*;
     use crate::message::Message;
-    use crate::record::Content;
+    use crate::record::{Content, WholeMessage};
 
     /// A broker that gives these reason codes to the messages that come, and gives their topics. With codes that
     /// PUBACK cannot have it ends the connection.
@@ -315,6 +326,27 @@ mod tests {
             assert!(matches!(outcome, Err(SinkError::Refused(_))), "{outcome:?}");
         }
         assert_eq!(sink.write(&[record("a")]), Ok(()));
+    }
+
+    #[test]
+    fn a_message_that_is_sent_as_it_came_keeps_its_properties() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let message = Message {
+            content_type: Some("text/plain".to_owned()),
+            user_properties: vec![pair("unit", "C")],
+            hops: 1,
+            ..Message::default()
+        };
+        let record = Record::new(Arc::new(message), Content::Whole(WholeMessage::default()));
+        let kept = properties_of(&record);
+        assert_eq!(kept.content_type.as_deref(), Some("text/plain"));
+        assert_eq!(kept.user_properties, [pair("unit", "C"), pair(HOPS_PROPERTY, "2")]);
+        for changed in
+            [Record { content: Content::default(), ..record.clone() }, Record { encoded: Some(Vec::new()), ..record }]
+        {
+            let own = properties_of(&changed);
+            assert_eq!((own.content_type, own.user_properties), (None, vec![pair(HOPS_PROPERTY, "2")]));
+        }
     }
 
     #[test]
