@@ -48,7 +48,7 @@ struct Scenario {
 /// What serves the clients.
 #[derive(Clone, Copy)]
 enum Place {
-    /// A broker of so many shards.
+    /// A broker with this number of shards.
     Shards(u16),
     /// An orchestrator of one shard, before one broker of one shard.
     Orchestrator,

@@ -103,7 +103,7 @@ impl SubscriptionIndex {
         std::mem::take(&mut self.visited)
     }
 
-    /// Whether so many nodes were visited; then the count begins at 0 again.
+    /// Whether this number of nodes was visited; then the count begins at 0 again.
     #[inline]
     pub(crate) fn has_visited(&mut self, nodes: usize) -> bool {
         let has = self.visited >= nodes;

@@ -98,7 +98,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Windows of so many milliseconds.
+    /// Windows of `every` milliseconds.
     pub(super) fn new(every: u64, max_members: usize) -> Self {
         Self {
             every: every.max(1),
@@ -136,7 +136,7 @@ impl Windows {
     /// Adds a message to its window, or nothing of it.
     ///
     /// # Errors
-    /// When its values do not go with the ones before.
+    /// When `min` or `max` cannot compare its value with the earlier values.
     fn add(
         &mut self,
         (now, clock): (u64, u64),

@@ -137,7 +137,7 @@ impl Total {
         Self { aggregate, count: 0, sum: Sum::Whole(0), chosen: Value::Null }
     }
 
-    /// Whether a value has an order with the ones before, where one is needed.
+    /// Refuses a value that has no order with the earlier values, where the aggregate needs one.
     fn check(&self, value: &Value) -> Result<(), ComputeError> {
         let needs_order = matches!(self.aggregate, Aggregate::Min | Aggregate::Max);
         let is_first = value.is_null() || self.chosen.is_null();

@@ -27,7 +27,7 @@ enum Type {
     Double,
     Bytes,
     Text,
-    /// So many bytes.
+    /// A number of bytes.
     Fixed(usize),
     Enum(Vec<String>),
     Array(Id),

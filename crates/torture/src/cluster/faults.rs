@@ -17,9 +17,9 @@ const SOURCE: &str = include_str!("../../preload/strikes.c");
 pub(super) enum NodeFault {
     /// Whether files of a node cannot grow.
     Full(usize, bool),
-    /// Each write and sync of a node takes so many milliseconds longer.
+    /// Each write and sync of a node takes this number of milliseconds longer.
     Slow(usize, u64),
-    /// The wall clock of a node is so many seconds ahead.
+    /// The wall clock of a node is this number of seconds ahead.
     Clock(usize, i64),
     /// A way is not open.
     Way(Way, WayState),

@@ -54,7 +54,7 @@ pub(super) struct Observers {
     begun: Instant,
 }
 
-/// The partitions that a run asks: all, or so many of them by chance.
+/// The partitions that a run asks: all, or a random sample of this size.
 fn chosen(count: u16, rng: &mut Rng) -> Vec<u16> {
     let mut all: Vec<u16> = (0..PARTITIONS).collect();
     let mut chosen = Vec::new();

@@ -17,7 +17,7 @@ const AWAY_PERCENT: Range<u64> = 0..150;
 const WRONG_PERCENT: Range<u64> = 20..300;
 /// How strong a fault is, from 0 to this.
 pub(super) const STRENGTH: u32 = 1_000;
-/// So many of 100 rounds end with a look at the books.
+/// Percentage of rounds that end with a look at the books.
 const LOOK_PERCENT: u64 = 60;
 
 /// What happens in a round.

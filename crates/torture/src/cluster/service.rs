@@ -13,7 +13,7 @@ pub(super) type Moment = Duration;
 
 /// The length of a count of answers.
 const SECOND: Duration = Duration::from_secs(1);
-/// So many bad seconds in a row are a finding: one alone may be cut from two halves.
+/// Bad seconds in a row that are a finding: one alone may be cut from two halves.
 const BAD_SECONDS: u32 = 2;
 /// The same while a node stands still or a way of the network carries nothing: others find that out by 5 s of silence.
 const SILENT_SECONDS: u32 = 8;

@@ -112,7 +112,7 @@ impl super::BrokerLinks {
         broker_link.is_none_or(|broker_link| broker_link.limit.takes(len))
     }
 
-    /// Whether the fleet may refuse a message with so many bytes of topic, properties and payload.
+    /// Whether the fleet may refuse a message whose topic, properties and payload have `parts` bytes.
     #[inline]
     pub(crate) fn is_choosy(&self, parts: usize) -> bool {
         self.gate != Gate::Open || !self.quarantine.is_empty() || !fits_surely(parts, self.largest.packet)

@@ -19,7 +19,7 @@ pub(super) struct Listing {
     begun: Option<u64>,
     /// When the call that gave `machines` was begun.
     pub(super) good_begun: Option<u64>,
-    /// By name; the first of each is the one that counts.
+    /// By name; the first machine of a name counts.
     machines: BTreeMap<ResourceName, Vec<Listed>>,
     /// Names that are not this fleet's, so that each is logged once.
     strangers: BTreeSet<String>,

@@ -50,7 +50,7 @@ impl Tries {
         !self.running && now >= self.not_before
     }
 
-    /// The last error, when so many failures in a row are reported and the next try has not begun.
+    /// The last error, when the number of failures in a row is one that is reported and the next try has not begun.
     pub(super) fn report(&self, limits: &Limits) -> Option<&MachineError> {
         self.error.as_ref().filter(|_| self.failures >= limits.tries)
     }
