@@ -299,7 +299,7 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
         found.push(("source", problem.hint("give each a [[source]] with its own address")));
     }
     found.extend(shared_group(pipeline, hub));
-    found.extend(window_problem(pipeline, named.is_some_and(is_http)));
+    found.extend(window_problem(pipeline));
     if pipeline.from.0.is_empty() && pipeline.sql.is_none() && named.is_none() {
         let problem = Problem::new("a pipeline without topics");
         found.push(("from", problem.hint("name some: from = [\"plant/+/temp\"]")));
@@ -317,8 +317,8 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
     found
 }
 
-/// The problem of a pipeline whose windows have no SELECT, or whose source waits for no window.
-fn window_problem(pipeline: &Pipeline, has_hook: bool) -> Option<(&'static str, Problem)> {
+/// The problem of a pipeline whose windows have no SELECT, or are not over topics of the broker.
+fn window_problem(pipeline: &Pipeline) -> Option<(&'static str, Problem)> {
     if pipeline.every.is_zero() {
         return None;
     }
@@ -329,9 +329,8 @@ fn window_problem(pipeline: &Pipeline, has_hook: bool) -> Option<(&'static str, 
             problem.hint("such as sql = \"SELECT clientid, count(*) AS messages FROM 'plant/#' GROUP BY clientid\""),
         ));
     }
-    has_hook.then(|| {
-        let problem =
-            Problem::new("a web hook is answered when sinks have its message, and a window keeps it for longer");
+    pipeline.source.is_some().then(|| {
+        let problem = Problem::new("windows are over topics of the broker, and this pipeline has a source");
         (
             "every",
             problem.hint("have one pipeline publish the messages to a topic, and another one take them from there"),
@@ -474,7 +473,7 @@ mod tests {
         }
         let hook = "[[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:8090\"\n".to_owned()
             + &windowed.replace("from = [", "source = \"hook\"\nfrom = [");
-        assert!(findings(&hook).contains("a web hook is answered"), "{}", findings(&hook));
+        assert!(findings(&hook).contains("this pipeline has a source"), "{}", findings(&hook));
     }
 
     #[test]

@@ -31,8 +31,8 @@ impl Topics {
             if !sink.topic.is_empty() {
                 publishes.push(sink.topic.clone());
             } else if pipeline.topic.is_none() {
-                // Messages keep their topics.
-                publishes.extend(takes.iter().flatten().flatten().cloned());
+                // Messages keep their topics. Where `from` and FROM both choose, their common topics are not known here.
+                publishes.extend(takes.iter().filter(|lists| lists.len() == 1).flatten().flatten().cloned());
             }
         }
         if !steps.takes_all() {

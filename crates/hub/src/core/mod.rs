@@ -55,6 +55,8 @@ pub struct CoreSettings {
     pub max_held: usize,
     /// Messages above QoS 0 that the source hands out at once. Windows with as many end early, as no other comes.
     pub max_unacknowledged: usize,
+    /// Whether the source hands out no more when as many have come since the oldest one that is not done.
+    pub in_order: bool,
     /// Bytes of these messages and of their records, all parts of a FOREACH among them. Beyond it messages of QoS 0 are
     /// dropped, and records of others are made later.
     pub max_held_bytes: usize,
@@ -187,7 +189,8 @@ impl<D> Core<D> {
         first_lanes.push(lanes.len());
         lanes.extend(settings.dead_letter.map(|batching| Lane::new(settings.sinks.len(), batching)));
         let chance = SplitMix64::new(settings.seed);
-        let windows = steps.every().map(|every| Windows::new(every, settings.max_unacknowledged.max(1)));
+        let (most, in_order) = (settings.max_unacknowledged.max(1), settings.in_order);
+        let windows = steps.gathers_for().map(|every| Windows::new(every, most, in_order));
         Self {
             steps,
             settings,
@@ -217,7 +220,7 @@ impl<D> Core<D> {
             Arrival::Settled(token) => return self.acknowledge(token, Ending::Delivered),
         }
         if self.windows.is_some() {
-            self.make_room(now);
+            self.make_room(now, token.is_some());
         }
         match token {
             Some(token) if self.parked.len() > 0 || !self.has_room() => self.parked.push(clock, message, token),

@@ -18,6 +18,7 @@ fn core(sinks: usize, lanes: usize, messages: usize, dead: bool, steps: &StepSet
         dead_letter: dead.then_some(batching),
         max_held: 1_000,
         max_unacknowledged: 1_000,
+        in_order: false,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -99,6 +100,7 @@ fn an_archive_has_each_message_as_it_came() {
         dead_letter: None,
         max_held: 1_000,
         max_unacknowledged: 1_000,
+        in_order: false,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -185,6 +187,7 @@ fn a_message_of_several_records_ends_with_the_last() {
         dead_letter: None,
         max_held: 1_000,
         max_unacknowledged: 1_000,
+        in_order: false,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -212,6 +215,7 @@ fn records_of_a_foreach_count_as_bytes_that_are_held() {
         dead_letter: None,
         max_held: 1_000,
         max_unacknowledged: 1_000,
+        in_order: false,
         max_held_bytes: 100_000,
         seed: 7,
     };
@@ -340,6 +344,7 @@ fn records_gather_for_sinks_that_make_an_object_of_a_batch() {
         dead_letter: None,
         max_held: 1_000,
         max_unacknowledged: 1_000,
+        in_order: false,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -370,6 +375,7 @@ fn the_waits_of_two_pipelines_in_a_row_are_under_20_ms() {
             dead_letter: None,
             max_held: 1_000,
             max_unacknowledged: 1_000,
+            in_order: false,
             max_held_bytes: 1 << 30,
             seed: 7,
         };

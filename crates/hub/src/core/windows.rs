@@ -9,7 +9,7 @@ use super::ledger::NewEntry;
 use super::{Core, Item, NoRecords};
 use crate::message::Message;
 use crate::record::{Content, Record};
-use crate::steps::{ComputeError, Ended, Share, Steps, Totals};
+use crate::steps::{Ended, Share, Steps, Totals};
 
 /// Milliseconds that a window stays open behind its end, and behind a message that comes later than that: messages are under
 /// way from the broker for so long.
@@ -21,6 +21,7 @@ const MAX_OPEN: usize = 10_000;
 #[derive(Debug)]
 struct Member {
     entry: u64,
+    message: Arc<Message>,
     /// What it adds.
     values: Vec<serde_json::Value>,
 }
@@ -57,6 +58,16 @@ impl Window {
         }
     }
 
+    /// Computes all of it again of the members that are left.
+    fn rebuild(&mut self, none: &Totals) {
+        self.totals = none.clone();
+        self.members.iter().for_each(|member| self.totals.add(&member.values));
+        self.hops = self.members.iter().map(|member| member.message.hops).max().unwrap_or_default();
+        if let (Some(first), Some(last)) = (self.members.first(), self.members.last()) {
+            (self.first, self.last) = (Arc::clone(&first.message), Arc::clone(&last.message));
+        }
+    }
+
     /// Memory of what the ledger does not count, bytes.
     fn memory(&self, group: &str) -> usize {
         size_of::<Self>() + group.len() + self.first.size() + self.last.size() + self.totals.memory()
@@ -72,10 +83,14 @@ struct Sent {
 }
 
 /// The windows that begin at one time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Start {
     /// When they end, on the clock that never goes back.
     ends_at: u64,
+    /// When they end at the latest, also where timestamps are wrong.
+    latest: u64,
+    /// The number of the first message above QoS 0 that came for them.
+    first_arrival: u64,
     groups: HashMap<String, Window>,
 }
 
@@ -86,6 +101,10 @@ pub(super) struct Windows {
     every: u64,
     /// Messages above QoS 0 that the source hands out at once: with as many in open windows, no other comes.
     max_members: usize,
+    /// Whether the source hands out no more when as many messages have come since the oldest one that is not done.
+    in_order: bool,
+    /// Messages above QoS 0 that have come.
+    arrivals: u64,
     starts: BTreeMap<u64, Start>,
     /// Windows that are open, their members, and their memory.
     open: usize,
@@ -93,22 +112,24 @@ pub(super) struct Windows {
     bytes: usize,
     /// By the entry of their record.
     sent: HashMap<u64, Sent>,
-    /// The last message came at this time of the clock that never goes back, and of the wall clock.
-    clocks: (u64, u64),
+    /// Milliseconds from the clock that never goes back to the wall clock.
+    clock_offset: u64,
 }
 
 impl Windows {
     /// Windows of `every` milliseconds.
-    pub(super) fn new(every: u64, max_members: usize) -> Self {
+    pub(super) fn new(every: u64, max_members: usize, in_order: bool) -> Self {
         Self {
             every: every.max(1),
             max_members,
+            in_order,
+            arrivals: 0,
             starts: BTreeMap::new(),
             open: 0,
             members: 0,
             bytes: 0,
             sent: HashMap::new(),
-            clocks: (0, 0),
+            clock_offset: 0,
         }
     }
 
@@ -124,63 +145,54 @@ impl Windows {
 
     /// Whether they can take no more.
     fn are_full(&self) -> bool {
-        self.open >= MAX_OPEN || self.members >= self.max_members
+        let since_oldest = || {
+            let oldest = self.starts.values().map(|start| start.first_arrival).min().unwrap_or(self.arrivals);
+            usize::try_from(self.arrivals - oldest).unwrap_or(usize::MAX)
+        };
+        let waits = if self.in_order && self.members > 0 { since_oldest() } else { self.members };
+        self.open >= MAX_OPEN || waits >= self.max_members
     }
 
     /// The wall clock, Unix milliseconds.
     fn clock(&self, now: u64) -> u64 {
-        let (then, clock) = self.clocks;
-        clock.saturating_add(now.saturating_sub(then))
+        now.saturating_add(self.clock_offset)
     }
 
-    /// Adds a message to its window, or nothing of it.
-    ///
-    /// # Errors
-    /// When `min` or `max` cannot compare its value with the earlier values.
-    fn add(
-        &mut self,
-        (now, clock): (u64, u64),
-        message: &Arc<Message>,
-        share: &Share,
-        none: Totals,
-    ) -> Result<u64, ComputeError> {
-        self.clocks = (now, clock);
+    /// Adds a message to its window, and returns the begin of that.
+    fn add(&mut self, (now, clock): (u64, u64), message: &Arc<Message>, share: &Share, none: Totals) -> u64 {
+        // A message that has waited came with an earlier time.
+        self.clock_offset = self.clock_offset.max(clock.saturating_sub(now));
+        let clock = self.clock(now);
         let begin = Steps::window_of(self.every, message);
-        let start = self.starts.entry(begin).or_default();
+        let arrivals = self.arrivals;
+        let start = self.starts.entry(begin).or_insert_with(|| Start {
+            ends_at: 0,
+            latest: now.saturating_add(self.every).saturating_add(LATENESS),
+            first_arrival: arrivals,
+            groups: HashMap::new(),
+        });
         let until_end = begin.saturating_add(self.every).saturating_sub(clock);
-        start.ends_at = start.ends_at.max(now.saturating_add(until_end).saturating_add(LATENESS));
-        let window = match start.groups.entry(share.group.clone()) {
-            Entry::Occupied(window) => window.into_mut(),
+        let ends_at = now.saturating_add(until_end).saturating_add(LATENESS);
+        start.ends_at = start.ends_at.max(ends_at).min(start.latest);
+        let (window, before) = match start.groups.entry(share.group.clone()) {
+            Entry::Occupied(window) => {
+                let window = window.into_mut();
+                let before = window.memory(&share.group);
+                (window, before)
+            }
             Entry::Vacant(place) => {
                 self.open += 1;
-                place.insert(Window {
-                    start: begin,
-                    first: Arc::clone(message),
-                    last: Arc::clone(message),
-                    hops: 0,
-                    count: 0,
-                    totals: none,
-                    members: Vec::new(),
-                })
+                let (first, last) = (Arc::clone(message), Arc::clone(message));
+                let window = Window { start: begin, first, last, hops: 0, count: 0, totals: none, members: Vec::new() };
+                (place.insert(window), 0)
             }
         };
-        let before = if window.count == 0 { 0 } else { window.memory(&share.group) };
-        let added = window.totals.add(&share.values);
-        if added.is_ok() {
-            window.last = Arc::clone(message);
-            window.hops = window.hops.max(message.hops);
-            window.count += 1;
-        }
-        if window.count == 0 {
-            start.groups.remove(&share.group);
-            self.open -= 1;
-        } else {
-            self.bytes = self.bytes + window.memory(&share.group) - before;
-        }
-        if start.groups.is_empty() {
-            self.starts.remove(&begin);
-        }
-        added.map(|()| begin)
+        window.totals.add(&share.values);
+        window.last = Arc::clone(message);
+        window.hops = window.hops.max(message.hops);
+        window.count += 1;
+        self.bytes = self.bytes + window.memory(&share.group) - before;
+        begin
     }
 
     /// Notes the entry of the message that was added last, which waits for the record of its window.
@@ -188,7 +200,7 @@ impl Windows {
         let window = self.starts.get_mut(&begin).and_then(|start| start.groups.get_mut(&share.group));
         if let Some(window) = window {
             self.members += 1;
-            window.members.push(Member { entry, values: share.values });
+            window.members.push(Member { entry, message: Arc::clone(&window.last), values: share.values });
         }
     }
 
@@ -217,9 +229,7 @@ impl Windows {
             if left > 0 {
                 self.members -= left;
                 window.count -= u64::try_from(left).unwrap_or(window.count);
-                window.totals = none.clone();
-                // Each was added before, in the same order.
-                window.members.iter().for_each(|member| drop(window.totals.add(&member.values)));
+                window.rebuild(none);
                 self.bytes = (self.bytes + window.memory(group)).saturating_sub(before.1);
             }
         }
@@ -243,9 +253,16 @@ impl Windows {
 }
 
 impl<D> Core<D> {
-    /// Ends all windows when they, or the messages of the pipeline, can take no more.
-    pub(super) fn make_room(&mut self, now: u64) {
-        if self.is_full() || self.windows.as_ref().is_some_and(Windows::are_full) {
+    /// A new message comes. Ends all windows when they can take no more, or when there is no memory for more messages.
+    pub(super) fn make_room(&mut self, now: u64, is_kept: bool) {
+        if let Some(windows) = &mut self.windows {
+            windows.arrivals += u64::from(is_kept);
+        }
+        self.end_full(now);
+    }
+
+    fn end_full(&mut self, now: u64) {
+        if !self.has_room() || self.windows.as_ref().is_some_and(Windows::are_full) {
             self.end_windows(now, |_| true);
         }
     }
@@ -266,7 +283,7 @@ impl<D> Core<D> {
         let (Some(share), Some(windows), Some(none)) = (share, &mut self.windows, self.steps.no_totals()) else {
             return Ok(None);
         };
-        let begin = windows.add((now, clock), message, &share, none)?;
+        let begin = windows.add((now, clock), message, &share, none);
         Ok(Some((begin, share)))
     }
 
@@ -287,7 +304,7 @@ impl<D> Core<D> {
         if let Some(windows) = self.windows.as_mut().filter(|_| waits) {
             windows.note_member(begin, share, entry);
         }
-        self.make_room(now);
+        self.end_full(now);
     }
 
     /// Ends the windows whose time is over.
@@ -312,30 +329,37 @@ impl<D> Core<D> {
     fn end_window(&mut self, now: u64, clock: u64, window: Window) {
         let message = Arc::new(window.message());
         let ended = Ended { start: window.start, message: &message, totals: &window.totals };
-        let made = self.steps.end(&ended, &window.last, clock);
+        let record = match self.steps.end(&ended, &window.last, clock) {
+            Ok(record) => Arc::new(record),
+            Err(why) => return self.fail_window(now, window, &why.to_string()),
+        };
         let sinks = self.settings.sinks.len() - usize::from(self.archive().is_some());
-        let record_bytes = made.as_ref().map(Record::memory).unwrap_or_default();
-        let pending = if made.is_ok() { sinks } else { 1 };
-        let entry = NewEntry { token: None, pending, left_out: true, message: Arc::clone(&message), record_bytes };
-        let entry = self.ledger.add(entry);
+        let entry = self.ledger.add(NewEntry {
+            token: None,
+            pending: sinks,
+            left_out: true,
+            message: Arc::clone(&message),
+            record_bytes: record.memory(),
+        });
         let entries: Vec<u64> = window.members.iter().map(|member| member.entry).collect();
         let others = window.count.saturating_sub(entries.len() as u64);
         if let Some(windows) = &mut self.windows {
             windows.sent.insert(entry, Sent { entries, others });
         }
-        match made {
-            Ok(record) => {
-                let record = Arc::new(record);
-                for sink in 0..sinks {
-                    let lane = self.lane_of(sink, record.key());
-                    self.lanes[lane].push(now, Item { entry, record: Arc::clone(&record) });
-                }
-            }
-            Err(why) => {
-                let fields = window.last.fields(crate::Format::Json);
-                let record = Arc::new(Record::new(message, Content::Row(fields)));
-                self.fail(now, &Item { entry, record }, why.to_string(), true);
-            }
+        for sink in 0..sinks {
+            let lane = self.lane_of(sink, record.key());
+            self.lanes[lane].push(now, Item { entry, record: Arc::clone(&record) });
+        }
+    }
+
+    /// There is no record of a window: each of its messages fails, and is a dead letter by itself.
+    fn fail_window(&mut self, now: u64, window: Window, why: &str) {
+        let members = window.members.len() as u64;
+        self.numbers.failed += window.count.saturating_sub(members);
+        for Member { entry, message, .. } in window.members {
+            let fields = message.fields(crate::Format::Json);
+            let record = Arc::new(Record::new(message, Content::Row(fields)));
+            self.fail(now, &Item { entry, record }, why.to_owned(), true);
         }
     }
 

@@ -73,6 +73,10 @@ impl Aggregates {
             let value = call.operand.value(environment)?;
             match call.aggregate {
                 Aggregate::Sum | Aggregate::Avg if !value.is_null() && !value.is_number() => real(number_of(&value)?),
+                Aggregate::Min | Aggregate::Max if !value.is_null() && rank(&value).is_none() => {
+                    let needed = "min and max need a number, a text or a truth value";
+                    Err(ComputeError::Kind { needed, found: kind(&value) })
+                }
                 _ => Ok(value),
             }
         };
@@ -99,6 +103,20 @@ struct Total {
     sum: Sum,
     /// The least, the greatest, the first or the last value.
     chosen: Value,
+}
+
+/// Values of different kinds are in this order: numbers, texts, truth values.
+fn rank(value: &Value) -> Option<u8> {
+    match value {
+        Value::Number(_) => Some(0),
+        Value::String(_) => Some(1),
+        Value::Bool(_) => Some(2),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn compare(one: &Value, other: &Value) -> Ordering {
+    rank(one).cmp(&rank(other)).then_with(|| order(one, other).unwrap_or(Ordering::Equal))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -137,16 +155,6 @@ impl Total {
         Self { aggregate, count: 0, sum: Sum::Whole(0), chosen: Value::Null }
     }
 
-    /// Refuses a value that has no order with the earlier values, where the aggregate needs one.
-    fn check(&self, value: &Value) -> Result<(), ComputeError> {
-        let needs_order = matches!(self.aggregate, Aggregate::Min | Aggregate::Max);
-        let is_first = value.is_null() || self.chosen.is_null();
-        if needs_order && !is_first && order(value, &self.chosen).is_none() {
-            return Err(ComputeError::Kind { needed: "min and max need values of one kind", found: kind(value) });
-        }
-        Ok(())
-    }
-
     fn add(&mut self, value: &Value) {
         if value.is_null() {
             return;
@@ -163,7 +171,7 @@ impl Total {
     }
 
     fn choose(&mut self, value: &Value, wanted: Ordering) {
-        if self.chosen.is_null() || order(value, &self.chosen) == Some(wanted) {
+        if self.chosen.is_null() || compare(value, &self.chosen) == wanted {
             self.chosen = value.clone();
         }
     }
@@ -181,15 +189,9 @@ impl Total {
 }
 
 impl Totals {
-    /// Adds what a message gives, or nothing of it.
-    ///
-    /// # Errors
-    /// When `min` or `max` gets a value of another kind.
-    pub(crate) fn add(&mut self, values: &[Value]) -> Result<(), ComputeError> {
-        let pairs = || self.totals.iter().zip(values);
-        pairs().try_for_each(|(total, value)| total.check(value))?;
+    /// Adds the values of a message.
+    pub(crate) fn add(&mut self, values: &[Value]) {
         self.totals.iter_mut().zip(values).for_each(|(total, value)| total.add(value));
-        Ok(())
     }
 
     /// The results.
@@ -214,7 +216,7 @@ mod tests {
 
     fn total(aggregate: Aggregate, values: &[Value]) -> Value {
         let mut totals = Totals { totals: vec![Total::new(aggregate)] };
-        values.iter().for_each(|value| totals.add(std::slice::from_ref(value)).unwrap());
+        values.iter().for_each(|value| totals.add(std::slice::from_ref(value)));
         totals.values().unwrap().remove(0)
     }
 
@@ -242,17 +244,15 @@ mod tests {
         assert_eq!(total(Aggregate::Sum, &[json!(i64::MAX), json!(1)]), json!(9_223_372_036_854_775_808.0_f64));
         assert_eq!(total(Aggregate::Sum, &[json!(1), json!(0.5), json!(2)]), json!(3.5));
         let mut endless = Totals { totals: vec![Total::new(Aggregate::Sum)] };
-        endless.add(&[json!(f64::MAX)]).unwrap();
-        endless.add(&[json!(f64::MAX)]).unwrap();
+        endless.add(&[json!(f64::MAX)]);
+        endless.add(&[json!(f64::MAX)]);
         assert_eq!(endless.values(), Err(ComputeError::NotFinite));
     }
 
     #[test]
-    fn a_message_that_does_not_fit_adds_nothing() {
-        let mut totals = Totals { totals: vec![Total::new(Aggregate::Count), Total::new(Aggregate::Max)] };
-        totals.add(&[json!(1), json!(5)]).unwrap();
-        let error = totals.add(&[json!(1), json!("x")]).unwrap_err();
-        assert!(error.to_string().contains("min and max need values of one kind"), "{error}");
-        assert_eq!(totals.values().unwrap(), [json!(1), json!(5)]);
+    fn values_of_different_kinds_have_an_order() {
+        let values = [json!("warm"), json!(5), json!(true), json!("cold"), json!(7)];
+        assert_eq!((total(Aggregate::Min, &values), total(Aggregate::Max, &values)), (json!(5), json!(true)));
+        assert_eq!(total(Aggregate::Max, &values[..2]), json!("warm"));
     }
 }

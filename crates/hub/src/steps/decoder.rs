@@ -1,10 +1,17 @@
 //! Payloads of Avro and Protobuf, which only their schema explains: they become JSON before the other steps.
 
-use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, MessageDescriptor, ReflectMessage, SerializeOptions, Value as Part,
+};
 use serde_json::Value;
 
 use super::avro::AvroSchema;
 use super::error::ComputeError;
+
+/// Most fields and elements of a payload of Protobuf, of all levels. A message without a byte has all its fields as JSON.
+const MAX_VALUES: usize = 100_000;
+/// Its JSON has messages within messages without a limit.
+const ANY: &str = "google.protobuf.Any";
 
 /// Reads payloads of one schema.
 #[derive(Debug)]
@@ -33,6 +40,9 @@ impl Decoder {
     pub(super) fn protobuf(bytes: &[u8], name: Option<&str>) -> Result<Self, String> {
         let pool = DescriptorPool::decode(bytes)
             .map_err(|error| format!("it is no set of descriptors of Protobuf: {error}"))?;
+        if pool.get_message_by_name(ANY).is_some() {
+            return Err(format!("it has {ANY}, which is not supported"));
+        }
         let mut all: Vec<MessageDescriptor> = pool.all_messages().filter(|message| !message.is_map_entry()).collect();
         let names = || all.iter().take(10).map(|it| it.full_name().to_owned()).collect::<Vec<_>>().join(", ");
         match name {
@@ -55,6 +65,10 @@ impl Decoder {
             Self::Protobuf(descriptor) => {
                 let message = DynamicMessage::decode(descriptor.clone(), payload);
                 let message = message.map_err(|error| ComputeError::NotDecoded("Protobuf", error.to_string()))?;
+                if !count(&message, &mut { MAX_VALUES }) {
+                    let why = format!("it has more than {MAX_VALUES} values");
+                    return Err(ComputeError::NotDecoded("Protobuf", why));
+                }
                 let options = SerializeOptions::new()
                     .stringify_64_bit_integers(false)
                     .use_proto_field_name(true)
@@ -64,6 +78,33 @@ impl Decoder {
             }
         }
     }
+}
+
+/// Takes the fields and elements of a message from those that may still come; false if there are more.
+fn count(message: &DynamicMessage, left: &mut usize) -> bool {
+    let mut take = |values: usize| {
+        let rest = left.checked_sub(values);
+        *left = rest.unwrap_or_default();
+        rest.is_some()
+    };
+    if !take(message.descriptor().fields().len()) {
+        return false;
+    }
+    message.fields().all(|(_, value)| match value {
+        Part::Message(below) => count(below, left),
+        Part::List(items) => count_all(items.iter(), left),
+        Part::Map(entries) => count_all(entries.values(), left),
+        _ => true,
+    })
+}
+
+fn count_all<'a>(mut items: impl ExactSizeIterator<Item = &'a Part>, left: &mut usize) -> bool {
+    let Some(rest) = left.checked_sub(items.len()) else { return false };
+    *left = rest;
+    items.all(|item| match item {
+        Part::Message(below) => count(below, left),
+        _ => true,
+    })
 }
 
 #[cfg(test)]
@@ -111,6 +152,36 @@ mod tests {
         for bytes in [&[0x09][..], &[0xff], &[0x1a, 5, 1]] {
             assert!(decoder.decode(bytes).unwrap_err().to_string().contains("Protobuf"), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn values_of_a_message_are_bounded() {
+        let list = DescriptorProto {
+            name: Some("List".to_owned()),
+            field: vec![FieldDescriptorProto {
+                label: Some(Label::Repeated as i32),
+                type_name: Some(".plant.List".to_owned()),
+                ..field("below", 1, Type::Message)
+            }],
+            ..DescriptorProto::default()
+        };
+        let file = |name: &str, package: &str, message| FileDescriptorProto {
+            name: Some(name.to_owned()),
+            package: Some(package.to_owned()),
+            syntax: Some("proto3".to_owned()),
+            message_type: vec![message],
+            ..FileDescriptorProto::default()
+        };
+        let set = |files| FileDescriptorSet { file: files }.encode_to_vec();
+        let decoder = Decoder::protobuf(&set(vec![file("plant.proto", "plant", list)]), None).unwrap();
+        assert_eq!(
+            decoder.decode(&[0x0a, 0, 0x0a, 0]).unwrap(),
+            json!({ "below": [{ "below": [] }, { "below": [] }] })
+        );
+        assert!(decoder.decode(&[0x0a, 0].repeat(60_000)).unwrap_err().to_string().contains("100000 values"));
+        let any = DescriptorProto { name: Some("Any".to_owned()), ..DescriptorProto::default() };
+        let error = Decoder::protobuf(&set(vec![file("any.proto", "google.protobuf", any)]), None).unwrap_err();
+        assert!(error.contains("not supported"), "{error}");
     }
 
     #[test]

@@ -290,6 +290,8 @@ impl Steps {
             show(&mut shown, "schema", || StepResult::Value(Value::Null));
             return Ok(Records::default());
         };
+        // A decoded payload is held beside the payload that came.
+        let decoded_bytes = if self.decodes() { message.payload.len() } else { 0 };
         let mut environment = Environment::new(message, self.format, &self.wanted, now);
         if !self.is_valid(&environment)? {
             show(&mut shown, "schema", || StepResult::Value(Value::Null));
@@ -303,14 +305,18 @@ impl Steps {
             }
         }
         let Some(sql) = &self.sql else {
-            return self.finish(message, &environment, None, &mut shown).map(Records::one);
+            return self
+                .finish(message, &environment, None, &mut shown)
+                .map(|record| Records { bytes: decoded_bytes, ..Records::one(record) });
         };
         if !sql.is_foreach() {
             let Some(row) = sql.row(&environment).map_err(at("sql"))? else {
                 show(&mut shown, "sql", || StepResult::Value(Value::Null));
                 return Ok(Records::default());
             };
-            return self.finish(message, &environment, Some(row), &mut shown).map(Records::one);
+            return self
+                .finish(message, &environment, Some(row), &mut shown)
+                .map(|record| Records { bytes: decoded_bytes, ..Records::one(record) });
         }
         let rows = sql.rows(&mut environment).map_err(at("sql"))?;
         if rows.is_empty() {
@@ -325,7 +331,7 @@ impl Steps {
             Ok(record)
         });
         let mut records = records.collect::<Result<Vec<_>, ComputeError>>()?.into_iter();
-        Ok(Records { first: records.next(), rest: records.collect(), bytes: budget.taken() })
+        Ok(Records { first: records.next(), rest: records.collect(), bytes: budget.taken() + decoded_bytes })
     }
 
     /// The record of a row, or without one of the whole message.

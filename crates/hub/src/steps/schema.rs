@@ -142,6 +142,11 @@ impl Steps {
         }
     }
 
+    /// Whether payloads are decoded by the schema.
+    pub(super) fn decodes(&self) -> bool {
+        matches!(self.schema, Some(Schema::Decoder(_)))
+    }
+
     /// The schema of the settings.
     pub(super) fn schema_of(settings: &StepSettings) -> Result<Option<Schema>, (Part, StepError)> {
         let Some(path) = &settings.schema else { return Ok(None) };

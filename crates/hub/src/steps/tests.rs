@@ -192,7 +192,7 @@ fn a_bad_statement_is_refused_with_its_place() {
         ("SELECT topic FROM \"$events/client_connected\"", Some((1, 19, 1)), "clients/+/connected"),
         ("SELECT topic FROM '$events/message_dropped'", None, "no such event"),
         ("FOREACH payload.list", None, "no FROM"),
-        ("FOREACH payload.list AS FROM 't'", Some((1, 22, 1)), "behind AS"),
+        ("FOREACH payload.list AS FROM 't'", Some((1, 22, 1)), "AS needs"),
         ("FOREACH payload.list extra FROM 't'", Some((1, 22, 5)), "`extra` is not expected"),
         ("FOREACH payload.list AS s DO s.x FROM 't' WHERE s.x > 1", Some((1, 49, 1)), "there is no `s`"),
         ("SELECT item.x FROM 't'", Some((1, 8, 1)), "there is no `item`"),

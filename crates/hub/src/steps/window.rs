@@ -44,6 +44,12 @@ impl Steps {
         self.every.filter(|_| self.sql.is_some())
     }
 
+    /// The length of the windows in which messages are gathered here, milliseconds. A broker that forwards messages to a log
+    /// gathers none.
+    pub(crate) fn gathers_for(&self) -> Option<u64> {
+        self.every().filter(|_| !self.forwards)
+    }
+
     /// The totals of a window without messages.
     pub(crate) fn no_totals(&self) -> Option<Totals> {
         self.sql.as_ref().map(super::sql::Sql::totals)
@@ -108,7 +114,7 @@ impl Steps {
             show(shown, "sql", || StepResult::Value(Value::Null));
             return Ok(None);
         };
-        totals.add(&share.values).map_err(at("sql"))?;
+        totals.add(&share.values);
         let start = Self::window_of(self.every.unwrap_or_default(), message);
         self.end_shown(&Ended { start, message, totals: &totals }, message, now, shown).map(Some)
     }

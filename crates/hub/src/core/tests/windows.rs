@@ -95,7 +95,7 @@ fn a_message_that_comes_again_counts_once() {
 #[test]
 fn windows_end_early_when_the_source_hands_out_no_more() {
     let mut core = windowed(false);
-    core.windows = core.steps.every().map(|every| Windows::new(every, 3));
+    core.windows = core.steps.every().map(|every| Windows::new(every, 3, false));
     for number in 2..9 {
         take(&mut core, number, number, number % 2);
     }
@@ -168,12 +168,73 @@ fn messages_of_another_process_leave_their_window() {
     assert_eq!(core.held(), 1);
     let all = records(&actions(&mut core, 51_000));
     assert_eq!(all.len(), 1, "a window without messages gives no record");
-    assert_eq!((&all[0].2["n"], &all[0].2["sum"]), (&json!(1), &json!(5)));
+    assert_eq!((&all[0].2["n"], &all[0].2["sum"], all[0].1.as_str()), (&json!(1), &json!(5), "5.w1"));
     // The record of a window whose messages are gone does not go again.
     core.settle(51_000, 0, Outcome::Away("down".into()));
     core.forget(|_| true);
     assert_eq!((core.held(), core.ledger.bytes(), core.windows.as_ref().unwrap().bytes()), (0, 0, 0));
     assert!(records(&actions(&mut core, 99_000)).is_empty());
+}
+
+#[test]
+fn a_broker_that_forwards_messages_gathers_none() {
+    let sql = Some("SELECT topic, count(*) AS n FROM 'k/#' GROUP BY topic".to_owned());
+    let steps = StepSettings { sql, every: Some(EVERY), forwards: true, ..StepSettings::default() };
+    let mut core = core(1, 1, 100, false, &steps);
+    take(&mut core, 0, 2, 1);
+    let all = actions(&mut core, 0);
+    let Some(Action::Send { batch, .. }) = all.first() else { panic!("{all:?}") };
+    assert!(matches!(&batch[0].content, Content::Logged(_)), "the whole message");
+}
+
+#[test]
+fn messages_of_a_window_that_fails_are_dead_letters_each() {
+    let sql = Some("SELECT 1 / (count(*) - 2) AS n FROM 'k/#'".to_owned());
+    let steps = StepSettings { sql, every: Some(EVERY), ..StepSettings::default() };
+    let mut core = core(1, 1, 100, true, &steps);
+    take(&mut core, 0, 2, 1);
+    take(&mut core, 0, 3, 1);
+    let all = records(&actions(&mut core, 51_000));
+    let letters: Vec<_> =
+        all.iter().map(|(lane, id, fields)| (*lane, id.as_str(), fields["payload"].clone())).collect();
+    assert_eq!(letters, [(1, "2", json!(2)), (1, "3", json!(3))]);
+    core.settle(51_001, 1, Outcome::Done);
+    assert_eq!(acknowledged(&actions(&mut core, 51_001)), [2, 3]);
+    assert_eq!((core.numbers().failed, core.numbers().dead_letters, core.held()), (2, 2, 0));
+}
+
+#[test]
+fn a_time_that_is_wrong_keeps_no_window_open() {
+    let mut core = windowed(false);
+    for (number, at) in [(2, CLOCK * 1_000), (3, 0)] {
+        let message = Arc::new(Message { timestamp: at, ..Message::clone(&message(number, 0)) });
+        core.take(0, CLOCK, &message, Some((number, 0)));
+    }
+    assert_eq!(records(&actions(&mut core, 1_000)).len(), 1, "the past ends at once");
+    core.settle(1_000, 0, Outcome::Done);
+    // Messages with an old time go on to come.
+    for now in (1_000..61_000).step_by(500) {
+        let old = Arc::new(Message { timestamp: 0, ..Message::clone(&message(100 + now, 0)) });
+        core.take(now, CLOCK + now, &old, None);
+    }
+    assert_eq!(records(&actions(&mut core, 62_000)).len(), 2, "and the future after a window");
+}
+
+#[test]
+fn a_source_that_counts_in_order_is_not_waited_for() {
+    let mut core = windowed(false);
+    core.windows = core.steps.every().map(|every| Windows::new(every, 10, true));
+    take(&mut core, 0, 2, 0);
+    // WHERE leaves 1 out. The source hands out no more than ten messages from the oldest that is not done on.
+    for number in 10..20 {
+        core.take(
+            1,
+            CLOCK,
+            &Arc::new(Message { payload: b"1".to_vec(), ..Message::clone(&at(1, number, 0)) }),
+            Some((number, 0)),
+        );
+    }
+    assert_eq!((records(&actions(&mut core, 1)).len(), core.numbers().ended_early), (1, 1));
 }
 
 proptest! {
@@ -182,7 +243,7 @@ proptest! {
         events in proptest::collection::vec((0_u8..8, 0_u64..4, 0_u64..40_000), 1..200),
     ) {
         let mut core = windowed(false);
-        core.windows = core.steps.every().map(|every| Windows::new(every, 20));
+        core.windows = core.steps.every().map(|every| Windows::new(every, 20, false));
         let (mut now, mut number, mut connection) = (0, 2, 0);
         let mut taken: BTreeMap<u64, Arc<Message>> = BTreeMap::new();
         let (mut counts, mut acked) = (BTreeMap::new(), BTreeSet::new());
