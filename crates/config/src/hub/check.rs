@@ -323,7 +323,7 @@ fn window_problem(pipeline: &Pipeline) -> Option<(&'static str, Problem)> {
         return None;
     }
     if pipeline.sql.is_none() {
-        let problem = Problem::new("a window needs a SELECT that says what becomes of its messages");
+        let problem = Problem::new("a window needs a SELECT");
         return Some((
             "every",
             problem.hint("such as sql = \"SELECT clientid, count(*) AS messages FROM 'plant/#' GROUP BY clientid\""),

@@ -331,7 +331,7 @@ impl Value for Keep {
     }
 }
 
-/// What becomes of a message whose payload is not of the schema.
+/// The treatment of messages whose payload is not of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnInvalid {
     /// It fails.
@@ -370,7 +370,7 @@ section! {
         schema: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// The message in a schema of Protobuf, such as `plant.Reading`. Without it the schema has to have one message.
         schema_type: Option<String> = None, in Kind::Text { max_len: 512 };
-        /// What becomes of a message whose payload is not of `schema`.
+        /// The treatment of messages whose payload is not of `schema`.
         on_invalid: OnInvalid = OnInvalid::Fail, in Kind::OneOf(<OnInvalid as Words>::WORDS);
         /// A condition (CEL) that messages have to fulfil, such as `payload.temp > 30.0`. The first step.
         filter: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };

@@ -309,7 +309,7 @@ impl<D> Ledger<D> {
         gone
     }
 
-    /// Drops an entry that nobody acknowledges.
+    /// Drops an entry without tokens.
     pub(super) fn discard(&mut self, number: u64) {
         let Some(entry) = self.entries.remove(number) else { return };
         self.bytes = self.bytes.saturating_sub(entry.size);

@@ -3,7 +3,7 @@
 //!
 //! - `ledger`: a message is acknowledged once each sink has confirmed it, and not before.
 //! - `parked`: messages that wait for memory.
-//! - `windows`: messages of which one record is made.
+//! - `windows`: one record of many messages.
 //! - `lane`: batches, retries, and the search for the record that a sink refuses.
 
 mod lane;

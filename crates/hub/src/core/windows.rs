@@ -9,7 +9,7 @@ use super::ledger::NewEntry;
 use super::{Core, Item, NoRecords};
 use crate::message::Message;
 use crate::record::{Content, Record};
-use crate::steps::{Ended, Share, Steps, Totals};
+use crate::steps::{Ended, Steps, Totals, WindowShare};
 
 /// Milliseconds that a window stays open behind its end, and behind a message that comes later than that: messages are under
 /// way from the broker for so long.
@@ -19,27 +19,27 @@ const MAX_OPEN: usize = 10_000;
 
 /// A message of a window that the broker keeps until it is acknowledged.
 #[derive(Debug)]
-struct Member {
+struct WindowMember {
     entry: u64,
     message: Arc<Message>,
-    /// What it adds.
+    /// Its value for each aggregate.
     values: Vec<serde_json::Value>,
 }
 
 /// A window of a group.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct OpenWindow {
     start: u64,
     first: Arc<Message>,
     last: Arc<Message>,
     hops: u8,
-    /// Messages, also those that nobody acknowledges.
+    /// Messages of all QoS.
     count: u64,
     totals: Totals,
-    members: Vec<Member>,
+    members: Vec<WindowMember>,
 }
 
-impl Window {
+impl OpenWindow {
     /// The message that its record carries: it has the id of the record, and the topic and the publisher of the last message.
     fn message(&self) -> Message {
         Message {
@@ -68,7 +68,7 @@ impl Window {
         }
     }
 
-    /// Memory of what the ledger does not count, bytes.
+    /// Memory beside the ledger's, bytes.
     fn memory(&self, group: &str) -> usize {
         size_of::<Self>() + group.len() + self.first.size() + self.last.size() + self.totals.memory()
     }
@@ -76,9 +76,9 @@ impl Window {
 
 /// The messages of a window whose record is on its way.
 #[derive(Debug)]
-struct Sent {
+struct SentWindow {
     entries: Vec<u64>,
-    /// Messages that nobody acknowledges.
+    /// Messages of QoS 0.
     others: u64,
 }
 
@@ -91,7 +91,7 @@ struct Start {
     latest: u64,
     /// The number of the first message above QoS 0 that came for them.
     first_arrival: u64,
-    groups: HashMap<String, Window>,
+    groups: HashMap<String, OpenWindow>,
 }
 
 /// The windows of a pipeline.
@@ -111,7 +111,7 @@ pub(super) struct Windows {
     members: usize,
     bytes: usize,
     /// By the entry of their record.
-    sent: HashMap<u64, Sent>,
+    sent: HashMap<u64, SentWindow>,
     /// Milliseconds from the clock that never goes back to the wall clock.
     clock_offset: u64,
 }
@@ -159,7 +159,7 @@ impl Windows {
     }
 
     /// Adds a message to its window, and returns the begin of that.
-    fn add(&mut self, (now, clock): (u64, u64), message: &Arc<Message>, share: &Share, none: Totals) -> u64 {
+    fn add(&mut self, (now, clock): (u64, u64), message: &Arc<Message>, share: &WindowShare, none: Totals) -> u64 {
         // A message that has waited came with an earlier time.
         self.clock_offset = self.clock_offset.max(clock.saturating_sub(now));
         let clock = self.clock(now);
@@ -183,7 +183,8 @@ impl Windows {
             Entry::Vacant(place) => {
                 self.open += 1;
                 let (first, last) = (Arc::clone(message), Arc::clone(message));
-                let window = Window { start: begin, first, last, hops: 0, count: 0, totals: none, members: Vec::new() };
+                let window =
+                    OpenWindow { start: begin, first, last, hops: 0, count: 0, totals: none, members: Vec::new() };
                 (place.insert(window), 0)
             }
         };
@@ -196,16 +197,16 @@ impl Windows {
     }
 
     /// Notes the entry of the message that was added last, which waits for the record of its window.
-    fn note_member(&mut self, begin: u64, share: Share, entry: u64) {
+    fn note_member(&mut self, begin: u64, share: WindowShare, entry: u64) {
         let window = self.starts.get_mut(&begin).and_then(|start| start.groups.get_mut(&share.group));
         if let Some(window) = window {
             self.members += 1;
-            window.members.push(Member { entry, message: Arc::clone(&window.last), values: share.values });
+            window.members.push(WindowMember { entry, message: Arc::clone(&window.last), values: share.values });
         }
     }
 
     /// Takes the windows of the starts that a condition holds for.
-    fn take(&mut self, is_wanted: impl Fn(&Start) -> bool) -> Vec<Window> {
+    fn take(&mut self, is_wanted: impl Fn(&Start) -> bool) -> Vec<OpenWindow> {
         let begins: Vec<u64> = self.starts.iter().filter(|(_, it)| is_wanted(it)).map(|(begin, _)| *begin).collect();
         let starts = begins.into_iter().filter_map(|begin| self.starts.remove(&begin));
         let mut taken = Vec::new();
@@ -244,7 +245,7 @@ impl Windows {
             });
         }
         self.starts.retain(|_, start| !start.groups.is_empty());
-        let is_gone = |sent: &Sent| sent.others == 0 && sent.entries.iter().all(|entry| gone.contains(entry));
+        let is_gone = |sent: &SentWindow| sent.others == 0 && sent.entries.iter().all(|entry| gone.contains(entry));
         let records: BTreeSet<u64> =
             self.sent.iter().filter(|(_, sent)| is_gone(sent)).map(|(entry, _)| *entry).collect();
         self.sent.retain(|entry, _| !records.contains(entry));
@@ -276,8 +277,13 @@ impl<D> Core<D> {
         }
     }
 
-    /// What a message adds to the window with the returned begin. It is added already.
-    fn share_of(&mut self, now: u64, clock: u64, message: &Arc<Message>) -> Result<Option<(u64, Share)>, NoRecords> {
+    /// Adds a message to its window. Returns the begin of the window and the share of the message.
+    fn share_of(
+        &mut self,
+        now: u64,
+        clock: u64,
+        message: &Arc<Message>,
+    ) -> Result<Option<(u64, WindowShare)>, NoRecords> {
         self.check_hops(message)?;
         let share = self.steps.share(message, clock)?;
         let (Some(share), Some(windows), Some(none)) = (share, &mut self.windows, self.steps.no_totals()) else {
@@ -287,8 +293,8 @@ impl<D> Core<D> {
         Ok(Some((begin, share)))
     }
 
-    /// Has a message wait for the record of its window. A message that nobody acknowledges does not.
-    fn join(&mut self, now: u64, mut entry: NewEntry<D>, begin: u64, share: Share) {
+    /// Has a message above QoS 0 wait for the record of its window.
+    fn join(&mut self, now: u64, mut entry: NewEntry<D>, begin: u64, share: WindowShare) {
         let (archive, message) = (self.archive(), Arc::clone(&entry.message));
         let waits = entry.token.is_some();
         entry.pending = usize::from(waits) + usize::from(archive.is_some());
@@ -326,7 +332,7 @@ impl<D> Core<D> {
     }
 
     /// Sends the record of a window to the sinks.
-    fn end_window(&mut self, now: u64, clock: u64, window: Window) {
+    fn end_window(&mut self, now: u64, clock: u64, window: OpenWindow) {
         let message = Arc::new(window.message());
         let ended = Ended { start: window.start, message: &message, totals: &window.totals };
         let record = match self.steps.end(&ended, &window.last, clock) {
@@ -344,7 +350,7 @@ impl<D> Core<D> {
         let entries: Vec<u64> = window.members.iter().map(|member| member.entry).collect();
         let others = window.count.saturating_sub(entries.len() as u64);
         if let Some(windows) = &mut self.windows {
-            windows.sent.insert(entry, Sent { entries, others });
+            windows.sent.insert(entry, SentWindow { entries, others });
         }
         for sink in 0..sinks {
             let lane = self.lane_of(sink, record.key());
@@ -352,11 +358,11 @@ impl<D> Core<D> {
         }
     }
 
-    /// There is no record of a window: each of its messages fails, and is a dead letter by itself.
-    fn fail_window(&mut self, now: u64, window: Window, why: &str) {
+    /// There is no record of a window: each of its messages fails, and becomes a dead letter.
+    fn fail_window(&mut self, now: u64, window: OpenWindow, why: &str) {
         let members = window.members.len() as u64;
         self.numbers.failed += window.count.saturating_sub(members);
-        for Member { entry, message, .. } in window.members {
+        for WindowMember { entry, message, .. } in window.members {
             let fields = message.fields(crate::Format::Json);
             let record = Arc::new(Record::new(message, Content::Row(fields)));
             self.fail(now, &Item { entry, record }, why.to_owned(), true);
@@ -366,7 +372,7 @@ impl<D> Core<D> {
     /// The record of a window has ended: so have its messages.
     pub(super) fn confirm_members(&mut self, entry: u64, delivered: bool, dropped: bool) {
         let sent = self.windows.as_mut().and_then(|windows| windows.sent.remove(&entry));
-        let Some(Sent { entries, others }) = sent else { return };
+        let Some(SentWindow { entries, others }) = sent else { return };
         self.numbers.delivered += if delivered && !dropped { others } else { 0 };
         for entry in entries {
             if dropped {

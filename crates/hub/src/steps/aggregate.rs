@@ -64,7 +64,7 @@ impl Aggregates {
         self.0.borrow().iter().for_each(|call| call.operand.look(wanted));
     }
 
-    /// What a message adds to each of them.
+    /// The values of a message for each of them.
     ///
     /// # Errors
     /// When the message cannot be computed with, or a value is no number where one is needed.
@@ -86,6 +86,22 @@ impl Aggregates {
     /// The totals of a window without messages.
     pub(super) fn totals(&self) -> Totals {
         Totals { totals: self.0.borrow().iter().map(|call| Total::new(call.aggregate)).collect() }
+    }
+}
+
+/// The share of a message in its window.
+#[derive(Debug)]
+pub(crate) struct WindowShare {
+    /// The values of GROUP BY, as text.
+    pub(crate) group: String,
+    /// A value for each aggregate.
+    pub(crate) values: Vec<Value>,
+}
+
+impl WindowShare {
+    /// Memory that it takes, bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.group.len() + self.values.iter().map(memory_of_value).sum::<usize>()
     }
 }
 

@@ -266,7 +266,7 @@ fn aggregate(expr: &Expr, name: &str, aggregate: Aggregate, call: &Call, scope: 
     }
 }
 
-/// What stands between the brackets of a function.
+/// The arguments of a function.
 fn operands_of(call: &Call) -> &[FunctionArg] {
     match &call.args {
         FunctionArguments::List(list) => &list.args,

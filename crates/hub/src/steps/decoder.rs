@@ -5,13 +5,30 @@ use prost_reflect::{
 };
 use serde_json::Value;
 
-use super::avro::AvroSchema;
+use super::avro::{AvroSchema, AvroSchemaError};
 use super::error::ComputeError;
 
 /// Most fields and elements of a payload of Protobuf, of all levels. A message without a byte has all its fields as JSON.
 const MAX_VALUES: usize = 100_000;
 /// Its JSON has messages within messages without a limit.
 const ANY: &str = "google.protobuf.Any";
+
+/// Why a schema cannot decode payloads.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DecoderError {
+    #[error("it is not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("it is no schema of Avro: {0}")]
+    Avro(#[from] AvroSchemaError),
+    #[error("it is no set of descriptors of Protobuf: {0}")]
+    Descriptors(#[from] prost_reflect::DescriptorError),
+    #[error("it has {ANY}, which is not supported")]
+    Any,
+    #[error("it has no message `{name}`; it has {names}")]
+    NoMessage { name: String, names: String },
+    #[error("it has {count} messages: name one in `schema_type`, such as {names}")]
+    Several { count: usize, names: String },
+}
 
 /// Reads payloads of one schema.
 #[derive(Debug)]
@@ -26,10 +43,10 @@ impl Decoder {
     /// A schema of Avro, as JSON.
     ///
     /// # Errors
-    /// When it is none.
-    pub(super) fn avro(text: &str) -> Result<Self, String> {
-        let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
-        AvroSchema::new(&value).map(Self::Avro).map_err(|error| format!("it is no schema of Avro: {error}"))
+    /// When it is not one.
+    pub(super) fn avro(text: &str) -> Result<Self, DecoderError> {
+        let value: Value = serde_json::from_str(text)?;
+        Ok(Self::Avro(AvroSchema::new(&value)?))
     }
 
     /// A message of the descriptors that `protoc --include_imports --descriptor_set_out=FILE` writes. `name` may be left
@@ -37,11 +54,10 @@ impl Decoder {
     ///
     /// # Errors
     /// When the bytes are no descriptors, or have no such message.
-    pub(super) fn protobuf(bytes: &[u8], name: Option<&str>) -> Result<Self, String> {
-        let pool = DescriptorPool::decode(bytes)
-            .map_err(|error| format!("it is no set of descriptors of Protobuf: {error}"))?;
+    pub(super) fn protobuf(bytes: &[u8], name: Option<&str>) -> Result<Self, DecoderError> {
+        let pool = DescriptorPool::decode(bytes)?;
         if pool.get_message_by_name(ANY).is_some() {
-            return Err(format!("it has {ANY}, which is not supported"));
+            return Err(DecoderError::Any);
         }
         let mut all: Vec<MessageDescriptor> = pool.all_messages().filter(|message| !message.is_map_entry()).collect();
         let names = || all.iter().take(10).map(|it| it.full_name().to_owned()).collect::<Vec<_>>().join(", ");
@@ -49,9 +65,9 @@ impl Decoder {
             Some(name) => pool
                 .get_message_by_name(name)
                 .map(Self::Protobuf)
-                .ok_or_else(|| format!("it has no message `{name}`; it has {}", names())),
+                .ok_or_else(|| DecoderError::NoMessage { name: name.to_owned(), names: names() }),
             None if all.len() == 1 => Ok(Self::Protobuf(all.remove(0))),
-            None => Err(format!("it has {} messages: name one in `schema_type`, such as {}", all.len(), names())),
+            None => Err(DecoderError::Several { count: all.len(), names: names() }),
         }
     }
 
@@ -61,7 +77,9 @@ impl Decoder {
     /// When it is not of the schema.
     pub(super) fn decode(&self, payload: &[u8]) -> Result<Value, ComputeError> {
         match self {
-            Self::Avro(schema) => schema.decode(payload).map_err(|error| ComputeError::NotDecoded("Avro", error)),
+            Self::Avro(schema) => {
+                schema.decode(payload).map_err(|error| ComputeError::NotDecoded("Avro", error.to_string()))
+            }
             Self::Protobuf(descriptor) => {
                 let message = DynamicMessage::decode(descriptor.clone(), payload);
                 let message = message.map_err(|error| ComputeError::NotDecoded("Protobuf", error.to_string()))?;
@@ -80,7 +98,7 @@ impl Decoder {
     }
 }
 
-/// Takes the fields and elements of a message from those that may still come; false if there are more.
+/// Takes the fields and elements of a message from the number that may still come; false if it has more.
 fn count(message: &DynamicMessage, left: &mut usize) -> bool {
     let mut take = |values: usize| {
         let rest = left.checked_sub(values);
@@ -180,7 +198,8 @@ mod tests {
         );
         assert!(decoder.decode(&[0x0a, 0].repeat(60_000)).unwrap_err().to_string().contains("100000 values"));
         let any = DescriptorProto { name: Some("Any".to_owned()), ..DescriptorProto::default() };
-        let error = Decoder::protobuf(&set(vec![file("any.proto", "google.protobuf", any)]), None).unwrap_err();
+        let error =
+            Decoder::protobuf(&set(vec![file("any.proto", "google.protobuf", any)]), None).unwrap_err().to_string();
         assert!(error.contains("not supported"), "{error}");
     }
 
@@ -188,9 +207,11 @@ mod tests {
     fn one_of_several_messages_needs_its_name() {
         let set = descriptors(&["Reading", "Alarm"]);
         assert!(Decoder::protobuf(&set, Some("plant.Alarm")).is_ok());
-        let error = Decoder::protobuf(&set, None).unwrap_err();
+        let error = Decoder::protobuf(&set, None).unwrap_err().to_string();
         assert!(error.contains("schema_type") && error.contains("plant.Reading"), "{error}");
-        assert!(Decoder::protobuf(&set, Some("Alarm")).unwrap_err().contains("plant.Alarm"));
-        assert!(Decoder::protobuf(b"message Reading {}", None).unwrap_err().contains("no set of descriptors"));
+        assert!(Decoder::protobuf(&set, Some("Alarm")).unwrap_err().to_string().contains("plant.Alarm"));
+        assert!(
+            Decoder::protobuf(b"message Reading {}", None).unwrap_err().to_string().contains("no set of descriptors")
+        );
     }
 }

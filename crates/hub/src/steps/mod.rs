@@ -32,15 +32,15 @@ use serde_json::Value;
 use sqlparser::tokenizer::Span;
 use tidegate_client::TopicFilterBuf;
 
-pub(crate) use self::aggregate::Totals;
+pub(crate) use self::aggregate::{Totals, WindowShare};
 use self::budget::Budget;
 use self::cel::Cel;
 use self::environment::Environment;
 pub use self::error::ComputeError;
 pub(crate) use self::error::MAX_ELEMENTS;
-use self::schema::Schema;
+use self::schema::PayloadSchema;
 use self::sql::Sql;
-pub(crate) use self::window::{Ended, Share};
+pub(crate) use self::window::Ended;
 use crate::format::{Format, Wanted};
 use crate::message::{FieldName, Message};
 use crate::record::{Content, Record, Row, RowText, WholeMessage};
@@ -160,7 +160,7 @@ pub enum Part {
 pub struct Steps {
     format: Format,
     encode: Option<Format>,
-    schema: Option<Schema>,
+    schema: Option<PayloadSchema>,
     drops_invalid: bool,
     filter: Option<Cel>,
     sql: Option<Sql>,
@@ -220,7 +220,7 @@ impl Steps {
     /// The parts of the payload that the steps look at.
     fn look(&self) -> Wanted {
         let mut wanted = Wanted::nothing();
-        if matches!(self.schema, Some(Schema::Json(_))) {
+        if matches!(self.schema, Some(PayloadSchema::Json(_))) {
             wanted.add(std::iter::empty());
         }
         let expressions = self.set.iter().map(|(_, cel)| cel);

@@ -25,12 +25,17 @@ const ADDRESS: &str = "tidegate://schema/payload.json";
 
 /// The schema of a pipeline.
 #[derive(Debug)]
-pub(super) enum Schema {
+pub(super) enum PayloadSchema {
     /// Payloads have to fulfil it.
     Json(Box<JsonSchema>),
     /// Payloads are decoded by it.
     Decoder(Box<Decoder>),
 }
+
+/// Why a value is no JSON Schema.
+#[derive(Debug, thiserror::Error)]
+#[error("it is no JSON Schema: {0:#}")]
+struct JsonSchemaError(Box<boon::CompileError>);
 
 /// A JSON Schema that was read.
 pub(super) struct JsonSchema {
@@ -53,9 +58,9 @@ impl boon::UrlLoader for NoOther {
     }
 }
 
-impl Schema {
+impl PayloadSchema {
     /// Reads the file of a schema, whose name says its kind: `.json`, `.avsc`, or `.desc` and `.binpb` for the descriptors
-    /// of Protobuf, of which `name` is a message.
+    /// of Protobuf. `name` is one of their messages.
     ///
     /// # Errors
     /// When it cannot be read, is too large, or is no such schema.
@@ -75,15 +80,19 @@ impl Schema {
             Some("json") => {
                 let value =
                     serde_json::from_slice(&text).map_err(|error| failed(format!("it is not JSON: {error}")))?;
-                JsonSchema::new(value).map(|schema| Self::Json(Box::new(schema))).map_err(failed)
+                JsonSchema::new(value)
+                    .map(|schema| Self::Json(Box::new(schema)))
+                    .map_err(|error| failed(error.to_string()))
             }
             Some("avsc") => {
                 let text = String::from_utf8(text).map_err(|error| failed(error.to_string()))?;
-                Decoder::avro(&text).map(|decoder| Self::Decoder(Box::new(decoder))).map_err(failed)
+                Decoder::avro(&text)
+                    .map(|decoder| Self::Decoder(Box::new(decoder)))
+                    .map_err(|error| failed(error.to_string()))
             }
-            Some("desc" | "binpb") => {
-                Decoder::protobuf(&text, name).map(|decoder| Self::Decoder(Box::new(decoder))).map_err(failed)
-            }
+            Some("desc" | "binpb") => Decoder::protobuf(&text, name)
+                .map(|decoder| Self::Decoder(Box::new(decoder)))
+                .map_err(|error| failed(error.to_string())),
             Some("proto") => Err(failed(
                 "make descriptors of it: protoc --include_imports --descriptor_set_out=FILE.desc FILE.proto".to_owned(),
             )),
@@ -95,13 +104,13 @@ impl Schema {
 }
 
 impl JsonSchema {
-    fn new(value: Value) -> Result<Self, String> {
+    fn new(value: Value) -> Result<Self, JsonSchemaError> {
         let (mut compiler, mut schemas) = (Compiler::new(), Schemas::new());
         compiler.use_loader(Box::new(NoOther));
         compiler.enable_format_assertions();
-        let wrong = |error: &boon::CompileError| format!("it is no JSON Schema: {error:#}");
-        compiler.add_resource(ADDRESS, value).map_err(|error| wrong(&error))?;
-        let index = compiler.compile(ADDRESS, &mut schemas).map_err(|error| wrong(&error))?;
+        let wrong = |error| JsonSchemaError(Box::new(error));
+        compiler.add_resource(ADDRESS, value).map_err(wrong)?;
+        let index = compiler.compile(ADDRESS, &mut schemas).map_err(wrong)?;
         Ok(Self { schemas, index })
     }
 
@@ -131,7 +140,7 @@ impl Steps {
     /// # Errors
     /// When the payload is not of the schema.
     pub(super) fn decoded(&self, message: &Arc<Message>) -> Result<Option<Arc<Message>>, ComputeError> {
-        let Some(Schema::Decoder(decoder)) = &self.schema else { return Ok(Some(Arc::clone(message))) };
+        let Some(PayloadSchema::Decoder(decoder)) = &self.schema else { return Ok(Some(Arc::clone(message))) };
         match decoder.decode(&message.payload) {
             Ok(value) => {
                 let payload = value.to_string().into_bytes();
@@ -144,14 +153,15 @@ impl Steps {
 
     /// Whether payloads are decoded by the schema.
     pub(super) fn decodes(&self) -> bool {
-        matches!(self.schema, Some(Schema::Decoder(_)))
+        matches!(self.schema, Some(PayloadSchema::Decoder(_)))
     }
 
     /// The schema of the settings.
-    pub(super) fn schema_of(settings: &StepSettings) -> Result<Option<Schema>, (Part, StepError)> {
+    pub(super) fn schema_of(settings: &StepSettings) -> Result<Option<PayloadSchema>, (Part, StepError)> {
         let Some(path) = &settings.schema else { return Ok(None) };
-        let schema = Schema::open(path, settings.schema_type.as_deref()).map_err(|error| (Part::Schema, error))?;
-        if matches!(schema, Schema::Decoder(_)) && settings.format != Format::Json {
+        let schema =
+            PayloadSchema::open(path, settings.schema_type.as_deref()).map_err(|error| (Part::Schema, error))?;
+        if matches!(schema, PayloadSchema::Decoder(_)) && settings.format != Format::Json {
             let said = "a schema of Avro or Protobuf says how payloads are read: leave out `format`";
             return Err((Part::Schema, StepError::new(said)));
         }
@@ -163,7 +173,7 @@ impl Steps {
     /// # Errors
     /// When it does not, unless such messages are dropped, and when it is not of its format.
     pub(super) fn is_valid(&self, environment: &Environment<'_>) -> Result<bool, ComputeError> {
-        let Some(Schema::Json(schema)) = &self.schema else { return Ok(true) };
+        let Some(PayloadSchema::Json(schema)) = &self.schema else { return Ok(true) };
         let payload = environment.payload().map_err(ComputeError::from);
         match payload.and_then(|payload| schema.check(payload)) {
             Ok(()) => Ok(true),
@@ -207,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_none_is_refused() {
+    fn a_wrong_schema_is_refused() {
         for (value, said) in [
             (json!({ "type": "nummer" }), "no JSON Schema"),
             (json!({ "$ref": "#/$defs/none" }), "no JSON Schema"),
             (json!({ "$ref": "other.json" }), "no JSON Schema"),
             (json!({ "$ref": "file:///etc/passwd" }), "one file"),
         ] {
-            let error = JsonSchema::new(value.clone()).err().unwrap();
+            let error = JsonSchema::new(value.clone()).err().unwrap().to_string();
             assert!(error.contains(said), "{value}: {error}");
         }
         let folder = std::env::temp_dir().join(format!("tidegate-schema-{}", std::process::id()));
@@ -224,17 +234,17 @@ mod tests {
             if let Some(text) = text {
                 std::fs::write(&file, text).unwrap();
             }
-            let error = Schema::open(&file, None).unwrap_err().to_string();
+            let error = PayloadSchema::open(&file, None).unwrap_err().to_string();
             assert!(error.contains(said) && error.contains("schema.json"), "{error}");
         }
-        assert!(Schema::open(&folder, None).unwrap_err().to_string().contains("no file"));
+        assert!(PayloadSchema::open(&folder, None).unwrap_err().to_string().contains("no file"));
         std::fs::write(&file, " ".repeat((1 << 20) + 1)).unwrap();
-        assert!(Schema::open(&file, None).unwrap_err().to_string().contains("larger than"));
+        assert!(PayloadSchema::open(&file, None).unwrap_err().to_string().contains("larger than"));
         for (name, said) in [("a.proto", "protoc"), ("a.txt", ".avsc"), ("a.avsc", "not JSON"), ("a.desc", "Protobuf")]
         {
             let file = folder.join(name);
             std::fs::write(&file, "x").unwrap();
-            let error = Schema::open(&file, None).unwrap_err().to_string();
+            let error = PayloadSchema::open(&file, None).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
         }
         std::fs::remove_dir_all(&folder).unwrap();

@@ -15,7 +15,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use tidegate_client::TopicFilterBuf;
 
-use super::aggregate::{Aggregates, Totals};
+use super::aggregate::{Aggregates, Totals, WindowShare};
 use super::budget::Budget;
 use super::compile::{Scope, compile};
 use super::environment::Environment;
@@ -23,7 +23,6 @@ use super::error::{ComputeError, MAX_ELEMENTS, MAX_GROUP};
 use super::foreach::{Foreach, is_foreach};
 use super::node::Node;
 use super::values::kind;
-use super::window::Share;
 use super::{At, StepError};
 use crate::format::Wanted;
 use crate::message::FieldName;
@@ -217,11 +216,11 @@ impl Sql {
         Ok(rows)
     }
 
-    /// What a message adds to its window; nothing when FROM does not match its topic or it does not fulfil WHERE.
+    /// The share of a message in its window; nothing when FROM does not match its topic or it does not fulfil WHERE.
     ///
     /// # Errors
     /// When the message cannot be computed with.
-    pub(super) fn share(&self, environment: &Environment<'_>) -> Result<Option<Share>, ComputeError> {
+    pub(super) fn share(&self, environment: &Environment<'_>) -> Result<Option<WindowShare>, ComputeError> {
         if !self.takes(environment)? {
             return Ok(None);
         }
@@ -230,7 +229,7 @@ impl Sql {
         if group.len() > MAX_GROUP {
             return Err(ComputeError::LongGroup);
         }
-        Ok(Some(Share { group, values: self.aggregates.values(environment)? }))
+        Ok(Some(WindowShare { group, values: self.aggregates.values(environment)? }))
     }
 
     /// The totals of a window without messages.
@@ -238,7 +237,7 @@ impl Sql {
         self.aggregates.totals()
     }
 
-    /// The row of a window, of which the environment has the last message.
+    /// The row of a window. The environment has its last message.
     ///
     /// # Errors
     /// When its fields cannot be computed.

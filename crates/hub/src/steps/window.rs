@@ -4,28 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::aggregate::Totals;
+use super::aggregate::{Totals, WindowShare};
 use super::environment::{Environment, WindowView};
 use super::error::ComputeError;
 use super::{Shown, StepResult, Steps, at, show};
 use crate::message::Message;
-use crate::record::{Record, memory_of_value};
-
-/// What a message adds to its window.
-#[derive(Debug)]
-pub(crate) struct Share {
-    /// The values of GROUP BY, as text.
-    pub(crate) group: String,
-    /// A value for each aggregate.
-    pub(crate) values: Vec<Value>,
-}
-
-impl Share {
-    /// Memory that it takes, bytes.
-    pub(crate) fn memory(&self) -> usize {
-        self.group.len() + self.values.iter().map(memory_of_value).sum::<usize>()
-    }
-}
+use crate::record::Record;
 
 /// The messages of a window of one group, at its end.
 #[derive(Debug)]
@@ -60,11 +44,11 @@ impl Steps {
         message.timestamp - message.timestamp % every.max(1)
     }
 
-    /// What a message adds to its window; nothing when a step drops it.
+    /// The share of a message in its window; nothing when a step drops it.
     ///
     /// # Errors
     /// When the message cannot be computed with.
-    pub(crate) fn share(&self, message: &Arc<Message>, now: u64) -> Result<Option<Share>, ComputeError> {
+    pub(crate) fn share(&self, message: &Arc<Message>, now: u64) -> Result<Option<WindowShare>, ComputeError> {
         let Some(message) = self.decoded(message)? else { return Ok(None) };
         let environment = &Environment::new(&message, self.format, &self.wanted, now);
         if !self.is_valid(environment)? {

@@ -23,7 +23,7 @@ const LOAD_PAUSE: Duration = Duration::from_millis(5);
 /// Pause before it is looked again whether all nodes have cut.
 pub(super) const CUT_PAUSE: Duration = Duration::from_millis(2);
 /// How long that may take at most, from the time when the images were sent: each node that this one has a session with needs
-/// one with the new home. Nobody serves the partitions meanwhile, so a shorter lease is the limit.
+/// one with the new home. The partitions are not served meanwhile, so a shorter lease is the limit.
 const LONGEST_CUT: Duration = Duration::from_secs(10);
 
 /// How long the clients of leaving partitions may take until nothing of them is under way. The others are disconnected.
