@@ -70,11 +70,10 @@ impl ShardState {
         let (reserved, reserved_bytes) = self.reservations.of(to);
         let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
         let away = session.connection.is_none();
-        let queues = waiting > 0 || away;
         if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
             return false;
         }
         bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
-            && !(queues && self.memory.is_over_ceiling())
+            && !(self.memory.is_over_ceiling() && self.would_queue(to, wanted.qos, reserved))
     }
 }
