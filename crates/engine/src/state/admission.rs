@@ -6,6 +6,7 @@ use crate::publish::admission::{Full, Wanted};
 use crate::session::BlockedPublisher;
 use crate::settings::OverflowPolicy;
 use crate::state::ShardState;
+use crate::state::deliver::would_queue;
 use crate::topics::Route;
 use tidegate_mqtt::QoS;
 
@@ -74,6 +75,6 @@ impl ShardState {
             return false;
         }
         bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
-            && !(self.memory.is_over_ceiling() && self.would_queue(to, wanted.qos, reserved))
+            && !(self.memory.is_over_ceiling() && would_queue(self, to, wanted.qos, reserved))
     }
 }

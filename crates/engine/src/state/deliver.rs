@@ -184,16 +184,6 @@ impl ShardState {
         self.note_queued(to, terms.publisher);
     }
 
-    /// Whether a message to a session would wait in its queue now, beside those that have room reserved.
-    pub(crate) fn would_queue(&self, to: SessionKey, qos: QoS, reserved: usize) -> bool {
-        let Some(session) = self.sessions.get(to.0) else { return false };
-        let Some(connection) = session.connection.and_then(|key| self.connections.get(key)) else { return true };
-        let room = Room { output: connection.output_len(), high_water: self.high_water };
-        let in_flight = session.flow.as_ref().map_or(0, |flow| flow.inflight.len());
-        let is_full = qos != QoS::AtMostOnce && in_flight + reserved >= usize::from(session.receive_maximum);
-        is_full || !goes_at_once(session, qos, room, self.settings.queue.max_bytes)
-    }
-
     /// The queue of a connected client has a message that may be sent at once.
     pub(crate) fn refill_soon(&mut self, to: SessionKey) {
         if self.to_refill.last() != Some(&to) {
@@ -350,6 +340,16 @@ impl ShardState {
         }
         session.read_ahead(self.memory.queue_share(), &self.journal, &mut self.events);
     }
+}
+
+/// Whether a message to a session would wait in its queue now, behind this number of messages with reserved room.
+pub(crate) fn would_queue(state: &ShardState, to: SessionKey, qos: QoS, reserved: usize) -> bool {
+    let Some(session) = state.sessions.get(to.0) else { return false };
+    let Some(connection) = session.connection.and_then(|key| state.connections.get(key)) else { return true };
+    let room = Room { output: connection.output_len(), high_water: state.high_water };
+    let in_flight = session.flow.as_ref().map_or(0, |flow| flow.inflight.len());
+    let is_full = qos != QoS::AtMostOnce && in_flight + reserved >= usize::from(session.receive_maximum);
+    is_full || !goes_at_once(session, qos, room, state.settings.queue.max_bytes)
 }
 
 /// Notes a message above QoS 0 as sent; returns its packet id and the bytes to keep it.

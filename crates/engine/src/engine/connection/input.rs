@@ -443,7 +443,7 @@ impl WaitingCalls<'_> {
 /// A buffer for unfinished packets that is larger than this is made smaller when little is left in it.
 const TAIL_KEEP_BYTES: usize = 128 * 1024;
 
-/// Bytes of an unfinished CONNECT that are kept although such bytes take their part of the memory ceiling: most are shorter.
+/// Bytes of an unfinished CONNECT that are kept although such packets take their part of the ceiling: most are shorter.
 const CONNECT_KEEP_BYTES: usize = 4 * 1024;
 
 /// Packets that a parked publisher may still send: packets that free waiting messages, and packets that keep it alive.
