@@ -2,10 +2,10 @@
 
 /// The share of a queue while the shard holds more than half of its ceiling.
 const SCARCE_SHARE_BYTES: u64 = 16 * 1024;
-/// The part of the ceiling that unfinished packets take before an unfinished CONNECT ends its connection.
-const INPUT_PART: u64 = 8;
-/// Bytes in flight to a client that are sent although the shard holds more than its ceiling. An eighth above it, one
-/// message is.
+/// The part of the ceiling that unfinished CONNECTs take before a further long one ends its connection.
+const CONNECT_PART: u64 = 8;
+/// Bytes in flight to a client whose queue is read from the store, while the shard holds more than its ceiling. An eighth
+/// above it, one message is sent.
 const SCARCE_WINDOW_BYTES: u64 = 64 * 1024;
 /// Bytes that a blocked socket is taken to hold in the kernel, towards the memory ceiling.
 pub(crate) const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;
@@ -19,6 +19,8 @@ pub(crate) struct MemoryUse {
     pub queued_messages: u64,
     pub queued_bytes: u64,
     pub input_bytes: u64,
+    /// Bytes of tails of connections that await CONNECT, a part of `input_bytes`.
+    pub connect_bytes: u64,
     /// Messages that wait in the store alone, and their cost in memory once they are read.
     pub stored_messages: u64,
     pub stored_bytes: u64,
@@ -38,6 +40,7 @@ impl MemoryUse {
             queued_messages: 0,
             queued_bytes: 0,
             input_bytes: 0,
+            connect_bytes: 0,
             stored_messages: 0,
             stored_bytes: 0,
             ceiling,
@@ -67,6 +70,15 @@ impl MemoryUse {
         ceiling != 0 && self.held > ceiling.saturating_add(ceiling / 4).saturating_add(self.excess)
     }
 
+    /// Sets another ceiling. Bytes above a lower one are allowed until they leave.
+    pub(crate) fn set_ceiling(&mut self, ceiling: u64) {
+        let before = std::mem::replace(&mut self.ceiling, ceiling);
+        let is_lower = ceiling != 0 && (before == 0 || ceiling < before);
+        if is_lower {
+            self.allow_excess();
+        }
+    }
+
     /// The messages that the shard holds now are allowed, though they are above the ceiling.
     pub(crate) fn allow_excess(&mut self) {
         self.excess = self.excess.max(self.held.saturating_sub(self.ceiling));
@@ -77,8 +89,8 @@ impl MemoryUse {
         self.excess = self.excess.min(self.held.saturating_sub(self.ceiling));
     }
 
-    /// Bytes in flight beyond which a client gets no further message, where `most` is the configured number: few above
-    /// the ceiling, since messages in flight stay in memory.
+    /// Bytes in flight beyond which a client gets no further message of a queue that is read from the store, where `most`
+    /// is the configured number: few above the ceiling, since messages in flight stay in memory.
     #[inline]
     pub(crate) fn window_bytes(&self, most: u64) -> u64 {
         if !self.is_over_ceiling() {
@@ -90,9 +102,9 @@ impl MemoryUse {
         }
     }
 
-    /// Whether unfinished packets take their part of the ceiling, so that clients without a login lose theirs.
-    pub(crate) fn is_input_scarce(&self) -> bool {
-        self.ceiling != 0 && self.input_bytes > self.ceiling / INPUT_PART
+    /// Whether unfinished CONNECTs take more than their part of the ceiling.
+    pub(crate) fn are_connects_beyond_part(&self) -> bool {
+        self.ceiling != 0 && self.connect_bytes > self.ceiling / CONNECT_PART
     }
 
     /// Bytes that a queue may hold in memory.

@@ -20,13 +20,14 @@ mod wire;
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 
 use tidegate_client::{Publish, QoS, TopicFilterBuf};
 
 use crate::block::Block;
 use crate::counters::Counters;
 use crate::fields::{Credentials, Shown};
-use crate::limits::{Millis, SWEEP};
+use crate::limits::{FIELDS, MAX_WINDOW, Millis, SWEEP, WAITING_PART_OF_PEER};
 use crate::message::{Code, Kind, Token};
 use crate::{Failure, Outcome, ReadError};
 use sessions::Session;
@@ -180,6 +181,34 @@ pub struct Settings {
     pub max_waiting_bytes: usize,
     /// Whether each client has proven its address before its first request: by a handshake of DTLS.
     pub are_proven: bool,
+}
+
+impl Settings {
+    /// Longest packet that a session takes from the broker, bytes.
+    pub(crate) const fn max_packet(&self) -> usize {
+        self.max_body.saturating_add(FIELDS)
+    }
+
+    /// Bytes of the messages that wait for the observers of a client, at most.
+    pub(crate) fn waiting_of_peer(&self) -> usize {
+        (self.max_waiting_bytes / WAITING_PART_OF_PEER).max(self.longest_message())
+    }
+
+    /// Bytes of the messages that wait for all observers, at most.
+    pub(crate) fn waiting_of_all(&self) -> usize {
+        self.max_waiting_bytes.max(self.longest_message())
+    }
+
+    /// Messages that the broker sends to a session without an acknowledgement: as many as its client has room for.
+    pub(crate) fn window(&self) -> NonZeroU16 {
+        let messages = (self.waiting_of_peer() / self.longest_message()).clamp(1, MAX_WINDOW);
+        u16::try_from(messages).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MIN)
+    }
+
+    /// Bytes that the longest message takes up in memory, if it has few user properties: each of these has a head.
+    const fn longest_message(&self) -> usize {
+        self.max_packet().saturating_add(size_of::<Shown>())
+    }
 }
 
 /// A request that is under way.

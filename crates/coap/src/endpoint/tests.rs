@@ -560,6 +560,43 @@ fn waiting_messages_of_a_client_are_bounded_in_bytes() {
     assert!(newest.contains(&99), "the oldest are left out: {newest:?}");
 }
 
+/// A listener below a ceiling: bodies of 1 MiB, and these bytes for all waiting messages.
+fn small(max_waiting_bytes: usize) -> Settings {
+    Settings { max_sessions: 8, max_body: 1 << 20, max_waiting_bytes, are_proven: false }
+}
+
+#[test]
+fn a_session_is_sent_no_more_than_its_address_may_hold() {
+    for (mebibytes, window) in [(0, 1), (1, 1), (8, 1), (16, 3), (32, 7), (64, 8)] {
+        let settings = small(mebibytes << 20);
+        assert_eq!(settings.window().get(), window, "{mebibytes} MiB");
+        let mut world = World::with(settings);
+        let observed = world.observe(LOCAL, &get(1, "topics/a", &[(option::OBSERVE, b"")]), None);
+        for delivery in 0..=u64::from(window) {
+            // The first one is sent.
+            world.message(observed, Some(delivery), &mebibyte(1));
+        }
+        assert_eq!(world.asked(), [], "the session stays: {mebibytes} MiB");
+    }
+}
+
+#[test]
+fn a_longest_body_has_room_below_a_low_ceiling() {
+    let mut world = World::with(small(1 << 20));
+    for from in [REMOTE, LOCAL] {
+        for number in 0..1_023_u16 {
+            let block = shortest(u32::from(number) << 4 | 8 | 6);
+            world.hear(from, &put(number, "topics/a", &[(option::BLOCK1, &block)], &[0; 1_024]));
+            world.open();
+            assert!(world.sent().iter().all(|answer| answer.code == Code::CONTINUE), "block {number} of {from}");
+        }
+        let block = shortest(1_023 << 4 | 6);
+        let published = world.publish(from, &put(1_023, "topics/a", &[(option::BLOCK1, &block)], &[0; 1_024]));
+        assert_eq!(published.payload.len(), 1 << 20);
+        world.sent();
+    }
+}
+
 #[test]
 fn too_many_bytes_of_qos_1_end_a_session() {
     let mut world = World::new();

@@ -29,8 +29,10 @@ pub(super) struct Wire {
     drawn: u64,
     /// Whether each client has proven its address.
     are_proven: bool,
-    /// Bytes of all incomplete bodies, and of all bodies that are fetched in blocks.
+    /// Bytes of all incomplete bodies, and of all bodies that are fetched in blocks, beside the first one.
     max_bodies: usize,
+    /// Longest body of a request, bytes.
+    max_body: usize,
     pub(super) now: Millis,
     pub(super) peers: HashMap<PeerId, Peer>,
     /// The remembered clients; those at the front lose their places first.
@@ -54,6 +56,7 @@ impl Wire {
             drawn: 0,
             are_proven: settings.are_proven,
             max_bodies: settings.max_waiting_bytes / BODIES_PART,
+            max_body: settings.max_body,
             now: 0,
             peers: HashMap::new(),
             places: VecDeque::new(),
@@ -169,8 +172,8 @@ impl Wire {
         if !block.more {
             return Ok(Some(body));
         }
-        // Clients without a proven address get half of the room.
-        let room = if proven { self.max_bodies } else { self.max_bodies / 2 };
+        // Clients without a proven address get half of the room. One longest body has room in any case.
+        let room = if proven { self.max_bodies } else { self.max_bodies / 2 }.max(self.max_body);
         if self.upload_bytes + body.len() > room {
             return refuse(Code::UNAVAILABLE, "too many bodies come in blocks now");
         }
@@ -196,8 +199,10 @@ impl Wire {
         if let Some(at) = known.transfers.iter().position(is_same) {
             self.transfer_bytes -= known.transfers.swap_remove(at).body.bytes.len();
         }
-        // Without room the next block is one of the message that is retained by then.
-        if known.transfers.len() >= MAX_TRANSFERS || self.transfer_bytes + bytes > self.max_bodies {
+        // One body has room in any case. Without room the next block is one of the message that is retained by then.
+        if known.transfers.len() >= MAX_TRANSFERS
+            || (self.transfer_bytes > 0 && self.transfer_bytes + bytes > self.max_bodies)
+        {
             return;
         }
         self.transfer_bytes += bytes;

@@ -394,6 +394,12 @@ impl AckQueue {
 }
 
 impl Connection {
+    /// Bytes of its tail while it awaits CONNECT, else 0.
+    pub(crate) fn unfinished_connect(&self) -> u64 {
+        let tail = self.tail.as_ref().filter(|_| self.phase == Phase::AwaitConnect);
+        tail.map_or(0, |tail| tail.len() as u64)
+    }
+
     pub(crate) fn new(listener: ListenerId, tenant: TenantId, now: Millis) -> Self {
         Self {
             output: None,

@@ -8,7 +8,7 @@ use tidegate_mqtt::PacketId;
 const ALL_IDS: usize = u16::MAX as usize;
 
 /// Entries that the next burst of messages has space for at most before its memory grows.
-const SPACE_MAX: usize = 64;
+const SPACE_MAX: usize = 16;
 
 /// The answer that a message in flight waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

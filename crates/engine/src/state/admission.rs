@@ -6,6 +6,7 @@ use crate::publish::admission::{Full, Wanted};
 use crate::session::BlockedPublisher;
 use crate::settings::OverflowPolicy;
 use crate::state::ShardState;
+use crate::state::deliver::would_queue;
 use crate::topics::Route;
 use tidegate_mqtt::QoS;
 
@@ -70,11 +71,10 @@ impl ShardState {
         let (reserved, reserved_bytes) = self.reservations.of(to);
         let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
         let away = session.connection.is_none();
-        let queues = waiting > 0 || away;
         if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
             return false;
         }
         bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
-            && !(queues && self.memory.is_over_ceiling())
+            && !(self.memory.is_over_ceiling() && would_queue(self, to, wanted.qos, reserved))
     }
 }

@@ -49,7 +49,7 @@ impl ShardState {
             && keeps_qos0(&self.settings, session, publication.topic);
         let qos = if behind_kept { qos.max(QoS::AtLeastOnce) } else { qos }.min(connection.max_qos_out);
         let room = Room { output: connection.output_len(), high_water: self.high_water };
-        if !goes_at_once(session, qos, room, self.memory.window_bytes(self.settings.queue.max_bytes)) {
+        if !goes_at_once(session, qos, room, self.settings.queue.max_bytes) {
             self.enqueue(now, publication, to, terms, qos);
             if qos == QoS::AtMostOnce && room.output <= room.high_water / 2 {
                 self.refill_soon(to);
@@ -211,7 +211,10 @@ impl ShardState {
             let Some(key) = session.connection else { return };
             let Some(connection) = self.connections.get_mut(key) else { return };
             let room = connection.output_len() <= self.high_water / 2;
-            let window = has_window(session, self.memory.window_bytes(self.settings.queue.max_bytes));
+            let most = self.settings.queue.max_bytes;
+            // Messages that come from the store add to memory; others only move from the queue into flight.
+            let reads = session.flow.as_ref().is_some_and(|flow| flow.tail.is_some());
+            let window = has_window(session, if reads { self.memory.window_bytes(most) } else { most });
             let Some(flow) = session.flow.as_mut() else { break };
             let share = self.settings.queue.lower_priority_share;
             if !room || flow.waits_alone() {
@@ -337,6 +340,16 @@ impl ShardState {
         }
         session.read_ahead(self.memory.queue_share(), &self.journal, &mut self.events);
     }
+}
+
+/// Whether a message to a session would wait in its queue now, behind this number of messages with reserved room.
+pub(crate) fn would_queue(state: &ShardState, to: SessionKey, qos: QoS, reserved: usize) -> bool {
+    let Some(session) = state.sessions.get(to.0) else { return false };
+    let Some(connection) = session.connection.and_then(|key| state.connections.get(key)) else { return true };
+    let room = Room { output: connection.output_len(), high_water: state.high_water };
+    let in_flight = session.flow.as_ref().map_or(0, |flow| flow.inflight.len());
+    let is_full = qos != QoS::AtMostOnce && in_flight + reserved >= usize::from(session.receive_maximum);
+    is_full || !goes_at_once(session, qos, room, state.settings.queue.max_bytes)
 }
 
 /// Notes a message above QoS 0 as sent; returns its packet id and the bytes to keep it.

@@ -11,7 +11,7 @@ use super::lock;
 pub enum OwnAddress {
     /// An IP address and a TCP port.
     Tcp(SocketAddr),
-    /// The abstract name of a Unix socket.
+    /// The abstract name of a Unix socket of this process.
     Unix(Box<[u8]>),
 }
 

@@ -83,7 +83,7 @@ impl AdmissionCalls<'_> {
     pub(crate) fn admit_accepted(&mut self, transport: Transport, listener: ListenerId, peer: Peer) {
         let address = match peer {
             Peer::Address(at) => Some(OwnAddress::Tcp(at)),
-            Peer::Unix => transport.abstract_name().map(OwnAddress::Unix),
+            Peer::Unix => transport.own_abstract_name().map(OwnAddress::Unix),
             Peer::Gone => None,
         };
         if transport.is_introduced() && address.is_some_and(|address| self.shard.shared.admission.is_own(address)) {
