@@ -2,11 +2,11 @@
 
 mod foreign;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -131,9 +131,9 @@ fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
     let result =
         Config::load(Inputs { file: Some(FileText::new("the result", &*conversion.toml)), ..Inputs::default() });
     let runs = match result.map(|config| NamedFiles::check(&config)) {
-        Ok(NamedFiles { problems, missing }) => {
-            for file in missing {
-                complain(format_args!("note: the broker needs {}, which is not here\n", file.display()));
+        Ok(NamedFiles { problems, unchecked }) => {
+            for (file, why) in unchecked {
+                complain(format_args!("note: the broker needs {}, which {why}\n", file.display()));
             }
             if !problems.is_empty() {
                 complain(format_args!("\nThe result cannot be run as it is:\n{}\n", problems.join("\n")));
@@ -155,18 +155,44 @@ fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
 struct NamedFiles {
     /// Faults of the existing files.
     problems: Vec<String>,
-    /// Missing files: they may be on the machine of the broker, or are written by `--output`.
-    missing: BTreeSet<PathBuf>,
+    /// Files that are not checked, and why. They may be on the machine of the broker, for its user, or are written by
+    /// `--output`.
+    unchecked: BTreeMap<PathBuf, &'static str>,
+}
+
+/// Why a file is not checked; `None` if it can be.
+fn hindrance(file: &Path) -> Option<&'static str> {
+    let found = fs::metadata(file).and_then(|found| {
+        // Opening a FIFO waits for its writer.
+        if found.is_file() {
+            fs::File::open(file)?;
+        }
+        Ok(found.file_type().is_fifo())
+    });
+    match found {
+        Ok(true) => Some("is a FIFO, so it is not checked"),
+        Ok(false) => None,
+        Err(error) => hindrance_of(error.kind()),
+    }
+}
+
+/// Why a file with this error is not checked; `None` for an error that the check reports.
+fn hindrance_of(error: io::ErrorKind) -> Option<&'static str> {
+    match error {
+        io::ErrorKind::NotFound => Some("is not here"),
+        io::ErrorKind::PermissionDenied => Some("cannot be read by this user, so it is not checked"),
+        _ => None,
+    }
 }
 
 impl NamedFiles {
-    /// Whether all of them are there; the missing ones are noted.
-    fn are_there<'f>(&mut self, files: impl IntoIterator<Item = &'f (impl AsRef<Path> + ?Sized + 'f)>) -> bool {
-        let is_missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
-        let is_absent = |file: &&Path| fs::File::open(file).is_err_and(is_missing);
-        let absent: Vec<&Path> = files.into_iter().map(AsRef::as_ref).filter(is_absent).collect();
-        self.missing.extend(absent.iter().map(|file| file.to_path_buf()));
-        absent.is_empty()
+    /// Whether all of them can be checked; the others are noted.
+    fn are_checkable<'f>(&mut self, files: impl IntoIterator<Item = &'f (impl AsRef<Path> + ?Sized + 'f)>) -> bool {
+        let unchecked = |file: &Path| hindrance(file).map(|why| (file.to_owned(), why));
+        let unchecked: Vec<_> = files.into_iter().filter_map(|file| unchecked(file.as_ref())).collect();
+        let all = unchecked.is_empty();
+        self.unchecked.extend(unchecked);
+        all
     }
 
     fn note(&mut self, checked: Result<(), impl Display>) {
@@ -178,23 +204,23 @@ impl NamedFiles {
         let mut files = Self::default();
         for (auth, name) in config.auths.iter().zip(names(&config.auths)) {
             let of_users = [&auth.file, &auth.secret_file, &auth.public_key_file, &auth.jwks_file];
-            if files.are_there(of_users.into_iter().chain([&auth.bearer_token_file, &auth.ca_file]).flatten()) {
+            if files.are_checkable(of_users.into_iter().chain([&auth.bearer_token_file, &auth.ca_file]).flatten()) {
                 let alone = Config { auths: vec![Auth { name, ..auth.clone() }], ..config.clone() };
                 files.note(authentication::check_files(&alone));
             }
         }
-        if files.are_there(&config.access.acl_file) {
+        if files.are_checkable(&config.access.acl_file) {
             files.note(access::load(config).map(drop));
         }
         for (index, tls) in of_listeners(&config.listeners) {
             let Some(listener) = config.listeners.get(index) else { continue };
             let certificates = listener.certificate.0.iter().chain(&listener.key.0).chain(&listener.crl.0);
-            if files.are_there(certificates.chain(&tls.client_ca)) {
+            if files.are_checkable(certificates.chain(&tls.client_ca)) {
                 files.note(tls.check().map_err(|error| format!("listener `{}`: {error}", listener.name)));
             }
         }
         for bridge in &config.bridges {
-            if files.are_there([&bridge.ca, &bridge.certificate, &bridge.key].into_iter().flatten()) {
+            if files.are_checkable([&bridge.ca, &bridge.certificate, &bridge.key].into_iter().flatten()) {
                 files.note(bridge.check_files());
             }
         }
@@ -348,4 +374,18 @@ fn folder(path: &str) -> io::Result<Vec<TheirFile>> {
     paths.sort_unstable();
     let read = |path: &PathBuf| read_bounded(path).map(|text| TheirFile { name: path.display().to_string(), text });
     paths.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreadable_files_are_named_and_not_checked() {
+        assert_eq!(hindrance_of(io::ErrorKind::NotFound), Some("is not here"));
+        assert!(hindrance_of(io::ErrorKind::PermissionDenied).is_some_and(|why| why.contains("by this user")));
+        assert_eq!(hindrance_of(io::ErrorKind::NotADirectory), None, "the check reports it");
+        assert_eq!(hindrance(Path::new("/dev/null")), None);
+        assert_eq!(hindrance(Path::new("/")), None, "the check reports that it is no file");
+    }
 }

@@ -227,11 +227,10 @@ impl<'a> Draft<'a> {
         }
         let line = through_door.first().copied()?;
         let path = self.socket_of_bridges();
+        let base = if path.starts_with('/') { "" } else { "; the path is relative to the broker's working directory" };
+        let why = format!("it comes in by the Unix socket {path}, which only the broker's user may open{base}");
         for index in through_door {
-            self.changed(
-                index,
-                &format!("it comes in by the Unix socket {path}, which only the broker's user may open"),
-            );
+            self.changed(index, &why);
         }
         let setting = |key, value| Setting { key, value, line: Some(line) };
         let place = [

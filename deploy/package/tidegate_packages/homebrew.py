@@ -14,8 +14,7 @@ class Tidegate < Formula
   version "{version}"
   license "{license}"
 
-  depends_on arch: [{processors}]
-  depends_on :linux
+{only}  depends_on :linux
 
 {places}
   def install
@@ -23,15 +22,25 @@ class Tidegate < Formula
     generate_completions_from_executable(bin/"tidegate", "completions")
   end
 
+  def post_install
+    (var/"tidegate").mkpath
+  end
+
   service do
     run [opt_bin/"tidegate", "--data", var/"tidegate"]
     keep_alive true
+    working_dir var/"tidegate"
   end
 
   test do
     assert_match version.to_s, shell_output("#{{bin}}/tidegate --version")
   end
 end
+"""
+
+# Homebrew takes the first of several processors alone, so a formula for all of them names none.
+ONLY = """\
+  depends_on arch: :{processor}
 """
 
 PLACE = """\
@@ -53,14 +62,15 @@ def write(release, out):
         raise PackageError(f"Homebrew has no {release.machine}; it serves {', '.join(PROCESSORS)}")
     archive.write(release, out)
     base = (release.base_url or out.resolve().as_uri()).rstrip("/")
-    places = {}
+    places, named = {}, []
     for machine, (processor, block) in PROCESSORS.items():
         packed = out / archive.name_of(dataclasses.replace(release, machine=machine))
         if packed.exists():
             sha256 = hashlib.sha256(packed.read_bytes()).hexdigest()
-            places[f":{processor}"] = PLACE.format(block=block, url=f"{base}/{packed.name}", sha256=sha256)
+            named.append(packed.name)
+            places[processor] = PLACE.format(block=block, url=f"{base}/{packed.name}", sha256=sha256)
+    only = ONLY.format(processor=next(iter(places))) if len(places) == 1 else ""
     file = out / "tidegate.rb"
-    file.write_text(
-        FORMULA.format(summary=SUMMARY, version=release.version, license=LICENSE, processors=", ".join(places), places="\n".join(places.values()))
-    )
+    file.write_text(FORMULA.format(summary=SUMMARY, version=release.version, license=LICENSE, only=only, places="\n".join(places.values())))
+    print(f"{file} names {', '.join(named)}", flush=True)
     return file

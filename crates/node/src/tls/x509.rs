@@ -74,12 +74,13 @@ pub(super) fn is_for_clients(certificate: &[u8]) -> bool {
             return !all.is_empty() && listed.all(names_client_purpose);
         }
     }
-    true
+    tbs.is_empty()
 }
 
 fn names_client_purpose(content: &[u8]) -> bool {
     let Some(mut purposes) = Der::new(content).enter(SEQUENCE) else { return false };
-    std::iter::from_fn(|| purposes.value(OID)).any(|purpose| purpose == CLIENT_PURPOSE)
+    let named = std::iter::from_fn(|| purposes.value(OID)).filter(|purpose| *purpose == CLIENT_PURPOSE).count();
+    named > 0 && purposes.is_empty()
 }
 
 /// The name and the content of each extension; `None` if they are invalid.
@@ -98,7 +99,7 @@ fn each_extension(extensions: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
         }
         all.push((name, content));
     }
-    Some(all)
+    extensions.is_empty().then_some(all)
 }
 
 /// Whether a certificate is of version 1: it has no version and no extensions. OpenSSL issues such ones by default.
@@ -256,6 +257,21 @@ mod tests {
         assert!(is_version_1(&[SEQUENCE, 5, SEQUENCE, 3, INTEGER, 1, 1]));
         assert!(!is_version_1(&certificate(|_| {})));
         assert!(!is_version_1(b"no certificate"));
+    }
+
+    #[test]
+    fn a_damaged_rest_is_for_no_purpose() {
+        // A list with this purpose, and behind it a value without its content.
+        let list = |rest: &[u8]| {
+            let purposes = [&[OID, 8][..], CLIENT_PURPOSE, rest].concat();
+            [&[SEQUENCE, u8::try_from(purposes.len()).unwrap()][..], &purposes].concat()
+        };
+        assert!(names_client_purpose(&list(&[])));
+        assert!(!names_client_purpose(&list(&[OID, 9])));
+        // Fields and extensions that end within a value.
+        assert!(is_for_clients(&[SEQUENCE, 5, SEQUENCE, 3, INTEGER, 1, 1]));
+        assert!(!is_for_clients(&[SEQUENCE, 4, SEQUENCE, 2, INTEGER, 9]));
+        assert_eq!(each_extension(&[SEQUENCE, 2, SEQUENCE, 9]), None);
     }
 
     #[test]

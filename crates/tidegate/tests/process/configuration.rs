@@ -185,6 +185,25 @@ fn the_exit_code_reports_files_that_cannot_be_used() {
 }
 
 #[test]
+fn files_that_cannot_be_read_now_are_notes() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    let fifo = folder.file("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let locked = folder.write("locked", "ann:secret\n");
+    std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o000)).unwrap();
+    // Root may read any file.
+    let is_readable = std::fs::File::open(&locked).is_ok();
+    for (file, why, is_noted) in [(&fifo, "is a FIFO", true), (&locked, "cannot be read by this user", !is_readable)] {
+        let text = format!("listener 1883\npassword_file {file}\n");
+        let ended = run(&["config", "convert", &folder.write("mosquitto.conf", &text)]);
+        assert_eq!(ended.code, Some(if is_noted { 0 } else { 3 }), "{}", ended.err);
+        let note = format!("note: the broker needs {file}, which {why}, so it is not checked\n");
+        assert_eq!(ended.err.contains(&note), is_noted, "{}", ended.err);
+    }
+}
+
+#[test]
 fn a_file_is_checked_although_another_one_is_missing() {
     let folder = Folder::new();
     let (missing, wrong) = (folder.file("none"), folder.write("users", "ann:secret\n"));

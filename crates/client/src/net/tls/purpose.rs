@@ -22,7 +22,7 @@ fn read(mut certificate: &[u8]) -> Option<bool> {
             return names_purpose(value(&mut content, SEQUENCE)?);
         }
     }
-    Some(true)
+    fields.is_empty().then_some(true)
 }
 
 fn names_purpose(mut extensions: &[u8]) -> Option<bool> {
@@ -37,7 +37,9 @@ fn names_purpose(mut extensions: &[u8]) -> Option<bool> {
             (tag, content) = element(&mut extension)?;
         }
         let mut purposes = value(&mut content, SEQUENCE).filter(|_| tag == OCTET_STRING)?;
-        return Some(std::iter::from_fn(|| value(&mut purposes, OID)).any(|purpose| purpose == SERVER_PURPOSE));
+        let named =
+            std::iter::from_fn(|| value(&mut purposes, OID)).filter(|purpose| *purpose == SERVER_PURPOSE).count();
+        return Some(named > 0 && purposes.is_empty());
     }
     Some(true)
 }
@@ -62,6 +64,22 @@ mod tests {
         {
             assert_eq!(is_for_servers(&certificate(purposes)), expected, "{purposes:?}");
         }
+    }
+
+    #[test]
+    fn a_damaged_rest_is_for_no_purpose() {
+        // The content of the extension: a list with this purpose, and behind it a value without its content.
+        let list = [&[OID, 8][..], SERVER_PURPOSE, &[OID, 9]].concat();
+        let length = |bytes: &[u8]| u8::try_from(bytes.len()).unwrap();
+        let extension = |list: &[u8]| {
+            let content = [&[SEQUENCE, length(list)][..], list].concat();
+            let value = [&[OID, 3][..], PURPOSES, &[OCTET_STRING, length(&content)], &content].concat();
+            [&[SEQUENCE, length(&value)][..], &value].concat()
+        };
+        assert_eq!(names_purpose(&extension(&list[..10])), Some(true));
+        assert_eq!(names_purpose(&extension(&list)), Some(false));
+        // Fields that end within a value.
+        assert!(!is_for_servers(&[SEQUENCE, 4, SEQUENCE, 2, 2, 9]));
     }
 
     #[test]
