@@ -156,9 +156,9 @@ impl Engine {
             && !begins_continuation(&self.state.settings, connection, tail);
         if connection.phase == Phase::Authenticating && tail.len() > limit {
             self.close_connection(now, key, Reason::PipelinedTooMuch, None);
-        } else if is_long_connect && self.state.memory.are_connects_beyond_part() {
-            self.close_connection(now, key, Reason::MemoryCeiling, None);
-        } else if over_ceiling && connection.phase != Phase::Closing {
+        } else if (is_long_connect && self.state.memory.are_connects_beyond_part())
+            || (over_ceiling && connection.phase != Phase::Closing)
+        {
             self.close_connection(now, key, Reason::MemoryCeiling, None);
         }
     }
