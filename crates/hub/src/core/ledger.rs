@@ -305,7 +305,9 @@ impl<D> Ledger<D> {
                 gone.insert(number);
             }
         }
-        gone.iter().for_each(|number| self.discard(*number));
+        for number in &gone {
+            self.discard(*number);
+        }
         gone
     }
 

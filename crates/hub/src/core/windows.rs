@@ -386,7 +386,9 @@ impl<D> Core<D> {
     pub(super) fn forget_members(&mut self, gone: &mut BTreeSet<u64>) {
         let (Some(windows), Some(none)) = (&mut self.windows, self.steps.no_totals()) else { return };
         let records = windows.forget(gone, &none);
-        records.iter().for_each(|entry| self.ledger.discard(*entry));
+        for entry in &records {
+            self.ledger.discard(*entry);
+        }
         gone.extend(records);
     }
 }

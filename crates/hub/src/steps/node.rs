@@ -80,9 +80,13 @@ impl Node {
         let mut all = |nodes: &mut dyn Iterator<Item = &Self>| nodes.for_each(|node| node.look(wanted));
         match self {
             // The list of a FOREACH is wanted as a whole.
-            Self::Literal(_) | Self::Field(_) | Self::Item => {}
             // The operands of aggregates are wanted for each message.
-            Self::Aggregated(_) | Self::WindowStart | Self::WindowEnd => {}
+            Self::Literal(_)
+            | Self::Field(_)
+            | Self::Item
+            | Self::Aggregated(_)
+            | Self::WindowStart
+            | Self::WindowEnd => {}
             Self::Payload => wanted.add(std::iter::empty()),
             Self::Path(root, steps) => {
                 all(&mut steps.iter().filter_map(|step| match step {

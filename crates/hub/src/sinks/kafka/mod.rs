@@ -187,12 +187,11 @@ impl KafkaSink {
 
     /// Writes the records that are not there yet, as one transaction.
     fn write_once(&mut self, marks: &mut Marks, batch: &[Arc<Record>], deadline: Instant) -> Result<(), SinkError> {
-        let mut transactions = match self.transactions.take() {
-            Some(transactions) => transactions,
-            None => {
-                ends::mend(marks, &self.seeker(), &self.settings.topic, deadline)?;
-                Transactions::open(marks, &self.seeker(), deadline)?
-            }
+        let mut transactions = if let Some(transactions) = self.transactions.take() {
+            transactions
+        } else {
+            ends::mend(marks, &self.seeker(), &self.settings.topic, deadline)?;
+            Transactions::open(marks, &self.seeker(), deadline)?
         };
         let mut cluster = match self.cluster.take() {
             Some(cluster) => cluster,
