@@ -47,7 +47,7 @@
                 ExecStart = "${self.packages.${pkgs.system}.default}/bin/tidegate --config ${service.configFile}";
                 DynamicUser = true;
                 StateDirectory = "tidegate";
-                # Relative paths of the configuration, such as those of sockets, are below it.
+                # Relative paths of the configuration, such as paths of sockets, are below it.
                 WorkingDirectory = "%S/tidegate";
                 # The broker is ready when it has read its store, which may be large.
                 TimeoutStartSec = "infinity";

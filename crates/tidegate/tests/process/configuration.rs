@@ -276,6 +276,10 @@ fn what_would_not_start_is_not_called_right() {
         (format!("[[auth]]\nfile = \"{}\"\n{allow}", folder.file("users")), "users"),
         (format!("[access]\nrules_file = \"{}\"\n", folder.file("rules")), "rules"),
         (format!("[access]\nacl_file = \"{}\"\n", folder.file("acl")), "acl"),
+        (
+            format!("[[listener]]\naddress = \"unix:{}/t.sock\"\n", folder.file("none")),
+            "none of its Unix socket does not exist",
+        ),
     ] {
         let config = folder.write("t.toml", &text);
         let checked = run(&["config", "check", &config]);
