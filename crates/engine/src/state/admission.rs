@@ -56,25 +56,25 @@ impl ShardState {
 
     /// True if a session's queue can take a message without dropping any, after expired messages have left it.
     pub(crate) fn has_room_now(&mut self, now: Millis, to: SessionKey, wanted: &Wanted<'_>) -> bool {
-        if !self.has_queue_room(to, wanted) {
+        if !has_queue_room(self, to, wanted) {
             let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
             self.has_room_after_expiry(now, to, &bounds, wanted.cost);
             self.is_over_ceiling_after_expiry(now, to);
         }
-        self.has_queue_room(to, wanted)
+        has_queue_room(self, to, wanted)
     }
+}
 
-    /// Whether a session's queue could take a message now without dropping any.
-    fn has_queue_room(&self, to: SessionKey, wanted: &Wanted<'_>) -> bool {
-        let Some(session) = self.sessions.get(to.0) else { return false };
-        let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
-        let (reserved, reserved_bytes) = self.reservations.of(to);
-        let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
-        let away = session.connection.is_none();
-        if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
-            return false;
-        }
-        bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
-            && !(self.memory.is_over_ceiling() && would_queue(self, to, wanted.qos, reserved))
+/// Whether a session's queue could take a message now without dropping any.
+fn has_queue_room(state: &ShardState, to: SessionKey, wanted: &Wanted<'_>) -> bool {
+    let Some(session) = state.sessions.get(to.0) else { return false };
+    let bounds = state.overflow.bounds_of(&state.sessions, to, wanted.topic);
+    let (reserved, reserved_bytes) = state.reservations.of(to);
+    let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
+    let away = session.connection.is_none();
+    if away && wanted.qos == QoS::AtMostOnce && !state.settings.queue.keep_qos0_offline {
+        return false;
     }
+    bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
+        && !(state.memory.is_over_ceiling() && would_queue(state, to, wanted.qos, reserved))
 }
