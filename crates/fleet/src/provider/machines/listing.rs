@@ -19,7 +19,7 @@ pub(super) struct Listing {
     begun: Option<u64>,
     /// When the call that gave `machines` was begun.
     pub(super) good_begun: Option<u64>,
-    /// By name; the first machine of a name counts: one that lives, then the one that was kept before.
+    /// By name; the first machine of a name counts: one that lives, then the machine kept before.
     machines: BTreeMap<ResourceName, Vec<Listed>>,
     /// Names that are not this fleet's, so that each is logged once.
     strangers: BTreeSet<String>,

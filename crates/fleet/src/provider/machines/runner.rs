@@ -169,7 +169,7 @@ fn read<R: Read + Send + 'static>(output: Option<R>, most: u64) -> std::io::Resu
     Ok(received)
 }
 
-/// What was read of an output.
+/// The part of an output that was read.
 struct Output {
     bytes: Vec<u8>,
     /// Whether its end was read.
