@@ -391,7 +391,7 @@ fn the_shipped_manifest_holds_a_fleet_file() {
     assert!(file.is_of_a_cluster() && file.admin_token.is_some());
 }
 
-const MACHINES: &str = "[machines]\nallocate = [\"./cloud\", \"allocate\", \"{name}\"]\nlist = \"./list\"\n\
+const MACHINES: &str = "[machines]\nallocate = [\"./cloud\", \"{fleet}\", \"{name}\"]\nlist = [\"./list\", \"{fleet}\"]\n\
     release = [\"./cloud\", \"release\", \"{id}\"]\n";
 
 #[test]
@@ -421,6 +421,8 @@ fn machines_take_the_place_of_templates() {
         (with("allocate", "[]"), "names no program"),
         (with("list", "[\"a\", \"{name}\"]"), "it lists all machines of the fleet"),
         (with("release", "[\"a\"]"), "does not say which machine"),
+        (with("list", "[\"a\"]"), "`machines.list` does not say which fleet"),
+        (with("allocate", "[\"a\", \"{name}\"]"), "`machines.allocate` does not say which fleet"),
         (levels.to_owned(), "`machines.allocate` is missing"),
         (format!("{MACHINES}tries = 0\n{levels}"), "a whole number from 1 to 100"),
         (format!("{MACHINES}[machines.brokers]\nadmin_port = 1\n"), "unknown key"),

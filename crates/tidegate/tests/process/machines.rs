@@ -33,7 +33,7 @@ impl Cloud {
     }
 
     fn machines(&self) -> Vec<serde_json::Value> {
-        self.call(&["list", "test"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        serde_json::from_str(&self.call(&["list", "test"])).unwrap()
     }
 
     fn names(&self) -> Vec<String> {

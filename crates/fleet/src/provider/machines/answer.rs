@@ -1,4 +1,5 @@
-//! The output of `list`: JSON, an array of objects or objects one after another.
+//! The output of `list`: JSON, an array of objects or objects one after another. Without machines it is `[]`: an empty
+//! output is more likely a failure that the command did not pass on.
 //!
 //! | member | value |
 //! | --- | --- |
@@ -53,6 +54,8 @@ pub(super) enum MachineState {
 pub(super) enum AnswerError {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
+    #[error("it is empty; without machines print []")]
+    Empty,
     #[error("entry {0} has an empty name")]
     NoName(usize),
     #[error("`{0}` runs and has no `host`")]
@@ -68,6 +71,9 @@ pub(super) enum AnswerError {
 /// # Errors
 /// When one entry is wrong: no machine may then count as absent.
 pub(super) fn read(text: &str) -> Result<Vec<Listed>, AnswerError> {
+    if text.trim().is_empty() {
+        return Err(AnswerError::Empty);
+    }
     let mut machines = Vec::new();
     for value in Deserializer::from_str(text).into_iter::<Value>() {
         match value? {
@@ -123,13 +129,14 @@ mod tests {
             (rows[1].id.as_str(), rows[1].port, rows[1].cpu, rows[1].memory),
             ("i-7", Some(1884), Some(0.5), Some(9))
         );
-        assert_eq!(read(" \n").unwrap(), []);
+        assert_eq!(read(" []\n").unwrap(), []);
     }
 
     #[test]
     fn a_wrong_entry_makes_the_whole_list_unusable() {
         for (text, problem) in [
             ("broker-1 10.0.0.1", "expected value"),
+            (" \n", "it is empty; without machines print []"),
             (r#"{"name": "a", "host": "b"} {"name": "c""#, "EOF"),
             (r#"[{"host": "b"}]"#, "missing field `name`"),
             (r#"[{"name": "a"}]"#, "`a` runs and has no `host`"),

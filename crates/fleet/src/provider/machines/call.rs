@@ -41,6 +41,15 @@ impl fmt::Display for Call {
 impl Call {
     /// The program and its arguments.
     pub(super) fn command(&self, settings: &MachineSettings, wanted: Option<&Allocation>) -> Vec<String> {
+        self.fill(settings, wanted, &settings.bus)
+    }
+
+    /// The same for logs and errors: without the password of the bus.
+    pub(super) fn shown(&self, settings: &MachineSettings, wanted: Option<&Allocation>) -> String {
+        self.fill(settings, wanted, &without_login(&settings.bus)).join(" ")
+    }
+
+    fn fill(&self, settings: &MachineSettings, wanted: Option<&Allocation>, bus: &str) -> Vec<String> {
         let (template, name, id) = match self {
             Self::List => (&settings.commands.list, "", ""),
             Self::Allocate(name) => (&settings.commands.allocate, name.as_str(), ""),
@@ -56,13 +65,21 @@ impl Call {
             ("role", level.map_or("", Level::name)),
             ("size", of_level.map_or("", |level| level.size.as_str())),
             ("cores", cores.as_deref().unwrap_or_default()),
-            ("bus", settings.bus.as_str()),
+            ("bus", bus),
             ("routing", settings.routing.as_str()),
         ];
         let values: BTreeMap<String, String> =
             values.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         // Unknown placeholders were refused with the fleet file.
         template.iter().map(|text| placeholder::fill(text, &values).unwrap_or_else(|_| text.clone())).collect()
+    }
+}
+
+/// The address of a bus with `***` for its user and password.
+fn without_login(bus: &str) -> String {
+    match bus.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
+        Some((scheme, servers)) => format!("{scheme}://***@{servers}"),
+        None => bus.to_owned(),
     }
 }
 

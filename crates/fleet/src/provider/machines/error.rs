@@ -58,6 +58,16 @@ pub enum MachineError {
         /// The fault.
         problem: String,
     },
+    /// `list` printed none of several machines that it had shown.
+    #[error(
+        "`{command}` shows none of {count} machines that it showed before; correct its credentials or region, or remove machines.json from the state directory of a stopped manager if they were all removed"
+    )]
+    Vanished {
+        /// The command with its arguments.
+        command: String,
+        /// The number of machines, 2 or more.
+        count: usize,
+    },
     /// No list has ended since the manager began.
     #[error("`list` of [machines] has not ended yet; it may take machines.time_limit")]
     NotListed,
@@ -71,8 +81,8 @@ pub enum MachineError {
 
 impl MachineError {
     /// Whether the command may have had its effect although it failed.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self, Self::TooLong { .. } | Self::Signalled { .. })
+    pub(super) fn may_have_worked(&self) -> bool {
+        !matches!(self, Self::NotStarted { .. })
     }
 }
 

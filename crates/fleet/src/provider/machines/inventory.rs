@@ -1,10 +1,16 @@
 //! The machines of a fleet: which command is called when. Pure: the time and the ends of calls are handed in.
 //!
 //! A name belongs to one machine. `allocate` is called only while `list` shows no machine of the name and no earlier
-//! call can still make one: `list` may [lag](Limits::lag) behind, and a call whose manager died may be under way for its
-//! whole time limit. Whatever `list` shows of a released name, or a second time of one name, is an orphan and removed.
+//! call can still make one: `list` may [lag](Limits::lag) behind. A call whose manager died is waited for until its time
+//! limit and the lag are over; nothing kills it, so it may make a machine later still. Whatever `list` shows of a released
+//! name, or a second time of one name, is an orphan and removed.
+
+mod seen;
+
+pub(super) use seen::{MachineLife, SeenMachine};
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::answer::{self, Listed, MachineState};
 use super::call::{Call, level_of};
@@ -12,7 +18,7 @@ use super::error::MachineError;
 use super::listing::Listing;
 use super::record::MachineRecord;
 use super::runner::Outcome;
-use super::settings::{Limits, MACHINE, MachineSettings};
+use super::settings::{Limits, MachineSettings};
 use super::tries::{Tries, millis};
 use crate::level::Level;
 use crate::provider::{Allocation, Release, Resource, ResourceName};
@@ -38,27 +44,6 @@ struct Machine {
     last: Option<Listed>,
     /// Since when `list` does not show it any more.
     missing_ms: Option<u64>,
-}
-
-/// The condition of a machine without a probe.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum MachineLife {
-    Starting,
-    /// It runs, at this host and port.
-    Running(String, u16),
-    /// It should run, and its address is unknown.
-    Lost(String),
-    Stopping,
-    Ended(String),
-}
-
-/// A machine as it is reported.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct SeenMachine {
-    pub(super) resource: Resource,
-    pub(super) life: MachineLife,
-    pub(super) cpu: Option<f64>,
-    pub(super) memory: Option<u64>,
 }
 
 /// The machines of a fleet.
@@ -134,6 +119,14 @@ impl Inventory {
         error.cloned().or_else(|| (!self.has_listed()).then_some(MachineError::NotListed))
     }
 
+    /// The pause until `list` is tried again before it has ended well once; `None` if it has, or the error stands.
+    pub(super) fn next_try(&self, now: u64) -> Option<Duration> {
+        let tries = &self.listing.tries;
+        let stands = matches!(tries.error(), None | Some(MachineError::NotStarted { .. }));
+        let is_over = self.has_listed() || stands || tries.report(self.limits()).is_some();
+        (!is_over).then(|| tries.pause(now))
+    }
+
     /// Whether `list` has ended well once.
     pub(super) fn has_listed(&self) -> bool {
         self.listing.good_begun.is_some()
@@ -182,11 +175,9 @@ impl Inventory {
         if machine.asked.is_running() {
             return Ok(());
         }
-        if machine.is_settling(&self.listing, now) {
-            self.listing.wanted |= now >= machine.settles_ms;
-            return Ok(());
-        }
-        if !machine.asked.is_due(now) {
+        let settles = machine.is_settling(&self.listing, now);
+        if settles || !machine.asked.is_due(now) {
+            self.listing.wanted |= settles && now >= machine.settles_ms;
             return machine.asked.report(&self.settings.limits).map_or(Ok(()), |error| Err(error.clone()));
         }
         if !self.listing.is_after(machine.asked.ended()) {
@@ -220,9 +211,11 @@ impl Inventory {
         }
     }
 
-    /// Removes what `list` shows of a released name, and notes when it is gone.
+    /// Removes what `list` shows of a released name, and notes when it is gone: after a release that has succeeded, and a
+    /// later list without it. `list` may omit a machine that runs, so one that was ever there is released unseen.
     fn pursue(&mut self, now: u64, name: &ResourceName) {
         let lag = millis(self.limits().lag);
+        let by_id = self.settings.commands.releases_by_id();
         let Some(machine) = self.machines.get_mut(name) else { return };
         if machine.released.is_running() || machine.asked.is_running() {
             return;
@@ -233,17 +226,21 @@ impl Inventory {
             Some(listed) if listed.state == MachineState::Ended && done.is_some() => {}
             Some(listed) => {
                 let lags = done.is_some_and(|done| now < done.saturating_add(lag));
-                if machine.released.is_due(now) && !lags && self.running < MAX_CALLS {
-                    machine.released.begin();
-                    machine.releasing = Some(listed.id.clone());
-                    self.running += 1;
-                    self.outbox.push(Call::Release(name.clone(), listed.id.clone()));
+                let id = listed.id.clone();
+                if !lags {
+                    self.begin_release(now, name, id);
                 }
                 return;
             }
             None if done.is_none() && machine.is_settling(&self.listing, now) => {
                 self.listing.wanted |= now >= machine.settles_ms;
                 return;
+            }
+            None if done.is_none() && !machine.record.gone && self.listing.is_after(asked) => {
+                if let Some(id) = machine.unseen(by_id) {
+                    self.begin_release(now, name, id);
+                    return;
+                }
             }
             None => {}
         }
@@ -252,6 +249,16 @@ impl Inventory {
         } else if !machine.record.gone {
             machine.record.gone = true;
             self.changed = true;
+        }
+    }
+
+    fn begin_release(&mut self, now: u64, name: &ResourceName, id: String) {
+        let Some(machine) = self.machines.get_mut(name) else { return };
+        if machine.released.is_due(now) && self.running < MAX_CALLS {
+            machine.released.begin();
+            machine.releasing = Some(id.clone());
+            self.running += 1;
+            self.outbox.push(Call::Release(name.clone(), id));
         }
     }
 
@@ -271,7 +278,7 @@ impl Inventory {
                         machine.asked.succeeded(now);
                     }
                     Err(error) => {
-                        machine.settles_ms = if error.is_open() { settles_ms } else { 0 };
+                        machine.settles_ms = if error.may_have_worked() { settles_ms } else { 0 };
                         machine.asked.failed(now, error, &limits);
                     }
                 }
@@ -293,13 +300,13 @@ impl Inventory {
     }
 
     fn listed(&mut self, now: u64, outcome: Outcome) {
-        let command = || Call::List.command(&self.settings, None).join(" ");
+        let command = || Call::List.shown(&self.settings, None);
         let read = |text: String| {
             let wrong =
                 |error: answer::AnswerError| MachineError::Answer { command: command(), problem: error.to_string() };
             answer::read(&text).map_err(wrong)
         };
-        match outcome.and_then(read) {
+        match outcome.and_then(read).and_then(|all| self.check_vanished(all)) {
             Ok(all) => {
                 let ids = self.machines.iter().filter_map(|(name, it)| Some((name, it.record.id.as_deref()?)));
                 let ids: BTreeMap<&ResourceName, &str> = ids.collect();
@@ -310,6 +317,20 @@ impl Inventory {
             }
             Err(error) => self.listing.tries.failed(now, error, &self.settings.limits),
         }
+    }
+
+    /// Refuses a list without any of several machines that were there: more likely its credentials or its region are
+    /// wrong than that all have ended at once. A machine that does not answer is released, and then no longer counts.
+    fn check_vanished(&self, all: Vec<Listed>) -> Result<Vec<Listed>, MachineError> {
+        let is_there =
+            |it: &&Machine| it.record.id.is_some() && it.record.released_ms.is_none() && it.missing_ms.is_none();
+        let there: BTreeSet<&str> =
+            self.machines.values().filter(is_there).map(|it| it.record.wanted.name.as_str()).collect();
+        if there.len() < 2 || all.iter().any(|listed| there.contains(listed.name.as_str())) {
+            return Ok(all);
+        }
+        let command = Call::List.shown(&self.settings, None);
+        Err(MachineError::Vanished { command, count: there.len() })
     }
 
     /// Notes which machines the list shows.
@@ -360,6 +381,10 @@ impl Inventory {
             self.listing.extras().map(|(name, listed)| (name.clone(), listed.id.clone(), listed.state)).collect();
         for (name, id, state) in shown {
             let Some(tries) = self.extras.get_mut(&(name.clone(), id.clone())) else { continue };
+            // The stored messages of an orchestrator survive the end of its machine.
+            if state == MachineState::Ended && level_of(name.as_str()) == Some(Level::Orchestrator) {
+                continue;
+            }
             let waits = tries.done().is_some_and(|done| state == MachineState::Ended || now < done.saturating_add(lag));
             let is_under_way = self.machines.get(&name).is_some_and(|machine| machine.is_releasing(&id));
             if tries.is_due(now) && !waits && !is_under_way && self.running < MAX_CALLS {
@@ -385,99 +410,6 @@ impl Inventory {
             }
         }
     }
-
-    /// All machines of the fleet that are there, or were made and are missing.
-    pub(super) fn seen(&self, now: u64) -> Vec<SeenMachine> {
-        self.machines.iter().filter_map(|(name, machine)| self.seen_one(now, name, machine)).collect()
-    }
-
-    fn seen_one(&self, now: u64, name: &ResourceName, machine: &Machine) -> Option<SeenMachine> {
-        let (record, listed) = (&machine.record, self.listing.kept(name));
-        let level = record.wanted.level;
-        let life = match record.released_ms {
-            Some(_) if record.gone => return None,
-            Some(_) => MachineLife::Stopping,
-            None => self.life(now, machine, listed)?,
-        };
-        let fresh = listed.filter(|_| self.listing.is_fresh(now));
-        let (cpu, memory) = (fresh.and_then(|listed| listed.cpu), fresh.and_then(|listed| listed.memory));
-        Some(SeenMachine { resource: self.resource(level, name), life, cpu, memory })
-    }
-
-    /// `None` for one that has not been made.
-    fn life(&self, now: u64, machine: &Machine, listed: Option<&Listed>) -> Option<MachineLife> {
-        let settles = machine.asked.done().is_some() && machine.is_settling(&self.listing, now);
-        if let Some(listed) = listed {
-            return Some(match listed.state {
-                MachineState::Starting => MachineLife::Starting,
-                MachineState::Running => self.running(machine, listed),
-                MachineState::Stopping => MachineLife::Stopping,
-                MachineState::Ended if settles => MachineLife::Starting,
-                MachineState::Ended => MachineLife::Ended("its machine has ended, by `list`".to_owned()),
-            });
-        }
-        if settles {
-            return Some(MachineLife::Starting);
-        }
-        let lag = millis(self.limits().lag);
-        let seconds = lag / 1000;
-        if machine.record.id.is_none() {
-            let why = format!("`allocate` has succeeded, and `list` has not shown its machine within {seconds} s");
-            return machine.asked.done().map(|_| MachineLife::Ended(why));
-        }
-        let lags = machine.missing_ms.is_none_or(|since| now < since.saturating_add(lag));
-        Some(match &machine.last {
-            _ if !lags => MachineLife::Ended(format!("`list` has not shown its machine for {seconds} s")),
-            Some(last) => self.running(machine, last),
-            None => MachineLife::Lost("`list` does not show its machine".to_owned()),
-        })
-    }
-
-    fn running(&self, machine: &Machine, listed: &Listed) -> MachineLife {
-        let usual = self.settings.levels.get(&machine.record.wanted.level).map(|level| level.port);
-        let port = listed.port.or(usual).unwrap_or_default();
-        listed.host.clone().map_or(MachineLife::Starting, |host| MachineLife::Running(host, port))
-    }
-
-    fn resource(&self, level: Level, name: &ResourceName) -> Resource {
-        let machine = self.machines.get(name);
-        let listed = self.listing.kept(name).or_else(|| machine?.last.as_ref());
-        let settings = self.settings.levels.get(&level);
-        let host = listed.and_then(|listed| listed.host.as_deref()).unwrap_or_default();
-        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        let at =
-            |scheme: &str, port: u16| if host.is_empty() { String::new() } else { format!("{scheme}://{host}:{port}") };
-        let port = listed.and_then(|listed| listed.port).or_else(|| settings.map(|it| it.port)).unwrap_or_default();
-        let scheme = if settings.is_some_and(|it| it.secure) { "mqtts" } else { "mqtt" };
-        let usual = settings.and_then(|settings| settings.admin_port);
-        let admin = usual.map(|usual| listed.and_then(|listed| listed.admin_port).unwrap_or(usual));
-        Resource {
-            name: name.clone(),
-            level,
-            template: machine.map_or_else(|| MACHINE.to_owned(), |machine| machine.record.wanted.template.clone()),
-            address: at(scheme, port),
-            admin: admin.filter(|_| !host.is_empty()).map(|port| at("http", port)),
-            pid: None,
-            note: self.note(name, listed),
-        }
-    }
-
-    fn note(&self, name: &ResourceName, listed: Option<&Listed>) -> String {
-        let machine = self.machines.get(name);
-        let failed = machine.and_then(|machine| [&machine.released, &machine.asked].into_iter().find_map(Tries::error));
-        if let Some(error) = failed {
-            return error.to_string();
-        }
-        if self.listing.extras().any(|(of, _)| of == name) && !self.settings.commands.releases_by_id() {
-            return "it has a second machine; write {id} in machines.release, so that one of them can be removed"
-                .to_owned();
-        }
-        match listed {
-            None => "`list` does not show its machine yet".to_owned(),
-            Some(listed) if listed.cpu.is_none() => "`list` prints no `cpu` of its machine".to_owned(),
-            Some(_) => String::new(),
-        }
-    }
 }
 
 impl Machine {
@@ -489,6 +421,13 @@ impl Machine {
     /// Whether a call may still make it appear in a list.
     fn is_settling(&self, listing: &Listing, now: u64) -> bool {
         self.settles_ms > 0 && (now < self.settles_ms || !listing.is_after(Some(self.settles_ms)))
+    }
+
+    /// The identifier to release it with while `list` does not show it. `None` if it was never asked for nor shown, or
+    /// if the command needs an identifier and none is known: it is removed when `list` shows it.
+    fn unseen(&self, by_id: bool) -> Option<String> {
+        let by_name = || (self.record.asked_ms > 0 && !by_id).then(|| self.record.wanted.name.to_string());
+        self.record.id.clone().or_else(by_name)
     }
 
     /// Whether the release of this identifier is under way.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer::Listed;
+use super::answer::{Listed, MachineState};
 use super::settings::Limits;
 use super::tries::{Tries, millis};
 use crate::provider::ResourceName;
@@ -19,7 +19,7 @@ pub(super) struct Listing {
     begun: Option<u64>,
     /// When the call that gave `machines` was begun.
     pub(super) good_begun: Option<u64>,
-    /// By name; the first machine of a name counts.
+    /// By name; the first machine of a name counts: one that lives, then the machine kept before.
     machines: BTreeMap<ResourceName, Vec<Listed>>,
     /// Names that are not this fleet's, so that each is logged once.
     strangers: BTreeSet<String>,
@@ -61,7 +61,8 @@ impl Listing {
         for (name, listed) in &mut self.machines {
             let known = known(name);
             listed.sort_by(|one, other| {
-                let rank = |it: &Listed| (Some(it.id.as_str()) != known, it.state);
+                let lives = |it: &Listed| matches!(it.state, MachineState::Running | MachineState::Starting);
+                let rank = |it: &Listed| (!lives(it), Some(it.id.as_str()) != known, it.state);
                 rank(one).cmp(&rank(other)).then_with(|| one.id.cmp(&other.id))
             });
             listed.dedup_by(|one, other| one.id == other.id);

@@ -55,7 +55,7 @@ impl Machines {
     /// Lists the machines that a manager before this one has left. Records are kept in `directory`.
     ///
     /// # Errors
-    /// When the records cannot be read, or `list` fails.
+    /// When the records cannot be read, or `list` fails `tries` times; one that cannot be started ends it at once.
     pub fn open(settings: MachineSettings, directory: PathBuf) -> Result<Self, ProviderError> {
         let runner = runner::CommandRunner::new(settings.directory.clone(), settings.limits.time_limit);
         Self::with(settings, directory, Box::new(runner))
@@ -70,14 +70,25 @@ impl Machines {
         let (probes, answered, hanging) = Default::default();
         let inventory = Inventory::new(settings, records);
         let mut machines = Self { inventory, runner, clock: Clock::start(), directory, probes, answered, hanging };
-        machines.inventory.tick(machines.clock.now_ms());
-        machines.send()?;
-        machines.collect_list(patience);
-        machines.check_list()?;
+        machines.first_list(patience)?;
         let now = machines.clock.now_ms();
         let runs = |seen: SeenMachine| matches!(seen.life, MachineLife::Running(..)).then_some(seen.resource.name);
         machines.answered = machines.inventory.seen(now).into_iter().filter_map(runs).collect();
         Ok(machines)
+    }
+
+    /// Lists the machines, as often as `tries` says.
+    fn first_list(&mut self, patience: Duration) -> Result<(), ProviderError> {
+        loop {
+            self.inventory.tick(self.clock.now_ms());
+            self.send()?;
+            self.collect_list(patience);
+            match self.inventory.next_try(self.clock.now_ms()) {
+                None => return self.check_list().map_err(Into::into),
+                // No call is under way: this waits for the pause.
+                Some(pause) => self.collect(pause),
+            }
+        }
     }
 
     /// Waits for the end of `list`.
@@ -112,8 +123,9 @@ impl Machines {
                 call::Call::List => None,
                 call::Call::Allocate(name) | call::Call::Release(name, _) => Some(name),
             };
-            let command = call.command(self.inventory.settings(), name.and_then(|name| self.inventory.wanted(name)));
-            self.runner.begin(call, command);
+            let (settings, wanted) = (self.inventory.settings(), name.and_then(|name| self.inventory.wanted(name)));
+            let (command, shown) = (call.command(settings, wanted), call.shown(settings, wanted));
+            self.runner.begin(call, command, shown);
         }
         Ok(())
     }
@@ -122,12 +134,11 @@ impl Machines {
         self.inventory.list_error().map_or(Ok(()), Err)
     }
 
-    /// Follows the commands, and returns the machines as `list` shows them.
+    /// Follows the commands, and returns the machines as `list` has shown them last; their notes say when it fails.
     fn look(&mut self) -> Result<Vec<SeenMachine>, ProviderError> {
         self.collect(Duration::ZERO);
         self.inventory.tick(self.clock.now_ms());
         self.send()?;
-        self.check_list()?;
         Ok(self.inventory.seen(self.clock.now_ms()))
     }
 

@@ -21,14 +21,16 @@ const MAX_STDERR: u64 = 64 * 1024;
 const LOOK: Duration = Duration::from_millis(50);
 /// Time for the rest of the output after the end of a command: a child process that it left may hold the output open.
 const REST: Duration = Duration::from_secs(1);
+/// The same for `list`, whose output is used. Then it has failed: a part of a list would show machines as absent.
+const REST_OF_LIST: Duration = Duration::from_secs(3);
 
 /// The end of a call: its output, or why it failed.
 pub(super) type Outcome = Result<String, MachineError>;
 
 /// What carries calls out.
 pub(super) trait Runner: Send {
-    /// Begins a call. `ended` returns its end later.
-    fn begin(&mut self, call: Call, command: Vec<String>);
+    /// Begins a call. `ended` returns its end later. Errors name the command as `shown`, without secrets.
+    fn begin(&mut self, call: Call, command: Vec<String>, shown: String);
 
     /// The calls that have ended since, waiting at most so long for the next end.
     fn ended(&mut self, patience: Duration) -> Vec<(Call, Outcome)>;
@@ -50,18 +52,19 @@ impl CommandRunner {
 }
 
 impl Runner for CommandRunner {
-    fn begin(&mut self, call: Call, command: Vec<String>) {
+    fn begin(&mut self, call: Call, command: Vec<String>, shown: String) {
         let (directory, limit, results) = (self.directory.clone(), self.limit, self.results.0.clone());
         let of_call = call.clone();
         let run = {
-            let command = command.clone();
+            let shown = shown.clone();
             move || {
                 // The receiver is gone when the manager has ended; a later one lists the machines.
-                let _ = results.send((of_call, run(&command, &directory, limit)));
+                let outcome = run(&of_call, &command, shown, &directory, limit);
+                let _ = results.send((of_call, outcome));
             }
         };
         if let Err(error) = thread::Builder::new().name("fleet-command".to_owned()).spawn(run) {
-            let failed = MachineError::NotStarted { command: command.join(" "), problem: error.to_string() };
+            let failed = MachineError::NotStarted { command: shown, problem: error.to_string() };
             // The receiver lives as long as this.
             let _ = self.results.0.send((call, Err(failed)));
         }
@@ -78,8 +81,7 @@ fn program(name: &str, directory: &Path) -> PathBuf {
     if name.contains('/') { directory.join(name) } else { PathBuf::from(name) }
 }
 
-fn run(command: &[String], directory: &Path, limit: Duration) -> Outcome {
-    let shown = command.join(" ");
+fn run(call: &Call, command: &[String], shown: String, directory: &Path, limit: Duration) -> Outcome {
     let not_started = |problem: String| MachineError::NotStarted { command: shown.clone(), problem };
     let (name, arguments) = command.split_first().ok_or_else(|| not_started("it is empty".to_owned()))?;
     let mut child = Command::new(program(name, directory))
@@ -98,10 +100,14 @@ fn run(command: &[String], directory: &Path, limit: Duration) -> Outcome {
         return Err(not_started("no thread for its output".to_owned()));
     };
     let status = wait(&mut child, limit);
-    let (output, stderr) = (rest(&stdout), rest(&stderr));
-    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    let output = rest(&stdout, if *call == Call::List { REST_OF_LIST } else { REST });
+    let stderr = String::from_utf8_lossy(&rest(&stderr, REST).bytes).into_owned();
+    if *call == Call::List && !output.is_whole && matches!(&status, Ok(Some(status)) if status.success()) {
+        let problem = "a process that it left holds the output open, and the list may not be whole".to_owned();
+        return Err(MachineError::Answer { command: shown, problem });
+    }
     match status {
-        Ok(Some(status)) if status.success() => match String::from_utf8(output) {
+        Ok(Some(status)) if status.success() => match String::from_utf8(output.bytes) {
             Ok(output) if output.len() as u64 <= MAX_OUTPUT => Ok(output),
             Ok(_) => Err(MachineError::Answer { command: shown, problem: "it is longer than 16 MiB".to_owned() }),
             Err(error) => Err(MachineError::Answer { command: shown, problem: error.to_string() }),
@@ -163,14 +169,21 @@ fn read<R: Read + Send + 'static>(output: Option<R>, most: u64) -> std::io::Resu
     Ok(received)
 }
 
+/// The part of an output that was read.
+struct Output {
+    bytes: Vec<u8>,
+    /// Whether its end was read.
+    is_whole: bool,
+}
+
 /// All pieces of an output whose command has ended.
-fn rest(pieces: &Receiver<Vec<u8>>) -> Vec<u8> {
-    let deadline = Instant::now() + REST;
-    let mut all = Vec::new();
+fn rest(pieces: &Receiver<Vec<u8>>, patience: Duration) -> Output {
+    let deadline = Instant::now() + patience;
+    let mut bytes = Vec::new();
     loop {
         match pieces.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(piece) => all.extend(piece),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return all,
+            Ok(piece) => bytes.extend(piece),
+            Err(error) => return Output { bytes, is_whole: error == RecvTimeoutError::Disconnected },
         }
     }
 }
@@ -182,11 +195,15 @@ mod tests {
     const LONG: Duration = Duration::from_secs(300);
 
     fn shell(script: &str, limit: Duration) -> Outcome {
+        call(Call::List, script, limit)
+    }
+
+    fn call(call: Call, script: &str, limit: Duration) -> Outcome {
         let command = ["sh", "-c", script].map(str::to_owned);
         let mut runner = CommandRunner::new(PathBuf::from("/"), limit);
-        runner.begin(Call::List, command.to_vec());
-        let (call, outcome) = runner.ended(LONG).pop().unwrap();
-        assert_eq!(call, Call::List);
+        runner.begin(call.clone(), command.to_vec(), command.join(" "));
+        let (ended, outcome) = runner.ended(LONG).pop().unwrap();
+        assert_eq!(ended, call);
         outcome
     }
 
@@ -197,7 +214,7 @@ mod tests {
         assert_eq!(error, "`sh -c echo no quota >&2; echo ask >&2; exit 7` ended with exit code 7: no quota / ask");
         assert!(shell("kill -9 $$", LONG).unwrap_err().to_string().contains("was ended by a signal"));
         let mut runner = CommandRunner::new(PathBuf::from("/"), LONG);
-        runner.begin(Call::List, vec!["./no-such-program".to_owned()]);
+        runner.begin(Call::List, vec!["./no-such-program".to_owned()], "./no-such-program".to_owned());
         let error = runner.ended(LONG).pop().unwrap().1.unwrap_err();
         assert!(error.to_string().contains("cannot start `./no-such-program`"), "{error}");
     }
@@ -212,7 +229,12 @@ mod tests {
     #[test]
     fn a_process_that_a_command_left_does_not_delay_its_end() {
         // It holds the output open, as a virtual machine does that is started without a redirection.
-        assert_eq!(shell("sleep 20 & echo $!", LONG).map(|id| id.trim().parse::<u32>().is_ok()), Ok(true));
+        let allocate = Call::Allocate("broker-1".parse().unwrap());
+        let script = "sleep 20 & echo $!";
+        assert_eq!(call(allocate, script, LONG).map(|id| id.trim().parse::<u32>().is_ok()), Ok(true));
+        // A list may not be whole then.
+        let error = shell(script, LONG).unwrap_err().to_string();
+        assert!(error.contains("holds the output open"), "{error}");
     }
 
     #[test]

@@ -114,7 +114,9 @@ impl MachineSettings {
 
     /// The same with files named relative to a directory.
     pub(crate) fn below(mut self, directory: &Path) -> Self {
-        directory.clone_into(&mut self.directory);
+        let of_commands = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        // Commands run in it, and from there a relative path of a program would begin again.
+        self.directory = std::path::absolute(of_commands).unwrap_or_else(|_| of_commands.to_owned());
         for login in self.levels.values_mut().filter_map(|level| level.login.as_mut()) {
             login.password_file = directory.join(&login.password_file);
         }
@@ -124,13 +126,19 @@ impl MachineSettings {
 
 impl MachineCommands {
     fn read(keys: &mut Keys<'_>) -> Option<Self> {
-        let allocate = command("allocate", "[\"./cloud\", \"allocate\", \"{name}\", \"{size}\"]", keys);
+        let allocate = command("allocate", "[\"./cloud\", \"allocate\", \"{fleet}\", \"{name}\", \"{size}\"]", keys);
         let list = command("list", "[\"./cloud\", \"list\", \"{fleet}\"]", keys);
         let release = command("release", "[\"./cloud\", \"release\", \"{id}\"]", keys);
         let (allocate, list, release) = (allocate?, list?, release?);
         if !names(&allocate, "name") {
             let hint = "add \"{name}\": a later manager finds the machine in `list` by its name";
             keys.refuse("allocate", "does not pass the name of the machine on", hint);
+        }
+        for (key, command) in [("allocate", &allocate), ("list", &list)] {
+            if !names(command, "fleet") {
+                let hint = "add \"{fleet}\": a cloud may have machines of several fleets, with the same names";
+                keys.refuse(key, "does not say which fleet", hint);
+            }
         }
         if !names(&release, "name") && !names(&release, "id") {
             keys.refuse("release", "does not say which machine", "add \"{id}\" or \"{name}\"");

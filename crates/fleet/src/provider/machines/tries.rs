@@ -1,5 +1,7 @@
 //! Tries of one call: when it may be tried again.
 
+use std::time::Duration;
+
 use super::error::MachineError;
 use super::settings::Limits;
 
@@ -50,6 +52,11 @@ impl Tries {
         !self.running && now >= self.not_before
     }
 
+    /// The time until it can begin.
+    pub(super) fn pause(&self, now: u64) -> Duration {
+        Duration::from_millis(self.not_before.saturating_sub(now))
+    }
+
     /// The last error, when the number of failures in a row is one that is reported and the next try has not begun.
     pub(super) fn report(&self, limits: &Limits) -> Option<&MachineError> {
         self.error.as_ref().filter(|_| self.failures >= limits.tries)
@@ -72,14 +79,12 @@ impl Tries {
 }
 
 /// A length of time in milliseconds.
-pub(super) fn millis(length: std::time::Duration) -> u64 {
+pub(super) fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::provider::ResourceName;
 

@@ -1,7 +1,6 @@
 //! A model of a cloud behind three commands, with its faults, and a manager's side of it on a virtual clock.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::time::Duration;
 
 use super::super::call::Call;
@@ -54,6 +53,8 @@ pub(super) struct Cloud {
     /// How many `list`s and releases fail from now on.
     pub(super) failing_lists: u32,
     pub(super) refused_releases: u32,
+    /// Whether `list` shows no machine, and succeeds.
+    pub(super) hides: bool,
     /// Every call that was begun, with its time.
     pub(super) calls: Vec<(u64, Call)>,
     /// How many machines were made for a name.
@@ -98,15 +99,15 @@ impl Cloud {
             self.failing_lists -= 1;
             return Err(exited("list", 1, "try later"));
         }
-        let mut text = String::new();
+        let mut rows = Vec::new();
         for (id, vm) in &self.vms {
-            let is_shown = vm.removed_ms.is_some() || now >= vm.shown_ms;
+            let is_shown = !self.hides && (vm.removed_ms.is_some() || now >= vm.shown_ms);
             if is_shown && vm.removed_ms.is_none_or(|removed| now < removed + self.lag_ms) {
                 let (name, state) = (&vm.name, vm.state);
-                writeln!(text, r#"{{"name":"{name}","id":"{id}","host":"10.0.0.1","state":"{state}"}}"#).unwrap();
+                rows.push(format!(r#"{{"name":"{name}","id":"{id}","host":"10.0.0.1","state":"{state}"}}"#));
             }
         }
-        Ok(text)
+        Ok(format!("[{}]", rows.join(",")))
     }
 
     fn allocate(&mut self, now: u64, name: &str) -> Outcome {

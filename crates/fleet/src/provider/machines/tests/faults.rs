@@ -37,6 +37,11 @@ fn commands_get_the_values_of_their_placeholders() {
     let release = Call::Release(name("broker-7"), "i-1; rm -r /".to_owned()).command(&settings, None);
     assert_eq!(release, ["./cloud", "release", "broker-7", "i-1; rm -r /"]);
     assert_eq!(Call::List.command(&settings, None), ["./cloud", "list", "demo"]);
+    let mut settings = settings;
+    settings.commands.list.push("--bus={bus}".to_owned());
+    settings.bus = "nats://fleet:se@cret@10.0.0.1:4222,10.0.0.2".to_owned();
+    assert!(Call::List.command(&settings, None)[3].contains("se@cret"));
+    assert_eq!(Call::List.shown(&settings, None), "./cloud list demo --bus=nats://***@10.0.0.1:4222,10.0.0.2");
 }
 
 #[test]
@@ -217,4 +222,82 @@ fn a_provider_without_identifiers_uses_names() {
     world.release("broker-1");
     assert_eq!(world.cloud.living(), Vec::<String>::new());
     assert!(world.cloud.count(|call| *call == Call::Release(name("broker-1"), "broker-1".to_owned())) == 1);
+}
+
+#[test]
+fn a_failed_allocate_whose_machine_appears_late_makes_one() {
+    let mut world = World::new();
+    world.cloud.lag_ms = 4_500;
+    world.cloud.faults = vec![Fault::FailsAfter];
+    world.allocate("broker-1");
+    assert_eq!((allocates(&world, "broker-1"), world.cloud.made_for["broker-1"]), (1, 1));
+}
+
+#[test]
+fn a_machine_that_list_omits_is_released_all_the_same() {
+    let mut world = World::new();
+    world.allocate("broker-1");
+    world.cloud.hides = true;
+    world.pass(4_000);
+    world.cloud.refused_releases = 2;
+    world.release("broker-1");
+    assert_eq!(world.cloud.living(), Vec::<String>::new());
+    assert_eq!(world.cloud.count(|call| *call == Call::Release(name("broker-1"), "i-1".to_owned())), 3);
+    // A later manager knows that it is gone, and does not release it again.
+    world.kill_manager();
+    world.pass(20_000);
+    assert_eq!(world.cloud.count(|call| matches!(call, Call::Release(..))), 3);
+}
+
+#[test]
+fn a_list_without_any_of_two_machines_is_an_error() {
+    let mut world = World::new();
+    for text in ["broker-1", "broker-2"] {
+        world.allocate(text);
+    }
+    world.cloud.hides = true;
+    world.until("the error", |world| world.inventory.list_error().is_some());
+    world.pass(60_000);
+    let error = world.inventory.list_error().unwrap().to_string();
+    assert!(error.contains("shows none of 2 machines"), "{error}");
+    assert!(["broker-1", "broker-2"].iter().all(|it| matches!(world.life(it), Some(MachineLife::Running(..)))));
+    let note = world.seen("broker-1").unwrap().resource.note;
+    assert!(note.contains("shows none of 2 machines"), "{note}");
+    // A released one counts no longer.
+    assert_eq!(world.ask_to_release("broker-1"), Ok(Release::Stopping));
+    world.until("a list", |world| world.inventory.list_error().is_none());
+    world.release("broker-1");
+    world.until("its end", |world| matches!(world.life("broker-2"), Some(MachineLife::Ended(_))));
+}
+
+#[test]
+fn a_time_without_a_list_makes_no_machine_absent() {
+    let mut world = World::new();
+    world.allocate("broker-1");
+    world.cloud.hides = true;
+    world.pass(3_500);
+    world.cloud.failing_lists = 1_000;
+    world.pass(60_000);
+    assert!(matches!(world.life("broker-1"), Some(MachineLife::Running(..))));
+    (world.cloud.failing_lists, world.cloud.hides) = (0, false);
+    world.pass(20_000);
+    assert!(matches!(world.life("broker-1"), Some(MachineLife::Running(..))));
+}
+
+#[test]
+fn a_living_replacement_is_kept_and_not_its_dead_namesake() {
+    for (text, removed) in [("broker-1", 1), ("orchestrator-1", 0)] {
+        let mut world = World::new();
+        world.allocate(text);
+        let replacement = world.cloud.vms["i-1"].clone();
+        world.cloud.vms.get_mut("i-1").unwrap().state = "ended";
+        world.cloud.vms.insert("i-2".to_owned(), replacement);
+        world.pass(30_000);
+        assert!(matches!(world.life(text), Some(MachineLife::Running(..))));
+        assert!(world.cloud.vms["i-2"].removed_ms.is_none());
+        let releases = world.cloud.count(|call| *call == Call::Release(name(text), "i-1".to_owned()));
+        assert_eq!(releases, removed, "{text}");
+        let note = world.seen(text).unwrap().resource.note;
+        assert_eq!(note.contains("its ended machine `i-1` is kept"), removed == 0, "{note}");
+    }
 }

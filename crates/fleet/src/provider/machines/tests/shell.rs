@@ -13,7 +13,10 @@ set -eu
 case "$1" in
   allocate) [ ! -e refuse ] || { echo "no quota" >&2; exit 4; }
             : > "vm-$3" ;;
-  list) for vm in vm-*; do
+  list) [ ! -e fails-once ] || { rm fails-once; exit 5; }
+        [ ! -e fails ] || { echo "try later" >&2; exit 6; }
+        echo "[]"
+        for vm in vm-*; do
           [ ! -e "$vm" ] || echo "{\"name\": \"${vm#vm-}\", \"host\": \"127.0.0.1\", \"port\": $(cat port), \"cpu\": 0.25}"
         done ;;
   release) rm -f "vm-$2" ;;
@@ -113,4 +116,41 @@ fn an_error_of_a_command_reaches_the_manager() {
     wrong.commands.list = ["sh", "-c", "echo all is well"].map(str::to_owned).to_vec();
     let error = Machines::open(wrong, folder.0.join("other")).unwrap_err().to_string();
     assert!(error.contains("is no list of machines: expected value"), "{error}");
+}
+
+#[test]
+fn a_relative_directory_of_the_fleet_file_has_its_programs() {
+    let folder = Folder::new("relative");
+    std::os::unix::fs::symlink("/bin/sh", folder.0.join("cloud")).unwrap();
+    let here = std::env::current_dir().unwrap();
+    let up: PathBuf = here.components().skip(1).map(|_| "..").collect();
+    let relative = up.join(folder.0.strip_prefix("/").unwrap());
+    assert!(relative.is_relative() && relative.join("cloud").exists(), "{relative:?}");
+    let mut settings = settings().below(&relative);
+    settings.commands.list = ["./cloud", "-c", "echo []; [ -e cloud ]"].map(str::to_owned).to_vec();
+    Machines::open(settings, folder.0.join("state")).unwrap();
+}
+
+#[test]
+fn a_list_that_fails_once_does_not_end_the_start() {
+    let folder = Folder::new("once");
+    let settings = cloud(&folder.0, 1);
+    fs::write(folder.0.join("fails-once"), "").unwrap();
+    Machines::open(settings.clone(), folder.0.join("state")).unwrap();
+    fs::write(folder.0.join("fails"), "").unwrap();
+    let error = Machines::open(settings, folder.0.join("state")).unwrap_err().to_string();
+    assert!(error.contains("ended with exit code 6: try later"), "{error}");
+}
+
+#[test]
+fn machines_are_observed_while_list_fails() {
+    let folder = Folder::new("blind");
+    // Nothing listens there: the machine is starting.
+    let settings = cloud(&folder.0, 1);
+    let mut machines = Machines::open(settings, folder.0.join("state")).unwrap();
+    machines.allocate(&wanted("broker-1")).unwrap();
+    observed(&mut machines, |all| all.iter().any(|it| it.cpu.is_some()));
+    fs::write(folder.0.join("fails"), "").unwrap();
+    observed(&mut machines, |all| all[0].resource.note.contains("exit code 6: try later"));
+    assert!(machines.list().is_ok_and(|all| all.len() == 1));
 }
