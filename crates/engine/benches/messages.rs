@@ -77,13 +77,12 @@ impl World {
             [front, settings].map(|settings| Engine::new(Arc::new(settings), ShardPosition::ALONE, 7, NOW));
         let options = BrokerLinkOptions { version: Some(Version::V5), user_name: None, password: None, lasting: false };
         front.fleet().set_broker_link(NOW, "broker", options).unwrap();
-        let dial = std::iter::from_fn(|| front.poll_event());
+        let mut dial = std::iter::from_fn(|| front.poll_event());
         let (name, attempt) = dial
-            .filter_map(|event| match event {
+            .find_map(|event| match event {
                 Event::Dial { broker_link, attempt } => Some((broker_link, attempt)),
                 _ => None,
             })
-            .next()
             .unwrap();
         let at_front = front.fleet().open_broker_link(NOW, &name, attempt).unwrap();
         let at_broker = broker.open_connection(NOW, ListenerId(0)).unwrap();

@@ -44,6 +44,7 @@ impl Access {
     }
 
     /// The same with a token, which the API then needs in every case.
+    #[must_use]
     pub fn with_token(self, token: &ListenerToken) -> Self {
         Self { token: Some(token.as_str().into()), ..self }
     }

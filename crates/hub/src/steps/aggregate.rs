@@ -232,7 +232,9 @@ mod tests {
 
     fn total(aggregate: Aggregate, values: &[Value]) -> Value {
         let mut totals = Totals { totals: vec![Total::new(aggregate)] };
-        values.iter().for_each(|value| totals.add(std::slice::from_ref(value)));
+        for value in values {
+            totals.add(std::slice::from_ref(value));
+        }
         totals.values().unwrap().remove(0)
     }
 

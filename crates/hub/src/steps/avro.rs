@@ -362,12 +362,12 @@ mod tests {
 
     use super::*;
 
-    fn schema(value: Value) -> AvroSchema {
-        AvroSchema::new(&value).unwrap()
+    fn schema(value: &Value) -> AvroSchema {
+        AvroSchema::new(value).unwrap()
     }
 
     fn reading() -> AvroSchema {
-        schema(json!({ "type": "record", "name": "Reading", "fields": [
+        schema(&json!({ "type": "record", "name": "Reading", "fields": [
             { "name": "temp", "type": "double" },
             { "name": "unit", "type": ["null", "string"] },
             { "name": "raw", "type": "bytes" },
@@ -399,13 +399,13 @@ mod tests {
             // A block with its size, and one without.
             (json!({ "type": "array", "items": "int" }), &[1, 2, 2, 2, 4, 0], json!([1, 2])),
         ] {
-            assert_eq!(schema(kind.clone()).decode(bytes).unwrap(), value, "{kind}");
+            assert_eq!(schema(&kind).decode(bytes).unwrap(), value, "{kind}");
         }
     }
 
     #[test]
     fn named_types_are_found_in_their_namespace() {
-        let schema = schema(json!({ "type": "record", "name": "List", "namespace": "a.b", "fields": [
+        let schema = schema(&json!({ "type": "record", "name": "List", "namespace": "a.b", "fields": [
             { "name": "unit", "type": { "type": "enum", "name": "Unit", "symbols": ["C"] } },
             { "name": "other", "type": "a.b.Unit" },
             { "name": "next", "type": ["null", "List"] },
@@ -433,7 +433,7 @@ mod tests {
             // A million values without a byte.
             (json!({ "type": "array", "items": "null" }), &[0x80, 0x89, 0x7a, 0], "100000 values"),
         ] {
-            let error = schema(kind.clone()).decode(bytes).unwrap_err().to_string();
+            let error = schema(&kind).decode(bytes).unwrap_err().to_string();
             assert!(error.contains(said), "{kind}: {error}");
         }
     }

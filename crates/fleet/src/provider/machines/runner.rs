@@ -41,8 +41,11 @@ pub(super) trait Runner: Send {
 pub(super) struct CommandRunner {
     directory: PathBuf,
     limit: Duration,
-    results: (Sender<(Call, Outcome)>, Receiver<(Call, Outcome)>),
+    results: (Sender<Ended>, Receiver<Ended>),
 }
+
+/// A call that has ended.
+type Ended = (Call, Outcome);
 
 impl CommandRunner {
     /// Runs commands in a directory, each for at most so long.

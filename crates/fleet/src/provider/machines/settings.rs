@@ -97,8 +97,8 @@ impl MachineSettings {
     pub(crate) fn read(keys: &mut Keys<'_>) -> Option<Self> {
         let commands = MachineCommands::read(keys);
         let limits = Limits::read(keys);
-        let brokers = keys.table("brokers", |keys| MachineLevel::read(Level::Broker, keys));
-        let orchestrators = keys.table("orchestrators", |keys| MachineLevel::read(Level::Orchestrator, keys));
+        let brokers = keys.table("brokers", |keys| Some(MachineLevel::read(Level::Broker, keys)));
+        let orchestrators = keys.table("orchestrators", |keys| Some(MachineLevel::read(Level::Orchestrator, keys)));
         let levels = [(Level::Broker, brokers), (Level::Orchestrator, orchestrators)];
         let levels: BTreeMap<_, _> = levels.into_iter().filter_map(|(level, read)| Some((level, read?))).collect();
         if levels.is_empty() {
@@ -211,19 +211,19 @@ impl Limits {
 }
 
 impl MachineLevel {
-    fn read(level: Level, keys: &mut Keys<'_>) -> Option<Self> {
+    fn read(level: Level, keys: &mut Keys<'_>) -> Self {
         let (admin_port, login, secure) = match level {
             Level::Broker => (None, keys.table("login", login), keys.truth("secure").unwrap_or(false)),
             Level::Orchestrator => (Some(port("admin_port", keys).unwrap_or(18083)), None, false),
         };
         let usual = if secure { 8883 } else { 1883 };
-        Some(Self {
+        Self {
             size: keys.text("size").unwrap_or_default(),
             port: port("port", keys).unwrap_or(usual),
             secure,
             admin_port,
             login,
-        })
+        }
     }
 }
 
