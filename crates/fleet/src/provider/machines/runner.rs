@@ -198,15 +198,15 @@ mod tests {
     const LONG: Duration = Duration::from_secs(300);
 
     fn shell(script: &str, limit: Duration) -> Outcome {
-        call(Call::List, script, limit)
+        call(&Call::List, script, limit)
     }
 
-    fn call(call: Call, script: &str, limit: Duration) -> Outcome {
+    fn call(call: &Call, script: &str, limit: Duration) -> Outcome {
         let command = ["sh", "-c", script].map(str::to_owned);
         let mut runner = CommandRunner::new(PathBuf::from("/"), limit);
         runner.begin(call.clone(), command.to_vec(), command.join(" "));
         let (ended, outcome) = runner.ended(LONG).pop().unwrap();
-        assert_eq!(ended, call);
+        assert_eq!(ended, *call);
         outcome
     }
 
