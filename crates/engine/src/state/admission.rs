@@ -6,7 +6,7 @@ use crate::publish::admission::{Full, Wanted};
 use crate::session::BlockedPublisher;
 use crate::settings::OverflowPolicy;
 use crate::state::ShardState;
-use crate::state::deliver::would_queue;
+use crate::state::deliver::{Room, would_queue};
 use crate::topics::Route;
 use tidegate_mqtt::QoS;
 
@@ -75,6 +75,11 @@ fn has_queue_room(state: &ShardState, to: SessionKey, wanted: &Wanted<'_>) -> bo
     if away && wanted.qos == QoS::AtMostOnce && !state.settings.queue.keep_qos0_offline {
         return false;
     }
+    let would_queue = || {
+        let connection = session.connection.and_then(|key| state.connections.get(key));
+        let room = connection.map(|it| Room { output: it.output_len(), high_water: state.high_water });
+        would_queue(session, room, wanted.qos, reserved, state.settings.queue.max_bytes)
+    };
     bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
-        && !(state.memory.is_over_ceiling() && would_queue(state, to, wanted.qos, reserved))
+        && !(state.memory.is_over_ceiling() && would_queue())
 }

@@ -342,14 +342,13 @@ impl ShardState {
     }
 }
 
-/// Whether a message to a session would wait in its queue now, behind this number of messages with reserved room.
-pub(crate) fn would_queue(state: &ShardState, to: SessionKey, qos: QoS, reserved: usize) -> bool {
-    let Some(session) = state.sessions.get(to.0) else { return false };
-    let Some(connection) = session.connection.and_then(|key| state.connections.get(key)) else { return true };
-    let room = Room { output: connection.output_len(), high_water: state.high_water };
+/// Whether a message to a session would wait in its queue now, behind this number of messages with reserved room. `room` is
+/// that of its connection, if it has one.
+pub(crate) fn would_queue(session: &Session, room: Option<Room>, qos: QoS, reserved: usize, max_bytes: u64) -> bool {
+    let Some(room) = room else { return true };
     let in_flight = session.flow.as_ref().map_or(0, |flow| flow.inflight.len());
     let is_full = qos != QoS::AtMostOnce && in_flight + reserved >= usize::from(session.receive_maximum);
-    is_full || !goes_at_once(session, qos, room, state.settings.queue.max_bytes)
+    is_full || !goes_at_once(session, qos, room, max_bytes)
 }
 
 /// Notes a message above QoS 0 as sent; returns its packet id and the bytes to keep it.
@@ -373,9 +372,11 @@ fn keeps_qos0(settings: &Settings, session: &Session, topic: &str) -> bool {
 
 /// Output of a connection.
 #[derive(Clone, Copy, Debug)]
-struct Room {
-    output: usize,
-    high_water: usize,
+pub(crate) struct Room {
+    /// Bytes that wait in it.
+    pub(crate) output: usize,
+    /// Bytes beyond which messages wait in queues.
+    pub(crate) high_water: usize,
 }
 
 /// Whether a message to a connected client is sent without waiting in the queue. One of QoS 0 goes before messages that

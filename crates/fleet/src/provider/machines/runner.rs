@@ -234,7 +234,7 @@ mod tests {
         // It holds the output open, as a virtual machine does that is started without a redirection.
         let allocate = Call::Allocate("broker-1".parse().unwrap());
         let script = "sleep 20 & echo $!";
-        assert_eq!(call(allocate, script, LONG).map(|id| id.trim().parse::<u32>().is_ok()), Ok(true));
+        assert_eq!(call(&allocate, script, LONG).map(|id| id.trim().parse::<u32>().is_ok()), Ok(true));
         // A list may not be whole then.
         let error = shell(script, LONG).unwrap_err().to_string();
         assert!(error.contains("holds the output open"), "{error}");
