@@ -403,7 +403,7 @@ proptest! {
 }
 
 #[test]
-fn a_retained_message_comes_again_after_a_takeover_with_held_answers() {
+fn a_retained_message_comes_again_after_held_answers() {
     let (client, no_local, as_published, handling, id) = (2, false, false, 0, 0);
     let subscribe = || Op::Subscribe { client, filter: 1, qos: 2, no_local, as_published, handling, id };
     let connect = |client, version| Op::Connect { client, clean: false, lasts: false, will: None, version };
