@@ -15,7 +15,7 @@ pub const ORIGIN_PROPERTY: &str = "tidegate-hub";
 /// The user property, or the header of a bus, with the number of pipelines that have published a message one after the other.
 pub const HOPS_PROPERTY: &str = "tidegate-hub-hops";
 
-/// Pipelines that a message may pass, as many as bridges. The next one does not take it: this bounds loops of pipelines.
+/// Pipelines that a message may pass; bridges have the same number. The next pipeline refuses the message, so loops end.
 pub const MAX_HOPS: u8 = 16;
 
 /// The layout of messages in a log. Another one is not read.

@@ -44,7 +44,7 @@ mod tests {
     fn a_node_that_reaches_a_home_or_is_one_is_ready() {
         let table = table_of(&["a", "b"]);
         assert_eq!(no_home_in_reach("c", &table, &["a"]), None, "clients of b are served");
-        assert_eq!(no_home_in_reach("a", &table, &["b"]), None, "it has partitions of its own");
+        assert_eq!(no_home_in_reach("a", &table, &["b"]), None, "node a has partitions");
         assert_eq!(no_home_in_reach("c", &table, &[]), None);
         assert_eq!(no_home_in_reach("c", &Table::default(), &["a"]), None, "another hindrance says this");
     }

@@ -199,7 +199,7 @@ impl Settings {
         self.max_waiting_bytes.max(self.longest_message())
     }
 
-    /// Messages that the broker sends to a session without an acknowledgement: as many as its client has room for.
+    /// Messages that the broker may send to a session before it acknowledges one. The room of the client bounds them.
     pub(crate) fn window(&self) -> NonZeroU16 {
         let messages = (self.waiting_of_peer() / self.longest_message()).clamp(1, MAX_WINDOW);
         u16::try_from(messages).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MIN)

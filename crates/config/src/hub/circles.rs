@@ -21,7 +21,7 @@ struct Topics {
 
 impl Topics {
     fn of(pipeline: &Pipeline, hub: HubSections<'_>) -> Option<Self> {
-        // A step that cannot be read is a finding of its own.
+        // `check_steps` reports a step that cannot be read.
         let steps = Steps::new(&pipeline.step_settings()).ok()?;
         let from = steps.from().iter().map(ToString::to_string).collect::<Vec<_>>();
         let lists = [pipeline.from.0.clone(), from].into_iter().filter(|list| !list.is_empty()).collect();

@@ -295,7 +295,7 @@ impl<D> Core<D> {
         self.fail(now, &Item { entry, record }, why.to_string(), may_be_kept);
     }
 
-    /// The records of a message, or why there are none.
+    /// Makes the records of a message. Fails for a looped message, and when a step fails.
     fn records_of(&mut self, message: &Arc<Message>, clock: u64) -> Result<Records, NoRecords> {
         self.check_hops(message)?;
         Ok(self.steps.run(message, clock)?)

@@ -35,7 +35,7 @@ fn cloud(folder: &Path, port: u16) -> MachineSettings {
     MachineSettings { directory: folder.to_owned(), ..settings }
 }
 
-/// A folder of its own, removed with the test.
+/// The folder of one test, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
