@@ -130,30 +130,25 @@ fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
     // What several values say together shows only now.
     let result =
         Config::load(Inputs { file: Some(FileText::new("the result", &*conversion.toml)), ..Inputs::default() });
-    let runs = match result.map(|config| NamedFiles::check(&config)) {
-        Ok(NamedFiles { problems, unchecked }) => {
-            for (file, why) in unchecked {
-                complain(format_args!("note: the broker needs {}, which {why}\n", file.display()));
-            }
-            if !problems.is_empty() {
-                complain(format_args!("\nThe result cannot be run as it is:\n{}\n", problems.join("\n")));
-            }
-            problems.is_empty()
-        }
-        Err(findings) => {
-            complain(format_args!("\nThe result cannot be run as it is:\n{findings}"));
-            false
-        }
+    let files = match result {
+        Ok(config) => NamedFiles::check(&config),
+        Err(findings) => NamedFiles { problems: vec![findings.to_string()], ..NamedFiles::default() },
     };
-    let exit = if conversion.left_out || !runs { Exit::LeftOut } else { Exit::Ok };
+    for (file, why) in &files.unchecked {
+        complain(format_args!("note: the broker needs {}, which {why}\n", file.display()));
+    }
+    if !files.problems.is_empty() {
+        complain(format_args!("\nThe result cannot be run as it is:\n{}\n", files.problems.join("\n").trim_end()));
+    }
+    let exit = if conversion.left_out || !files.problems.is_empty() { Exit::LeftOut } else { Exit::Ok };
     complain(summary(name, conversion));
-    write(args, conversion, exit)
+    write(args, conversion, &files, exit)
 }
 
 /// The files that a result names.
 #[derive(Default)]
 struct NamedFiles {
-    /// Faults of the existing files.
+    /// Faults of the existing files, or of the result itself: with them the result cannot be run.
     problems: Vec<String>,
     /// Files that are not checked, and why. They may be on the machine of the broker, for its user, or are written by
     /// `--output`.
@@ -265,17 +260,17 @@ fn convert_security(args: &ConvertArgs, theirs: &TheirFile) -> Exit {
                 return Exit::Failure;
             }
         }
-        return if args.json { print_and_exit(&json(&conversion, exit), exit) } else { exit };
+        return if args.json { print_and_exit(&json(&conversion, &NamedFiles::default(), exit), exit) } else { exit };
     }
     complain("The users and the rules are files: --output DIRECTORY writes them\n");
     match (args.json, args.diff) {
-        (true, _) => print_and_exit(&json(&conversion, exit), exit),
+        (true, _) => print_and_exit(&json(&conversion, &NamedFiles::default(), exit), exit),
         (_, true) => print_and_exit(&diff(&conversion.lines), exit),
         (false, false) => print_and_exit(&security.rules, exit),
     }
 }
 
-fn write(args: &ConvertArgs, conversion: &Conversion, exit: Exit) -> Exit {
+fn write(args: &ConvertArgs, conversion: &Conversion, files: &NamedFiles, exit: Exit) -> Exit {
     if let Some(output) = &args.output
         && let Err(error) = write_new(output, &conversion.toml)
     {
@@ -283,7 +278,7 @@ fn write(args: &ConvertArgs, conversion: &Conversion, exit: Exit) -> Exit {
         return Exit::Failure;
     }
     match (args.json, args.diff, &args.output) {
-        (true, ..) => print_and_exit(&json(conversion, exit), exit),
+        (true, ..) => print_and_exit(&json(conversion, files, exit), exit),
         (_, true, _) => print_and_exit(&diff(&conversion.lines), exit),
         (false, false, Some(_)) => exit,
         (false, false, None) => print_and_exit(&conversion.toml, exit),
@@ -334,7 +329,7 @@ fn diff(lines: &[ConvertedLine]) -> String {
     out
 }
 
-fn json(conversion: &Conversion, exit: Exit) -> String {
+fn json(conversion: &Conversion, files: &NamedFiles, exit: Exit) -> String {
     let lines: Vec<serde_json::Value> = conversion
         .lines
         .iter()
@@ -346,8 +341,15 @@ fn json(conversion: &Conversion, exit: Exit) -> String {
         })
         .collect();
     let left_out = exit == Exit::LeftOut;
-    let all =
-        serde_json::json!({ "left_out": left_out, "lines": lines, "notes": conversion.notes, "toml": conversion.toml });
+    let unchecked: Vec<serde_json::Value> = files
+        .unchecked
+        .iter()
+        .map(|(file, why)| serde_json::json!({ "file": file.display().to_string(), "why": why }))
+        .collect();
+    let all = serde_json::json!({
+        "left_out": left_out, "lines": lines, "notes": conversion.notes,
+        "problems": files.problems, "unchecked_files": unchecked, "toml": conversion.toml,
+    });
     format!("{all:#}\n")
 }
 

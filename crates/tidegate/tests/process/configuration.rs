@@ -154,6 +154,12 @@ fn the_exit_code_reports_lines_without_a_conversion() {
     );
 }
 
+/// What `config convert --json` prints for an open listener with this line.
+fn json_of(folder: &Folder, key: &str, file: &str) -> serde_json::Value {
+    let text = format!("listener 1883\nallow_anonymous true\n{key} {file}\n");
+    serde_json::from_str(&run(&["config", "convert", &folder.write("mosquitto.conf", &text), "--json"]).out).unwrap()
+}
+
 #[test]
 fn the_exit_code_reports_files_that_cannot_be_used() {
     let folder = Folder::new();
@@ -172,6 +178,12 @@ fn the_exit_code_reports_files_that_cannot_be_used() {
         let ended = converted(key, &none);
         assert_eq!(ended.code, Some(0));
         assert!(ended.err.contains(&format!("note: the broker needs {none}, which is not here\n")), "{}", ended.err);
+        let all = json_of(&folder, key, &none);
+        assert_eq!(all["unchecked_files"], serde_json::json!([{ "file": none, "why": "is not here" }]));
+        assert_eq!(all["problems"], serde_json::json!([]));
+        let all = json_of(&folder, key, &folder.file("file"));
+        assert!(all["left_out"] == true && all["problems"][0].as_str().unwrap().contains(why), "{all}");
+        std::fs::remove_file(folder.file("file")).unwrap();
     }
     let wrong = folder.write("server.pem", "no certificate");
     let ended = converted(&format!("keyfile {wrong}\ncertfile"), &wrong);
