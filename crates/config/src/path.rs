@@ -106,7 +106,12 @@ pub fn known_key(section: &SectionKeys, name: &str) -> Result<&'static Key, Prob
         let problem = Problem::new(format!("unknown key `{name}` in {}", section.header()));
         let here = nearest(name, section.keys.iter().map(|key| key.name));
         match (here, holder(name)) {
-            (_, Some((other, _))) => problem.hint(format!("it is a key of {}", other.header())),
+            (_, Some((other, _))) => problem.hint(format!(
+                "it is a key of {}; `tidegate config explain {}` lists the keys of {}",
+                other.header(),
+                section.name,
+                section.header()
+            )),
             (Some(near), None) => problem.hint(format!("did you mean `{near}`?")),
             (None, None) => {
                 problem.hint(format!("`tidegate config explain {}` lists the keys of this section", section.name))

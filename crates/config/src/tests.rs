@@ -71,7 +71,7 @@ error: unknown key `overflow` in [limits]
   |
 2 | overflow = \"block\"
   | ^^^^^^^^
-hint: it is a key of [queue]",
+hint: it is a key of [queue]; `tidegate config explain limits` lists the keys of [limits]",
     );
     says(
         "max_inflight = 3\n",
