@@ -28,6 +28,8 @@ impl<T> Clone for InboxSender<T> {
 pub(crate) struct Inbox<T> {
     queue: Receiver<T>,
     gate: Arc<Gate>,
+    /// A message that was taken in part; it comes before all others.
+    front: Option<T>,
     /// Whether the last drain was cut off by its bound.
     more: bool,
 }
@@ -37,7 +39,7 @@ pub(crate) fn inbox<T>(waker: Waker) -> (InboxSender<T>, Inbox<T>) {
     let (sender, receiver) = channel();
     let gate = Arc::new(Gate::default());
     let sender = InboxSender { queue: sender, gate: Arc::clone(&gate), waker: Arc::new(waker) };
-    (sender, Inbox { queue: receiver, gate, more: false })
+    (sender, Inbox { queue: receiver, gate, front: None, more: false })
 }
 
 impl<T> InboxSender<T> {
@@ -70,9 +72,15 @@ impl<T> Inbox<T> {
         if !self.more {
             return None;
         }
-        let message = self.queue.try_recv().ok();
+        let message = self.front.take().or_else(|| self.queue.try_recv().ok());
         self.more = message.is_some();
         message
+    }
+
+    /// Puts the rest of a message back that [`Inbox::next`] has just given: it is the next one.
+    pub(crate) fn put_back(&mut self, rest: T) {
+        self.front = Some(rest);
+        self.more = true;
     }
 
     /// Whether messages may wait.
@@ -83,5 +91,31 @@ impl<T> Inbox<T> {
     /// Whether the thread may sleep: no message waits, and the next sender wakes it.
     pub(crate) fn may_sleep(&mut self) -> bool {
         !self.more && self.gate.fall_asleep()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_a_message_comes_before_all_others() {
+        let poll = mio::Poll::new().unwrap();
+        let (sender, mut inbox) = inbox(Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        sender.send("first");
+        sender.send("second");
+        inbox.awake();
+        assert_eq!(inbox.next(), Some("first"));
+        inbox.put_back("rest of the first");
+        assert!(inbox.has_more() && !inbox.may_sleep());
+        assert_eq!(inbox.next(), Some("rest of the first"));
+        assert_eq!(inbox.next(), Some("second"));
+        assert_eq!(inbox.next(), None);
+        // The last message is put back when the channel is empty.
+        inbox.put_back("rest");
+        assert!(!inbox.may_sleep());
+        assert_eq!(inbox.next(), Some("rest"));
+        assert_eq!(inbox.next(), None);
+        assert!(inbox.may_sleep());
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Batch;
 use super::envelope::{BatchHead, Foreign};
+use super::{Batch, BatchPosition};
 use crate::ids::ShardId;
 use crate::now::Millis;
 use crate::wire::{WireError, WireReader, WireWrite};
@@ -51,6 +51,16 @@ impl Batch {
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of a batch" });
         }
-        Ok(Self { from, head, bytes, shared, cost, messages, promises: false, spares: Vec::new() })
+        Ok(Self {
+            from,
+            head,
+            bytes,
+            shared,
+            cost,
+            messages,
+            promises: false,
+            spares: Vec::new(),
+            position: BatchPosition::default(),
+        })
     }
 }

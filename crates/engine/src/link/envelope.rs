@@ -373,8 +373,14 @@ pub(crate) struct ReadHead {
 }
 
 impl ReadHead {
-    pub(crate) fn new(head: BatchHead, now: Millis) -> Self {
-        Self { head, sequence: head.first_sequence, now }
+    /// Of a batch whose first `envelopes` are read.
+    pub(crate) fn new(head: BatchHead, envelopes: u64, now: Millis) -> Self {
+        Self { head, sequence: head.first_sequence + envelopes, now }
+    }
+
+    /// How many envelopes of the batch are read.
+    pub(crate) fn envelopes(&self) -> u64 {
+        self.sequence - self.head.first_sequence
     }
 
     /// The next envelope.

@@ -49,9 +49,24 @@ pub struct Batch {
     promises: bool,
     /// Empty buffers of earlier batches on their way back to where they were allocated.
     spares: Vec<Vec<u8>>,
+    pub(crate) position: BatchPosition,
+}
+
+/// How far a batch is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BatchPosition {
+    pub(crate) bytes: usize,
+    /// Payloads of [`Batch::shared`].
+    pub(crate) shared: usize,
+    pub(crate) envelopes: u64,
 }
 
 impl Batch {
+    /// True if all of its records were read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.position.bytes == self.bytes.len()
+    }
+
     /// Number of its application messages, with the messages that bring a retained value.
     pub fn messages(&self) -> u32 {
         self.messages
@@ -413,6 +428,7 @@ impl Links {
             messages,
             promises,
             spares: std::mem::take(&mut link.others),
+            position: BatchPosition::default(),
         })
     }
 

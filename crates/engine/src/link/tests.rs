@@ -43,7 +43,7 @@ fn message(payload: &[u8]) -> Record<'_> {
 fn hand_over(from: &mut Links, to: &mut Links) -> Option<Vec<ConnectionKey>> {
     let batch = from.take_batch(to.place.shard)?;
     let mut reader = WireReader::new(&batch.bytes);
-    let (mut head, mut shared) = (ReadHead::new(batch.head, batch.head.opened_at), batch.shared.iter());
+    let (mut head, mut shared) = (ReadHead::new(batch.head, 0, batch.head.opened_at), batch.shared.iter());
     let mut free = Vec::new();
     while !reader.is_empty() {
         if let Record::Credit { bytes } = Record::read(&mut head, &mut reader, &mut shared).unwrap() {

@@ -153,18 +153,23 @@ impl PeerCalls<'_> {
         }
     }
 
-    /// Takes a batch of another shard, or of a shard of another node.
-    pub(crate) fn take_batch(&mut self, batch: Batch) {
+    /// Takes a batch of another shard, or of a shard of another node. What is left of it for the next turn is the
+    /// answer.
+    pub(crate) fn take_batch(&mut self, batch: Batch) -> Option<Batch> {
         let from = batch.from;
         if from.0 < self.shard.place.shards {
-            let whole = self.shard.engine.cluster().handle_batch(self.shard.now, batch);
-            debug_assert!(whole.is_ok(), "both ends are this process");
-            return;
+            let taken = self.shard.engine.cluster().handle_batch(self.shard.now, batch);
+            debug_assert!(taken.is_ok(), "both ends are this process");
+            return taken.ok().flatten();
         }
-        let Some(cluster) = self.shard.cluster.as_ref().filter(|cluster| cluster.roster.has(from)) else { return };
+        let cluster = self.shard.cluster.as_ref().filter(|cluster| cluster.roster.has(from))?;
         let links = cluster.links.clone();
-        if let Err(error) = self.shard.engine.cluster().handle_batch(self.shard.now, batch) {
-            self.break_link(&links, from, error);
+        match self.shard.engine.cluster().handle_batch(self.shard.now, batch) {
+            Ok(rest) => rest,
+            Err(error) => {
+                self.break_link(&links, from, error);
+                None
+            }
         }
     }
 

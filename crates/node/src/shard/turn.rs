@@ -129,7 +129,10 @@ impl OrderCalls<'_> {
             match self.shard.inbox.next() {
                 None => return,
                 Some(ToShard::Batch(batch)) => {
-                    self.shard.peering().take_batch(batch);
+                    if let Some(rest) = self.shard.peering().take_batch(batch) {
+                        self.shard.inbox.put_back(ToShard::Batch(rest));
+                        return;
+                    }
                     if self.shard.engine.cluster().has_matched_for_a_turn() {
                         return;
                     }

@@ -24,7 +24,7 @@ use crate::link::envelope::{BROUGHT, DELIVER, Envelope, FROM_RETAINED, RETAIN_AT
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::{PUBLISH_KIND, Record};
 use crate::link::transfer_word::TransferWord;
-use crate::link::{Batch, Links};
+use crate::link::{Batch, BatchPosition, Links};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::orchestrator::broker_link::Gate;
@@ -43,39 +43,46 @@ use tidegate_mqtt::QoS;
 const HOPS_MAX: u8 = 32;
 
 impl ClusterCalls<'_> {
-    /// Takes a batch from another shard.
+    /// Takes a batch from another shard. If finding the receivers of its messages takes as long as a turn may, the
+    /// answer is the batch again, with the records that are left: the caller hands it over in the next turn, before any
+    /// later batch or roster.
     ///
     /// # Errors
     /// If a shard of another node has sent a record that cannot be read: the rest of the batch is lost, and
     /// the shell ends the link.
-    pub fn handle_batch(&mut self, now: Now, batch: Batch) -> Result<(), WireError> {
+    pub fn handle_batch(&mut self, now: Now, mut batch: Batch) -> Result<Option<Batch>, WireError> {
         self.engine.state.journal.now = now;
-        let whole = self.read_batch(now, &batch);
+        let whole = self.read_batch(now, &mut batch);
         // In one process both ends are this program, so anything else is a defect in it.
         debug_assert!(
             whole.is_ok() || batch.head.foreign.is_some(),
             "{} sent a batch that cannot be read: {whole:?}",
             batch.from
         );
+        if whole.is_ok() && !batch.is_read() {
+            return Ok(Some(batch));
+        }
         self.engine.links.finish_batch(batch);
-        whole
+        whole.map(|()| None)
     }
 
-    /// True if finding the receivers of messages from other shards has taken as long as a turn may: further batches wait
+    /// True if finding the receivers of messages from other shards has taken as long as a turn may: further records wait
     /// for the next one.
     #[inline]
     pub fn has_matched_for_a_turn(&mut self) -> bool {
         self.engine.index.has_visited(DELIVERIES_MAX * VISITS_PER_DELIVERY)
     }
 
-    /// Processes the records of a batch up to the first that cannot be read; the rest is lost and counted once.
-    fn read_batch(&mut self, now: Now, batch: &Batch) -> Result<(), WireError> {
-        let mut reader = WireReader::new(&batch.bytes);
-        let mut head = ReadHead::new(batch.head, now.monotonic);
-        let mut shared = batch.shared.iter();
+    /// Processes the unread records of a batch, until the share of the turn is used up or a record cannot be read. In the
+    /// latter case the rest is lost and counted once.
+    fn read_batch(&mut self, now: Now, batch: &mut Batch) -> Result<(), WireError> {
+        let mut reader = WireReader::new(batch.bytes.get(batch.position.bytes..).unwrap_or_default());
+        let mut head = ReadHead::new(batch.head, batch.position.envelopes, now.monotonic);
+        let mut shared = batch.shared.get(batch.position.shared..).unwrap_or_default().iter();
         while !reader.is_empty() {
             // Nearly all records carry messages; those are not moved through the enumeration of all kinds.
-            let read = if reader.skip(PUBLISH_KIND) {
+            let is_message = reader.skip(PUBLISH_KIND);
+            let read = if is_message {
                 head.envelope(&mut reader, &mut shared).map(|envelope| self.handle_envelope(now, batch.from, envelope))
             } else {
                 Record::read(&mut head, &mut reader, &mut shared)
@@ -86,7 +93,16 @@ impl ClusterCalls<'_> {
                 return Err(error);
             }
             self.engine.after_frame(now);
+            // Never between a record about a message and the message.
+            if is_message && self.has_matched_for_a_turn() {
+                break;
+            }
         }
+        batch.position = BatchPosition {
+            bytes: batch.bytes.len() - reader.remaining(),
+            shared: batch.shared.len() - shared.len(),
+            envelopes: head.envelopes(),
+        };
         Ok(())
     }
 

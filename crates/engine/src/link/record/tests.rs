@@ -277,7 +277,7 @@ proptest! {
         for fields in &all {
             fields.record(0).write(HEAD, &mut out, &mut shared);
         }
-        let (mut reader, mut head, mut payloads) = (WireReader::new(&out), ReadHead::new(HEAD, Millis::NEVER), shared.iter());
+        let (mut reader, mut head, mut payloads) = (WireReader::new(&out), ReadHead::new(HEAD, 0, Millis::NEVER), shared.iter());
         let mut sequence = HEAD.first_sequence;
         for fields in &all {
             let read = Record::read(&mut head, &mut reader, &mut payloads).unwrap();
@@ -300,14 +300,14 @@ proptest! {
         let (mut out, mut shared) = (Vec::new(), Vec::new());
         fields.record(0).write(HEAD, &mut out, &mut shared);
         let mut reader = WireReader::new(&out[..cut.index(out.len())]);
-        prop_assert!(Record::read(&mut ReadHead::new(HEAD, Millis::NEVER), &mut reader, &mut shared.iter()).is_err());
+        prop_assert!(Record::read(&mut ReadHead::new(HEAD, 0, Millis::NEVER), &mut reader, &mut shared.iter()).is_err());
     }
 
     #[test]
     fn no_bytes_make_reading_panic(kind in 0..46_u8, bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
         let bytes = [&[kind][..], &bytes].concat();
         let mut reader = WireReader::new(&bytes);
-        let mut head = ReadHead::new(HEAD, Millis::NEVER);
+        let mut head = ReadHead::new(HEAD, 0, Millis::NEVER);
         while !reader.is_empty() && Record::read(&mut head, &mut reader, &mut [].iter()).is_ok() {}
     }
 }
@@ -363,7 +363,7 @@ fn records_of_a_link_version_have_the_bytes_of_its_fixture() {
         let fields = sample(Kind::ALL[kind.parse::<usize>().unwrap()], flag.parse().unwrap());
         let bytes: Vec<u8> =
             (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
-        let (mut reader, mut head) = (WireReader::new(&bytes), ReadHead::new(HEAD, Millis::NEVER));
+        let (mut reader, mut head) = (WireReader::new(&bytes), ReadHead::new(HEAD, 0, Millis::NEVER));
         let read = Record::read(&mut head, &mut reader, &mut [].iter()).unwrap();
         let wanted = fields.record(HEAD.first_sequence);
         assert!(reader.is_empty() && rest(&read) == rest(&wanted), "{line}");

@@ -319,13 +319,13 @@ impl Net {
             socket.closed = Some(Reason::ConnectionLost);
             self.live.remove(&id);
         }
-        for (to, inbox) in self.inboxes.iter_mut().enumerate() {
-            let (of_dead, rest) =
-                inbox.drain(..).partition(|(from, _): &(usize, Batch)| self.nodes.node_of(*from) == node);
-            let of_dead: VecDeque<(usize, Batch)> = of_dead;
-            *inbox = rest;
+        for to in 0..self.inboxes.len() {
+            let inbox = std::mem::take(&mut self.inboxes[to]);
+            let (of_dead, rest): (VecDeque<_>, VecDeque<_>) =
+                inbox.into_iter().partition(|(from, _)| self.nodes.node_of(*from) == node);
+            self.inboxes[to] = rest;
             for (_, batch) in of_dead {
-                self.engines[to].cluster().handle_batch(self.now, batch).expect("a batch that can be read");
+                self.take_batch(to, batch);
             }
         }
         self.held.retain(|(from, to)| self.nodes.node_of(*from) != node && self.nodes.node_of(*to) != node);
@@ -379,7 +379,7 @@ impl Net {
                 let count = counts.entry(from).or_insert(0);
                 *count += 1;
                 if *count <= arrive {
-                    self.engines[to].cluster().handle_batch(self.now, batch).expect("a batch that can be read");
+                    self.take_batch(to, batch);
                 }
             }
         }

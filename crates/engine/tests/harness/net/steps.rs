@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use tidegate_engine::Batch;
+
 use super::Net;
 use super::socket::{SocketId, Stand};
 use crate::harness::Random;
@@ -38,6 +40,14 @@ const MANY_CLIENTS: usize = 100;
 const STEPS_MAX: usize = 400_000;
 
 impl Net {
+    /// Hands a batch over, in as many pieces as the shard takes it.
+    pub(super) fn take_batch(&mut self, to: usize, batch: Batch) {
+        let mut rest = Some(batch);
+        while let Some(batch) = rest {
+            rest = self.engines[to].cluster().handle_batch(self.now, batch).expect("a batch that can be read");
+        }
+    }
+
     /// Lets everything happen that can, until nothing can.
     pub(crate) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
@@ -197,7 +207,7 @@ impl Net {
                 let Some(first) = self.inboxes[to].iter().position(|(sender, _)| *sender == from) else { return };
                 let Some((_, batch)) = self.inboxes[to].remove(first) else { return };
                 self.trace.note(format!("shard {to}: {} bytes from shard {from}", batch.bytes_len()));
-                self.engines[to].cluster().handle_batch(self.now, batch).expect("a batch that can be read");
+                self.take_batch(to, batch);
                 self.gather(to);
             }
             Step::Adopt(id) => self.adopt(id),

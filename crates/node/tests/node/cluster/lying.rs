@@ -52,8 +52,8 @@ impl Side {
     }
 
     fn take(&mut self, bytes: &[u8]) -> bool {
-        let taken =
-            Batch::read_from(bytes, OTHER, 3).is_ok_and(|batch| self.engine.cluster().handle_batch(NOW, batch).is_ok());
+        let taken = Batch::read_from(bytes, OTHER, 3)
+            .is_ok_and(|batch| self.engine.cluster().handle_batch(NOW, batch).is_ok_and(|rest| rest.is_none()));
         self.engine.handle_timers(NOW);
         while self.engine.poll_event().is_some() {}
         taken
