@@ -153,6 +153,27 @@ impl Nodes {
         self.faults.as_mut().map_or(Ok(()), |faults| faults.strike(fault, until))
     }
 
+    /// The faults since the last call that were over before anything met them.
+    pub(super) fn take_unmet(&mut self) -> Vec<NodeFault> {
+        self.faults.as_mut().map(Faults::take_unmet).unwrap_or_default()
+    }
+
+    /// Checks that faults of machines reach every node that runs.
+    ///
+    /// # Errors
+    /// When a node has not loaded the library.
+    pub(super) fn check_reach(&mut self) -> Result<(), Failure> {
+        let Some(faults) = &self.faults else { return Ok(()) };
+        for node in &mut self.members {
+            let Some(process) = &mut node.running else { continue };
+            // One that ends meanwhile has nothing loaded.
+            if !faults.reach(process.pid()) && process.ended().is_none() {
+                return Err(Failure::Blind(format!("{} has not loaded it (a static program?)", node.name)));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn count(&self) -> usize {
         self.members.len()
     }
