@@ -93,10 +93,10 @@ impl Power {
     /// Checks that a process, whose program has been started, has loaded the library.
     ///
     /// # Errors
-    /// When it has not, so that nothing of what it does is seen.
+    /// When it has not, so that none of its calls is seen.
     pub(crate) fn check(&self, broker: &mut Broker) -> Result<(), Failure> {
         // One that has ended meanwhile has nothing loaded.
-        if is_loaded(&self.library, broker.pid()) || broker.ended().is_some() {
+        if is_loaded(&self.library, broker.pid()) || !broker.is_alive() {
             return Ok(());
         }
         Err(Failure::Blind("it was not loaded (a static program?)".to_owned()))

@@ -93,7 +93,7 @@ enum Count {
 struct InForce {
     until: Instant,
     fault: NodeFault,
-    /// What had met it when it began, see [`Faults::met`].
+    /// The count when it began, see [`Faults::met`].
     met_before: u64,
 }
 
@@ -152,7 +152,7 @@ impl Faults {
         due.into_iter().try_for_each(|fault| self.apply(fault.end()))
     }
 
-    /// Takes faults off the list, and notes those that nothing has met.
+    /// Takes faults off the list, and notes each that nothing has met.
     fn end(&mut self, is_over: impl Fn(&InForce) -> bool) -> Result<Vec<NodeFault>, Failure> {
         let (over, in_force) = std::mem::take(&mut self.in_force).into_iter().partition(is_over);
         self.in_force = in_force;
@@ -165,7 +165,7 @@ impl Faults {
         Ok(over.into_iter().map(|ended| ended.fault).collect())
     }
 
-    /// What has met faults of this kind at this place so far: calls of the program, or attempts to carry something.
+    /// The calls of the program, or attempts to carry something, that met faults of this kind at this place so far.
     fn met(&self, fault: NodeFault) -> Result<u64, Failure> {
         let (node, count) = match fault {
             NodeFault::Full(node, _) => (node, Count::Refused),
@@ -234,14 +234,14 @@ mod tests {
     use super::*;
 
     /// Two machines, and programs on the second one.
-    struct Bench {
+    struct TestMachines {
         folder: PathBuf,
         data: PathBuf,
         faults: Faults,
         later: Instant,
     }
 
-    impl Bench {
+    impl TestMachines {
         fn new(name: &str) -> Self {
             let folder = std::env::temp_dir().join(format!("tidegate-torture-{name}-{}", std::process::id()));
             let data = folder.join("data");
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    impl Drop for Bench {
+    impl Drop for TestMachines {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.folder);
         }
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_program_meets_the_faults_of_its_machine() {
-        let mut bench = Bench::new("faults");
+        let mut bench = TestMachines::new("faults");
         let (begun, later) = (Instant::now(), bench.later);
         let right = bench.year();
         assert!(bench.run("echo kept >file").status.success());
@@ -289,8 +289,8 @@ mod tests {
 
     #[test]
     fn a_full_disk_has_no_room_in_a_hole() {
-        let mut bench = Bench::new("hole");
-        let write = |bench: &Bench, at: u64| {
+        let mut bench = TestMachines::new("hole");
+        let write = |bench: &TestMachines, at: u64| {
             bench.run(&format!("dd if=/dev/zero of=file conv=notrunc bs=4096 count=1 seek={at}"))
         };
         assert!(bench.run("truncate -s 1M file && fallocate -l 64K reserved && echo text >small").status.success());
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_fault_that_nothing_met_is_noted() {
-        let mut bench = Bench::new("unmet");
+        let mut bench = TestMachines::new("unmet");
         let begun = Instant::now();
         bench.faults.strike(NodeFault::Full(0, true), bench.later).unwrap();
         bench.faults.strike(NodeFault::Slow(1, 1), bench.later).unwrap();
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_program_without_the_library_is_recognised() {
-        let bench = Bench::new("blind");
+        let bench = TestMachines::new("blind");
         let start = |environment| {
             let mut command = Command::new("sleep");
             command.arg("60").envs::<Vec<(String, String)>, _, _>(environment).spawn().unwrap()
@@ -330,7 +330,7 @@ mod tests {
         let mut with = start(bench.faults.environment(1, &bench.data));
         let mut without = start(Vec::new());
         // The program takes the place of the copy of this process a little after its start.
-        while !bench.faults.reach(with.id()) && with.try_wait().unwrap().is_none() {
+        while !bench.faults.reach(with.id()) && matches!(with.try_wait(), Ok(None)) {
             std::thread::yield_now();
         }
         assert!(bench.faults.reach(with.id()) && !bench.faults.reach(without.id()));
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn the_library_refuses_settings_that_it_cannot_follow() {
-        let bench = Bench::new("settings");
+        let bench = TestMachines::new("settings");
         for (name, value) in [
             ("TIDEGATE_TORTURE_SOURCE", "node-1"),
             ("TIDEGATE_TORTURE_STRIKES", "/nothing/there"),
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_fault_takes_the_place_of_the_one_before() {
-        let mut bench = Bench::new("place");
+        let mut bench = TestMachines::new("place");
         let now = Instant::now();
         bench.faults.strike(NodeFault::Way(Way::Link(0, 1), WayState::Cut), now).unwrap();
         bench.faults.strike(NodeFault::Way(Way::Link(1, 0), WayState::Slow), bench.later).unwrap();

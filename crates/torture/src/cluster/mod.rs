@@ -53,10 +53,10 @@ pub(crate) struct ClusterArguments {
     nodes: u16,
     /// The command that starts a node; {node}, {bus}, {admin}, {port}, {data}, {lease} and {fleet} are filled in, and
     /// {links} with the addresses for links between nodes, which the rig carries. Without {links} no machine and no link
-    /// is struck.
+    /// is struck. Small files make its store do all that it does with large ones.
     #[arg(
         long,
-        default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s {links} --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
+        default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --set store.segment_size=1MiB --set store.merge_at=4MiB {links} --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
     )]
     node_command: String,
     /// The command that starts a server of NATS as the bus, such as `nats-server -c {dir}/bus.conf` with the configuration

@@ -84,13 +84,13 @@ impl Shared {
         }
     }
 
-    fn state(&self, way: Option<Way>) -> WayState {
-        let number = way.and_then(|way| self.ways.get(self.place(way))).map_or(0, |way| way.load(Ordering::Relaxed));
+    fn state(&self, way: Way) -> WayState {
+        let number = self.ways.get(self.place(way)).map_or(0, |way| way.load(Ordering::Relaxed));
         STATES.get(usize::from(number)).copied().unwrap_or(WayState::Open)
     }
 
-    fn note_hindered(&self, way: Option<Way>) {
-        if let Some(count) = way.and_then(|way| self.hindered.get(self.place(way))) {
+    fn note_hindered(&self, way: Way) {
+        if let Some(count) = self.hindered.get(self.place(way)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -187,7 +187,7 @@ struct Pipe {
 }
 
 struct Connection {
-    way: Option<Way>,
+    way: Way,
     ends: [TcpStream; 2],
     /// From the first end to the second, and back.
     pipes: [Pipe; 2],
@@ -260,9 +260,10 @@ impl Carrier {
                 Owner::BusOf(node) => Some(Way::Bus(node)),
                 Owner::Node(node) => node_at(from.ip(), self.shared.nodes).map(|from| Way::Link(from, node)),
             };
-            if way.is_none() {
+            let Some(way) = way else {
                 self.shared.stranger.get_or_init(|| from.ip());
-            }
+                continue;
+            };
             if self.shared.state(way) == WayState::Cut {
                 self.shared.note_hindered(way);
             } else if let Ok(far) = TcpStream::connect(carried.to) {

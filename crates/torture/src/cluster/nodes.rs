@@ -143,9 +143,11 @@ impl Nodes {
         !self.has_bus() || self.faults.as_ref().is_some_and(Faults::hinder_bus)
     }
 
-    /// True while a node stands still, or a way of the network carries nothing.
+    /// True while a node stands still, a way of the network carries nothing, or a node reaches the bus badly: others cannot
+    /// know at once that it does not answer.
     pub(super) fn have_silence(&self) -> bool {
-        self.members.iter().any(Member::is_frozen) || self.faults.as_ref().is_some_and(Faults::have_silence)
+        let is_silent = |faults: &Faults| faults.have_silence() || faults.hinder_bus();
+        self.members.iter().any(Member::is_frozen) || self.faults.as_ref().is_some_and(is_silent)
     }
 
     /// Begins a fault of a machine or of the network.
@@ -167,7 +169,8 @@ impl Nodes {
         for node in &mut self.members {
             let Some(process) = &mut node.running else { continue };
             // One that ends meanwhile has nothing loaded.
-            if !faults.reach(process.pid()) && process.ended().is_none() {
+            let is_blind = !faults.reach(process.pid());
+            if is_blind && process.is_alive() {
                 return Err(Failure::Blind(format!("{} has not loaded it (a static program?)", node.name)));
             }
         }

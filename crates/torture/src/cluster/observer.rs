@@ -168,13 +168,13 @@ mod tests {
     const ENOUGH: Duration = Duration::from_secs(60);
 
     /// Two nodes with a planted fault or without, and the observers of eight partitions.
-    struct Bench {
+    struct PlantedNodes {
         serves: [Arc<AtomicBool>; 2],
         is_ready: [Arc<AtomicBool>; 2],
         observers: Observers,
     }
 
-    impl Bench {
+    impl PlantedNodes {
         /// Nodes that serve and are ready, and whose partitions may be unserved for a second.
         fn new() -> Self {
             let [serves, is_ready] = [(); 2].map(|()| [(); 2].map(|()| Arc::new(AtomicBool::new(true))));
@@ -189,9 +189,9 @@ mod tests {
                 .collect();
             let observers = Observers::start(&watched, 8, Duration::from_secs(1), &mut Rng::new(1)).unwrap();
             observers.excuse(false);
-            let mut bench = Self { serves, is_ready, observers };
-            bench.wait("service", |bench| bench.observers.are_ready() && bench.observers.sums().answered >= 16);
-            bench
+            let mut nodes = Self { serves, is_ready, observers };
+            nodes.wait("service", |nodes| nodes.observers.are_ready() && nodes.observers.sums().answered >= 16);
+            nodes
         }
 
         fn wait(&mut self, missing: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
@@ -204,8 +204,8 @@ mod tests {
 
         /// Waits for a finding about something.
         fn wait_for(&mut self, wanted: Finding, about: &str) {
-            self.wait(about, |bench| {
-                let complaint = bench.observers.complaint().unwrap();
+            self.wait(about, |nodes| {
+                let complaint = nodes.observers.complaint().unwrap();
                 complaint.is_some_and(|(finding, text)| finding == wanted && text.contains(about))
             });
         }
@@ -217,21 +217,21 @@ mod tests {
 
     #[test]
     fn a_planted_ready_node_that_does_not_serve_is_found() {
-        let mut bench = Bench::new();
-        set(&bench.serves[1..], false);
-        bench.wait_for(Finding::Unserved, "other says");
+        let mut nodes = PlantedNodes::new();
+        set(&nodes.serves[1..], false);
+        nodes.wait_for(Finding::Unserved, "other says");
     }
 
     #[test]
     fn planted_dead_partitions_are_found() {
-        let mut bench = Bench::new();
-        set(&bench.is_ready, false);
-        set(&bench.serves, false);
-        bench.wait_for(Finding::Overdue, "is unserved for");
-        set(&bench.is_ready, true);
-        bench.wait_for(Finding::Unserved, "none serves partition");
-        set(&bench.serves, true);
-        bench.wait("service", |bench| bench.observers.are_ready());
+        let mut nodes = PlantedNodes::new();
+        set(&nodes.is_ready, false);
+        set(&nodes.serves, false);
+        nodes.wait_for(Finding::Overdue, "is unserved for");
+        set(&nodes.is_ready, true);
+        nodes.wait_for(Finding::Unserved, "none serves partition");
+        set(&nodes.serves, true);
+        nodes.wait("service", |nodes| nodes.observers.are_ready());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Hands each connection to a thread of its own. Gives the port.
+/// Hands each connection to a separate thread. Gives the port.
 fn listen(answer: impl Fn(TcpStream) + Clone + Send + 'static) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -45,7 +45,7 @@ pub(super) fn admin(is_ready: Arc<AtomicBool>) -> u16 {
         let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
         if lines.any(|line| line.is_empty()) {
             let status = if is_ready.load(Ordering::Relaxed) { "200 OK" } else { "503 Service Unavailable" };
-            // The one who asked may have left.
+            // The observer may have left.
             let _ = stream.write_all(format!("HTTP/1.1 {status}\r\nConnection: close\r\n\r\n").as_bytes());
         }
     })

@@ -16,9 +16,9 @@ pub(super) type Moment = Duration;
 const SECOND: Duration = Duration::from_secs(1);
 /// Bad seconds in a row that are a finding: one alone may be cut from two halves.
 const BAD_SECONDS: u32 = 2;
-/// The same while a node stands still or a way of the network carries nothing: others find that out by 5 s of silence.
+/// The same while others cannot know that a node does not answer: they find out by 5 s of silence.
 const SILENT_SECONDS: u32 = 8;
-/// A look at the books that comes later than this shows that the rig itself stood still. Meanwhile nobody has asked, so
+/// A look at the books that comes later than this shows that the rig itself stood still. Meanwhile no probe has asked, so
 /// partitions may be unserved for as much longer.
 const LATE: Duration = Duration::from_millis(500);
 /// The most that the rig's own stalls excuse of one time without service: a rig that has no time must not hide a fault.
@@ -43,7 +43,8 @@ pub(super) struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Allowance {
     None,
-    /// A node stands still, or a way of the network carries nothing.
+    /// A node stands still, a way of the network carries nothing, or acknowledgements of one node wait for a slow way to
+    /// the bus: other nodes cannot know it at once.
     Silence,
     /// Acknowledgements wait for a bus that is away: orchestrators keep each message.
     AwaitsBus,
