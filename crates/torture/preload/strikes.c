@@ -2,13 +2,15 @@
  * Faults of the machine under one process, switched on and off while it runs. Loaded before a program (LD_PRELOAD).
  *
  *   TIDEGATE_TORTURE_DIR      the folder of its files, absolute
- *   TIDEGATE_TORTURE_STRIKES  a file with three 64-bit numbers that the rig writes at any time:
- *                             1 while files below the folder cannot grow (ENOSPC);
+ *   TIDEGATE_TORTURE_STRIKES  a file with six 64-bit numbers. The rig writes three at any time:
+ *                             1 while files below the folder take no new blocks (ENOSPC);
  *                             milliseconds that each write and sync of these files takes longer;
- *                             seconds that the wall clock is ahead (two's complement)
+ *                             seconds that the wall clock is ahead (two's complement).
+ *                             The library counts calls that met these faults in the other three, in the same order
  *   TIDEGATE_TORTURE_SOURCE   the address that connections to 127.0.0.2 come from, so that the rig knows whose they are
  *
- * Room that the program gives back on a full disk is gone: another process fills the disk.
+ * A full disk refuses a write behind the end of a file and one into a hole, which needs a block: so a file that has its full
+ * length and no blocks is no room. Blocks that the program gives back are gone: another process fills the disk.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -16,12 +18,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -30,25 +35,37 @@
 #include <time.h>
 #include <unistd.h>
 
-struct strikes { uint64_t full, slow_ms; int64_t clock_s; };
+struct strikes {
+    uint64_t full, slow_ms;
+    int64_t clock_s;
+    uint64_t refused, slowed, shifted; /* counted here, read by the rig */
+};
 
-static const struct strikes none, *volatile page = &none;
+static struct strikes none, *volatile page = &none;
 static char dir[PATH_MAX];
 static size_t dir_len;
 static struct in_addr source;
 
 #define NOW(field) __atomic_load_n(&page->field, __ATOMIC_RELAXED)
+#define COUNT(field) __atomic_fetch_add(&page->field, 1, __ATOMIC_RELAXED)
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+static void give_up(const char *why) {
+    fprintf(stderr, "strikes.so: %s\n", why);
+    abort();
+}
 
 __attribute__((constructor)) static void start(void) {
     const char *folder = getenv("TIDEGATE_TORTURE_DIR"), *path = getenv("TIDEGATE_TORTURE_STRIKES");
     const char *address = getenv("TIDEGATE_TORTURE_SOURCE");
-    if (address) inet_pton(AF_INET, address, &source);
-    if (!folder || !path) return;
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    void *shared = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof none, PROT_READ, MAP_SHARED, fd, 0);
     /* A fault that is asked for and does not come would be a lie: stop here. */
-    if (shared == MAP_FAILED || !realpath(folder, dir)) abort();
+    if (address && inet_pton(AF_INET, address, &source) != 1) give_up("TIDEGATE_TORTURE_SOURCE is no IPv4 address");
+    if (!folder && !path) return;
+    if (!folder || !path) give_up("one of TIDEGATE_TORTURE_DIR and TIDEGATE_TORTURE_STRIKES is not set");
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
+    void *shared = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof none, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (shared == MAP_FAILED) give_up("the file of TIDEGATE_TORTURE_STRIKES cannot be mapped");
+    if (!realpath(folder, dir)) give_up("the folder of TIDEGATE_TORTURE_DIR is not there");
     syscall(SYS_close, fd);
     dir_len = strlen(dir);
     page = shared;
@@ -65,14 +82,46 @@ static int is_ours(int fd, struct stat *status) {
     return length > (ssize_t)dir_len && strncmp(path, dir, dir_len) == 0 && path[dir_len] == '/';
 }
 
-/* Takes the time of a slow disk. True with errno set when the disk is full and the file would end behind its present end. */
-static int refused(int fd, off_t end) {
+/* Whether a part of a range, which lies before the end of the file, has no block. */
+static int has_hole(int fd, off_t at, off_t end) {
+    char link[64];
+    struct { struct fiemap map; struct fiemap_extent extents[16]; } found;
+    while (at < end) {
+        memset(&found, 0, sizeof found);
+        found.map.fm_start = (uint64_t)at;
+        found.map.fm_length = (uint64_t)(end - at);
+        found.map.fm_extent_count = 16;
+        if (syscall(SYS_ioctl, fd, FS_IOC_FIEMAP, &found) != 0) break;
+        if (found.map.fm_mapped_extents == 0) return 1;
+        for (uint32_t i = 0; i < found.map.fm_mapped_extents && at < end; i++) {
+            const struct fiemap_extent *extent = &found.extents[i];
+            if (extent->fe_logical > (uint64_t)at) return 1;
+            at = (off_t)(extent->fe_logical + extent->fe_length);
+            if (extent->fe_flags & FIEMAP_EXTENT_LAST) return at < end;
+        }
+    }
+    if (at >= end) return 0;
+    /* A file system without lists of blocks. A descriptor of its own, since seeking moves the position. */
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    int own = (int)syscall(SYS_openat, AT_FDCWD, link, O_RDONLY | O_CLOEXEC, 0);
+    if (own < 0) return 1;
+    off_t hole = lseek(own, at, SEEK_HOLE);
+    syscall(SYS_close, own);
+    return hole < end;
+}
+
+/* Takes the time of a slow disk. True with errno set when the disk is full and a write of this range would need a block. */
+static int refused(int fd, off_t at, off_t length) {
     struct stat status;
     uint64_t slow = NOW(slow_ms), full = NOW(full);
     if ((!slow && !full) || !is_ours(fd, &status)) return 0;
     struct timespec time = {(time_t)(slow / 1000), (long)(slow % 1000) * 1000000};
-    if (slow) nanosleep(&time, NULL);
-    if (!full || end <= status.st_size) return 0;
+    if (slow) {
+        COUNT(slowed);
+        nanosleep(&time, NULL);
+    }
+    if (!full || length <= 0 || (at + length <= status.st_size && !has_hole(fd, at, at + length))) return 0;
+    COUNT(refused);
     errno = ENOSPC;
     return 1;
 }
@@ -93,36 +142,46 @@ static off_t position(int fd) {
 }
 
 ssize_t write(int fd, const void *bytes, size_t length) {
-    if (refused(fd, position(fd) + (off_t)length)) return -1;
+    if (refused(fd, position(fd), (off_t)length)) return -1;
     return syscall(SYS_write, fd, bytes, length);
 }
 ssize_t writev(int fd, const struct iovec *parts, int count) {
-    if (refused(fd, position(fd) + sum(parts, count))) return -1;
+    if (refused(fd, position(fd), sum(parts, count))) return -1;
     return syscall(SYS_writev, fd, parts, count);
 }
 ssize_t pwrite64(int fd, const void *bytes, size_t length, off64_t at) {
-    if (refused(fd, at + (off_t)length)) return -1;
+    if (refused(fd, at, (off_t)length)) return -1;
     return syscall(SYS_pwrite64, fd, bytes, length, at);
 }
 ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at) { return pwrite64(fd, bytes, length, at); }
 ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t at) {
-    if (refused(fd, at + sum(parts, count))) return -1;
+    if (refused(fd, at, sum(parts, count))) return -1;
     return syscall(SYS_pwritev2, fd, parts, count, (long)at, 0L, 0);
 }
 ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) { return pwritev64(fd, parts, count, at); }
 int fallocate64(int fd, int mode, off64_t at, off64_t length) {
-    if (refused(fd, at + length)) return -1;
+    if (!(mode & FALLOC_FL_PUNCH_HOLE) && refused(fd, at, length)) return -1;
     return (int)syscall(SYS_fallocate, fd, mode, at, length);
 }
 int fallocate(int fd, int mode, off_t at, off_t length) { return fallocate64(fd, mode, at, length); }
 int posix_fallocate64(int fd, off64_t at, off64_t length) { return fallocate64(fd, 0, at, length) == 0 ? 0 : errno; }
 int posix_fallocate(int fd, off_t at, off_t length) { return posix_fallocate64(fd, at, length); }
+/* A copy always grows its target on a full disk; where it goes to is not worth a look. */
+ssize_t copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at, size_t length, unsigned flags) {
+    if (refused(to, 0, INT64_MAX)) return -1;
+    return syscall(SYS_copy_file_range, from, from_at, to, to_at, length, flags);
+}
+ssize_t sendfile64(int to, int from, off64_t *at, size_t length) {
+    if (refused(to, 0, INT64_MAX)) return -1;
+    return syscall(SYS_sendfile, to, from, at, length);
+}
+ssize_t sendfile(int to, int from, off_t *at, size_t length) { return sendfile64(to, from, at, length); }
 int fsync(int fd) {
-    refused(fd, 0);
+    refused(fd, 0, 0);
     return (int)syscall(SYS_fsync, fd);
 }
 int fdatasync(int fd) {
-    refused(fd, 0);
+    refused(fd, 0, 0);
     return (int)syscall(SYS_fdatasync, fd);
 }
 
@@ -132,7 +191,11 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
     static int (*volatile next)(clockid_t, struct timespec *);
     if (!next) next = REAL(clock_gettime);
     int result = next(clock, time);
-    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) time->tv_sec += NOW(clock_s);
+    int64_t ahead = NOW(clock_s);
+    if (ahead && result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        COUNT(shifted);
+        time->tv_sec += ahead;
+    }
     return result;
 }
 int gettimeofday(struct timeval *time, void *zone) {

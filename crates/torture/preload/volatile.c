@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum kind { HELLO, OPENED, CREATED, WRITTEN, TRUNCATED, SYNCED, SYNC_FAILED, RENAMED, UNLINKED, MADE_DIR, REMOVED_DIR, DIR_SYNCED, LINKED, UNSEEN };
+enum kind { HELLO, OPENED, CREATED, WRITTEN, TRUNCATED, SYNCED, SYNC_FAILED, RENAMED, UNLINKED, MADE_DIR, REMOVED_DIR, DIR_SYNCED, LINKED, UNSEEN, FAULTED };
 
 struct record {
     uint32_t magic, kind;
@@ -58,9 +58,23 @@ static void *real(const char *name) {
     return dlsym(RTLD_NEXT, name);
 }
 
-static uint64_t setting(const char *text, const char *name) {
-    const char *found = text ? strstr(text, name) : NULL;
-    return found ? strtoull(found + strlen(name), NULL, 10) : 0;
+/* Reads "name=number" words. A fault that is asked for under a name that is not known would never come: stop there. */
+static void read_faults(const char *text) {
+    static const struct { const char *name; uint64_t *value; } known[] = {
+        {"seed", &faults.random},         {"write_eio", &faults.write_eio},       {"sync_eio", &faults.sync_eio},
+        {"short", &faults.shorten},       {"enospc_after", &faults.enospc_after}, {"enospc_for", &faults.enospc_for},
+    };
+    while (text && *(text += strspn(text, " "))) {
+        size_t length = strcspn(text, "= "), i = 0, count = sizeof known / sizeof *known;
+        while (i < count && (strlen(known[i].name) != length || strncmp(known[i].name, text, length) != 0)) i++;
+        char *end = NULL;
+        if (i < count && text[length] == '=') *known[i].value = strtoull(text + length + 1, &end, 10);
+        if (!end || end == text + length + 1 || (*end && *end != ' ')) {
+            fprintf(stderr, "volatile.so: TIDEGATE_TORTURE_FAULTS has an unknown fault: %s\n", text);
+            abort();
+        }
+        text = end;
+    }
 }
 
 static void put(enum kind kind, uint64_t file, uint64_t offset, const struct iovec *parts, int count);
@@ -78,12 +92,8 @@ __attribute__((constructor)) static void start(void) {
     dir_len = strlen(dir);
     clock_gettime(CLOCK_REALTIME, &now);
     next_id = (uint64_t)now.tv_nsec << 34; /* a program that replaces another in the same process must not reuse its numbers */
-    faults.random = setting(wanted, "seed=") + 1;
-    faults.write_eio = setting(wanted, "write_eio=");
-    faults.sync_eio = setting(wanted, "sync_eio=");
-    faults.shorten = setting(wanted, "short=");
-    faults.enospc_after = setting(wanted, "enospc_after=");
-    faults.enospc_for = setting(wanted, "enospc_for=");
+    read_faults(wanted);
+    faults.random++;
     log_fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     log_text(HELLO, (uint64_t)getpid(), 0, program_invocation_name);
 }
@@ -105,6 +115,11 @@ static void put(enum kind kind, uint64_t file, uint64_t offset, const struct iov
 static uint64_t log_size(void) {
     struct stat status;
     return log_fd >= 0 && fstat(log_fd, &status) == 0 ? (uint64_t)status.st_size : 0;
+}
+
+/* A fault has come: the rig counts them. */
+static void note_fault(void) {
+    put(FAULTED, 0, 0, NULL, 0);
 }
 
 static uint64_t chance(void) {
@@ -263,6 +278,7 @@ static int refused(size_t *length) {
     if (faults.enospc_after) {
         if (faults.failing) {
             if (--faults.failing == 0) faults.written = 0;
+            note_fault();
             errno = ENOSPC;
             return 1;
         }
@@ -270,10 +286,14 @@ static int refused(size_t *length) {
         if (faults.written > faults.enospc_after) faults.failing = faults.enospc_for + 1;
     }
     if (faults.write_eio && chance() < faults.write_eio) {
+        note_fault();
         errno = EIO;
         return 1;
     }
-    if (faults.shorten && *length > 1 && chance() < faults.shorten) *length = 1 + chance() % (*length - 1);
+    if (faults.shorten && *length > 1 && chance() < faults.shorten) {
+        note_fault();
+        *length = 1 + chance() % (*length - 1);
+    }
     return 0;
 }
 
@@ -430,6 +450,7 @@ static int synced(int fd, long call) {
         }
         begun = log_size();
         fails = faults.sync_eio && chance() < faults.sync_eio;
+        if (fails) note_fault();
     }
     pthread_mutex_unlock(&lock);
     int result = fails ? -1 : (int)syscall(call, fd), error = fails ? EIO : errno;

@@ -111,6 +111,11 @@ impl Broker {
         self.child.try_wait().ok().flatten()
     }
 
+    /// True until it has ended.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Waits for a line of output, briefly.
     fn pause(&mut self) {
         if let Ok(line) = self.lines.recv_timeout(LOOK) {

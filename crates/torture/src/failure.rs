@@ -1,6 +1,7 @@
 //! What keeps the rig itself from going on. What the broker does wrong is no failure but a finding, see `ledger`.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Why a run had to be given up.
@@ -52,9 +53,12 @@ pub(crate) enum Failure {
     /// The books start empty, and so must the broker.
     #[error("{} is not empty; name another folder", .0.display())]
     Used(PathBuf),
-    /// The library does not see what the broker does to its files.
-    #[error("power loss cannot be simulated for this broker, the preload library does not see its file calls: {0}")]
+    /// The library does not see what the program does.
+    #[error("faults cannot be simulated for this program, the preload library does not see its calls: {0}")]
     Blind(String),
+    /// A connection between nodes does not come from the address of a node.
+    #[error("a connection between nodes comes from {0}, which is no node's address, so that its way cannot be struck")]
+    Stranger(IpAddr),
     /// What the preload library wrote makes no sense.
     #[error("the log of file calls is damaged at byte {at}: {what}")]
     Log {

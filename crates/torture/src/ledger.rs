@@ -104,6 +104,8 @@ pub(crate) struct Ledger {
     /// Per publisher, the numbers of QoS 2 messages that may come again: they were under way when the process of a bridge
     /// ended.
     repeatable: Vec<Range<u32>>,
+    /// Messages that came to a guest of a group at QoS 1: they may come to a member as well.
+    at_guests: HashSet<MessageId>,
     pub(crate) findings: Findings,
     pub(crate) trace: Trace,
 }
@@ -144,6 +146,7 @@ impl Ledger {
             lost: HashSet::new(),
             keeps_order: true,
             repeatable: vec![0..0; publishers],
+            at_guests: HashSet::new(),
             findings: Findings::default(),
             trace: Trace::default(),
         }
@@ -269,6 +272,9 @@ impl Ledger {
         self.trace.note(topic, clock, id, "delivered to", subscriber);
         let entry = entry_mut(&mut self.tracks, id);
         let qos = entry.as_ref().map(|entry| entry.qos);
+        if granted == QoS::AtLeastOnce && self.topics.kind(topic) == Kind::Shared {
+            self.at_guests.insert(id);
+        }
         if let (Some(ended), Some(entry)) = (ended, &entry)
             && entry.sent > ended
         {
@@ -278,8 +284,9 @@ impl Ledger {
             // A publisher's messages that are settled have left the books; their QoS is that of their topic.
             let exactly_once = qos.map_or_else(|| self.is_exactly_once(topic), |qos| qos == QoS::ExactlyOnce);
             let kind = self.topics.kind(topic);
-            let may_repeat = kind != Kind::Will
-                && self.repeatable.get(usize::from(id.publisher)).is_some_and(|range| range.contains(&id.number));
+            let may_repeat = self.at_guests.contains(&id)
+                || kind != Kind::Will
+                    && self.repeatable.get(usize::from(id.publisher)).is_some_and(|range| range.contains(&id.number));
             if exactly_once && granted == QoS::ExactlyOnce && !may_repeat {
                 let finding = match kind {
                     Kind::Will => Finding::WillTwice,

@@ -11,6 +11,7 @@
 #![expect(clippy::cast_precision_loss, reason = "figures for people: counts stay far below 2^52")]
 
 mod accounts;
+mod audience;
 mod bridge;
 mod broker;
 mod bulk;
@@ -33,6 +34,7 @@ mod report;
 mod rng;
 mod run;
 mod session;
+mod size;
 mod subscriber;
 mod throughput;
 mod wire;
@@ -103,6 +105,9 @@ struct Arguments {
     /// Subscribers that share a subscription; none with --only-v311.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..200))]
     members: u16,
+    /// Members of that group whose sessions end with their connections; none in front of a fleet.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..200))]
+    guests: u16,
     /// The user name and the password of all clients, NAME:PASSWORD.
     #[arg(long, value_parser = Login::parse)]
     user: Option<Login>,
@@ -267,6 +272,7 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
             subscribers: arguments.subscribers,
             mortals: arguments.mortals,
             members: if arguments.only_v311 { 0 } else { arguments.members },
+            guests: if arguments.fleet > 0 { 0 } else { arguments.guests },
             rate: arguments.rate,
             with_v5: !arguments.only_v311,
         },

@@ -5,9 +5,11 @@ mod disk;
 mod folder;
 mod log;
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::broker::Broker;
 use crate::failure::Failure;
 use crate::rng::Rng;
 use disk::Disk;
@@ -54,6 +56,14 @@ pub(crate) fn build(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Fa
     Ok(library)
 }
 
+/// True if the program that a process runs has loaded a library.
+pub(crate) fn is_loaded(library: &Path, pid: u32) -> bool {
+    // A process that has just ended has no list, and has loaded nothing that can be struck.
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let path = library.as_os_str().as_bytes();
+    maps.split(|byte| *byte == b'\n').any(|line| line.ends_with(path))
+}
+
 impl Power {
     /// Builds the library into the folder.
     pub(crate) fn new(folder: &Path, data: &Path) -> Result<Self, Failure> {
@@ -78,6 +88,25 @@ impl Power {
     pub(crate) fn prepare(&mut self) -> Result<(), Failure> {
         self.snapshot = Snapshot::take(&self.data)?;
         std::fs::write(&self.log, []).map_err(Failure::file("emptying", &self.log))
+    }
+
+    /// Checks that a process, whose program has been started, has loaded the library.
+    ///
+    /// # Errors
+    /// When it has not, so that none of its calls is seen.
+    pub(crate) fn check(&self, broker: &mut Broker) -> Result<(), Failure> {
+        // One that has ended meanwhile has nothing loaded.
+        if is_loaded(&self.library, broker.pid()) || !broker.is_alive() {
+            return Ok(());
+        }
+        Err(Failure::Blind("it was not loaded (a static program?)".to_owned()))
+    }
+
+    /// The number of calls since the start that a fault of the disk has met.
+    pub(crate) fn faults(&self) -> Result<usize, Failure> {
+        let bytes = std::fs::read(&self.log).map_err(Failure::file("reading", &self.log))?;
+        let records = log::read(&bytes, &self.data)?;
+        Ok(records.iter().filter(|record| record.event == log::Event::Faulted).count())
     }
 
     /// The power has failed while this process was running: the folder becomes what the disk may have held.

@@ -245,14 +245,24 @@ impl Run {
         self.mark(format!("cycle {}: the disk misbehaves: {words}", self.cycle));
         let mut broker = self.launch(Some(&words))?;
         if broker.wait_until_listening(self.recipe.port, self.settings.start_limit).is_ok() {
+            self.check_library(&mut broker)?;
             self.load(&mut broker)?;
         } else {
             self.world.ledger.findings.totals.gave_up += 1;
         }
         let fault = self.settings.faults[self.rng.index(self.settings.faults.len())];
         self.strike(fault.that_ends(), &mut broker)?;
+        let met = self.power.as_ref().map_or(Ok(0), Power::faults)?;
+        let totals = &mut self.world.ledger.findings.totals;
+        totals.faults += 1;
+        totals.unmet += u64::from(met == 0);
         self.report(&words);
         Ok(())
+    }
+
+    /// Checks that the preload library, if one is needed, sees what the broker does.
+    fn check_library(&self, broker: &mut Broker) -> Result<(), Failure> {
+        self.power.as_ref().map_or(Ok(()), |power| power.check(broker))
     }
 
     /// Starts the process, on a disk that misbehaves as the words say.
@@ -277,6 +287,7 @@ impl Run {
             Err(NotUp::TooSlow) => Some("the port does not answer".to_owned()),
             Ok(()) => {
                 took = begun.elapsed().as_millis() as u64;
+                self.check_library(&mut broker)?;
                 (!self.greet()?).then(|| "a new client gets no answer".to_owned())
             }
         };

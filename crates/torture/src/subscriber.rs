@@ -66,6 +66,8 @@ pub(crate) struct Subscriber {
     pub(crate) session: Session,
     /// Under which number receipts are booked: its own, or that of the first member of its group.
     pub(crate) account: u16,
+    /// A member of a group whose session ends with its connection: nothing is owed to it alone.
+    pub(crate) is_guest: bool,
     subscriptions: Vec<Subscription>,
     request: Option<Request>,
     /// QoS 2 messages that were received and not yet released, with their payloads.
@@ -100,6 +102,7 @@ impl Subscriber {
         Self {
             session,
             account,
+            is_guest: false,
             subscriptions: subscriptions.collect(),
             request: None,
             unreleased: BTreeMap::new(),
@@ -117,7 +120,7 @@ impl Subscriber {
     /// The subscription that a message to this topic is owed to from now on.
     pub(crate) fn expectation(&self, topic: &str) -> Option<Expectation> {
         let held = |entry: &&(u16, &Subscription)| {
-            entry.1.standing == Standing::Held && workload::matches(&entry.1.filter, topic)
+            !self.is_guest && entry.1.standing == Standing::Held && workload::matches(&entry.1.filter, topic)
         };
         (0u16..).zip(&self.subscriptions).find(|entry| held(&entry)).map(|(number, subscription)| Expectation {
             subscriber: self.account,

@@ -169,6 +169,11 @@ pub(crate) fn membership() -> Vec<Wish> {
     vec![Wish { filter: GROUP_FILTER.to_owned(), qos: QoS::ExactlyOnce, churns: false }]
 }
 
+/// The filter of a guest of the group, whose session ends with its connection.
+pub(crate) fn visit() -> Vec<Wish> {
+    vec![Wish { filter: GROUP_FILTER.to_owned(), qos: QoS::AtLeastOnce, churns: false }]
+}
+
 /// True for the filter of a group: one member gets a probe, not each.
 pub(crate) fn is_shared(filter: &str) -> bool {
     filter.starts_with("$share/")

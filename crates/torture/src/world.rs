@@ -4,14 +4,15 @@ use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use tidegate_mqtt::Version;
 
+use crate::audience::{self, expected};
 use crate::failure::Failure;
-use crate::ledger::{Expectation, Finding, Ledger};
+use crate::ledger::{Finding, Ledger};
 use crate::mortal::Mortal;
 use crate::publisher::Publisher;
 use crate::rng::Rng;
 use crate::session::{Phase, Session};
+pub(crate) use crate::size::Size;
 use crate::subscriber::Subscriber;
 use crate::wire::Incoming;
 use crate::workload;
@@ -26,32 +27,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const AWAY: std::ops::Range<u64> = 20..500;
 /// How many of 100 clients that leave connect again and let their connection stand.
 const TAKEOVER_PERCENT: u64 = 20;
-/// Subscribers that watch for wills, the second one at QoS 2.
-const WATCHERS: usize = 2;
 /// And for this long connected.
 const HERE: std::ops::Range<u64> = 50..900;
-
-/// How many clients there are, and how much they do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
-    pub(crate) publishers: u16,
-    pub(crate) subscribers: u16,
-    /// Clients that die with a will.
-    pub(crate) mortals: u16,
-    /// Subscribers of one group.
-    pub(crate) members: u16,
-    /// Messages per second of all publishers.
-    pub(crate) rate: u64,
-    /// Half of the clients speak MQTT 5.0; else all speak 3.1.1.
-    pub(crate) with_v5: bool,
-}
-
-impl Size {
-    /// The version for a client.
-    pub(crate) fn version(&self, v5: bool) -> Version {
-        if v5 && self.with_v5 { Version::V5 } else { Version::V311 }
-    }
-}
 
 /// What the clients do at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +56,7 @@ pub(crate) struct World {
     pub(crate) ports: Vec<u16>,
     pub(crate) size: Size,
     pub(crate) publishers: Vec<Publisher>,
-    /// The subscribers of `size`, the watchers of wills, the members of the group.
+    /// The subscribers of `size`, the watchers of wills, the members of the group, the guests.
     pub(crate) subscribers: Vec<Subscriber>,
     pub(crate) mortals: Vec<Mortal>,
     whims: Vec<Whim>,
@@ -114,7 +91,8 @@ impl World {
             let wishes = workload::wishes(usize::from(index), size.publishers, &mut own);
             subscribers.push(Subscriber::new(session, index, wishes, own));
         }
-        add_watchers_and_members(&mut subscribers, size, &mut rng);
+        audience::add_watchers_and_members(&mut subscribers, size, &mut rng);
+        audience::add_guests(&mut subscribers, size, seed);
         let first = publishers.len() + subscribers.len();
         let mortals = (0..size.mortals).map(|index| {
             let token = Token(first + usize::from(index));
@@ -409,36 +387,6 @@ impl World {
             self.whims[place].next = now + Duration::from_millis(self.rng.within(0..200));
         }
     }
-}
-
-/// Adds the watchers of wills and the members of a group.
-fn add_watchers_and_members(subscribers: &mut Vec<Subscriber>, size: Size, rng: &mut Rng) {
-    let watchers = if size.mortals > 0 { WATCHERS } else { 0 };
-    let first_member = (subscribers.len() + watchers) as u16;
-    for place in 0..watchers + usize::from(size.members) {
-        let index = subscribers.len() as u16;
-        let (name, account, wishes) = match place.checked_sub(watchers) {
-            None => (format!("watcher-{place}"), index, workload::watches(place)),
-            Some(member) => (format!("member-{member}"), first_member, workload::membership()),
-        };
-        let token = Token(usize::from(size.publishers + index));
-        let is_member = account == first_member;
-        let session = Session::new(name, size.version(is_member || place.is_multiple_of(2)), true, token);
-        subscribers.push(Subscriber::new(session, account, wishes, rng.fork(1000 + u64::from(index))));
-    }
-}
-
-/// The subscriptions that a message to this topic is owed to from now on: one for a group.
-fn expected(subscribers: &[Subscriber], topic: &str) -> Vec<Expectation> {
-    let mut expected: Vec<Expectation> = Vec::new();
-    for subscriber in subscribers {
-        if let Some(owed) = subscriber.expectation(topic)
-            && expected.iter().all(|other| other.subscriber != owed.subscriber)
-        {
-            expected.push(owed);
-        }
-    }
-    expected
 }
 
 fn news(packet: &Incoming, before: Instant, now: Instant) -> Instant {

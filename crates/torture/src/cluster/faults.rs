@@ -1,6 +1,6 @@
 //! Faults of the machines and of the network of nodes, each with its end.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,6 +11,11 @@ use crate::power;
 
 /// The library's source; it is built where it is used, for the C library that is there.
 const SOURCE: &str = include_str!("../../preload/strikes.c");
+
+/// Bytes of a number in the file of a machine.
+const NUMBER: u64 = 8;
+/// Where the counts of the library begin there, behind three numbers of the rig.
+const COUNTS_AT: u64 = 3 * NUMBER;
 
 /// A fault of a machine or of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +55,10 @@ struct Machine {
 
 impl Machine {
     fn new(path: PathBuf) -> Result<Self, Failure> {
-        let file = File::create(&path).map_err(Failure::file("creating", &path))?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(&path);
+        let file = file.map_err(Failure::file("creating", &path))?;
+        file.set_len(COUNTS_AT + 3 * NUMBER).map_err(Failure::file("writing", &path))?;
         let machine = Self { path, file, full: 0, slow_ms: 0, clock_s: 0 };
         machine.tell()?;
         Ok(machine)
@@ -62,6 +70,31 @@ impl Machine {
         let all = [full, slow, clock].concat();
         self.file.write_all_at(&all, 0).map_err(Failure::file("writing", &self.path))
     }
+
+    /// The calls of the program that met a fault of this kind so far, as the library has counted them.
+    fn met(&self, count: Count) -> Result<u64, Failure> {
+        let mut bytes = [0; NUMBER as usize];
+        let at = COUNTS_AT + NUMBER * count as u64;
+        self.file.read_exact_at(&mut bytes, at).map_err(Failure::file("reading", &self.path))?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+}
+
+/// The counts of the library, in its order.
+#[derive(Clone, Copy, Debug)]
+enum Count {
+    Refused,
+    Slowed,
+    Shifted,
+}
+
+/// A fault with its end.
+#[derive(Debug)]
+struct InForce {
+    until: Instant,
+    fault: NodeFault,
+    /// The count when it began, see [`Faults::met`].
+    met_before: u64,
 }
 
 /// All faults of a cluster that are in force.
@@ -70,9 +103,11 @@ pub(super) struct Faults {
     library: PathBuf,
     machines: Vec<Machine>,
     network: Network,
-    in_force: Vec<(Instant, NodeFault)>,
+    in_force: Vec<InForce>,
     /// How many have ended.
     pub(super) ended: u64,
+    /// Faults that were over before anything met them, not taken yet.
+    unmet: Vec<NodeFault>,
 }
 
 impl Faults {
@@ -82,7 +117,7 @@ impl Faults {
         let library = power::build(&folder, "strikes", SOURCE)?;
         let machines = (0..nodes).map(|node| Machine::new(folder.join(format!("machine-{node}"))));
         let machines = machines.collect::<Result<_, _>>()?;
-        Ok(Self { library, machines, network, in_force: Vec::new(), ended: 0 })
+        Ok(Self { library, machines, network, in_force: Vec::new(), ended: 0, unmet: Vec::new() })
     }
 
     /// The variables for the environment of a node whose files are in `data`.
@@ -98,17 +133,57 @@ impl Faults {
 
     /// Begins a fault, in the place of one of the same kind at the same place.
     pub(super) fn strike(&mut self, fault: NodeFault, until: Instant) -> Result<(), Failure> {
-        self.in_force.retain(|(_, earlier)| earlier.end() != fault.end());
-        self.in_force.push((until, fault));
+        self.end(|earlier| earlier.fault.end() == fault.end())?;
+        let met_before = self.met(fault)?;
+        self.in_force.push(InForce { until, fault, met_before });
         self.apply(fault)
     }
 
     /// Ends the faults that are due.
+    ///
+    /// # Errors
+    /// When the network does not know who connects, so that faults of ways would not come.
     pub(super) fn tend(&mut self, now: Instant) -> Result<(), Failure> {
-        let (due, in_force): (Vec<_>, Vec<_>) = self.in_force.iter().copied().partition(|(until, _)| now >= *until);
-        self.in_force = in_force;
+        if let Some(from) = self.network.stranger() {
+            return Err(Failure::Stranger(from));
+        }
+        let due = self.end(|fault| now >= fault.until)?;
         self.ended += due.len() as u64;
-        due.into_iter().try_for_each(|(_, fault)| self.apply(fault.end()))
+        due.into_iter().try_for_each(|fault| self.apply(fault.end()))
+    }
+
+    /// Takes faults off the list, and notes each that nothing has met.
+    fn end(&mut self, is_over: impl Fn(&InForce) -> bool) -> Result<Vec<NodeFault>, Failure> {
+        let (over, in_force) = std::mem::take(&mut self.in_force).into_iter().partition(is_over);
+        self.in_force = in_force;
+        let over: Vec<InForce> = over;
+        for ended in &over {
+            if self.met(ended.fault)? == ended.met_before {
+                self.unmet.push(ended.fault);
+            }
+        }
+        Ok(over.into_iter().map(|ended| ended.fault).collect())
+    }
+
+    /// The calls of the program, or attempts to carry something, that met faults of this kind at this place so far.
+    fn met(&self, fault: NodeFault) -> Result<u64, Failure> {
+        let (node, count) = match fault {
+            NodeFault::Full(node, _) => (node, Count::Refused),
+            NodeFault::Slow(node, _) => (node, Count::Slowed),
+            NodeFault::Clock(node, _) => (node, Count::Shifted),
+            NodeFault::Way(way, _) => return Ok(self.network.hindered(way)),
+        };
+        self.machines[node].met(count)
+    }
+
+    /// The faults since the last call that were over before anything met them.
+    pub(super) fn take_unmet(&mut self) -> Vec<NodeFault> {
+        std::mem::take(&mut self.unmet)
+    }
+
+    /// True if a process, which serves, has loaded the library: else no fault of its machine would come.
+    pub(super) fn reach(&self, pid: u32) -> bool {
+        power::is_loaded(&self.library, pid)
     }
 
     /// True if no fault is in force.
@@ -118,12 +193,12 @@ impl Faults {
 
     /// True while a way of the network carries nothing.
     pub(super) fn have_silence(&self) -> bool {
-        self.in_force.iter().any(|(_, fault)| matches!(fault, NodeFault::Way(_, WayState::Silent)))
+        self.in_force.iter().any(|fault| matches!(fault.fault, NodeFault::Way(_, WayState::Silent)))
     }
 
     /// True while a node reaches the bus badly or not at all.
     pub(super) fn hinder_bus(&self) -> bool {
-        self.in_force.iter().any(|(_, fault)| matches!(fault, NodeFault::Way(Way::Bus(_), _)))
+        self.in_force.iter().any(|fault| matches!(fault.fault, NodeFault::Way(Way::Bus(_), _)))
     }
 
     /// Tells the network whether the process of a node is there.
@@ -153,51 +228,140 @@ impl Faults {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
-    use std::process::Command;
+    use std::process::{Command, Output};
     use std::time::Duration;
 
     use super::*;
 
+    /// Two machines, and programs on the second one.
+    struct TestMachines {
+        folder: PathBuf,
+        data: PathBuf,
+        faults: Faults,
+        later: Instant,
+    }
+
+    impl TestMachines {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("tidegate-torture-{name}-{}", std::process::id()));
+            let data = folder.join("data");
+            std::fs::create_dir_all(&data).unwrap();
+            let faults = Faults::new(&folder, 2, Network::start(2, Vec::new()).unwrap()).unwrap();
+            let data = data.canonicalize().unwrap();
+            Self { folder, data, faults, later: Instant::now() + Duration::from_secs(60) }
+        }
+
+        fn run(&self, command: &str) -> Output {
+            let environment = self.faults.environment(1, &self.data);
+            Command::new("sh").args(["-c", command]).current_dir(&self.data).envs(environment).output().unwrap()
+        }
+
+        fn year(&self) -> String {
+            String::from_utf8(self.run("date -u +%Y").stdout).unwrap()
+        }
+    }
+
+    impl Drop for TestMachines {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+
     #[test]
     fn a_program_meets_the_faults_of_its_machine() {
-        let folder = std::env::temp_dir().join(format!("tidegate-torture-faults-{}", std::process::id()));
-        let data = folder.join("data");
-        std::fs::create_dir_all(&data).unwrap();
-        let mut faults = Faults::new(&folder, 2, Network::start(2, Vec::new()).unwrap()).unwrap();
-        let run = |faults: &Faults, command: &str| {
-            let environment = faults.environment(1, &data.canonicalize().unwrap());
-            Command::new("sh").args(["-c", command]).current_dir(&data).envs(environment).output().unwrap()
+        let mut bench = TestMachines::new("faults");
+        let (begun, later) = (Instant::now(), bench.later);
+        let right = bench.year();
+        assert!(bench.run("echo kept >file").status.success());
+        bench.faults.strike(NodeFault::Full(1, true), later).unwrap();
+        bench.faults.strike(NodeFault::Clock(1, 400 * 366 * 86_400), later).unwrap();
+        assert!(!bench.run("echo more >>file").status.success(), "a file cannot grow");
+        assert!(bench.run("echo more >../file").status.success(), "another folder has room");
+        assert_ne!(bench.year(), right);
+        bench.faults.tend(begun).unwrap();
+        assert!(!bench.faults.are_over());
+        bench.faults.tend(later).unwrap();
+        assert!(bench.faults.are_over() && bench.faults.ended == 2);
+        assert!(bench.run("echo more >>file").status.success());
+        assert_eq!(bench.year(), right);
+        assert_eq!(bench.faults.take_unmet(), [], "both were met");
+    }
+
+    #[test]
+    fn a_full_disk_has_no_room_in_a_hole() {
+        let mut bench = TestMachines::new("hole");
+        let write = |bench: &TestMachines, at: u64| {
+            bench.run(&format!("dd if=/dev/zero of=file conv=notrunc bs=4096 count=1 seek={at}"))
         };
-        let year = |faults: &Faults| String::from_utf8(run(faults, "date -u +%Y").stdout).unwrap();
-        let (begun, later) = (Instant::now(), Instant::now() + Duration::from_secs(60));
-        let right = year(&faults);
-        assert!(run(&faults, "echo kept >file").status.success());
-        faults.strike(NodeFault::Full(1, true), later).unwrap();
-        faults.strike(NodeFault::Clock(1, 400 * 366 * 86_400), later).unwrap();
-        assert!(!run(&faults, "echo more >>file").status.success(), "a file cannot grow");
-        assert!(run(&faults, "echo more >../file").status.success(), "another folder has room");
-        assert_ne!(year(&faults), right);
-        faults.tend(begun).unwrap();
-        assert!(!faults.are_over());
-        faults.tend(later).unwrap();
-        assert!(faults.are_over() && faults.ended == 2);
-        assert!(run(&faults, "echo more >>file").status.success());
-        assert_eq!(year(&faults), right);
-        std::fs::remove_dir_all(folder).unwrap();
+        assert!(bench.run("truncate -s 1M file && fallocate -l 64K reserved && echo text >small").status.success());
+        assert!(write(&bench, 3).status.success());
+        bench.faults.strike(NodeFault::Full(1, true), bench.later).unwrap();
+        assert!(write(&bench, 3).status.success(), "the block is there");
+        for hole in [2, 4, 255] {
+            assert!(!write(&bench, hole).status.success(), "block {hole} is a hole");
+        }
+        let reserved = "dd if=/dev/zero of=reserved conv=notrunc bs=4096 count=16";
+        assert!(bench.run(reserved).status.success(), "reserved blocks are there");
+        assert!(!bench.run("cp small copy").status.success());
+        assert_eq!(bench.faults.machines[1].met(Count::Refused).unwrap(), 4);
+    }
+
+    #[test]
+    fn a_fault_that_nothing_met_is_noted() {
+        let mut bench = TestMachines::new("unmet");
+        let begun = Instant::now();
+        bench.faults.strike(NodeFault::Full(0, true), bench.later).unwrap();
+        bench.faults.strike(NodeFault::Slow(1, 1), bench.later).unwrap();
+        assert!(bench.run("echo kept >file").status.success());
+        bench.faults.tend(begun).unwrap();
+        assert_eq!(bench.faults.take_unmet(), []);
+        bench.faults.tend(bench.later).unwrap();
+        assert_eq!(bench.faults.take_unmet(), [NodeFault::Full(0, true)]);
+        assert_eq!(bench.faults.take_unmet(), []);
+    }
+
+    #[test]
+    fn a_program_without_the_library_is_recognised() {
+        let bench = TestMachines::new("blind");
+        let start = |environment| {
+            let mut command = Command::new("sleep");
+            command.arg("60").envs::<Vec<(String, String)>, _, _>(environment).spawn().unwrap()
+        };
+        let mut with = start(bench.faults.environment(1, &bench.data));
+        let mut without = start(Vec::new());
+        // The program takes the place of the copy of this process a little after its start.
+        while !bench.faults.reach(with.id()) && matches!(with.try_wait(), Ok(None)) {
+            std::thread::yield_now();
+        }
+        assert!(bench.faults.reach(with.id()) && !bench.faults.reach(without.id()));
+        for child in [&mut with, &mut without] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn the_library_refuses_settings_that_it_cannot_follow() {
+        let bench = TestMachines::new("settings");
+        for (name, value) in [
+            ("TIDEGATE_TORTURE_SOURCE", "node-1"),
+            ("TIDEGATE_TORTURE_STRIKES", "/nothing/there"),
+            ("TIDEGATE_TORTURE_DIR", "/nothing/there"),
+        ] {
+            let environment = bench.faults.environment(1, &bench.data);
+            let said = Command::new("sleep").arg("0").envs(environment).env(name, value).output().unwrap();
+            assert!(!said.status.success() && String::from_utf8_lossy(&said.stderr).contains(name), "{said:?}");
+        }
     }
 
     #[test]
     fn a_fault_takes_the_place_of_the_one_before() {
-        let folder = std::env::temp_dir().join(format!("tidegate-torture-place-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let mut faults = Faults::new(&folder, 3, Network::start(3, Vec::new()).unwrap()).unwrap();
+        let mut bench = TestMachines::new("place");
         let now = Instant::now();
-        let later = now + Duration::from_secs(60);
-        faults.strike(NodeFault::Way(Way::Link(0, 2), WayState::Cut), now).unwrap();
-        faults.strike(NodeFault::Way(Way::Link(2, 0), WayState::Slow), later).unwrap();
-        faults.tend(now).unwrap();
-        assert!(!faults.are_over(), "the second one lasts");
+        bench.faults.strike(NodeFault::Way(Way::Link(0, 1), WayState::Cut), now).unwrap();
+        bench.faults.strike(NodeFault::Way(Way::Link(1, 0), WayState::Slow), bench.later).unwrap();
+        bench.faults.tend(now).unwrap();
+        assert!(!bench.faults.are_over(), "the second one lasts");
         assert_eq!(source_of(1), Ipv4Addr::new(127, 0, 0, 11));
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

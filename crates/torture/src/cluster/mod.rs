@@ -6,6 +6,8 @@ mod nodes;
 mod observer;
 mod partition;
 mod plan;
+#[cfg(test)]
+mod planted;
 mod prober;
 mod service;
 
@@ -51,10 +53,10 @@ pub(crate) struct ClusterArguments {
     nodes: u16,
     /// The command that starts a node; {node}, {bus}, {admin}, {port}, {data}, {lease} and {fleet} are filled in, and
     /// {links} with the addresses for links between nodes, which the rig carries. Without {links} no machine and no link
-    /// is struck.
+    /// is struck. Small files make its store do all that it does with large ones.
     #[arg(
         long,
-        default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s {links} --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
+        default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --set store.segment_size=1MiB --set store.merge_at=4MiB {links} --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
     )]
     node_command: String,
     /// The command that starts a server of NATS as the bus, such as `nats-server -c {dir}/bus.conf` with the configuration
@@ -124,6 +126,7 @@ pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut 
     if !rounds.heal(Mood::Over, Duration::ZERO)? {
         return Err(Failure::Broker(format!("the cluster does not get ready; it said: {}", rounds.nodes.output())));
     }
+    rounds.nodes.check_reach()?;
     while rounds.round < rounds.settings.cycles {
         rounds.round += 1;
         if !rounds.play()? {
@@ -154,10 +157,11 @@ fn fault(plan: &RoundPlan) -> NodeFault {
     let link = Way::Link(plan.node, plan.other);
     match plan.strike {
         Strike::DiskSlow => {
-            NodeFault::Slow(plan.node, SLOWEST_DISK_MS * u64::from(plan.strength + 1) / u64::from(STRENGTH))
+            let time = SLOWEST_DISK_MS * u64::from(plan.strength + 1) / u64::from(STRENGTH);
+            NodeFault::Slow(plan.node, time.max(1))
         }
         Strike::ClockStep => {
-            let farthest = LARGEST_STEP_S * i64::from(plan.strength) / i64::from(STRENGTH);
+            let farthest = (LARGEST_STEP_S * i64::from(plan.strength) / i64::from(STRENGTH)).max(1);
             NodeFault::Clock(plan.node, if plan.is_quiet { -farthest } else { farthest })
         }
         Strike::LinkCut => NodeFault::Way(link, cut),
@@ -234,6 +238,7 @@ impl Rounds {
             _ => {
                 let fault = fault(plan);
                 self.nodes.harm(fault, back_at)?;
+                self.world.ledger.findings.totals.faults += 1;
                 format!("{fault:?}")
             }
         };
@@ -258,6 +263,7 @@ impl Rounds {
         self.world.turn(mood)?;
         self.nodes.tend()?;
         self.brokers.tend()?;
+        self.note_unmet();
         let returned = self.nodes.returned();
         if returned != self.returned {
             self.returned = returned;
@@ -274,6 +280,16 @@ impl Rounds {
         self.note_observed()
     }
 
+    /// Counts faults that nothing has met: their rounds have tried nothing.
+    fn note_unmet(&mut self) {
+        for fault in self.nodes.take_unmet() {
+            self.world.ledger.findings.totals.unmet += 1;
+            if self.settings.verbose {
+                eprintln!("round {:>4} nothing has met {fault:?}", self.round);
+            }
+        }
+    }
+
     /// Takes over what the observers have seen.
     fn note_observed(&mut self) -> Result<(), Failure> {
         let sums = self.observers.sums();
@@ -283,6 +299,7 @@ impl Rounds {
         totals.longest_unserved_ms = sums.longest.as_millis() as u64;
         totals.overdue_ms = sums.overdue.as_millis() as u64;
         totals.stood_still = sums.stood_still;
+        totals.stood_still_ms = sums.stalled.as_millis() as u64;
         while let Some((finding, text)) = self.observers.complaint()? {
             let text = format!("round {}: {text}", self.round);
             self.world.ledger.findings.add(finding, text, vec![self.nodes.output()]);

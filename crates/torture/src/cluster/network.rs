@@ -6,8 +6,8 @@
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
@@ -66,6 +66,10 @@ fn node_at(source: IpAddr, nodes: usize) -> Option<usize> {
 struct Shared {
     nodes: usize,
     ways: Vec<AtomicU8>,
+    /// For each way, how often something could not be carried as on an open way.
+    hindered: Vec<AtomicU64>,
+    /// The address of a connection to a node that is no node's.
+    stranger: OnceLock<IpAddr>,
     /// Nodes that are alive: the ports of others refuse connections.
     alive: Vec<AtomicBool>,
     changes: AtomicU64,
@@ -80,9 +84,15 @@ impl Shared {
         }
     }
 
-    fn state(&self, way: Option<Way>) -> WayState {
-        let number = way.and_then(|way| self.ways.get(self.place(way))).map_or(0, |way| way.load(Ordering::Relaxed));
+    fn state(&self, way: Way) -> WayState {
+        let number = self.ways.get(self.place(way)).map_or(0, |way| way.load(Ordering::Relaxed));
         STATES.get(usize::from(number)).copied().unwrap_or(WayState::Open)
+    }
+
+    fn note_hindered(&self, way: Way) {
+        if let Some(count) = self.hindered.get(self.place(way)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -113,6 +123,8 @@ impl Network {
         let shared = Arc::new(Shared {
             nodes,
             ways: (0..nodes * (nodes + 1)).map(|_| AtomicU8::new(WayState::Open as u8)).collect(),
+            hindered: (0..nodes * (nodes + 1)).map(|_| AtomicU64::new(0)).collect(),
+            stranger: OnceLock::new(),
             alive: (0..nodes).map(|_| AtomicBool::new(true)).collect(),
             changes: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
@@ -131,6 +143,16 @@ impl Network {
             number.store(state as u8, Ordering::Relaxed);
             self.0.changes.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// How often a way, while it was not open, had something to carry.
+    pub(super) fn hindered(&self, way: Way) -> u64 {
+        self.0.hindered.get(self.0.place(way)).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// The address of a connection to a node that came from no node.
+    pub(super) fn stranger(&self) -> Option<IpAddr> {
+        self.0.stranger.get().copied()
     }
 
     /// Tells whether the process of a node is there.
@@ -165,7 +187,7 @@ struct Pipe {
 }
 
 struct Connection {
-    way: Option<Way>,
+    way: Way,
     ends: [TcpStream; 2],
     /// From the first end to the second, and back.
     pipes: [Pipe; 2],
@@ -238,9 +260,13 @@ impl Carrier {
                 Owner::BusOf(node) => Some(Way::Bus(node)),
                 Owner::Node(node) => node_at(from.ip(), self.shared.nodes).map(|from| Way::Link(from, node)),
             };
-            if self.shared.state(way) != WayState::Cut
-                && let Ok(far) = TcpStream::connect(carried.to)
-            {
+            let Some(way) = way else {
+                self.shared.stranger.get_or_init(|| from.ip());
+                continue;
+            };
+            if self.shared.state(way) == WayState::Cut {
+                self.shared.note_hindered(way);
+            } else if let Ok(far) = TcpStream::connect(carried.to) {
                 accepted.push(Connection { way, ends: [near, far], pipes: Default::default(), next: now });
             }
         }
@@ -261,7 +287,11 @@ impl Carrier {
     /// Carries what can be carried on one connection.
     fn carry(&mut self, place: usize, now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(place) else { return };
-        let lives = match self.shared.state(connection.way) {
+        let state = self.shared.state(connection.way);
+        if state != WayState::Open {
+            self.shared.note_hindered(connection.way);
+        }
+        let lives = match state {
             WayState::Open => connection.pass(ROOM),
             WayState::Cut => false,
             WayState::Silent => true,

@@ -143,14 +143,38 @@ impl Nodes {
         !self.has_bus() || self.faults.as_ref().is_some_and(Faults::hinder_bus)
     }
 
-    /// True while a node stands still, or a way of the network carries nothing.
+    /// True while a node stands still, a way of the network carries nothing, or a node reaches the bus badly: others cannot
+    /// know at once that it does not answer.
     pub(super) fn have_silence(&self) -> bool {
-        self.members.iter().any(Member::is_frozen) || self.faults.as_ref().is_some_and(Faults::have_silence)
+        let is_silent = |faults: &Faults| faults.have_silence() || faults.hinder_bus();
+        self.members.iter().any(Member::is_frozen) || self.faults.as_ref().is_some_and(is_silent)
     }
 
     /// Begins a fault of a machine or of the network.
     pub(super) fn harm(&mut self, fault: NodeFault, until: Instant) -> Result<(), Failure> {
         self.faults.as_mut().map_or(Ok(()), |faults| faults.strike(fault, until))
+    }
+
+    /// The faults since the last call that were over before anything met them.
+    pub(super) fn take_unmet(&mut self) -> Vec<NodeFault> {
+        self.faults.as_mut().map(Faults::take_unmet).unwrap_or_default()
+    }
+
+    /// Checks that faults of machines reach every node that runs.
+    ///
+    /// # Errors
+    /// When a node has not loaded the library.
+    pub(super) fn check_reach(&mut self) -> Result<(), Failure> {
+        let Some(faults) = &self.faults else { return Ok(()) };
+        for node in &mut self.members {
+            let Some(process) = &mut node.running else { continue };
+            // One that ends meanwhile has nothing loaded.
+            let is_blind = !faults.reach(process.pid());
+            if is_blind && process.is_alive() {
+                return Err(Failure::Blind(format!("{} has not loaded it (a static program?)", node.name)));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn count(&self) -> usize {

@@ -159,8 +159,80 @@ fn says_ready(admin: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
+    use super::super::planted;
     use super::*;
+
+    /// Longest wait for something that must come.
+    const ENOUGH: Duration = Duration::from_secs(60);
+
+    /// Two nodes with a planted fault or without, and the observers of eight partitions.
+    struct PlantedNodes {
+        serves: [Arc<AtomicBool>; 2],
+        is_ready: [Arc<AtomicBool>; 2],
+        observers: Observers,
+    }
+
+    impl PlantedNodes {
+        /// Nodes that serve and are ready, and whose partitions may be unserved for a second.
+        fn new() -> Self {
+            let [serves, is_ready] = [(); 2].map(|()| [(); 2].map(|()| Arc::new(AtomicBool::new(true))));
+            let watched: Vec<Watched> = ["one", "other"]
+                .into_iter()
+                .zip(serves.iter().zip(&is_ready))
+                .map(|(name, (serves, is_ready))| Watched {
+                    name: name.to_owned(),
+                    port: planted::server(Arc::clone(serves)),
+                    admin: planted::admin(Arc::clone(is_ready)),
+                })
+                .collect();
+            let observers = Observers::start(&watched, 8, Duration::from_secs(1), &mut Rng::new(1)).unwrap();
+            observers.excuse(false);
+            let mut nodes = Self { serves, is_ready, observers };
+            nodes.wait("service", |nodes| nodes.observers.are_ready() && nodes.observers.sums().answered >= 16);
+            nodes
+        }
+
+        fn wait(&mut self, missing: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+            let begun = Instant::now();
+            while !is_so(self) {
+                assert!(begun.elapsed() < ENOUGH, "{missing} does not come");
+                std::thread::yield_now();
+            }
+        }
+
+        /// Waits for a finding about something.
+        fn wait_for(&mut self, wanted: Finding, about: &str) {
+            self.wait(about, |nodes| {
+                let complaint = nodes.observers.complaint().unwrap();
+                complaint.is_some_and(|(finding, text)| finding == wanted && text.contains(about))
+            });
+        }
+    }
+
+    fn set(flags: &[Arc<AtomicBool>], value: bool) {
+        flags.iter().for_each(|flag| flag.store(value, Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_planted_ready_node_that_does_not_serve_is_found() {
+        let mut nodes = PlantedNodes::new();
+        set(&nodes.serves[1..], false);
+        nodes.wait_for(Finding::Unserved, "other says");
+    }
+
+    #[test]
+    fn planted_dead_partitions_are_found() {
+        let mut nodes = PlantedNodes::new();
+        set(&nodes.is_ready, false);
+        set(&nodes.serves, false);
+        nodes.wait_for(Finding::Overdue, "is unserved for");
+        set(&nodes.is_ready, true);
+        nodes.wait_for(Finding::Unserved, "none serves partition");
+        set(&nodes.serves, true);
+        nodes.wait("service", |nodes| nodes.observers.are_ready());
+    }
 
     #[test]
     fn a_port_without_a_server_is_not_ready() {

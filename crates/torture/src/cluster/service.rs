@@ -4,6 +4,7 @@
 //! disturbance on: a disturbance is a strike of the run, and the end of one.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::ledger::Finding;
@@ -15,10 +16,17 @@ pub(super) type Moment = Duration;
 const SECOND: Duration = Duration::from_secs(1);
 /// Bad seconds in a row that are a finding: one alone may be cut from two halves.
 const BAD_SECONDS: u32 = 2;
-/// The same while a node stands still or a way of the network carries nothing: others find that out by 5 s of silence.
+/// The same while others cannot know that a node does not answer: they find out by 5 s of silence.
 const SILENT_SECONDS: u32 = 8;
-/// A look at the books that comes later than this shows that the rig itself stood still: that is a disturbance.
+/// A look at the books that comes later than this shows that the rig itself stood still. Meanwhile no probe has asked, so
+/// partitions may be unserved for as much longer.
 const LATE: Duration = Duration::from_millis(500);
+/// The most that the rig's own stalls excuse of one time without service: a rig that has no time must not hide a fault.
+const STALL_BOUND: Duration = Duration::from_secs(5);
+/// Stalls that are remembered; older ones excuse nothing.
+const STALLS: usize = 32;
+/// Bad seconds in a row that the rig's own stalls excuse.
+const STALLED_SECONDS: u32 = 5;
 /// Complaints that wait to be read; more are only counted.
 const COMPLAINTS: usize = 100;
 
@@ -35,7 +43,8 @@ pub(super) struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Allowance {
     None,
-    /// A node stands still, or a way of the network carries nothing.
+    /// A node stands still, a way of the network carries nothing, or acknowledgements of one node wait for a slow way to
+    /// the bus: other nodes cannot know it at once.
     Silence,
     /// Acknowledgements wait for a bus that is away: orchestrators keep each message.
     AwaitsBus,
@@ -54,6 +63,8 @@ pub(super) struct Sums {
     pub(super) overdue: Duration,
     /// How often the rig stood still.
     pub(super) stood_still: u64,
+    /// The sum of these times.
+    pub(super) stalled: Duration,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -96,6 +107,12 @@ pub(super) struct Service {
     partitions: Vec<Partition>,
     nodes: Vec<NodeRecord>,
     disturbed: Moment,
+    /// When the rig stood still since then.
+    stalls: VecDeque<Range<Moment>>,
+    /// The rig stood still in this second.
+    is_stalled: bool,
+    /// Seconds in which it did so, since one in which it did not.
+    stalled_seconds: u32,
     /// A strike lasts during which nothing is owed, such as a bus that is away.
     is_excused: bool,
     /// Bad seconds in a row that are a finding.
@@ -116,6 +133,9 @@ impl Service {
             numbers,
             nodes,
             disturbed: Moment::ZERO,
+            stalls: VecDeque::new(),
+            is_stalled: false,
+            stalled_seconds: 0,
             is_excused: true,
             bad_seconds: BAD_SECONDS,
             looked: Moment::ZERO,
@@ -127,7 +147,10 @@ impl Service {
 
     /// A strike begins or ends.
     pub(super) fn disturb(&mut self, now: Moment) {
-        self.disturbed = self.disturbed.max(now);
+        if now > self.disturbed {
+            self.disturbed = now;
+            self.stalls.clear();
+        }
     }
 
     /// A strike begins or ends during which no partition is owed service.
@@ -208,9 +231,15 @@ impl Service {
 
     /// Looks at all books; to be called several times a second.
     pub(super) fn look(&mut self, now: Moment) {
-        if now.saturating_sub(self.looked) > LATE {
+        let pause = now.saturating_sub(self.looked);
+        if pause > LATE {
             self.sums.stood_still += 1;
-            self.disturb(now);
+            self.sums.stalled += pause;
+            self.is_stalled = true;
+            if self.stalls.len() == STALLS {
+                self.stalls.pop_front();
+            }
+            self.stalls.push_back(self.looked..now);
         }
         if !self.is_excused {
             self.find_overdue(now);
@@ -225,7 +254,13 @@ impl Service {
     fn find_overdue(&mut self, now: Moment) {
         for (partition, number) in self.partitions.iter_mut().zip(&self.numbers) {
             let Some(since) = partition.unserved_since else { continue };
-            let due = since.max(self.disturbed) + self.limit;
+            let begun = since.max(self.disturbed);
+            if now <= begun + self.limit {
+                continue;
+            }
+            let stalled: Duration =
+                self.stalls.iter().map(|stall| stall.end.saturating_sub(stall.start.max(begun))).sum();
+            let due = begun + self.limit + stalled.min(STALL_BOUND);
             if now <= due {
                 continue;
             }
@@ -235,9 +270,10 @@ impl Service {
                 partition.is_overdue = true;
                 let said: Vec<String> = self.nodes.iter().map(NodeRecord::to_string).collect();
                 let text = format!(
-                    "partition {number} is unserved for {:.1?}, {:.1?} after the last strike; {}",
+                    "partition {number} is unserved for {:.1?}, {:.1?} after the last strike; the rig stood still for {:.1?} of it; {}",
                     now.saturating_sub(since),
                     now.saturating_sub(self.disturbed),
+                    stalled,
                     said.join(", ")
                 );
                 complain(&mut self.complaints, Finding::Overdue, text);
@@ -247,6 +283,9 @@ impl Service {
 
     /// A second has passed: nodes that were ready in all of it must have served.
     fn compare_readiness(&mut self) {
+        // Questions that waited while the rig stood still say little, but not for ever.
+        self.stalled_seconds = if std::mem::take(&mut self.is_stalled) { self.stalled_seconds + 1 } else { 0 };
+        let bad = u32::from(self.stalled_seconds == 0 || self.stalled_seconds > STALLED_SECONDS);
         let (most, complaints) = (self.bad_seconds, &mut self.complaints);
         let all_ready = self.nodes.iter().all(NodeRecord::was_ready);
         for node in &mut self.nodes {
@@ -255,7 +294,7 @@ impl Service {
             if !was_ready || node.answered > 0 {
                 (node.bad, node.is_reported) = (0, false);
             } else if node.failed > 0 {
-                node.bad += 1;
+                node.bad += bad;
             }
             if node.bad >= most && !node.is_reported {
                 node.is_reported = true;
@@ -271,7 +310,7 @@ impl Service {
             if !all_ready || partition.answered > 0 {
                 (partition.bad, partition.is_reported) = (0, false);
             } else if partition.failed > 0 {
-                partition.bad += 1;
+                partition.bad += bad;
             }
             if partition.bad >= most && !partition.is_reported {
                 partition.is_reported = true;

@@ -195,3 +195,17 @@ fn a_will_at_qos_1_may_come_twice_and_one_of_a_farewell_once() {
     assert_eq!(ledger.findings.total(), 0);
     assert_eq!((ledger.findings.totals.owed_wills, ledger.findings.totals.repeated), (1, 1));
 }
+
+#[test]
+fn a_message_of_a_guest_may_come_to_a_member_as_well() {
+    let mut ledger = Ledger::new(1, 3, TOPICS);
+    for (number, granted, twice) in [(0, QoS::AtLeastOnce, 0), (1, QoS::ExactlyOnce, 1)] {
+        let id = MessageId { publisher: 0, number };
+        let expected = vec![expectation(GROUP)];
+        ledger.sent(Outgoing { id, topic: "s/0/1", qos: QoS::ExactlyOnce, retained: None, expected });
+        ledger.completed(id);
+        ledger.delivered(arrival(id, GROUP, granted), "s/0/1", "a guest or a member");
+        ledger.delivered(arrival(id, GROUP, QoS::ExactlyOnce), "s/0/1", "a member");
+        assert_eq!(ledger.findings.count(Finding::GroupTwice), twice);
+    }
+}

@@ -120,8 +120,12 @@ pub(crate) struct Totals {
     pub(crate) longest_unserved_ms: u64,
     /// Time without service beyond the limit, of all partitions.
     pub(crate) overdue_ms: u64,
-    /// Times that the rig itself stood still, so that the limit began again.
+    /// Times that the rig itself stood still, and the sum, by which partitions may be unserved for longer within a bound.
     pub(crate) stood_still: u64,
+    pub(crate) stood_still_ms: u64,
+    /// Faults of machines, disks and ways that were to come, and of these the ones that nothing has met.
+    pub(crate) faults: u64,
+    pub(crate) unmet: u64,
     /// Longest time until all nodes of a cluster were ready again after a fault.
     pub(crate) slowest_heal_ms: u64,
 }
@@ -190,7 +194,7 @@ impl Findings {
 
 impl Totals {
     /// The counts with their names.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 32] {
+    pub(crate) fn rows(&self) -> [(&'static str, u64); 35] {
         [
             ("starts", self.starts),
             ("slowest start, ms", self.slowest_start_ms),
@@ -223,6 +227,9 @@ impl Totals {
             ("longest unserved, ms", self.longest_unserved_ms),
             ("unserved too long, ms", self.overdue_ms),
             ("rig stood still", self.stood_still),
+            ("rig stood still, ms", self.stood_still_ms),
+            ("faults of disks, clocks and ways", self.faults),
+            ("of these met by nothing", self.unmet),
             ("slowest heal, ms", self.slowest_heal_ms),
         ]
     }
@@ -259,6 +266,9 @@ impl Totals {
         self.longest_unserved_ms = self.longest_unserved_ms.max(other.longest_unserved_ms);
         self.overdue_ms += other.overdue_ms;
         self.stood_still += other.stood_still;
+        self.stood_still_ms += other.stood_still_ms;
+        self.faults += other.faults;
+        self.unmet += other.unmet;
         self.slowest_heal_ms = self.slowest_heal_ms.max(other.slowest_heal_ms);
     }
 }

@@ -95,7 +95,7 @@ impl Disk {
         let at = record.at;
         self.end = at + 1;
         match &record.event {
-            Event::Hello { .. } => {}
+            Event::Hello { .. } | Event::Faulted => {}
             Event::Opened { file, path } => {
                 let Some(Target::File(node)) = self.seen.get(path) else {
                     return Err(Failure::Log { at: at as usize, what: "a missing file was opened" });

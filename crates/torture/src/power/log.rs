@@ -40,6 +40,8 @@ pub(crate) enum Event<'a> {
     DirSynced { path: PathBuf, until: u64 },
     /// A file has got a second name.
     Linked { from: PathBuf, to: PathBuf },
+    /// The library let a call fail, or made it short.
+    Faulted,
 }
 
 /// An event and its place in the log.
@@ -98,6 +100,7 @@ fn event<'a>(kind: u32, file: u64, offset: u64, payload: &'a [u8], folder: &Path
         11 => Event::DirSynced { path: relative(payload)?, until: offset },
         12 => pair().map(|(from, to)| Event::Linked { from, to })?,
         13 => return Err("the broker changes files in a way that the library cannot see (mmap or an unusual call)"),
+        14 => Event::Faulted,
         _ => return Err("an unknown kind of record"),
     })
 }

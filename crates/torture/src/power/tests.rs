@@ -1,6 +1,7 @@
 use std::process::Stdio;
 
 use super::*;
+use crate::broker::Recipe;
 
 /// Writes, syncs and renames in known ways, as its argument says, and ends.
 const PROGRAM: &str = r#"
@@ -125,9 +126,40 @@ fn faults_come_as_asked_for() {
     scene.run("faults", Some("seed=5 sync_eio=2000"));
     scene.run("faults", Some("seed=5 short=2000"));
     scene.run("faults", Some("seed=5 enospc_after=500 enospc_for=7"));
+    assert!(scene.power.faults().unwrap() > 7, "each fault is counted");
+    scene.run("write", Some("seed=5 enospc_after=500000 enospc_for=7"));
+    assert_eq!(scene.power.faults().unwrap(), 0, "this one did not come");
     let pid = scene.run("write", None);
     assert!(
         scene.power.fail(pid + 1, &mut Rng::new(1)).is_err(),
         "a program that did not load the library is reported"
     );
+}
+
+#[test]
+fn an_unknown_fault_ends_the_program() {
+    let scene = scene("unknown");
+    for (words, begins) in [("seed=1 wrte_eio=5", "wrte_eio"), ("short=", "short"), ("sync_eio=few", "sync_eio")] {
+        let mut command = Command::new(&scene.program);
+        command.arg(&scene.power.data).arg("faults").envs(scene.power.environment(Some(words)));
+        let said = command.output().unwrap();
+        let text = String::from_utf8_lossy(&said.stderr);
+        assert!(!said.status.success() && text.contains(&format!("unknown fault: {begins}")), "{said:?}");
+    }
+}
+
+#[test]
+fn a_program_that_has_not_loaded_the_library_is_an_error() {
+    let mut scene = scene("static");
+    let recipe = |environment| Recipe { command: "sleep 60".to_owned(), port: 1, data: "/tmp".into(), environment };
+    scene.power.prepare().unwrap();
+    let mut seen = recipe(scene.power.environment(None)).start().unwrap();
+    while scene.power.check(&mut seen).is_err() {
+        std::thread::yield_now();
+    }
+    assert!(seen.is_alive());
+    // As a static program, which does not look for libraries.
+    let mut unseen = recipe(Vec::new()).start().unwrap();
+    let said = scene.power.check(&mut unseen).unwrap_err().to_string();
+    assert!(said.contains("static program"), "{said}");
 }

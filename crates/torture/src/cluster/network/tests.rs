@@ -47,12 +47,14 @@ fn a_cut_ends_connections_and_a_silent_way_keeps_them() {
     let mut kept = Client::connect(at).unwrap();
     let (mut peer, _) = server.accept().unwrap();
     echo(&mut kept, &mut peer, b"before");
+    assert_eq!(network.hindered(Way::Bus(1)), 0);
     network.strike(Way::Bus(1), WayState::Silent);
     kept.write_all(b"while it is silent").unwrap();
     network.strike(Way::Bus(1), WayState::Slow);
     let mut seen = [0; 18];
     peer.read_exact(&mut seen).unwrap();
     assert_eq!(&seen, b"while it is silent");
+    assert!(network.hindered(Way::Bus(1)) > 0 && network.hindered(Way::Bus(0)) == 0);
     network.strike(Way::Bus(0), WayState::Cut);
     echo(&mut kept, &mut peer, b"another way is cut");
     network.strike(Way::Bus(1), WayState::Cut);
@@ -66,6 +68,8 @@ fn the_source_tells_between_which_nodes_a_connection_is() {
     let shared = Shared {
         nodes: 3,
         ways: (0..12).map(|_| AtomicU8::new(0)).collect(),
+        hindered: Vec::new(),
+        stranger: OnceLock::new(),
         alive: Vec::new(),
         changes: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
@@ -76,4 +80,22 @@ fn the_source_tells_between_which_nodes_a_connection_is() {
     places.sort_unstable();
     places.dedup();
     assert_eq!(places.len(), ways.len());
+}
+
+#[test]
+fn a_connection_from_no_node_is_noticed() {
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let to = server.local_addr().unwrap();
+    let (network, at) = loop {
+        let at = Server::bind((ADVERTISED, 0)).unwrap().local_addr().unwrap();
+        if let Ok(network) = Network::start(3, vec![Carried { at, to, owner: Owner::Node(1) }]) {
+            break (network, at);
+        }
+    };
+    assert_eq!(network.stranger(), None);
+    let client = Client::connect(at).unwrap();
+    let own = client.local_addr().unwrap().ip();
+    while network.stranger() != Some(own) {
+        std::thread::yield_now();
+    }
 }

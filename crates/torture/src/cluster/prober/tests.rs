@@ -1,42 +1,12 @@
 //! Probes at servers of a few lines: one that serves, and one that refuses.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::super::planted::server;
 use super::*;
 
 /// Longest wait for something that must come.
 const ENOUGH: Duration = Duration::from_secs(60);
-
-/// Answers CONNECT and PUBLISH while it serves; refuses clients otherwise. Gives its port.
-fn server(serves: Arc<AtomicBool>) -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let serves = Arc::clone(&serves);
-            std::thread::spawn(move || answer(stream, &serves));
-        }
-    });
-    port
-}
-
-fn answer(mut stream: TcpStream, serves: &AtomicBool) {
-    let mut head = [0; 2];
-    while stream.read_exact(&mut head).is_ok() {
-        let mut rest = vec![0; usize::from(head[1])];
-        let refused = !serves.load(Ordering::Relaxed);
-        let answer = match head[0] >> 4 {
-            1 => [0x20, 2, 0, if refused { 3 } else { 0 }],
-            3 if !refused => [0x40, 2, 0, 1],
-            _ => return,
-        };
-        if stream.read_exact(&mut rest).is_err() || stream.write_all(&answer).is_err() {
-            return;
-        }
-    }
-}
 
 fn wait_until(missing: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();

@@ -203,11 +203,42 @@ fn an_answer_shows_that_a_waiting_question_fails_alone() {
 }
 
 #[test]
-fn the_limit_begins_again_when_the_rig_stood_still() {
+fn a_stall_of_the_rig_excuses_its_own_time() {
+    // The rig stands still for 3 s of the outage: 5 s and 3 s are allowed.
+    for (time, found) in [(3_900, 0), (4_500, 2)] {
+        let mut bench = Bench::new();
+        bench.pass(seconds(10)).kill(0).pass(seconds(1));
+        bench.now += seconds(3);
+        bench.pass(Duration::from_millis(time)).take_over(0).pass(seconds(4));
+        assert_eq!(bench.found().len(), found, "{time} ms");
+        let sums = bench.service.sums;
+        assert_eq!((sums.stood_still, sums.stalled), (1, seconds(3) + STEP));
+    }
+}
+
+#[test]
+fn stalls_of_the_rig_do_not_hide_an_outage() {
     let mut bench = Bench::new();
-    bench.pass(seconds(10)).kill(0).pass(seconds(1));
-    bench.now += seconds(9);
-    bench.pass(seconds(4)).take_over(0).pass(seconds(4));
-    assert_eq!(bench.found(), []);
-    assert_eq!(bench.service.sums.stood_still, 1);
+    bench.pass(seconds(10)).kill(0);
+    for _ in 0..20 {
+        bench.now += seconds(1);
+        bench.pass(STEP);
+    }
+    assert_eq!(bench.found().len(), 2, "both partitions of the dead node");
+    assert_eq!(bench.service.sums.stood_still, 20);
+}
+
+#[test]
+fn stalls_of_the_rig_do_not_hide_a_false_readiness() {
+    let mut bench = Bench::new();
+    bench.pass(seconds(10));
+    bench.alive[2] = false;
+    for (stalls, found) in [(5, 0), (10, 3)] {
+        for _ in 0..stalls {
+            bench.now += seconds(1);
+            bench.pass(STEP);
+        }
+        let count = bench.found().iter().filter(|(finding, _)| *finding == Finding::Unserved).count();
+        assert_eq!(count, found, "after {stalls} stalls");
+    }
 }
