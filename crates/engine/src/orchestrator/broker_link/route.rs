@@ -20,6 +20,8 @@ pub(crate) enum Gate {
     Full,
     /// It does.
     Open,
+    /// No broker has been connected since the start, so no limit of a message's length is known.
+    LimitsUnknown,
 }
 
 impl Gate {
@@ -33,6 +35,7 @@ impl Gate {
         match number {
             1 => Self::Full,
             2 => Self::Open,
+            3 => Self::LimitsUnknown,
             _ => Self::NoBroker,
         }
     }
@@ -147,6 +150,20 @@ impl super::Brokers {
         let broker_link = self.by_session.get(&session.0).and_then(|key| self.all.get_mut(key));
         if let Some(broker_link) = broker_link {
             broker_link.counters.sent += 1;
+        }
+    }
+
+    /// The gate of a fleet that has room or not.
+    pub(crate) fn gate(&self, has_room: bool) -> Gate {
+        let mut stay = self.all.values().filter(|broker_link| broker_link.draining.is_none()).peekable();
+        if stay.peek().is_none() {
+            Gate::NoBroker
+        } else if stay.all(|broker_link| broker_link.accepted.is_none()) {
+            Gate::LimitsUnknown
+        } else if has_room {
+            Gate::Open
+        } else {
+            Gate::Full
         }
     }
 
