@@ -179,8 +179,8 @@ fn a_signal_ends_the_pause_after_a_failed_list() {
     settings.limits.backoff = Duration::from_secs(3000);
     settings.limits.backoff_limit = settings.limits.backoff;
     fs::write(folder.0.join("fails-once"), "").unwrap();
-    let failed = || !folder.0.join("fails-once").exists();
-    let error = Machines::open(settings, folder.0.join("state"), &mut || failed()).unwrap_err().to_string();
+    let mut has_failed = || !folder.0.join("fails-once").exists();
+    let error = Machines::open(settings, folder.0.join("state"), &mut has_failed).unwrap_err().to_string();
     assert!(error.contains("a signal ended the manager"), "{error}");
 }
 
