@@ -6,7 +6,7 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::packet_limits::{LenLimit, MessageLen, fits_surely};
-use crate::orchestrator::broker_link::{BrokerLinks, FleetConfig};
+use crate::orchestrator::broker_link::{BrokerLinks, Brokers, FleetConfig};
 use crate::settings::{Settings, SharedStrategy};
 use crate::state::ShardState;
 
@@ -25,6 +25,20 @@ pub(crate) enum Gate {
 }
 
 impl Gate {
+    /// The gate of a fleet that has room or not.
+    pub(crate) fn of(has_room: bool, brokers: &Brokers) -> Self {
+        let mut stay = brokers.all.values().filter(|broker_link| broker_link.draining.is_none()).peekable();
+        if stay.peek().is_none() {
+            Self::NoBroker
+        } else if stay.all(|broker_link| broker_link.accepted.is_none()) {
+            Self::LimitsUnknown
+        } else if has_room {
+            Self::Open
+        } else {
+            Self::Full
+        }
+    }
+
     /// The number for other shards.
     pub(crate) fn number(self) -> u8 {
         self as u8
@@ -150,20 +164,6 @@ impl super::Brokers {
         let broker_link = self.by_session.get(&session.0).and_then(|key| self.all.get_mut(key));
         if let Some(broker_link) = broker_link {
             broker_link.counters.sent += 1;
-        }
-    }
-
-    /// The gate of a fleet that has room or not.
-    pub(crate) fn gate(&self, has_room: bool) -> Gate {
-        let mut stay = self.all.values().filter(|broker_link| broker_link.draining.is_none()).peekable();
-        if stay.peek().is_none() {
-            Gate::NoBroker
-        } else if stay.all(|broker_link| broker_link.accepted.is_none()) {
-            Gate::LimitsUnknown
-        } else if has_room {
-            Gate::Open
-        } else {
-            Gate::Full
         }
     }
 

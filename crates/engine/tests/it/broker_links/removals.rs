@@ -1,4 +1,4 @@
-//! Retained values are set and removed while the orchestrator and brokers die: what was acknowledged last stays.
+//! Retained values are set and removed while the orchestrator and brokers die: the last acknowledged change stays.
 
 use std::collections::BTreeMap;
 

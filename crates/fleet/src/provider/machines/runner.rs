@@ -131,7 +131,7 @@ fn run(
     }
 }
 
-/// What a command has printed, without its last word where more was cut off: that may be a part of a secret.
+/// The output of a command, without its last word where more was cut off: that may be a part of a secret.
 fn whole_words(bytes: &[u8]) -> String {
     let is_cut = bytes.len() as u64 >= MAX_STDERR;
     let end = bytes.iter().rposition(u8::is_ascii_whitespace).filter(|_| is_cut).unwrap_or(bytes.len());
