@@ -13,4 +13,5 @@ pub mod load;
 pub mod manage;
 mod percent;
 pub mod provider;
+mod secret_file;
 pub mod simulate;

@@ -33,6 +33,8 @@ pub(crate) struct Tail {
     pub loading: bool,
     /// Whether all of it was committed at the request: then some of it has to come.
     pub seen: bool,
+    /// Further parts to read one after another, since a move needs the whole queue in memory.
+    pub parts_to_move: u32,
     /// Which of its messages expire when.
     pub runs: Runs,
     /// What of the runs' memory is counted.
@@ -86,6 +88,9 @@ impl Sessions {
 /// Bytes asked for at once from the end of a queue.
 const LOAD_BYTES: usize = 256 * 1024;
 
+/// Parts of a queue that are read for a move before it has to ask again: 16 MiB. A move that is called off asks no more.
+const PARTS_OF_MOVE: u32 = 64;
+
 impl Session {
     /// Requests the next part of the queue when less than half of `share` is in memory: the bytes that a queue may hold
     /// there.
@@ -114,6 +119,23 @@ impl Session {
             max_bytes: LOAD_BYTES,
         };
         events.push_back(Event::ReadQueue(wanted));
+    }
+
+    /// Requests the rest of the queue for a move, part after part.
+    pub(crate) fn load_tail_to_move(&mut self, journal: &Journal, events: &mut VecDeque<Event>) {
+        let tail = self.flow.as_mut().and_then(|flow| flow.tail.as_mut());
+        if let Some(tail) = tail {
+            tail.parts_to_move = PARTS_OF_MOVE;
+        }
+        self.load_tail(journal, events);
+    }
+
+    /// Requests the next part for a move that has asked for it.
+    pub(crate) fn load_next_to_move(&mut self, journal: &Journal, events: &mut VecDeque<Event>) {
+        let tail = self.flow.as_mut().and_then(|flow| flow.tail.as_mut());
+        let Some(tail) = tail.filter(|tail| tail.parts_to_move > 0 && !tail.loading) else { return };
+        tail.parts_to_move -= 1;
+        self.load_tail(journal, events);
     }
 
     /// Deletes the run of messages in the tail that expired first, and returns their number. They are deleted unread: the

@@ -219,6 +219,12 @@ impl Broker {
         self.with(|broker| std::mem::take(&mut broker.forgotten))
     }
 
+    /// The value that it retains for a topic.
+    pub(crate) fn kept(&self, topic: &str) -> Option<String> {
+        self.world.run();
+        self.with(|broker| broker.kept(topic).map(Carried::text))
+    }
+
     /// Filters that it holds.
     pub(crate) fn held(&self) -> Vec<String> {
         self.world.run();

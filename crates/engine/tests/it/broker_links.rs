@@ -16,6 +16,7 @@ mod loss;
 mod members;
 mod order;
 mod packet_limits;
+mod removals;
 mod retained;
 mod routing;
 mod settled;

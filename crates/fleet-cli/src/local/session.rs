@@ -109,7 +109,8 @@ impl Session {
                     .to_owned();
             return Err(NoSession { exit: Exit::Usage, text });
         }
-        let signals = BrokerSignals::catch().map_err(|error| failure(format_args!("cannot catch signals: {error}")))?;
+        let mut signals =
+            BrokerSignals::catch().map_err(|error| failure(format_args!("cannot catch signals: {error}")))?;
         let log = Log::start(args.log, LogFormat::Text)
             .map_err(|error| failure(format_args!("cannot start the thread that writes the log: {error}")))?;
         let directory = args.state.clone().unwrap_or_else(|| state_directory(&file));
@@ -124,7 +125,14 @@ impl Session {
         };
         let executable = std::env::current_exe()
             .map_err(|error| failure(format_args!("cannot find this program's own file: {error}")))?;
-        let provider = file.provider(&directory, executable).map_err(failure)?;
+        let provider = match file.provider(&directory, executable, &mut || signals.stop_is_asked()) {
+            Ok(provider) => provider,
+            // A manager that leaves its fleet as it is may end at any moment.
+            Err(error) if at_its_end == AtItsEnd::Leave && signals.stop_is_asked() => {
+                return Err(NoSession { exit: Exit::Ok, text: error.to_string() });
+            }
+            Err(error) => return Err(failure(error)),
+        };
         let name = file.settings.fleet.clone();
         let parts = Parts {
             judges: file.judges().map_err(failure)?,

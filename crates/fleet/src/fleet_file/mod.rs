@@ -165,12 +165,18 @@ impl FleetFile {
 
     /// The provider of resources: processes of this machine, with their state below a directory and for templates that
     /// run `executable`; or the pods of the section `[kubernetes]`; or for the levels of the section `[machines]`
-    /// machines; and in each case the attached ones.
+    /// machines; and in each case the attached ones. `is_stopped` is asked while machines are listed: whether the manager
+    /// has to end.
     ///
     /// # Errors
-    /// When the state cannot be read, the cluster or the machines cannot be listed, or a requirement of processes is
-    /// missing: an address to listen on, a program.
-    pub fn provider(&self, directory: &Path, executable: PathBuf) -> Result<Box<dyn Provider>, ProviderError> {
+    /// When the state cannot be read, the cluster or the machines cannot be listed, the manager has to end, or a
+    /// requirement of processes is missing: an address to listen on, a program.
+    pub fn provider(
+        &self,
+        directory: &Path,
+        executable: PathBuf,
+        is_stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<Box<dyn Provider>, ProviderError> {
         let provider: Box<dyn Provider> = match &self.kubernetes {
             #[cfg(feature = "kubernetes")]
             Some(settings) => Box::new(crate::provider::kubernetes::Kubernetes::open(settings.clone())?),
@@ -183,7 +189,8 @@ impl FleetFile {
                 processes.check(weights.map(|(template, _)| template.as_str()))?;
                 match &self.machines {
                     Some(settings) => {
-                        let machines = Machines::open(settings.clone(), directory.to_owned())?;
+                        let own = MachineSettings { secret_files: self.secret_files(), ..settings.clone() };
+                        let machines = Machines::open(own, directory.to_owned(), is_stopped)?;
                         Box::new(ByLevel::new(settings, machines, processes))
                     }
                     None => Box::new(processes),
@@ -194,6 +201,14 @@ impl FleetFile {
             attached if attached.is_empty() => provider,
             attached => Box::new(WithAttached::new(attached, provider)),
         })
+    }
+
+    /// The files of passwords and tokens of the fleet.
+    fn secret_files(&self) -> Vec<PathBuf> {
+        let of_templates = self.templates.values().filter_map(|template| template.login.as_ref());
+        let of_machines = self.machines.iter().flat_map(|machines| machines.levels.values());
+        let logins = of_templates.chain(of_machines.filter_map(|level| level.login.as_ref()));
+        logins.map(|login| login.password_file.clone()).chain(self.admin_token.clone()).collect()
     }
 
     /// Who the fleet is towards brokers.

@@ -2,24 +2,26 @@
 //! where namespaces are not permitted.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::broker::{Folder, until};
 use crate::up::{Fleet, kill};
 
 /// The cloud of a test, whose machines end with it.
-struct Cloud {
+pub(crate) struct Cloud {
     script: PathBuf,
     directory: PathBuf,
 }
 
 impl Cloud {
-    /// The script of the example, for this program and in a folder, with a fault that a file switches on.
-    fn new(folder: &Folder) -> Self {
+    /// The script of the example, for this program and in a folder, with faults that files switch on.
+    pub(crate) fn new(folder: &Folder) -> Self {
         let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/machines/cloud");
         let (directory, program) = (folder.file("cloud"), env!("CARGO_BIN_EXE_tidegate"));
         let text = format!(
-            "#!/bin/sh\nif [ \"$1\" = allocate ] && [ -e '{directory}.refuses' ]; then echo no quota >&2; exit 4; fi\n\
+            "#!/bin/sh\nif [ \"$1\" = list ] && [ -e '{directory}.hangs' ]; then\n\
+             : > '{directory}.begun'; while [ -e '{directory}.hangs' ]; do sleep 0.1; done; fi\n\
+             if [ \"$1\" = allocate ] && [ -e '{directory}.refuses' ]; then echo no quota >&2; exit 4; fi\n\
              export CLOUD_DIR='{directory}' TIDEGATE='{program}'\nexec sh '{}' \"$@\"\n",
             example.display()
         );
@@ -44,10 +46,20 @@ impl Cloud {
         self.directory.with_extension("refuses")
     }
 
+    /// While this file is there, `list` does not end, and makes a file when it has begun.
+    fn hangs(&self) -> [PathBuf; 2] {
+        ["hangs", "begun"].map(|fault| self.directory.with_extension(fault))
+    }
+
+    /// The process of the broker of a machine.
+    pub(crate) fn process_of(&self, name: &str) -> u64 {
+        let id = std::fs::read_to_string(self.directory.join("test").join(name).join("pid")).unwrap();
+        id.trim().parse().unwrap()
+    }
+
     /// Kills the broker of a machine.
     fn crash(&self, name: &str) {
-        let id = std::fs::read_to_string(self.directory.join("test").join(name).join("pid")).unwrap();
-        kill("KILL", id.trim().parse().unwrap());
+        kill("KILL", self.process_of(name));
     }
 }
 
@@ -148,5 +160,26 @@ fn a_killed_manager_leaves_no_machine_unknown() {
     fleet.signal("TERM");
     assert_eq!(fleet.wait(), Some(0));
     assert_eq!(fleet.fleet(&["stop", &three]).code, Some(0));
+    assert_eq!(cloud.names(), Vec::<String>::new());
+}
+
+#[test]
+fn a_signal_ends_a_manager_that_waits_for_its_first_list() {
+    let fleet = Fleet::new();
+    let cloud = Cloud::new(&fleet.folder);
+    let file = file(&fleet, "{ min = 1, max = 1 }", "message_rate = 100000");
+    let [hangs, begun] = cloud.hangs();
+    for (arguments, code) in [(["up", &file].as_slice(), 1), (&["manager", "--fleet", &file], 0)] {
+        std::fs::write(&hangs, "").unwrap();
+        let manager = fleet.command(arguments).stderr(Stdio::piped()).spawn().unwrap();
+        until("the first list", || begun.exists().then_some(()));
+        kill("TERM", u64::from(manager.id()));
+        let ended = manager.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(code), "{said}");
+        assert!(said.contains("a signal ended the manager before `list` of [machines] had ended"), "{said}");
+        std::fs::remove_file(&hangs).unwrap();
+        std::fs::remove_file(&begun).unwrap();
+    }
     assert_eq!(cloud.names(), Vec::<String>::new());
 }

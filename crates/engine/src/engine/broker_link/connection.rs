@@ -9,6 +9,7 @@ use crate::flows::broker_link::suspects::BrokerRefusals;
 use crate::flows::contexts::acknowledging;
 use crate::flows::contexts::broker_linking;
 use crate::flows::contexts::dealing;
+use crate::flows::contexts::ending;
 use crate::flows::contexts::parking;
 use crate::ids::BROKER_LINK_LISTENER;
 use crate::ids::BrokerLinkKey;
@@ -100,7 +101,10 @@ impl FleetCalls<'_> {
         if phase == Phase::AwaitConnAck {
             return match packet_type {
                 PacketType::ConnAck => {
-                    broker_linking!(self.engine).handle_conn_ack(now, key, version, frame).map(|()| Flow::Next)
+                    broker_linking!(self.engine).handle_conn_ack(now, key, version, frame)?;
+                    // Wills wait for the first limit of a broker.
+                    ending!(self.engine).publish_held(now);
+                    Ok(Flow::Next)
                 }
                 PacketType::Disconnect => self.handle_broker_disconnect(now, key, version, frame).map(|()| Flow::Next),
                 _ => Err(Refused::new(Reason::ProtocolError, format!("the broker sent {packet_type} before CONNACK"))),

@@ -122,7 +122,7 @@ impl MoveCalls<'_> {
         if loading {
             for key in sessions.all() {
                 if let Some(session) = self.engine.state.sessions.get_mut(key.0) {
-                    session.load_tail(&self.engine.state.journal, &mut self.engine.state.events);
+                    session.load_tail_to_move(&self.engine.state.journal, &mut self.engine.state.events);
                 }
             }
             return Ok(Snapshot::Loading);

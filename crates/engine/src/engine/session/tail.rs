@@ -51,10 +51,14 @@ impl StoreCalls<'_> {
         let (left, seen) = (tail.messages, tail.seen);
         if left == 0 {
             reading!(self.engine).drop_tail(key);
-        } else if taken == 0 && seen {
+        } else if taken > 0 {
+            if let Some(session) = self.engine.state.sessions.get_mut(key.0) {
+                session.load_next_to_move(&self.engine.state.journal, &mut self.engine.state.events);
+            }
+        } else if seen {
             // Everything is committed, and there is less than was written.
             reading!(self.engine).give_up_tail(key);
-        } else if taken == 0 {
+        } else {
             reading!(self.engine).read_later(key);
         }
         self.engine.state.refill(now.monotonic, &mut self.engine.layouts, key);

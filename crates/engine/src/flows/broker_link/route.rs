@@ -56,13 +56,7 @@ impl BrokerLinking<'_> {
         }
         let part = if self.broker_links.gate == Gate::Open { 1 } else { OPENS_AT };
         let room = messages <= max_messages / part && bytes <= max_bytes / part;
-        let gate = match room {
-            _ if self.broker_links.brokers.all.values().all(|broker_link| broker_link.draining.is_some()) => {
-                Gate::NoBroker
-            }
-            true => Gate::Open,
-            false => Gate::Full,
-        };
+        let gate = Gate::of(room, &self.broker_links.brokers);
         if let Some(largest) = self.broker_links.new_largest(now.monotonic) {
             for shard in self.place.others() {
                 self.links.send(shard, Record::Fleet(largest.word()));

@@ -124,7 +124,7 @@ impl SessionEnding<'_> {
     /// Gives a message to the fleet, if it may leave. The batch that removes it from the outgoing messages owes it to a
     /// broker, under an id: a member that takes over either part knows it by that.
     fn try_outgoing_to_fleet(&mut self, now: Now, number: u64, it: &OutgoingMessage) -> bool {
-        if !self.is_at_home(it) || self.broker_links.gate == Gate::NoBroker {
+        if !self.is_at_home(it) || matches!(self.broker_links.gate, Gate::NoBroker | Gate::LimitsUnknown) {
             return false;
         }
         let session = self.state.sessions.find_session(it.message.tenant, &it.client_id);

@@ -6,7 +6,7 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::packet_limits::{LenLimit, MessageLen, fits_surely};
-use crate::orchestrator::broker_link::{BrokerLinks, FleetConfig};
+use crate::orchestrator::broker_link::{BrokerLinks, Brokers, FleetConfig};
 use crate::settings::{Settings, SharedStrategy};
 use crate::state::ShardState;
 
@@ -20,9 +20,25 @@ pub(crate) enum Gate {
     Full,
     /// It does.
     Open,
+    /// No broker has been connected since the start, so no limit of a message's length is known.
+    LimitsUnknown,
 }
 
 impl Gate {
+    /// The gate of a fleet that has room or not.
+    pub(crate) fn of(has_room: bool, brokers: &Brokers) -> Self {
+        let mut stay = brokers.all.values().filter(|broker_link| broker_link.draining.is_none()).peekable();
+        if stay.peek().is_none() {
+            Self::NoBroker
+        } else if stay.all(|broker_link| broker_link.accepted.is_none()) {
+            Self::LimitsUnknown
+        } else if has_room {
+            Self::Open
+        } else {
+            Self::Full
+        }
+    }
+
     /// The number for other shards.
     pub(crate) fn number(self) -> u8 {
         self as u8
@@ -33,6 +49,7 @@ impl Gate {
         match number {
             1 => Self::Full,
             2 => Self::Open,
+            3 => Self::LimitsUnknown,
             _ => Self::NoBroker,
         }
     }

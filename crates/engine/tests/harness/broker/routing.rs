@@ -53,6 +53,11 @@ impl Carried {
 }
 
 impl FakeBroker {
+    /// The retained message of a topic.
+    pub(crate) fn kept(&self, topic: &str) -> Option<&Carried> {
+        self.retained.get(topic)
+    }
+
     /// Gives a message to everyone who has subscribed, and keeps it when it is to be retained.
     pub(crate) fn route(&mut self, carried: &Carried) {
         if carried.retain {

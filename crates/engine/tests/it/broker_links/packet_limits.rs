@@ -2,7 +2,7 @@
 
 use tidegate_engine::{BrokerLinkState, Reason, RoutingPolicy};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
-use tidegate_mqtt::ReasonCode;
+use tidegate_mqtt::{PacketType, ReasonCode};
 
 use crate::harness::fleet::lasting;
 use crate::harness::*;
@@ -53,6 +53,29 @@ fn a_message_too_large_for_all_brokers_is_refused() {
         assert_eq!(c.payloads(), ["x".repeat(1_000)]);
         assert!(a.payloads().iter().all(|payload| payload == "small"));
     });
+}
+
+/// No message is acknowledged and then dropped because no broker had told its limit.
+#[test]
+fn a_message_waits_until_a_limit_of_a_broker_is_known() {
+    for version in [v5 as fn(&str) -> Connecting, v311] {
+        in_front_of([], |world, []| {
+            let broker = world.broker_unknown("a", at_most(400));
+            broker.die();
+            broker.set(lasting());
+            let client = world.connect(version("c"));
+            let first = client.send_publish(large("t")).unwrap();
+            let second = client.send_publish(message("t", "small").qos1()).unwrap();
+            world.run();
+            assert_eq!((client.answers(), world.owed()), (Vec::new(), 0));
+            broker.come_back();
+            world.advance(seconds(6));
+            let refusal = if client.is_v5() { ReasonCode::ImplementationSpecificError } else { ReasonCode::Success };
+            assert_eq!(client.expect_answer(PacketType::PubAck, first), refusal);
+            assert_eq!(client.expect_answer(PacketType::PubAck, second), ReasonCode::Success);
+            assert_eq!((broker.payloads(), world.dropped(Reason::FleetPacketLimit)), (vec!["small".to_owned()], 1));
+        });
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::copies::renumber;
 use crate::harness::*;
 
 /// The retained message that a new subscriber gets.
-fn kept(world: &World, topic: &str) -> Option<String> {
+pub(super) fn kept(world: &World, topic: &str) -> Option<String> {
     let reader = world.connect(v5("reader"));
     reader.send_subscribe(&[(topic, SubscriptionOptions::new(AtLeastOnce))], None);
     world.run();

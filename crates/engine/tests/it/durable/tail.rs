@@ -1,6 +1,6 @@
 //! Long queues, whose end is in the store alone.
 
-use tidegate_engine::Reason;
+use tidegate_engine::{Partitions, Reason, Snapshot};
 use tidegate_mqtt::QoS::AtLeastOnce;
 
 use super::*;
@@ -260,4 +260,26 @@ fn messages_in_flight_beyond_the_memory_are_read_again() {
         let expected: Vec<_> = sent.chain(["later", "last"].map(|text| (false, text.to_owned()))).collect();
         assert_eq!(got, expected);
     }
+}
+
+/// A move looks at intervals whether the queue is in memory; eight parts of it are read in one of them.
+#[test]
+fn a_move_reads_a_long_queue_without_asking_for_each_part() {
+    let world = stored_with(1, small);
+    let client = world.connect(v5("a").lasting());
+    client.subscribe("t/#", AtLeastOnce);
+    client.lose();
+    let publisher = world.connect(v5("p"));
+    for number in 0..40 {
+        publisher.publish(message("t/1", format!("{number} {}", "x".repeat(50_000))).qos1());
+    }
+    let snapshot = || {
+        let taken =
+            world.engine(0, |engine, now| engine.moves().snapshot_partitions(now, Partitions::ALL, u64::MAX).unwrap());
+        world.run();
+        taken
+    };
+    assert!(matches!(snapshot(), Snapshot::Loading));
+    let Snapshot::Taken(images) = snapshot() else { panic!("the queue is not in memory") };
+    assert_eq!(images.iter().map(|image| image.owed.queued).sum::<u64>(), 40);
 }

@@ -1,16 +1,13 @@
 //! Who the fleet is towards brokers (BRK-10).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use crate::percent::escape;
 use crate::provider::Resource;
 use crate::provider::process::Login;
-
-/// Largest file of a password, bytes.
-const MAX_PASSWORD: u64 = 4096;
+use crate::secret_file;
 
 /// Why the login of a broker is not known. The text does not hold the password.
 #[derive(Debug, thiserror::Error)]
@@ -37,17 +34,10 @@ impl Logins {
     pub fn address(&self, resource: &Resource) -> Result<String, LoginError> {
         let Some(login) = self.0.get(&resource.template) else { return Ok(resource.address.clone()) };
         let (scheme, rest) = resource.address.split_once("://").unwrap_or(("mqtt", &resource.address));
-        let password =
-            read(&login.password_file).map_err(|source| LoginError { path: login.password_file.clone(), source })?;
+        let password = secret_file::read(&login.password_file)
+            .map_err(|source| LoginError { path: login.password_file.clone(), source })?;
         Ok(format!("{scheme}://{}:{}@{rest}", escape(&login.username), escape(&password)))
     }
-}
-
-/// The first line of a file that holds a secret.
-pub(super) fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_PASSWORD).read_to_string(&mut text)?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub enum MachineError {
         command: String,
         /// Its exit code.
         code: i32,
-        /// The end of its standard error.
+        /// Its standard error, without secrets.
         stderr: String,
     },
     /// A signal ended it.
@@ -35,7 +35,7 @@ pub enum MachineError {
     Signalled {
         /// The command with its arguments.
         command: String,
-        /// The end of its standard error.
+        /// Its standard error, without secrets.
         stderr: String,
     },
     /// It took too long and was killed.
@@ -45,7 +45,7 @@ pub enum MachineError {
         command: String,
         /// The time limit.
         limit: Duration,
-        /// The end of its standard error.
+        /// Its standard error, without secrets.
         stderr: String,
     },
     /// `list` printed something else than machines.
@@ -71,6 +71,9 @@ pub enum MachineError {
     /// No list has ended since the manager began.
     #[error("`list` of [machines] has not ended yet; it may take machines.time_limit")]
     NotListed,
+    /// A signal came before that.
+    #[error("a signal ended the manager before `list` of [machines] had ended; the machines are as they were")]
+    Interrupted,
     /// A machine runs and does not answer.
     #[error("the machine of `{0}` runs and does not answer: restart it, or remove it in the cloud")]
     Hanging(ResourceName),

@@ -18,6 +18,7 @@ use super::error::MachineError;
 use super::listing::Listing;
 use super::record::MachineRecord;
 use super::runner::Outcome;
+use super::secrets::Secrets;
 use super::settings::{Limits, MachineSettings};
 use super::tries::{Tries, millis};
 use crate::level::Level;
@@ -302,8 +303,8 @@ impl Inventory {
     fn listed(&mut self, now: u64, outcome: Outcome) {
         let command = || Call::List.shown(&self.settings, None);
         let read = |text: String| {
-            let wrong =
-                |error: answer::AnswerError| MachineError::Answer { command: command(), problem: error.to_string() };
+            let problem = |error: answer::AnswerError| Secrets::of(&self.settings).hide(error.to_string());
+            let wrong = |error| MachineError::Answer { command: command(), problem: problem(error) };
             answer::read(&text).map_err(wrong)
         };
         match outcome.and_then(read).and_then(|all| self.check_vanished(all)) {

@@ -11,6 +11,7 @@ mod inventory;
 mod listing;
 mod record;
 mod runner;
+mod secrets;
 mod settings;
 mod tries;
 
@@ -24,12 +25,16 @@ use std::time::{Duration, Instant};
 
 use self::inventory::{Inventory, MachineLife, SeenMachine};
 use self::runner::Runner;
+use self::secrets::Secrets;
 use super::probes::{PATIENCE, ProbeTarget, Probes, Unanswered};
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
 use crate::clock::Clock;
 
 /// Time that an observation waits for `list`. The output of a longer one is used later.
 const LIST_PATIENCE: Duration = Duration::from_millis(2500);
+
+/// Longest pause between two looks whether a signal ends the first wait.
+const SIGNAL_LOOK: Duration = Duration::from_millis(50);
 
 /// The machines of one fleet.
 pub struct Machines {
@@ -52,16 +57,19 @@ impl std::fmt::Debug for Machines {
 }
 
 impl Machines {
-    /// Lists the machines that a manager before this one has left. Records are kept in `directory`.
+    /// Lists the machines that a manager before this one has left. Records are kept in `directory`. `is_stopped` is asked
+    /// again and again meanwhile: whether the manager has to end.
     ///
     /// # Errors
-    /// When the records cannot be read, or `list` fails `tries` times; one that cannot be started ends it at once.
-    pub fn open(settings: MachineSettings, directory: PathBuf) -> Result<Self, ProviderError> {
-        let runner = runner::CommandRunner::new(settings.directory.clone(), settings.limits.time_limit);
-        Self::with(settings, directory, Box::new(runner))
-    }
-
-    fn with(settings: MachineSettings, directory: PathBuf, runner: Box<dyn Runner>) -> Result<Self, ProviderError> {
+    /// When the records cannot be read, `list` fails `tries` times, or the manager has to end; a `list` that cannot be
+    /// started ends it at once.
+    pub fn open(
+        settings: MachineSettings,
+        directory: PathBuf,
+        is_stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, ProviderError> {
+        let (limit, secrets) = (settings.limits.time_limit, Secrets::of(&settings));
+        let runner = Box::new(runner::CommandRunner::new(settings.directory.clone(), limit, secrets));
         let io = |source| ProviderError::Io { what: "make", path: directory.clone(), source };
         std::fs::create_dir_all(&directory).map_err(io)?;
         let records = record::load(&directory)?;
@@ -70,7 +78,7 @@ impl Machines {
         let (probes, answered, hanging) = Default::default();
         let inventory = Inventory::new(settings, records);
         let mut machines = Self { inventory, runner, clock: Clock::start(), directory, probes, answered, hanging };
-        machines.first_list(patience)?;
+        machines.first_list(patience, is_stopped)?;
         let now = machines.clock.now_ms();
         let runs = |seen: SeenMachine| matches!(seen.life, MachineLife::Running(..)).then_some(seen.resource.name);
         machines.answered = machines.inventory.seen(now).into_iter().filter_map(runs).collect();
@@ -78,16 +86,36 @@ impl Machines {
     }
 
     /// Lists the machines, as often as `tries` says.
-    fn first_list(&mut self, patience: Duration) -> Result<(), ProviderError> {
+    fn first_list(&mut self, patience: Duration, is_stopped: &mut dyn FnMut() -> bool) -> Result<(), ProviderError> {
         loop {
             self.inventory.tick(self.clock.now_ms());
             self.send()?;
-            self.collect_list(patience);
+            self.attend(patience, is_stopped, |machines| !machines.inventory.is_listing())?;
             match self.inventory.next_try(self.clock.now_ms()) {
                 None => return self.check_list().map_err(Into::into),
                 // No call is under way: this waits for the pause.
-                Some(pause) => self.collect(pause),
+                Some(pause) => self.attend(pause, is_stopped, |_| false)?,
             }
+        }
+    }
+
+    /// Takes the calls that end within a time, until it is over or the manager has to end.
+    fn attend(
+        &mut self,
+        longest: Duration,
+        is_stopped: &mut dyn FnMut() -> bool,
+        is_over: impl Fn(&Self) -> bool,
+    ) -> Result<(), MachineError> {
+        let deadline = Instant::now() + longest;
+        loop {
+            if is_stopped() {
+                return Err(MachineError::Interrupted);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || is_over(self) {
+                return Ok(());
+            }
+            self.collect(left.min(SIGNAL_LOOK));
         }
     }
 

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::call::Call;
 use super::error::MachineError;
+use super::secrets::Secrets;
 
 /// Most bytes of an output that are kept; more fails the call.
 const MAX_OUTPUT: u64 = 16 * 1024 * 1024;
@@ -37,10 +38,10 @@ pub(super) trait Runner: Send {
 }
 
 /// Runs commands as processes.
-#[derive(Debug)]
 pub(super) struct CommandRunner {
     directory: PathBuf,
     limit: Duration,
+    secrets: Secrets,
     results: (Sender<Ended>, Receiver<Ended>),
 }
 
@@ -48,21 +49,21 @@ pub(super) struct CommandRunner {
 type Ended = (Call, Outcome);
 
 impl CommandRunner {
-    /// Runs commands in a directory, each for at most so long.
-    pub(super) fn new(directory: PathBuf, limit: Duration) -> Self {
-        Self { directory, limit, results: channel() }
+    /// Runs commands in a directory, each for at most so long. Errors have no `secrets`.
+    pub(super) fn new(directory: PathBuf, limit: Duration, secrets: Secrets) -> Self {
+        Self { directory, limit, secrets, results: channel() }
     }
 }
 
 impl Runner for CommandRunner {
     fn begin(&mut self, call: Call, command: Vec<String>, shown: String) {
         let (directory, limit, results) = (self.directory.clone(), self.limit, self.results.0.clone());
-        let of_call = call.clone();
+        let (of_call, secrets) = (call.clone(), self.secrets.clone());
         let run = {
             let shown = shown.clone();
             move || {
                 // The receiver is gone when the manager has ended; a later one lists the machines.
-                let outcome = run(&of_call, &command, shown, &directory, limit);
+                let outcome = run(&of_call, &command, shown, (&directory, limit), &secrets);
                 let _ = results.send((of_call, outcome));
             }
         };
@@ -84,7 +85,13 @@ fn program(name: &str, directory: &Path) -> PathBuf {
     if name.contains('/') { directory.join(name) } else { PathBuf::from(name) }
 }
 
-fn run(call: &Call, command: &[String], shown: String, directory: &Path, limit: Duration) -> Outcome {
+fn run(
+    call: &Call,
+    command: &[String],
+    shown: String,
+    (directory, limit): (&Path, Duration),
+    secrets: &Secrets,
+) -> Outcome {
     let not_started = |problem: String| MachineError::NotStarted { command: shown.clone(), problem };
     let (name, arguments) = command.split_first().ok_or_else(|| not_started("it is empty".to_owned()))?;
     let mut child = Command::new(program(name, directory))
@@ -104,7 +111,7 @@ fn run(call: &Call, command: &[String], shown: String, directory: &Path, limit: 
     };
     let status = wait(&mut child, limit);
     let output = rest(&stdout, if *call == Call::List { REST_OF_LIST } else { REST });
-    let stderr = String::from_utf8_lossy(&rest(&stderr, REST).bytes).into_owned();
+    let stderr = secrets.hide(whole_words(&rest(&stderr, REST).bytes));
     if *call == Call::List && !output.is_whole && matches!(&status, Ok(Some(status)) if status.success()) {
         let problem = "a process that it left holds the output open, and the list may not be whole".to_owned();
         return Err(MachineError::Answer { command: shown, problem });
@@ -122,6 +129,13 @@ fn run(call: &Call, command: &[String], shown: String, directory: &Path, limit: 
         Ok(None) => Err(MachineError::TooLong { command: shown, limit, stderr }),
         Err(error) => Err(not_started(error.to_string())),
     }
+}
+
+/// The output of a command, without its last word where more was cut off: that may be a part of a secret.
+fn whole_words(bytes: &[u8]) -> String {
+    let is_cut = bytes.len() as u64 >= MAX_STDERR;
+    let end = bytes.iter().rposition(u8::is_ascii_whitespace).filter(|_| is_cut).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 /// Waits for the end of a command; `None` when it was killed at its limit.
@@ -203,7 +217,7 @@ mod tests {
 
     fn call(call: &Call, script: &str, limit: Duration) -> Outcome {
         let command = ["sh", "-c", script].map(str::to_owned);
-        let mut runner = CommandRunner::new(PathBuf::from("/"), limit);
+        let mut runner = CommandRunner::new(PathBuf::from("/"), limit, Secrets::default());
         runner.begin(call.clone(), command.to_vec(), command.join(" "));
         let (ended, outcome) = runner.ended(LONG).pop().unwrap();
         assert_eq!(ended, *call);
@@ -216,10 +230,18 @@ mod tests {
         let error = shell("echo no quota >&2; echo ask >&2; exit 7", LONG).unwrap_err().to_string();
         assert_eq!(error, "`sh -c echo no quota >&2; echo ask >&2; exit 7` ended with exit code 7: no quota / ask");
         assert!(shell("kill -9 $$", LONG).unwrap_err().to_string().contains("was ended by a signal"));
-        let mut runner = CommandRunner::new(PathBuf::from("/"), LONG);
+        let mut runner = CommandRunner::new(PathBuf::from("/"), LONG, Secrets::default());
         runner.begin(Call::List, vec!["./no-such-program".to_owned()], "./no-such-program".to_owned());
         let error = runner.ended(LONG).pop().unwrap().1.unwrap_err();
         assert!(error.to_string().contains("cannot start `./no-such-program`"), "{error}");
+    }
+
+    #[test]
+    fn a_secret_that_is_cut_off_is_not_passed_on() {
+        let most = usize::try_from(MAX_STDERR).unwrap();
+        let text = format!("{} secret", "x".repeat(most - 4));
+        assert_eq!(whole_words(&text.as_bytes()[..most]), "x".repeat(most - 4));
+        assert_eq!(whole_words(b"no secret"), "no secret");
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct MachineSettings {
     pub bus: String,
     /// How orchestrators choose a broker, for `{routing}`.
     pub routing: String,
+    /// Files of passwords and tokens, which errors of commands do not pass on.
+    pub secret_files: Vec<PathBuf>,
 }
 
 /// The three commands: a program and its arguments each, with placeholders.
@@ -108,8 +110,8 @@ impl MachineSettings {
                 "write [machines.brokers] with size = \"small\"",
             );
         }
-        let (directory, fleet, bus, routing) = Default::default();
-        Some(Self { commands: commands?, limits, levels, directory, fleet, bus, routing })
+        let (directory, fleet, bus, routing, secret_files) = Default::default();
+        Some(Self { commands: commands?, limits, levels, directory, fleet, bus, routing, secret_files })
     }
 
     /// The same with files named relative to a directory.

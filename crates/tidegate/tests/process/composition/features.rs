@@ -16,6 +16,7 @@ pub(super) enum Feature {
     Kafka,
     Orchestrator,
     Manager,
+    Machines,
     Kubernetes,
     Dns,
     Addresses,
@@ -32,7 +33,7 @@ pub(super) enum Feature {
 
 impl Feature {
     /// All of them.
-    pub(super) const ALL: [Self; 25] = [
+    pub(super) const ALL: [Self; 26] = [
         Self::Store,
         Self::Tls,
         Self::Users,
@@ -46,6 +47,7 @@ impl Feature {
         Self::Kafka,
         Self::Orchestrator,
         Self::Manager,
+        Self::Machines,
         Self::Kubernetes,
         Self::Dns,
         Self::Addresses,
@@ -76,6 +78,7 @@ impl Feature {
             Self::Kafka => "cluster on Kafka",
             Self::Orchestrator => "orchestrator",
             Self::Manager => "manager with processes",
+            Self::Machines => "manager with machines",
             Self::Kubernetes => "Kubernetes manifests",
             Self::Dns => "DNS",
             Self::Addresses => "addresses",

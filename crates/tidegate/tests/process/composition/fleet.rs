@@ -1,12 +1,14 @@
-//! A fleet by `tidegate up` whose orchestrators have a template of their own, with everything at once.
+//! A fleet by `tidegate up` whose orchestrators have a template of their own, with everything at once. Its broker is a
+//! machine.
 
 use super::member::Member;
+use crate::machines::Cloud;
 use crate::up::{Fleet, resolve};
 
 /// The ports of an orchestrator beside those for MQTT and the admin API, by the schemes of their listeners.
 const PORTS: [(&str, &str); 3] = [("tls", "mqtts://"), ("web", "ws://"), ("quic", "quic://")];
 
-/// The fleet file: a broker, two orchestrators with this configuration, and a name for them.
+/// The fleet file: a broker on a machine, two orchestrators with this configuration, and a name for them.
 pub(super) fn file(configuration: &str, bus: &str) -> String {
     format!(
         r#"[fleet]
@@ -19,6 +21,12 @@ brokers = {{ min = 1, max = 1 }}
 orchestrators = {{ min = 2, max = 2 }}
 [orchestrators]
 template = "everything"
+[machines]
+allocate = ["sh", "cloud.sh", "allocate", "{{fleet}}", "{{name}}", "{{size}}"]
+list = ["sh", "cloud.sh", "list", "{{fleet}}"]
+release = ["sh", "cloud.sh", "release", "{{fleet}}", "{{name}}"]
+[machines.brokers]
+size = "small"
 [dns]
 name = "fleet.example"
 listen = "127.0.0.1:0"
@@ -47,18 +55,27 @@ TIDEGATE__CLUSTER__SETTLE = "0"
 
 /// A fleet with a name server.
 pub(super) struct Named {
+    cloud: Cloud,
     fleet: Fleet,
     dns: String,
+}
+
+impl Drop for Named {
+    /// The manager would make the machines again that the cloud removes.
+    fn drop(&mut self) {
+        self.fleet.end();
+    }
 }
 
 impl Named {
     /// Starts the fleet of this file.
     pub(super) fn start(text: &str) -> Self {
         let mut fleet = Fleet::new();
+        let cloud = Cloud::new(&fleet.folder);
         let file = fleet.folder.write("fleet.toml", text);
         let line = fleet.start(&["up", &file]);
         let dns = line.split_whitespace().find_map(|word| word.strip_prefix("dns=")).unwrap().to_owned();
-        Self { fleet, dns }
+        Self { cloud, fleet, dns }
     }
 
     /// The orchestrators, at the address that the name has, when all of them serve and this number was healed.
@@ -85,7 +102,9 @@ impl Named {
     pub(super) fn broker(&self) -> Member {
         let status = self.fleet.status();
         let broker = &status["levels"]["broker"]["resources"][0];
-        Member::of_another(broker["pid"].as_u64().unwrap(), &[broker["address"].as_str().unwrap().to_owned()])
+        assert_eq!((&broker["template"], &broker["pid"]), (&"machine".into(), &serde_json::Value::Null));
+        let id = self.cloud.process_of(broker["name"].as_str().unwrap());
+        Member::of_another(id, &[broker["address"].as_str().unwrap().to_owned()])
     }
 }
 

@@ -61,7 +61,7 @@ const ORCHESTRATOR: [Feature; 19] = [
 ];
 
 /// The features that a fleet adds.
-const FLEET: [Feature; 2] = [Feature::Manager, Feature::Dns];
+const FLEET: [Feature; 3] = [Feature::Manager, Feature::Machines, Feature::Dns];
 
 #[test]
 fn one_broker_has_everything_at_once() {

@@ -10,16 +10,18 @@ use super::{BROKER, FLEET, ORCHESTRATOR};
 type Covered = (&'static str, &'static [Feature]);
 
 /// Tests elsewhere that use features together.
-const ELSEWHERE: [Covered; 2] = [
+const ELSEWHERE: [Covered; 3] = [
+    ("machines_are_made_healed_and_removed_by_commands", &[Orchestrator, Manager, Machines]),
     ("a_fleet_comes_up_carries_messages_heals_and_goes", &[Orchestrator, Manager, Store, Console]),
     ("an_existing_broker_joins_a_named_orchestrator", &[Orchestrator, Manager, Dns]),
 ];
 
 /// Reasons of pairs that no test uses together: the first that fits counts.
-const REASONS: [(&[Feature], &[Feature], &str); 4] = [
+const REASONS: [(&[Feature], &[Feature], &str); 5] = [
     (&[Embedded, Nats], &[Nats, Kafka], "a cluster has one bus"),
     (&[Embedded], &[Kubernetes], "it connects processes of one machine"),
     (&[Kubernetes], &[Manager], "a manager of processes starts no pods"),
+    (&[Kubernetes], &[Machines], "a fleet has machines or pods"),
     (&[Kubernetes], &[Dns], "a Service of Kubernetes has the name of the pods"),
 ];
 
@@ -118,7 +120,8 @@ fn page() -> String {
 /// Each test that the page names is one of these sources.
 fn sources() -> String {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/process"));
-    let files = ["composition/mod.rs", "up.rs"].map(|file| std::fs::read_to_string(folder.join(file)).unwrap());
+    let files =
+        ["composition/mod.rs", "machines.rs", "up.rs"].map(|file| std::fs::read_to_string(folder.join(file)).unwrap());
     files.concat()
 }
 

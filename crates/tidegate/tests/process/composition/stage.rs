@@ -66,7 +66,8 @@ impl Stage {
         Self::start(Kind::OrchestratorCluster, bus)
     }
 
-    /// Two such orchestrators that a manager has started with a template of its fleet file, and that have a name.
+    /// Two such orchestrators that a manager has started with a template of its fleet file, and that have a name. The
+    /// broker behind them is a machine.
     pub(super) fn fleet(bus: &str) -> Self {
         Self::start(Kind::Fleet, bus)
     }
@@ -147,7 +148,7 @@ impl Stage {
         let named = Named::start(&fleet::file(&configuration, &self.bus));
         self.members = named.members(0).into_iter().map(Some).collect();
         self.fleet = Some(named);
-        self.used.extend([Feature::Manager, Feature::Dns]);
+        self.used.extend([Feature::Manager, Feature::Machines, Feature::Dns]);
     }
 
     fn is_cluster(&self) -> bool {

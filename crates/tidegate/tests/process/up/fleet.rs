@@ -27,7 +27,7 @@ impl Fleet {
         self.folder.write("fleet.toml", &text)
     }
 
-    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(arguments);
         command.env("XDG_STATE_HOME", self.folder.file("state"));
         command
@@ -62,6 +62,14 @@ impl Fleet {
             }
             kill(signal, u64::from(process.id()));
             pause(100);
+        }
+    }
+
+    /// Kills the manager.
+    pub(crate) fn end(&mut self) {
+        if let Some((mut child, _)) = self.process.take() {
+            let _ = child.kill();
+            let _ = child.wait();
         }
     }
 
@@ -136,10 +144,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        if let Some((mut child, _)) = self.process.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.end();
         // Whatever a test has left running carries the folder in its environment.
         let mark = format!("TIDEGATE_FLEET_RESOURCE={}", self.folder.file("state"));
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {

@@ -11,7 +11,8 @@ use tidegate_mqtt::QoS;
 impl Deciding<'_> {
     /// Rejects topics that brokers deny, and messages that are longer than any broker takes. Rejects or defers a message
     /// as long as the fleet has no room: an MQTT 5 publisher gets an error, and the acknowledgement of others is
-    /// withheld.
+    /// withheld. It is withheld from all publishers while no limit of a broker is known: an acknowledged message above it
+    /// would be dropped.
     #[cold]
     pub(super) fn check_fleet(&mut self, it: &Inbound<'_>) -> Step {
         let (topic, _) = self.cache.get(it.slot);
@@ -26,13 +27,11 @@ impl Deciding<'_> {
         match gate {
             Gate::Open => Step::Continue,
             // An orchestrator that has just started learns of its brokers in a moment.
-            Gate::NoBroker | Gate::Full if it.raw.qos != QoS::AtMostOnce && (gate == Gate::NoBroker || !can_reject) => {
-                if self.state.connections.is_leaving(it) {
-                    Step::Done
-                } else {
-                    Step::Defer(Deferral::Fleet)
-                }
+            _ if it.raw.qos != QoS::AtMostOnce && (gate != Gate::Full || !can_reject) => {
+                if self.state.connections.is_leaving(it) { Step::Done } else { Step::Defer(Deferral::Fleet) }
             }
+            // QoS 0 promises nothing.
+            Gate::LimitsUnknown => Step::Continue,
             Gate::NoBroker => Reason::NoBroker.into(),
             Gate::Full => Reason::FleetFull.into(),
         }

@@ -171,7 +171,7 @@ pub(super) fn exited(command: &str, code: i32, stderr: &str) -> MachineError {
 }
 
 /// Settings with short limits: a lag of 5 s, commands of at most 10 s.
-pub(super) fn settings() -> MachineSettings {
+pub(in super::super) fn settings() -> MachineSettings {
     let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
     let level =
         |admin_port| MachineLevel { size: "small".to_owned(), port: 1883, secure: false, admin_port, login: None };
@@ -195,6 +195,7 @@ pub(super) fn settings() -> MachineSettings {
         fleet: "demo".to_owned(),
         bus: String::new(),
         routing: "topic-hash".to_owned(),
+        secret_files: Vec::new(),
     }
 }
 

@@ -35,6 +35,11 @@ fn cloud(folder: &Path, port: u16) -> MachineSettings {
     MachineSettings { directory: folder.to_owned(), ..settings }
 }
 
+/// Opens machines, and no signal comes.
+fn open(settings: MachineSettings, state: PathBuf) -> Result<Machines, ProviderError> {
+    Machines::open(settings, state, &mut || false)
+}
+
 /// The folder of one test, removed at its end.
 struct Folder(PathBuf);
 
@@ -72,7 +77,7 @@ fn commands_make_list_and_remove_a_machine() {
     // A TCP connection is an answer then.
     settings.levels.get_mut(&crate::level::Level::Broker).unwrap().secure = true;
     let state = folder.0.join("state");
-    let mut machines = Machines::open(settings.clone(), state.clone()).unwrap();
+    let mut machines = open(settings.clone(), state.clone()).unwrap();
     machines.allocate(&wanted("broker-1")).unwrap();
     let all = observed(&mut machines, |all| all.iter().any(|it| it.condition == Condition::Online));
     let port = listener.local_addr().unwrap().port();
@@ -81,7 +86,7 @@ fn commands_make_list_and_remove_a_machine() {
 
     // A later manager knows it, and one that no longer answers is down.
     drop(listener);
-    let mut machines = Machines::open(settings, state).unwrap();
+    let mut machines = open(settings, state).unwrap();
     let all = observed(&mut machines, |all| matches!(all[0].condition, Condition::Down(_)));
     assert_eq!(all.len(), 1);
     let refused = machines.allocate(&wanted("broker-1")).unwrap_err().to_string();
@@ -100,7 +105,7 @@ fn an_error_of_a_command_reaches_the_manager() {
     let folder = Folder::new("error");
     let settings = cloud(&folder.0, 1);
     fs::write(folder.0.join("refuse"), "").unwrap();
-    let mut machines = Machines::open(settings.clone(), folder.0.join("state")).unwrap();
+    let mut machines = open(settings.clone(), folder.0.join("state")).unwrap();
     let deadline = Instant::now() + Duration::from_secs(300);
     let error = loop {
         if let Err(error) = machines.allocate(&wanted("broker-1")) {
@@ -114,7 +119,7 @@ fn an_error_of_a_command_reaches_the_manager() {
 
     let mut wrong = settings;
     wrong.commands.list = ["sh", "-c", "echo all is well"].map(str::to_owned).to_vec();
-    let error = Machines::open(wrong, folder.0.join("other")).unwrap_err().to_string();
+    let error = open(wrong, folder.0.join("other")).unwrap_err().to_string();
     assert!(error.contains("is no list of machines: expected value"), "{error}");
 }
 
@@ -128,7 +133,7 @@ fn a_relative_directory_of_the_fleet_file_has_its_programs() {
     assert!(relative.is_relative() && relative.join("cloud").exists(), "{relative:?}");
     let mut settings = settings().below(&relative);
     settings.commands.list = ["./cloud", "-c", "echo []; [ -e cloud ]"].map(str::to_owned).to_vec();
-    Machines::open(settings, folder.0.join("state")).unwrap();
+    open(settings, folder.0.join("state")).unwrap();
 }
 
 #[test]
@@ -136,9 +141,9 @@ fn a_list_that_fails_once_does_not_end_the_start() {
     let folder = Folder::new("once");
     let settings = cloud(&folder.0, 1);
     fs::write(folder.0.join("fails-once"), "").unwrap();
-    Machines::open(settings.clone(), folder.0.join("state")).unwrap();
+    open(settings.clone(), folder.0.join("state")).unwrap();
     fs::write(folder.0.join("fails"), "").unwrap();
-    let error = Machines::open(settings, folder.0.join("state")).unwrap_err().to_string();
+    let error = open(settings, folder.0.join("state")).unwrap_err().to_string();
     assert!(error.contains("ended with exit code 6: try later"), "{error}");
 }
 
@@ -147,10 +152,48 @@ fn machines_are_observed_while_list_fails() {
     let folder = Folder::new("blind");
     // Nothing listens there: the machine is starting.
     let settings = cloud(&folder.0, 1);
-    let mut machines = Machines::open(settings, folder.0.join("state")).unwrap();
+    let mut machines = open(settings, folder.0.join("state")).unwrap();
     machines.allocate(&wanted("broker-1")).unwrap();
     observed(&mut machines, |all| all.iter().any(|it| it.cpu.is_some()));
     fs::write(folder.0.join("fails"), "").unwrap();
     observed(&mut machines, |all| all[0].resource.note.contains("exit code 6: try later"));
     assert!(machines.list().is_ok_and(|all| all.len() == 1));
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_the_first_list() {
+    let folder = Folder::new("signal");
+    let mut settings = cloud(&folder.0, 1);
+    // It ends with the folder.
+    let script = "touch begun; while [ -e begun ]; do sleep 0.05; done";
+    settings.commands.list = ["sh", "-c", script].map(str::to_owned).to_vec();
+    let begun = folder.0.join("begun");
+    let error = Machines::open(settings, folder.0.join("state"), &mut || begun.exists()).unwrap_err().to_string();
+    assert!(error.contains("a signal ended the manager before `list`"), "{error}");
+}
+
+#[test]
+fn a_signal_ends_the_pause_after_a_failed_list() {
+    let folder = Folder::new("pause");
+    let mut settings = cloud(&folder.0, 1);
+    settings.limits.backoff = Duration::from_secs(3000);
+    settings.limits.backoff_limit = settings.limits.backoff;
+    fs::write(folder.0.join("fails-once"), "").unwrap();
+    let mut has_failed = || !folder.0.join("fails-once").exists();
+    let error = Machines::open(settings, folder.0.join("state"), &mut has_failed).unwrap_err().to_string();
+    assert!(error.contains("a signal ended the manager"), "{error}");
+}
+
+#[test]
+fn an_error_of_a_command_has_no_configured_secret() {
+    let folder = Folder::new("secret");
+    let mut settings = cloud(&folder.0, 1);
+    fs::write(folder.0.join("password"), "of-the-broker\n").unwrap();
+    settings.secret_files = vec![folder.0.join("password")];
+    settings.bus = "nats://fleet:of-the-bus@127.0.0.1:1".to_owned();
+    let script = "echo \"$0 $(cat password)\" >&2; exit 3";
+    settings.commands.list = ["sh", "-c", script, "{bus}"].map(str::to_owned).to_vec();
+    settings.limits.tries = 1;
+    let error = open(settings, folder.0.join("state")).unwrap_err().to_string();
+    assert!(error.ends_with("exit code 3: nats://***@127.0.0.1:1 ***"), "{error}");
 }
