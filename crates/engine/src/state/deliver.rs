@@ -195,9 +195,13 @@ impl ShardState {
     pub(crate) fn refill(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
         let fetches = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty());
         let session = self.sessions.get(to.0).filter(|session| !fetches(session));
-        if session.and_then(|session| session.flow.as_deref()).is_some_and(Flow::is_at_rest) {
+        let flow = session.and_then(|session| session.flow.as_deref());
+        if flow.is_some_and(Flow::is_at_rest) {
             // Nearly all acknowledgements come to a session for which nothing waits.
             return;
+        }
+        if flow.is_some_and(|flow| flow.tail.is_some()) {
+            self.end_tail_in_memory(to);
         }
         while let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) {
             let empty = flow.queue.is_empty();
