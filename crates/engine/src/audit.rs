@@ -47,7 +47,7 @@ impl Audit<'_> {
         let queued = flows().flat_map(|flow| &flow.queue).chain(left).map(crate::session::Delivery::cost).sum();
         found.equal("queued_bytes", state.memory.queued_bytes, queued);
         let kept: u64 = flows().map(|flow| flow.inflight_bytes).sum();
-        let runs: u64 = flows().filter_map(|flow| flow.tail.as_ref()).map(|tail| tail.runs.memory()).sum();
+        let tails: u64 = flows().filter_map(|flow| flow.tail.as_ref()).map(|tail| tail.memory()).sum();
         let extras = state.connections.iter().filter_map(|(_, connection)| connection.extra.as_ref());
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = state.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
@@ -55,7 +55,7 @@ impl Audit<'_> {
         let elsewhere =
             self.broker_links.settlement.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
-        let lists = aliases + runs + outgoing + self.fetches.starting_bytes();
+        let lists = aliases + tails + outgoing + self.fetches.starting_bytes();
         let held = elsewhere + input + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", state.memory.held, held);
         let connected = state.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();

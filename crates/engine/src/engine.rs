@@ -194,7 +194,7 @@ impl Engine {
             self.state.memory.connect_bytes -= connection.unfinished_connect();
         }
         if let Some(output) = connection.output {
-            self.state.pool.put(output);
+            let _large = self.state.pool.put(output);
         }
     }
 

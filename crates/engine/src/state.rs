@@ -317,7 +317,8 @@ pub(crate) fn open_output<'a>(
     pool: &mut OutputPool,
 ) -> &'a mut Output {
     to_write.note(connection, key);
-    connection.output.get_or_insert_with(|| pool.take())
+    let large = connection.listed.has_large_output();
+    connection.output.get_or_insert_with(|| pool.take(large))
 }
 
 impl Connections {

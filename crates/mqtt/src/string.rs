@@ -42,6 +42,27 @@ fn holds_null(bytes: &[u8]) -> bool {
         }
 }
 
+/// Whether all bytes are ASCII other than 0. Such bytes are a UTF-8 Encoded String.
+#[inline]
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    let (steps, rest) = bytes.as_chunks::<STEP>();
+    steps.iter().all(|step| are_plain(u64::from_ne_bytes(*step)))
+        && match bytes.last_chunk::<STEP>() {
+            // Some of these bytes are looked at twice.
+            Some(last) => are_plain(u64::from_ne_bytes(*last)),
+            None => rest.iter().all(|byte| (0x01..0x80).contains(byte)),
+        }
+}
+
+/// Whether each of the eight bytes is from 1 to 127: no other byte leaves all highest bits unset, here and in what is
+/// left when 1 is taken from it. A borrow comes from a byte that is 0 only.
+#[inline]
+const fn are_plain(bytes: u64) -> bool {
+    const LOWEST: u64 = u64::from_ne_bytes([0x01; STEP]);
+    const HIGHEST: u64 = u64::from_ne_bytes([0x80; STEP]);
+    (bytes | bytes.wrapping_sub(LOWEST)) & HIGHEST == 0
+}
+
 /// Whether one of the eight bytes is 0: only then a borrow reaches the highest bit of a byte that did not have it.
 #[inline]
 const fn has_zero_byte(bytes: u64) -> bool {
@@ -53,6 +74,20 @@ const fn has_zero_byte(bytes: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_text_is_ascii_without_the_null_character() {
+        for len in 0..40 {
+            for at in 0..len {
+                for byte in 0..=u8::MAX {
+                    let mut bytes = vec![b'~'; len];
+                    bytes[at] = byte;
+                    assert_eq!(is_plain(&bytes), (0x01..0x80).contains(&byte), "{byte} at {at} of {len}");
+                }
+            }
+        }
+        assert!(is_plain(b""));
+    }
 
     #[test]
     fn the_null_character_is_found_at_each_place() {

@@ -170,6 +170,7 @@ impl Loader {
         };
         let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Included(from), Bound::Excluded(to));
         let mut journal = self.index.places.range::<[u8], _>(bounds).peekable();
+        let mut values = JournalValues::default();
         let (mut loaded, mut bytes) = (Loaded::default(), 0);
         loop {
             let stored = table.as_ref().and_then(Cursor::current).filter(|(key, _)| *key < to);
@@ -178,7 +179,7 @@ impl Loader {
                 (None, None) => return Ok(loaded),
                 (Some((key, value)), None) => (key, value.map(<[u8]>::to_vec)),
                 (Some((key, value)), Some((newer_key, _))) if key < newer_key => (key, value.map(<[u8]>::to_vec)),
-                (_, Some((key, place))) => (key, read_value(catalog, place)?),
+                (_, Some((key, place))) => (key, values.read(catalog, place)?),
             };
             if let Some(value) = value {
                 let size = key.len() + value.len();
@@ -273,19 +274,61 @@ fn note(index: &mut Index, segment: u64, at: u64, payload: &[u8]) {
     }
 }
 
-fn read_value(catalog: &Catalog, place: EntryLocation) -> Result<Option<Vec<u8>>, ReadError> {
-    let EntryLocation::Value { segment, offset, length, checksum } = place else {
-        return Ok(None);
-    };
-    let found = catalog.segments.binary_search_by_key(&segment, |segment| segment.id);
-    let name = crate::journal::segment::name(segment);
-    let Some(segment) = found.ok().and_then(|index| catalog.segments.get(index)) else {
-        return Err(ReadError::Missing { file: name });
-    };
-    let value = read_part(&*segment.file, offset, u64::from(length));
-    let value = value.map_err(|error| ReadError::reading(&name, error))?;
-    if crc32c::crc32c(&value) != checksum {
-        return Err(ReadError::damaged(&name, offset, "a value does not match its checksum"));
+/// Bytes that are read at once for values that lie one behind the other.
+const READ_AHEAD_MAX: u64 = 64 * 1024;
+
+/// Reads values of the journal. Entries of a range lie close together as a rule, so more than a value is read at once
+/// where the last read had more than one.
+#[derive(Default)]
+struct JournalValues {
+    /// The part of a segment that was read last.
+    segment: u64,
+    offset: u64,
+    bytes: Vec<u8>,
+    /// Values found in it.
+    found: usize,
+    /// Bytes to read at once.
+    ahead: u64,
+}
+
+impl JournalValues {
+    fn read(&mut self, catalog: &Catalog, place: EntryLocation) -> Result<Option<Vec<u8>>, ReadError> {
+        let EntryLocation::Value { segment, offset, length, checksum } = place else {
+            return Ok(None);
+        };
+        let name = || crate::journal::segment::name(segment);
+        if self.part(segment, offset, length).is_none() {
+            let found = catalog.segments.binary_search_by_key(&segment, |segment| segment.id);
+            let Some(file) = found.ok().and_then(|index| catalog.segments.get(index)) else {
+                return Err(ReadError::Missing { file: name() });
+            };
+            self.fill(file, offset, u64::from(length)).map_err(|error| ReadError::reading(&name(), error))?;
+        }
+        let value = self.part(segment, offset, length).unwrap_or_default().to_vec();
+        if crc32c::crc32c(&value) != checksum {
+            return Err(ReadError::damaged(&name(), offset, "a value does not match its checksum"));
+        }
+        self.found += 1;
+        Ok(Some(value))
     }
-    Ok(Some(value))
+
+    /// A value, if it was read with another.
+    fn part(&self, segment: u64, offset: u64, length: u32) -> Option<&[u8]> {
+        let begin = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
+        let end = begin.checked_add(usize::try_from(length).ok()?)?;
+        self.bytes.get(begin..end).filter(|_| segment == self.segment)
+    }
+
+    /// Reads a part of a segment from an offset on, at least `length` bytes.
+    fn fill(&mut self, segment: &Segment, offset: u64, length: u64) -> std::io::Result<()> {
+        let is_close = segment.id == self.segment && offset.abs_diff(self.offset) <= READ_AHEAD_MAX;
+        self.ahead = match self.found {
+            0 | 1 if !is_close => 0,
+            _ => (self.ahead * 2).clamp(READ_AHEAD_MAX / 16, READ_AHEAD_MAX),
+        };
+        let rest = segment.end().saturating_sub(offset);
+        self.bytes = read_part(&*segment.file, offset, length.max(self.ahead.min(rest)))?;
+        (self.segment, self.offset, self.found) = (segment.id, offset, 0);
+        Ok(())
+    }
 }

@@ -259,30 +259,46 @@ impl Output {
 pub(crate) struct OutputPool {
     #[expect(clippy::vec_box, reason = "a connection holds one pointer; the box itself is reused")]
     free: Vec<Box<Output>>,
+    /// The same above [`POOL_BUFFER_BYTES`], for connections that have needed as much, such as links.
+    #[expect(clippy::vec_box, reason = "a connection holds one pointer; the box itself is reused")]
+    large: Vec<Box<Output>>,
 }
 
 /// Buffers kept for reuse; more are freed.
 const POOL_BUFFERS: usize = 128;
-/// A buffer that grew beyond this is freed, so that one burst does not stay in memory.
+/// A buffer that grew beyond this is large, bytes: few of them are kept, so that a burst does not stay in memory.
 const POOL_BUFFER_BYTES: usize = 64 * 1024;
+/// Large buffers kept for reuse, and the bytes beyond which one is freed.
+const POOL_LARGE_BUFFERS: usize = 4;
+const POOL_LARGE_BYTES: usize = 1024 * 1024;
 
 impl OutputPool {
+    /// A buffer for a connection whose last one was `large` or not.
     #[inline]
-    pub(crate) fn take(&mut self) -> Box<Output> {
-        self.free.pop().unwrap_or_default()
+    pub(crate) fn take(&mut self, large: bool) -> Box<Output> {
+        let output = if large { self.large.pop() } else { None };
+        output.or_else(|| self.free.pop()).unwrap_or_default()
     }
 
+    /// Takes a buffer back; returns whether it is large.
     #[inline]
-    pub(crate) fn put(&mut self, mut output: Box<Output>) {
-        if self.free.len() < POOL_BUFFERS && output.capacity() <= POOL_BUFFER_BYTES {
+    pub(crate) fn put(&mut self, mut output: Box<Output>) -> bool {
+        let large = output.capacity() > POOL_BUFFER_BYTES;
+        let has_room = if large {
+            self.large.len() < POOL_LARGE_BUFFERS && output.capacity() <= POOL_LARGE_BYTES
+        } else {
+            self.free.len() < POOL_BUFFERS
+        };
+        if has_room {
             output.reset();
-            self.free.push(output);
+            if large { &mut self.large } else { &mut self.free }.push(output);
         }
+        large
     }
 
     /// Frees everything, after a peak.
     pub(crate) fn clear(&mut self) {
-        self.free = Vec::new();
+        (self.free, self.large) = (Vec::new(), Vec::new());
     }
 }
 
@@ -330,6 +346,30 @@ mod tests {
             output.advance(waiting.min(4000));
         }
         assert!(output.capacity() < 1024 * 1024, "{}", output.capacity());
+    }
+
+    #[test]
+    fn a_connection_gets_a_buffer_of_its_last_size() {
+        let mut pool = OutputPool::default();
+        let used = |pool: &mut OutputPool, large, bytes| {
+            let mut output = pool.take(large);
+            output.buffer().resize(bytes, 7);
+            output.advance(bytes);
+            (pool.put(output), pool.take(large).capacity())
+        };
+        assert_eq!(used(&mut pool, false, 100).0, false);
+        let (large, capacity) = used(&mut pool, true, POOL_BUFFER_BYTES + 1);
+        assert!(large && capacity > POOL_BUFFER_BYTES);
+        assert_eq!(used(&mut pool, true, POOL_LARGE_BYTES + 1), (true, 0), "it is freed");
+        for _ in 0..2 * POOL_LARGE_BUFFERS {
+            let mut output = Box::<Output>::default();
+            output.buffer().reserve(POOL_BUFFER_BYTES + 1);
+            pool.put(output);
+        }
+        assert_eq!(pool.large.len(), POOL_LARGE_BUFFERS);
+        assert!(pool.take(false).capacity() <= POOL_BUFFER_BYTES);
+        pool.clear();
+        assert_eq!(pool.take(true).capacity(), 0);
     }
 
     fn written(output: &Output) -> Vec<u8> {

@@ -19,13 +19,15 @@ const FIRST_BY_INPUT: usize = WIDE_RECEIVERS;
 /// The same for one commit. It releases answers to many clients, and each of them waits for it.
 const FIRST_BY_COMMIT: usize = 256;
 
-/// The lists of [`ToWrite`] that a connection is in: bits of one byte, since each connection has it.
+/// The lists of [`ToWrite`] that a connection is in, and whether the buffer of its last output was large: bits of one
+/// byte, since each connection has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listed(u8);
 
 impl Listed {
     const FIRST: u8 = 1;
     const LINE: u8 = 2;
+    const LARGE: u8 = 4;
 
     /// Whether it is written in this turn.
     #[inline]
@@ -39,6 +41,17 @@ impl Listed {
 
     pub(crate) fn leave_line(&mut self) {
         self.0 &= !Self::LINE;
+    }
+
+    /// Whether the buffer of its last output was large.
+    #[inline]
+    pub(crate) fn has_large_output(self) -> bool {
+        self.0 & Self::LARGE != 0
+    }
+
+    #[inline]
+    pub(crate) fn note_output(&mut self, large: bool) {
+        self.0 = if large { self.0 | Self::LARGE } else { self.0 & !Self::LARGE };
     }
 }
 

@@ -58,7 +58,7 @@ impl Restoring {
         let may_leave = restored.may_leave_memory() && self.stays_to.is_none_or(|to| number > to);
         let is_full = self.in_memory > 0 && self.in_memory + cost > share.saturating_mul(SHARES_WHILE_READ);
         if may_leave && (is_full || self.tail.is_some()) {
-            let tail = self.tail.get_or_insert_with(|| Tail { first: number, ..Tail::default() });
+            let tail = self.tail.get_or_insert_with(|| Tail::beginning_at(number));
             tail.add(number, restored.expires_at(), cost);
             return;
         }
@@ -108,7 +108,7 @@ impl Restoring {
         let Some((first, _)) = beyond else { return };
         let first = *first;
         let left = self.entries.split_off(&first);
-        let mut tail = Tail { first, ..Tail::default() };
+        let mut tail = Tail::beginning_at(first);
         for (number, restored) in &left {
             tail.add(*number, restored.expires_at(), restored.cost());
         }

@@ -81,6 +81,21 @@ pub(crate) fn packet_len(publication: &Publication<'_>, shape: &Shape<'_>, now: 
     head(publication, shape, now).encoded_len(publication.payload.len())
 }
 
+/// Bytes of a PUBLISH packet without topic, forwarded properties, subscription identifiers and payload, at most: the first
+/// byte, two lengths of four bytes, the length of the topic, the packet identifier, the expiry with its identifier, and
+/// the same of a topic alias.
+const OTHER_BYTES_MAX: usize = 1 + 4 + 4 + 2 + 2 + 5 + 3;
+/// Bytes of a subscription identifier with its property identifier, at most.
+const SUBSCRIPTION_ID_BYTES_MAX: usize = 1 + 4;
+
+/// Whether the packet for a receiver is certainly no longer than `max` bytes. It spares the exact length, which few
+/// messages need.
+#[inline]
+pub(crate) fn fits_surely(publication: &Publication<'_>, subscription_ids: &[u32], max: u32) -> bool {
+    let parts = publication.topic.len() + publication.properties.len() + publication.payload.len();
+    parts + subscription_ids.len() * SUBSCRIPTION_ID_BYTES_MAX + OTHER_BYTES_MAX <= max as usize
+}
+
 impl Layouts {
     /// Prepares for the next publication, with `receivers` of it here.
     #[inline]

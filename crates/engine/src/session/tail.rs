@@ -2,7 +2,8 @@
 //!
 //! A queue keeps its share in memory. Messages beyond it are only written into the journal, and read ahead from the
 //! store when the share runs low. The messages in memory are always older than the others, so a load delays only its
-//! own messages. Messages whose turn can change stay in memory: messages with a priority, messages that the
+//! own messages. The newest of the others stay in memory as well, as long as the share has room for them: once they are
+//! all that is left, they need no load. Messages whose turn can change stay in memory: messages with a priority, messages that the
 //! newest replaces, and messages of shared groups, which other members may get.
 
 use crate::now::Millis;
@@ -15,7 +16,7 @@ use crate::journal::Journal;
 use crate::journal::keys::entries_from;
 use crate::memory::MemoryUse;
 use crate::session::table::Sessions;
-use crate::session::{Flow, Session};
+use crate::session::{Delivery, Flow, Session};
 use runs::Runs;
 use std::collections::VecDeque;
 
@@ -37,11 +38,19 @@ pub(crate) struct Tail {
     pub parts_to_move: u32,
     /// Which of its messages expire when.
     pub runs: Runs,
-    /// What of the runs' memory is counted.
+    /// Its newest messages, which are in memory as well.
+    newest: VecDeque<Delivery>,
+    newest_bytes: u64,
+    /// What of its memory is counted.
     pub counted: u64,
 }
 
 impl Tail {
+    /// Without a message; the first one will have this number.
+    pub(crate) fn beginning_at(first: u64) -> Self {
+        Self { first, ..Self::default() }
+    }
+
     /// A stored message is appended.
     pub(crate) fn add(&mut self, number: u64, expires_at: Millis, bytes: u64) {
         self.messages += 1;
@@ -49,8 +58,47 @@ impl Tail {
         self.runs.add(number, expires_at, bytes);
     }
 
+    /// Keeps a copy of the message that was appended last, or none of any message where the queue's `room` in memory is
+    /// too small, bytes.
+    pub(crate) fn keep_newest(&mut self, delivery: Delivery, room: u64) {
+        let cost = delivery.cost();
+        if self.newest_bytes + cost > room {
+            return self.forget_newest();
+        }
+        self.newest_bytes += cost;
+        self.newest.push_back(delivery);
+    }
+
+    /// Only the store has its messages from now on, as when it is to be decided again whether they are delivered.
+    pub(crate) fn forget_newest(&mut self) {
+        (self.newest, self.newest_bytes) = (VecDeque::new(), 0);
+    }
+
+    /// The messages up to a number are no longer a part of it.
+    pub(crate) fn pass_newest(&mut self, number: u64) {
+        while self.newest.front().is_some_and(|delivery| delivery.number <= number) {
+            self.newest_bytes -= self.newest.pop_front().map_or(0, |delivery| delivery.cost());
+        }
+    }
+
+    /// Whether all its messages are in memory, and none is awaited from the store.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        !self.loading && self.newest.len() as u64 == self.messages
+    }
+
+    /// Its messages that are in memory, in their order.
+    pub(crate) fn into_newest(self) -> VecDeque<Delivery> {
+        self.newest
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.runs.memory() + self.newest_bytes
+    }
+
     /// The messages of another part are appended.
     pub(crate) fn append(&mut self, end: Self) {
+        self.forget_newest();
         self.messages += end.messages;
         self.bytes += end.bytes;
         self.runs.append(end.runs);
@@ -144,6 +192,7 @@ impl Session {
         let stored = self.stored;
         let Some(tail) = self.flow.as_mut().and_then(|flow| flow.tail.as_mut()) else { return 0 };
         let Some(run) = tail.runs.pop_expired(now, tail.first) else { return 0 };
+        tail.forget_newest();
         tail.first = tail.runs.remove(&run, tail.first);
         let messages = (run.last - run.first + 1).min(tail.messages);
         let bytes = if messages == tail.messages { tail.bytes } else { run.bytes.min(tail.bytes) };
@@ -155,7 +204,7 @@ impl Session {
         if over && let Some(tail) = self.flow.as_mut().and_then(|flow| flow.tail.take()) {
             memory.forget_tail(tail.messages, tail.bytes, tail.counted);
         }
-        self.count_runs(memory);
+        self.count_tail(memory);
         for number in run.first..=run.last {
             journal.forget_stored(stored, number);
         }
@@ -177,10 +226,19 @@ impl Session {
         }
     }
 
-    /// Counts the memory of the runs of the tail.
-    pub(crate) fn count_runs(&mut self, memory: &mut MemoryUse) {
+    /// The tail is in the store alone from now on.
+    pub(crate) fn forget_newest(&mut self, memory: &mut MemoryUse) {
+        if let Some(tail) = self.flow.as_mut().and_then(|flow| flow.tail.as_mut()) {
+            tail.forget_newest();
+            self.count_tail(memory);
+        }
+    }
+
+    /// Counts the memory of the tail.
+    pub(crate) fn count_tail(&mut self, memory: &mut MemoryUse) {
         let Some(tail) = self.flow.as_mut().and_then(|flow| flow.tail.as_mut()) else { return };
-        let before = std::mem::replace(&mut tail.counted, tail.runs.memory());
+        let now = tail.memory();
+        let before = std::mem::replace(&mut tail.counted, now);
         memory.held = memory.held - before + tail.counted;
     }
 }

@@ -9,7 +9,7 @@ use crate::journal::Numbers;
 use crate::limits::usage::Payer;
 use crate::message::Publication;
 use crate::now::Millis;
-use crate::publish::layouts::{Layouts, Shape};
+use crate::publish::layouts::{Layouts, Shape, fits_surely};
 use crate::session::overflow::Arriving;
 use crate::session::terms::Terms;
 use crate::session::terms::awaited;
@@ -66,7 +66,7 @@ impl ShardState {
             alias: None,
             is_for_hub: connection.is_of_hub(),
         };
-        if connection.max_packet_out != u32::MAX || connection.aliases_out {
+        if has_len_to_check(connection, publication, terms) {
             let len = layouts.packet_len(publication, &shape, now);
             if len > connection.max_packet_out as usize {
                 self.reports().discard_publication_for(Reason::SubscriberPacketLimit, to, publication);
@@ -195,9 +195,13 @@ impl ShardState {
     pub(crate) fn refill(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
         let fetches = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty());
         let session = self.sessions.get(to.0).filter(|session| !fetches(session));
-        if session.and_then(|session| session.flow.as_deref()).is_some_and(Flow::is_at_rest) {
+        let flow = session.and_then(|session| session.flow.as_deref());
+        if flow.is_some_and(Flow::is_at_rest) {
             // Nearly all acknowledgements come to a session for which nothing waits.
             return;
+        }
+        if flow.is_some_and(|flow| flow.tail.is_some()) {
+            self.end_tail_in_memory(to);
         }
         while let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) {
             let empty = flow.queue.is_empty();
@@ -377,6 +381,13 @@ pub(crate) struct Room {
     pub(crate) output: usize,
     /// Bytes beyond which messages wait in queues.
     pub(crate) high_water: usize,
+}
+
+/// Whether the length of a message's packet decides if a client gets it, or by which topic alias.
+#[inline]
+fn has_len_to_check(connection: &Connection, publication: &Publication<'_>, terms: &Terms<'_>) -> bool {
+    let max = connection.max_packet_out;
+    connection.aliases_out || (max != u32::MAX && !fits_surely(publication, terms.subscription_ids, max))
 }
 
 /// Whether a message to a connected client is sent without waiting in the queue. One of QoS 0 goes before messages that

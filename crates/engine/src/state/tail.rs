@@ -2,6 +2,7 @@
 
 use crate::ids::SessionKey;
 use crate::message::Publication;
+use crate::now::Millis;
 use crate::session::Delivery;
 use crate::session::tail::Tail;
 use crate::state::ShardState;
@@ -30,18 +31,20 @@ impl ShardState {
         flow.keeps_qos0 |= publication.qos < delivery.qos;
         let number = flow.number();
         let batch = self.journal.sequence();
-        let tail = flow.tail.get_or_insert_with(|| Box::new(Tail { first: number, ..Tail::default() }));
+        let tail = flow.tail.get_or_insert_with(|| Box::new(Tail::beginning_at(number)));
         tail.messages += 1;
         tail.bytes += cost;
         tail.batch = batch;
         tail.runs.add(number, publication.expires_at, cost);
+        let room = share.saturating_sub(flow.queue_bytes);
+        tail.keep_newest(Delivery { number, ..delivery.clone() }, room);
         // What several sessions share is read by another key, so that such a message is written for each of them.
         let wide = std::mem::replace(&mut publication.wide, false);
         self.journal.put_entry(stored, number, publication, terms, delivery.qos, None, false);
         publication.wide = wide;
         self.memory.stored_messages += 1;
         self.memory.stored_bytes += cost;
-        session.count_runs(&mut self.memory);
+        session.count_tail(&mut self.memory);
         true
     }
 }
@@ -55,6 +58,24 @@ fn may_leave_memory(delivery: &Delivery) -> bool {
 }
 
 impl ShardState {
+    /// Ends the tail of a queue when all its messages are in memory.
+    #[cold]
+    pub(crate) fn end_tail_in_memory(&mut self, to: SessionKey) {
+        let flow = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
+        let Some(flow) = flow.filter(|flow| flow.tail.as_ref().is_some_and(|tail| tail.is_in_memory())) else { return };
+        let Some(tail) = flow.tail.take() else { return };
+        self.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
+        let mut first_expiry = Millis::NEVER;
+        for delivery in tail.into_newest() {
+            let cost = delivery.cost();
+            first_expiry = first_expiry.min(delivery.message.expires_at);
+            flow.queue.push_back(delivery);
+            flow.queue_bytes += cost;
+            self.memory.count_queued(cost);
+        }
+        self.sessions.note_expiry(&mut self.timers, to, first_expiry);
+    }
+
     /// Reads again for messages that were invisible before a commit.
     pub(crate) fn read_committed(&mut self, committed: u64) {
         while let Some((_, key)) = self.to_read.front().filter(|(batch, _)| *batch <= committed).copied() {

@@ -77,6 +77,8 @@ pub(crate) struct Net {
     pub reading: VecDeque<(usize, WantedQueue)>,
     /// What the store has read for them.
     pub brought: VecDeque<(usize, LoadedQueue)>,
+    /// Messages that were read from the store for queues.
+    pub read_messages: usize,
     /// Answers to challenges, by shard and connection.
     pub challenged: VecDeque<(usize, ConnectionKey, Vec<u8>)>,
     /// The brokers of a fleet.
@@ -155,6 +157,7 @@ impl Net {
             asked: VecDeque::new(),
             reading: VecDeque::new(),
             brought: VecDeque::new(),
+            read_messages: 0,
             challenged: VecDeque::new(),
             brokers: BTreeMap::new(),
             configured: BTreeMap::new(),

@@ -162,6 +162,11 @@ impl World {
         self.0.borrow_mut().run();
     }
 
+    /// Messages that were read from the store for queues.
+    pub(crate) fn read_from_store(&self) -> usize {
+        self.0.borrow().read_messages
+    }
+
     /// Performs at most this number of steps.
     pub(crate) fn run_some(&self, steps: usize) {
         let mut net = self.0.borrow_mut();

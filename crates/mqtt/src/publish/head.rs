@@ -59,13 +59,15 @@ impl PublishHead<'_> {
         out.reserve(lengths.total - payload_len);
         let first_byte = first_byte(self.dup && !at_most_once, self.qos, self.retain);
         let [high, low] = (self.topic.len() as u16).to_be_bytes();
-        // Small packets are the most, and one copy of four bytes is cheaper than three copies.
-        if let &[len] = remaining_len {
-            out.extend_from_slice(&[first_byte, len, high, low]);
-        } else {
-            out.push(first_byte);
-            out.extend_from_slice(remaining_len);
-            out.extend_from_slice(&[high, low]);
+        // Short packets are the most, and one copy of a known length is cheaper than three copies.
+        match *remaining_len {
+            [len] => out.extend_from_slice(&[first_byte, len, high, low]),
+            [len, more] => out.extend_from_slice(&[first_byte, len, more, high, low]),
+            _ => {
+                out.push(first_byte);
+                out.extend_from_slice(remaining_len);
+                out.extend_from_slice(&[high, low]);
+            }
         }
         out.extend_from_slice(self.topic.as_bytes());
         if !at_most_once {
@@ -145,7 +147,12 @@ impl PublishHead<'_> {
 /// Appends a Variable Byte Integer that has been checked to be one.
 #[inline]
 fn push_varint(value: u32, out: &mut Vec<u8>) {
-    if let Some(varint) = varint::encode(value) {
-        out.extend_from_slice(varint.as_bytes());
+    match u8::try_from(value) {
+        Ok(short) if short < 0x80 => out.push(short),
+        _ => {
+            if let Some(varint) = varint::encode(value) {
+                out.extend_from_slice(varint.as_bytes());
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::num::NonZeroU16;
 
 use crate::property::{self, Property, PropertyReader};
+use crate::string::is_plain;
 use crate::writer::Sink;
 use crate::{
     DecodeError, PacketType, PayloadFormat, PropertyId, PropertyOwner, SubscriptionIdentifiers, TopicName,
@@ -85,6 +86,21 @@ impl<'a> PublishProperties<'a> {
         Ok(properties)
     }
 
+    /// True if `block`, which is without its length, holds only well-formed User Properties in ASCII, none of them named
+    /// `reserved`: a server passes such a block on as it is. [`PublishProperties::decode`] decides about all others.
+    #[inline]
+    pub fn are_plain_pairs(block: &[u8], reserved: &str) -> bool {
+        let mut rest = block;
+        while let Some((&id, pair)) = rest.split_first() {
+            let Some((name, value)) = plain_text(pair).filter(|_| id == PropertyId::UserProperty as u8) else {
+                return false;
+            };
+            let Some((_, behind)) = plain_text(value).filter(|_| name != reserved.as_bytes()) else { return false };
+            rest = behind;
+        }
+        true
+    }
+
     /// Appends the bytes of the properties that a server passes on, in their order: all but the Topic Alias
     /// (which holds for one connection), the Message Expiry Interval (which has to be reduced) and the
     /// Subscription Identifiers (which are the receiver's).
@@ -111,6 +127,52 @@ impl<'a> PublishProperties<'a> {
     }
 }
 
+/// The string that `bytes` begin with, and the bytes behind it, if it is in ASCII and well-formed.
+#[inline]
+fn plain_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    let (text, behind) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+    is_plain(text).then_some((text, behind))
+}
+
 /// Properties of one connection, or recalculated for each receiver.
 const NOT_FORWARDED: &[PropertyId] =
     &[PropertyId::TopicAlias, PropertyId::MessageExpiryInterval, PropertyId::SubscriptionIdentifier];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A User Property with a name and a value of one character each.
+    const PAIR: [u8; 7] = *b"\x26\0\x01a\0\x01b";
+
+    #[test]
+    fn plain_pairs_are_passed_on_as_they_are() {
+        let pairs = [PAIR, PAIR].concat();
+        for block in [&b""[..], &PAIR, &pairs, b"\x26\0\0\0\0"] {
+            assert!(PublishProperties::are_plain_pairs(block, "b"), "{block:?}");
+            let mut copied = Vec::new();
+            PublishProperties::decode(block).unwrap().copy_forwardable_without(&["b"], &mut copied);
+            assert_eq!(copied, block);
+        }
+        assert!(!PublishProperties::are_plain_pairs(&pairs, "a"), "the name is reserved");
+    }
+
+    #[test]
+    fn a_changed_byte_makes_no_other_pair_plain() {
+        let pairs = [PAIR, PAIR].concat();
+        for at in 0..pairs.len() {
+            for byte in 0..=u8::MAX {
+                let mut block = pairs.clone();
+                block[at] = byte;
+                if PublishProperties::are_plain_pairs(&block, "c") {
+                    let decoded = PublishProperties::decode(&block).expect("well-formed properties");
+                    let mut copied = Vec::new();
+                    decoded.copy_forwardable_without(&["c"], &mut copied);
+                    assert_eq!(copied, block);
+                }
+            }
+            assert!(!PublishProperties::are_plain_pairs(&pairs[..at], "c") || at % PAIR.len() == 0, "it is cut off");
+        }
+    }
+}

@@ -250,7 +250,9 @@ impl Engine {
         if connection.phase == Phase::AwaitAuth && !matches!(packet_type, PacketType::Auth | PacketType::Disconnect) {
             return Err(Refused::new(Reason::ProtocolError, "AUTH is awaited"));
         }
-        if connection.is_parked() && !passes_parked(packet_type) && !self.questions().is_repetition(key, version, frame)
+        if connection.is_parked()
+            && !passes_parked(packet_type)
+            && !(may_repeat(frame.first_byte) && self.questions().is_repetition(key, version, frame))
         {
             return Ok(parking!(self).park_frame(key, whole));
         }
@@ -445,6 +447,14 @@ const TAIL_KEEP_BYTES: usize = 128 * 1024;
 
 /// Bytes of an unfinished CONNECT that are kept although such packets take their part of the ceiling: most are shorter.
 const CONNECT_KEEP_BYTES: usize = 4 * 1024;
+
+/// Whether the packet with this first byte may be a QoS 2 PUBLISH, which alone repeats another one.
+#[inline]
+fn may_repeat(first_byte: u8) -> bool {
+    const QOS_BITS: u8 = 0b0110;
+    const EXACTLY_ONCE: u8 = 0b0100;
+    first_byte & QOS_BITS == EXACTLY_ONCE
+}
 
 /// Packets that a parked publisher may still send: packets that free waiting messages, and packets that keep it alive.
 fn passes_parked(packet_type: PacketType) -> bool {

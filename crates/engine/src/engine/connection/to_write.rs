@@ -74,7 +74,7 @@ impl OutputCalls<'_> {
             && !connection.is_suspended()
             && let Some(output) = connection.output.take()
         {
-            self.engine.state.pool.put(output);
+            connection.listed.note_output(self.engine.state.pool.put(output));
         }
         if done == connection.blocked {
             // A socket that takes no more holds a full kernel buffer, which is memory like any other.

@@ -17,7 +17,8 @@ use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
 use crate::publish::turn_share::VISITS_PER_DELIVERY;
 use crate::topics::RouteSlot;
-use tidegate_mqtt::{Frame, QoS, RawPublish, Version};
+use crate::topics::origin::ORIGIN_PROPERTY;
+use tidegate_mqtt::{Frame, PublishProperties, QoS, RawPublish, Version};
 
 impl PublishPipeline<'_> {
     /// Takes a PUBLISH packet: checks what the protocol and the listener allow, finds its topic, and hands it to the
@@ -52,24 +53,26 @@ impl PublishPipeline<'_> {
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
-        if raw.properties.is_empty() && !self.engine.broker_links.brokers.config.is_on() {
+        let goes_to_fleet = self.engine.broker_links.brokers.config.is_on();
+        if !goes_to_fleet
+            && (raw.properties.is_empty() || PublishProperties::are_plain_pairs(raw.properties, ORIGIN_PROPERTY))
+        {
             let slot = match self.engine.cache.lookup(self.engine.index.epoch(), tenant, raw.topic) {
                 Some(slot) => slot,
                 // The context is made for a new topic only: it costs as much as the look-up.
                 None => publishing!(self.engine).new_slot(tenant, raw.topic)?,
             };
-            if !self.engine.cache.traits(slot).is_for_hub {
+            let traits = self.engine.cache.traits(slot);
+            if !traits.is_for_hub && (raw.properties.is_empty() || !traits.is_address) {
                 let expires_at = self.expiry_of(now, slot, Millis::NEVER);
-                let (raw, session, unknown_receipts) = (&raw, Some(session), false);
-                let it =
-                    Inbound { now, key, session, tenant, slot, raw, properties: &[], expires_at, unknown_receipts };
+                let (raw, session, properties, unknown_receipts) = (&raw, Some(session), raw.properties, false);
+                let it = Inbound { now, key, session, tenant, slot, raw, properties, expires_at, unknown_receipts };
                 let progress = self.publish(&it);
                 self.charge_matching(now, key);
                 return Ok(progress);
             }
         }
         let is_plain = raw.properties.is_empty() && tenant == TenantId::DEFAULT;
-        let goes_to_fleet = self.engine.broker_links.brokers.config.is_on();
         let mut properties = std::mem::take(&mut self.engine.scratch_properties);
         properties.clear();
         let progress = if is_plain && goes_to_fleet && !self.engine.settings.is_of_addresses(raw.topic) {

@@ -57,7 +57,7 @@ impl PublishPipeline<'_> {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
             properties.copy_forwardable_without(&[PROPERTY, ORIGIN_PROPERTY], forwarded);
-            self.engine.broker_links.next_message_id(now, &self.engine.state, session, raw.retain).append(forwarded);
+            self.engine.broker_links.append_next_id(now, &self.engine.state, session, raw.retain, forwarded);
         } else if !self.engine.cache.traits(slot).is_address {
             // A pipeline that is added later may read this message from a queue or retained, and believes its origin.
             properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
@@ -85,7 +85,7 @@ impl PublishPipeline<'_> {
         if self.engine.cache.traits(slot).is_for_hub {
             self.append_origin(now, session, forwarded);
         }
-        self.engine.broker_links.next_message_id(now, &self.engine.state, session, raw.retain).append(forwarded);
+        self.engine.broker_links.append_next_id(now, &self.engine.state, session, raw.retain, forwarded);
         let (expires_at, unknown_receipts) = (self.expiry_of(now, slot, Millis::NEVER), false);
         let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
         Ok(self.publish(&it))

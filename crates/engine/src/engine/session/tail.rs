@@ -28,7 +28,7 @@ impl StoreCalls<'_> {
             }
         }
         if let Some(session) = self.engine.state.sessions.get_mut(key.0) {
-            session.count_runs(&mut self.engine.state.memory);
+            session.count_tail(&mut self.engine.state.memory);
         }
         self.go_on_after_read(now, key, taken);
     }

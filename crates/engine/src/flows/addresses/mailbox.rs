@@ -76,6 +76,8 @@ impl Dealing<'_> {
         if let Some(rare) = session.rare.as_mut() {
             rare.refused.forget_all(&mut self.state.journal, stored);
         }
+        // What is read from the store is checked when it comes.
+        session.forget_newest(&mut self.state.memory);
         let Some(mut flow) = session.flow.take() else { return };
         self.state.to_unpark.append(&mut flow.blocking);
         self.state.blockers.remove(&key.0);

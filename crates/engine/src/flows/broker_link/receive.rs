@@ -11,9 +11,11 @@ use crate::flows::contexts::parking;
 use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::{BrokerLinkKey, ConnectionKey, SessionKey, TenantId, partition_of};
+use crate::image::handover::Handover;
 use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::orchestrator::broker_link::BrokerLink;
 use crate::orchestrator::broker_link::adopted::keeper_of;
 use crate::orchestrator::broker_link::id::{MessageId, PROPERTY};
 use crate::orchestrator::broker_link::receive::version_of;
@@ -34,10 +36,12 @@ impl BrokerLinking<'_> {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
-        self.check_room_for_members(key, &raw)?;
-        let Some((broker_link, _)) = self.broker_links.brokers.broker_link_of(key) else { return Ok(()) };
+        let brokers = &mut self.broker_links.brokers;
+        let Some(broker_link) = brokers.of_connection(key) else { return Ok(()) };
+        let Some(from) = brokers.all.get_mut(&broker_link) else { return Ok(()) };
+        check_room_for_members(self.handover, from, &raw)?;
         let Some(session) = self.state.connections.session_of(key) else { return Ok(()) };
-        let alone = MessageId::alone_in(raw.properties);
+        let alone = self.broker_links.settlement.brought.alone_in(raw.properties);
         let properties =
             if alone.is_some() { PublishProperties::default() } else { PublishProperties::decode(raw.properties)? };
         if properties.topic_alias.is_some() {
@@ -51,11 +55,10 @@ impl BrokerLinking<'_> {
         let flow = self.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
         let unacknowledged = self.state.connections.unacknowledged(key, flow);
         let is_repetition = is_repetition(&raw, flow);
-        if let Some(broker_link) = self.broker_links.brokers.all.get_mut(&broker_link).filter(|_| !is_repetition) {
-            broker_link.counters.note_received(raw.packet_id.map(|_| unacknowledged))?;
+        if !is_repetition {
+            from.counters.note_received(raw.packet_id.map(|_| unacknowledged))?;
         }
-        let adopted =
-            self.broker_links.brokers.all.get(&broker_link).and_then(|broker_link| broker_link.adopted.as_ref());
+        let adopted = from.adopted.as_ref();
         let ticket = raw.packet_id.map(|_| self.state.connections.next_ticket(key));
         self.handover.begin_message(now, &mut self.state.journal, adopted.map(|adopted| adopted.transfer), ticket);
         let message = FromBroker { key, broker_link, raw: &raw, properties: &properties, id: id.as_ref() };
@@ -98,6 +101,9 @@ impl BrokerLinking<'_> {
         (raw, properties): (&RawPublish<'_>, &PublishProperties<'_>),
         id: Option<MessageId>,
     ) -> Result<u32, Refused> {
+        if properties.raw.is_empty() {
+            return self.pass_on(now, key, session, raw, (&[], Millis::NEVER), id);
+        }
         let mut forwarded = std::mem::take(self.scratch_properties);
         forwarded.clear();
         properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
@@ -121,20 +127,6 @@ impl BrokerLinking<'_> {
         let noted = message.note_repetition(self, now);
         let waits = self.handover.end_message() + u32::from(noted);
         answering!(self).answer_repetition(now, key, session, packet_id, waits);
-    }
-
-    /// Whether there is room for a message that may have to wait for other members of the cluster. Messages of QoS 0 to
-    /// be forwarded are dropped beyond the bound.
-    fn check_room_for_members(&self, key: ConnectionKey, raw: &RawPublish<'_>) -> Result<(), Refused> {
-        let brokers = &self.broker_links.brokers;
-        let broker_link = brokers.of_connection(key).and_then(|broker_link| brokers.all.get(&broker_link));
-        let adopted = broker_link.and_then(|broker_link| broker_link.adopted.as_ref());
-        if raw.packet_id.is_some() && self.handover.is_full() || adopted.is_some_and(|adopted| adopted.is_full()) {
-            // The broker keeps unacknowledged messages, and sends it again on the next connection.
-            let detail = "too many messages wait for other members of the cluster";
-            return Err(Refused::new(Reason::MemoryCeiling, detail));
-        }
-        Ok(())
     }
 
     /// Counts a message that has come before. Sessions that were taken over since may not have it.
@@ -261,6 +253,18 @@ impl BrokerLinking<'_> {
         // Each broker has its own `$SYS`, and so has this process.
         is_own_topic(topic)
     }
+}
+
+/// Whether there is room for a message that may have to wait for other members of the cluster. Messages of QoS 0 to be
+/// forwarded are dropped beyond the bound.
+fn check_room_for_members(handover: &Handover, from: &BrokerLink, raw: &RawPublish<'_>) -> Result<(), Refused> {
+    let adopted = from.adopted.as_ref();
+    if raw.packet_id.is_some() && handover.is_full() || adopted.is_some_and(|adopted| adopted.is_full()) {
+        // The broker keeps unacknowledged messages, and sends it again on the next connection.
+        let detail = "too many messages wait for other members of the cluster";
+        return Err(Refused::new(Reason::MemoryCeiling, detail));
+    }
+    Ok(())
 }
 
 /// Whether the broker repeats a QoS 2 message whose packet id is taken. A message beyond the limit must not take its packet

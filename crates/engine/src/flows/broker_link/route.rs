@@ -107,7 +107,7 @@ impl Publishing<'_> {
             // A will may bring an id that its client has made up.
             given.copy_forwardable_without(&[PROPERTY], &mut properties);
         }
-        self.broker_links.next_message_id(now, self.state, session, publication.retain).append(&mut properties);
+        self.broker_links.append_next_id(now, self.state, session, publication.retain, &mut properties);
         let mut own = Publication::new(
             TenantId::BROKER_LINK,
             &topic,

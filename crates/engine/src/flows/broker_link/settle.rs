@@ -35,8 +35,8 @@ impl BrokerLinking<'_> {
                 self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
                 continue;
             };
-            let id =
-                in_flight.delivery.as_ref().and_then(|delivery| MessageId::at_end_of(delivery.message.properties()));
+            let ids = &mut self.broker_links.settlement.settled;
+            let id = in_flight.delivery.as_ref().and_then(|delivery| ids.at_end_of(delivery.message.properties()));
             let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { continue };
             broker_link.counters.acknowledged += 1;
             // Most brokers of MQTT 5 bring a message back before they acknowledge it; older ones bring no id.

@@ -226,7 +226,7 @@ impl Restoration {
         flow.find_raised();
         let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
         session.settle();
-        session.count_runs(&mut state.memory);
+        session.count_tail(&mut state.memory);
         state.memory.queued_messages += waiting;
         state.memory.queued_bytes += queue_bytes;
         state.memory.held += queue_bytes + inflight_bytes;

@@ -18,6 +18,7 @@ use crate::flows::contexts::Subscribing;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::subscribing;
+use crate::flows::groups::fleet::pick_broker;
 use crate::groups::copies::Copies;
 use crate::groups::shared_group::Member;
 use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition};
@@ -186,10 +187,18 @@ impl Dealing<'_> {
     ) {
         let topic = hash_bytes(0, publication.topic.as_bytes());
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
+        let of_fleet = dealt.tenant == TenantId::BROKER_LINK;
+        let len = if of_fleet { self.broker_links.len_to_check(publication, now) } else { None };
+        if of_fleet {
+            let (members, broker_links) = (&mut dealt.members, &*self.broker_links);
+            let place = pick_broker(members, self.state, broker_links, publication, topic, not_to, len);
+            if let Some(place) = place {
+                return self.hand(now, key, place, publication, source, 0);
+            }
+        }
         // Members without room, and the member that returned the message, are asked only if there is no other.
         let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
         let is_of_transfer = self.state.transfers.concern(&self.state.settings, publication.topic);
-        let of_fleet = dealt.tenant == TenantId::BROKER_LINK;
         let copies = Copies::of(self.state, !of_fleet && self.broker_links.brokers.config.is_on(), publication);
         // Asking for room lets expired messages leave a queue.
         let state = RefCell::new(&mut *self.state);
@@ -209,24 +218,12 @@ impl Dealing<'_> {
             };
             member.receiver.0 == here && has_left()
         };
-        let len = if of_fleet { self.broker_links.len_to_check(publication, now) } else { None };
         let takes = |member: &Member<Receiver, Seat>| self.broker_links.takes(member.receiver.1, len);
         let is_gone = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
         let is_away = |member: &Member<Receiver, Seat>| is_gone(member) || is_copy(member);
         let is_out = |member: &Member<Receiver, Seat>| is_away(member) || Some(member.receiver) == not_to;
-        let place = if of_fleet {
-            crate::flows::groups::fleet::pick_broker(
-                &mut dealt.members,
-                &state.borrow(),
-                self.broker_links,
-                publication,
-                topic,
-                not_to,
-                len,
-            )
-        } else {
-            dealt.members.pick(publication.publisher, topic, |member| is_out(member) || is_full(member))
-        };
+        let has_room = |member: &Member<Receiver, Seat>| !is_out(member) && !is_full(member);
+        let place = if of_fleet { None } else { dealt.members.pick(publication.publisher, topic, |it| !has_room(it)) };
         let place = place
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
             // The member that returned it comes before one whose new home has a permanent copy.

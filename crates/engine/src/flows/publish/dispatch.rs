@@ -209,6 +209,9 @@ impl Reach<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
+        if targets.is_empty() {
+            return;
+        }
         publication.wide = targets.len() > 1 && self.state.journal.is_on();
         self.layouts.begin(targets.len());
         let before = self.state.to_write.widen(route.targets().len() > WIDE_RECEIVERS);

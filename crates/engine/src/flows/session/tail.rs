@@ -20,6 +20,7 @@ impl Reading<'_> {
         let Some(flow) = session.flow.as_mut() else { return 0 };
         let Some(tail) = flow.tail.as_mut().filter(|tail| number >= tail.first && tail.messages > 0) else { return 0 };
         tail.first = number + 1;
+        tail.pass_newest(number);
         if tail.runs.is_gone(number) {
             return 1;
         }

@@ -2,6 +2,8 @@
 //!
 //! It rides in a user property, so brokers of MQTT 5 bring it back; earlier versions have no place for it.
 
+pub(crate) mod sequence;
+
 use std::collections::VecDeque;
 
 use crate::wire::{WireError, WireReader, WireWrite};
@@ -84,6 +86,14 @@ fn get<const LEN: usize>(text: &[u8; LEN], seen: &mut u32) -> u64 {
     value
 }
 
+/// The origin and the number in the text of an id, and the rest: time, publisher and flag.
+#[inline]
+fn split(text: &[u8; TEXT_LEN]) -> Option<(&[u8; 11], &[u8; 11], &[u8; TEXT_LEN - 22])> {
+    let (origin, behind) = text.split_first_chunk()?;
+    let (number, rest) = behind.split_first_chunk()?;
+    Some((origin, number, rest.first_chunk()?))
+}
+
 impl MessageId {
     /// Appends the user property that carries it to encoded properties.
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
@@ -104,8 +114,7 @@ impl MessageId {
     }
 
     fn parse_bytes(text: &[u8]) -> Option<Self> {
-        let (origin, rest) = text.split_first_chunk::<11>()?;
-        let (number, rest) = rest.split_first_chunk::<11>()?;
+        let (origin, number, rest) = split(text.try_into().ok()?)?;
         let (entered, rest) = rest.split_first_chunk::<8>()?;
         let (publisher, flag) = rest.split_first_chunk::<11>()?;
         let retain = match flag {
@@ -126,36 +135,8 @@ impl MessageId {
 
     /// The id among encoded properties that were written by [`MessageId::append`] last.
     pub(crate) fn at_end_of(properties: &[u8]) -> Option<Self> {
-        let start = properties.len().checked_sub(PAIR_LEN)?;
-        Self::at_start_of(&properties[start..])
-    }
-
-    /// The id that encoded properties begin with, as [`MessageId::append`] writes it.
-    #[inline]
-    fn at_start_of(properties: &[u8]) -> Option<Self> {
-        let own = properties.get(..PAIR_LEN)?;
-        if own[..HEAD.len()] == HEAD { Self::parse_bytes(&own[HEAD.len()..]) } else { None }
-    }
-
-    /// The id of a message that has no properties beside it, but for subscription identifiers; these, too. That is how
-    /// nearly all messages return, and it spares looking at properties one by one.
-    #[inline]
-    pub(crate) fn alone_in(properties: &[u8]) -> Option<Self> {
-        let mut rest = properties;
-        let mut id = None;
-        while let Some(first) = rest.first() {
-            if *first == SUBSCRIPTION_IDENTIFIER {
-                // A variable byte integer: its last byte has no highest bit.
-                let end = rest.iter().skip(1).take(4).position(|byte| byte & 0x80 == 0)?;
-                rest = rest.get(end + 2..)?;
-            } else if id.is_none() {
-                id = Some(Self::at_start_of(rest)?);
-                rest = rest.get(PAIR_LEN..)?;
-            } else {
-                return None;
-            }
-        }
-        id
+        let (head, text) = properties.last_chunk::<PAIR_LEN>()?.split_at(HEAD.len());
+        if *head == HEAD { Self::parse_bytes(text) } else { None }
     }
 
     /// Encoded properties without the id at their end.
@@ -422,12 +403,6 @@ mod tests {
             id.append(&mut properties);
             assert_eq!(MessageId::at_end_of(&properties), Some(id));
             assert_eq!(MessageId::strip(&properties), &[0x01, 0x01]);
-            assert_eq!(MessageId::alone_in(&properties), None, "something is beside it");
-            let own = &properties[2..];
-            assert_eq!(MessageId::alone_in(own), Some(id));
-            assert_eq!(MessageId::alone_in(&[&[0x0b, 0x85, 0x01][..], own, &[0x0b, 7]].concat()), Some(id));
-            assert_eq!(MessageId::alone_in(&[own, own].concat()), None);
-            assert_eq!(MessageId::alone_in(&[&[0x0b, 0x85][..], own].concat()), None);
             let decoded = PublishProperties::decode(&properties).expect("valid properties");
             assert_eq!(MessageId::of(&decoded), Some(id));
         }

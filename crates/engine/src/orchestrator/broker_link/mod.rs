@@ -73,6 +73,7 @@ use confirm::Confirming;
 use copies::{KeptIds, LastMessage};
 pub(crate) use filters::{FilterSync, WantedFilters};
 use former::{Continued, Former};
+use id::sequence::{IdReader, IdWriter};
 use id::{MessageId, SeenIds};
 pub(crate) use order::Hold;
 use packet_limits::{LenLimit, PacketLimit};
@@ -97,6 +98,7 @@ pub(crate) struct BrokerLinks {
     /// The number of this shard's message ids, different in each process.
     pub(crate) origin: u64,
     next_number: u64,
+    ids: IdWriter,
     /// When messages enter, for their ids.
     pub(crate) clock: IdClock,
     /// Whether the fleet takes messages.
@@ -156,6 +158,10 @@ pub(crate) struct Settlement {
     /// Messages that no broker brings back, at the end of the packet at hand.
     pub(crate) for_here: Vec<(BrokerLinkKey, MessageRef)>,
     pub(crate) seen: SeenIds,
+    /// The ids of messages that brokers bring.
+    pub(crate) brought: IdReader,
+    /// The ids of messages that brokers acknowledge.
+    pub(crate) settled: IdReader,
     pub(crate) confirming: Confirming,
     /// Messages that brokers have acknowledged in the packet at hand.
     pub(crate) acknowledged: Vec<(SessionKey, InFlight)>,

@@ -62,19 +62,20 @@ impl BrokerLinks {
         (self.origin, self.next_number)
     }
 
-    /// The id of the next message of a client.
-    pub(crate) fn next_message_id(
+    /// Appends the id of the next message of a client to its encoded properties.
+    pub(crate) fn append_next_id(
         &mut self,
         now: Now,
         state: &ShardState,
         session: Option<SessionKey>,
         retain: bool,
-    ) -> MessageId {
+        properties: &mut Vec<u8>,
+    ) {
         let session = session.and_then(|session| state.sessions.get(session.0));
         let publisher = session.map_or(0, |session| hash_name(session.tenant, &session.client_id));
         let (origin, number) = self.next_number();
         let entered = self.clock.time_of(now.unix, number);
-        MessageId { origin, number, entered, publisher, retain }
+        self.ids.append(&MessageId { origin, number, entered, publisher, retain }, properties);
     }
 }
 

@@ -76,6 +76,7 @@ impl Net {
             entries.push((key.clone(), value.clone()));
         }
         self.trace.note(format!("shard {shard}: reads {} messages of {}", entries.len(), wanted.client_id));
+        self.read_messages += entries.len();
         let (tenant, client_id, session) = (wanted.tenant, wanted.client_id, wanted.session);
         // The loaded messages are on their way while other things happen, commits among them.
         self.brought.push_back((shard, LoadedQueue { tenant, client_id, session, entries }));

@@ -47,6 +47,46 @@ fn messages_beyond_the_share_wait_in_the_store_in_order() {
 }
 
 #[test]
+fn a_tail_that_fits_into_memory_again_is_not_read() {
+    for shards in [1, 2] {
+        let world = stored_with(shards, |settings| {
+            settings.queue.memory_bytes = 10 * SHARE;
+            settings.limits.max_inflight = 3;
+        });
+        let mut texts = fill(&world, 400);
+        assert!(world.gauges().stored_messages > 50);
+        let client = world.connect(v5("a").lasting().manual());
+        let publisher = world.connect(v5("q"));
+        let mut got = Vec::new();
+        let take = |got: &mut Vec<String>| {
+            for next in client.messages_among_others() {
+                client.puback(next.id.unwrap());
+                got.push(next.text());
+            }
+        };
+        // New messages come while a part is under way from the store.
+        for number in 0..500 {
+            texts.push(format!("new {number}"));
+            publisher.send_publish(message("t/1", &texts[texts.len() - 1]).qos1());
+            world.run_some(4);
+            take(&mut got);
+        }
+        while got.len() < texts.len() {
+            let before = got.len();
+            world.run();
+            take(&mut got);
+            assert!(got.len() > before, "{before} of {} messages came", texts.len());
+        }
+        assert_eq!(got, texts);
+        world.run();
+        let gauges = world.gauges();
+        assert_eq!((gauges.stored_messages, gauges.stored_bytes, gauges.queued_messages), (0, 0, 0));
+        let read = world.read_from_store();
+        assert!(read < 650, "{read} of {} messages were read", texts.len());
+    }
+}
+
+#[test]
 fn a_restart_leaves_it_in_the_store_whatever_the_share_is_then() {
     let world = stored_with(1, small);
     let texts = fill(&world, 100);
