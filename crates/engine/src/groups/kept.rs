@@ -48,6 +48,9 @@ pub(crate) struct Kept {
     pub(crate) due: Option<Millis>,
     /// Whether all messages were given to the homes of their groups, since the process is about to stop.
     given: bool,
+    /// Whether no message is dealt: this process serves nothing and knows no node. Others may have read its store before,
+    /// and have the messages for their homes; the sessions here are copies that are about to be forgotten.
+    pub(crate) rests: bool,
     done: Done,
 }
 
