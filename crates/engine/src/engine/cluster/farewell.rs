@@ -24,8 +24,9 @@ impl ClusterCalls<'_> {
         }
         engine.state.journal.now = now;
         let deals = engine.groups.dealers.dealt_by_others(&engine.links.group_roster) != Partitions::ALL;
-        if !deals && gives_kept {
-            dealing!(engine).give_kept_to_homes(now);
+        // A message of QoS 2 stays bound to its client, which may have it.
+        if !deals && gives_kept && engine.groups.kept.lose_all_deals(now) {
+            dealing!(engine).deal_waiting(now);
         }
         if deals || engine.groups.kept.len() > 0 || engine.links.has_promised() {
             engine.peers.farewells = None;

@@ -102,15 +102,6 @@ impl Dealing<'_> {
         }
     }
 
-    /// Gives the messages whose members have not answered to the homes of their groups, once: this process is about to
-    /// stop. A message of QoS 2 stays bound to its client, which may have it.
-    pub(crate) fn give_kept_to_homes(&mut self, now: Now) {
-        if !self.groups.kept.lose_all_deals(now) {
-            return;
-        }
-        self.deal_waiting(now);
-    }
-
     /// Ends the wait of messages after its limit, unless the successor of a node is awaited.
     pub(crate) fn handle_deal_timer(&mut self, now: Now) {
         self.groups.kept.due = None;
