@@ -301,7 +301,7 @@ pub(crate) struct Rare {
     /// When a will that waits is due; also its key among the timers.
     pub will_due: Option<Millis>,
     /// The will of a connection that is still on its way here, where its client has connected again.
-    pub former_will: Option<FormerWill>,
+    pub former_will: Option<Box<FormerWill>>,
     /// When a session without a connection ends; also its key among the timers.
     pub ends_at: Option<Millis>,
     /// Until when QoS 0 messages are kept for a client that was sent on and has not returned.

@@ -81,13 +81,13 @@ impl Connecting<'_> {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         self.state.memory.held += former.will.cost();
         self.state.timers.set(former.expected_until, Timer::FormerWill(key));
-        session.rare_mut().former_will = Some(former);
+        session.rare_mut().former_will = Some(Box::new(former));
     }
 
     /// The connection of such a will is expected no more, or the session ends. Returns the will.
     pub(crate) fn drop_former_will(&mut self, key: SessionKey) -> Option<Will> {
         let rare = self.state.sessions.get_mut(key.0)?.rare.as_mut()?;
-        let FormerWill { will, expected_until } = rare.former_will.take()?;
+        let FormerWill { will, expected_until } = *rare.former_will.take()?;
         self.state.timers.cancel(expected_until, Timer::FormerWill(key));
         self.state.memory.held -= will.cost();
         Some(will)

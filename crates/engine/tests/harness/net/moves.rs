@@ -75,7 +75,7 @@ impl Net {
     pub(crate) fn stop_node(&mut self, node: usize) {
         self.trace.note(format!("node {node} stops"));
         self.leaving = None;
-        // What is under way is lost with its links.
+        // Batches under way are lost with its links.
         self.fall_unnoticed(node, usize::MAX, 0);
         self.bury(node);
     }

@@ -88,7 +88,7 @@ fn has_left(world: &World, gives_kept: bool) -> bool {
 }
 
 #[test]
-fn a_home_that_leaves_waits_for_what_it_has_dealt() {
+fn a_home_that_leaves_waits_for_answers_to_its_deals() {
     let world = four();
     let topic = group_at(&world, 0);
     let member = member_at(&world, 3, &topic);

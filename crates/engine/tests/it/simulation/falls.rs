@@ -98,7 +98,7 @@ impl Simulation {
         };
     }
 
-    /// A node is told to stop.
+    /// A node begins to stop.
     fn begin_to_leave(&mut self) -> Stage {
         let (nodes, shards) = self.world.nodes();
         let node = self.random.below(nodes);
