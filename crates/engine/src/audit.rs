@@ -56,6 +56,8 @@ impl Audit<'_> {
             self.broker_links.settlement.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
         let lists = aliases + tails + outgoing + self.fetches.starting_bytes();
+        let former = state.sessions.iter().filter_map(|(_, session)| session.rare.as_ref()?.former_will.as_ref());
+        let wills = wills + former.map(|former| former.will.cost()).sum::<u64>();
         let held = elsewhere + input + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", state.memory.held, held);
         let connected = state.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
@@ -97,7 +99,8 @@ impl Audit<'_> {
         let rare = state.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
         let of_sessions: usize = rare
             .map(|rare| {
-                let due = [rare.will_due, rare.ends_at];
+                let expected = rare.former_will.as_ref().map(|former| former.expected_until);
+                let due = [rare.will_due, rare.ends_at, expected];
                 due.iter().flatten().filter(|due| **due != never).count()
             })
             .sum();

@@ -176,6 +176,8 @@ pub(crate) enum Timer {
     Rate(ConnectionKey),
     /// A will's delay is over.
     Will(SessionKey),
+    /// A connection is expected no more whose client has connected again.
+    FormerWill(SessionKey),
     /// Something in a session's queue has expired.
     Expiry(SessionKey),
     /// A session without a connection ends.
@@ -199,6 +201,7 @@ impl Waits for Timer {
         match self {
             Self::Connection(_) | Self::Parked(_) | Self::Will(_) | Self::SessionEnd(_) | Self::BrokerLink(_) => true,
             Self::Rate(_)
+            | Self::FormerWill(_)
             | Self::Expiry(_)
             | Self::LoopLag
             | Self::Deals

@@ -25,7 +25,7 @@ pub(crate) enum Collecting {
 }
 
 pub(crate) type SnapshotAnswer = Result<Snapshot, ImageError>;
-type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
+pub(crate) type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
 
 /// A step of a move.
 #[derive(Debug)]
@@ -73,6 +73,10 @@ pub(crate) enum MoveOrder {
     },
     IsCut {
         transfer: u64,
+        answer: Sender<bool>,
+    },
+    TakeLeave {
+        gives_kept: bool,
         answer: Sender<bool>,
     },
     TakeTransferRest {

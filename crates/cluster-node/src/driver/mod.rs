@@ -64,6 +64,9 @@ use tidegate_process::signals::BrokerSignals;
 
 /// Pause before it is looked again whether everything has been handed over.
 const LEAVE_PAUSE: Duration = Duration::from_millis(20);
+/// How long a node that stops waits for members of shared groups to answer messages that it has dealt. Then the homes of the
+/// groups get these messages.
+const KEPT_WAIT: Duration = Duration::from_secs(2);
 /// How long the bus may take to agree on the numbers of tenants.
 const AGREEMENT_PATIENCE: Duration = Duration::from_secs(30);
 const _: () = assert!(AGREEMENT_PATIENCE.as_secs() + 10 < RELOAD_PATIENCE.as_secs(), "a reload agrees within its time");
@@ -320,7 +323,27 @@ impl ClusterNode {
             }
             pause(LEAVE_PAUSE);
         }
+        if self.shared.serves_nothing() {
+            self.take_leave(limit.saturating_sub(began.elapsed()));
+        }
         self.end();
+    }
+
+    /// Ends the exchanges with other nodes: messages that groups have dealt here are answered or given to other nodes.
+    fn take_leave(&self, limit: Duration) {
+        let began = Instant::now();
+        loop {
+            match self.shared.node().moves().take_leave(began.elapsed() >= KEPT_WAIT) {
+                Ok(true) => return,
+                Err(error) => return tracing::warn!(%error, "the node stops without the answers of all others"),
+                Ok(false) if began.elapsed() >= limit => {
+                    return tracing::warn!(
+                        "not all messages of shared groups were answered within cluster.leave_timeout; they stay in the store of this node"
+                    );
+                }
+                Ok(false) => pause(LEAVE_PAUSE),
+            }
+        }
     }
 
     /// Leaves the cluster as it is.

@@ -259,6 +259,12 @@ impl Shared {
         self.state().standpoint.has_handed_over(&self.name, self.counters.passes())
     }
 
+    /// Whether this node is a member and the table gives it no partition.
+    pub(super) fn serves_nothing(&self) -> bool {
+        let state = self.state();
+        state.standpoint.member && state.standpoint.table.of(&self.name).is_empty()
+    }
+
     /// Why the node is not ready, if it is not. Before it is ready for the first time, all partitions have to be served
     /// somewhere; later on it stays ready while some move, or are taken over from a node that died, since the clients
     /// of all others are served.

@@ -10,6 +10,10 @@ pub(crate) mod outgoing;
 pub(crate) mod peers;
 pub(crate) mod transfer;
 
+/// Tickets with this connection index belong to no client: they ask whether a shard has read all that this one has sent
+/// before its process stops.
+pub(crate) const FAREWELL_INDEX: u32 = u32::MAX - 7;
+
 /// Tickets with this connection index belong to no client: they ask a new shard to report when it knows the whole
 /// interest of this one.
 pub(crate) const WELCOME_INDEX: u32 = u32::MAX - 3;

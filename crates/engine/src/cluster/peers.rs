@@ -17,4 +17,7 @@ pub(crate) struct Peers {
     pub returning: Shards,
     /// Shards that have announced all their subscriptions.
     pub heard: Shards,
+    /// Shards that have not confirmed all that was sent to them, of a process that is about to stop. `None` before they
+    /// are asked.
+    pub farewells: Option<u64>,
 }

@@ -46,6 +46,11 @@ pub(crate) struct Kept {
     /// of the others.
     pub(crate) waiting: BTreeMap<OfGroup, BTreeMap<u64, u64>>,
     pub(crate) due: Option<Millis>,
+    /// Whether all messages were given to the homes of their groups, since the process is about to stop.
+    given: bool,
+    /// Whether no message is dealt: this process serves nothing and knows no node. Others may have read its store before,
+    /// and have the messages for their homes; the sessions here are copies that are about to be forgotten.
+    pub(crate) rests: bool,
     done: Done,
 }
 
@@ -354,6 +359,19 @@ impl Groups {
 }
 
 impl Kept {
+    /// No answer for a dealt message is awaited any longer: each is to be dealt by another shard. Does it once, and returns
+    /// whether it was done now.
+    pub(crate) fn lose_all_deals(&mut self, now: Now) -> bool {
+        if std::mem::replace(&mut self.given, true) {
+            return false;
+        }
+        for id in self.ids(|deal| deal.at.is_some()) {
+            self.put(id, None, now.monotonic);
+            self.set_doubt(id, Doubt::Open);
+        }
+        true
+    }
+
     /// A shard of another node is gone. Its unconfirmed messages have no receiver now.
     pub(crate) fn lose_deals_of(&mut self, now: Now, state: &mut ShardState, peer: ShardId) {
         let lost = self.ids(|deal| deal.at == Some(peer));

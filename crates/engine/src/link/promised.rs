@@ -67,6 +67,11 @@ impl Links {
         }
     }
 
+    /// Whether an answer to a shard of another node waits for a commit.
+    pub(crate) fn has_promised(&self) -> bool {
+        !self.promised.is_empty()
+    }
+
     /// Whether a shard is at another node.
     #[inline]
     pub(crate) fn is_foreign(&self, shard: ShardId) -> bool {

@@ -37,6 +37,11 @@ pub struct Homes {
 }
 
 impl Homes {
+    /// Whether no partition has a home: the process is no member of its cluster yet.
+    pub(crate) fn are_nowhere(&self) -> bool {
+        self.homes.iter().all(|home| *home == Home::Nowhere)
+    }
+
     fn of(&self, partition: PartitionId) -> Home {
         self.homes.get(usize::from(partition.0)).copied().unwrap_or(Home::Nowhere)
     }

@@ -300,6 +300,8 @@ pub(crate) struct Rare {
     pub stored_will: Option<StoredSession>,
     /// When a will that waits is due; also its key among the timers.
     pub will_due: Option<Millis>,
+    /// The will of a connection that is still on its way here, where its client has connected again.
+    pub former_will: Option<Box<FormerWill>>,
     /// When a session without a connection ends; also its key among the timers.
     pub ends_at: Option<Millis>,
     /// Until when QoS 0 messages are kept for a client that was sent on and has not returned.
@@ -333,6 +335,7 @@ impl Rare {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.will.is_none()
+            && self.former_will.is_none()
             && self.ends_at.is_none()
             && self.sent_on_until.is_none()
             && self.memberships.is_empty()
@@ -342,6 +345,15 @@ impl Rare {
             && self.exchanges.is_empty()
             && self.refused.is_empty()
     }
+}
+
+/// The will of a connection that is on its way here, where its client has connected again. If it comes, the client had
+/// lost or replaced it, and the will is published. If not, the client was asked to connect again.
+#[derive(Debug)]
+pub(crate) struct FormerWill {
+    pub will: Will,
+    /// Until when the connection is expected; also the key of its timer.
+    pub expected_until: Millis,
 }
 
 /// A will, published when its connection ends without a goodbye.

@@ -54,6 +54,8 @@ pub(crate) struct Net {
     /// The move that is under way, and how many there were.
     pub moving: Option<moves::Move>,
     pub moves: u64,
+    /// The node that hands over all its partitions, and gets none.
+    pub leaving: Option<usize>,
     pub sockets: Vec<Socket>,
     /// Sockets whose server's end is not gone.
     live: BTreeSet<SocketId>,
@@ -136,6 +138,7 @@ impl Net {
             unread: BTreeMap::new(),
             moving: None,
             moves: 0,
+            leaving: None,
             engines,
             store: Store::default(),
             past: Counters::default(),

@@ -125,9 +125,9 @@ impl Store {
         if node == 0 { &mut self.pairs } else { self.others.entry(node).or_default() }
     }
 
-    /// Takes what the store of a node holds away.
-    pub(crate) fn take_pairs(&mut self, node: usize) -> Pairs {
-        std::mem::take(self.pairs_of_mut(node))
+    /// A node loses its store.
+    pub(crate) fn forget_pairs(&mut self, node: usize) {
+        self.pairs_of_mut(node).clear();
     }
 
     /// The pairs with an owner, in the order of the keys.

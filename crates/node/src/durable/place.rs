@@ -69,6 +69,7 @@ pub fn images_of(store: &Store, settings: EngineSettings, partitions: Partitions
     settings.queue.memory_bytes = u64::MAX;
     settings.limits.memory_ceiling = 0;
     let mut engine = Engine::new(Arc::new(settings), ShardPosition::ALONE, 0, now);
+    engine.store().restore_for_others();
     let (mut route, mut failure) = (RestoreRoute::new(1), None);
     // Remains of ended sessions are swept in a running store, not in a closed one.
     let mut sweep = Sweep::default();

@@ -167,6 +167,18 @@ impl NodeMoves<'_> {
         Ok(cut.into_iter().all(|cut| cut))
     }
 
+    /// Takes the next step to the end of this node's exchanges with others, before it stops without partitions. Called
+    /// again until it answers true: no shard of the cluster has messages of groups dealt here, none that was dealt is kept
+    /// here, and all nodes have read the answers of this one. With `gives_kept` the homes of the groups get the messages
+    /// whose members have not answered.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn take_leave(&self, gives_kept: bool) -> Result<bool, NoAnswer> {
+        let left = self.on_all(|answer| MoveOrder::TakeLeave { gives_kept, answer })?;
+        Ok(left.into_iter().all(|left| left))
+    }
+
     /// The messages of each shard that are not at the new home.
     ///
     /// # Errors

@@ -85,6 +85,11 @@ impl End {
         self.output = Output::default();
     }
 
+    /// Whether the peer has closed its side, with or without input that was not read.
+    pub(crate) fn is_peer_closed(&self) -> bool {
+        self.peer_closed || self.ended
+    }
+
     /// Whether its input has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended

@@ -50,6 +50,11 @@ impl PeerCalls<'_> {
             self.shard.engine.outputs().append_frame(key, &LEAVE);
             return false;
         }
+        if !relayed && flags.has(Flags::PEER_CLOSED) {
+            // The client has ended its connection: the rest of its bytes is read here, with its DISCONNECT if there is one.
+            flags.clear(Flags::HELD);
+            return false;
+        }
         if !relayed {
             flags.set(Flags::HELD);
         }

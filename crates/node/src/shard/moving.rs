@@ -126,12 +126,13 @@ impl RelayCalls<'_> {
     /// Connects to the new home if the table names one. Returns true if the search is over: the home is this node, or this
     /// node stops and the client is to connect elsewhere.
     fn go_home(&mut self, key: RelayKey, home: Home, at: Option<SocketAddr>) -> bool {
-        if self.shard.hands_over && matches!(home, Home::At(_)) {
+        let Some(Relay::Moving(departed)) = self.shard.relays.get(key) else { return false };
+        // The new home learns of a client that has ended its connection, and publishes its will.
+        if self.shard.hands_over && matches!(home, Home::At(_)) && !departed.client.is_peer_closed() {
             self.shard.relays.set_deadline(self.shard.now.monotonic, key, Stage::Ending);
             self.begin_farewell(key);
             return true;
         }
-        let Some(Relay::Moving(departed)) = self.shard.relays.get(key) else { return false };
         match home {
             Home::Nowhere => {}
             Home::Here => {
@@ -275,21 +276,24 @@ impl SocketCalls<'_> {
         image: &tidegate_engine::ConnectionImage,
         tell: bool,
     ) -> Result<(), NotContinued> {
-        self.check_credential(key, image).inspect_err(|error| self.note_not_continued(*error))?;
+        self.check_credential(key, image).inspect_err(|error| self.note_not_continued(image, *error))?;
         let continued = self.shard.engine.homes().continue_connection(self.shard.now, key, image, tell);
         match continued {
             Ok(()) => self.shard.counters.continued += 1,
             Err(error) => {
                 self.shard.admission().uncount_user(key);
-                self.note_not_continued(error);
+                self.note_not_continued(image, error);
             }
         }
         continued
     }
 
     /// Counts a connection that is not continued here, unless it is tried again.
-    fn note_not_continued(&mut self, error: NotContinued) {
+    fn note_not_continued(&mut self, image: &tidegate_engine::ConnectionImage, error: NotContinued) {
         self.shard.counters.not_continued += u64::from(error != NotContinued::NotHere);
+        if error == NotContinued::NotExpected {
+            self.shard.engine.homes().end_unexpected(self.shard.now, image);
+        }
     }
 
     /// A connection whose transport is dropped is counted no more.

@@ -2,9 +2,9 @@
 
 use std::sync::mpsc::Sender;
 
-use tidegate_engine::{Engine, Now, OrchestratorMoves, Partitions, Snapshot};
+use tidegate_engine::{Engine, Now, OrchestratorMoves, PartitionImage, Partitions, Snapshot};
 
-use crate::moves::{Collecting, Committing, MoveOrder, SnapshotAnswer};
+use crate::moves::{ArriveAnswer, Collecting, Committing, MoveOrder, SnapshotAnswer};
 use crate::shard::facets::PeerCalls;
 
 impl PeerCalls<'_> {
@@ -41,26 +41,14 @@ impl PeerCalls<'_> {
                 self.answer_committed(answer, ());
             }
             MoveOrder::Arrive { images, had, collecting, answer } => {
-                let engine = &mut self.shard.engine;
-                let mut arrived = engine.moves().arrive(now, &images);
-                let partitions = images.iter().map(|image| image.partition).collect();
-                match (&arrived, collecting) {
-                    (Ok(_), Collecting::FromNodes(id)) => engine.moves().begin_coming(now, id, partitions),
-                    (Ok(_), Collecting::InPieces(id) | Collecting::FromBoth(id)) => {
-                        let begun = OrchestratorMoves::of(engine).begin_awaiting(now, id, partitions, had.as_deref());
-                        if let Err(error) = begun {
-                            engine.moves().forget_partitions(now, partitions);
-                            arrived = Err(error);
-                        } else if matches!(collecting, Collecting::FromBoth(_)) {
-                            engine.moves().begin_coming(now, id, partitions);
-                        }
-                    }
-                    (Err(_), _) => {}
-                }
+                let arrived = self.take_images(&images, had.as_deref(), collecting);
                 self.answer_committed(answer, arrived);
             }
             MoveOrder::IsCut { transfer, answer } => {
                 let _ = answer.send(self.shard.engine.questions().is_cut(transfer));
+            }
+            MoveOrder::TakeLeave { gives_kept, answer } => {
+                let _ = answer.send(self.shard.engine.cluster().take_leave(now, gives_kept));
             }
             MoveOrder::TakeTransferRest { transfer, answer } => {
                 let _ = answer.send(self.shard.engine.moves().take_transfer_rest(transfer));
@@ -76,6 +64,27 @@ impl PeerCalls<'_> {
             }
             MoveOrder::Piece(order) => self.take_piece_order(order),
         }
+    }
+
+    /// Takes in images of partitions, and begins to collect the messages that follow them.
+    fn take_images(&mut self, images: &[PartitionImage], had: Option<&[u8]>, collecting: Collecting) -> ArriveAnswer {
+        let (now, engine) = (self.shard.now, &mut self.shard.engine);
+        let arrived = engine.moves().arrive(now, images)?;
+        let partitions = images.iter().map(|image| image.partition).collect();
+        match collecting {
+            Collecting::FromNodes(id) => engine.moves().begin_coming(now, id, partitions),
+            Collecting::InPieces(id) | Collecting::FromBoth(id) => {
+                let begun = OrchestratorMoves::of(engine).begin_awaiting(now, id, partitions, had);
+                if let Err(error) = begun {
+                    engine.moves().forget_partitions(now, partitions);
+                    return Err(error);
+                }
+                if matches!(collecting, Collecting::FromBoth(_)) {
+                    engine.moves().begin_coming(now, id, partitions);
+                }
+            }
+        }
+        Ok(arrived)
     }
 
     /// Answers when all that was written so far is in the store.

@@ -3,6 +3,7 @@
 mod asked_to_wait;
 mod cuts;
 mod dealt_before;
+mod farewell;
 mod finish;
 mod outgoing;
 mod records;

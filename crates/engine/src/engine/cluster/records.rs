@@ -1,6 +1,6 @@
 //! What other shards send.
 
-use crate::cluster::WELCOME_INDEX;
+use crate::cluster::{FAREWELL_INDEX, WELCOME_INDEX};
 use crate::durable::RESTORING_INDEX;
 use crate::engine::facets::ClusterCalls;
 use crate::event::Delay;
@@ -372,6 +372,8 @@ impl Answering<'_> {
             self.confirm_joining(now, ticket.connection.generation);
         } else if ticket.connection.index == WELCOME_INDEX {
             self.peers.welcomes = self.peers.welcomes.saturating_sub(1);
+        } else if ticket.connection.index == FAREWELL_INDEX {
+            self.peers.farewells = self.peers.farewells.map(|open| open.saturating_sub(1));
         } else {
             self.confirm(now, ticket, None, false);
         }

@@ -201,7 +201,11 @@ impl EntryCalls<'_> {
         let (resumed, present) = ending!(self.engine).session_to_resume(now, tenant, client_id, connect.clean_start);
         let session = match resumed {
             Some(session) => {
+                let former = connecting!(self.engine).take_will_of_expected(now, session);
                 connecting!(self.engine).cancel_session_timers(session);
+                if let Some(former) = former {
+                    connecting!(self.engine).keep_former_will(session, former);
+                }
                 session
             }
             None => connecting!(self.engine).create_session(tenant, key, client_id),

@@ -10,6 +10,7 @@ use crate::event::{Event, LogEvent};
 use crate::events::reason::Reason;
 use crate::events::refused::Refused;
 use crate::flows::contexts::connecting;
+use crate::flows::contexts::ending;
 use crate::flows::contexts::publishing;
 use crate::flows::contexts::subscribing;
 use crate::identity::Identity;
@@ -141,6 +142,19 @@ impl HomeCalls<'_> {
         self.engine.handle_input(now, key, &[]);
         self.engine.after_frame(now);
         Ok(())
+    }
+}
+
+impl HomeCalls<'_> {
+    /// A connection has come that its session does not expect. If its client has connected again meanwhile, it had lost
+    /// this connection or has replaced it: its will is published.
+    pub fn end_unexpected(&mut self, now: Now, image: &ConnectionImage) {
+        self.engine.state.journal.now = now;
+        let Some(key) = self.engine.state.sessions.find_session(image.tenant, &image.client_id) else { return };
+        let is_it = |until| now.to_unix(until).abs_diff(image.expected_until) <= EXPECTED_WITHIN_MS;
+        let will = connecting!(self.engine).take_former_will(key, is_it);
+        ending!(self.engine).publish_will(now, key, will);
+        self.engine.after_frame(now);
     }
 }
 

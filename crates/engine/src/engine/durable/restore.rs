@@ -169,6 +169,12 @@ impl StoreCalls<'_> {
         }
     }
 
+    /// The store is that of a dead node, for images of it: messages of groups are not dealt to the sessions here, since
+    /// each image goes to another node. Called before the first pair.
+    pub fn restore_for_others(&mut self) {
+        self.engine.groups.kept.rests = true;
+    }
+
     /// Completes the restored state, and asks the other shards to report when they know its interest: the shell serves
     /// no client and lets no timers run before [`ShardQuestions::is_settled`](crate::ShardQuestions::is_settled) is
     /// true for all of them. Called for every shard of a process, also for one without restored state.

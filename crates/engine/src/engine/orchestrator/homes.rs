@@ -6,6 +6,7 @@ use crate::engine::facets::{HomeCalls, ShardQuestions};
 use crate::event::Event;
 use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
+use crate::flows::contexts::dealing;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::parking;
 use crate::ids::BROKER_LINK_LISTENER;
@@ -24,10 +25,12 @@ impl HomeCalls<'_> {
             Some(table) if ended && !self.engine.homes.ended => now.monotonic.plus(table.patience_ms),
             _ => self.engine.homes.patient_until,
         };
+        self.engine.groups.kept.rests = table.as_ref().is_some_and(Homes::are_nowhere);
         self.engine.homes = HomesInForce { table: table.map(Box::new), ended, patient_until };
         self.engine.waiting().end_suspension(now);
         self.close_those_elsewhere(now, Reason::NotServedHere);
         ending!(self.engine).publish_held(now);
+        dealing!(self.engine).deal_waiting(now);
         self.engine.after_frame(now);
     }
 }

@@ -9,9 +9,9 @@ pub(crate) mod finish;
 pub(crate) mod marks;
 pub(crate) mod outgoing;
 
-use crate::cluster::WELCOME_INDEX;
 use crate::cluster::peers::Peers;
 use crate::cluster::transfer::Transfers;
+use crate::cluster::{FAREWELL_INDEX, WELCOME_INDEX};
 use crate::durable::RESTORING_INDEX;
 use crate::flows::contexts::Subscribing;
 use crate::groups::Groups;
@@ -31,7 +31,8 @@ const _: () = assert!(
     WELCOME_INDEX != RESTORING_INDEX
         && OUTGOING_INDEX < WELCOME_INDEX
         && OUTGOING_INDEX < RESTORING_INDEX
-        && STRAY_INDEX < OUTGOING_INDEX,
+        && STRAY_INDEX < OUTGOING_INDEX
+        && FAREWELL_INDEX < STRAY_INDEX,
     "each kind of ticket has an index of its own"
 );
 

@@ -2,10 +2,11 @@
 
 use crate::event::Attempt;
 use crate::events::reason::Reason;
+use crate::flows::contexts::Connecting;
 use crate::flows::contexts::SessionEnding;
 use crate::ids::SessionKey;
-use crate::now::Now;
-use crate::session::Will;
+use crate::now::{Millis, Now};
+use crate::session::{FormerWill, Will};
 use crate::timers::Timer;
 
 impl SessionEnding<'_> {
@@ -61,5 +62,41 @@ impl SessionEnding<'_> {
         let will = self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, key, None);
         self.publish_will(now, key, will);
         self.state.sessions.store_session(&mut self.state.journal, key);
+    }
+}
+
+impl Connecting<'_> {
+    /// The client of a session connects while an earlier connection of it may still be on its way here: takes the will of
+    /// that connection. A will with a delay is not published, since the client is back ([MQTT-3.1.3-9]).
+    pub(crate) fn take_will_of_expected(&mut self, now: Now, key: SessionKey) -> Option<FormerWill> {
+        let rare = self.state.sessions.get(key.0)?.rare.as_ref()?;
+        let expected_until = rare.sent_on_until.filter(|until| *until > now.monotonic)?;
+        rare.will.as_ref().filter(|will| will.delay_seconds == 0)?;
+        let will = self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, key, None)?;
+        Some(FormerWill { will, expected_until })
+    }
+
+    /// Keeps this will until the connection has come, or is expected no more.
+    pub(crate) fn keep_former_will(&mut self, key: SessionKey, former: FormerWill) {
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
+        self.state.memory.held += former.will.cost();
+        self.state.timers.set(former.expected_until, Timer::FormerWill(key));
+        session.rare_mut().former_will = Some(Box::new(former));
+    }
+
+    /// The connection of such a will is expected no more, or the session ends. Returns the will.
+    pub(crate) fn drop_former_will(&mut self, key: SessionKey) -> Option<Will> {
+        let rare = self.state.sessions.get_mut(key.0)?.rare.as_mut()?;
+        let FormerWill { will, expected_until } = *rare.former_will.take()?;
+        self.state.timers.cancel(expected_until, Timer::FormerWill(key));
+        self.state.memory.held -= will.cost();
+        Some(will)
+    }
+
+    /// The same, if the connection was expected until this time.
+    pub(crate) fn take_former_will(&mut self, key: SessionKey, is_it: impl Fn(Millis) -> bool) -> Option<Will> {
+        let rare = self.state.sessions.get(key.0)?.rare.as_ref()?;
+        rare.former_will.as_ref().filter(|former| is_it(former.expected_until))?;
+        self.drop_former_will(key)
     }
 }

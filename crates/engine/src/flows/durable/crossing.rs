@@ -97,9 +97,14 @@ impl Dealing<'_> {
         if !left.crossed.is_empty() || !self.links.place.owns(group_partition(tenant, share, filter)) {
             return false;
         }
+        let mut publication = left.message.publication();
+        if self.groups.kept.rests && publication.qos != QoS::AtMostOnce {
+            self.groups.kept.wait_for_member(now, self.state, (share, filter), &mut publication);
+            return true;
+        }
         let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
         let group = crate::link::record::GroupName { tenant, share, filter };
-        self.deal_left(now, group, &mut left.message.publication(), &source);
+        self.deal_left(now, group, &mut publication, &source);
         true
     }
 }

@@ -59,6 +59,9 @@ impl Dealing<'_> {
 
     /// Deals a message that is nowhere. `last` says that it waits no longer.
     pub(crate) fn deal_kept(&mut self, now: Now, id: u64, last: bool) {
+        if self.groups.kept.rests {
+            return;
+        }
         let Some(deal) = self.groups.kept.deals.get(&id) else { return };
         let (message, client, hops) = (Rc::clone(&deal.message), deal.client, deal.hops);
         let (share, filter) = (deal.share.clone(), deal.filter.clone());

@@ -39,7 +39,11 @@ impl Net {
         let key = self.engines[shard].open_connection(self.now, ListenerId(0)).expect("no limit is reached");
         let continued = self.engines[shard].homes().continue_connection(self.now, key, &left.image, false);
         if let Err(error) = continued {
+            if error == NotContinued::NotExpected {
+                self.engines[shard].homes().end_unexpected(self.now, &left.image);
+            }
             self.engines[shard].release_connection(key);
+            self.gather(shard);
             return Err(error);
         }
         self.sockets.push(Socket {
@@ -105,6 +109,9 @@ impl Net {
         let listener = self.sockets[id].listener;
         let Ok(key) = self.engines[shard].open_connection(self.now, listener) else { return };
         let continued = self.engines[shard].homes().continue_connection(self.now, key, &left.image, false);
+        if continued == Err(NotContinued::NotExpected) {
+            self.engines[shard].homes().end_unexpected(self.now, &left.image);
+        }
         let socket = &mut self.sockets[id];
         match continued {
             Ok(()) => {

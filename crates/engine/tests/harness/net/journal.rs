@@ -40,6 +40,13 @@ impl Net {
         self.commit_of(None, count);
     }
 
+    /// Commits all waiting batches of a node.
+    pub(super) fn commit_all_of(&mut self, node: usize) {
+        let count = self.store.waiting_of(node);
+        self.store.want(node, self.now.monotonic);
+        self.commit_of(Some(node), count);
+    }
+
     fn commit_of(&mut self, node: Option<usize>, count: usize) {
         let is_awaited = self.store.is_awaited(&self.nodes, node);
         let mut committed = BTreeMap::new();

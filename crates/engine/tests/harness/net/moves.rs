@@ -55,6 +55,31 @@ impl Net {
         }
     }
 
+    /// A node hands over its partitions from now on, one move after the other, and gets none.
+    pub(crate) fn begin_to_leave(&mut self, node: usize) {
+        self.trace.note(format!("node {node} is to stop"));
+        self.leaving = Some(node);
+    }
+
+    /// Whether a leaving node serves nothing by the table that it has read, and has ended its exchanges with the others.
+    pub(crate) fn has_left(&mut self, node: usize, gives_kept: bool) -> bool {
+        let is_unread = self.unread.get(&node).is_some_and(|tables| !tables.is_empty());
+        if self.moving.is_some() || is_unread || !self.nodes.at_home(node).is_empty() {
+            return false;
+        }
+        let left = self.on_node(node, |engine, now| engine.cluster().take_leave(now, gives_kept));
+        left.into_iter().all(|left| left)
+    }
+
+    /// The process of a node that serves nothing ends, and its store has all that it has written.
+    pub(crate) fn stop_node(&mut self, node: usize) {
+        self.trace.note(format!("node {node} stops"));
+        self.leaving = None;
+        // Batches under way are lost with its links.
+        self.fall_unnoticed(node, usize::MAX, 0);
+        self.bury(node);
+    }
+
     /// Brings the move to its end, and that to all nodes. Returns whether it has come there.
     pub(crate) fn end_move(&mut self) -> bool {
         self.advance_move();
@@ -66,14 +91,19 @@ impl Net {
 
     fn new_move(&mut self, random: &mut Random) {
         let living: Vec<usize> = self.nodes.living().collect();
-        let at = random.below(living.len());
+        let at = self.leaving.and_then(|node| living.iter().position(|other| *other == node));
+        let leaves = at.is_some();
+        let at = at.unwrap_or_else(|| random.below(living.len()));
         let from = living[at];
         let to = living[(at + 1 + random.below((living.len() - 1).max(1))) % living.len()];
-        // The first ones stay, so that every shard keeps some work; partitions to be fetched cannot be sent.
-        let all = (self.nodes.engines()..PARTITIONS).map(PartitionId);
+        // The first ones stay, so that every shard of a node that stays keeps some work; partitions to be fetched cannot
+        // be sent.
+        let first = if leaves { 0 } else { self.nodes.engines() };
         let nodes = self.nodes;
-        let at_home = all.filter(|it| nodes.node_of(nodes.home_of(*it)) == from && !nodes.absent().has(*it));
-        let partitions: Partitions = at_home.filter(|_| random.percent(50)).collect();
+        let at_home = (first..PARTITIONS)
+            .map(PartitionId)
+            .filter(|it| nodes.node_of(nodes.home_of(*it)) == from && !nodes.absent().has(*it));
+        let partitions: Partitions = at_home.filter(|_| leaves || random.percent(50)).collect();
         if !partitions.is_empty() && from != to {
             self.begin_move(from, to, partitions);
         }

@@ -408,6 +408,7 @@ impl Net {
     /// A node that was dead joins with nothing.
     pub(crate) fn begin_node(&mut self, node: usize) {
         self.trace.note(format!("node {node} joins"));
+        self.store.forget_pairs(node);
         self.nodes.gone &= !(1 << node);
         self.nodes.newest.dead &= !(1 << node);
         self.introduce_all();

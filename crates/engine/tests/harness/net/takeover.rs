@@ -44,13 +44,17 @@ impl Net {
         self.publish_table(&[Order::Serve(taken)]);
     }
 
-    /// The successors of a dead node fetch the state of its store and take it in.
-    pub(crate) fn fetch_of(&mut self, node: usize) {
+    /// The successors of a dead node fetch the state of its store and take it in. If the node `returns`, it has its
+    /// state again when the first one has fetched it, and writes to the store before the others do.
+    pub(crate) fn fetch_of(&mut self, node: usize, returns: bool) {
         self.read_all_tables();
         let awaited = self.nodes.absent();
-        let pairs = self.store.take_pairs(node);
         let nodes = self.nodes;
-        for taker in (0..usize::from(nodes.count())).filter(|taker| nodes.lives(*taker)) {
+        for (at, taker) in (0..usize::from(nodes.count())).filter(|taker| nodes.lives(*taker)).enumerate() {
+            if returns && at == 1 {
+                self.return_without_place(node);
+            }
+            let pairs = self.store.pairs_of_mut(node).clone();
             let its = awaited.iter().filter(|partition| nodes.node_of(nodes.home_of(*partition)) == taker).collect();
             let images = self.images_of(&pairs, its);
             self.trace.note(format!("node {taker} takes in {} partitions of node {node}", images.len()));
@@ -73,8 +77,25 @@ impl Net {
         }
     }
 
-    /// A dead node returns with the state of its store, before it is replaced.
+    /// A dead node returns with the state of its store.
     pub(crate) fn revive(&mut self, node: usize) {
+        self.return_without_place(node);
+        self.take_place(node);
+    }
+
+    /// A node that has its state again is a member, and has the place that the table gives it.
+    pub(crate) fn take_place(&mut self, node: usize) {
+        self.call_off_moves_of(node);
+        self.read_all_tables();
+        self.nodes.begin(node);
+        // Partitions that left for others while it was away, or that never came as a whole.
+        let its = self.nodes.at_home(node);
+        self.forget_at(node, (0..PARTITIONS).map(PartitionId).filter(|partition| !its.has(*partition)).collect());
+        self.introduce_all();
+    }
+
+    /// A dead node has the state of its store again, and is no member of its cluster.
+    pub(crate) fn return_without_place(&mut self, node: usize) {
         self.trace.note(format!("node {node} returns with its data"));
         let mut pairs = self.store.pairs_of_mut(node).clone();
         let mut sweep = Sweep::default();
@@ -93,13 +114,10 @@ impl Net {
                 None => its.clone().for_each(|engine| self.unshipped[engine] = true),
             }
         }
-        self.call_off_moves_of(node);
-        self.read_all_tables();
-        self.nodes.begin(node);
-        // Partitions that left for others while it was away, or that never came as a whole.
-        let its = self.nodes.at_home(node);
-        self.forget_at(node, (0..PARTITIONS).map(PartitionId).filter(|partition| !its.has(*partition)).collect());
-        self.introduce_all();
+        // As its driver does with a table that does not have it.
+        self.on_node(node, |engine, now| engine.moves().release_partitions(now, Partitions::ALL));
+        its.for_each(|engine| self.write_journal(engine));
+        self.commit_all_of(node);
     }
 
     /// Gives half of the first node's partitions to another one.
@@ -114,6 +132,7 @@ impl Net {
         let mut settings = (*self.settings).clone();
         settings.queue.memory_bytes = u64::MAX;
         let mut engine = Engine::new(Arc::new(settings), ShardPosition::ALONE, 0, self.now);
+        engine.store().restore_for_others();
         let mut sweep = Sweep::default();
         let kept = pairs.iter().filter(|(key, value)| sweep.keep(key, value));
         let kept: Pairs = kept.map(|(key, value)| (key.clone(), value.clone())).collect();

@@ -75,7 +75,12 @@ impl World {
 
     /// Other nodes take in a dead node's partitions, and do not serve them yet.
     pub(crate) fn fetch_of(&self, node: usize) {
-        self.0.borrow_mut().fetch_of(node);
+        self.0.borrow_mut().fetch_of(node, false);
+    }
+
+    /// The same, and the dead node has its state again before the last of them has fetched it.
+    pub(crate) fn fetch_of_returning(&self, node: usize) {
+        self.0.borrow_mut().fetch_of(node, true);
     }
 
     /// They serve it.
@@ -94,6 +99,16 @@ impl World {
     /// A dead node returns with its data before others serve it.
     pub(crate) fn revive(&self, node: usize) {
         self.0.borrow_mut().revive(node);
+    }
+
+    /// A dead node has the state of its store again, and is no member of its cluster.
+    pub(crate) fn return_without_place(&self, node: usize) {
+        self.0.borrow_mut().return_without_place(node);
+    }
+
+    /// It is a member, and has the place that the table gives it.
+    pub(crate) fn take_place(&self, node: usize) {
+        self.0.borrow_mut().take_place(node);
     }
 
     /// A dead node joins with nothing. Nothing else happens yet.

@@ -27,6 +27,28 @@ impl World {
         self.0.borrow_mut().step_move(random);
     }
 
+    /// A node hands over its partitions from now on, one move after the other.
+    pub(crate) fn begin_to_leave(&self, node: usize) {
+        self.0.borrow_mut().begin_to_leave(node);
+    }
+
+    /// Whether a leaving node serves nothing and has ended its exchanges with the others.
+    pub(crate) fn has_left(&self, node: usize, gives_kept: bool) -> bool {
+        self.0.borrow_mut().has_left(node, gives_kept)
+    }
+
+    /// The process of a node that serves nothing ends.
+    pub(crate) fn stop_node(&self, node: usize) {
+        self.0.borrow_mut().stop_node(node);
+    }
+
+    /// Begins a move of all partitions of a node.
+    pub(crate) fn begin_move_of_all(&self, from: usize, to: usize) {
+        let mut net = self.0.borrow_mut();
+        let partitions = net.nodes.at_home(from);
+        net.begin_move(from, to, partitions);
+    }
+
     /// Begins a move of the partition of a name.
     pub(crate) fn begin_move(&self, from: usize, to: usize, name: &str) {
         let partitions = std::iter::once(partition_of(TenantId::DEFAULT, name)).collect();

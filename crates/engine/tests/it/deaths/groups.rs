@@ -96,6 +96,34 @@ fn a_deal_is_not_repeated_if_its_home_dies_unconfirmed() {
 }
 
 #[test]
+fn a_node_without_a_place_deals_nothing() {
+    // Another node may have read its store already: then its sessions here are copies, and their messages would be lost.
+    let world = three();
+    let topic = group_at(&world, 0);
+    let members = [0, 1].map(|node| member(&world, node, &topic));
+    let publisher = world.connect(steady(&world, 0, "publisher "));
+    world.hold(0, 1);
+    for payload in ["x", "y"] {
+        publisher.publish(message(&topic, payload).qos1());
+    }
+    assert_eq!(world.gauges().kept_deals, 1, "the one for the member at node 1");
+    world.fall(0, usize::MAX, 0);
+    world.run();
+    world.return_without_place(0);
+    world.advance(minutes(2));
+    world.engine(0, |engine, _| {
+        let gauges = engine.questions().gauges();
+        assert_eq!((gauges.kept_deals, gauges.queued_messages), (1, 1), "both are as they were");
+    });
+    world.take_place(0);
+    world.run();
+    let mut got: Vec<String> =
+        members.into_iter().flat_map(|member| world.connect(member.accept_on(2)).payloads()).collect();
+    got.sort_unstable();
+    assert_eq!(got, ["x", "y"]);
+}
+
+#[test]
 fn a_deal_within_a_dead_node_goes_to_another_member() {
     // The session of the member is on the shard that deals, or on the other one of its node.
     for shard in [0, 1] {

@@ -66,6 +66,80 @@ fn a_deal_of_an_old_home_arrives_if_that_home_dies() {
     }
 }
 
+/// Node 0 has handed over its partitions to node 1, and the shard of node 2 has its messages dealt there until it has
+/// read the table.
+fn handed_over(world: &World) {
+    world.begin_move_of_all(0, 1);
+    for _ in 0..5 {
+        world.advance_move();
+    }
+    world.read_table(0);
+    world.read_table(1);
+}
+
+/// Whether node 0 has ended its exchanges with the others, after some steps. A message that is given to its next home is
+/// answered first, and then the last answers are confirmed.
+fn has_left(world: &World, gives_kept: bool) -> bool {
+    (0..4).any(|_| {
+        let left = world.has_left(0, gives_kept);
+        world.run();
+        left
+    })
+}
+
+#[test]
+fn a_home_that_leaves_waits_for_answers_to_its_deals() {
+    let world = four();
+    let topic = group_at(&world, 0);
+    let member = member_at(&world, 3, &topic);
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX).manual());
+    handed_over(&world);
+    assert!(!has_left(&world, false), "node 2 has messages dealt at node 0");
+    world.hold(0, 2);
+    let id = publisher.send_publish(message(&topic, "x").qos2()).expect("a packet id");
+    world.run();
+    world.read_all_tables();
+    world.run();
+    assert!(publisher.answers().is_empty() && !has_left(&world, false), "node 2 has not read the answer");
+    world.release(0, 2);
+    world.run();
+    assert!(!publisher.expect_answer(PacketType::PubRec, id).is_error());
+    assert!(has_left(&world, false));
+    world.stop_node(0);
+    world.run();
+    world.read_all_tables();
+    world.revive(0);
+    world.run();
+    comes_to(&world, member);
+}
+
+#[test]
+fn a_home_that_leaves_gives_unanswered_deals_to_the_next_home() {
+    let world = four();
+    let topic = group_at(&world, 0);
+    let member = world.connect(v5(&world.name_on(3, "member ")).manual());
+    member.subscribe(&format!("$share/group/{topic}"), AtLeastOnce);
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+    handed_over(&world);
+    publisher.publish(message(&topic, "x").qos1());
+    world.read_all_tables();
+    world.run();
+    let first = member.expect_publish(&topic, "x");
+    assert!(!has_left(&world, false), "its member has not acknowledged it");
+    assert!(has_left(&world, true));
+    world.stop_node(0);
+    world.run();
+    world.read_all_tables();
+    assert_eq!(world.gauges().kept_deals, 1, "its next home keeps it");
+    let second = member.expect_publish(&topic, "x");
+    [first, second].into_iter().for_each(|got| member.puback(got.id.expect("a packet id")));
+    world.run();
+    assert_eq!(world.gauges().kept_deals, 0);
+    world.revive(0);
+    world.run();
+    member.expect_nothing();
+}
+
 #[test]
 fn a_deal_of_an_old_home_is_not_repeated_if_its_node_dies() {
     let world = four();

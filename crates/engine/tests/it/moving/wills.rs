@@ -1,6 +1,6 @@
 //! Wills of clients whose partition moves.
 
-use tidegate_engine::{EDGE_STOPS, ListenerSettings};
+use tidegate_engine::{EDGE_STOPS, ListenerSettings, NotContinued};
 
 use super::*;
 
@@ -30,6 +30,37 @@ fn a_moved_will_is_published_unless_its_client_returns() {
             watcher.expect_nothing();
         },
     );
+}
+
+#[test]
+fn a_will_is_published_if_its_client_returns_before_its_connection() {
+    // The client has lost its connection, or was asked to connect again; the will has a delay or not.
+    for (is_lost, delay) in [(true, 0), (true, 30), (false, 0)] {
+        let here = World::new(1);
+        let will = |topic: &str| message(topic, "w").qos1();
+        let client = here.connect(v5("a").lasting().will(will("w/a").delay(delay)));
+        here.run();
+        let left = client.leave().expect("a connection at rest");
+        let there = elsewhere(&here, 2, millis(30));
+        move_all(&here, &there);
+        let watcher = there.connect(v5("watcher"));
+        watcher.subscribe("w/#", AtLeastOnce);
+        let back = there.connect(v5("a").lasting().will(will("w/later")));
+        watcher.expect_nothing();
+        if is_lost {
+            assert_eq!(client.continue_at(&there, left).err(), Some(NotContinued::NotExpected));
+            there.run();
+            let wanted: &[&str] = if delay == 0 { &["w/a"] } else { &[] };
+            assert_eq!(topics(&watcher), wanted, "{delay}");
+        } else {
+            there.advance(seconds(11));
+            let _ = client.continue_at(&there, left);
+        }
+        there.advance(minutes(1));
+        watcher.expect_nothing();
+        back.lose();
+        assert_eq!(topics(&watcher), ["w/later"], "{is_lost}, {delay}");
+    }
 }
 
 #[test]

@@ -18,6 +18,10 @@ enum Stage {
     Fetched(usize),
     /// They do, and it is away.
     Away(usize),
+    /// It lives, hands over its partitions, and stops then.
+    Leaving(usize),
+    /// It has handed over its partitions, and is away.
+    Stopped(usize),
 }
 
 /// Nodes that have died.
@@ -25,6 +29,8 @@ enum Stage {
 pub(super) struct Falls {
     stage: Stage,
     pub count: u64,
+    /// Whether the process of the dead node runs again, without a place.
+    has_returned: bool,
     /// Messages to groups that may be lost with a node, by their place in [`Simulation::published`].
     pub unsure: BTreeSet<usize>,
 }
@@ -33,7 +39,14 @@ impl Simulation {
     /// A node dies, or the next step happens to a dead one.
     pub(super) fn step_fall(&mut self) {
         self.falls.stage = match self.falls.stage {
+            Stage::None if self.profile.kind.moves() && self.random.percent(40) => self.begin_to_leave(),
             Stage::None => self.fall(),
+            Stage::Leaving(node) => self.leave(node),
+            Stage::Stopped(node) if self.world.has_unread_tables() => Stage::Stopped(node),
+            Stage::Stopped(node) => {
+                self.world.revive(node);
+                Stage::None
+            }
             Stage::Gone(node) if self.random.percent(30) => {
                 self.world.revive(node);
                 Stage::None
@@ -47,7 +60,12 @@ impl Simulation {
                 Stage::None
             }
             Stage::Dead(node) => {
-                self.world.fetch_of(node);
+                self.falls.has_returned = self.random.percent(30);
+                if self.falls.has_returned {
+                    self.world.fetch_of_returning(node);
+                } else {
+                    self.world.fetch_of(node);
+                }
                 Stage::Fetched(node)
             }
             // It is served when it is in the stores of its new nodes.
@@ -64,11 +82,46 @@ impl Simulation {
                 self.world.serve_for(node);
                 Stage::Away(node)
             }
+            // Its partitions are elsewhere by now, and its store still has all that was in them.
+            Stage::Away(node) if self.falls.has_returned => {
+                self.world.take_place(node);
+                Stage::None
+            }
+            Stage::Away(node) if self.random.percent(50) => {
+                self.world.revive(node);
+                Stage::None
+            }
             Stage::Away(node) => {
                 self.world.rejoin(node);
                 Stage::None
             }
         };
+    }
+
+    /// A node begins to stop.
+    fn begin_to_leave(&mut self) -> Stage {
+        let (nodes, shards) = self.world.nodes();
+        let node = self.random.below(nodes);
+        if !self.world.works_something(node as u16 * shards) {
+            return Stage::None;
+        }
+        self.world.begin_to_leave(node);
+        Stage::Leaving(node)
+    }
+
+    /// A node stops when it serves nothing and owes nothing to others.
+    fn leave(&mut self, node: usize) -> Stage {
+        let gives_kept = self.random.percent(50);
+        if !self.world.has_left(node, gives_kept) {
+            self.world.step_move(&mut self.random);
+            return Stage::Leaving(node);
+        }
+        self.world.stop_node(node);
+        self.falls.count += 1;
+        for device in &mut self.devices {
+            device.notice_close();
+        }
+        Stage::Stopped(node)
     }
 
     fn is_uncommitted(&self) -> bool {
@@ -100,10 +153,8 @@ impl Simulation {
 
     /// All have their place again.
     pub(super) fn end_fall(&mut self) {
-        if self.falls.count == 0 && self.profile.kind.falls() {
-            self.falls.stage = self.fall();
-        }
-        while !matches!(self.falls.stage, Stage::None) {
+        let wanted = u64::from(self.profile.kind.falls());
+        while !matches!(self.falls.stage, Stage::None) || self.falls.count < wanted {
             self.world.run();
             self.step_fall();
             self.world.read_all_tables();

@@ -1,0 +1,51 @@
+//! A node that has handed over its partitions ends its exchanges with the other nodes before it stops.
+//!
+//! It deals messages of its former groups until each shard of the cluster has another dealer, and it alone keeps the
+//! messages that it has dealt until their members answer. If it stopped before, the publishers would send messages again
+//! that it had dealt, and it would deal its own copies when it returns with its store.
+
+use crate::cluster::FAREWELL_INDEX;
+use crate::engine::facets::ClusterCalls;
+use crate::flows::contexts::dealing;
+use crate::ids::{ConnectionKey, Partitions};
+use crate::link::envelope::Ticket;
+use crate::link::record::Record;
+use crate::now::Now;
+
+impl ClusterCalls<'_> {
+    /// Takes the next step to the end of this shard's exchanges with other nodes. Called again until it returns true:
+    /// no shard has messages of groups dealt here, none that was dealt here is kept here, and each shard of another node
+    /// has read all answers of this one. With `gives_kept` the homes of the groups get the messages whose members have
+    /// not answered; these may come again at QoS 1. Orchestrators deal to their own members alone and have nothing to end.
+    pub fn take_leave(&mut self, now: Now, gives_kept: bool) -> bool {
+        let engine = &mut *self.engine;
+        if engine.links.roster.has_no_peers() || engine.links.roster.keeps_groups() {
+            return true;
+        }
+        engine.state.journal.now = now;
+        let deals = engine.groups.dealers.dealt_by_others(&engine.links.group_roster) != Partitions::ALL;
+        // A message of QoS 2 stays bound to its client, which may have it.
+        if !deals && gives_kept && engine.groups.kept.lose_all_deals(now) {
+            dealing!(engine).deal_waiting(now);
+        }
+        if deals || engine.groups.kept.len() > 0 || engine.links.has_promised() {
+            engine.peers.farewells = None;
+        } else if engine.peers.farewells.is_none() {
+            self.ask_for_farewells();
+        }
+        self.engine.after_frame(now);
+        self.engine.peers.farewells == Some(0)
+    }
+
+    /// Asks each shard of another node to confirm all that was sent to it.
+    fn ask_for_farewells(&mut self) {
+        let ticket = Ticket { connection: ConnectionKey { index: FAREWELL_INDEX, generation: 0 }, sequence: 0 };
+        let mut open = 0;
+        for peer in self.engine.links.roster.peers() {
+            self.engine.links.send(peer, Record::InterestBarrier { ticket });
+            open += 1;
+        }
+        self.engine.peers.interest_under_way += open;
+        self.engine.peers.farewells = Some(open);
+    }
+}
