@@ -31,25 +31,12 @@ impl<'n> OrchestratorMoves<'n> {
     }
 
     /// Exports held partitions, or returns `None` while parts of their queues are being read from the store. Messages that
-    /// brokers deliver later are collected for [`OrchestratorMoves::take_forwarded`].
-    ///
-    /// # Errors
-    /// When they are too large, or a shard does not answer.
-    pub fn snapshot(
-        &self,
-        partitions: Partitions,
-        max_bytes: u64,
-        transfer: u64,
-    ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
-        self.node.moves().snapshot(partitions, max_bytes, Collecting::InPieces(transfer))
-    }
-
-    /// The same for orchestrators that exchange messages on topics of addresses: later messages are collected for
+    /// brokers deliver later are collected for [`OrchestratorMoves::take_forwarded`], and messages that come over links for
     /// [`NodeMoves::take_transfer_rest`](crate::NodeMoves::take_transfer_rest).
     ///
     /// # Errors
     /// When they are too large, or a shard does not answer.
-    pub fn snapshot_with_addresses(
+    pub fn snapshot(
         &self,
         partitions: Partitions,
         max_bytes: u64,
@@ -230,7 +217,7 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.dialer().release(but);
     }
 
-    /// Imports and holds partitions; answers when they are in the store. The old home forwards later messages in pieces:
+    /// Imports and holds partitions of a dead member; answers when they are in the store. Its brokers' connections bring later messages in pieces:
     /// [`OrchestratorMoves::take_piece`]. `had` are the messages that the sessions have
     /// ([`OrchestratorMoves::take_had`]).
     ///
@@ -245,12 +232,12 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.moves().take_in(images, had, Collecting::InPieces(transfer))
     }
 
-    /// The same where orchestrators exchange messages on topics of addresses: all are asked to send those for these
-    /// partitions here. They are collected until [`NodeMoves::finish_transfer`](crate::NodeMoves::finish_transfer).
+    /// The same for partitions of a living member. All members are asked to send messages on topics of addresses, and
+    /// messages of shared groups, for these partitions here. They are collected until [`NodeMoves::finish_transfer`](crate::NodeMoves::finish_transfer).
     ///
     /// # Errors
     /// When an image is refused, or a shard does not answer.
-    pub fn arrive_with_addresses(
+    pub fn arrive_from_member(
         &self,
         images: Vec<PartitionImage>,
         had: Option<Vec<u8>>,

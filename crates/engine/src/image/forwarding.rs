@@ -90,6 +90,8 @@ pub(crate) struct Departed {
     pub(crate) unanswered: VecDeque<Awaiting>,
     /// The messages that the sessions had when they left.
     pub(crate) had: Vec<u8>,
+    /// Messages that the groups of the partitions get here if the move is called off.
+    pub(crate) for_groups: Vec<u8>,
 }
 
 /// Partitions that have arrived.
@@ -166,13 +168,14 @@ impl KeptBack {
 }
 
 impl Forwarding {
-    /// The partitions that leave.
+    /// The partitions that leave or come.
     pub(crate) fn departures(&self) -> Departures {
-        self.left.values().fold(Departures::default(), |all, left| Departures {
-            are_there: true,
-            begun: all.begun.with(left.partitions),
-            over: all.over.with(left.passed_over()),
-        })
+        let left = self.left.values().map(|left| left.partitions.without(left.back));
+        let come = self.come.values().map(|come| come.partitions);
+        Departures {
+            left: left.fold(Partitions::NONE, Partitions::with),
+            come: come.fold(Partitions::NONE, Partitions::with),
+        }
     }
 
     #[inline]
@@ -207,8 +210,20 @@ impl Forwarding {
 
 impl Departed {
     pub(crate) fn new(partitions: Partitions, had: Vec<u8>) -> Self {
-        let (noted, unanswered) = (super::begin(), VecDeque::new());
-        Self { partitions, noted, is_over: false, back: Partitions::NONE, unanswered, had }
+        let (noted, unanswered, for_groups) = (super::begin(), VecDeque::new(), super::begin());
+        Self { partitions, noted, is_over: false, back: Partitions::NONE, unanswered, had, for_groups }
+    }
+
+    /// The new home serves the partitions, and deals for their groups.
+    pub(crate) fn note_served(&mut self) {
+        (self.is_over, self.for_groups) = (true, super::begin());
+    }
+
+    /// Notes a message that no group of the partitions has got, here or elsewhere.
+    pub(crate) fn note_for_groups(&mut self, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+        if !self.is_over {
+            put_noted(&mut self.for_groups, now, id, message);
+        }
     }
 
     /// The partitions whose sessions here get no more messages.
@@ -285,6 +300,7 @@ impl Departed {
 
     fn note_copy(&mut self, now: Now, copy: &LastCopy) {
         if Forwarding::note_left(&mut AtHand::default(), self, now, copy.id.as_ref(), &copy.message) {
+            self.note_for_groups(now, copy.id.as_ref(), &copy.message);
             self.unanswered.extend(copy.number.map(Awaiting::Copy));
         }
     }

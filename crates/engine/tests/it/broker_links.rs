@@ -7,6 +7,7 @@ mod clocks;
 mod copies;
 mod filters;
 mod forwarding;
+mod groups;
 mod hazards;
 mod last_copies;
 mod lies;

@@ -13,7 +13,7 @@ use crate::journal::keys::Key;
 use crate::journal::keys::StoredSession;
 use crate::link::envelope::Ticket;
 use crate::link::got::Got;
-use crate::link::record::Record;
+use crate::link::record::{GroupName, Record};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::records::stored::ReadEntry;
@@ -149,6 +149,10 @@ impl StoreCalls<'_> {
                 self.engine.retained.restore_retained(now, &mut self.engine.state, tenant, message);
             }
             Key::Arrival(_) | Key::Passed(..) => self.restore_arrived(now, read, value).map_err(wrong)?,
+            Key::Group(tenant, name) => {
+                let group = GroupName::of_text(tenant, name).map_err(wrong)?;
+                subscribing!(self.engine).restore_group(now, group);
+            }
             Key::Foreign => {}
         }
         Ok(())

@@ -4,6 +4,7 @@ use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::moving;
+use crate::flows::contexts::subscribing;
 use crate::ids::Partitions;
 use crate::image::forwarding::{AtHand, Behind, Come, Departed, Forwarded, Forwarding, KeptBack};
 use crate::image::noted::{each_noted, put_noted};
@@ -68,7 +69,7 @@ impl<'e> OrchestratorMoves<'e> {
     /// The new home serves the partitions of a move: their sessions on this shard receive no more messages.
     pub fn note_served_elsewhere(&mut self, id: u64) {
         if let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) {
-            left.is_over = true;
+            left.note_served();
         }
         self.engine.handover.tell_departures(&mut self.engine.state);
     }
@@ -109,12 +110,30 @@ impl<'e> OrchestratorMoves<'e> {
     /// for them. With the last partition all collected messages are acknowledged.
     pub fn end_forwarding(&mut self, now: Now, id: u64, partitions: Partitions) {
         let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) else { return };
+        let stay = left.partitions.among(partitions).without(left.back);
+        let for_groups = seal(left.for_groups.clone());
         left.partitions = left.partitions.without(partitions);
-        if left.partitions.is_empty() {
+        let is_over = left.partitions.is_empty();
+        self.engine.state.journal.now = now;
+        self.engine.handover.tell_departures(&mut self.engine.state);
+        // The move is called off, and the sessions have got these messages. An error would mean that this process cannot
+        // read its own format.
+        let _ = each_noted(now, &for_groups, |_, message| {
+            moving!(self.engine).deal_to_groups(now, message, stay);
+        });
+        if is_over {
             self.confirm_forwarded(now, id, usize::MAX);
             self.engine.handover.forwarding.left.remove(&id);
         }
-        self.engine.handover.tell_departures(&mut self.engine.state);
+        self.drop_groups(now);
+    }
+
+    /// Forgets the groups of partitions that neither leave nor come any more, and are at home elsewhere.
+    fn drop_groups(&mut self, now: Now) {
+        let mut subscribing = subscribing!(self.engine);
+        subscribing.drop_groups_dealt_elsewhere(now);
+        subscribing.remove_forsaken_groups(now);
+        self.engine.after_frame(now);
     }
 
     /// Begins to take the messages that the old home forwards for the partitions of a move. It is called in the turn in
@@ -162,6 +181,7 @@ impl<'e> OrchestratorMoves<'e> {
         engine.handover.arrivals.resume(now, &mut engine.state.journal, partitions, seen);
         let come = engine.handover.forwarding.come.entry(id).or_insert_with(|| Come::new(Partitions::NONE, None));
         come.partitions = come.partitions.with(partitions);
+        engine.handover.tell_departures(&mut engine.state);
     }
 
     /// Partitions do not come after all, and this process continues to forward messages for them. Their sessions stay, since
@@ -171,6 +191,7 @@ impl<'e> OrchestratorMoves<'e> {
         engine.state.journal.now = now;
         engine.handover.forget(now, &mut engine.state.journal, partitions);
         engine.handover.tell_departures(&mut engine.state);
+        self.drop_groups(now);
     }
 
     /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the broker links. With
@@ -214,7 +235,6 @@ impl<'e> OrchestratorMoves<'e> {
         let is_whole = engine.place.shards == 1;
         each_noted(now, messages, |id, message| {
             let mut wanted = partitions;
-            let groups = moving!(engine).groups_lacking(id, message, partitions);
             if let Some(id) = id {
                 let is_here = engine.broker_links.settlement.has_seen(id);
                 wanted = engine.handover.arrivals.lacking(wanted, id, is_here);
@@ -222,7 +242,7 @@ impl<'e> OrchestratorMoves<'e> {
                     engine.handover.arrivals.note_passed(&mut engine.state.journal, id, message, wanted);
                 }
             }
-            moving!(engine).pass_on_to(now, message, wanted, &groups);
+            moving!(engine).pass_on_to(now, message, wanted);
         })?;
         self.engine.after_frame(now);
         Ok(())
@@ -240,7 +260,6 @@ impl<'e> OrchestratorMoves<'e> {
         let is_whole = engine.place.shards == 1;
         let mut out = begin();
         each_noted(now, piece, |noted, message| {
-            let groups = moving!(engine).groups_lacking(noted, message, partitions);
             let Forwarding { left, come, .. } = &mut engine.handover.forwarding;
             // Some of the partitions may have left again.
             for left in left.values_mut().filter(|left| !left.partitions.among(partitions).is_empty()) {
@@ -252,7 +271,7 @@ impl<'e> OrchestratorMoves<'e> {
             let wanted = come.wants(arrivals, journal, partitions, (noted, message), (is_here, is_whole));
             if !wanted.is_empty() {
                 put_noted(&mut out, now, noted, message);
-                moving!(engine).pass_on_to(now, message, wanted, &groups);
+                moving!(engine).pass_on_to(now, message, wanted);
             }
         })?;
         Ok(seal(out))
@@ -265,6 +284,8 @@ impl<'e> OrchestratorMoves<'e> {
         if come.remove(&id).is_some() {
             let open = come.values().fold(Partitions::NONE, |all, come| all.with(come.partitions));
             engine.handover.arrivals.close(now, &mut engine.state.journal, open);
+            engine.handover.tell_departures(&mut engine.state);
+            self.drop_groups(now);
         }
     }
 }

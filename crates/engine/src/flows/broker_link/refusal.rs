@@ -4,6 +4,7 @@ use crate::event::Attempt;
 use crate::events::reason::Reason;
 use crate::flows::contexts::BrokerLinking;
 use crate::flows::contexts::subscribing;
+use crate::groups::JOINING_INDEX;
 use crate::ids::BrokerLinkKey;
 use crate::ids::ShardId;
 use crate::link::envelope::Ticket;
@@ -49,6 +50,9 @@ impl BrokerLinking<'_> {
 
     /// Refuses a filter to a client whose SUBACK waits, if the client asked for it.
     pub(crate) fn refuse_filter(&mut self, now: Now, ticket: Ticket, filter: &str, code: ReasonCode) {
+        if ticket.connection.index == JOINING_INDEX {
+            return self.refuse_to_member(ticket, filter, code);
+        }
         let Some(session) = self.state.connections.session_of(ticket.connection) else { return };
         let Some((tenant, filter)) = of_brokers(self.settings, filter) else { return };
         if self.state.sessions.get(session.0).is_none_or(|session| session.tenant != tenant) {
@@ -71,6 +75,14 @@ impl BrokerLinking<'_> {
             if let Ok(asked) = TopicFilter::new(&asked) {
                 subscribing!(self).unsubscribe(now, session, asked);
             }
+        }
+    }
+
+    /// Refuses the filter of a group of this shard to a member of another shard whose SUBACK waits.
+    fn refuse_to_member(&mut self, joining: Ticket, filter: &str, code: ReasonCode) {
+        let joining = self.groups.joining.get(&joining.connection.generation);
+        if let Some((shard, ticket)) = joining.and_then(|joining| Some((joining.shard, joining.ticket?))) {
+            self.links.send(shard, Record::InterestRefused { ticket, filter, code });
         }
     }
 

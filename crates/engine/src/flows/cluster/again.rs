@@ -11,7 +11,7 @@ use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::Reach;
 use crate::flows::publish::dispatch::at_home;
 use crate::flows::publish::dispatch::reach;
-use crate::ids::{PartitionId, ShardId, partition_of};
+use crate::ids::{BROKER_LINK_PARTITION, PartitionId, ShardId, partition_of};
 use crate::link::envelope::{DELIVER, Passage};
 use crate::link::got::Got;
 use crate::message::Publication;
@@ -209,8 +209,13 @@ impl Reach<'_> {
             self.state.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
         }
         let from = self.state.transfers.source;
+        let of_brokers = self.is_of_brokers(publication);
         for group in route.groups() {
-            if self.groups.deals_for(from, *group) && self.groups.partition_of(*group).is_some_and(&deals) {
+            let lacks = |partition| match partition {
+                BROKER_LINK_PARTITION => wants(PartitionId(0)),
+                partition => deals(partition),
+            };
+            if self.deals_here(from, *group, of_brokers) && self.groups.partition_of(*group).is_some_and(lacks) {
                 dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }

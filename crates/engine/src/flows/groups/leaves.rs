@@ -26,11 +26,22 @@ impl Subscribing<'_> {
 }
 
 impl Subscribing<'_> {
+    /// A session is served elsewhere and stays here for a while: it is no member of its groups here.
+    pub(crate) fn leave_all_groups(&mut self, now: Now, key: SessionKey) {
+        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
+        let counted = session.counted_for();
+        let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
+        for membership in memberships {
+            self.state.tenants.release(counted, Holding::Subscriptions, 1);
+            self.leave_home(now, key, &membership);
+        }
+    }
+
     /// Ends a membership that its session does not list any more, and tells each shard that deals for the group.
     pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
         self.state.shared_memberships -= 1;
         let (group, here) = (membership.group(), self.links.place.shard);
-        let tables = self.groups.tables_of(&self.links.group_roster, membership.partition);
+        let tables = self.groups.tables_of(&self.links.roster, membership.partition);
         for table in tables.filter(|table| *table != here) {
             self.links.send(table, Record::GroupLeave { group, session: key.0 });
         }
@@ -43,7 +54,7 @@ impl Subscribing<'_> {
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         dealt.members.leave(&(from, session));
         let (is_empty, partition) = (dealt.members.is_empty(), dealt.partition);
-        if is_empty && self.groups.knows_all_members(self.state, self.peers, &self.links.group_roster, partition) {
+        if is_empty && self.groups.knows_all_members(self.state, self.peers, &self.links.roster, partition) {
             self.remove_group(now, group);
         }
     }

@@ -7,6 +7,7 @@ use crate::flows::contexts::Moving;
 use crate::ids::Partitions;
 use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES};
 use crate::image::handover::{concerns, concerns_left};
+use crate::image::last_copies::LastCopy;
 use crate::image::noted::each_noted;
 use crate::image::seal;
 use crate::journal::keys::Key;
@@ -26,13 +27,14 @@ impl Moving<'_> {
         message: &MessageRef,
         having: Partitions,
     ) -> Partitions {
+        self.note_for_groups(now, slot, id, message);
         let mut passed_over = self.collect_for_left(now, slot, id, message);
         let (_, route) = self.cache.get(slot);
         let (place, state) = (self.place, &mut *self.state);
         let Forwarding { come, at_hand, .. } = &mut self.handover.forwarding;
         let mut full = Vec::new();
         for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != at_hand.former) {
-            let concerns = come.kept_back.is_some() && concerns(come.partitions, place, state, route);
+            let concerns = come.kept_back.is_some() && concerns(come.partitions, place, state, self.groups, route);
             passed_over = passed_over.with(come.keeps_back(now, &mut state.journal, (id, having), message, concerns));
             full.extend(come.kept_back.as_ref().filter(|it| it.noted.len() > KEPT_BACK_MAX_BYTES).map(|_| *number));
         }
@@ -42,6 +44,48 @@ impl Moving<'_> {
             let _ = self.deliver_kept_back(now, number);
         }
         passed_over
+    }
+
+    /// Notes a new message for the groups of partitions that leave: it is dealt here if the move is called off. The store
+    /// keeps it until a home has it, since this process may die before.
+    fn note_for_groups(&mut self, now: Now, slot: RouteSlot, id: Option<&MessageId>, message: &MessageRef) {
+        let (_, route) = self.cache.get(slot);
+        let (groups, state) = (&*self.groups, &mut *self.state);
+        let Forwarding { left, at_hand, stored, .. } = &mut self.handover.forwarding;
+        for left in left.values_mut().filter(|left| !left.is_over) {
+            let leaves = |group| groups.partition_of(group).is_some_and(|partition| left.partitions.has(partition));
+            if route.groups().iter().any(|group| leaves(*group)) {
+                left.note_for_groups(now, id, message);
+                if !at_hand.is_last {
+                    left.keep_copy(&mut state.journal, stored, id, message);
+                }
+            }
+        }
+    }
+
+    /// A roster is in force: deals messages of an earlier process to groups of partitions that were about to leave it, and
+    /// have not left.
+    pub(crate) fn deal_what_stays(&mut self, now: Now) {
+        let roster = &self.links.roster;
+        let stays = |copy: &mut LastCopy| {
+            copy.of.is_none() && copy.partitions.iter().all(|partition| roster.is_of_process(partition))
+        };
+        let copies: Vec<LastCopy> = self.handover.forwarding.copies.extract_if(.., stays).collect();
+        for copy in copies {
+            self.keep_for_groups(now, &copy.message, copy.partitions);
+            if let Some(number) = copy.number {
+                self.handover.forwarding.stored.end(&mut self.state.journal, number);
+            }
+        }
+    }
+
+    /// Keeps messages for the groups of partitions that were about to leave a dead member.
+    pub(crate) fn keep_undealt(&mut self, now: Now, partitions: Partitions) {
+        let copies = self.handover.forwarding.copies.iter().filter(|copy| copy.of.is_none());
+        let undealt = copies.map(|copy| (copy.message.clone(), copy.partitions.among(partitions)));
+        for (message, partitions) in undealt.collect::<Vec<_>>() {
+            self.keep_for_groups(now, &message, partitions);
+        }
     }
 
     /// Collects a message of a broker for the new homes of partitions that have left. Returns the partitions whose
@@ -82,7 +126,7 @@ impl Moving<'_> {
             each_noted(now, &noted, |id, message| {
                 let missing = partitions.without(kept_back.have(id));
                 if !missing.is_empty() {
-                    self.deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(missing)));
+                    self.pass_on_to(now, message, missing);
                 }
             })?;
             for number in kept_back.stored {
@@ -111,5 +155,6 @@ impl Moving<'_> {
         let is_missing = |partition| !left.crossed.iter().any(|place| place.owns(partition));
         let missing: Partitions = partitions.iter().filter(|partition| is_missing(*partition)).collect();
         self.deliver_only(now, &left.message, |session| session.is_some_and(|session| session.is_of(missing)));
+        self.keep_for_groups(now, &left.message, missing);
     }
 }

@@ -5,7 +5,7 @@ pub(crate) mod steps;
 use crate::connection::Connection;
 use crate::events::reason::Reason;
 use crate::flows::contexts::Subscribing;
-use crate::ids::{SessionKey, TenantId};
+use crate::ids::{SessionKey, TenantId, group_partition};
 use crate::journal::keys::STORED_NAME_MAX;
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
@@ -42,6 +42,18 @@ impl Subscribing<'_> {
         Ok(())
     }
 
+    /// Whether a session would become a member of a group while no orchestrator asks its brokers for the filter: the home
+    /// of the group is out of reach, or dead without a successor.
+    fn is_home_of_group_away(&self, request: &Request<'_>, share: &str, filter: &str) -> bool {
+        let roster = &self.links.roster;
+        if !roster.is_of_orchestrators() || !roster.lacks_home(group_partition(request.tenant, share, filter)) {
+            return false;
+        }
+        let rare = self.state.sessions.get(request.session.0).and_then(|session| session.rare.as_ref());
+        let is_member = rare.is_some_and(|rare| rare.find_membership(share, filter).is_ok());
+        !is_member && !self.state.settings.is_kept_from_brokers(filter)
+    }
+
     /// Adds one subscription, and what its SUBACK has to wait for.
     pub(crate) fn subscribe(
         &mut self,
@@ -56,6 +68,9 @@ impl Subscribing<'_> {
                 return Err(Reason::SharedNotSupported);
             }
             self.check_subscription_limit(request)?;
+            if self.is_home_of_group_away(request, share, filter.as_str()) {
+                return Err(Reason::GroupHomeAway);
+            }
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
             let whole = request.filter.as_str();
             self.state.sessions.store_subscription(
