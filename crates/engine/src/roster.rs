@@ -120,7 +120,7 @@ impl Roster {
     }
 
     /// Says that only topics at or below this prefix cross to other nodes, as between orchestrators. Brokers carry the
-    /// messages on all other topics. What a shared group has dealt crosses on each topic.
+    /// messages on all other topics. Messages that a shared group has dealt cross on all topics.
     #[must_use]
     pub fn with_topics_below(mut self, prefix: &str) -> Self {
         self.crossing = Crossing::Below(Arc::from(prefix));

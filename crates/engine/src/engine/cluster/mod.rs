@@ -79,7 +79,7 @@ impl ClusterCalls<'_> {
             deciding!(self.engine).end_admissions_of(now, peer);
         }
         ending!(self.engine).publish_held(now);
-        moving!(self.engine).deal_what_stays(now);
+        moving!(self.engine).deal_remaining_copies(now);
         self.engine.retained.bring_strays_home(now, &mut self.engine.state, &mut self.engine.links);
         // Their next messages use the new roster: these may be for clients of the lost node.
         for publisher in let_go {

@@ -65,7 +65,7 @@ impl Moving<'_> {
 
     /// A roster is in force: deals messages of an earlier process to groups of partitions that were about to leave it, and
     /// have not left.
-    pub(crate) fn deal_what_stays(&mut self, now: Now) {
+    pub(crate) fn deal_remaining_copies(&mut self, now: Now) {
         let roster = &self.links.roster;
         let stays = |copy: &mut LastCopy| {
             copy.of.is_none() && copy.partitions.iter().all(|partition| roster.is_of_process(partition))

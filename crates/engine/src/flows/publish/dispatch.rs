@@ -298,7 +298,7 @@ impl Reach<'_> {
             && !self.state.settings.is_kept_from_brokers(publication.topic)
     }
 
-    /// Whether this shard deals a message of a shard to a group. What brokers bring to all is dealt at the group's home
+    /// Whether this shard deals a message of a shard to a group. Messages of brokers are dealt at the group's home
     /// alone.
     pub(crate) fn deals_here(&self, from: ShardId, key: GroupKey, of_brokers: bool) -> bool {
         let partition = self.groups.partition_of(key).filter(|_| of_brokers);

@@ -73,7 +73,7 @@ impl Links {
 }
 
 impl super::Kept {
-    /// What groups of some partitions keep, in its order. The group of the broker links is with their sessions.
+    /// The kept messages of groups of some partitions, in their order. The group of the broker links is with their sessions.
     fn ids_of(&self, partitions: Partitions) -> Vec<u64> {
         let of = |deal: &Deal| match group_partition(deal.message.tenant, &deal.share, &deal.filter) {
             BROKER_LINK_PARTITION => PartitionId(0),

@@ -41,7 +41,7 @@ fn each_message_comes_to_one_member_at_any_orchestrator() {
     for member in &members {
         member.unsubscribe(&shared(&world, "t"));
     }
-    assert!(broker.held().is_empty(), "nobody is left");
+    assert!(broker.held().is_empty(), "the group has no member");
 }
 
 #[test]

@@ -11,7 +11,7 @@ const LIVES: u16 = 15;
 /// Rounds after which links that do not come to rest are taken to go round in circles.
 const ROUNDS_MAX: usize = 2_000;
 
-/// What is under way between members.
+/// The links of all members.
 #[derive(Default)]
 pub(super) struct MemberLinks {
     /// Batches from one member to another, each with how much of the store of its sender has to be committed before.
@@ -51,7 +51,7 @@ impl Run {
         homes
     }
 
-    /// What a member knows of the others.
+    /// The roster of a member: its links, and the homes in the table.
     fn roster_of(&self, member: usize) -> Roster {
         let mut roster = Roster::alone(ShardPosition::ALONE);
         for other in self.living().into_iter().filter(|other| *other != member) {

@@ -115,7 +115,7 @@ impl Run {
         }
     }
 
-    /// All members send what comes over links to the new home from now on.
+    /// All members send records for these partitions to the new home from now on.
     fn begin_coming(&self, to: usize, id: u64, partitions: Partitions) {
         self.members[to].world.engine(0, |engine, now| engine.moves().begin_coming(now, id, partitions));
     }
@@ -130,7 +130,7 @@ impl Run {
         }
     }
 
-    /// The new home gets what has come over links to the old one since the images.
+    /// The new home gets the records that the old one has received over links since the images.
     fn finish_move(&mut self, from: usize, to: usize, id: u64) {
         let is_cut = |run: &Self| run.members[from].world.engine(0, |engine, _| engine.questions().is_cut(id));
         for _ in 0..CUT_ROUNDS {
