@@ -76,8 +76,8 @@ impl Groups {
 
 /// Reads the output of [`Groups::put_names`].
 pub(crate) fn read_group_names(
-    reader: &mut WireReader<'_>,
     partition: PartitionId,
+    reader: &mut WireReader<'_>,
 ) -> Result<Vec<NameOfGroup>, WireError> {
     let mut names = Vec::new();
     if reader.is_empty() {

@@ -23,6 +23,7 @@ use crate::retained::strays::STRAY_INDEX;
 use crate::roster::Roster;
 use crate::roster::Shards;
 use crate::session::{BlockedPublisher, Standing};
+use crate::settings::Holding;
 
 impl ClusterCalls<'_> {
     /// Puts a roster in force. Debts of shards that have left it are not awaited; new shards receive this shard's
@@ -142,7 +143,13 @@ impl ClusterCalls<'_> {
         }
         for key in self.engine.state.sessions.by_partition(left).all() {
             subscribing!(self.engine).set_standing(now, *key, Standing::Client);
-            subscribing!(self.engine).leave_all_groups(now, *key);
+            let Some(session) = self.engine.state.sessions.get_mut(key.0) else { continue };
+            let counted = session.counted_for();
+            let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships));
+            for membership in memberships.unwrap_or_default() {
+                self.engine.state.tenants.release(counted, Holding::Subscriptions, 1);
+                subscribing!(self.engine).leave_home(now, *key, &membership);
+            }
         }
     }
 

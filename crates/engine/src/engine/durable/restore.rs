@@ -151,7 +151,10 @@ impl StoreCalls<'_> {
             Key::Arrival(_) | Key::Passed(..) => self.restore_arrived(now, read, value).map_err(wrong)?,
             Key::Group(tenant, name) => {
                 let group = GroupName::of_text(tenant, name).map_err(wrong)?;
-                subscribing!(self.engine).restore_group(now, group);
+                let (key, _) = subscribing!(self.engine).make_group(now, group, None);
+                if let Some(dealt) = self.engine.groups.dealt.get_mut(key.0) {
+                    dealt.is_stored = true;
+                }
             }
             Key::Foreign => {}
         }

@@ -51,14 +51,14 @@ impl MoveCalls<'_> {
         let dealt_before = Self::read_dealt_before(&mut reader)?;
         let outgoing = Self::read_outgoing(&mut reader, now, partition)?;
         let removed = Self::read_removed(&mut reader, partition)?;
-        let groups = read_group_names(&mut reader, partition)?;
+        let groups = read_group_names(partition, &mut reader)?;
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
         }
         self.adopt_marks(marks, here);
         // A broker may bring a message for a group before its members take their seats here.
         for (tenant, share, filter) in &groups {
-            subscribing!(self.engine).adopt_group(now, GroupName { tenant: *tenant, share, filter });
+            subscribing!(self.engine).make_group(now, GroupName { tenant: *tenant, share, filter }, None);
         }
         for session in sessions {
             moving!(self.engine).adopt_session(now, session);

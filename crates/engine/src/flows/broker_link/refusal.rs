@@ -51,7 +51,12 @@ impl BrokerLinking<'_> {
     /// Refuses a filter to a client whose SUBACK waits, if the client asked for it.
     pub(crate) fn refuse_filter(&mut self, now: Now, ticket: Ticket, filter: &str, code: ReasonCode) {
         if ticket.connection.index == JOINING_INDEX {
-            return self.refuse_to_member(ticket, filter, code);
+            // The member is at home at another shard, where its SUBACK waits.
+            let joining = self.groups.joining.get(&ticket.connection.generation);
+            if let Some((shard, ticket)) = joining.and_then(|joining| Some((joining.shard, joining.ticket?))) {
+                self.links.send(shard, Record::InterestRefused { ticket, filter, code });
+            }
+            return;
         }
         let Some(session) = self.state.connections.session_of(ticket.connection) else { return };
         let Some((tenant, filter)) = of_brokers(self.settings, filter) else { return };
@@ -75,14 +80,6 @@ impl BrokerLinking<'_> {
             if let Ok(asked) = TopicFilter::new(&asked) {
                 subscribing!(self).unsubscribe(now, session, asked);
             }
-        }
-    }
-
-    /// Refuses the filter of a group of this shard to a member of another shard whose SUBACK waits.
-    fn refuse_to_member(&mut self, joining: Ticket, filter: &str, code: ReasonCode) {
-        let joining = self.groups.joining.get(&joining.connection.generation);
-        if let Some((shard, ticket)) = joining.and_then(|joining| Some((joining.shard, joining.ticket?))) {
-            self.links.send(shard, Record::InterestRefused { ticket, filter, code });
         }
     }
 

@@ -11,7 +11,7 @@ use crate::topics::GroupKey;
 impl Subscribing<'_> {
     /// Makes a group that is dealt here, unless it exists. Returns its key, and the number of shards that received the
     /// announcement and will confirm it.
-    pub(super) fn make_group(&mut self, now: Now, group: GroupName<'_>, ticket: Option<Ticket>) -> (GroupKey, u16) {
+    pub(crate) fn make_group(&mut self, now: Now, group: GroupName<'_>, ticket: Option<Ticket>) -> (GroupKey, u16) {
         let strategy =
             self.broker_links.brokers.config.strategy(group.tenant).unwrap_or(self.state.settings.shared.strategy);
         let key = self.groups.find_or_make(group, strategy);
@@ -34,19 +34,6 @@ impl Subscribing<'_> {
         if removed.is_some_and(|removed| removed.last_local) {
             self.announce_interest(group.tenant, group.filter, false, None);
             self.note_sys_interest(now, group.tenant, group.filter, false);
-        }
-    }
-
-    /// A group comes with its partition, or is in the store: its members take their seats later.
-    pub(crate) fn adopt_group(&mut self, now: Now, group: GroupName<'_>) {
-        self.make_group(now, group, None);
-    }
-
-    /// The store has the name of a group.
-    pub(crate) fn restore_group(&mut self, now: Now, group: GroupName<'_>) {
-        let (key, _) = self.make_group(now, group, None);
-        if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
-            dealt.is_stored = true;
         }
     }
 

@@ -26,17 +26,6 @@ impl Subscribing<'_> {
 }
 
 impl Subscribing<'_> {
-    /// A session is served elsewhere and stays here for a while: it is no member of its groups here.
-    pub(crate) fn leave_all_groups(&mut self, now: Now, key: SessionKey) {
-        let Some(session) = self.state.sessions.get_mut(key.0) else { return };
-        let counted = session.counted_for();
-        let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
-        for membership in memberships {
-            self.state.tenants.release(counted, Holding::Subscriptions, 1);
-            self.leave_home(now, key, &membership);
-        }
-    }
-
     /// Ends a membership that its session does not list any more, and tells each shard that deals for the group.
     pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
         self.state.shared_memberships -= 1;

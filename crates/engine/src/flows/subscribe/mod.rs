@@ -10,11 +10,29 @@ use crate::journal::keys::STORED_NAME_MAX;
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
+use crate::roster::Roster;
 use crate::settings::Holding;
 use crate::settings::fleet_topics::is_too_long_at_brokers;
+use crate::state::ShardState;
 use crate::subscribe::{Request, SubAckWaits};
 use crate::topics::{FilterKey, Subscriber, is_own_topic};
 use tidegate_mqtt::{RetainHandling, TopicFilter};
+
+/// Whether a session would become a member of a group while no orchestrator asks its brokers for the filter: the home of the
+/// group is out of reach, or dead without a successor.
+fn is_home_of_group_away(
+    request: &Request<'_>,
+    roster: &Roster,
+    state: &ShardState,
+    (share, filter): (&str, &str),
+) -> bool {
+    if !roster.is_of_orchestrators() || !roster.lacks_home(group_partition(request.tenant, share, filter)) {
+        return false;
+    }
+    let rare = state.sessions.get(request.session.0).and_then(|session| session.rare.as_ref());
+    let is_member = rare.is_some_and(|rare| rare.find_membership(share, filter).is_ok());
+    !is_member && !state.settings.is_kept_from_brokers(filter)
+}
 
 impl Subscribing<'_> {
     /// Whether a filter is valid for a subscription, and its client is allowed to subscribe.
@@ -42,18 +60,6 @@ impl Subscribing<'_> {
         Ok(())
     }
 
-    /// Whether a session would become a member of a group while no orchestrator asks its brokers for the filter: the home
-    /// of the group is out of reach, or dead without a successor.
-    fn is_home_of_group_away(&self, request: &Request<'_>, share: &str, filter: &str) -> bool {
-        let roster = &self.links.roster;
-        if !roster.is_of_orchestrators() || !roster.lacks_home(group_partition(request.tenant, share, filter)) {
-            return false;
-        }
-        let rare = self.state.sessions.get(request.session.0).and_then(|session| session.rare.as_ref());
-        let is_member = rare.is_some_and(|rare| rare.find_membership(share, filter).is_ok());
-        !is_member && !self.state.settings.is_kept_from_brokers(filter)
-    }
-
     /// Adds one subscription, and what its SUBACK has to wait for.
     pub(crate) fn subscribe(
         &mut self,
@@ -68,7 +74,7 @@ impl Subscribing<'_> {
                 return Err(Reason::SharedNotSupported);
             }
             self.check_subscription_limit(request)?;
-            if self.is_home_of_group_away(request, share, filter.as_str()) {
+            if is_home_of_group_away(request, &self.links.roster, self.state, (share, filter.as_str())) {
                 return Err(Reason::GroupHomeAway);
             }
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };

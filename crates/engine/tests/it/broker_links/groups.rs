@@ -69,7 +69,7 @@ fn a_filter_refused_at_the_home_of_a_group_is_refused() {
 }
 
 #[test]
-fn a_subscription_is_refused_while_the_home_of_its_group_is_away() {
+fn a_group_whose_home_is_away_refuses_new_members() {
     let (world, [_, member]) = two();
     let broker = world.broker("a");
     let filter = shared(&world, "t");
