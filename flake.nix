@@ -47,6 +47,8 @@
                 ExecStart = "${self.packages.${pkgs.system}.default}/bin/tidegate --config ${service.configFile}";
                 DynamicUser = true;
                 StateDirectory = "tidegate";
+                # Relative paths of the configuration, such as paths of sockets, are below it.
+                WorkingDirectory = "%S/tidegate";
                 # The broker is ready when it has read its store, which may be large.
                 TimeoutStartSec = "infinity";
                 ExecReload = "${pkgs.coreutils}/bin/kill -HUP $MAINPID";

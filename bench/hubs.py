@@ -350,6 +350,9 @@ class Kafka:
     def _watch(self, lines):
         for line in lines:
             time_of, _, body = line.partition("\t")
+            if not body:
+                # A record of Telegraf ends with a newline of its own.
+                continue
             self.seen.append((int(time_of.removeprefix("LogAppendTime:")) / 1e3, body))
 
     def end(self):

@@ -24,6 +24,10 @@ SCENARIOS = [
     "fifty pairs, QoS 1, 2 shards",
     "fifty pairs, QoS 1, reject",
     "queued, QoS 1",
+    "orchestrator, fifty pairs",
+    "orchestrator, fifty pairs, QoS 1",
+    "orchestrator, 50 bursts",
+    "orchestrator, 50 bursts, QoS 1",
 ]
 
 

@@ -1,6 +1,6 @@
 """CoAP over DTLS: libcoap's clients with OpenSSL and with GnuTLS publish, read and observe with pre-shared keys.
 
-The broker needs the feature `dtls`: `./test dtls` builds it and sets `TIDEGATE_DTLS` to its path.
+The broker needs the feature `dtls`: `./test optional` builds it and sets `TIDEGATE_DTLS` to its path.
 """
 
 import os

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -74,6 +75,7 @@ kill -9 $(systemctl show tidegate -p MainPID --value)
 until tidegate sub -t kept -C 1 -W 5 2>/dev/null; do :; done
 systemctl show tidegate -p NRestarts
 ps -o user= -p $(systemctl show tidegate -p MainPID --value)
+readlink /proc/$(systemctl show tidegate -p MainPID --value)/cwd
 systemctl stop tidegate && systemctl show tidegate -p ActiveState,Result
 systemctl exit
 """
@@ -117,7 +119,8 @@ test ! -e /usr/bin/tidegate && test -e /etc/tidegate/tidegate.toml.rpmsave && te
 echo removed
 """
 
-# As much of Homebrew as the formula asks for: it fetches the archive, checks it, and installs into a prefix.
+# As much of Homebrew as the formula asks for: it fetches the archive, checks it, installs into a prefix, and enters the
+# directory of the service. Of several processors, it takes the first alone.
 HOMEBREW = """
 require "digest"
 require "pathname"
@@ -126,16 +129,35 @@ class Pathname
   def install(name) = (mkpath; FileUtils.cp(name, self / name))
 end
 require "fileutils"
+MACHINES = { arm64: "aarch64", x86_64: "x86_64" }
+class Service
+  attr_reader :directory
+  def run(command) = nil
+  def keep_alive(value) = nil
+  def working_dir(path) = (@directory = path)
+  def opt_bin = Pathname(ARGV[1]) / "bin"
+  def var = Pathname(ARGV[1]) / "var"
+end
 class Formula
   class << self
     def keep(*names) = names.each { |name| define_singleton_method(name) { |value = nil| value ? (@kept ||= {})[name] = value : @kept[name] } }
-    def depends_on(*) = nil
+    def depends_on(what)
+      return unless what.is_a?(Hash) && what.key?(:arch)
+      processor = [*what[:arch]].first
+      raise "the formula is for #{processor} alone" unless MACHINES.fetch(processor) == ARGV[2]
+    end
     def service(&block) = (@service = block)
+    def directory_of_service = Service.new.tap { |service| service.instance_eval(&@service) }.directory
     def test(&block) = define_method(:try, &block)
     attr_reader :kept
   end
   keep :desc, :url, :version, :sha256, :license
+  class << self
+    def on_intel = (yield if ARGV[2] == "x86_64")
+    def on_arm = (yield if ARGV[2] == "aarch64")
+  end
   def bin = Pathname(ARGV[1]) / "bin"
+  def var = Pathname(ARGV[1]) / "var"
   def version = self.class.kept[:version]
   def generate_completions_from_executable(program, *arguments)
     %w[bash zsh fish].each { |shell| shell_output(Shellwords.join([program.to_s, *arguments, shell])) }
@@ -151,6 +173,8 @@ raise "another archive" unless Digest::SHA256.file(archive).hexdigest == kept[:s
 system("tar", "xf", archive, "-C", ARGV[1], "--strip-components=1", exception: true)
 formula = Tidegate.new
 Dir.chdir(ARGV[1]) { formula.install }
+formula.post_install
+Dir.chdir(Tidegate.directory_of_service) { puts "entered" }
 formula.try
 puts "tested"
 """
@@ -275,7 +299,7 @@ class Packages(unittest.TestCase):
         own = ["unshare", "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child", "sh", "-c", enter]
         done = run("sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', group, *own)
         said = (shared / "said").read_text() if (shared / "said").exists() else ""
-        for line in ["published", "reloaded", "value", "upgraded", "NRestarts=1", "tidegate", "Result=success", "ActiveState=inactive"]:
+        for line in ["published", "reloaded", "value", "upgraded", "NRestarts=1", "tidegate", "/var/lib/tidegate", "Result=success", "ActiveState=inactive"]:
             self.assertIn(f"{line}\n", said, done.stdout + done.stderr + (shared / "console").read_text())
         self.assertIn("StatusText=tidegate", said)
 
@@ -363,10 +387,26 @@ class Packages(unittest.TestCase):
         out = self.folder / "brew"
         self.package(out, "brew")
         prefix = self.folder / "cellar"
-        done = run("ruby", "-e", HOMEBREW, out / "tidegate.rb", prefix)
+        # An archive for the other processor, which the formula names, too.
+        (own,) = out.glob("*.tar.gz")
+        machine = platform.machine()
+        foreign = {"x86_64": "aarch64", "aarch64": "x86_64"}[machine]
+        alone = (out / "tidegate.rb").read_text()
+        self.assertIn("depends_on arch: :" + {"x86_64": "x86_64", "aarch64": "arm64"}[machine], alone)
+        refused = run("ruby", "-e", HOMEBREW, out / "tidegate.rb", prefix, foreign)
+        self.assertIn("alone", refused.stderr, "the formula has no archive for this processor")
+        other = out / own.name.replace(machine, foreign)
+        other.write_bytes(b"other")
+        self.package(out, "brew")
+        formula = (out / "tidegate.rb").read_text()
+        self.assertNotIn("depends_on arch", formula)
+        for file in (own, other):
+            self.assertIn(f'/{file.name}"\n    sha256 "{hashlib.sha256(file.read_bytes()).hexdigest()}"', formula)
+        done = run("ruby", "-e", HOMEBREW, out / "tidegate.rb", prefix, machine)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(run(prefix / "bin" / "tidegate", "--version").stdout, self.version)
-        self.assertIn("tested\n", done.stdout)
+        for line in ("entered\n", "tested\n"):
+            self.assertIn(line, done.stdout)
         elsewhere = self.folder / "elsewhere"
         done = run(ROOT / "package", "--fast", "--binary", self.program, "--out", elsewhere, "--base-url", "https://example.com/v1/", "brew")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -394,8 +434,10 @@ class Packages(unittest.TestCase):
 
         for system in ["x86_64-linux", "aarch64-linux"]:
             self.assertEqual("tidegate " + evaluate(f"packages.{system}.default", "package: package.version"), self.version.strip())
-        command = evaluate("nixosModules.default", f"module: ({MODULE}).config.systemd.services.tidegate.serviceConfig.ExecStart")
+        settings = f"module: with ({MODULE}).config.systemd.services.tidegate.serviceConfig; [ ExecStart WorkingDirectory ]"
+        command, directory = evaluate("nixosModules.default", settings)
         self.assertEqual(command, "/built/bin/tidegate --config /own.toml")
+        self.assertEqual(directory, "%S/tidegate", "a relative path of the configuration has to be writable")
 
     def test_an_image_of_a_program_that_needs_a_c_library_is_refused(self):
         done = run(ROOT / "package", "--binary", self.program, "--out", self.folder / "none", "image")

@@ -110,7 +110,8 @@ class Runbooks(Runbook):
         self.assertIn("queue", told.stdout)
 
     def test_memory_ceiling(self):
-        broker = self.start("--set", "node.shards=1", "--set", "limits.memory_ceiling=2MiB", "--set", "queue.max_messages=100000")
+        broker = self.start("--set", "node.shards=1", "--set", "limits.memory_ceiling=2MiB",
+                            "--set", "queue.max_messages=100000", "--set", "queue.max_bytes=16MiB")
         away = Client(broker, "away", clean=False, expiry=3600)
         away.subscribe("gate", qos=1)
         away.vanish()

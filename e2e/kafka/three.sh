@@ -8,7 +8,7 @@
 #   e2e/kafka/three.sh leaders DIR      who leads how many partitions, who coordinates, which copies are in sync
 #   e2e/kafka/three.sh stop DIR         ends all of them
 #
-# The libraries are those that `./test kafka` fetches; KAFKA names another folder of them. Everything is kept in DIR, which is not removed.
+# The libraries are those that `./test optional` fetches; KAFKA names another folder of them. Everything is kept in DIR, which is not removed.
 set -euo pipefail
 
 libraries=${KAFKA:-$(realpath "$(dirname "$0")/../..")/target/servers/kafka/lib}
@@ -59,7 +59,7 @@ wait_for() {
 }
 
 start() {
-    compgen -G "$libraries/kafka_*.jar" >/dev/null || { echo "no Kafka in $libraries: ./test kafka fetches it, or set KAFKA" >&2; exit 1; }
+    compgen -G "$libraries/kafka_*.jar" >/dev/null || { echo "no Kafka in $libraries: ./test optional fetches it, or set KAFKA" >&2; exit 1; }
     mkdir -p "$directory"
     echo "$base" >"$directory/port"
     for n in 1 2 3; do

@@ -17,7 +17,7 @@ const PAUSE: u64 = 700;
 /// # Panics
 /// When something does not hold.
 pub fn fuzz_one(data: &[u8]) {
-    let settings = Settings { max_sessions: 4, max_body: 2_000, are_proven: false };
+    let settings = Settings { max_sessions: 4, max_body: 2_000, max_waiting_bytes: 64_000, are_proven: false };
     let mut endpoint = Endpoint::new(settings, RandomState::new());
     let peer = PeerId { socket: 0, at: SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 5_683)) };
     let (mut rest, mut now, mut received, mut sent) = (data, 0, 0, 0);

@@ -18,10 +18,10 @@ pub fn fuzz_one(data: &[u8]) {
             assert_eq!(begins_header(part), Some(true), "a header begins as one");
         }
         match &decided {
-            Some(before) => assert_eq!(&now, before, "more bytes change the verdict"),
+            Some(before) => assert_eq!(&now, before, "more bytes change the outcome"),
             None if now == Ok(Progress::Partial) => assert!(length < HEADER_MAX, "it waits for ever"),
             None => decided = Some(now),
         }
     }
-    assert_eq!(decided.unwrap_or(Ok(Progress::Partial)), whole, "the verdict is the same");
+    assert_eq!(decided.unwrap_or(Ok(Progress::Partial)), whole, "the outcome is the same");
 }

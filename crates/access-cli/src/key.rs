@@ -17,7 +17,7 @@ The key is printed once; the file keeps a hash. A running broker takes it over w
 const REVOKE: &str = "\
 Example:
   tidegate key revoke keys 5d0c86e1b2f4 && tidegate reload
-The reload ends the connections of the user; clients with another key come back.";
+The reload ends the connections of the user; clients with another key return.";
 
 /// Commands on a file of keys.
 #[derive(Debug, Subcommand)]

@@ -227,7 +227,7 @@ mod tests {
             self.0.join("users")
         }
 
-        /// Runs the command with these arguments before the file, where `FILE` stands.
+        /// Runs the command with these arguments with the file in place of `FILE`.
         fn run(&self, arguments: &[&str], password: &str) -> Result<String, PasswdError> {
             let file = self.users().display().to_string();
             let arguments = arguments.iter().map(|one| if *one == "FILE" { file.as_str() } else { one });

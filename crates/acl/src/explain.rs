@@ -79,7 +79,7 @@ impl Rules {
         let mut walk = Walk::new(asked);
         for (id, rule) in self.all() {
             let by = DecidedBy::Rule(id);
-            let (verdict, decision) = match rule.who.lacks(subject) {
+            let (result, decision) = match rule.who.lacks(subject) {
                 Some(why) => (RuleResult::OtherClient(why), None),
                 None => match request {
                     Request::Subscribe { qos, .. } => {
@@ -95,15 +95,15 @@ impl Rules {
                         }
                     }
                     Request::Publish { .. } | Request::Receive { .. } => {
-                        let verdict = about_message(rule, subject, request, asked);
-                        (verdict, (verdict == RuleResult::Decides).then(|| rule.effect.decide(by)))
+                        let result = about_message(rule, subject, request, asked);
+                        (result, (result == RuleResult::Decides).then(|| rule.effect.decide(by)))
                     }
                 },
             };
             if let Some(decision) = decision {
                 return Explanation { decision, rule: Some(&rule.place), passed_over };
             }
-            passed_over.push(PassedOver { rule: &rule.place, why: verdict });
+            passed_over.push(PassedOver { rule: &rule.place, why: result });
         }
         let decision = match request {
             Request::Subscribe { .. } => walk.end(self.default_effect()),
@@ -123,16 +123,16 @@ fn about_message(rule: &Rule, subject: &Subject<'_>, request: &Request<'_>, topi
         return RuleResult::OtherAction;
     }
     let publishing = matches!(request, Request::Publish { .. });
-    let mut verdict = RuleResult::OtherTopic;
+    let mut result = RuleResult::OtherTopic;
     for pattern in &rule.topics {
         let filled = pattern.fill(|it| subject.value(it), rule.effect);
         match topics(&filled, pattern) {
             Some(topics) if names(topics, topic, publishing, rule.effect) => return RuleResult::Decides,
             Some(_) => {}
-            None => verdict = RuleResult::NoValue,
+            None => result = RuleResult::NoValue,
         }
     }
-    verdict
+    result
 }
 
 /// The effect, on a subscription, of a rule that holds for the client; an error says why it has none.

@@ -19,7 +19,7 @@ Examples:
 
 A member of a cluster first hands its partitions over to other members that take some. Then the
 orchestrator takes no new clients, sends MQTT 5 clients to the server reference (0x9C) and closes the
-others, so many per second. The command ends with exit code 0 when no client is left and nothing is
+others, at a limited rate per second. The command ends with exit code 0 when no client is left and nothing is
 owed but messages in the store for clients that are away, and with 1 after the limit. It may be
 repeated, also while another command drains the same orchestrator. A preStop hook of Kubernetes can
 call it. More: docs/kubernetes.md.";

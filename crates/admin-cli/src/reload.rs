@@ -71,7 +71,7 @@ fn signal(path: &Path) -> Result<i32, ReloadError> {
     std::fs::File::open(path)
         .and_then(|file| file.take(MAX_PID_FILE).read_to_string(&mut text))
         .map_err(|source| ReloadError::PidFile { path: path.to_owned(), source })?;
-    // 0, 1 and negative numbers would mean groups of processes, or the one that starts all others.
+    // 0, 1 and negative numbers would mean groups of processes, or the process `init`.
     let number = text.trim().parse().ok().filter(|pid| *pid > 1);
     let (number, pid) = number
         .and_then(|number| Some((number, Pid::from_raw(number)?)))

@@ -123,7 +123,7 @@ fn named(text: &str) -> Result<String, EmptyName> {
     if text.is_empty() { Err(EmptyName) } else { Ok(text.to_owned()) }
 }
 
-/// The story for people: oldest first, so that the newest stands where the eye is.
+/// The story for people: oldest first, so that the newest is at the end of the terminal.
 fn story(kind: &str, name: &str, answer: &Story) -> String {
     let name = shown(name);
     if answer.events.is_empty() {

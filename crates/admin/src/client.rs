@@ -137,8 +137,7 @@ impl AdminClient {
 
     /// Status and body of the answer.
     fn exchange<R: Request>(&self, request: &R) -> Result<(u16, String), ClientError> {
-        let unreachable =
-            |error: ureq::Error| ClientError::Unreachable { address: self.address.clone(), problem: error.to_string() };
+        let unreachable = |error| ClientError::Unreachable { address: self.address.clone(), problem: cause(error) };
         let mut head =
             http::Request::builder().method(R::METHOD.name()).uri(format!("http://{}{}", self.address, request.path()));
         if let Some(command) = R::COMMAND {
@@ -195,6 +194,14 @@ pub fn read_token(path: &Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the file must hold one word, the token"));
     }
     Ok(token.to_owned())
+}
+
+/// The text of an error; that of the operating system stands alone.
+fn cause(error: ureq::Error) -> String {
+    match error {
+        ureq::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]

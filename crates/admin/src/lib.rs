@@ -64,7 +64,7 @@ pub use ready::Readiness;
 pub use reload::{Change, ReloadRequest, Reloaded};
 pub use request::{Body, COMMAND_HEADER, Done, Method, Refusal, Request};
 pub use slow::{SlowClient, SlowClients, SlowRequest};
-pub use token::{MIN_TOKEN_LEN, TokenError, TokenFileError, check_token, read_listener_token};
+pub use token::{ListenerToken, MIN_TOKEN_LEN, TokenError, TokenFileError, read_listener_token};
 pub use why::{ReasonEntry, Story, StoryEvent, Subject, WhyRequest};
 
 use std::ops::RangeInclusive;

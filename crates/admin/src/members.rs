@@ -357,7 +357,9 @@ impl Shares<Value> {
 
 /// Adds the numbers of a pipeline that two members run for a moment, while it moves.
 fn add(known: &mut Value, other: &Value) {
-    for key in ["in", "out", "filtered", "failed", "dead_letters", "retried", "dropped", "waiting"] {
+    for key in
+        ["in", "out", "filtered", "failed", "dead_letters", "looped", "ended_early", "retried", "dropped", "waiting"]
+    {
         let sum =
             [&*known, other].map(|it| it.get(key).and_then(Value::as_u64).unwrap_or_default()).iter().sum::<u64>();
         known[key] = sum.into();

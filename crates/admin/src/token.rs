@@ -1,7 +1,8 @@
 //! The token of an admin listener.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::{fmt, io};
 
 use crate::read_token;
 
@@ -37,27 +38,44 @@ enum TokenFault {
     Token(#[from] TokenError),
 }
 
-/// Checks a token of an admin listener.
-///
-/// # Errors
-/// When it is shorter than [`MIN_TOKEN_LEN`], or has other characters than visible ASCII.
-pub fn check_token(token: &str) -> Result<(), TokenError> {
-    if token.len() < MIN_TOKEN_LEN {
-        return Err(TokenError::Short);
+/// A token of an admin listener: visible ASCII, of [`MIN_TOKEN_LEN`] bytes at least. As text for people it is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ListenerToken(String);
+
+impl ListenerToken {
+    /// The token.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
-    if token.bytes().all(|byte| byte.is_ascii_graphic()) { Ok(()) } else { Err(TokenError::Characters) }
+}
+
+impl FromStr for ListenerToken {
+    type Err = TokenError;
+
+    fn from_str(token: &str) -> Result<Self, TokenError> {
+        if token.len() < MIN_TOKEN_LEN {
+            return Err(TokenError::Short);
+        }
+        if token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            Ok(Self(token.to_owned()))
+        } else {
+            Err(TokenError::Characters)
+        }
+    }
+}
+
+impl fmt::Debug for ListenerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListenerToken").finish_non_exhaustive()
+    }
 }
 
 /// The token of an admin listener in a file.
 ///
 /// # Errors
-/// When the file cannot be read, holds no single word, or [`check_token`] refuses the word.
-pub fn read_listener_token(path: &Path) -> Result<String, TokenFileError> {
-    let read = || -> Result<String, TokenFault> {
-        let token = read_token(path)?;
-        check_token(&token)?;
-        Ok(token)
-    };
+/// When the file cannot be read, or holds no single word that is a [`ListenerToken`].
+pub fn read_listener_token(path: &Path) -> Result<ListenerToken, TokenFileError> {
+    let read = || -> Result<ListenerToken, TokenFault> { Ok(read_token(path)?.parse()?) };
     read().map_err(|fault| TokenFileError { path: path.to_owned(), fault })
 }
 
@@ -67,9 +85,10 @@ mod tests {
 
     #[test]
     fn a_token_is_long_and_visible() {
-        assert_eq!(check_token("0123456789abcdef"), Ok(()));
-        assert_eq!(check_token("0123456789abcde"), Err(TokenError::Short));
-        assert_eq!(check_token("0123456789 abcdef"), Err(TokenError::Characters));
+        let fault = |token: &str| token.parse::<ListenerToken>().err();
+        assert_eq!(fault("0123456789abcdef"), None);
+        assert_eq!(fault("0123456789abcde"), Some(TokenError::Short));
+        assert_eq!(fault("0123456789 abcdef"), Some(TokenError::Characters));
     }
 
     #[test]
@@ -83,6 +102,6 @@ mod tests {
         let read = read_listener_token(&path);
         std::fs::remove_file(&path).unwrap();
         assert!(short.contains("shorter than 16") && !short.contains("secret"), "{short}");
-        assert_eq!(read.unwrap(), "0123456789abcdef");
+        assert_eq!(read.unwrap().as_str(), "0123456789abcdef");
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use tidegate_admin::{TokenError, TokenFileError, read_listener_token};
+use tidegate_admin::{TokenFileError, read_listener_token};
 use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Operations, Running};
 use tidegate_node::HostPort;
@@ -39,9 +39,6 @@ pub enum StartConsoleError {
     /// The token cannot be used.
     #[error(transparent)]
     Token(#[from] TokenFileError),
-    /// The token is refused.
-    #[error(transparent)]
-    Refused(#[from] TokenError),
     /// The address cannot be used.
     #[error("{0}; choose another address with --admin, or `--admin off`")]
     Bind(BindError),
@@ -98,7 +95,7 @@ pub fn start(
 fn access(config: &Config, at: &HostPort) -> Result<Access, StartConsoleError> {
     let access = if at.is_loopback() { Access::local() } else { Access::remote(config.admin.allow_anonymous) };
     let Some(path) = &config.admin.token_file else { return Ok(access) };
-    Ok(access.with_token(&read_listener_token(Path::new(path))?)?)
+    Ok(access.with_token(&read_listener_token(Path::new(path))?))
 }
 
 fn bind(at: &HostPort) -> Result<Console, BindError> {

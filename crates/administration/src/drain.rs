@@ -1,4 +1,4 @@
-//! Sending the clients of an orchestrator elsewhere, so many per second (BRK-33).
+//! Redirects the clients of an orchestrator at a limited rate per second (BRK-33).
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};

@@ -20,7 +20,7 @@ use tidegate_node::NodeHandle;
 
 use crate::usage_log::UsageLog;
 
-/// Time between two entries in the books: a `kill -9` loses the usage of so many seconds at most.
+/// Time between two entries in the books: a `kill -9` loses at most the usage of this time.
 const BOOKED_EVERY: Duration = Duration::from_secs(10);
 
 /// The name of the tenant that clients without another one belong to.

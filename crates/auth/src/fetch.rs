@@ -175,12 +175,20 @@ fn was_closed(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
+/// The text of an error; that of the operating system stands alone.
+fn cause(error: ureq::Error) -> String {
+    match error {
+        ureq::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
 fn reply(outcome: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Reply, FetchError> {
-    let failed = |error: &dyn std::fmt::Display| FetchError::Server(error.to_string());
-    let response = outcome.map_err(|error| failed(&error))?;
+    let response = outcome.map_err(|error| FetchError::Server(cause(error)))?;
     let status = response.status().as_u16();
     let mut body = Zeroizing::new(Vec::new());
-    response.into_body().into_reader().take(MAX_BODY_LEN + 1).read_to_end(&mut body).map_err(|error| failed(&error))?;
+    let read = response.into_body().into_reader().take(MAX_BODY_LEN + 1).read_to_end(&mut body);
+    read.map_err(|error| FetchError::Server(error.to_string()))?;
     if body.len() as u64 > MAX_BODY_LEN {
         return Err(FetchError::TooLarge);
     }

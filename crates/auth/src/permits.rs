@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many may hold a permit at once, and all together so many bytes; others wait in their order, for a while.
+/// A semaphore with a limit of holders and of their bytes in total; others wait in order, up to a time.
 #[derive(Debug)]
 pub(crate) struct Permits {
     bytes: u64,
@@ -34,7 +34,7 @@ impl Permits {
         Self::with_bytes(count, u64::MAX)
     }
 
-    /// At least one, which together hold at most so many bytes.
+    /// Permits for at least one holder; all holders together have at most `bytes` bytes.
     pub(crate) fn with_bytes(count: usize, bytes: u64) -> Self {
         let state = State { free: count.max(1), free_bytes: bytes, next_ticket: 0, line: VecDeque::new() };
         Self { bytes, state: Mutex::new(state), changed: Condvar::new() }
@@ -50,7 +50,7 @@ impl Permits {
         self.acquire_bytes(0, wait)
     }
 
-    /// A permit for so many bytes, or none when the time is over or there are never so many.
+    /// A permit for this number of bytes; none when the time is over or the number exceeds the limit.
     pub(crate) fn acquire_bytes(&self, bytes: u64, wait: Duration) -> Option<Permit<'_>> {
         if bytes > self.bytes {
             return None;
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_permit_comes_back_when_it_is_dropped() {
+    fn a_permit_returns_when_it_is_dropped() {
         let permits = Permits::new(1);
         let first = permits.acquire(Duration::ZERO);
         assert!(first.is_some());
@@ -119,7 +119,7 @@ mod tests {
         assert!(permits.acquire_bytes(61, Duration::ZERO).is_none());
         drop(second);
         assert!(permits.acquire_bytes(100, Duration::ZERO).is_some());
-        assert!(permits.acquire_bytes(101, Duration::from_secs(3600)).is_none(), "never so many");
+        assert!(permits.acquire_bytes(101, Duration::from_secs(3600)).is_none(), "above the limit");
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
             while permits.lock().line.is_empty() {
                 std::thread::yield_now();
             }
-            assert!(permits.acquire_bytes(1, Duration::ZERO).is_none(), "another one stands before it");
+            assert!(permits.acquire_bytes(1, Duration::ZERO).is_none(), "another one is before it");
             drop(first);
             assert!(large.join().unwrap());
         });

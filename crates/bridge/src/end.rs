@@ -182,8 +182,8 @@ impl End {
             let now = Instant::now();
             match order {
                 Order::Carry { publish, delivery } => {
-                    let verdict = self.traffic.publish(self.driver.client(), now, publish, delivery);
-                    self.carry_out(verdict);
+                    let step = self.traffic.publish(self.driver.client(), now, publish, delivery);
+                    self.carry_out(step);
                 }
                 Order::Settle(delivery) => self.driver.client().acknowledge(now, delivery),
                 Order::Reached => self.tell_state(),
@@ -193,14 +193,14 @@ impl End {
     }
 
     fn retry(&mut self) {
-        for verdict in self.traffic.retry(self.driver.client(), Instant::now()) {
-            self.carry_out(verdict);
+        for step in self.traffic.retry(self.driver.client(), Instant::now()) {
+            self.carry_out(step);
         }
     }
 
     fn take_event(&mut self, event: Event) {
         let now = Instant::now();
-        let verdict = match event {
+        let step = match event {
             Event::Connected(connected) => return self.begin(&connected),
             Event::Disconnected(why) => return self.lose(&why),
             Event::Subscribed(answer) => return self.check_subscriptions(&answer),
@@ -211,20 +211,20 @@ impl End {
             // The end of the connection is its own event; no other request is ever made.
             Event::RequestLost(_) | Event::Unsubscribed(_) | Event::Authentication(_) | Event::Trace(_) => return,
         };
-        self.carry_out(verdict);
+        self.carry_out(step);
     }
 
-    fn carry_out(&mut self, verdict: NextStep) {
-        if let Some(delivery) = verdict.done {
+    fn carry_out(&mut self, step: NextStep) {
+        if let Some(delivery) = step.done {
             self.driver.client().acknowledge(Instant::now(), delivery);
         }
-        if let Some(why) = verdict.dropped
+        if let Some(why) = step.dropped
             && !std::mem::replace(&mut self.told_since_connected.dropped, true)
         {
             let (bridge, end) = (&*self.name, self.side.name());
             tracing::warn!(bridge, end, "message dropped: {why} (further drops may not be logged)");
         }
-        if let Some(why) = verdict.looped
+        if let Some(why) = step.looped
             && !std::mem::replace(&mut self.told_since_connected.looped, true)
         {
             let (bridge, end) = (&*self.name, self.side.name());
@@ -234,7 +234,7 @@ impl End {
                 "bridges form a loop; returning messages are not forwarded again. The first: {why}"
             );
         }
-        if let Some(order) = verdict.order {
+        if let Some(order) = step.order {
             self.send_across(order);
         }
     }

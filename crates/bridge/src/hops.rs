@@ -1,7 +1,7 @@
 //! Which bridges have carried a message, so that none carries it twice the same way.
 //!
 //! Each end of a bridge adds a User Property to the messages that it takes from its broker. A message with its own mark
-//! has come back in a loop. The two ends have different marks: a response may have the properties of its request.
+//! has returned in a loop. The two ends have different marks: a response may have the properties of its request.
 //! Brokers forward User Properties as they are ([MQTT-3.3.2-17]), so the marks pass any broker of MQTT 5.0.
 
 use std::fmt;

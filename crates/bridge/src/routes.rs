@@ -38,7 +38,7 @@ impl Routes {
         }
     }
 
-    /// The first line of a bridge to a broker whose messages come back by a line of `other`, a bridge to the same
+    /// The first line of a bridge to a broker whose messages return by a line of `other`, a bridge to the same
     /// broker, and are carried again. Both lines are given.
     pub fn loop_with<'a>(&'a self, other: &'a Self) -> Option<(&'a TopicRule, &'a TopicRule)> {
         self.0.iter().find_map(|out| Some((out, other.back(out)?)))

@@ -53,7 +53,7 @@ pub enum TopicRuleError {
         /// Its fault.
         source: TopicError,
     },
-    /// A prefix stands before topics as it is, and no topic has a wildcard.
+    /// A prefix is put before topics unchanged, and no topic has a wildcard.
     #[error("the prefix `{0}` has a wildcard: only the pattern may have one")]
     Wildcard(String),
     /// A shared subscription gives a bridge a part of the messages.
@@ -117,7 +117,7 @@ impl TopicRule {
         Some(TopicNameBuf::new(format!("{}{rest}", self.names(side.other()).prefix)))
     }
 
-    /// Whether messages that this rule carries away from `side` can come back to it by `other`, and be carried by this
+    /// Whether messages that this rule carries away from `side` can return to it by `other`, and be carried by this
     /// one again.
     pub(crate) fn loops_with(&self, side: Side, other: &Self) -> bool {
         let beyond = side.other();

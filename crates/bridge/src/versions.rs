@@ -7,7 +7,7 @@ use tidegate_client::{Disconnected, ReasonCode, Version};
 pub(crate) struct Introduction {
     pub(crate) version: Version,
     /// Before MQTT 5.0: whether the protocol level says that the client is a bridge, which some brokers know. To such a
-    /// one its own messages do not come back.
+    /// one its own messages do not return.
     pub(crate) bridge: bool,
 }
 
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(versions.present(), Introduction { version: Version::V311, bridge: false });
     }
 
-    /// An end of a bridge whose broker closed so many connections, and then accepted one, which is in doubt.
+    /// An end of a bridge whose broker closed this number of connections, and then accepted one, which is in doubt.
     fn in_doubt(closed: usize) -> Versions {
         let mut versions = Versions::new(None);
         for _ in 0..closed {

@@ -35,7 +35,7 @@ pub enum AddressError {
     /// A path, a query or a fragment.
     #[error("the address of the bus has something behind its servers; it ends with the last of them")]
     Rest,
-    /// More servers than anybody has.
+    /// Too many servers in an address.
     #[error("the address of the bus names more than 32 servers; a few suffice, the others are found")]
     TooMany,
     /// A user without a password, or an invalid escape.

@@ -42,7 +42,7 @@ impl Pulse {
 }
 
 impl Table {
-    /// Whether the table is for so many partitions, or for none yet.
+    /// True if the table is for this number of partitions, or for none yet.
     pub(crate) fn is_for(&self, partitions: u32) -> bool {
         self.leases.is_empty() || self.leases.len() == partitions as usize
     }
@@ -181,7 +181,7 @@ impl Seat {
             if !is_mine && now.saturating_duration_since(seen.1) >= self.lease {
                 wish.members.remove(&name);
                 wish.free(|holder| holder == name);
-                // A member that comes back starts again: the length of its absence does not count.
+                // A member that returns starts again: the length of its absence does not count.
                 self.seen.remove(&name);
             }
         }

@@ -191,7 +191,7 @@ impl Bus {
         self.backend.subscribe(filter, wake)
     }
 
-    /// Joins a group: its members know of each other, and share so many partitions (0 to 4,096), each being one
+    /// Joins a group: its members know of each other, and share `partitions` partitions (0 to 4,096), each being one
     /// member's at a time. A member that joins under the name of another one takes its place.
     ///
     /// # Errors

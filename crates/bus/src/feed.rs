@@ -107,7 +107,7 @@ impl Reader {
         Self(feed)
     }
 
-    /// Takes the next confirmed records, at most so many; an empty list when there are none yet.
+    /// Takes the next confirmed records, at most `max`. The list is empty while no record is confirmed.
     ///
     /// # Errors
     /// [`BusError::Trimmed`] when the next records are gone, and an error when the bus refuses to be read. A reader

@@ -29,7 +29,7 @@ mod worker;
 struct Proposal {
     /// The position of the table that it is based on; none for the first.
     base: Option<u64>,
-    /// Whose it is.
+    /// The life that made it.
     life: u64,
     /// That life's number for it.
     number: u64,
@@ -44,7 +44,7 @@ struct Accepted {
 }
 
 impl Accepted {
-    /// Judges a proposal; everybody who reads the log comes to the same result.
+    /// Judges a proposal; all readers of the log come to the same result.
     fn judge(&mut self, position: Position, proposal: &Proposal) -> bool {
         // A reader finds first the first table of all, or one that was accepted before the log was trimmed.
         let accepted = self.position.is_none() || proposal.base == self.position;

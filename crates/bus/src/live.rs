@@ -79,7 +79,7 @@ impl Subscription {
         Self { mailbox, end: Some(end) }
     }
 
-    /// Takes the next messages, at most so many. Messages of one publisher and subject are in order.
+    /// Takes the next messages, at most `max`. Messages of one publisher and subject are in order.
     pub fn take(&self, max: usize) -> Vec<LiveMessage> {
         let mut inner = self.mailbox.inner();
         let count = max.min(inner.messages.len());

@@ -8,7 +8,7 @@ use crate::{LogName, Partition, Position};
 /// Who may append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// Everybody.
+    /// Every process.
     Many,
     /// In each partition only the newest owner.
     Owner,

@@ -38,7 +38,7 @@ pub enum MembershipEvent {
     Lost(Partition),
 }
 
-/// How it stands with a partition.
+/// The state of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Held,

@@ -56,7 +56,7 @@ pub struct Settings {
 const USUAL_REPLICAS: u8 = 3;
 
 impl Settings {
-    /// How many copies are made of a log on a bus of so many servers.
+    /// The copies of a log on a bus with this number of servers.
     #[cfg(any(feature = "nats", feature = "kafka"))]
     pub(crate) fn copies(&self, servers: usize) -> u8 {
         match self.replicas {

@@ -11,8 +11,6 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_node::CertificateFiles;
-
 use crate::authority::{Authority, Holder};
 
 /// Age from which another one is made. They are valid for two years.
@@ -51,9 +49,9 @@ pub fn directory() -> Option<PathBuf> {
     Some(data?.join("tidegate/development"))
 }
 
-/// The server's files there.
-pub fn server_files(directory: &Path) -> CertificateFiles {
-    CertificateFiles { certificate: directory.join(CERTIFICATE), key: directory.join(KEY) }
+/// The server's certificate there, and its key.
+pub fn server_files(directory: &Path) -> (PathBuf, PathBuf) {
+    (directory.join(CERTIFICATE), directory.join(KEY))
 }
 
 /// The authority that a client on this machine may trust for this host in addition to its other authorities, if there

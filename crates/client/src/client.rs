@@ -90,7 +90,7 @@ impl Client {
         &self.wire.options
     }
 
-    /// The Client Identifier: the client's own, or the one that the server has assigned.
+    /// The Client Identifier: the client's own, or the server's.
     pub fn client_id(&self) -> &str {
         &self.id
     }

@@ -16,7 +16,7 @@ struct Unacknowledged {
     /// The connection on which the owner got it.
     given_on: ConnectionNumber,
     /// The owner's decision, once it is made.
-    verdict: Option<ReasonCode>,
+    reason: Option<ReasonCode>,
 }
 
 /// The action for a message of QoS 1 or 2.
@@ -171,7 +171,7 @@ impl Incoming {
                 return Arrival::Known;
             }
         }
-        let position = self.push(Unacknowledged { packet_id, qos, bytes, given_on: now_on, verdict: None });
+        let position = self.push(Unacknowledged { packet_id, qos, bytes, given_on: now_on, reason: None });
         Arrival::Deliver { position }
     }
 
@@ -191,7 +191,7 @@ impl Incoming {
     }
 
     /// The owner is done with a message.
-    pub(crate) fn judge(&mut self, delivery: Delivery, verdict: ReasonCode) {
+    pub(crate) fn judge(&mut self, delivery: Delivery, reason: ReasonCode) {
         let Delivery { packet_id, qos, connection, position } = delivery;
         let is_it =
             |entry: &Unacknowledged| entry.packet_id == packet_id && entry.qos == qos && entry.given_on == connection;
@@ -206,29 +206,29 @@ impl Incoming {
             None => None,
         };
         if let Some(entry) = entry {
-            entry.verdict.get_or_insert(verdict);
+            entry.reason.get_or_insert(reason);
         }
     }
 
     /// The next acknowledgement to send. Acknowledgements of later messages wait.
     pub(crate) fn next_acknowledgement(&mut self) -> Option<Acknowledge> {
         let entry = *self.unacknowledged.front()?;
-        let verdict = entry.verdict?;
+        let reason = entry.reason?;
         self.unacknowledged.pop_front();
         self.known_of(entry.qos).remove(entry.packet_id);
         self.taken += 1;
         self.bytes -= entry.bytes;
         if entry.qos == QoS::ExactlyOnce {
             self.carried.remove(&entry.packet_id);
-            if verdict.is_error() {
+            if reason.is_error() {
                 self.counted -= 1;
             } else {
                 self.received.insert(entry.packet_id, true);
             }
-            return Some(Acknowledge::ExactlyOnce(entry.packet_id, verdict));
+            return Some(Acknowledge::ExactlyOnce(entry.packet_id, reason));
         }
         self.counted -= 1;
-        Some(Acknowledge::AtLeastOnce(entry.packet_id, verdict))
+        Some(Acknowledge::AtLeastOnce(entry.packet_id, reason))
     }
 
     /// The server releases a Packet Identifier. Returns whether it was waiting for that.

@@ -15,7 +15,7 @@ mod tls;
 mod websocket;
 
 pub use address::{Address, SocketOptions};
-pub use announce::{Announce, Announced};
+pub use announce::{Announce, Announced, SocketName};
 pub use connect_error::{ConnectError, TransportError};
 pub use driver::{Driver, Step, Waker};
 pub use tls::{TlsConnector, TlsFileError, TlsOptions, TlsVersion};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{Former, Home, PARTITIONS, Table};
 
-/// How a partition stands with a node.
+/// The state of a partition at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nothing is known in this life yet: the sessions here may be old.
@@ -147,7 +147,7 @@ impl Follower {
         self.member
     }
 
-    /// How a partition stands.
+    /// The state of a partition.
     pub fn standing(&self, partition: u16) -> Standing {
         self.standings.get(usize::from(partition)).copied().unwrap_or(Standing::Elsewhere)
     }

@@ -5,9 +5,9 @@
 //! [`Follower`]. The transport of tables, the choice of the leader and the images of partitions are the caller's.
 //! `docs/cluster.md` tells the whole of it.
 //!
-//! Three things hold whatever dies, is late or comes back (`tests/simulation.rs`):
+//! Three things hold whatever dies, is late or returns (`tests/simulation.rs`):
 //!
-//! 1. No two nodes serve a partition at one time. A partition changes its node only when the one that had it does not
+//! 1. No two nodes serve a partition at one time. A partition changes its node only when the former node does not
 //!    serve it any more: it has said so (a move), its lease has run out, or the bus takes nothing from it any more (a
 //!    fence).
 //! 2. A node that is not a member serves nothing.
@@ -25,7 +25,7 @@ mod table;
 mod watch;
 mod weighing;
 
-pub use advert::{Addresses, Advert, MemberKind, Weight};
+pub use advert::{Addresses, Advert, GROUP_VERSION, MemberKind, Weight};
 pub use balance::MOVE_AT_ONCE;
 pub use decide::{decide, deputy};
 pub use doubt::{DOUBT_LIMIT, Doubts, Sign};

@@ -9,7 +9,7 @@ pub struct Logged<'a> {
     pub own: &'a Table,
     /// The epoch of the newest table that is in the log; 0 for none.
     pub epoch: u64,
-    /// Whether nodes have had time to report their tables, and absent nodes to come back: they may have the newest
+    /// Whether nodes have had time to report their tables, and absent nodes to return: they may have the newest
     /// table.
     pub has_waited: bool,
     /// Whether the nodes that are there have had time to report their tables since the log was lost.

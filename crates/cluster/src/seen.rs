@@ -24,7 +24,7 @@ pub struct Seen {
     pub may_bury: bool,
     /// Whether partitions may be moved now. Not so for a while after a move has failed.
     pub may_move: bool,
-    /// Whether shares may be made even. Not so for a while after a node has gone: it may come back, and others may be
+    /// Whether shares may be made even. Not so for a while after a node has gone: it may return, and others may be
     /// about to go.
     pub may_balance: bool,
     /// The factors of members that change with the next table.

@@ -1,6 +1,6 @@
 //! When shares are made even after nodes have gone.
 //!
-//! A node that is stopped comes back in most cases, and others follow it when all are started again in turn. Each move
+//! A node that is stopped returns in most cases, and others follow it when all are started again in turn. Each move
 //! disconnects clients. So partitions go back only when nodes have stayed as they are for a while.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{Seen, Sighting, Table};
 
-/// Changes put even shares off for at most so many times `settle`: a node that ends and starts again all the time must
+/// Changes delay even shares by at most this multiple of `settle`: a node that ends and starts again all the time must
 /// not keep the others from them for ever.
 pub const SETTLE_LIMIT: u32 = 4;
 

@@ -98,7 +98,7 @@ mod tests {
         Sight { name: "me", table, has_lease: true, is_fetching: false, serves: Some(serves) }
     }
 
-    /// Looks each second from a time on; says after how many seconds a verdict holds first.
+    /// Looks each second from a time on; says after how many seconds a difference lasts first.
     fn first(watchdog: &mut Watchdog, sight: &Sight<'_>, holds: fn(&PartitionDifference) -> bool) -> Option<u64> {
         (0..100).find(|second| holds(&watchdog.look(Duration::from_secs(1_000 + *second), sight)))
     }
@@ -118,8 +118,8 @@ mod tests {
         for (serves, missing, excess) in [(vec![0], 1, 0), (vec![0, 1, 2], 0, 1), (vec![], 2, 0)] {
             let serves = serves.into_iter().collect();
             let sight = sight(&table, &serves);
-            let verdict = Watchdog::new(LEASE).look(Duration::ZERO, &sight);
-            assert_eq!(verdict, PartitionDifference { missing, excess, lasts: false, ends: false });
+            let difference = Watchdog::new(LEASE).look(Duration::ZERO, &sight);
+            assert_eq!(difference, PartitionDifference { missing, excess, lasts: false, ends: false });
             assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.lasts), Some(3));
             assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.ends), Some(13));
             assert_eq!(first(&mut Watchdog::new(Duration::from_secs(1)), &sight, |it| it.ends), Some(11));

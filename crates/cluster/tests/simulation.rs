@@ -24,7 +24,7 @@ const LOOK: u64 = 10;
 /// For how long nodes have to stay as they are before shares are made even, in ticks.
 const SETTLE: u64 = 50;
 const NODES: usize = 4;
-/// Every so many partitions, one is looked at in each tick. The others are looked at in turn, one share of them in each
+/// In each tick one partition of this number is checked. The others are looked at in turn, one share of them in each
 /// tick: partitions move together, and some of each move are always looked at. It divides by no number of nodes.
 const WATCHED: u64 = 33;
 
@@ -36,7 +36,7 @@ type Left = (Former, BTreeMap<u16, u64>, BTreeMap<u16, u64>, Content);
 struct Node {
     name: String,
     alive: bool,
-    /// The process stands still until then.
+    /// The process is suspended until then.
     stopped_until: u64,
     /// The bus cannot be reached until then.
     cut_until: u64,
@@ -48,12 +48,12 @@ struct Node {
     next_beat: u64,
     /// When it hears that its last beat was accepted, and when it asked for that.
     answer: Option<(u64, u64)>,
-    /// Until when its shards have a lease, as far as they were told, and whether that has ended for them.
+    /// Until when its shards have a lease, as far as they know, and whether that has ended for them.
     shards_until: u64,
     shards_ended: bool,
     watchdog: Watchdog,
     next_look: u64,
-    verdict: PartitionDifference,
+    difference: PartitionDifference,
     follower: Follower,
     /// Tables that it has read, and the newest.
     read: usize,
@@ -172,7 +172,7 @@ impl World {
                 shards_ended: true,
                 watchdog: watchdog(),
                 next_look: 0,
-                verdict: PartitionDifference::default(),
+                difference: PartitionDifference::default(),
                 read: 0,
                 table: Table::default(),
                 content: Content::new(),
@@ -293,8 +293,8 @@ impl World {
             is_fetching: !node.restoring.is_empty(),
             serves: Some(&serves),
         };
-        node.verdict = node.watchdog.look(TICK * now as u32, &sight);
-        if node.verdict.ends {
+        node.difference = node.watchdog.look(TICK * now as u32, &sight);
+        if node.difference.ends {
             self.ended += 1;
             self.start(index);
         }
@@ -562,7 +562,7 @@ impl World {
     fn disturb(&mut self) {
         let index = self.random.below(NODES as u64) as usize;
         let until = self.now + self.random.below(3 * LEASE);
-        // A process that stands still for about its lease wakes when others give it up, or are about to.
+        // A process that is suspended for about its lease wakes when others give it up, or are about to.
         let stop = if self.random.below(2) == 0 { self.now + LEASE - BEAT + self.random.below(BEAT) } else { until };
         let node = &mut self.nodes[index];
         match self.random.below(7) {
@@ -600,7 +600,7 @@ impl World {
             assert_eq!(node.content.len(), usize::from(PARTITIONS) / NODES, "seed {}: {}", self.seed, node.name);
             let served = (0..PARTITIONS).filter(|partition| node.follower.serves(*partition)).count();
             assert_eq!(served, usize::from(PARTITIONS) / NODES, "seed {}: {}", self.seed, node.name);
-            let state = (node.shards_ended, node.verdict);
+            let state = (node.shards_ended, node.difference);
             assert_eq!(
                 state,
                 (false, PartitionDifference::default()),

@@ -36,7 +36,7 @@ pub use self::counters::{Counters, Outcomes};
 pub use self::dtls::{Keys, KeysError};
 pub use self::endpoint::{Action, Endpoint, Event, JobId, PeerId, SessionId, Settings};
 pub use self::fields::{Credentials, Shown};
-pub use self::limits::Millis;
+pub use self::limits::{MAX_WAITING_BYTES, Millis};
 pub use self::server::{Counted, DoorSettings, Running, ServeError, start};
 
 /// The broker, as CoAP clients need it.

@@ -27,25 +27,27 @@ pub(crate) const SESSION_IDLE: Millis = 120_000;
 pub(crate) const MAX_OBSERVATIONS: usize = 32;
 /// Messages of QoS 0 that wait for an observer; beyond them the oldest is left out.
 pub(crate) const MAX_WAITING: usize = 16;
-/// Bytes of all messages that wait for the observers of a client: more than the broker sends to a session without an
-/// acknowledgement.
-pub(crate) const MAX_WAITING_BYTES_OF_PEER: usize = 16 << 20;
-/// Bytes of all messages that wait for observers of a listener.
-pub(crate) const MAX_WAITING_BYTES: usize = 64 << 20;
+/// Bytes of all messages that wait for observers of a listener, at most.
+pub const MAX_WAITING_BYTES: usize = 64 << 20;
+/// The part of these bytes for the observers of a client, but at least one longest message.
+pub(crate) const WAITING_PART_OF_PEER: usize = 4;
+/// Bytes of the fields of a message beside its payload, in a packet of the broker.
+pub(crate) const FIELDS: usize = 128 << 10;
+/// Messages that the broker sends to a session without an acknowledgement, at most.
+pub(crate) const MAX_WINDOW: usize = 8;
 /// Notifications that are not confirmable between two that are.
 pub(crate) const UNCONFIRMED: u8 = 15;
 /// Bodies that a client sends in blocks at once.
 pub(crate) const MAX_UPLOADS: usize = 4;
 /// How long an incomplete body waits for its next block.
 pub(crate) const UPLOAD_IDLE: Millis = 120_000;
-/// Bytes of all incomplete bodies of a listener.
-pub(crate) const MAX_UPLOAD_BYTES: usize = 16 << 20;
+/// The part of the bytes of waiting messages that all incomplete bodies of a listener have beside them, and as many all
+/// bodies that are fetched in blocks; each at least one longest body.
+pub(crate) const BODIES_PART: usize = 4;
 /// Bodies that a client fetches in blocks at once.
 pub(crate) const MAX_TRANSFERS: usize = 4;
 /// How long such a body waits for the next question.
 pub(crate) const TRANSFER_IDLE: Millis = 60_000;
-/// Bytes of all bodies of a listener that are fetched in blocks.
-pub(crate) const MAX_TRANSFER_BYTES: usize = 16 << 20;
 /// How long the broker may take to answer a request.
 pub(crate) const ANSWER_TIMEOUT: Millis = 90_000;
 /// Silence after which a confirmable request is acknowledged without its answer.

@@ -75,7 +75,7 @@ impl Options {
             }
             // Critical options have odd numbers [RFC 7252, 5.4.6].
             if number % 2 == 1 {
-                let why = format!("option {number} is not known, has a wrong value, or stands twice");
+                let why = format!("option {number} is not known, has a wrong value, or is repeated");
                 return Err(Answer::refusal(Code::BAD_OPTION, why));
             }
         }
@@ -83,7 +83,7 @@ impl Options {
     }
 
     /// Takes an option. `None` for one that counts as not known: also one with a value that it cannot have
-    /// [RFC 7252, 5.4.3], or one that may stand once and stands `again` [RFC 7252, 5.4.5].
+    /// [RFC 7252, 5.4.3], or one that is not repeatable and occurs `again` [RFC 7252, 5.4.5].
     fn take(&mut self, of: u16, value: &[u8], again: bool) -> Result<Option<()>, Answer> {
         let short = |longest: usize| if again || value.len() > longest { None } else { number(value) };
         let text = || std::str::from_utf8(value).ok().filter(|_| value.len() <= MAX_TEXT).map(str::to_owned);

@@ -32,8 +32,6 @@ const MAX_COMMANDS: usize = 256;
 const READ_PAUSE: Duration = Duration::from_millis(100);
 /// Threads for questions to shards; further ones wait.
 const WORKERS: usize = 4;
-/// Bytes of the fields of a message beside its payload, in a packet of the broker.
-const FIELDS: usize = 128 << 10;
 
 /// A listener for CoAP.
 #[derive(Clone, Debug)]
@@ -349,13 +347,15 @@ impl Server {
                 let identity = self.guard.as_ref().and_then(|guard| guard.identity(peer));
                 let caller = Caller { listener: self.door.listener, peer: peer.at, user_name, identity };
                 let (gateway, events, fetches) = (Arc::clone(&self.gateway), self.tell.clone(), self.fetches.clone());
-                let max_packet = u32::try_from(self.door.settings.max_body + FIELDS).unwrap_or(u32::MAX);
+                let max_packet = u32::try_from(self.door.settings.max_packet()).unwrap_or(u32::MAX);
+                let window = self.door.settings.window();
                 tokio::spawn(session::run(Start {
                     gateway,
                     caller,
                     credentials,
                     session,
                     max_packet,
+                    window,
                     commands,
                     events,
                     fetches,

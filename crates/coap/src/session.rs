@@ -20,8 +20,6 @@ use crate::endpoint::{Event, JobId, SessionId};
 use crate::fields::{Credentials, Shown};
 use crate::{Caller, Entry, Failure, Gateway, Outcome, Seat};
 
-/// Messages that the broker sends to a session without an acknowledgement.
-const WINDOW: u16 = 8;
 /// Bytes that are read at once.
 const READ_SIZE: usize = 16 << 10;
 /// How long the broker may take to answer CONNECT; it asks authentication services meanwhile.
@@ -44,6 +42,8 @@ pub(crate) struct Start {
     pub(crate) session: SessionId,
     /// Longest packet that it takes from the broker, bytes.
     pub(crate) max_packet: u32,
+    /// Messages that the broker sends to it without an acknowledgement.
+    pub(crate) window: NonZeroU16,
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) events: mpsc::Sender<Event>,
     pub(crate) fetches: Fetches,
@@ -99,7 +99,7 @@ pub(crate) async fn run(start: Start) {
 }
 
 async fn serve(start: Start) -> Result<(), Failure> {
-    let Start { gateway, caller, credentials, session, max_packet, mut commands, events, fetches } = start;
+    let Start { gateway, caller, credentials, session, max_packet, window, mut commands, events, fetches } = start;
     let broken = |error: io::Error| Failure::Invalid(error.to_string());
     let asked = caller.clone();
     // Its result leaves the gateway also when nothing waits for it any more.
@@ -111,7 +111,7 @@ async fn serve(start: Start) -> Result<(), Failure> {
     });
     let (stay, stream) = connecting.await.map_err(|_| Failure::Closed)?.map_err(broken)?;
     let stream = UnixStream::from_std(stream).map_err(broken)?;
-    let client = Client::new(options(&stay.client_id, credentials, max_packet), Instant::now());
+    let client = Client::new(options(&stay.client_id, credentials, max_packet, window), Instant::now());
     let mut session = Connected {
         client,
         stream,
@@ -143,7 +143,7 @@ async fn serve(start: Start) -> Result<(), Failure> {
     Ok(())
 }
 
-fn options(client_id: &str, credentials: Credentials, max_packet: u32) -> Options {
+fn options(client_id: &str, credentials: Credentials, max_packet: u32, window: NonZeroU16) -> Options {
     let mut options = Options::new(client_id);
     options.version = Version::V5;
     // The listener ends idle sessions, so they need no keep alive.
@@ -152,7 +152,7 @@ fn options(client_id: &str, credentials: Credentials, max_packet: u32) -> Option
     options.username = credentials.user_name;
     options.password = credentials.password;
     options.acknowledgement = Acknowledgement::Manual;
-    options.properties.receive_maximum = NonZeroU16::new(WINDOW);
+    options.properties.receive_maximum = Some(window);
     options.properties.maximum_packet_size = NonZeroU32::new(max_packet);
     options
 }

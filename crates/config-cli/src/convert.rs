@@ -2,10 +2,11 @@
 
 mod foreign;
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -14,8 +15,11 @@ use tidegate_foreign_conf::Broker;
 use tidegate_mosquitto_conf::{DynamicSecurity, NotMosquitto, dynamic_security};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
+use tidegate_config::authentication::settings::names;
 use tidegate_config::load::read_bounded;
+use tidegate_config::sections::auth::Auth;
 use tidegate_config::source::FileText;
+use tidegate_config::tls_settings::of_listeners;
 use tidegate_config::{Config, Inputs};
 use tidegate_identity::{access, authentication};
 
@@ -126,11 +130,15 @@ fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
     // What several values say together shows only now.
     let result =
         Config::load(Inputs { file: Some(FileText::new("the result", &*conversion.toml)), ..Inputs::default() });
-    let runs = match result.map(|config| unusable_files(&config)) {
-        Ok(problems) if problems.is_empty() => true,
-        Ok(problems) => {
-            complain(format_args!("\nThe result cannot be run as it is:\n{}\n", problems.join("\n")));
-            false
+    let runs = match result.map(|config| NamedFiles::check(&config)) {
+        Ok(NamedFiles { problems, unchecked }) => {
+            for (file, why) in unchecked {
+                complain(format_args!("note: the broker needs {}, which {why}\n", file.display()));
+            }
+            if !problems.is_empty() {
+                complain(format_args!("\nThe result cannot be run as it is:\n{}\n", problems.join("\n")));
+            }
+            problems.is_empty()
         }
         Err(findings) => {
             complain(format_args!("\nThe result cannot be run as it is:\n{findings}"));
@@ -142,23 +150,82 @@ fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
     write(args, conversion, exit)
 }
 
-/// Faults in existing files of users and rules. A missing file may be on the machine of the broker, or is
-/// written by `--output`.
-fn unusable_files(config: &Config) -> Vec<String> {
-    let is_missing = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
-    let is_there = |file: &String| !fs::File::open(file).is_err_and(is_missing);
-    let mut of_providers = config.auths.iter().flat_map(|auth| {
-        let proofs = [&auth.file, &auth.secret_file, &auth.public_key_file, &auth.jwks_file];
-        proofs.into_iter().chain([&auth.bearer_token_file, &auth.ca_file]).flatten()
+/// The files that a result names.
+#[derive(Default)]
+struct NamedFiles {
+    /// Faults of the existing files.
+    problems: Vec<String>,
+    /// Files that are not checked, and why. They may be on the machine of the broker, for its user, or are written by
+    /// `--output`.
+    unchecked: BTreeMap<PathBuf, &'static str>,
+}
+
+/// Why a file is not checked; `None` if it can be.
+fn hindrance(file: &Path) -> Option<&'static str> {
+    let found = fs::metadata(file).and_then(|found| {
+        // Opening a FIFO waits for its writer.
+        if found.is_file() {
+            fs::File::open(file)?;
+        }
+        Ok(found.file_type().is_fifo())
     });
-    let mut problems = Vec::new();
-    if of_providers.all(is_there) {
-        problems.extend(authentication::check_files(config).err().map(|error| error.to_string()));
+    match found {
+        Ok(true) => Some("is a FIFO, so it is not checked"),
+        Ok(false) => None,
+        Err(error) => hindrance_of(error.kind()),
     }
-    if config.access.acl_file.as_ref().is_some_and(is_there) {
-        problems.extend(access::load(config).err().map(|error| error.to_string()));
+}
+
+/// Why a file with this error is not checked; `None` for an error that the check reports.
+fn hindrance_of(error: io::ErrorKind) -> Option<&'static str> {
+    match error {
+        io::ErrorKind::NotFound => Some("is not here"),
+        io::ErrorKind::PermissionDenied => Some("cannot be read by this user, so it is not checked"),
+        _ => None,
     }
-    problems
+}
+
+impl NamedFiles {
+    /// Whether all of them can be checked; the others are noted.
+    fn are_checkable<'f>(&mut self, files: impl IntoIterator<Item = &'f (impl AsRef<Path> + ?Sized + 'f)>) -> bool {
+        let unchecked = |file: &Path| hindrance(file).map(|why| (file.to_owned(), why));
+        let unchecked: Vec<_> = files.into_iter().filter_map(|file| unchecked(file.as_ref())).collect();
+        let all = unchecked.is_empty();
+        self.unchecked.extend(unchecked);
+        all
+    }
+
+    fn note(&mut self, checked: Result<(), impl Display>) {
+        self.problems.extend(checked.err().map(|error| error.to_string()));
+    }
+
+    /// Checks files of users, rules, listeners and bridges.
+    fn check(config: &Config) -> Self {
+        let mut files = Self::default();
+        for (auth, name) in config.auths.iter().zip(names(&config.auths)) {
+            let of_users = [&auth.file, &auth.secret_file, &auth.public_key_file, &auth.jwks_file];
+            if files.are_checkable(of_users.into_iter().chain([&auth.bearer_token_file, &auth.ca_file]).flatten()) {
+                let alone = Config { auths: vec![Auth { name, ..auth.clone() }], ..config.clone() };
+                files.note(authentication::check_files(&alone));
+            }
+        }
+        if files.are_checkable(&config.access.acl_file) {
+            files.note(access::load(config).map(drop));
+        }
+        for (index, tls) in of_listeners(&config.listeners) {
+            let Some(listener) = config.listeners.get(index) else { continue };
+            let certificates = listener.certificate.0.iter().chain(&listener.key.0).chain(&listener.crl.0);
+            if files.are_checkable(certificates.chain(&tls.client_ca)) {
+                files.note(tls.check().map_err(|error| format!("listener `{}`: {error}", listener.name)));
+            }
+        }
+        for bridge in &config.bridges {
+            if files.are_checkable([&bridge.ca, &bridge.certificate, &bridge.key].into_iter().flatten()) {
+                files.note(bridge.check_files());
+            }
+        }
+        files
+    }
 }
 
 /// Converts a file of the dynamic security plugin: users and rules, each a file, and the sections that name them.
@@ -307,4 +374,18 @@ fn folder(path: &str) -> io::Result<Vec<TheirFile>> {
     paths.sort_unstable();
     let read = |path: &PathBuf| read_bounded(path).map(|text| TheirFile { name: path.display().to_string(), text });
     paths.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreadable_files_are_named_and_not_checked() {
+        assert_eq!(hindrance_of(io::ErrorKind::NotFound), Some("is not here"));
+        assert!(hindrance_of(io::ErrorKind::PermissionDenied).is_some_and(|why| why.contains("by this user")));
+        assert_eq!(hindrance_of(io::ErrorKind::NotADirectory), None, "the check reports it");
+        assert_eq!(hindrance(Path::new("/dev/null")), None);
+        assert_eq!(hindrance(Path::new("/")), None, "the check reports that it is no file");
+    }
 }

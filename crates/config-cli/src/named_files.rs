@@ -1,10 +1,11 @@
-//! Checks the files that a configuration names: rules, users, groups, passwords of bridges, the admin token, and the data directory.
+//! Checks the files that a configuration names: rules, users, groups, passwords of bridges, the admin token, the data
+//! directory, and the directories of Unix sockets.
 
 use std::path::Path;
 
 use tidegate_admin::read_listener_token;
 use tidegate_config::Config;
-use tidegate_config::address::AdminAddress;
+use tidegate_config::address::{AdminAddress, check_socket_directory};
 use tidegate_config::authentication::settings::names;
 use tidegate_config::context::read_definitions;
 use tidegate_config::finding::Findings;
@@ -49,6 +50,11 @@ pub(crate) fn check(config: &Config) -> Result<(), Findings> {
     for (index, checked) in tidegate_config::bridges::check_files(&config.bridges).enumerate() {
         if let Err(error) = checked {
             note(error.to_string(), origins.place("bridge", index, "password_file").clone());
+        }
+    }
+    for (index, listener) in config.listeners.iter().enumerate() {
+        if let Err(error) = check_socket_directory(&listener.address) {
+            note(format!("listener `{}`: {error}", listener.name), origins.place("listener", index, "address").clone());
         }
     }
     if findings.is_empty() { Ok(()) } else { Err(findings) }

@@ -1,6 +1,10 @@
 //! Addresses as keys: of listeners, where clients come in, and of the admin listener.
 
+use std::io;
+use std::path::{Path, PathBuf};
+
 use tidegate_node::{AddressError, HostPort, ListenAddress};
+use tidegate_store::RealDisk;
 
 use super::value::{Kind, Problem, Raw, Value, quote};
 
@@ -10,6 +14,36 @@ const UNIX_PATH_LEN: usize = 107;
 /// A port of this machine that is not reachable from others.
 pub fn loopback(port: u16) -> HostPort {
     HostPort { host: "127.0.0.1".to_owned(), port }
+}
+
+/// The directory of a Unix socket cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketDirectoryError {
+    /// The broker does not make it.
+    #[error("the directory {} of its Unix socket does not exist: create it first", .0.display())]
+    Missing(PathBuf),
+    /// It cannot be written.
+    #[error("the directory {} of its Unix socket cannot be used: {source}", .directory.display())]
+    Unusable {
+        /// The directory.
+        directory: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+/// Checks the directory of a Unix socket; other addresses have none.
+///
+/// # Errors
+/// When it does not exist or cannot be written.
+pub fn check_socket_directory(address: &ListenAddress) -> Result<(), SocketDirectoryError> {
+    let ListenAddress::Unix(path) = address else { return Ok(()) };
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    if !directory.exists() {
+        return Err(SocketDirectoryError::Missing(directory.to_owned()));
+    }
+    RealDisk::check(directory)
+        .map_err(|source| SocketDirectoryError::Unusable { directory: directory.to_owned(), source })
 }
 
 /// The name of a listener that was given none, such as `tcp-1883`.

@@ -29,7 +29,12 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
             if !listener.address.is_local() && !listener.allow_anonymous && !config.asks_who(listener) {
                 findings.push(open_to_all(listener, index, origins), listener_source(origins, index, "address"));
             }
-            let problems = [tls_settings::problems, tls_settings::dtls_problems, tls_settings::proxy_problems];
+            let problems = [
+                tls_settings::problems,
+                tls_settings::dtls_problems,
+                tls_settings::proxy_problems,
+                tls_settings::file_problems,
+            ];
             for (key, problem) in problems.into_iter().flat_map(|of| of(listener)) {
                 findings.push(problem, listener_source(origins, index, key));
             }

@@ -31,6 +31,8 @@ const MOST_STORE_MEMORY: u64 = 256 * MIB;
 /// Bytes that wait for one session in the store at most where nothing is configured, and the part of its disk.
 const MOST_STORED_QUEUE: u64 = 1024 * MIB;
 const STORED_QUEUE_PART: u64 = 8;
+/// Bytes that the queue of one session may take in memory at least where nothing is configured.
+const LEAST_QUEUE: u64 = MIB / 4;
 /// Bytes that a store may take on the bus where nothing is configured and the bus has room for them.
 const DEFAULT_MIRROR_BYTES: u64 = 4096 * MIB;
 
@@ -84,19 +86,27 @@ impl Config {
     fn queue_settings(&self) -> engine::QueueSettings {
         let default = engine::QueueSettings::default();
         let (messages, bytes) = (self.queue.max_messages, self.queue.max_bytes.0);
+        let in_memory = queue_bytes_in_memory(self.limits.ceiling());
         let has_store = self.store.engine_durability() != engine::Durability::Memory;
         engine::QueueSettings {
             max_messages: if messages == 0 { default.max_messages } else { messages },
-            max_bytes: if bytes == 0 { default.max_bytes } else { bytes },
+            max_bytes: if bytes == 0 { in_memory } else { bytes },
             stored_max_messages: (has_store && messages == 0).then_some(u32::MAX),
             stored_max_bytes: (has_store && bytes == 0)
-                .then(|| stored_queue_bytes(&self.store, &self.mirror, &self.cluster).max(default.max_bytes)),
+                .then(|| stored_queue_bytes(&self.store, &self.mirror, &self.cluster).max(in_memory)),
             memory_bytes: self.queue.memory_size.0,
             overflow: self.queue.overflow,
             keep_qos0_offline: self.queue.keep_qos0_offline,
             lower_priority_share: self.queue.lower_priority_share,
         }
     }
+}
+
+/// Bytes that the queue of one session may take in memory, where nothing is configured: 16 MiB, and no more than a
+/// sixteenth of the ceiling, so that a few clients that are away do not fill it. With a ceiling of 0 it is 16 MiB.
+fn queue_bytes_in_memory(ceiling: u64) -> u64 {
+    let most = engine::QueueSettings::default().max_bytes;
+    if ceiling == 0 { most } else { most.min((ceiling / 16).max(LEAST_QUEUE)) }
 }
 
 impl Node {

@@ -259,7 +259,7 @@ impl Config {
         })
     }
 
-    /// Makes room for so many sections of a name that may stand several times.
+    /// Makes room for this number of sections with a repeatable name.
     fn resize(&mut self, section: &str, count: usize) {
         match section {
             "listener" => self.listeners.resize(count, Listener::default()),

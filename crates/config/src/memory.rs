@@ -19,11 +19,25 @@ const ADMIN_BODY: u64 = 256 * KIB;
 /// Longest answer of a server about a client, bytes; it is held twice, as bytes and parsed.
 const ANSWER: u64 = 2 * MIB;
 
+/// Bytes that a listener for HTTP or CoAP may hold of bodies or waiting messages at most, where the ceiling is high.
+const MOST_OUTSIDE: u64 = 64 * MIB;
+/// Copies of them: a body of HTTP is a message and a packet; bodies in blocks of CoAP take a half beside the messages.
+const COPIES_OUTSIDE: u64 = 2;
+
 impl Limits {
     /// Bytes that clients may make the broker hold, without retained messages: the configured number, or half of the
     /// memory, and no more than three quarters of a limit. 0, no limit, only if the system does not report its memory.
     pub fn ceiling(&self) -> u64 {
         self.ceiling_within(physical_memory::find())
+    }
+
+    /// Bytes of bodies that one listener for HTTP holds, and of messages that wait for the observers of one for CoAP: 64 MiB,
+    /// or an eighth of the ceiling if that is less.
+    pub fn bytes_outside_shards(&self) -> u64 {
+        match self.ceiling() {
+            0 => MOST_OUTSIDE,
+            ceiling => (ceiling / 8).min(MOST_OUTSIDE),
+        }
     }
 
     fn ceiling_within(&self, available: Option<Available>) -> u64 {
@@ -101,7 +115,7 @@ impl Config {
 }
 
 /// Bytes of the ceiling that threads other than shards may use: passwords that are hashed, clients that wait for
-/// an answer, answers of servers that are asked, requests to the admin API.
+/// an answer, answers of servers that are asked, requests to the admin API, clients of HTTP and CoAP.
 fn memory_of_other_threads(config: &Config) -> u64 {
     let has = |kind| config.auths.iter().any(|auth| auth.kind == kind);
     let hashing = if has(AuthKind::PasswordFile) { config.hash_memory() } else { 0 };
@@ -113,7 +127,9 @@ fn memory_of_other_threads(config: &Config) -> u64 {
         AdminAddress::Off => 0,
         AdminAddress::At(_) => u64::from(config.admin.max_connections) * (ADMIN_BODY + config.admin.max_header_size.0),
     };
-    hashing + waiting + exchanges + answers + admin
+    let without_mqtt = config.listeners.iter().filter(|it| it.address.is_http() || it.address.is_coap()).count() as u64;
+    let visitors = without_mqtt * config.limits.bytes_outside_shards() * COPIES_OUTSIDE;
+    hashing + waiting + exchanges + answers + admin + visitors
 }
 
 #[cfg(test)]
@@ -132,6 +148,14 @@ mod tests {
         assert_eq!(shards(users), 1024 - 128 - 16, "an eighth for hashing, 16 MiB for waiting clients");
         assert_eq!(shards(&format!("{users}[authentication]\nhash_memory = \"64MiB\"\n")), 1024 - 64 - 16);
         assert_eq!(shards(&format!("{users}[authentication]\nhash_memory = \"1GiB\"\n")), 512, "half stays");
+        let web = |ceiling: &str| {
+            let text = format!(
+                "[limits]\nmemory_ceiling = \"{ceiling}\"\n[admin]\naddress = \"off\"\n[[listener]]\naddress = \"http://127.0.0.1:0\"\n"
+            );
+            let config = from_file(&text).unwrap();
+            (config.shard_memory() / MIB, config.limits.bytes_outside_shards() / MIB)
+        };
+        assert_eq!((web("1GiB"), web("128MiB")), ((1024 - 128, 64), (128 - 32, 16)));
     }
 
     fn plan(text: &str, mib: u64, bound: Bound) -> MemoryPlan {

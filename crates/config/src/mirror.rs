@@ -11,7 +11,7 @@ use crate::sections::mirror::Mirror;
 use crate::sections::{Store, StoreDurability};
 use crate::value::Problem;
 
-/// Whether a node of a cluster keeps its store on the bus of the cluster without being told so.
+/// Whether a node of a cluster keeps its store on the bus of the cluster without a setting.
 pub fn is_implied(store: &Store, cluster: &Cluster, mirror: &Mirror) -> bool {
     !cluster.name.is_empty()
         && cluster.mirror

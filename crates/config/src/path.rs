@@ -25,7 +25,7 @@ impl KeyPath {
     /// Reads `section.key` or `section.N.key`, with the given separator.
     ///
     /// # Errors
-    /// When there is no such key, with the one that may be meant.
+    /// When the key does not exist, with the nearest known key.
     pub fn parse(text: &str, separator: &str) -> Result<Self, Problem> {
         let parts: Vec<&str> = text.split(separator).collect();
         let (section, rest) = match parts.split_first() {
@@ -71,7 +71,7 @@ fn numbered(section: &SectionKeys) -> Problem {
 /// The section of that name.
 ///
 /// # Errors
-/// If the section does not exist, with the one that may be meant.
+/// If the section does not exist, with the nearest known section.
 pub fn known_section(name: &str) -> Result<&'static SectionKeys, Problem> {
     section_keys(name).ok_or_else(|| {
         let problem = Problem::new(format!("unknown section `{name}`"));
@@ -96,7 +96,7 @@ const MEMBERS: &str = "orchestrators find each other on a bus: give each --node 
 /// The key of that name in a section.
 ///
 /// # Errors
-/// If the key does not exist, with the one that may be meant, here or in another section.
+/// If the key does not exist, with the nearest known key, here or in another section.
 pub fn known_key(section: &SectionKeys, name: &str) -> Result<&'static Key, Problem> {
     section.key(name).ok_or_else(|| {
         let former = FORMER.iter().find(|(of, key, _)| (*of, *key) == (section.name, name));
@@ -118,7 +118,7 @@ pub fn known_key(section: &SectionKeys, name: &str) -> Result<&'static Key, Prob
 /// A key where a section is expected.
 pub fn unknown_key_anywhere(name: &str) -> Problem {
     match holder(name) {
-        Some((section, _)) => Problem::new(format!("key `{name}` stands outside its section"))
+        Some((section, _)) => Problem::new(format!("key `{name}` is outside its section"))
             .hint(format!("it is a key of {}", section.header())),
         None => known_section(name).err().unwrap_or_else(|| Problem::new(format!("`{name}` is a section, not a key"))),
     }

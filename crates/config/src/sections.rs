@@ -70,6 +70,8 @@ section! {
         /// Whether clients are admitted without authentication although other machines reach the listener. Without it
         /// the broker refuses to start with such an address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
+        /// Whether only the broker's user, and root, may open a Unix socket. Without it the umask of the process decides.
+        owner_only: bool = false, in Kind::Boolean;
         /// The server's certificates (PEM), each followed by those between it and the root. A client gets the first
         /// that has the name that it asks for (SNI), or the first of all. The files are read again when they change and
         /// on a reload; clients stay connected. A listener for QUIC on this machine that is given none has one for
@@ -228,14 +230,14 @@ section! {
         max_messages: u32 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("10,000, and as many as `max_bytes` allows for a session that is in the store"));
         /// Bytes that wait per session, and as many again (16 MiB by default) that were sent and are kept until they are
         /// acknowledged.
-        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("16 MiB, and for a session that is in the store 1 GiB or an eighth of its disk, the smaller of both; of that at most 16 MiB that cannot leave memory: priorities, shared groups, `keep-last`"));
+        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("16 MiB, or a sixteenth of `limits.memory_ceiling` if that is less, and for a session that is in the store 1 GiB or an eighth of its disk, the smaller of both; of that at most as much as of a session in memory that cannot leave memory: priorities, shared groups, `keep-last`"));
         /// Bytes of them that stay in memory where a store holds the rest.
         memory_size: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(KIB, TIB));
         /// What happens beyond either.
         overflow: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as super::value::Words>::WORDS);
         /// Whether QoS 0 messages are kept for clients that are away.
         keep_qos0_offline: bool = false, in Kind::Boolean;
-        /// While messages of a higher priority wait, one of so many that leave a queue is of a lower one.
+        /// While messages of a higher priority wait, one message of this number is taken from a lower priority.
         lower_priority_share: u16 = 10, in Kind::Integer(Range::of(1, 65_535).or_zero("none before all higher ones have left"));
     }
 }
@@ -296,7 +298,7 @@ section! {
         token_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// Whether metrics may be read without a password although other machines reach the address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
-        /// Connections at once. Beyond it a new one takes the place of the one that was waited for longest.
+        /// Connections at once. Beyond it a new connection replaces the longest silent one.
         max_connections: u16 = 64, in Kind::Integer(Range::of(1, 10_000));
         /// Time within which the head of a request must be complete.
         header_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));

@@ -76,7 +76,7 @@ hint: it is a key of [queue]",
     says(
         "max_inflight = 3\n",
         "
-error: key `max_inflight` stands outside its section
+error: key `max_inflight` is outside its section
  --> t.toml:1:1
   |
 1 | max_inflight = 3
@@ -399,6 +399,8 @@ fn queues_in_a_store_are_bounded_by_bytes_unless_configured() {
     assert_eq!(stored.stored_max_messages, Some(u32::MAX));
     let bytes = stored.stored_max_bytes.unwrap();
     assert!((16 * MIB..=512 * MIB).contains(&bytes), "{bytes}");
+    let narrow = queue("[limits]\nmemory_ceiling = \"64MiB\"\n[store]\ndirectory = \"data\"\n");
+    assert_eq!(narrow.max_bytes, 4 * MIB, "a sixteenth of the ceiling");
     let set = queue("[store]\ndirectory = \"data\"\n[queue]\nmax_messages = 7\nmax_bytes = \"1MiB\"\n");
     assert_eq!((set.max_messages, set.stored_max_messages), (7, None));
     assert_eq!((set.max_bytes, set.stored_max_bytes), (MIB, None));

@@ -1,6 +1,6 @@
 //! The TLS keys of a listener: their words, their common checks, and the node's settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use tidegate_node::{
@@ -72,6 +72,21 @@ pub fn proxies(listeners: &[Listener]) -> BTreeMap<usize, Vec<Network>> {
     listeners.map(|(position, listener)| (position, listener.proxy_networks.0.clone())).collect()
 }
 
+/// The positions of Unix sockets that only the broker's user may open.
+pub fn owner_only(listeners: &[Listener]) -> BTreeSet<usize> {
+    let listeners = listeners.iter().enumerate().filter(|(_, listener)| listener.owner_only);
+    listeners.map(|(position, _)| position).collect()
+}
+
+/// Errors in the key of one listener about its file.
+pub(crate) fn file_problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
+    if !listener.owner_only || matches!(listener.address, ListenAddress::Unix(_)) {
+        return Vec::new();
+    }
+    let text = format!("listener `{}` has `owner_only` and is no Unix socket", listener.name);
+    vec![("owner_only", Problem::new(text).hint("set `address = \"unix:/PATH\"`, or leave the key out"))]
+}
+
 /// Errors in the keys of one listener about proxies, each with its key.
 pub(crate) fn proxy_problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
     let name = &listener.name;
@@ -115,10 +130,13 @@ pub fn needs_development_certificate(listeners: &[Listener]) -> bool {
 
 fn settings(listener: &Listener) -> TlsSettings {
     let pairs = listener.certificate.0.iter().zip(&listener.key.0);
-    let pairs = pairs.map(|(certificate, key)| CertificateFiles { certificate: certificate.clone(), key: key.clone() });
+    let pairs = pairs.map(|(certificate, key)| (certificate.clone(), key.clone()));
     let development = takes_development_certificate(listener).then(development::directory).flatten();
     TlsSettings {
-        certificates: pairs.chain(development.map(|directory| development::server_files(&directory))).collect(),
+        certificates: pairs
+            .chain(development.map(|directory| development::server_files(&directory)))
+            .map(|(certificate, key)| CertificateFiles { certificate, key })
+            .collect(),
         client_certificates: listener.client_certificate,
         client_ca: listener.client_ca.as_ref().map(PathBuf::from),
         crl: listener.crl.0.clone(),
@@ -277,6 +295,7 @@ mod tests {
             ("address = \"1883\"\nproxy_networks = \"::1\"".to_owned(), 4, "does not speak the PROXY protocol"),
             ("address = \"1883\"\nproxy_networks = \"10.0.0.1/8\"".to_owned(), 4, "the network is 10.0.0.0/8"),
             ("address = \"unix:/x\"\nproxy_protocol = true".to_owned(), 4, "is a Unix socket"),
+            ("address = \"1883\"\nowner_only = true".to_owned(), 4, "is no Unix socket"),
             ("address = \"quic://0.0.0.0:1\"".to_owned(), 3, "speaks TLS and has no certificate"),
             ("address = \"quic://1\"\nproxy_protocol = true".to_owned(), 4, "not spoken over UDP"),
             ("address = \"coap://1\"\nproxy_protocol = true".to_owned(), 4, "speaks CoAP"),

@@ -81,7 +81,7 @@ pub enum Kind {
     Lease(Range),
     /// `"disk"`, `"memory"`, or a length of time; the range counts milliseconds.
     Keep(Range),
-    /// Text of at most so many bytes; empty means none.
+    /// Text of at most this number of bytes; empty means none.
     Text {
         /// Limit on the length, bytes.
         max_len: usize,

@@ -78,7 +78,7 @@ pub(super) fn check(
         if !valid {
             let path = KeyPath { section, index, key: "filter" };
             let problem = Problem::new(format!("`{path}` must be a topic filter, not {filter:?}"));
-            let hint = "`#` stands last and alone in its level, `+` alone in its level";
+            let hint = "`#` has to be last and alone in its level, `+` alone in its level";
             findings.push(problem.hint(hint), origins.source(&path).clone());
         }
     }

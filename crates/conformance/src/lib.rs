@@ -43,7 +43,7 @@ pub use options::Options;
 pub use outcome::{Outcome, Stop};
 pub use probe::Unreachable;
 pub use registry::cases;
-pub use report::{Report, Result, Score, Verdict};
+pub use report::{CaseOutcome, Report, Result, Score};
 pub use runner::{run, run_with};
 pub use scenario::Scenario;
 pub use target::{Feature, Target};

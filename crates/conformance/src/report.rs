@@ -1,4 +1,4 @@
-//! The verdicts of a run, by case and by statement.
+//! The outcomes of a run, by case and by statement.
 
 use crate::case::Case;
 use crate::version::Version;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CaseOutcome {
     /// The broker did as the specification says.
     Passed,
     /// It did not.
@@ -22,7 +22,7 @@ pub enum Verdict {
     Skipped(String),
 }
 
-/// The verdict on one case in one version.
+/// The outcome of one case in one version.
 #[derive(Clone, Debug)]
 pub struct Result {
     /// The case.
@@ -30,7 +30,7 @@ pub struct Result {
     /// The version that it ran in.
     pub version: Version,
     /// The result.
-    pub verdict: Verdict,
+    pub outcome: CaseOutcome,
     /// How long it took.
     pub duration: Duration,
 }
@@ -39,10 +39,10 @@ impl Result {
     /// The failure with its statements and packets, or the reason of a skip; empty when the case passed.
     pub fn explain(&self) -> String {
         let Self { case, version, .. } = self;
-        match &self.verdict {
-            Verdict::Passed => String::new(),
-            Verdict::Skipped(why) => format!("skipped {} (MQTT {version}): {why}\n", case.name),
-            Verdict::Failed { what, conversation } => {
+        match &self.outcome {
+            CaseOutcome::Passed => String::new(),
+            CaseOutcome::Skipped(why) => format!("skipped {} (MQTT {version}): {why}\n", case.name),
+            CaseOutcome::Failed { what, conversation } => {
                 let statements = case.statements(*version).join(", ");
                 let mut text = format!("FAILED {} (MQTT {version})\n  {what}\n", case.name);
                 if !statements.is_empty() {
@@ -68,7 +68,7 @@ pub struct Score {
     pub skipped: usize,
 }
 
-/// All verdicts of a run.
+/// All outcomes of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The address of the broker.
@@ -87,7 +87,7 @@ impl Report {
 
     /// The results that failed.
     pub fn failures(&self) -> impl Iterator<Item = &Result> {
-        self.results.iter().filter(|result| matches!(result.verdict, Verdict::Failed { .. }))
+        self.results.iter().filter(|result| matches!(result.outcome, CaseOutcome::Failed { .. }))
     }
 
     /// The score of the statements of one version.
@@ -109,10 +109,10 @@ impl Report {
         for result in self.results.iter().filter(|result| result.version == version) {
             for statement in result.case.statements(version) {
                 let state = states.entry(*statement).or_insert(None);
-                match result.verdict {
-                    Verdict::Passed => *state = state.or(Some(true)),
-                    Verdict::Failed { .. } => *state = Some(false),
-                    Verdict::Skipped(_) => {}
+                match result.outcome {
+                    CaseOutcome::Passed => *state = state.or(Some(true)),
+                    CaseOutcome::Failed { .. } => *state = Some(false),
+                    CaseOutcome::Skipped(_) => {}
                 }
             }
         }
@@ -125,10 +125,10 @@ impl Report {
         for result in &self.results {
             let area = result.case.name.split('.').next().unwrap_or_default();
             let [passed, failed, skipped] = areas.entry(area).or_default();
-            match result.verdict {
-                Verdict::Passed => *passed += 1,
-                Verdict::Failed { .. } => *failed += 1,
-                Verdict::Skipped(_) => *skipped += 1,
+            match result.outcome {
+                CaseOutcome::Passed => *passed += 1,
+                CaseOutcome::Failed { .. } => *failed += 1,
+                CaseOutcome::Skipped(_) => *skipped += 1,
             }
         }
         let mut text = format!("{:22} {:>7} {:>7} {:>7}\n", "area", "passed", "failed", "skipped");

@@ -1,4 +1,4 @@
-//! Running the chosen cases, many at a time, and gathering their verdicts.
+//! Running the chosen cases, many at a time, and gathering their outcomes.
 
 use crate::case::Case;
 use crate::journal::Journal;
@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::outcome::Stop;
 use crate::probe::Unreachable;
 use crate::registry::cases;
-use crate::report::{Report, Result, Verdict};
+use crate::report::{CaseOutcome, Report, Result};
 use crate::scenario::Scenario;
 use crate::target::Target;
 use crate::version::Version;
@@ -32,7 +32,7 @@ pub fn run(options: &Options) -> std::result::Result<Report, Unreachable> {
     run_with(options, &|_| {})
 }
 
-/// The same, and tells each verdict as soon as it is there.
+/// The same, and reports each outcome at once.
 ///
 /// # Errors
 /// When the broker accepts a connection of no version of MQTT.
@@ -86,29 +86,29 @@ fn run_jobs(target: &Target, jobs: Vec<Job>, workers: usize, told: &(dyn Fn(&Res
 
 fn run_job(target: &Target, job: Job) -> Result {
     let started = Instant::now();
-    let verdict = if !target.capabilities.versions.contains(&job.version) {
-        Verdict::Skipped(format!("the broker does not speak MQTT {}", job.version))
+    let outcome = if !target.capabilities.versions.contains(&job.version) {
+        CaseOutcome::Skipped(format!("the broker does not speak MQTT {}", job.version))
     } else if let Some(absence) = target.lacks(job.case.needs) {
-        Verdict::Skipped(absence.to_owned())
+        CaseOutcome::Skipped(absence.to_owned())
     } else {
         play(target, job)
     };
-    Result { case: job.case, version: job.version, verdict, duration: started.elapsed() }
+    Result { case: job.case, version: job.version, outcome, duration: started.elapsed() }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a suite continues with its next case, and serves no client")]
-fn play(target: &Target, job: Job) -> Verdict {
+fn play(target: &Target, job: Job) -> CaseOutcome {
     let journal = Rc::new(Journal::new());
     let scenario = Scenario::new(target, job.number, job.version, Rc::clone(&journal));
-    // A panic is a defect of the suite; it must not take the verdicts of the other cases with it.
+    // A panic is a defect of the suite; it must not take the outcomes of the other cases with it.
     let outcome = catch_unwind(AssertUnwindSafe(|| (job.case.run)(&scenario)));
     let conversation = journal.render();
     scenario.clean_up();
     match outcome {
-        Ok(Ok(())) => Verdict::Passed,
-        Ok(Err(Stop::Skipped(why))) => Verdict::Skipped(why),
-        Ok(Err(Stop::Failed(what))) => Verdict::Failed { what, conversation },
-        Err(_) => Verdict::Failed {
+        Ok(Ok(())) => CaseOutcome::Passed,
+        Ok(Err(Stop::Skipped(why))) => CaseOutcome::Skipped(why),
+        Ok(Err(Stop::Failed(what))) => CaseOutcome::Failed { what, conversation },
+        Err(_) => CaseOutcome::Failed {
             what: "the case itself panicked, which is a defect of the suite".to_owned(),
             conversation,
         },

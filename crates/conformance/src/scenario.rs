@@ -200,7 +200,7 @@ impl<'a> Scenario<'a> {
     }
 
     /// Takes away what the case left in the broker: sessions and retained messages. What cannot be cleaned is left; the
-    /// verdict on the case does not depend on it.
+    /// outcome of the case does not depend on it.
     pub(crate) fn clean_up(&self) {
         let traces = self.journal.take_traces();
         for (client_id, version) in traces.sessions {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
-use tidegate_conformance::{Options, Report, Verdict, Version, run};
+use tidegate_conformance::{CaseOutcome, Options, Report, Version, run};
 
 /// Answers CONNECT, SUBSCRIBE and UNSUBSCRIBE of MQTT 3.1.1 well, PINGREQ with `pingresp`, and closes on anything else.
 /// A CONNECT of another version is refused, so that the suite speaks 3.1.1 alone.
@@ -53,7 +53,7 @@ fn a_right_answer_passes_and_other_versions_are_skipped() {
     assert!(report.is_success());
     assert_eq!(report.results.len(), 3);
     for result in &report.results {
-        let skipped = matches!(result.verdict, Verdict::Skipped(_));
+        let skipped = matches!(result.outcome, CaseOutcome::Skipped(_));
         assert_eq!(skipped, result.version != Version::V311, "{result:?}");
     }
     assert_eq!(report.score(Version::V311).held, 1);

@@ -54,7 +54,7 @@ impl Drop for Busy {
 }
 
 impl ConnectionLimit {
-    /// So many connections, at least one.
+    /// A limit of connections, at least one.
     pub(crate) fn new(most: usize) -> Self {
         Self { most: most.max(1), open: VecDeque::new(), tasks: JoinSet::new(), answered: Arc::default() }
     }

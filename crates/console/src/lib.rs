@@ -11,8 +11,8 @@
 //!
 //! It runs on its own thread, which sleeps until a request comes. It knows nothing of the broker but a
 //! [`StatusSource`] with its [`api::Control`] and [`Operations`], and the broker runs as well without it. Every
-//! connection is bounded in time, in the size of a request's head, and in number; when there are too many, the one that
-//! has kept the console waiting for longest makes room, so that health is always answered.
+//! connection is bounded in time, in the size of a request's head, and in number; when there are too many, the longest
+//! silent one makes room, so that health is always answered.
 
 pub mod api;
 mod connection_limit;

@@ -38,7 +38,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Bounds of the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once, at least 1. A further one takes the place of the one that has been waited for longest: for
+    /// Connections at once, at least 1. A further connection replaces the longest silent one: for
     /// its request, or to read its answer.
     pub max_connections: usize,
     /// Time within which the head of a request must be complete, from the connection or the answer before.

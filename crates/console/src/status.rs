@@ -45,7 +45,7 @@ pub struct Shell {
     pub tls_handshakes: u64,
     /// Lists of revoked certificates in use.
     pub crls: u64,
-    /// Of these, the ones older than their own next update.
+    /// Of these, lists older than their own next update.
     pub crls_outdated: u64,
     /// When the first of them is outdated, seconds since 1970; 0 without any.
     pub crl_next_update: u64,
@@ -98,7 +98,7 @@ pub struct QuicCounters {
     pub datagrams_in: u64,
     /// System calls that sent datagrams.
     pub sends: u64,
-    /// Of these, the ones that the socket did not take at once.
+    /// Of these, writes that the socket did not take at once.
     pub sends_blocked: u64,
     /// Datagrams handed to the shard of their connection.
     pub passed_on: u64,
@@ -234,11 +234,11 @@ pub struct StoreNumbers {
 pub struct CoreNumbers {
     /// Active gateways in the last list of the manager of points of access.
     pub gateways: u64,
-    /// Load reports told by this gateway.
+    /// Load reports sent by this gateway.
     pub load_reports: u64,
-    /// Connection reports told by this gateway.
+    /// Connection reports sent by this gateway.
     pub connection_reports: u64,
-    /// Contexts of nodes told by this gateway.
+    /// Contexts of nodes sent by this gateway.
     pub context_reports: u64,
     /// Nodes that were pinged, in rounds that are over.
     pub pings: u64,
@@ -254,7 +254,7 @@ pub struct CoreNumbers {
     pub group_changes: u64,
     /// Contexts that group definers in this process have looked at.
     pub contexts_evaluated: u64,
-    /// Changes of groups that they have told.
+    /// Changes of groups that they have advertised.
     pub advertisements: u64,
     /// Messages for applications that were put on the bus.
     pub records_out: u64,
@@ -385,6 +385,10 @@ pub struct PipelineNumbers {
     pub failed: u64,
     /// The failed messages that became dead letters.
     pub dead_letters: u64,
+    /// The failed messages that had passed as many pipelines as they may.
+    pub looped: u64,
+    /// Windows that ended before their time, as there was no room for more messages.
+    pub ended_early: u64,
     /// Batches that sinks have answered.
     pub batches: u64,
     /// The time that these took, milliseconds.

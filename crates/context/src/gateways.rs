@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_life_does_not_come_back() {
+    fn an_old_life_does_not_return() {
         let mut table = LoadTable::new(3);
         table.report(Some(s(1)), report("a", 2, 1)).unwrap();
         assert_eq!(table.report(Some(s(2)), report("a", 1, 9)), Err(ReportRefused::Outdated));

@@ -113,7 +113,7 @@ impl Topic {
             || Self::TO_NODES.contains(&self)
     }
 
-    /// How many partitions it has where nodes have so many.
+    /// The number of its partitions, from the number for nodes.
     pub fn partitions(self, of_nodes: u32) -> u32 {
         if self.is_partitioned() { of_nodes } else { 1 }
     }

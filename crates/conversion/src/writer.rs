@@ -49,7 +49,7 @@ pub fn conversion(plan: Plan) -> Conversion {
     let Writer { toml, becomes, .. } = out;
     let lines: Vec<ConvertedLine> =
         plan.lines.into_iter().zip(becomes).map(|(line, becomes)| ConvertedLine { becomes, ..line }).collect();
-    let left_out = lines.iter().any(|verdict| verdict.outcome == Outcome::Refused);
+    let left_out = lines.iter().any(|line| line.outcome == Outcome::Refused);
     Conversion { toml, lines, notes: plan.notes, left_out }
 }
 
@@ -109,7 +109,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A text of several lines, as it stands within a string of TOML that has lines: there quotes are not escaped.
+/// A text of several lines, for a string of TOML that has lines: there quotes are not escaped.
 fn lines_of(text: &str) -> String {
     let line = |line: &str| {
         let quoted = quoted(line);

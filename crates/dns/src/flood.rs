@@ -50,7 +50,7 @@ impl Network {
 /// The remaining budget of one network.
 #[derive(Clone, Copy, Debug, Default)]
 struct Budget {
-    /// Thousandths of queries that were spent and have not come back yet.
+    /// Thousandths of queries that were spent and have not returned yet.
     spent: u32,
     /// When that was, ms after the start of the table.
     at_ms: u32,

@@ -14,44 +14,90 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidegate_engine::{
-    ConnectionKey, Engine, Event, ListenerId, Millis, Now, OverflowPolicy, PriorityRule, PrioritySource, Settings,
-    ShardId, ShardPosition,
+    BrokerLinkOptions, BrokerLinkSettings, ConnectionKey, Engine, Event, ListenerId, Millis, Now, OverflowPolicy,
+    PriorityRule, PrioritySource, Settings, ShardId, ShardPosition,
 };
-use tidegate_mqtt::QoS;
+use tidegate_mqtt::topic::matches;
+use tidegate_mqtt::{QoS, Version};
 
 const ROUNDS: usize = 9;
 /// Packets handed in at once, as one read of a busy socket brings them.
 const BURST: usize = 200;
-const BURSTS: usize = 500;
+/// Messages that subscribers get in a round, at least.
+const DELIVERIES: usize = 40_000;
 const PAYLOAD: usize = 64;
+/// Bytes that an orchestrator and its broker read at once from each other.
+const READ: usize = 1 << 16;
 const NOW: Now = Now { monotonic: Millis(1_000), unix: 1_700_000_000_000 };
 
 struct Scenario {
     name: &'static str,
-    shards: u16,
+    place: Place,
     publishers: usize,
     subscribers: usize,
     /// Topic of a publisher, filter of a subscriber, by their numbers.
     topic: fn(usize) -> String,
     filter: fn(usize) -> String,
     qos: QoS,
+    /// Packets of a publisher that are handed in at once.
+    burst: usize,
     /// The settings of the scenario.
     change: fn(&mut Settings),
 }
 
-/// The shards of one process, and whatever is under way between them.
+/// What serves the clients.
+#[derive(Clone, Copy)]
+enum Place {
+    /// A broker with this number of shards.
+    Shards(u16),
+    /// An orchestrator of one shard, before one broker of one shard.
+    Orchestrator,
+}
+
+/// The shards of one process, and whatever is under way between them. Or an orchestrator and its broker.
 struct World {
     engines: Vec<Engine>,
+    /// The connection between orchestrator and broker, at each of them.
+    link: Option<[ConnectionKey; 2]>,
 }
 
 impl World {
-    fn new(shards: u16, change: fn(&mut Settings)) -> Self {
+    fn new(place: Place, change: fn(&mut Settings)) -> Self {
+        match place {
+            Place::Shards(shards) => Self::of_shards(shards, change),
+            Place::Orchestrator => Self::of_orchestrator(change),
+        }
+    }
+
+    fn of_orchestrator(change: fn(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let front = Settings { broker_links: Some(BrokerLinkSettings::default()), ..settings.clone() };
+        let [mut front, mut broker] =
+            [front, settings].map(|settings| Engine::new(Arc::new(settings), ShardPosition::ALONE, 7, NOW));
+        let options = BrokerLinkOptions { version: Some(Version::V5), user_name: None, password: None, lasting: false };
+        front.fleet().set_broker_link(NOW, "broker", options).unwrap();
+        let mut dial = std::iter::from_fn(|| front.poll_event());
+        let (name, attempt) = dial
+            .find_map(|event| match event {
+                Event::Dial { broker_link, attempt } => Some((broker_link, attempt)),
+                _ => None,
+            })
+            .unwrap();
+        let at_front = front.fleet().open_broker_link(NOW, &name, attempt).unwrap();
+        let at_broker = broker.open_connection(NOW, ListenerId(0)).unwrap();
+        let mut world = Self { engines: vec![front, broker], link: Some([at_front, at_broker]) };
+        world.settle(QoS::AtMostOnce, &mut Vec::new());
+        world
+    }
+
+    fn of_shards(shards: u16, change: fn(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
         let settings = Arc::new(settings);
         let place = |shard| ShardPosition { shard: ShardId(shard), shards };
         let engines = (0..shards).map(|shard| Engine::new(Arc::clone(&settings), place(shard), 7, NOW)).collect();
-        Self { engines }
+        Self { engines, link: None }
     }
 
     /// Connects a client on the shard that is its home.
@@ -77,14 +123,36 @@ impl World {
         }
     }
 
-    /// Passes batches on until no shard has any, and throws away or acknowledges the output to clients. Returns its
-    /// number of bytes.
+    /// Messages that clients have sent, and messages that clients were sent.
+    fn messages(&self) -> (u64, u64) {
+        let count = |engine: &Engine| {
+            let counters = engine.questions().counters();
+            (counters.messages_in.iter().sum::<u64>(), counters.messages_out.iter().sum::<u64>())
+        };
+        match &self.engines[..] {
+            // Of messages that a broker brings back none counts as sent by a client.
+            [front, broker] if self.link.is_some() => {
+                let ((from_clients, out), (to_broker, _)) = (count(front), count(broker));
+                (from_clients, out - to_broker)
+            }
+            shards => shards.iter().map(count).fold((0, 0), |(sum_in, sum_out), (i, o)| (sum_in + i, sum_out + o)),
+        }
+    }
+
+    /// Takes turns until nothing is left to do, and throws away or acknowledges the output to clients. Returns its number
+    /// of bytes.
     fn settle(&mut self, acknowledge: QoS, ids: &mut Vec<u8>) -> usize {
         let mut written = 0;
         loop {
             let mut busy = false;
             for from in 0..self.engines.len() {
-                for to in 0..self.engines.len() {
+                // A publisher waits when a turn has no room for its next message.
+                if self.engines[from].next_deadline() <= NOW.monotonic {
+                    self.engines[from].handle_timers(NOW);
+                    busy = true;
+                }
+                let others = if self.link.is_some() { 0 } else { self.engines.len() };
+                for to in 0..others {
                     if let Some(batch) = self.engines[from].take_batch(ShardId(to as u16)) {
                         let whole = self.engines[to].cluster().handle_batch(NOW, batch);
                         assert!(whole.is_ok(), "a batch of this process");
@@ -100,10 +168,15 @@ impl World {
     }
 
     fn drain(&mut self, shard: usize, acknowledge: QoS, ids: &mut Vec<u8>, busy: &mut bool) -> usize {
-        let engine = &mut self.engines[shard];
         let mut written = 0;
-        while let Some(key) = engine.outputs().pop_dirty() {
+        while let Some(key) = self.engines[shard].outputs().pop_dirty() {
             ids.clear();
+            if let Some(link) = self.link.filter(|link| link[shard] == key) {
+                self.carry(shard, link, ids);
+                *busy = true;
+                continue;
+            }
+            let engine = &mut self.engines[shard];
             if let Some(output) = engine.output(key) {
                 let mut slices = [std::io::IoSlice::new(&[])];
                 output.slices(&mut slices);
@@ -121,6 +194,27 @@ impl World {
             }
         }
         written
+    }
+}
+
+impl World {
+    /// Carries what one end of the connection between orchestrator and broker sends to the other end.
+    fn carry(&mut self, from: usize, link: [ConnectionKey; 2], bytes: &mut Vec<u8>) {
+        let engine = &mut self.engines[from];
+        while let Some(output) = engine.output(link[from]).filter(|output| !output.is_empty()) {
+            let mut slices = [std::io::IoSlice::new(&[]); 16];
+            let count = output.slices(&mut slices);
+            let before = bytes.len();
+            for slice in &slices[..count] {
+                bytes.extend_from_slice(slice);
+            }
+            let taken = bytes.len() - before;
+            output.advance(taken);
+            engine.outputs().handle_written(NOW, link[from]);
+        }
+        for part in bytes.chunks(READ) {
+            self.engines[1 - from].handle_input(NOW, link[1 - from], part);
+        }
     }
 }
 
@@ -146,9 +240,9 @@ fn answer(mut packets: &[u8], answers: &mut Vec<u8>) {
     }
 }
 
-fn publish(topic: &str, qos: QoS, first_id: u16) -> Vec<u8> {
+fn publish(topic: &str, qos: QoS, packets: usize) -> Vec<u8> {
     let mut burst = Vec::new();
-    for n in 0..BURST {
+    for n in 0..packets {
         let id = usize::from(qos != QoS::AtMostOnce) * 2;
         burst.extend_from_slice(&[
             0x30 | qos.bits() << 1,
@@ -158,7 +252,7 @@ fn publish(topic: &str, qos: QoS, first_id: u16) -> Vec<u8> {
         ]);
         burst.extend_from_slice(topic.as_bytes());
         if id > 0 {
-            burst.extend_from_slice(&(first_id + n as u16).to_be_bytes());
+            burst.extend_from_slice(&(1 + n as u16).to_be_bytes());
         }
         burst.extend_from_slice(&[b'x'; PAYLOAD]);
     }
@@ -166,7 +260,7 @@ fn publish(topic: &str, qos: QoS, first_id: u16) -> Vec<u8> {
 }
 
 fn run(scenario: &Scenario) -> f64 {
-    let mut world = World::new(scenario.shards, scenario.change);
+    let mut world = World::new(scenario.place, scenario.change);
     let mut ids = Vec::new();
     for n in 0..scenario.subscribers {
         let (shard, key) = world.connect(&format!("subscriber-{n}"));
@@ -177,23 +271,28 @@ fn run(scenario: &Scenario) -> f64 {
         world.engines[shard].handle_input(NOW, key, &packet);
     }
     let publishers: Vec<_> = (0..scenario.publishers)
-        .map(|n| (world.connect(&format!("publisher-{n}")), publish(&(scenario.topic)(n), scenario.qos, 1)))
+        .map(|n| {
+            (world.connect(&format!("publisher-{n}")), publish(&(scenario.topic)(n), scenario.qos, scenario.burst))
+        })
         .collect();
     world.settle(scenario.qos, &mut ids);
-    let before: u64 =
-        world.engines.iter().map(|engine| engine.questions().counters().messages_out.iter().sum::<u64>()).sum();
+    let (in_before, out_before) = world.messages();
     let start = Instant::now();
-    for _ in 0..BURSTS.div_ceil(scenario.publishers * scenario.subscribers.div_ceil(20)) {
+    let topic = (scenario.topic)(0);
+    let copies = (0..scenario.subscribers).filter(|n| matches(&(scenario.filter)(*n), &topic)).count();
+    let rounds = DELIVERIES.div_ceil(scenario.publishers * scenario.burst * copies);
+    for _ in 0..rounds {
         for ((shard, key), burst) in &publishers {
             world.engines[*shard].handle_input(NOW, *key, burst);
         }
         world.settle(scenario.qos, &mut ids);
     }
     let took = start.elapsed();
-    let after: u64 =
-        world.engines.iter().map(|engine| engine.questions().counters().messages_out.iter().sum::<u64>()).sum();
+    let (in_after, out_after) = world.messages();
+    let sent = rounds * scenario.publishers * scenario.burst;
+    assert_eq!(in_after - in_before, sent as u64, "{}: the engine has taken every message", scenario.name);
     #[expect(clippy::cast_precision_loss, reason = "nanoseconds per message are shown with one place")]
-    let each = took.as_nanos() as f64 / (after - before) as f64;
+    let each = took.as_nanos() as f64 / (out_after - out_before) as f64;
     each
 }
 
@@ -213,14 +312,17 @@ fn main() {
     let each = |n: usize| format!("bench/t/{n}");
     let scenario = |name, shards, publishers, subscribers, topic, filter, qos| Scenario {
         name,
-        shards,
+        place: Place::Shards(shards),
         publishers,
         subscribers,
         topic,
         filter,
         qos,
+        burst: BURST,
         change: |_| {},
     };
+    let through =
+        |name, burst, qos| Scenario { place: Place::Orchestrator, burst, ..scenario(name, 1, 50, 50, each, each, qos) };
     let with = |name, base: Scenario, change| Scenario { name, change, ..base };
     let scenarios = [
         scenario("one to one", 1, 1, 1, one, one, QoS::AtMostOnce),
@@ -253,6 +355,11 @@ fn main() {
                 settings.queue.overflow = OverflowPolicy::Reject;
             },
         ),
+        through("orchestrator, fifty pairs", 20, QoS::AtMostOnce),
+        through("orchestrator, fifty pairs, QoS 1", 20, QoS::AtLeastOnce),
+        through("orchestrator, fifty pairs, QoS 2", 20, QoS::ExactlyOnce),
+        through("orchestrator, 50 bursts", 1000, QoS::AtMostOnce),
+        through("orchestrator, 50 bursts, QoS 1", 1000, QoS::AtLeastOnce),
     ];
     // `cargo bench -p tidegate-engine --bench messages -- NAME` runs one alone, to count its instructions.
     let only = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));

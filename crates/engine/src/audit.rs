@@ -36,6 +36,8 @@ impl Audit<'_> {
         let input: usize = state.connections.iter().map(|(_, connection)| input_len(connection)).sum();
         let input = input as u64 + self.principals.held_bytes();
         found.equal("input_bytes", state.memory.input_bytes, input);
+        let awaiting = state.connections.iter().map(|(_, connection)| connection.unfinished_connect()).sum();
+        found.equal("connect_bytes", state.memory.connect_bytes, awaiting);
         let flows = || state.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         let ending = || self.endings.iter();
         let waiting: usize =
@@ -192,7 +194,9 @@ impl Audit<'_> {
         let room = connection.output_len() <= self.state.high_water / 2;
         let window = usize::from(session.receive_maximum);
         let sent = flow.inflight.len() - flow.to_resend.min(flow.inflight.len());
-        let bytes = flow.inflight_bytes == 0 || flow.inflight_bytes < self.settings.queue.max_bytes;
+        // Where memory was scarce, messages before others in the store wait for an acknowledgement of the client.
+        let bounded = self.state.memory.ceiling != 0 && flow.tail.is_some();
+        let bytes = flow.inflight_bytes == 0 || (!bounded && flow.inflight_bytes < self.settings.queue.max_bytes);
         let open = flow.to_resend == 0 && sent < window && bytes;
         let next = flow.queue.front(self.settings.queue.lower_priority_share, open);
         let stuck = (flow.to_resend > 0 && sent < window) || (next.is_some() && !flow.waits_alone());

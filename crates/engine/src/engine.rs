@@ -191,6 +191,7 @@ impl Engine {
         if let Some(tail) = &connection.tail {
             self.state.memory.held -= tail.len() as u64;
             self.state.memory.input_bytes -= tail.len() as u64;
+            self.state.memory.connect_bytes -= connection.unfinished_connect();
         }
         if let Some(output) = connection.output {
             self.state.pool.put(output);
@@ -243,6 +244,7 @@ impl Engine {
     /// Handles due timers that count no silence, a bounded part of them at a time.
     pub fn handle_timers(&mut self, now: Now) {
         self.state.journal.now = now;
+        self.state.memory.lower_excess();
         let timers = if self.recovery.replay.is_some() { 0 } else { TIMERS_PER_TURN };
         for _ in 0..timers {
             let Some((_, timer)) = self.state.timers.pop_due(now.monotonic) else { break };

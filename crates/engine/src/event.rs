@@ -57,7 +57,7 @@ pub enum Event {
         /// The connection.
         key: ConnectionKey,
     },
-    /// A CONNECT waits for [`EntryCalls::handle_verdict`](crate::EntryCalls::handle_verdict).
+    /// A CONNECT waits for [`EntryCalls::handle_auth_outcome`](crate::EntryCalls::handle_auth_outcome).
     Authenticate {
         /// The connection.
         key: ConnectionKey,
@@ -280,7 +280,7 @@ pub enum LogEvent {
         /// The topic.
         topic: String,
     },
-    /// Messages for a session are being dropped: told once until its queue has room again.
+    /// Messages for a session are being dropped: reported once until its queue has room again.
     QueueFull {
         /// The client.
         client_id: String,

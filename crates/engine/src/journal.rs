@@ -203,7 +203,7 @@ impl Journal {
         let at = self.operations.len();
         self.operations.extend_from_slice(&[0; 2]);
         key.write(&mut self.operations);
-        // A topic is at most 65,535 bytes long, and so, with the little that stands before it, may a key not be: such a
+        // A topic is at most 65,535 bytes long, and so, with its prefix, may a key not be: such a
         // filter or topic is refused where it comes in.
         let len = (self.operations.len() - at - 2) as u16;
         if let Some(place) = self.operations.get_mut(at..at + 2) {

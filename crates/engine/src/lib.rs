@@ -9,7 +9,7 @@
 //! The shell owns sockets, threads and the clock. It reads the clock once per turn ([`Now`]) and calls, in this order:
 //!
 //! 1. what arrived: [`Engine::open_connection`], [`Engine::handle_input`] with whatever one read of a socket gave,
-//!    split anywhere, [`Engine::handle_transport_closed`], [`ClusterCalls::handle_batch`](crate::ClusterCalls::handle_batch), [`EntryCalls::handle_verdict`](crate::EntryCalls::handle_verdict);
+//!    split anywhere, [`Engine::handle_transport_closed`], [`ClusterCalls::handle_batch`](crate::ClusterCalls::handle_batch), [`EntryCalls::handle_auth_outcome`](crate::EntryCalls::handle_auth_outcome);
 //! 2. [`Engine::handle_timers`] when [`Engine::next_deadline`] has come, and [`TimerCalls::handle_silence`](crate::TimerCalls::handle_silence) when
 //!    [`ShardQuestions::next_silence`](crate::ShardQuestions::next_silence) has come and the input that had arrived by then was taken;
 //! 3. [`Engine::poll_event`] until no event is left, and carries out each [`Event`];
@@ -131,7 +131,9 @@ pub use addresses::{MembershipChange, MembershipError, MembershipOutcome};
 pub use connection::Preset;
 pub use connection::close::Evicted;
 pub use connection::output::Output;
-pub use durable::{RestoreError, RestoreRoute, Restored, SHARES_WHILE_READ, Sweep, Takers, describe, name_of_kind};
+pub use durable::{
+    RestoreError, RestoreRoute, Restored, SHARES_WHILE_READ, Sweep, Takers, describe, name_of_kind, stays_in_memory,
+};
 pub use engine::Engine;
 pub use engine::durable::restore::{SecondReading, session_of_queue};
 pub use engine::facets::{

@@ -2,6 +2,11 @@
 
 /// The share of a queue while the shard holds more than half of its ceiling.
 const SCARCE_SHARE_BYTES: u64 = 16 * 1024;
+/// The part of the ceiling that unfinished CONNECTs take before a further long one ends its connection.
+const CONNECT_PART: u64 = 8;
+/// Bytes in flight to a client whose queue is read from the store, while the shard holds more than its ceiling. An eighth
+/// above it, one message is sent.
+const SCARCE_WINDOW_BYTES: u64 = 64 * 1024;
 /// Bytes that a blocked socket is taken to hold in the kernel, towards the memory ceiling.
 pub(crate) const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;
 
@@ -14,6 +19,8 @@ pub(crate) struct MemoryUse {
     pub queued_messages: u64,
     pub queued_bytes: u64,
     pub input_bytes: u64,
+    /// Bytes of tails of connections that await CONNECT, a part of `input_bytes`.
+    pub connect_bytes: u64,
     /// Messages that wait in the store alone, and their cost in memory once they are read.
     pub stored_messages: u64,
     pub stored_bytes: u64,
@@ -21,6 +28,9 @@ pub(crate) struct MemoryUse {
     pub ceiling: u64,
     /// Bytes of a queue that may be in memory; the rest is in the store alone.
     queue_memory: u64,
+    /// Bytes above the ceiling that a start, a move or a lowered ceiling has left. They refuse no connection: clients
+    /// have to come to take their messages.
+    excess: u64,
 }
 
 impl MemoryUse {
@@ -30,10 +40,12 @@ impl MemoryUse {
             queued_messages: 0,
             queued_bytes: 0,
             input_bytes: 0,
+            connect_bytes: 0,
             stored_messages: 0,
             stored_bytes: 0,
             ceiling,
             queue_memory,
+            excess: 0,
         }
     }
 
@@ -43,7 +55,7 @@ impl MemoryUse {
         self.would_exceed_ceiling(0)
     }
 
-    /// Whether the shard would hold more bytes than it may with so many more.
+    /// True if the shard would exceed its limit with this number of further bytes.
     #[inline]
     pub(crate) fn would_exceed_ceiling(&self, more: u64) -> bool {
         let ceiling = self.ceiling;
@@ -55,7 +67,44 @@ impl MemoryUse {
     #[inline]
     pub(crate) fn is_far_over_ceiling(&self) -> bool {
         let ceiling = self.ceiling;
-        ceiling != 0 && self.held > ceiling.saturating_add(ceiling / 4)
+        ceiling != 0 && self.held > ceiling.saturating_add(ceiling / 4).saturating_add(self.excess)
+    }
+
+    /// Sets another ceiling. Bytes above a lower one are allowed until they leave.
+    pub(crate) fn set_ceiling(&mut self, ceiling: u64) {
+        let before = std::mem::replace(&mut self.ceiling, ceiling);
+        let is_lower = ceiling != 0 && (before == 0 || ceiling < before);
+        if is_lower {
+            self.allow_excess();
+        }
+    }
+
+    /// The messages that the shard holds now are allowed, though they are above the ceiling.
+    pub(crate) fn allow_excess(&mut self) {
+        self.excess = self.excess.max(self.held.saturating_sub(self.ceiling));
+    }
+
+    /// The allowed excess only falls, with the messages that leave.
+    pub(crate) fn lower_excess(&mut self) {
+        self.excess = self.excess.min(self.held.saturating_sub(self.ceiling));
+    }
+
+    /// Bytes in flight beyond which a client gets no further message of a queue that is read from the store, where `most`
+    /// is the configured number: few above the ceiling, since messages in flight stay in memory.
+    #[inline]
+    pub(crate) fn window_bytes(&self, most: u64) -> u64 {
+        if !self.is_over_ceiling() {
+            most
+        } else if self.held - self.ceiling <= self.ceiling / 8 {
+            most.min(SCARCE_WINDOW_BYTES)
+        } else {
+            0
+        }
+    }
+
+    /// Whether unfinished CONNECTs take more than their part of the ceiling.
+    pub(crate) fn are_connects_beyond_part(&self) -> bool {
+        self.ceiling != 0 && self.connect_bytes > self.ceiling / CONNECT_PART
     }
 
     /// Bytes that a queue may hold in memory.

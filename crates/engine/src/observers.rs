@@ -267,7 +267,8 @@ pub(crate) fn observed_cost(publication: &Publication<'_>) -> u64 {
 }
 
 impl Observers {
-    /// Tells a message to observers that have room for it, and counts it for the others. Returns how many were told.
+    /// Gives a message to observers that have room for it, and counts it for the others. Returns the number of the
+    /// former.
     #[cold]
     pub(crate) fn tell_observers(
         &mut self,

@@ -104,7 +104,7 @@ impl Roster {
         self
     }
 
-    /// Sets the moves that have begun: all with ids up to `begun`; the ones outside `open` are decided. Without this
+    /// Sets the moves that have begun: all with ids up to `begun`; moves outside `open` are decided. Without this
     /// call no move is under way.
     #[must_use]
     pub fn with_moves(mut self, begun: u64, open: &[u64]) -> Self {
@@ -202,6 +202,12 @@ impl Roster {
     /// Whether the home of a partition is away: this process takes its place for now, or no node does.
     pub(crate) fn lacks_home(&self, partition: PartitionId) -> bool {
         self.is_substitute_for(partition) || self.misses(partition)
+    }
+
+    /// Whether members of groups may be at processes that are away: at one without a link to an orchestrator, or at a dead
+    /// one without a successor.
+    pub(crate) fn awaits_members(&self) -> bool {
+        self.misses_any() || self.is_of_orchestrators() && self.lacks_nodes()
     }
 
     /// True if some partition has no serving node for now.

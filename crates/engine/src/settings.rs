@@ -127,10 +127,10 @@ pub trait TenantLedger: std::fmt::Debug + Send + Sync {
     /// Counts one more, unless the tenant has reached its quota. Returns true if it was counted.
     fn claim(&self, tenant: TenantId, holding: Holding) -> bool;
 
-    /// Counts so many more, even beyond the quota.
+    /// Raises the count, even beyond the quota.
     fn add(&self, tenant: TenantId, holding: Holding, count: u64);
 
-    /// Counts so many fewer.
+    /// Lowers the count.
     fn release(&self, tenant: TenantId, holding: Holding, count: u64);
 
     /// Whether any tenant has a rate limit. Called for all input.
@@ -395,7 +395,7 @@ pub struct QueueSettings {
     pub overflow: OverflowPolicy,
     /// Whether QoS 0 messages are kept for clients that are away.
     pub keep_qos0_offline: bool,
-    /// While higher priorities wait, one of so many messages that leave a queue is of a lower one, 1..; 0 gives lower
+    /// While higher priorities wait, one message of this number is taken from a lower one, 1..; 0 gives lower
     /// ones no share, so that they wait until nothing higher does.
     pub lower_priority_share: u16,
 }

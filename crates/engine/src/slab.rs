@@ -404,7 +404,7 @@ impl<T> GenSlab<T> {
         ConnectionKey { index, generation }
     }
 
-    /// Takes the entry of `key` out, if it is still the one that the key was handed out for.
+    /// Removes the entry of `key`, if the key still identifies it.
     #[inline]
     pub(crate) fn remove(&mut self, key: ConnectionKey) -> Option<T> {
         self.get(key)?;
@@ -418,7 +418,7 @@ impl<T> GenSlab<T> {
         (entry.number == key.generation).then_some(&entry.value)
     }
 
-    /// The entry of `key` to be changed, if it is still the one that the key was handed out for.
+    /// The entry of `key` to be changed, if the key still identifies it.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: ConnectionKey) -> Option<&mut T> {
         let entry = self.slab.get_mut(key.index)?;

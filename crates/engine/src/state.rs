@@ -300,7 +300,7 @@ impl ShardState {
 /// Output that a connection may hold in any case, bytes.
 const OUTPUT_LEAST_BYTES: u64 = 4 * 1024;
 
-/// Encoded output that a connection may hold while so many connections of the shard are blocked: all of them together a
+/// Encoded output that a connection may hold with this number of blocked connections of the shard: all together a
 /// quarter of the shard's ceiling.
 pub(crate) fn high_water(settings: &Settings, blocked: u64) -> usize {
     let (most, ceiling) = (settings.limits.output_high_water as usize, settings.limits.memory_ceiling);

@@ -32,7 +32,7 @@ pub(crate) struct Sys {
     pub(crate) missing: u16,
     /// Most clients seen connected at once.
     pub(crate) clients_maximum: u64,
-    /// Memory of the process in bytes, as the shell has told for this round, and the most of any round.
+    /// Memory of the process in bytes, from the shell for this round, and the most of any round.
     pub(crate) process_memory: Option<(u64, u64)>,
     loads: Vec<Load>,
     pub(crate) last: Option<(Millis, SysValues)>,

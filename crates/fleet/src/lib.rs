@@ -4,6 +4,7 @@
 //! decisions, and [`simulate`] runs both against a model of a fleet. Actions are apart: [`manage`] carries decisions
 //! out step by step, and [`provider`] supplies resources.
 
+mod clock;
 pub mod decide;
 pub mod document;
 pub mod fleet_file;

@@ -148,7 +148,7 @@ fn matches(pieces: &[Piece], text: &str) -> bool {
     }
 }
 
-/// Places at which a piece of so many characters or more may end.
+/// Positions at which a piece with this least length may end.
 fn ends(text: &str, least: usize) -> impl Iterator<Item = usize> + '_ {
     text.char_indices().map(|(at, _)| at).chain([text.len()]).skip(least)
 }

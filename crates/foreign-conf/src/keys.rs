@@ -198,7 +198,7 @@ pub(crate) fn duration(entry: &Entry, least_ms: u64, most_ms: u64) -> Translated
     duration_in(entry, 1, least_ms, most_ms)
 }
 
-/// The same where a number without a unit counts so many milliseconds.
+/// The same for a number whose default unit is this number of milliseconds.
 pub(crate) fn duration_in(entry: &Entry, unit_ms: u64, least_ms: u64, most_ms: u64) -> Translated {
     let text = entry.value.trim();
     let wrong = || ValueError::Duration(text.to_owned());

@@ -63,7 +63,7 @@ impl Args {
         if !self.groups.is_empty() {
             set.push(("context.groups".to_owned(), self.groups.join(",")));
         }
-        // To a broker `--bus` is that of its cluster; here it is the one that the gateways are on.
+        // To a broker `--bus` is that of its cluster; here it is the bus of the gateways.
         set.extend(sources.bus.take().map(|bus| ("context.bus".to_owned(), bus)));
         // A key set by name wins over a flag, as everywhere.
         set.append(&mut sources.set);

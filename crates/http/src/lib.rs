@@ -40,6 +40,7 @@ pub use serde_json::Value;
 pub use tidegate_client::{MessageProperties, TopicFilterBuf};
 pub use tidegate_visitor::{Entry, Found, ReadError, Seat};
 
+pub use self::body_room::MAX_BODY_BYTES;
 pub use self::counters::Counters;
 pub use self::server::{DoorSettings, Running, ServeError, start};
 

@@ -49,6 +49,9 @@ pub struct DoorSettings {
     pub max_connections: usize,
     /// Longest body, bytes.
     pub max_body: usize,
+    /// Bytes of the bodies of all connections at once, at most [`MAX_BODY_BYTES`](crate::MAX_BODY_BYTES); one longest body
+    /// always has room.
+    pub max_body_bytes: usize,
     /// Origins of pages that may use it; `*` means all.
     pub origins: Vec<String>,
 }
@@ -143,7 +146,7 @@ pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Runn
             origins: settings.origins.clone().into(),
             places,
             sessions: Arc::new(Semaphore::new(sessions.clamp(1, Semaphore::MAX_PERMITS))),
-            body_room: Arc::new(BodyRoom::new(settings.max_body)),
+            body_room: Arc::new(BodyRoom::new(settings.max_body_bytes, settings.max_body)),
             settings,
         });
         let mut port = 0;

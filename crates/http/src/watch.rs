@@ -70,7 +70,7 @@ impl Visitor {
         let Some(filter) = filter else { return bad("`wait` is not for topics that begin with `$`") };
         let mut session = self.ring(headers, filter).await?;
         // The message may have changed before the subscription.
-        let known = self.fetch(topic, headers).await?;
+        let known = newest_until(until, known, self.fetch(topic, headers)).await?;
         if is_new(&known) {
             return Ok(shown(known, headers));
         }
@@ -100,6 +100,12 @@ impl Visitor {
             Err(failure) => Err(Box::new(not_let_in(failure))),
         }
     }
+}
+
+/// The message that a further read finds before `until`, or else the known one: a read from another node can take longer
+/// than the client waits.
+async fn newest_until<T, E>(until: Instant, known: T, again: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    tokio::time::timeout_at(until, again).await.unwrap_or(Ok(known))
 }
 
 /// The retained message that a PUBLISH has left behind.
@@ -175,6 +181,15 @@ mod tests {
         assert_eq!(again(&first), 304);
         assert_eq!(again(&format!("\"x\", W/{first}")), 304);
         assert_eq!(again("\"x\""), 200);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_further_read_takes_no_longer_than_the_wait() {
+        let until = Instant::now() + Duration::from_secs(1);
+        let never = std::future::pending::<Result<u8, ()>>();
+        assert_eq!((newest_until(until, 1, never).await, Instant::now()), (Ok(1), until));
+        assert_eq!(newest_until(until + Duration::from_secs(1), 1, async { Ok::<u8, ()>(2) }).await, Ok(2));
+        assert_eq!(newest_until(until + Duration::from_secs(1), 1, async { Err(()) }).await, Err(()));
     }
 
     #[test]

@@ -125,6 +125,7 @@ fn listen(broker: Broker) -> Running {
         tls: false,
         max_connections: 8,
         max_body: 1 << 20,
+        max_body_bytes: 1 << 22,
         origins: Vec::new(),
     };
     start(vec![settings], Arc::new(broker)).unwrap()

@@ -52,7 +52,7 @@ pub use format::{FileFormat, Format};
 #[cfg(feature = "pipelines")]
 pub use log::{LogSettings, MAX_PIPELINE_NAME, NamesError};
 #[cfg(feature = "pipelines")]
-pub use message::{FieldName, Message, ORIGIN_PROPERTY, Origin};
+pub use message::{FieldName, HOPS_PROPERTY, MAX_HOPS, Message, ORIGIN_PROPERTY, Origin};
 #[cfg(feature = "pipelines")]
 pub use open_error::{OpenError, TrustError};
 #[cfg(feature = "pipelines")]

@@ -12,6 +12,12 @@ use crate::format::Format;
 /// sessions of the hub alone.
 pub const ORIGIN_PROPERTY: &str = "tidegate-hub";
 
+/// The user property, or the header of a bus, with the number of pipelines that have published a message one after the other.
+pub const HOPS_PROPERTY: &str = "tidegate-hub-hops";
+
+/// Pipelines that a message may pass; bridges have the same number. The next pipeline refuses the message, so loops end.
+pub const MAX_HOPS: u8 = 16;
+
 /// The layout of messages in a log. Another one is not read.
 const LAYOUT: u64 = 1;
 
@@ -33,12 +39,18 @@ impl Origin {
     /// Reads the value of [`ORIGIN_PROPERTY`]: id, time and client id with a blank between them. The id takes the
     /// memory of the text over.
     pub fn parse(mut text: String) -> Option<Self> {
-        let (id, rest) = text.split_once(' ')?;
-        let (timestamp, client_id) = rest.split_once(' ')?;
+        let (id, rest) = split_at_blank(&text)?;
+        let (timestamp, client_id) = split_at_blank(rest)?;
         let (timestamp, client_id, id_len) = (timestamp.parse().ok()?, client_id.to_owned(), id.len());
         text.truncate(id_len);
         Some(Self { id: text, timestamp, client_id })
     }
+}
+
+/// The parts before and after the first blank. In a short text a search byte by byte is the fastest.
+fn split_at_blank(text: &str) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|byte| byte == b' ')?;
+    Some((&text[..at], &text[at + 1..]))
 }
 
 /// A message from a topic.
@@ -60,7 +72,9 @@ pub struct Message {
     pub timestamp: u64,
     /// Content Type of MQTT 5.
     pub content_type: Option<String>,
-    /// User properties of MQTT 5, without the ones that the broker adds.
+    /// Pipelines that have published it one after the other.
+    pub hops: u8,
+    /// User properties of MQTT 5, without the properties that the broker and pipelines add.
     pub user_properties: Vec<(String, String)>,
     /// The payload.
     pub payload: Vec<u8>,
@@ -69,6 +83,24 @@ pub struct Message {
 }
 
 impl Message {
+    /// The message with its hops, which a pipeline has put among its user properties. A number that is too large or none
+    /// counts as the largest.
+    pub(crate) fn with_hops(mut self) -> Self {
+        self.user_properties.retain(|(name, value)| {
+            let is_other = name != HOPS_PROPERTY;
+            if !is_other {
+                self.hops = self.hops.max(value.parse().unwrap_or(u8::MAX));
+            }
+            is_other
+        });
+        self
+    }
+
+    /// Whether it has passed as many pipelines as it may.
+    pub(crate) fn is_looped(&self) -> bool {
+        self.hops >= MAX_HOPS
+    }
+
     /// Bytes that it holds, roughly.
     pub fn size(&self) -> usize {
         let properties: usize = self.user_properties.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -107,7 +139,7 @@ impl Message {
 
     /// All but the payload.
     fn head(&self) -> Value {
-        json!({
+        let mut head = json!({
             "v": LAYOUT,
             "id": self.id,
             "topic": self.topic,
@@ -117,7 +149,11 @@ impl Message {
             "timestamp": self.timestamp,
             "content_type": self.content_type,
             "user_properties": self.user_properties,
-        })
+        });
+        if self.hops > 0 {
+            head["hops"] = self.hops.into();
+        }
+        head
     }
 
     /// Reads such a record; nothing when it has another layout.
@@ -138,6 +174,7 @@ impl Message {
             retain: head.get("retain")?.as_bool()?,
             timestamp: head.get("timestamp")?.as_u64()?,
             content_type: text("content_type"),
+            hops: head.get("hops").and_then(Value::as_u64).map_or(0, |hops| u8::try_from(hops).unwrap_or(u8::MAX)),
             user_properties: head.get("user_properties")?.as_array()?.iter().filter_map(pair).collect(),
             payload,
             archived: false,
@@ -201,7 +238,7 @@ fn escaped_len(text: &str) -> usize {
     text.bytes().map(of).sum()
 }
 
-/// Bytes of base64 for so many bytes.
+/// Bytes of base64 for this number of bytes.
 fn base64_len(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4
 }
@@ -230,6 +267,34 @@ mod tests {
     }
 
     #[test]
+    fn hops_are_no_user_property() {
+        let of = |values: &[&str]| {
+            let property = |value: &&str| (HOPS_PROPERTY.to_owned(), (*value).to_owned());
+            let mut user_properties: Vec<_> = values.iter().map(property).collect();
+            user_properties.push(("unit".to_owned(), "C".to_owned()));
+            let message = Message { user_properties, ..Message::default() }.with_hops();
+            assert_eq!(message.user_properties.len(), 1);
+            (message.hops, message.is_looped())
+        };
+        assert_eq!(of(&[]), (0, false));
+        assert_eq!(of(&["15"]), (15, false));
+        assert_eq!(of(&["2", "16"]), (16, true));
+        assert_eq!((of(&["x"]), of(&["300"])), ((255, true), (255, true)));
+    }
+
+    #[test]
+    fn an_origin_has_an_id_a_time_and_a_client_id() {
+        let parse = |text: &str| Origin::parse(text.to_owned());
+        let origin = |client_id: &str| Origin { id: "a\u{e4}-1".into(), timestamp: 17, client_id: client_id.into() };
+        assert_eq!(parse("a\u{e4}-1 17 pump"), Some(origin("pump")));
+        assert_eq!(parse("a\u{e4}-1 17 \u{e4} b "), Some(origin("\u{e4} b ")));
+        assert_eq!(parse("a\u{e4}-1 17 "), Some(origin("")));
+        for text in ["", " ", "a-1", "a-1 17", "a-1  pump", "a-1 x pump", "a-1 -1 pump"] {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
     fn a_message_is_the_same_after_a_log() {
         let message = Message {
             id: "a-1".into(),
@@ -240,6 +305,7 @@ mod tests {
             retain: true,
             timestamp: u64::MAX,
             content_type: Some("x/y".into()),
+            hops: 3,
             user_properties: vec![("a".into(), "1".into()), ("a".into(), "\u{1}".into())],
             payload: vec![0, 10, 255, 10],
             archived: false,

@@ -86,7 +86,8 @@ impl WholeMessage {
 impl Record {
     /// A record of a message, which has the topic and the key of the message.
     pub fn new(message: Arc<Message>, content: Content) -> Self {
-        Self { message, content, ..Self::default() }
+        // Not from a default, whose message would be made and thrown away for each record.
+        Self { message, content, own_id: None, computed_topic: None, computed_key: None, encoded: None, reason: None }
     }
 
     /// Its id: that of the message, or of one of several records of the message. It is the same whenever the message comes.
@@ -102,6 +103,11 @@ impl Record {
     /// Records of one key stay in order. Without a computed key, the topic of the message is the key.
     pub fn key(&self) -> &str {
         self.computed_key.as_ref().unwrap_or(&self.message.topic)
+    }
+
+    /// Pipelines that have published it one after the other, when this one has.
+    pub fn hops(&self) -> u8 {
+        self.message.hops.saturating_add(1)
     }
 
     /// When the broker took the message, Unix milliseconds.
@@ -137,7 +143,7 @@ impl Record {
         self.fields().iter().map(|(name, value)| (name.to_string(), value.clone())).collect()
     }
 
-    /// The payload that a sink with topics sends: in the format of `encode`, or the one that came, or the fields as JSON.
+    /// The payload that a sink with topics sends: in the format of `encode`, the received one, or the fields as JSON.
     pub fn body(&self) -> Vec<u8> {
         if let Some(encoded) = &self.encoded {
             return encoded.clone();
@@ -175,7 +181,8 @@ pub(crate) fn memory_of_row(row: &[(FieldName, Value)]) -> usize {
     row.iter().map(|(_, value)| size_of::<FieldName>() + memory_of_value(value)).sum()
 }
 
-fn memory_of_value(value: &Value) -> usize {
+/// Memory of a value, bytes.
+pub(crate) fn memory_of_value(value: &Value) -> usize {
     let below: usize = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len(),

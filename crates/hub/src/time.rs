@@ -67,7 +67,7 @@ fn minutes_east(zone: &str) -> Option<i64> {
     (hours <= 23 && minutes <= 59).then_some(sign * (hours * 60 + minutes))
 }
 
-/// Numbers with so many digits each.
+/// Numbers with these numbers of digits.
 fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[i64; N]> {
     let (mut numbers, mut parts) = ([0; N], text.split(between));
     for (number, digits) in numbers.iter_mut().zip(digits) {

@@ -65,7 +65,7 @@ pub enum Measure {
     /// The share of the offered round trips that returned: the delivery rate TE of study CTX. A message that could not
     /// be sent has not returned; a late one has, and a duplicate counts once.
     Returned,
-    /// The share of the nodes whose round trips all came back.
+    /// The share of the nodes whose round trips all returned.
     NodesComplete,
     /// The standard deviation of the latency.
     LatencyDeviation,

@@ -1,4 +1,4 @@
-//! Being told to stop, also in the middle of a wait.
+//! The request to stop, also in the middle of a wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

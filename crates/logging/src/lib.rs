@@ -29,7 +29,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// The client of NATS logs each attempt to connect, several times a second; the bus tells of them now and then.
 const NATS_CLIENT: &str = "async_nats";
 
-/// Takes events and writes the ones up to its level.
+/// Takes events and writes events up to its level.
 struct StderrLog {
     /// The number of a [`LogLevel`]; changes with a reload.
     level: Arc<AtomicU8>,

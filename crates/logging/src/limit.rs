@@ -13,7 +13,7 @@ pub(super) const LINES: u64 = 100;
 /// Time within which lines are counted.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Limits the lines of each place in the program that tells something: there are only so many of these.
+/// Limits the lines of each call site of the log: their number is fixed by the program.
 #[derive(Debug, Default)]
 pub(super) struct Limits(Mutex<HashMap<Identifier, Limit>>);
 
@@ -76,7 +76,7 @@ mod tests {
 
     const NONE: Told = Told { omitted: 0, is_last: false };
 
-    /// Lines of one kind at so many milliseconds.
+    /// Lines of one kind at these times in milliseconds.
     struct Lines {
         start: Instant,
         limit: Limit,
@@ -92,7 +92,7 @@ mod tests {
             self.limit.note(self.start + Duration::from_millis(milliseconds))
         }
 
-        /// The notes of the written ones among so many lines, one each ten milliseconds.
+        /// The notes of the written lines, out of a number of lines with ten milliseconds between them.
         fn flood(&mut self, from: u64, count: u64) -> Vec<Told> {
             (0..count).filter_map(|line| self.at(from + line * 10)).collect()
         }

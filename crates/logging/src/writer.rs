@@ -13,7 +13,7 @@ pub(super) const THREAD: &str = "log";
 /// Lines that wait to be written; further ones are lost and counted, since a shard never waits for the log.
 const MAX_WAITING: usize = 1024;
 
-/// Bytes written at once, when so many lines wait.
+/// Bytes written at once when lines wait.
 const BATCH: usize = 32 * 1024;
 
 enum Order {

@@ -24,8 +24,8 @@ use server::Nats;
 const LENGTH: Duration = Duration::from_secs(3);
 const VALUE: [u8; 256] = [7; 256];
 
-/// Commits batches of so many messages, so many at once on their way; gives messages a second and the 99th percentile
-/// of a commit.
+/// Commits batches of a number of messages, with a number of batches in flight; gives messages a second and the 99th
+/// percentile of a commit.
 fn measure(disk: Arc<dyn Disk>, batch: u64, under_way: u64) -> (f64, Duration) {
     let store = tidegate_store::open(disk, Settings::default(), keep_all()).unwrap().store;
     let (sender, commits) = channel();

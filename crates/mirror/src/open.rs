@@ -240,7 +240,7 @@ fn resume<'a>(
 }
 
 /// Whether the log has the list of files that the working copy names. Trimming stops at that list, so a log without it
-/// is not the one that the copy was made from.
+/// is not the log of the copy.
 fn has_index(
     bus: &Bus,
     place: &LogPartition,

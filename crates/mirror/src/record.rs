@@ -52,9 +52,9 @@ pub(crate) enum Body<'a> {
     Data { file: FileId, at: u64, length: u64, bytes: &'a [u8] },
     /// The file has this length; new bytes are zero.
     Length { file: FileId, length: u64 },
-    /// An empty file with this name replaces the one that had it.
+    /// An empty file replaces the file with this name.
     Link { file: FileId, name: &'a str },
-    /// The file gets another name and replaces the one that had it.
+    /// The file gets another name and replaces the file with that name.
     Rename { from: &'a str, to: &'a str },
     /// The file is removed.
     Unlink { name: &'a str },

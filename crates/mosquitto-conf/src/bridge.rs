@@ -41,6 +41,13 @@ fn remapping(pattern: &str, prefixes: &[&str]) -> Option<&'static str> {
     None
 }
 
+/// The direction and the QoS of a topic, from the words behind its pattern; `None` if Mosquitto takes no such words.
+fn direction_and_qos(words: &[&str]) -> Option<(String, i64)> {
+    let direction = words.first().map_or_else(|| "out".to_owned(), |word| word.to_ascii_lowercase());
+    let qos = words.get(1).map_or(0, |word| leading_number(word).unwrap_or_default());
+    (["in", "out", "both"].contains(&direction.as_str()) && (0..=2).contains(&qos)).then_some((direction, qos))
+}
+
 /// Whether an address ends with a port from 1 to 65,535, if with any.
 fn has_fitting_port(address: &str) -> bool {
     let port = address.rsplit_once(':').map(|(_, port)| leading_number(port).unwrap_or_default());
@@ -226,7 +233,9 @@ impl Bridge {
                 self.secure |= self.settings.iter().any(|setting| setting.key == "ca");
                 Taken::changed("TLS 1.2 or 1.3 is spoken, as the other broker can")
             }
-            "local_username" | "local_password" => Taken::changed("the bridge uses a listener that asks for no name"),
+            "local_username" | "local_password" => {
+                Taken::changed("the bridge comes in by a listener that asks for no name")
+            }
             "local_clientid" => {
                 self.local_id = Some(line.text().to_owned());
                 Taken::changed("here it is `bridge.` and the name of the bridge")
@@ -242,6 +251,19 @@ impl Bridge {
         Taken::CARRIED
     }
 
+    /// A pattern in quotes, which Mosquitto 2.1 takes with spaces.
+    fn take_quoted_topic(&mut self, line: &Line<'_>, quoted: &str) -> Taken {
+        let Some((_, rest)) = quoted.split_once('"') else {
+            return Taken::invalid("the quote before a topic is not closed");
+        };
+        let words: Vec<&str> = Line { value: rest, ..*line }.tokens().collect();
+        if direction_and_qos(&words).is_none() {
+            return Taken::invalid(TOPIC);
+        }
+        self.topics.push(line.text().to_owned());
+        self.close("topics with a space cannot be written here")
+    }
+
     fn take_topic(&mut self, line: &Line<'_>) -> Taken {
         let mut words: Vec<&str> = line.tokens().collect();
         // A comment: no field after the direction begins with the character.
@@ -250,14 +272,13 @@ impl Bridge {
         }
         // Mosquitto skips further words.
         words.truncate(5);
-        let direction = words.get(1).map_or_else(|| "out".to_owned(), |word| word.to_ascii_lowercase());
-        let qos = words.get(2).map_or(0, |word| leading_number(word).unwrap_or_default());
-        let Some(pattern) = words.first().filter(|_| (0..=2).contains(&qos)) else {
+        let Some(pattern) = words.first() else { return Taken::invalid(TOPIC) };
+        if let Some(quoted) = line.value.strip_prefix('"').filter(|_| *pattern != "\"\"") {
+            return self.take_quoted_topic(line, quoted);
+        }
+        let Some((direction, qos)) = direction_and_qos(words.get(1..).unwrap_or_default()) else {
             return Taken::invalid(TOPIC);
         };
-        if !["in", "out", "both"].contains(&direction.as_str()) {
-            return Taken::invalid(TOPIC);
-        }
         let prefixes = words.get(3..).unwrap_or_default();
         if let Some(why) = remapping(pattern, prefixes) {
             return Taken::invalid(why);

@@ -229,7 +229,7 @@ impl<'a> Draft<'a> {
             Part::Place if line.key == "listener" => self.open(index, &line),
             Part::Place => self.of_listener(index, &line, |listener| listener.take_place(&line)),
             Part::Tls => self.of_listener(index, &line, |listener| listener.tls.take(index, line)),
-            Part::Mount if self.listeners.is_empty() => Taken::invalid("it stands before the first `listener`"),
+            Part::Mount if self.listeners.is_empty() => Taken::invalid("it is before the first `listener`"),
             Part::Mount if line.text().contains(['+', '#']) => Taken::invalid("it has a wildcard"),
             Part::Mount => self.of_listener(index, &line, |listener| {
                 listener.mount = Some(line.text());
@@ -358,7 +358,7 @@ impl<'a> Draft<'a> {
         }
         let harmless = self.files.get(&line.file).and_then(|current| current.harmless_plugin);
         if harmless.is_none() && line.key != "plugin_use" {
-            return Taken::invalid("it stands before the first plugin of its file");
+            return Taken::invalid("it is before the first plugin of its file");
         }
         let is_option = line.key.starts_with("auth_opt_") || line.key.starts_with("plugin_opt_");
         if is_option && line.text().is_empty() {
@@ -394,7 +394,7 @@ impl<'a> Draft<'a> {
         let own = self.files.get(&line.file).and_then(|current| current.bridge);
         match own.and_then(|own| self.bridges.get_mut(own)) {
             Some(bridge) => bridge.take(index, line),
-            None => Taken::invalid("it stands before the first `connection` of its file"),
+            None => Taken::invalid("it is before the first `connection` of its file"),
         }
     }
 
@@ -455,6 +455,14 @@ impl<'a> Draft<'a> {
         self.broker.push(("store", Setting::new("directory", Value::Text(path.to_owned()), at)));
         let why = format!("everything is kept in {path} from now on; mosquitto.db is not read");
         self.changed(at, &why);
+    }
+
+    /// Where bridges come in that have a listener of their own.
+    pub(crate) fn socket_of_bridges(&self) -> String {
+        match self.location.filter(|(_, path)| self.persistence.is_some() && !path.is_empty()) {
+            Some((_, path)) => format!("{}/bridges.sock", path.trim_end_matches('/')),
+            None => "tidegate-bridges.sock".to_owned(),
+        }
     }
 
     /// Replaces the outcome of a line that had been carried.

@@ -219,11 +219,16 @@ impl Made<'_> {
         for client in &plugin.clients {
             let key = format!("client {}", client.username);
             if client.disabled {
-                self.verdict(&client.username, key, Outcome::Changed, "it is disabled: it is not in the password file");
+                self.add_line(
+                    &client.username,
+                    key,
+                    Outcome::Changed,
+                    "it is disabled: it is not in the password file",
+                );
             } else if client.password.is_empty() || client.salt.is_empty() || client.iterations == 0 {
-                self.verdict(&client.username, key, Outcome::Refused, "it has no password: it cannot log in");
+                self.add_line(&client.username, key, Outcome::Refused, "it has no password: it cannot log in");
             } else if client.username.contains([':', '\n', '\r']) {
-                self.verdict(
+                self.add_line(
                     &client.username,
                     key,
                     Outcome::Refused,
@@ -234,7 +239,7 @@ impl Made<'_> {
                 let _ = writeln!(self.security.users, "{username}:$7${iterations}${salt}${password}");
                 let why = if client.clientid.is_empty() { "" } else { "with another client id it may do nothing" };
                 let outcome = if why.is_empty() { Outcome::Carried } else { Outcome::Changed };
-                self.verdict(&client.username, key, outcome, why);
+                self.add_line(&client.username, key, outcome, why);
             }
         }
     }
@@ -258,11 +263,11 @@ impl Made<'_> {
                 None if unsubscribe => (Outcome::Changed, "everybody may unsubscribe".to_owned()),
                 None => (Outcome::Carried, String::new()),
             };
-            self.verdict(&role.rolename, format!("role {}", role.rolename), outcome, &why);
+            self.add_line(&role.rolename, format!("role {}", role.rolename), outcome, &why);
         }
     }
 
-    fn verdict(&mut self, name: &str, key: String, outcome: Outcome, why: &str) {
+    fn add_line(&mut self, name: &str, key: String, outcome: Outcome, why: &str) {
         let name = quoted(name);
         let at = self.file.text.find(&name).unwrap_or_default();
         let line = self.file.text[..at].matches('\n').count() + 1;

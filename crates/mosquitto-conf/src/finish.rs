@@ -9,6 +9,9 @@ use crate::taken::Taken;
 /// A file without users, so that a provider that reads it refuses all clients.
 const NO_USERS: &str = "/dev/null";
 
+/// The listener of bridges alone.
+const DOOR: &str = "bridges";
+
 /// Rules for listeners that Mosquitto asks no file of rules for.
 const ALL_TOPICS: &str = "[\"#\", \"$SYS/#\", \"$CONTROL/#\"]";
 
@@ -47,16 +50,17 @@ impl<'a> Draft<'a> {
             open.push(shut_listener());
             plan.notes.push("no listener could be carried over; the one of the result refuses all clients".to_owned());
         }
-        self.build_bridges(&open, &mut plan);
+        let door = self.build_bridges(&open, !carried.is_empty(), &mut plan);
         self.refuse_left_out(&carried);
         self.auths(&open, &mut plan);
-        self.access(&open, &mut plan);
+        self.access(&open, door.is_some(), &mut plan);
         for one in &open {
             plan.listeners.push(self.listener_settings(one));
             for index in one.listener.tls.idle() {
                 self.changed(index, "it says nothing here, since clients are not asked for certificates");
             }
         }
+        plan.listeners.extend(door);
         if !self.everywhere.iter().any(|setting| setting.key == "max_packet_size") {
             plan.notes.push("packets of more than 2 MiB end their connection; raise `max_packet_size` of a listener for larger ones".to_owned());
         }
@@ -198,27 +202,44 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn build_bridges(&mut self, open: &[Open<'a>], plan: &mut Plan) {
+    /// Bridges come in by a listener that asks for no name and has no rules. Without such a listener, they get one of
+    /// their own, which is returned: Mosquitto asks its bridges neither for a name nor for rights.
+    fn build_bridges(&mut self, open: &[Open<'a>], is_served: bool, plan: &mut Plan) -> Option<Vec<Setting>> {
         let has_rules = open.iter().any(|one| one.rules.is_some());
         let local = open.iter().find(|one| one.listener.is_plain() && one.anonymous && !has_rules);
         let mut names: Vec<String> = Vec::new();
+        let mut through_door = Vec::new();
         for bridge in std::mem::take(&mut self.bridges) {
-            let reason = match (bridge.lacks(), local) {
-                (Some(reason), _) => reason,
-                (None, _) if names.contains(&bridge.name) => "another one has its name".to_owned(),
-                (None, None) => {
-                    "it needs a listener of this broker without TLS that asks for no name and has no rules; give it \
-                    one by hand with `local_listener`, or `local_username` and `local_password_file`"
-                        .to_owned()
-                }
-                (None, Some(local)) => {
+            let reason = match bridge.lacks() {
+                Some(reason) => reason,
+                None if names.contains(&bridge.name) => "another one has its name".to_owned(),
+                None if !is_served => "no listener is carried over, so no client has messages for it".to_owned(),
+                None => {
                     names.push(bridge.name.clone());
-                    plan.bridges.push(bridge.settings(&local.name));
+                    if local.is_none() {
+                        through_door.push(bridge.opened_by);
+                    }
+                    plan.bridges.push(bridge.settings(local.map_or(DOOR, |local| &local.name)));
                     continue;
                 }
             };
             self.refused(bridge.opened_by, &format!("the bridge is left out: {reason}"));
         }
+        let line = through_door.first().copied()?;
+        let path = self.socket_of_bridges();
+        let base = if path.starts_with('/') { "" } else { "; the path is relative to the broker's working directory" };
+        let why = format!("it comes in by the Unix socket {path}, which only the broker's user may open{base}");
+        for index in through_door {
+            self.changed(index, &why);
+        }
+        let setting = |key, value| Setting { key, value, line: Some(line) };
+        let place = [
+            setting("address", Value::Text(format!("unix:{path}"))),
+            setting("name", Value::Text(DOOR.to_owned())),
+            setting("owner_only", Value::Truth(true)),
+            setting("allow_anonymous", Value::Truth(true)),
+        ];
+        Some(place.into_iter().chain(self.everywhere.iter().cloned()).collect())
     }
 
     /// The providers that authenticate clients, if there are any.
@@ -267,14 +288,15 @@ impl<'a> Draft<'a> {
     }
 
     /// The rights of clients.
-    fn access(&mut self, open: &[Open<'a>], plan: &mut Plan) {
+    fn access(&mut self, open: &[Open<'a>], has_door: bool, plan: &mut Plan) {
         if let Some((index, file)) = open.iter().find_map(|one| one.rules) {
             self.broker.push(("access", Setting::new("acl_file", Value::Text(file.to_owned()), index)));
             if open.iter().any(|one| one.rules.is_some() && one.users.is_none() && !one.by_certificate()) {
                 self.changed(index, "a user name that nothing proves counts as none: such clients have the rights of those without a name");
             }
+            let without_rules = open.iter().filter(|one| one.rules.is_none()).map(|one| one.name.as_str());
             let free: Vec<String> =
-                open.iter().filter(|one| one.rules.is_none()).map(|one| format!("{:?}", one.name)).collect();
+                without_rules.chain(has_door.then_some(DOOR)).map(|name| format!("{name:?}")).collect();
             if !free.is_empty() {
                 let rule =
                     format!("[[rule]]\nallow = true\nlisteners = [{}]\ntopics = {ALL_TOPICS}\n", free.join(", "));

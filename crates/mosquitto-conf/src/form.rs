@@ -1,7 +1,7 @@
 //! The form of the value of each key, as Mosquitto checks it.
 
 use crate::lines::Line;
-use crate::values::{Invalid, leading_number, truth};
+use crate::values::{Invalid, leading_number, read_alike, truth};
 
 /// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,6 +233,7 @@ fn text(value: &str) -> Result<(), Invalid> {
 
 fn number(line: &Line<'_>, least: i64, most: i64) -> Result<(), Invalid> {
     let Some(word) = line.tokens().next() else { return Err(Invalid::Missing) };
+    read_alike(word)?;
     let number = leading_number(word).unwrap_or_default();
     if (least..=most).contains(&number) {
         return Ok(());

@@ -56,13 +56,13 @@ pub fn convert(main: &File, folder: &dyn Fn(&str) -> io::Result<Vec<File>>) -> R
         }
     }
     let (plan, taken) = draft.finish();
-    let lines = verdicts(&files, &all, taken);
+    let lines = converted_lines(&files, &all, taken);
     let name = main.name.clone();
     Ok(tidegate_conversion::conversion(Plan { name, lines, ..plan }))
 }
 
 /// The lines with their outcomes.
-fn verdicts(files: &Files, lines: &[Line<'_>], taken: Vec<taken::Taken>) -> Vec<ConvertedLine> {
+fn converted_lines(files: &Files, lines: &[Line<'_>], taken: Vec<taken::Taken>) -> Vec<ConvertedLine> {
     lines
         .iter()
         .zip(taken)

@@ -17,7 +17,7 @@ pub(crate) struct Line<'a> {
     pub(crate) key: &'a str,
     /// The rest of the line without spaces at its ends; may be empty.
     pub(crate) value: &'a str,
-    /// The rest of the line as it stands.
+    /// The rest of the line unchanged.
     pub(crate) rest: &'a str,
 }
 

@@ -4,7 +4,7 @@ use tidegate_conversion::Setting;
 
 use crate::lines::Line;
 use crate::tls::Tls;
-use crate::values::{Invalid, leading_number};
+use crate::values::{Invalid, leading_number, read_alike};
 
 /// The default port of a listener.
 pub(crate) const DEFAULT_PORT: u16 = 1883;
@@ -38,7 +38,7 @@ pub(crate) struct Security<'a> {
 /// A listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Listener<'a> {
-    /// The line that opened it; `None` for the one that Mosquitto opens on loopback by default.
+    /// The line that opened it; `None` for Mosquitto's default listener on loopback.
     pub(crate) opened_by: Option<usize>,
     pub(crate) port: u16,
     pub(crate) bind: Option<&'a str>,
@@ -183,6 +183,7 @@ fn overlaps(one: &str, other: &str) -> bool {
 
 /// A port of theirs.
 pub(crate) fn port(word: &str) -> Result<u16, Invalid> {
+    read_alike(word)?;
     let number = leading_number(word).and_then(|number| u16::try_from(number).ok());
     number.ok_or_else(|| Invalid::Port(word.to_owned()))
 }

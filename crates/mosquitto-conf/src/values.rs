@@ -20,13 +20,15 @@ pub(crate) enum Invalid {
     Truth(String),
     #[error("{0:?} is no number")]
     Number(String),
+    #[error("Mosquitto 2.0 reads {0:?} as another number than 2.1; write it in decimal digits")]
+    TwoReadings(String),
     #[error("{0} is out of range")]
     Range(i64),
     #[error("{number} is not from {least} to {most}")]
     Bounds { number: i64, least: i64, most: i64 },
     #[error("{0} is no QoS")]
     Qos(i64),
-    #[error("{0:?} is no number of h, d, w, m (months) or y")]
+    #[error("{0:?} is no number of s, h, d, w, m (months) or y")]
     Expiration(String),
     /// A text with more bytes than this limit.
     #[error("its value has more than {0} bytes")]
@@ -72,9 +74,23 @@ pub(crate) fn leading_number(word: &str) -> Option<i64> {
     (end > 0).then(|| signed.parse().unwrap_or(if signed.starts_with('-') { i64::MIN } else { i64::MAX }))
 }
 
+/// Refuses a word that both versions of Mosquitto take for a number, and not for the same: 2.1 reads `0x10` and `010` as C
+/// has them, 2.0 the decimal digits at the beginning.
+pub(crate) fn read_alike(word: &str) -> Result<(), Invalid> {
+    let unsigned = word.trim_start().trim_start_matches(['-', '+']);
+    let of_c = match unsigned.strip_prefix("0x").or(unsigned.strip_prefix("0X")) {
+        Some(digits) => i64::from_str_radix(digits, 16),
+        None if unsigned.starts_with('0') => i64::from_str_radix(unsigned, 8),
+        None => return Ok(()),
+    };
+    let differs = of_c.is_ok_and(|number| leading_number(unsigned) != Some(number));
+    if differs { Err(Invalid::TwoReadings(word.to_owned())) } else { Ok(()) }
+}
+
 /// A number as Mosquitto reads it: the beginning of the first word. A word without a number is an error here.
 fn number(line: &Line<'_>) -> Result<i64, Invalid> {
     let word = line.word();
+    read_alike(word)?;
     leading_number(word).ok_or_else(|| Invalid::Number(word.to_owned()))
 }
 
@@ -171,22 +187,27 @@ pub(crate) fn seconds(line: &Line<'_>) -> Result<Translated, Invalid> {
     Ok(Translated { value: Value::Text(format!("{seconds}s")), changed })
 }
 
-/// A number of hours, days, weeks, months (of 30 days) or years (of 365).
+/// Seconds of an hour.
+const HOUR: u64 = 3_600;
+
+/// A number of seconds (from 2.1 on), hours, days, weeks, months (of 30 days) or years (of 365).
 pub(crate) fn expiration(line: &Line<'_>) -> Result<Translated, Invalid> {
     let word = line.word();
     let refusal = || Invalid::Expiration(word.to_owned());
     let (number, unit) = word.split_at_checked(word.len().saturating_sub(1)).ok_or_else(refusal)?;
-    let hours: u64 = match unit {
-        "h" => 1,
-        "d" => 24,
-        "w" => 24 * 7,
-        "m" => 24 * 30,
-        "y" => 24 * 365,
+    let seconds: u64 = match unit {
+        "s" => 1,
+        "h" => HOUR,
+        "d" => HOUR * 24,
+        "w" => HOUR * 24 * 7,
+        "m" => HOUR * 24 * 30,
+        "y" => HOUR * 24 * 365,
         _ => return Err(refusal()),
     };
     // Mosquitto takes no time of 0 either.
     let number = leading_number(number).and_then(|number| u32::try_from(number).ok());
     let number = number.filter(|number| *number > 0).ok_or_else(refusal)?;
-    let (hours, changed) = within(u64::from(number) * hours, 0, 1_193_046);
-    Ok(Translated { value: Value::Text(format!("{hours}h")), changed })
+    let (seconds, changed) = within(u64::from(number) * seconds, 0, 1_193_046 * HOUR);
+    let text = if seconds % HOUR == 0 { format!("{}h", seconds / HOUR) } else { format!("{seconds}s") };
+    Ok(Translated { value: Value::Text(text), changed })
 }

@@ -1,7 +1,8 @@
 //! Typical configurations: each file of `shapes/` states its expected result in its first lines.
 //!
 //! `#! exit N` is the exit code of the command, `#! has TEXT` and `#! lacks TEXT` are about the result without its
-//! comments, `#! carried KEY`, `#! changed KEY` and `#! refused KEY` are about the line with that key.
+//! comments, `#! carried KEY`, `#! changed KEY` and `#! refused KEY` are about the line with that key,
+//! `#! why KEY TEXT` is about its reason.
 //! `#! probe equal` and `#! probe within` are for the test of the binary that starts Mosquitto and the result: each client
 //! may do the same in both, or nothing in the result that it may not do in Mosquitto.
 
@@ -33,6 +34,11 @@ fn expect(name: &str, text: &str, expected: &str) {
         // A test of the binary does that, beside Mosquitto itself.
         "probe" => {}
         "lacks" => assert!(!values.contains(about), "{context}"),
+        "why" => {
+            let (key, why) = about.split_once(' ').unwrap();
+            let mut lines = conversion.lines.iter().filter(|line| line.key == key);
+            assert!(lines.any(|line| line.why.contains(why)), "{context}");
+        }
         outcome => {
             let mut lines = conversion.lines.iter().filter(|line| line.key == about);
             assert!(lines.any(|line| line.outcome.word() == outcome), "{context}");

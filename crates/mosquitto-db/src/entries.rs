@@ -164,7 +164,7 @@ impl Import {
             keep_alive: 0,
             client_id: &client.id,
             will: None,
-            // A store holds proven user names alone; the client proves its own when it comes back.
+            // A store holds proven user names alone; the client proves its own when it returns.
             username: None,
             password: None,
             properties,

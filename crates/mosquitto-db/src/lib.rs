@@ -58,7 +58,7 @@ pub struct Client {
 /// A subscription of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
-    /// Whose it is.
+    /// The client id of the session.
     pub client_id: String,
     /// The topic filter.
     pub filter: String,

@@ -56,11 +56,11 @@ pub struct Args {
     #[arg(short = 'r', long, help_heading = heading::MESSAGE)]
     retain: bool,
 
-    /// Publish the message so many times; not with -l
+    /// Number of times to publish the message; not with -l
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::MESSAGE)]
     repeat: Option<u64>,
 
-    /// Wait so many seconds between repetitions, such as 0.5
+    /// Seconds between repetitions, such as 0.5
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = heading::MESSAGE)]
     repeat_delay: Option<Duration>,
 

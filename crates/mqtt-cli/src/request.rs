@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(short = 'r', long, help_heading = heading::MESSAGE)]
     retain: bool,
 
-    /// End so many seconds after the connection was made, with exit code 27
+    /// Seconds after the connection was made until the command ends, with exit code 27
     #[arg(short = 'W', value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..), help_heading = heading::SUBSCRIPTION)]
     timeout: Option<u32>,
 

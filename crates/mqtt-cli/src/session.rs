@@ -263,7 +263,7 @@ impl Session {
                 self.driver.transport_error().map_or_else(|| "it was closed".to_owned(), |error| chain(error))
             }
         };
-        // Before the first success there is nothing to come back to.
+        // Before the first success there is nothing to return to.
         if !self.connected_once {
             return Err(CommandError::Lost(text));
         }

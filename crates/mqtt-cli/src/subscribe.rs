@@ -69,11 +69,11 @@ pub struct Args {
     #[arg(short = 'E', help_heading = heading::SUBSCRIPTION)]
     exit_after_subscribing: bool,
 
-    /// End after so many messages
+    /// Number of messages after which the command ends
     #[arg(short = 'C', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::SUBSCRIPTION)]
     count: Option<u64>,
 
-    /// End so many seconds after the connection was made, with exit code 27
+    /// Seconds after the connection was made until the command ends, with exit code 27
     #[arg(short = 'W', value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..), help_heading = heading::SUBSCRIPTION)]
     timeout: Option<u32>,
 
@@ -222,7 +222,7 @@ struct Subscriber<'a> {
     counted: u64,
     /// How many removals of retained messages the server has not acknowledged.
     removals: usize,
-    /// Topics whose removal will come back, since it is a message, too.
+    /// Topics whose removal will return, since it is a message, too.
     removed: BTreeSet<TopicNameBuf>,
     /// All messages have been shown; only removals are awaited.
     ending: bool,

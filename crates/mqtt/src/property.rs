@@ -72,6 +72,7 @@ impl<'a> PropertyReader<'a> {
     }
 }
 
+#[inline]
 fn read_id(reader: &mut Reader<'_>) -> Result<PropertyId, DecodeError> {
     let number = reader.varint("property identifier")?;
     PropertyId::from_number(number).ok_or(DecodeError::UnknownProperty { id: number })
@@ -159,6 +160,7 @@ impl<'a> RawProperties<'a> {
 impl<'a> Iterator for RawProperties<'a> {
     type Item = RawProperty<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let before = self.reader.rest();
         let id = read_id(&mut self.reader).ok()?;
@@ -169,6 +171,7 @@ impl<'a> Iterator for RawProperties<'a> {
     }
 }
 
+#[inline]
 fn skip_value(reader: &mut Reader<'_>, wire_type: WireType) -> Result<(), DecodeError> {
     const FIELD: &str = "property";
     match wire_type {

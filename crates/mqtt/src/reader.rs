@@ -80,6 +80,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A UTF-8 Encoded String.
+    #[inline]
     pub(crate) fn string(&mut self, field: &'static str) -> Result<&'a str, DecodeError> {
         string::from_utf8(self.data(field)?).map_err(|error| DecodeError::InvalidString { field, error })
     }

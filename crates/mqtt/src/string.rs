@@ -20,8 +20,54 @@ pub enum StringError {
 #[inline]
 pub fn from_utf8(bytes: &[u8]) -> Result<&str, StringError> {
     let text = std::str::from_utf8(bytes).map_err(|_| StringError::IllFormed)?;
-    if text.as_bytes().contains(&0) {
+    if holds_null(bytes) {
         return Err(StringError::Null);
     }
     Ok(text)
+}
+
+/// Bytes that are looked at in one step.
+const STEP: usize = size_of::<u64>();
+
+/// Whether a byte is 0. Most strings have a few dozen bytes: the set-up of a search for long texts would cost more than the
+/// search.
+#[inline]
+fn holds_null(bytes: &[u8]) -> bool {
+    let (steps, rest) = bytes.as_chunks::<STEP>();
+    steps.iter().any(|step| has_zero_byte(u64::from_ne_bytes(*step)))
+        || match bytes.last_chunk::<STEP>() {
+            // Some of these bytes are looked at twice.
+            Some(last) => has_zero_byte(u64::from_ne_bytes(*last)),
+            None => rest.contains(&0),
+        }
+}
+
+/// Whether one of the eight bytes is 0: only then a borrow reaches the highest bit of a byte that did not have it.
+#[inline]
+const fn has_zero_byte(bytes: u64) -> bool {
+    const LOWEST: u64 = u64::from_ne_bytes([0x01; STEP]);
+    const HIGHEST: u64 = u64::from_ne_bytes([0x80; STEP]);
+    bytes.wrapping_sub(LOWEST) & !bytes & HIGHEST != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_null_character_is_found_at_each_place() {
+        for len in 0..40 {
+            for filler in ['\u{1}', '~', '\u{7f}'] {
+                let text: String = std::iter::repeat_n(filler, len).collect();
+                assert_eq!(from_utf8(text.as_bytes()), Ok(text.as_str()));
+                for place in 0..len {
+                    let mut bytes = text.clone().into_bytes();
+                    bytes[place] = 0;
+                    assert_eq!(from_utf8(&bytes), Err(StringError::Null), "{place} of {len}");
+                }
+            }
+        }
+        let accents = "\u{80}\u{100}\u{10000}".repeat(5);
+        assert_eq!(from_utf8(accents.as_bytes()), Ok(accents.as_str()));
+    }
 }

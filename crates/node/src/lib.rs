@@ -72,7 +72,7 @@ pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
 pub use admission::stored_bans::{describe_stored, is_stored_ban};
 pub use admission::{
     Admission, AdmissionReport, AdmissionSettings, Ban, BanChange, BanError, BanOrigin, BanRecord, BanTarget,
-    MAX_BAN_TEXT, MAX_THRESHOLD, Network, NetworkError, OwnSocket, Rate, RecordError, Source, Threshold,
+    MAX_BAN_TEXT, MAX_THRESHOLD, Network, NetworkError, OwnAddress, OwnSocket, Rate, RecordError, Source, Threshold,
 };
 pub use broker_link::{
     BrokerLinkTls, BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetReport, NoBrokerWord, Question,

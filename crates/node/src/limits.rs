@@ -23,7 +23,7 @@ pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// Inbox messages taken per turn. Each is a batch of another shard, a socket, or a request.
 pub(crate) const INBOX_MESSAGES_PER_TURN: usize = 64;
 
-/// A line of so many connections is written whole in one turn, as an ordinary message to many always was.
+/// A queue of up to this number of connections is written whole in one turn, as an ordinary message to many always was.
 pub(crate) const SHORT_LINE: usize = 512;
 
 /// Connections of a longer line that are written per turn: receivers of a message to many, and connections whose
@@ -68,7 +68,7 @@ pub(crate) const TRIM_LATEST_MS: u64 = 120_000;
 /// Bytes that have to be released since a peak before a shard gives memory back.
 pub(crate) const TRIM_MIN_BYTES: u64 = 2 * 1024 * 1024;
 
-/// One part in so many of the peak has to be released before a shard gives memory back.
+/// This fraction of the peak (one part in `n`) has to be released before a shard gives memory back.
 pub(crate) const TRIM_MIN_SHARE: u64 = 4;
 
 /// Bytes by which the memory of a shard may change in a quiet period.

@@ -113,8 +113,8 @@ impl Answer {
     }
 
     /// Gives the answer. It has no effect if the client has disconnected.
-    pub fn give(self, verdict: AuthOutcome) {
-        self.shard.send(ToShard::AuthOutcome { key: self.key, verdict });
+    pub fn give(self, outcome: AuthOutcome) {
+        self.shard.send(ToShard::AuthOutcome { key: self.key, outcome });
     }
 
     /// Passes the client to the node of its user. It has no effect if the client has disconnected.

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 
 use tidegate_engine::{
     AdoptError, Behind, BrokerLinkError, BrokerLinkImage, Brought, Continued, Forwarded, PartitionImage, Partitions,
-    Settling,
+    Settling, ShardId,
 };
 
 use crate::broker_link::FleetOrder;
@@ -73,7 +73,7 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.moves().on(BROKER_LINK_SHARD, |answer| MoveOrder::Piece(PieceOrder::TakeHad { transfer, answer }))
     }
 
-    /// The new homes have stored so many messages of a move: they are acknowledged to the brokers.
+    /// The new homes have stored this number of messages of a move: they are acknowledged to the brokers.
     pub fn confirm_forwarded(&self, transfer: u64, messages: usize) {
         let order = PieceOrder::ConfirmForwarded { transfer, messages };
         self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Move(MoveOrder::Piece(order))));
@@ -138,6 +138,12 @@ impl<'n> OrchestratorMoves<'n> {
         let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, partitions, piece, behind, answer });
         let (partitions, rest) = self.node.moves().on(BROKER_LINK_SHARD, order)??;
         self.deliver_on_other_shards(partitions, &rest)?;
+        if behind == Behind::Nothing {
+            for shard in self.other_shards() {
+                let order = |done| MoveOrder::Piece(PieceOrder::EndAwaiting { transfer, done });
+                self.node.moves().on(shard, order)?;
+            }
+        }
         Ok(partitions)
     }
 
@@ -153,16 +159,33 @@ impl<'n> OrchestratorMoves<'n> {
     /// died. No messages are kept back.
     ///
     /// # Errors
-    /// When the shard does not answer.
+    /// When a shard does not answer.
     pub fn resume_awaiting(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
-        self.node
-            .moves()
-            .on(BROKER_LINK_SHARD, |done| MoveOrder::Piece(PieceOrder::ResumeAwaiting { transfer, partitions, done }))
+        let order = |done| MoveOrder::Piece(PieceOrder::ResumeAwaiting { transfer, partitions, done });
+        for shard in self.other_shards() {
+            self.node.moves().on(shard, order)?;
+        }
+        self.node.moves().on(BROKER_LINK_SHARD, order)
+    }
+
+    /// All shards but the shard of the broker links.
+    fn other_shards(self) -> impl Iterator<Item = ShardId> {
+        (0..self.node.shards()).map(ShardId).filter(|shard| *shard != BROKER_LINK_SHARD)
+    }
+
+    /// Whether this process is the home of partitions, and knows all members of their groups: only then it takes pieces for
+    /// them.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn knows_groups(&self, partitions: Partitions) -> Result<bool, NoAnswer> {
+        let known = self.node.moves().on_all(|answer| MoveOrder::KnowsGroups { partitions, answer })?;
+        Ok(known.into_iter().all(|known| known))
     }
 
     /// Delivers messages to the sessions of partitions on all shards but the shard of the broker links.
     fn deliver_on_other_shards(self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
-        for shard in self.node.moves().shard_ids().filter(|shard| *shard != BROKER_LINK_SHARD) {
+        for shard in self.other_shards() {
             let messages: Arc<[u8]> = messages.into();
             self.node.moves().on(shard, |answer| MoveOrder::Deliver { partitions, messages, answer })??;
         }
@@ -200,12 +223,13 @@ impl<'n> OrchestratorMoves<'n> {
     /// Partitions do not come after all, and this process continues to forward messages for them.
     ///
     /// # Errors
-    /// When the shard does not answer.
+    /// When a shard does not answer.
     pub fn refuse_arrival(&self, partitions: Partitions) -> Result<(), NoAnswer> {
-        self.node.moves().on(BROKER_LINK_SHARD, |done| MoveOrder::Piece(PieceOrder::RefuseArrival { partitions, done }))
+        self.node.moves().on_all(|done| MoveOrder::Piece(PieceOrder::RefuseArrival { partitions, done })).map(drop)
     }
 
-    /// Other members have stored so many messages of the connection of a dead orchestrator: they are acknowledged.
+    /// Other members have stored this number of messages of the connection of a dead orchestrator: they are
+    /// acknowledged.
     pub fn confirm_brought(&self, name: &str, messages: usize) {
         let order = FleetOrder::ConfirmBrought { name: name.to_owned(), messages };
         self.node.tell(BROKER_LINK_SHARD, ToShard::Admin(Admin::Fleet(order)));

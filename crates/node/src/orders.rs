@@ -45,7 +45,7 @@ pub(crate) enum ToShard {
     /// A connection of a client whose home is here.
     Adopt(Box<Adoption>),
     /// The answer to a request for authentication.
-    AuthOutcome { key: ConnectionKey, verdict: AuthOutcome },
+    AuthOutcome { key: ConnectionKey, outcome: AuthOutcome },
     /// A client may come in at the node of its user.
     Pass { key: ConnectionKey, door: Door, accepted: Accepted },
     /// The store has read a part of a queue, or not.
@@ -99,7 +99,7 @@ pub(crate) enum Admin {
     Membership { changes: Vec<MembershipChange>, answer: Sender<Vec<MembershipOutcome>> },
     /// Answer with the recorded events of a subject.
     Why { subject: FlightSubject, tenant: Option<TenantId>, answer: Sender<FlightAnswer> },
-    /// Answer with the slowest clients, so many at most.
+    /// Answer with the slowest clients, at most this number.
     Slow { limit: usize, answer: Sender<Vec<SlowSession>> },
     /// Answer with the clients that a query asks for, each with its address.
     Clients { query: ClientQuery, answer: Sender<Vec<(ClientSummary, Option<IpAddr>)>> },

@@ -1,6 +1,6 @@
 //! The settings of a node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,9 @@ pub struct NodeSettings {
     /// Listeners with the PROXY protocol, by the position of their address in `listeners`, with the networks of their
     /// proxies. Each connection from these begins with a header, any other one without. Not for Unix sockets.
     pub proxies: BTreeMap<usize, Vec<Network>>,
+    /// Unix sockets that only the user of the process, and root, may open, by the position of their address in
+    /// `listeners`.
+    pub owner_only: BTreeSet<usize>,
     /// Time between two looks at the files of TLS listeners, which are read again when one has changed; zero is never.
     pub tls_check: Duration,
     /// The settings of every engine.
@@ -72,6 +75,7 @@ impl NodeSettings {
             listeners: vec![listener],
             tls: BTreeMap::new(),
             proxies: BTreeMap::new(),
+            owner_only: BTreeSet::new(),
             tls_check: Duration::ZERO,
             engine: Settings::default(),
             access: None,

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use tidegate_engine::{Holding, TenantId, TenantLedger, TenantQuota};
 
-/// Tenants are counted in rows of so many; a row is created when one of them is used.
+/// Tenants are counted in rows of this length; a row is created when one of them is used.
 const ROW: usize = 256;
 const ROWS: usize = (u16::MAX as usize + 1) / ROW;
 const KINDS: usize = Holding::ALL.len();

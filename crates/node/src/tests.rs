@@ -28,7 +28,7 @@ fn no_wake_up_is_lost_between_threads() {
             thread::spawn(move || {
                 for generation in 0..ROUNDS {
                     let key = ConnectionKey { index, generation };
-                    sender.send(ToShard::AuthOutcome { key, verdict: AuthOutcome::Accept(Accepted::default()) });
+                    sender.send(ToShard::AuthOutcome { key, outcome: AuthOutcome::Accept(Accepted::default()) });
                     acknowledged.recv().unwrap();
                 }
             })

@@ -12,7 +12,7 @@ use tidegate_node::{Node, NodeSettings};
 const CONNECT: &[u8] = b"\x10\x0c\0\x04MQTT\x04\x02\0\0\0\0";
 const CONNACK: [u8; 4] = [0x20, 2, 0, 0];
 
-/// The limit that leaves room for so many more files. It bounds their numbers, not how many there are.
+/// The limit that leaves room for this number of further files. It bounds the highest descriptor, not the count.
 fn limit_for(files: usize) -> u64 {
     let open: HashSet<u64> = std::fs::read_dir("/proc/self/fd")
         .unwrap()

@@ -15,7 +15,7 @@ use tidegate_panics::{EXIT_CODE, contain, end_process, is_ending};
 /// Set in the process that is to end.
 const CHILD: &str = "TIDEGATE_PANICS_CHILD";
 
-/// Has `child` run in its own process, by the test of this name; there it does not come back.
+/// Has `child` run in its own process, by the test of this name; there it does not return.
 fn in_a_process(test: &str, child: impl FnOnce()) -> Output {
     if std::env::var_os(CHILD).is_some() {
         end_process(|panic| {

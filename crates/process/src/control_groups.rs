@@ -95,7 +95,7 @@ impl<'a> ControlGroups<'a> {
     }
 }
 
-/// Processors, as `cpu.max` says it: microseconds of every so many; `max` is no limit.
+/// Processors, as `cpu.max` says it: quota and period in microseconds; `max` is no limit.
 fn quota(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (u32, u32) = (quota.parse().ok()?, period.parse().ok()?);

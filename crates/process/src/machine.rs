@@ -73,7 +73,8 @@ pub struct OwnThreads {
 }
 
 impl OwnThreads {
-    /// The processor time since the last look as a share of the time of so many threads, 0 to 1; 0 at the first look.
+    /// The processor time since the last look as a share of the time of this number of threads, 0 to 1; 0 at the first
+    /// look.
     pub fn share(&mut self, threads: u16) -> f64 {
         let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let used = Duration::try_from(used).unwrap_or_default();

@@ -31,8 +31,8 @@ pub(crate) fn run(disk: Arc<dyn Disk>, directory: &Path) -> Exit {
 fn text(found: &CheckReport) -> String {
     let mut text = String::new();
     for file in &found.files {
-        let verdict = if file.problems.is_empty() { "ok" } else { "damaged" };
-        let _ = writeln!(text, "{} {verdict}, {} bytes, {} entries", file.name, file.bytes, file.entries);
+        let state = if file.problems.is_empty() { "ok" } else { "damaged" };
+        let _ = writeln!(text, "{} {state}, {} bytes, {} entries", file.name, file.bytes, file.entries);
         for line in file.problems.iter().chain(&file.note) {
             let _ = writeln!(text, "  {line}");
         }

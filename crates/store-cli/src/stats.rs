@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_engine::SHARES_WHILE_READ;
 use tidegate_store::Disk;
-use tidegate_store::inspect::{KindStats, StatsReport, stats};
+use tidegate_store::inspect::{EntryKind, KindStats, StatsReport, stats};
 use tidegate_terminal::{Exit, print_and_exit};
 
 use tidegate_config::Config;
@@ -24,9 +24,10 @@ pub(crate) fn run(disk: Arc<dyn Disk>, directory: &Path) -> Exit {
     }
 }
 
-fn kind_of(key: &[u8]) -> &'static str {
+fn kind_of(key: &[u8], value: &[u8]) -> EntryKind {
     let bans = || tidegate_node::is_stored_ban(key).then_some("bans");
-    tidegate_engine::name_of_kind(key).or_else(bans).unwrap_or("others, which this version does not know")
+    let name = tidegate_engine::name_of_kind(key).or_else(bans).unwrap_or("others, which this version does not know");
+    EntryKind { name, stays_in_memory: tidegate_engine::stays_in_memory(key, value) }
 }
 
 fn text(found: &StatsReport) -> String {
@@ -56,7 +57,7 @@ fn text(found: &StatsReport) -> String {
 
 /// Bytes that an entry takes in memory beside its key and value, about.
 const BYTES_PER_ENTRY: u64 = 200;
-/// The kinds that stay in memory only with the beginning of each queue.
+/// The kinds that stay in memory only with the beginning of each queue, or up to the last message that has to stay.
 const OWED: &str = "messages owed";
 const SHARED: &str = "messages that several sessions share";
 
@@ -76,14 +77,16 @@ fn passing_bytes(found: &StatsReport) -> u64 {
     (queue.bytes + queue.entries * BYTES_PER_ENTRY).min(most) + bytes_of(kind_named(found, SHARED))
 }
 
-/// About how much of the store stays in memory with the default settings. Of a session's messages that is the
-/// beginning.
+/// About how much of the store stays in memory with the default settings. Of a session's messages these are the
+/// beginning, and messages that have to stay, such as messages of shared groups.
 fn kept_bytes(found: &StatsReport) -> u64 {
-    let owed = bytes_of(kind_named(found, OWED)) + bytes_of(kind_named(found, SHARED));
+    let owed = kind_named(found, OWED);
+    let staying = owed.in_memory.bytes + owed.in_memory.entries * BYTES_PER_ENTRY;
+    let free = (bytes_of(owed) + bytes_of(kind_named(found, SHARED))).saturating_sub(staying);
     let is_other = |(name, _): &&(&str, KindStats)| ![OWED, SHARED].contains(name);
     let others: u64 = found.kinds.iter().filter(is_other).map(|(_, kind)| bytes_of(*kind)).sum();
     let sessions = kind_named(found, "sessions").entries;
-    others + owed.min(sessions.saturating_mul(Config::default().queue.memory_size.0))
+    others + staying + free.min(sessions.saturating_mul(Config::default().queue.memory_size.0))
 }
 
 #[cfg(test)]
@@ -109,6 +112,11 @@ mod tests {
         let found = StatsReport { kinds, ..StatsReport::default() };
         // Of the messages, 256 KiB for each of two sessions.
         assert_eq!(kept_bytes(&found), 2 * BYTES_PER_ENTRY + mib / 2 + mib);
+        // Messages of shared groups stay.
+        let dealt = KindStats { in_memory: Row { entries: 3, bytes: 300 * mib }, ..owed };
+        let with_groups =
+            StatsReport { kinds: vec![("sessions", kind(2, 0)), (OWED, dealt)], ..StatsReport::default() };
+        assert_eq!(kept_bytes(&with_groups), 5 * BYTES_PER_ENTRY + 300 * mib + mib / 2);
         // Of the longest queue, 16 times 256 KiB.
         assert_eq!(passing_bytes(&found), 4 * mib + 5 * mib);
         let sum = 9 * mib + kept_bytes(&found);

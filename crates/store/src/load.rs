@@ -145,7 +145,8 @@ impl Loader {
         }
     }
 
-    /// The entries from a key on and below another one, at most so many bytes of keys and values, but at least one.
+    /// The entries from a key on and below another one, up to a number of bytes of keys and values, but at least one
+    /// entry.
     pub(crate) fn load(&mut self, from: &[u8], to: &[u8], max_bytes: usize) -> Result<Loaded, ReadError> {
         let catalog = self.shared.catalog().clone();
         if let Err(error) = self.catch_up(&catalog) {

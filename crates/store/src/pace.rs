@@ -57,7 +57,7 @@ pub(crate) fn wants_checkpoint(settings: &Settings, journal_bytes: u64, table_by
     journal_bytes > settings.checkpoint_min_bytes.max(table_bytes / WORTHWHILE_PART)
 }
 
-/// Whether a merge of so many closed files is worth it for the sake of an index of loads that takes too much memory.
+/// True if a merge of this number of closed files is worth its work, since the index of loads takes too much memory.
 pub(crate) fn is_worth_merging(settings: &Settings, closed_bytes: u64, table_bytes: u64) -> bool {
     closed_bytes > 0 && closed_bytes >= settings.merge_min_bytes.max(table_bytes / WORTHWHILE_PART)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Pause before the next merge for room; it doubles with each that did not give enough, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// A merge rewrites the table: the next one waits at least so many times as long as the last one took.
+/// A merge rewrites the table: the next one waits at least this multiple of the last one's duration.
 const MERGE_TIMES: u32 = 8;
 
 /// When merges for room were asked for.
@@ -45,7 +45,7 @@ impl Room {
 mod tests {
     use super::*;
 
-    /// How many merges are asked for in so many seconds, asked every tenth of one.
+    /// The number of merges requested within a number of seconds, with a request every tenth of a second.
     fn merges(seconds: u32, lacks_room: impl Fn(u32) -> bool, merge_took: Duration) -> u32 {
         let (begin, mut room, mut merges) = (Instant::now(), Room::default(), 0);
         for tenth in 0..seconds * 10 {

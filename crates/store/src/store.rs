@@ -333,8 +333,8 @@ impl Stepped {
         self.writer.end();
     }
 
-    /// Continues a merge of the closed files by so many entries; begins one when none is running. Returns whether one
-    /// is running.
+    /// Continues a merge of the closed files by this number of entries; begins one when none is running. Returns
+    /// whether one is running.
     ///
     /// # Errors
     /// When the merge failed. It is dropped; no entry is lost.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// Decides which entries are kept, for garbage that is never deleted one by one.
 ///
 /// A sweep sees all live entries of one consistent state, once, in ascending order of their keys. It may remember an
-/// entry to judge the ones behind it. A refused entry is gone for good.
+/// entry to judge the entries behind it. A refused entry is gone for good.
 pub trait Sweep: Send {
     /// Whether the entry stays.
     fn keep(&mut self, key: &[u8], value: &[u8]) -> bool;

@@ -62,11 +62,11 @@ impl Observer for BrokerObserver {
         }
         let place = answer.connection();
         let (visitors, client_id, tenant) = (self.visitors.clone(), request.client_id.clone(), request.tenant);
-        authentication.decide(request, &facts, place, move |verdict| {
-            if let AuthOutcome::Accept(accepted) = &verdict {
+        authentication.decide(request, &facts, place, move |outcome| {
+            if let AuthOutcome::Accept(accepted) = &outcome {
                 visitors.note(&client_id, tenant, accepted, None);
             }
-            answer.give(verdict);
+            answer.give(outcome);
         });
     }
 
@@ -82,10 +82,10 @@ impl Observer for BrokerObserver {
         if self.identities.is_some() {
             return answer.give(AuthOutcome::Refuse(Reason::BadAuthenticationMethod));
         }
-        let verdict =
+        let outcome =
             self.authentication.as_ref().map_or(AuthOutcome::Refuse(Reason::NotAuthorized), |authentication| {
                 authentication.answer_challenge(answer.connection(), &data)
             });
-        answer.give(verdict);
+        answer.give(outcome);
     }
 }

@@ -5,7 +5,8 @@
 use std::sync::LazyLock;
 
 use tidegate_tidy::rules::{
-    budgets, documented, errors, layers, links, map, named, names, panics, promises, purity, structure, text, words,
+    budgets, documented, errors, layers, links, map, named, names, panics, promises, purity, structure, text, walks,
+    words,
 };
 use tidegate_tidy::source::Sources;
 use tidegate_tidy::tree::{self, Tree};
@@ -103,6 +104,11 @@ fn links_between_pages_lead_somewhere() {
 fn files_and_tests_that_pages_name_are_there() {
     none(&named::files(&TREE));
     none(&named::tests(&TREE));
+}
+
+#[test]
+fn walks_name_functions_of_the_files_beside_them() {
+    none(&walks::violations(&TREE));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::subscriber::Subscriber;
 use crate::world::{Mood, World};
 
-/// A drain takes at most so many times the patience, whatever comes meanwhile: the same could come for ever.
+/// A drain takes at most this multiple of the patience, also while messages arrive: they could arrive for ever.
 pub(crate) const DRAIN_PATIENCES: u32 = 20;
 
 /// Lets everything finish, and settles the accounts. `is_over` is asked in each turn: true where nothing can follow any

@@ -165,7 +165,7 @@ impl Broker {
         self.signal(Signal::TERM)
     }
 
-    /// Stops the process where it stands.
+    /// Suspends the process (SIGSTOP).
     pub(crate) fn freeze(&self) -> Result<(), Failure> {
         self.signal(Signal::STOP)
     }

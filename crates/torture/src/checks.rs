@@ -214,7 +214,7 @@ pub(crate) fn subscriptions(world: &mut World, name: String, patience: Duration)
         world.ledger.findings.add(Finding::Unanswered, "a new client got no CONNACK".to_owned(), Vec::new());
         return Ok(());
     };
-    let filters = world.subscribers.iter().flat_map(|subscriber| subscriber.verdicts().map(|(filter, _)| filter));
+    let filters = world.subscribers.iter().flat_map(|subscriber| subscriber.interests().map(|(filter, _)| filter));
     let topics: BTreeSet<String> = filters.map(workload::probe_topic).collect();
     let payload = format!("probe {}", visitor.session.name).into_bytes();
     let mut waiting: BTreeSet<PacketId> = BTreeSet::new();
@@ -242,7 +242,7 @@ pub(crate) fn subscriptions(world: &mut World, name: String, patience: Duration)
                 waiting.remove(&id);
             }
         }
-        // A subscriber may take only so many at once, so each is acknowledged as it comes.
+        // A subscriber has a receive maximum, so each is acknowledged as it comes.
         for subscriber in &mut world.subscribers {
             subscriber.acknowledge(Instant::now())?;
         }
@@ -265,14 +265,14 @@ pub(crate) fn subscriptions(world: &mut World, name: String, patience: Duration)
 
 /// Subscriptions whose probe has not come: the subscriber's place and the filter.
 fn missing(world: &World) -> Vec<(usize, String)> {
-    verdicts(world, true)
+    interests(world, true)
 }
 
 /// Where a probe came although it must not, or did not although it must.
-fn verdicts(world: &World, must: bool) -> Vec<(usize, String)> {
+fn interests(world: &World, must: bool) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (place, subscriber) in world.subscribers.iter().enumerate() {
-        for (filter, _) in subscriber.verdicts().filter(|(_, comes)| *comes == must) {
+        for (filter, _) in subscriber.interests().filter(|(_, comes)| *comes == must) {
             let came = subscriber.probes.contains(&workload::probe_topic(filter));
             if came != must {
                 found.push((place, filter.to_owned()));
@@ -283,10 +283,10 @@ fn verdicts(world: &World, must: bool) -> Vec<(usize, String)> {
 }
 
 fn judge(world: &mut World) {
-    let checked: u64 = world.subscribers.iter().map(|subscriber| subscriber.verdicts().count() as u64).sum();
+    let checked: u64 = world.subscribers.iter().map(|subscriber| subscriber.interests().count() as u64).sum();
     world.ledger.findings.totals.subscriptions_checked += checked;
     for (must, why) in [(true, "had its SUBACK and does not deliver"), (false, "had its UNSUBACK and still delivers")] {
-        for (place, filter) in verdicts(world, must) {
+        for (place, filter) in interests(world, must) {
             let subscriber = &mut world.subscribers[place];
             let Session { name, phase, pings, .. } = &subscriber.session;
             let text = format!("{filter} of {name} {why} (connection {phase:?}, {pings} pings unanswered)");

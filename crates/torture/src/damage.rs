@@ -71,10 +71,10 @@ fn one(settings: Settings, command: &str, port: u16, rng: &mut Rng, all: &mut Fi
     let (damaged, what) = damage(sound, rng);
     damaged.restore(&data)?;
     let clean = run.world.ledger.findings.clone();
-    let verdict = verdict(&mut run, &usual, &what)?;
+    let outcome = outcome(&mut run, &usual, &what)?;
     let mut findings = clean;
     findings.totals = run.world.ledger.findings.totals.clone();
-    match verdict {
+    match outcome {
         DamageOutcome::Refused => findings.totals.damage_refused += 1,
         DamageOutcome::Reported => findings.totals.damage_reported += 1,
         DamageOutcome::Harmless => findings.totals.damage_harmless += 1,
@@ -92,7 +92,7 @@ enum DamageOutcome {
     Wrong(Finding, String, Vec<String>),
 }
 
-fn verdict(run: &mut Run, usual: &BTreeSet<String>, what: &str) -> Result<DamageOutcome, Failure> {
+fn outcome(run: &mut Run, usual: &BTreeSet<String>, what: &str) -> Result<DamageOutcome, Failure> {
     let before = run.world.ledger.findings.total();
     let mut broker = run.launch(None)?;
     let limit = run.settings.start_limit;

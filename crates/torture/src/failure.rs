@@ -33,6 +33,9 @@ pub(crate) enum Failure {
     /// The broker does not come up although nothing was done to it.
     #[error("the broker does not start: {0}; try its command by hand")]
     Broker(String),
+    /// A strike that was named needs something that the run does not have.
+    #[error("this run has nothing that {0} could strike; see `tidegate-torture cluster --help`")]
+    Strike(String),
     /// Other processes have too many ports.
     #[error("no {count} ports side by side are free between {first} and {last}")]
     Ports {

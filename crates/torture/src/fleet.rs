@@ -1,4 +1,4 @@
-//! Brokers behind the one under test, where that is an orchestrator: they are struck as well, and come back.
+//! Brokers behind the one under test, where that is an orchestrator: they are struck as well, and return.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -57,6 +57,11 @@ impl Fleet {
         Ok(Self { members, rng: Rng::new(seed ^ 0xf1ee7), struck: 0 })
     }
 
+    /// True if it has a broker.
+    pub(crate) fn is_there(&self) -> bool {
+        !self.members.is_empty()
+    }
+
     /// The flags that tell an orchestrator of its brokers.
     pub(crate) fn flags(&self) -> String {
         let flag = |member: &Member| format!("--broker {}=mqtt://127.0.0.1:{}", member.name, member.recipe.port);
@@ -87,7 +92,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Kills or stops a running broker; it comes back after a while. Gives its name.
+    /// Kills or stops a running broker; it returns after a while. Gives its name.
     pub(crate) fn strike(&mut self, strike: MemberStrike) -> Result<Option<String>, Failure> {
         let running: Vec<usize> = (0..self.members.len()).filter(|at| self.members[*at].is_running()).collect();
         if running.is_empty() {

@@ -132,7 +132,7 @@ impl Topics {
 }
 
 impl Ledger {
-    /// Empty books for so many clients and retained topics.
+    /// Empty books for these numbers of clients and retained topics.
     pub(crate) fn new(publishers: usize, subscribers: usize, retained: usize) -> Self {
         Self {
             clock: 0,

@@ -69,8 +69,8 @@ struct Arguments {
     /// in. Names with a configuration: mosquitto, mosquitto-each-second, mosquitto-each-change, nats, nats-as-shipped.
     #[arg(long, default_value = "tidegate --listen 127.0.0.1:{port} --admin off --data {data}")]
     broker: String,
-    /// Starts so many brokers for an orchestrator under test, on ports and in folders of their own; {fleet} in --broker
-    /// is filled in with a `--broker NAME=mqtt://...` for each.
+    /// Starts this number of brokers for an orchestrator under test, on ports and in folders of their own; {fleet} in
+    /// --broker is filled in with a `--broker NAME=mqtt://...` for each.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..100))]
     fleet: u16,
     /// The command that starts a broker of the fleet, as for --broker; of several each is taken in turn.
@@ -147,8 +147,8 @@ enum Instead {
 /// The least time in seconds without news after which missing messages in front of a fleet are lost.
 const FLEET_PATIENCE: f64 = 20.0;
 
-/// Ports of a run without a fleet.
-const PORTS: u16 = 40;
+/// Ports of a run without a fleet: a node of a cluster needs five.
+const PORTS: u16 = 60;
 
 /// What happens to the broker at the end of each cycle.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -159,7 +159,7 @@ enum FaultKind {
     Power,
     /// SIGTERM.
     Term,
-    /// kill -9 of a broker of the fleet, which comes back after a moment, while the orchestrator runs.
+    /// kill -9 of a broker of the fleet, which returns after a moment, while the orchestrator runs.
     Broker,
     /// SIGSTOP of the broker, or of a member of the fleet, for up to four seconds, then SIGCONT.
     Freeze,

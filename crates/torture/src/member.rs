@@ -23,9 +23,13 @@ pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) recipe: Recipe,
     pub(crate) running: Option<Broker>,
-    /// When it is started again, or continues where it stands still.
+    /// When it is started again, or resumed.
     back_at: Instant,
     is_frozen: bool,
+    /// A strike has not ended yet.
+    is_struck: bool,
+    /// How often it was started again, or went on, after a strike.
+    pub(crate) returned: u64,
     /// SIGTERM was sent, so that its end is no fault.
     is_asked: bool,
     /// How often it ended without a signal.
@@ -43,12 +47,29 @@ impl Member {
         let recipe = Recipe { command, port, data, environment: Vec::new() };
         let back_at = Instant::now();
         let (running, ends) = (None, VecDeque::new());
-        Ok(Self { name, recipe, running, back_at, is_frozen: false, is_asked: false, gave_up: 0, short_lives: 0, ends })
+        Ok(Self {
+            name,
+            recipe,
+            running,
+            back_at,
+            is_frozen: false,
+            is_struck: false,
+            returned: 0,
+            is_asked: false,
+            gave_up: 0,
+            short_lives: 0,
+            ends,
+        })
     }
 
     /// True if it is started, not frozen, and was not asked to end.
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some() && !self.is_frozen && !self.is_asked
+    }
+
+    /// True while it was stopped where it stands.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.is_frozen
     }
 
     /// Starts it, or lets it continue, when it is due.
@@ -65,9 +86,11 @@ impl Member {
                 self.is_asked = false;
             }
             Some(process) if self.is_frozen => process.thaw()?,
-            Some(_) => {}
+            // One that was asked to end has not yet.
+            Some(_) => return Ok(()),
         }
         self.is_frozen = false;
+        self.returned += u64::from(std::mem::take(&mut self.is_struck));
         Ok(())
     }
 
@@ -103,6 +126,7 @@ impl Member {
         if let Some(mut process) = self.running.take() {
             process.kill()?;
         }
+        self.is_struck = true;
         self.back_at = back_at;
         Ok(())
     }
@@ -113,16 +137,18 @@ impl Member {
             process.ask_to_end()?;
             self.is_asked = true;
         }
+        self.is_struck = true;
         self.back_at = back_at;
         Ok(())
     }
 
-    /// Stops it where it stands, until it is due.
+    /// Suspends it (SIGSTOP) until it is due.
     pub(crate) fn freeze(&mut self, back_at: Instant) -> Result<(), Failure> {
         if let Some(process) = &self.running {
             process.freeze()?;
             self.is_frozen = true;
         }
+        self.is_struck = true;
         self.back_at = back_at;
         Ok(())
     }

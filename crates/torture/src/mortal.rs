@@ -26,7 +26,7 @@ const TAKEOVER_PERCENT: u64 = 20;
 pub(crate) enum BrokerCloses {
     /// The will is owed, whatever has ended the connection.
     AndOwes,
-    /// Nodes move clients: a client that comes back in time has not died, so only the end of its process counts.
+    /// Nodes move clients: a client that returns in time has not died, so only the end of its process counts.
     ToMoveClients,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Mortal {
     next_number: u32,
     /// The will of the connection.
     life: Option<(MessageId, Life)>,
-    /// The will of a connection that stands beside a newer one.
+    /// The will of a connection beside a newer one.
     former: Option<MessageId>,
     /// What the end of a connection by the broker means.
     pub(crate) closes: BrokerCloses,

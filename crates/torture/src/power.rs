@@ -37,23 +37,29 @@ pub(crate) struct Outage {
     pub(crate) undone: usize,
 }
 
+/// Builds a preload library into a folder, which is absolute.
+pub(crate) fn build(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
+    let source = folder.join(format!("{name}.c"));
+    let library = folder.join(format!("{name}.so"));
+    std::fs::write(&source, text).map_err(Failure::file("writing", &source))?;
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O2", "-o"])
+        .args([&library, &source])
+        .args(["-ldl", "-lpthread"])
+        .output()
+        .map_err(|error| Failure::Preload(error.to_string()))?;
+    if !built.status.success() {
+        return Err(Failure::Preload(String::from_utf8_lossy(&built.stderr).trim().to_owned()));
+    }
+    Ok(library)
+}
+
 impl Power {
     /// Builds the library into the folder.
     pub(crate) fn new(folder: &Path, data: &Path) -> Result<Self, Failure> {
         let data = data.canonicalize().map_err(Failure::file("finding", data))?;
         let folder = folder.canonicalize().map_err(Failure::file("finding", folder))?;
-        let source = folder.join("volatile.c");
-        let library = folder.join("volatile.so");
-        std::fs::write(&source, SOURCE).map_err(Failure::file("writing", &source))?;
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O2", "-o"])
-            .args([&library, &source])
-            .args(["-ldl", "-lpthread"])
-            .output()
-            .map_err(|error| Failure::Preload(error.to_string()))?;
-        if !built.status.success() {
-            return Err(Failure::Preload(String::from_utf8_lossy(&built.stderr).trim().to_owned()));
-        }
+        let library = build(&folder, "volatile", SOURCE)?;
         Ok(Self { library, log: folder.join("volatile.log"), data, snapshot: Snapshot::default() })
     }
 

@@ -112,7 +112,7 @@ fn join_sessions(wanted: &Recovery, port: u16) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Publishes so many messages at QoS 1 and waits for each PUBACK.
+/// Publishes this number of messages at QoS 1 and waits for each PUBACK.
 fn fill(port: u16, total: usize, retain: bool, payload: &[u8], topic: impl Fn(usize) -> String) -> Result<(), Failure> {
     if total == 0 {
         return Ok(());
@@ -151,7 +151,7 @@ fn retained_sample(wanted: &Recovery, crowd: &mut Crowd) -> Result<String, Failu
     Ok(format!("{} of {asked}", count_messages(crowd, asked)?))
 }
 
-/// Lets some of the sessions come back. Gives "found of owed".
+/// Lets some of the sessions return. Gives "found of owed".
 fn queued_sample(wanted: &Recovery, crowd: &mut Crowd) -> Result<String, Failure> {
     let asked = SAMPLE.min(wanted.sessions);
     for place in 0..asked {

@@ -15,7 +15,7 @@ use crate::power::Power;
 use crate::rng::Rng;
 use crate::world::{Mood, Size, World};
 
-/// The broker under test stands still for this long, in milliseconds.
+/// The broker under test is suspended for this time, in milliseconds.
 const FROZEN: std::ops::Range<u64> = 100..4_000;
 
 /// What happens to the broker at the end of a cycle.
@@ -198,10 +198,10 @@ impl Run {
 
     fn mark(&mut self, text: String) {
         let clock = self.world.ledger.tick();
-        self.world.ledger.trace.mark(clock, text);
+        self.world.ledger.trace.mark_strike(clock, text);
     }
 
-    /// A broker of the fleet dies or stands still; it comes back under the load that follows.
+    /// A broker of the fleet dies or is suspended; it returns under the load that follows.
     fn strike_member(&mut self, strike: MemberStrike) -> Result<(), Failure> {
         if let Some(name) = self.fleet.strike(strike)? {
             self.mark(format!("cycle {}: {strike:?} of {name} of the fleet", self.cycle));
@@ -209,7 +209,7 @@ impl Run {
         Ok(())
     }
 
-    /// The broker under test stands still for a while, and clients wait.
+    /// The broker under test is suspended for a time, and clients wait.
     fn freeze(&mut self, broker: &Broker) -> Result<(), Failure> {
         let time = Duration::from_millis(self.rng.within(FROZEN));
         self.mark(format!("cycle {}: the broker stands still for {time:?}", self.cycle));

@@ -162,8 +162,8 @@ impl Session {
         Ok(())
     }
 
-    /// Leaves the connection open and connects again, as if it were forgotten. False when an earlier one still stands, or
-    /// none is open.
+    /// Leaves the connection open and connects again, as if it were forgotten. False when an earlier one is still open,
+    /// or none is open.
     pub(crate) fn take_over(&mut self) -> bool {
         if !self.is_open() || self.former.is_some() {
             return false;
@@ -174,7 +174,7 @@ impl Session {
         true
     }
 
-    /// True while a connection stands that this client has replaced by another one.
+    /// True while a connection is open that this client has replaced by another one.
     pub(crate) fn has_former(&self) -> bool {
         self.former.is_some()
     }

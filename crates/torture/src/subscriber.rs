@@ -163,9 +163,9 @@ impl Subscriber {
         missing
     }
 
-    /// The subscriptions, and whether a probe of each must come (true) or not (false). Of a group one member gets it, so
-    /// none is asked.
-    pub(crate) fn verdicts(&self) -> impl Iterator<Item = (&str, bool)> {
+    /// The subscriptions, and whether a probe of each must come (true) or not (false). Of a group one member gets it,
+    /// so none is asked.
+    pub(crate) fn interests(&self) -> impl Iterator<Item = (&str, bool)> {
         let own = self.subscriptions.iter().filter(|subscription| !workload::is_shared(&subscription.filter));
         own.filter_map(|subscription| match subscription.standing {
             Standing::Held => Some((subscription.filter.as_str(), true)),

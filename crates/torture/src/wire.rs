@@ -61,6 +61,13 @@ impl Wire {
         Ok(Self { stream: TcpStream::from_std(stream), version, input: Vec::new(), output: Vec::new(), bytes: 0 })
     }
 
+    /// Begins to connect to the broker on loopback, without waiting for it.
+    pub(crate) fn begin(port: u16, version: Version) -> io::Result<Self> {
+        let stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, version, input: Vec::new(), output: Vec::new(), bytes: 0 })
+    }
+
     /// The socket, to be registered with a poll.
     pub(crate) fn source(&mut self) -> &mut TcpStream {
         &mut self.stream

@@ -37,7 +37,7 @@ pub fn show_length(length: Duration) -> String {
     show(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The text of so many milliseconds, in the longest unit that divides them.
+/// The text of a number of milliseconds, in the longest unit that divides them.
 pub fn show(millis: u64) -> String {
     let unit = UNITS.iter().find(|(_, length)| millis != 0 && millis.is_multiple_of(*length));
     match unit {

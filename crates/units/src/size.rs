@@ -18,7 +18,7 @@ pub const MIB: u64 = 1024 * KIB;
 /// One TiB.
 pub const TIB: u64 = 1024 * 1024 * MIB;
 
-/// The units, the ones that are written first; the decimal ones are only read.
+/// The units: written units first; the decimal units are only read.
 const UNITS: &[(&str, u64)] = &[
     ("TiB", TIB),
     ("GiB", 1024 * MIB),
@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
-/// The text of so many bytes, in the largest binary unit that divides them.
+/// The text of a number of bytes, in the largest binary unit that divides them.
 pub fn show(bytes: u64) -> String {
     let unit = UNITS.iter().find(|(_, factor)| bytes != 0 && bytes.is_multiple_of(*factor));
     match unit {

@@ -10,8 +10,8 @@ use crate::{Found, ReadError};
 /// Questions to other nodes at once. Each holds a thread of a listener until the answer; the other threads stay free
 /// while a node hangs.
 const AT_ONCE: usize = 2;
-/// The longest wait of a further question. A question to a node that hangs takes 4 s: several of them delay others beyond
-/// this wait.
+/// The longest wait of a further question. A question to a node that hangs takes 4 s; after that the node is not asked
+/// for 10 s.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// The questions for retained messages to other nodes. Clones share the bound.

@@ -39,14 +39,19 @@ def compress(data, level):
     return gzip.compress(data, compresslevel=level, mtime=0)
 
 
+def name_of(release):
+    """The name of the .tar.gz."""
+    return f"{release.name}-{release.version}-{release.triple}.tar.gz"
+
+
 def write(release, out):
     """The program with its licence, its service and its completions, in one directory."""
-    name = f"{release.name}-{release.version}-{release.triple}"
+    name = name_of(release).removesuffix(".tar.gz")
     archive = Archive(release.time)
     archive.add(f"{name}/tidegate", release.binary.read_bytes(), 0o755)
     archive.add(f"{name}/tidegate.service", (ROOT / "deploy/systemd/tidegate.service").read_bytes())
     for document in DOCUMENTS:
         archive.add(f"{name}/{document}", (ROOT / document).read_bytes())
-    file = out / f"{name}.tar.gz"
+    file = out / name_of(release)
     file.write_bytes(compress(archive.finish(), release.level))
     return file

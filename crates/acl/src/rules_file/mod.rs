@@ -11,9 +11,12 @@
 //! | key | |
 //! | --- | --- |
 //! | `allow = true` or `effect = "allow"`, `"deny"` | the effect of the rule; required |
-//! | `topics` | topic filters; `${clientid}`, `${username}`, `${tenant}`, `${listener}`, `${cert.cn}`, `${claim.NAME}` are filled in; `"eq F"` is a subscription to exactly F |
-//! | `actions` | `"publish"`, `"subscribe"` (and receive its messages), `"receive"` (receive its messages only), `"all"` (the default) |
-//! | `users`, `clients`, `listeners`, `tenants`, `certificate` | the clients that it holds for: one value or a list; a `*` at the end of a value stands for any rest |
+//! | `topics` | topic filters; `${clientid}`, `${username}`, `${tenant}`, `${listener}`, `${cert.cn}`, `${claim.NAME}`
+//! are filled in; `"eq F"` is a subscription to exactly F |
+//! | `actions` | `"publish"`, `"subscribe"` (and receive its messages), `"receive"` (receive its messages only),
+//! `"all"` (the default) |
+//! | `users`, `clients`, `listeners`, `tenants`, `certificate` | the clients that it holds for: one value or a list; a
+//! `*` at the end of a value matches any rest |
 //! | `anonymous` | for clients without a user name (`true`), or with one (`false`) |
 //! | `attributes` | a table of attributes, each with a value or a list of accepted values |
 //! | `retain` | `true`: only messages to be retained; `false`: only others; `"any"` (the default) |

@@ -20,7 +20,7 @@ pub(super) struct Item {
     pub(super) key: &'static str,
     /// How much of it a tenant has used, in the smallest unit.
     pub(super) quantity: fn(&TenantUsage) -> u64,
-    /// So many of these are the unit of the price.
+    /// The number of these that has the price.
     pub(super) unit: i128,
 }
 

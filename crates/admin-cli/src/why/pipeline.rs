@@ -70,6 +70,13 @@ fn explained(name: &str, it: &Value) -> String {
     }
     let (failed, letters) = (number(it, "failed"), number(it, "dead_letters"));
     let _ = writeln!(out, "    not delivered: {failed} messages, {letters} of them dead letters");
+    let looped = number(it, "looped");
+    if looped > 0 {
+        let _ = writeln!(
+            out,
+            "    in a loop: {looped} of them had passed 16 pipelines, which publish to topics of each other"
+        );
+    }
     if let Some(last) = it.get("last_failure").filter(|last| last.is_object()) {
         let (topic, why) = (text(last, "topic").unwrap_or_default(), text(last, "why").unwrap_or_default());
         let _ = writeln!(out, "    the last at {}, topic {topic}: {why}", time(number(last, "at_ms")));
@@ -93,7 +100,7 @@ mod tests {
     #[test]
     fn a_pipeline_is_explained_with_its_sinks_and_failures() {
         let it = json!({
-            "state": "retrying", "error": "db: refused", "waiting": 7, "lag_s": 2.5, "failed": 2, "dead_letters": 1,
+            "state": "retrying", "error": "db: refused", "waiting": 7, "lag_s": 2.5, "failed": 2, "dead_letters": 1, "looped": 1,
             "dropped": 0, "last_failure": { "at_ms": 0, "topic": "t/a", "why": "not JSON", "dead_letter": true },
             "sinks": [
                 { "name": "db", "waiting": 5, "error": "refused", "last_error": null },
@@ -106,6 +113,7 @@ mod tests {
             "pipeline hot is retrying:",
             "why: db: refused",
             "waiting: 7 messages",
+            "in a loop: 1 of them",
             "for 2.5 s",
             "sink db: 5 records wait; it takes none: refused",
             "web: 0 records wait; its last error was at 1970",

@@ -135,7 +135,7 @@ fn failed(error: FleetError) -> ControlError {
     }
 }
 
-/// Clients that are connected to this process: the ones at home here, and the ones that it relays to their home.
+/// Clients that are connected to this process: its own clients, and clients that it relays to their home.
 fn clients(report: &NodeReport) -> u64 {
     report.gauges.sessions_connected + report.shell.relayed.saturating_sub(report.shell.relays_ended)
 }

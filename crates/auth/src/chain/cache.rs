@@ -1,4 +1,4 @@
-//! Decisions that are remembered for a while, so that clients that all come back at once need not all be hashed again.
+//! Decisions that are remembered for a while, so that clients that all return at once need not all be hashed again.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

@@ -16,7 +16,7 @@ pub(super) struct Blocks {
 
 #[expect(unsafe_code, reason = "an anonymous mapping has no safe wrapper that gives out typed memory")]
 impl Blocks {
-    /// Maps memory for so many blocks, at least one.
+    /// Maps memory for this number of blocks, at least one.
     ///
     /// # Errors
     /// When the system has no memory.

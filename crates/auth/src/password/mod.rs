@@ -234,7 +234,7 @@ fn salt(text: &str) -> Result<Vec<u8>, HashError> {
     if salt.is_empty() || salt.len() > MAX_SALT_LEN { Err(HashError::Length) } else { Ok(salt) }
 }
 
-/// So many rounds, if they are in range.
+/// The number of rounds, if it is in range.
 fn rounds(text: &str) -> Result<std::num::NonZeroU32, HashError> {
     let rounds = text.parse::<u32>().map_err(|_| HashError::Cost)?;
     checked_rounds(rounds)

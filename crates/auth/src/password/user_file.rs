@@ -19,7 +19,7 @@ const PRIVATE_MODE: u32 = 0o600;
 
 /// Permission bits of others than the owner.
 const OTHERS: u32 = 0o077;
-/// Of those, the ones that let them write.
+/// The mode bits that allow other users to write.
 const WRITE: u32 = 0o022;
 
 /// A user name that a file can hold: not empty, at most 65535 bytes, without `:` and control characters, and not
@@ -209,7 +209,7 @@ impl UserFile {
         self.others & WRITE != 0
     }
 
-    /// Whether each of these hashes can be verified within so many bytes; `wanted` says which are looked at.
+    /// Whether each of these hashes can be verified within this number of bytes; `wanted` says which are looked at.
     ///
     /// # Errors
     /// The first line whose hash needs more; `path` is named as the file.

@@ -80,29 +80,29 @@ impl Ends {
     fn work_at(&mut self, side: Side) -> bool {
         let now = self.now;
         let (client, traffic) = self.end(side);
-        let mut verdicts = traffic.retry(client, now);
+        let mut steps = traffic.retry(client, now);
         let event = client.poll_event();
         if matches!(&event, Some(Event::Connected(connected)) if connected.session_present) {
             let (client, traffic) = self.end(side.other());
             traffic.forget_redelivered(client);
         }
         let (client, traffic) = self.end(side);
-        let worked = event.is_some() || !verdicts.is_empty();
-        verdicts.extend(event.map(|event| match event {
+        let worked = event.is_some() || !steps.is_empty();
+        steps.extend(event.map(|event| match event {
             Event::Message(message) => traffic.message(*message),
             Event::Published(published) => traffic.published(now, published),
             Event::Undelivered(it) => traffic.undelivered(client, now, *it),
             _ => NextStep::default(),
         }));
-        for verdict in verdicts {
-            if let Some(delivery) = verdict.done {
+        for step in steps {
+            if let Some(delivery) = step.done {
                 self.end(side).0.acknowledge(now, delivery);
             }
-            match verdict.order {
+            match step.order {
                 Some(Order::Carry { publish, delivery }) => {
                     let (client, traffic) = self.end(side.other());
-                    let verdict = traffic.publish(client, now, publish, delivery);
-                    assert!(verdict.order.is_none(), "nothing here is dropped at once");
+                    let step = traffic.publish(client, now, publish, delivery);
+                    assert!(step.order.is_none(), "nothing here is dropped at once");
                 }
                 Some(Order::Settle(delivery)) => self.end(side.other()).0.acknowledge(now, delivery),
                 Some(Order::Reached | Order::Resumed) | None => {}
@@ -141,7 +141,7 @@ fn without_mark(mut packets: &[u8], side: Side) -> Vec<u8> {
 }
 
 #[test]
-fn a_message_that_comes_back_is_not_carried_again() {
+fn a_message_that_returns_is_not_carried_again() {
     let mut ends = Ends::new(&["t both 1", "u in 1"]);
     ends.says(Side::Local, b"\x32\x07\0\x01t\0\x09\0x");
     ends.work();

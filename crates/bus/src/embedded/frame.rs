@@ -71,7 +71,7 @@ pub(super) enum Ask {
         place: LogPartition,
         from: Position,
     },
-    /// So many records and bytes of a reading are wanted, once there are any.
+    /// Requests up to a number of records and bytes of a reading, as soon as records exist.
     Pull {
         id: u64,
         records: u32,

@@ -9,7 +9,7 @@ use super::change::{Change, Origin};
 use crate::feed::Feed;
 use crate::{Bounds, BusError, Epoch, Keep, LogPartition, Position, Record};
 
-/// Appends of one client that a partition remembers. A client sends at most so many before their answers.
+/// Appends of one client that a partition remembers. A client has at most this number of unanswered appends.
 pub(super) const REMEMBERED_APPENDS: usize = 1_024;
 /// Clients whose appends a partition remembers. Beyond it the client whose last append is the oldest is forgotten.
 const REMEMBERED_CLIENTS: usize = 256;

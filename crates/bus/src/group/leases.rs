@@ -8,7 +8,7 @@ use crate::Member;
 /// Most members whose lease is remembered as logged; further ones are not logged.
 const MAX_TOLD: usize = 1_024;
 
-/// Which other members have another lease than this one, as far as the log has been told.
+/// Which other members have another lease than this one, as far as it was logged.
 #[derive(Default)]
 pub(super) struct Leases(BTreeMap<String, Duration>);
 
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_members_are_remembered_and_no_more() {
+    fn members_beyond_the_limit_are_not_remembered() {
         let mut leases = Leases::default();
         let names: Vec<String> = (0..=MAX_TOLD).map(|number| format!("m{number}")).collect();
         let all: Vec<(&str, Option<u64>)> = names.iter().map(|name| (name.as_str(), Some(1))).collect();

@@ -96,7 +96,7 @@ impl Worker {
                 self.next_turn = Instant::now();
             }
             Event::Created(Err(error)) => self.later("make the log of the group", &error),
-            // A stored append comes back in the log. An uncertain one is accepted only if no other was before it.
+            // A stored append returns in the log. An uncertain one is accepted only if no other was before it.
             Event::Appended(Ok(_)) => {}
             Event::Appended(Err(error)) => {
                 self.pending = None;

@@ -27,7 +27,7 @@ const PARTITIONS: &str = "number of partitions (Kafka makes a topic for any clie
 
 /// How many copies of a topic have to be in sync, for Kafka to take a record.
 const MIN_IN_SYNC: &str = "min.insync.replicas";
-/// From so many brokers on, one copy is less than people mean.
+/// From this number of brokers on, the log warns about a single copy.
 const MANY_BROKERS: usize = 3;
 
 /// The least lease where one of several brokers may die. The others miss it after
@@ -48,13 +48,13 @@ struct Found {
     brokers: usize,
 }
 
-/// How many of so many copies have to be in sync when a record is confirmed: more than half of them. Otherwise a single
+/// The copies that have to be in sync when a record is confirmed: more than half of all. Otherwise a single
 /// copy could be all that has it, and Kafka confirms before any of them has written it to its disk.
 fn in_sync(replicas: u8) -> usize {
     usize::from(replicas) / 2 + 1
 }
 
-/// Whether a lease ends before so many brokers go on without one of them. One that is alone is away until it is back,
+/// True if a lease ends before the other brokers replace a dead one. A single broker is away until its restart,
 /// whatever the lease is.
 fn is_short(lease: Duration, brokers: usize) -> bool {
     brokers > 1 && lease < LEAST_LEASE
@@ -77,7 +77,7 @@ impl<'a> Topic<'a> {
         Self { spec, name: common.topic(&spec.name), age }
     }
 
-    /// The request to Kafka: with so many copies; `in_sync` is the least number in sync.
+    /// The request to Kafka: with `copies` copies; `in_sync` is the least number in sync.
     fn with<'t>(&'t self, copies: u8, in_sync: &'t str) -> NewTopic<'t> {
         let policy = if self.spec.keep == Keep::LatestOfKey { "compact,delete" } else { "delete" };
         let replicas = TopicReplication::Fixed(i32::from(copies));

@@ -84,7 +84,7 @@ pub(super) fn index_of(place: &LogPartition) -> i32 {
 mod tests {
     use super::*;
 
-    /// Headers; the client can read so many of them.
+    /// Most headers that the client reads.
     struct Theirs(usize);
 
     impl Headers for Theirs {

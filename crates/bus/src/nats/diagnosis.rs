@@ -30,7 +30,7 @@ pub(super) async fn diagnose(servers: &[Server], ours: Ours, said: &str) -> Comp
     for server in servers {
         match look(server).await {
             Err(complaint) => last = Some(complaint),
-            // This one answers: it is the one that matters.
+            // This server answers, so its diagnosis counts.
             Ok(info) => return judge(server, &info, ours, said),
         }
     }

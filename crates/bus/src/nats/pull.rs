@@ -61,7 +61,7 @@ pub(super) enum PullError {
 }
 
 impl Pull {
-    /// Asks for so many records and bytes at most.
+    /// Requests at most this number of records and bytes.
     pub(super) async fn begin(
         server: &Server,
         consumer: &Consumer,

@@ -206,7 +206,7 @@ fn members_take_turns_at_serving_and_lose_nothing() {
     for turn in 0..6 {
         let number = |part: usize| format!("{turn} {part}");
         begun.extend((0..50).map(|part| members[2].begin(&place("inbox", 0), Append::new(number(part))).unwrap()));
-        // The one that serves leaves, and a new one comes.
+        // The serving process leaves, and a new process joins.
         members.remove(0);
         members.insert(1, open());
         begun.extend((50..60).map(|part| members[2].begin(&place("inbox", 0), Append::new(number(part))).unwrap()));

@@ -24,7 +24,7 @@ fn names(membership: &Membership) -> Vec<String> {
     membership.members().iter().map(|member| member.name.to_string()).collect()
 }
 
-/// Waits until the members have so many partitions each, all of them together all there are.
+/// Waits until each member has its number of partitions, and all members together have every partition.
 fn settled(members: &[&Joined], shares: &[usize]) {
     until(&members[0].1, "a fair share", || {
         for (membership, _) in members {

@@ -65,7 +65,7 @@ impl Broker {
         let formatted = format.stdout(Stdio::null()).stderr(Stdio::null()).status();
         assert!(
             formatted.expect("java, which ./test installs").success(),
-            "Kafka is missing: ./test kafka installs it"
+            "Kafka is missing: ./test optional installs it"
         );
         let mut broker = Self { process: None, port, safe_port, directory };
         broker.resume();
@@ -130,7 +130,7 @@ impl Deployment for Kafka<'_> {
 impl Outages for Kafka<'_> {
     fn bus_with(&self, settings: Settings, observer: Observer) -> Bus {
         let address: Address = format!("kafka://127.0.0.1:{}", self.broker.port).parse().unwrap();
-        // A broker takes longer to come back than a request waits by default.
+        // A broker takes longer to return than a request waits by default.
         let max_waiting_time = settings.max_waiting_time.max(Duration::from_secs(5)) * 2;
         Bus::open(&address, Settings { prefix: self.prefix.clone(), max_waiting_time, ..settings }, observer).unwrap()
     }

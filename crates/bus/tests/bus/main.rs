@@ -81,7 +81,7 @@ macro_rules! outages {
         crate::$each!($deployment;
             outage::appends_during_an_outage_are_stored_after_it,
             outage::a_late_append_fails_and_says_whether_it_may_be_stored,
-            outage::a_member_that_does_not_reach_the_bus_gives_up_and_comes_back,
+            outage::a_member_that_does_not_reach_the_bus_gives_up_and_returns,
             outage::a_bus_is_opened_while_its_servers_are_away,
         );
     };

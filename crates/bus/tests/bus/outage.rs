@@ -1,4 +1,4 @@
-//! Servers that are killed and come back.
+//! Servers that are killed and return.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -58,7 +58,7 @@ pub(crate) fn appends_during_an_outage_are_stored_after_it<D: Outages>(deploymen
     let read = tail.take(400).unwrap();
     assert_eq!(read.iter().map(crate::client::text).collect::<Vec<_>>(), expected);
     until(&live.1, "a live message", || {
-        // Servers that have just come back may be away once more.
+        // Servers that have just returned may be away once more.
         let sent = client.0.publish(&subject, "x".into());
         assert!(matches!(sent, Ok(()) | Err(BusError::Away { .. })), "{sent:?}");
         (!live.0.take(1).is_empty()).then_some(())
@@ -88,7 +88,7 @@ pub(crate) fn a_late_append_fails_and_says_whether_it_may_be_stored<D: Outages>(
     client.append(&state, Append::new("again").by(again)).unwrap();
 }
 
-pub(crate) fn a_member_that_does_not_reach_the_bus_gives_up_and_comes_back<D: Outages>(deployment: &mut D) {
+pub(crate) fn a_member_that_does_not_reach_the_bus_gives_up_and_returns<D: Outages>(deployment: &mut D) {
     let client = Client(deployment.bus_with(settings(), Arc::new(|_| {})));
     let (membership, bell) = client.join("homes", "a", 4);
     until(&bell, "all partitions", || (membership.held().len() == 4).then_some(()));

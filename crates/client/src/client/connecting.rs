@@ -33,7 +33,7 @@ impl Client {
     /// A transport has been established: sends the CONNECT packet.
     ///
     /// With `clean_start` in the [`Options`](crate::Options) each connection begins its own session: messages
-    /// that an earlier one has left unacknowledged come back as [`Event::Undelivered`]. Without it they are sent
+    /// that an earlier one has left unacknowledged return as [`Event::Undelivered`]. Without it they are sent
     /// again if the server still has the session. Messages that have not been sent yet stay in any case.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ const OUTPUT_HIGH_WATER: usize = 256 << 10;
 
 impl Client {
     /// Publishes a message, now or as soon as there is a connection and the server takes another one. The token
-    /// comes back with [`Event::Published`] or [`Event::Undelivered`]. Messages are sent in the order of the calls.
+    /// returns with [`Event::Published`] or [`Event::Undelivered`]. Messages are sent in the order of the calls.
     ///
     /// # Errors
     ///

@@ -50,8 +50,8 @@ impl Default for Receiving {
 }
 
 impl Receiving {
-    pub(super) fn judge(&mut self, now: Instant, delivery: Delivery, verdict: ReasonCode, wire: &mut Wire) {
-        self.incoming.judge(delivery, verdict);
+    pub(super) fn judge(&mut self, now: Instant, delivery: Delivery, reason: ReasonCode, wire: &mut Wire) {
+        self.incoming.judge(delivery, reason);
         self.send_acknowledgements(now, wire);
     }
 

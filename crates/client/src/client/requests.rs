@@ -25,7 +25,7 @@ struct Request {
 }
 
 impl Client {
-    /// Sends a SUBSCRIBE packet. The token comes back with [`Event::Subscribed`] or [`Event::RequestLost`].
+    /// Sends a SUBSCRIBE packet. The token returns with [`Event::Subscribed`] or [`Event::RequestLost`].
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Client {
         })
     }
 
-    /// Sends an UNSUBSCRIBE packet. The token comes back with [`Event::Unsubscribed`] or [`Event::RequestLost`].
+    /// Sends an UNSUBSCRIBE packet. The token returns with [`Event::Unsubscribed`] or [`Event::RequestLost`].
     ///
     /// # Errors
     ///

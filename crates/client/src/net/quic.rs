@@ -250,7 +250,7 @@ impl QuicStream {
 
 /// Whether the connection may survive a socket's error.
 fn is_passing(error: &io::Error) -> bool {
-    // A lost network may come back, and then the connection continues.
+    // A lost network may return, and then the connection continues.
     matches!(
         error.kind(),
         ErrorKind::WouldBlock

@@ -3,15 +3,16 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::quic::QuicStream;
 use super::tls::TlsStream;
-use super::{Address, Announce, Announced, ConnectError, SocketOptions, TlsConnector, TlsOptions};
+use super::{Address, Announce, Announced, ConnectError, SocketName, SocketOptions, TlsConnector, TlsOptions};
 
 /// A socket that does not block.
 #[derive(Debug)]
@@ -49,14 +50,10 @@ impl Stream {
                 Ok((Self::Quic(Box::new(stream)), None))
             }
             Address::Unix { path } => {
-                let connect = || {
-                    let stream = UnixStream::connect(path)?;
-                    stream.set_nonblocking(true)?;
-                    Ok(stream)
-                };
-                let stream =
-                    connect().map_err(|source| ConnectError::Connect { address: address.to_string(), source })?;
-                Ok((Self::Unix(mio::net::UnixStream::from_std(stream)), None))
+                let connected = connect_unix(path, options.announce.as_ref());
+                let (stream, announced) =
+                    connected.map_err(|source| ConnectError::Connect { address: address.to_string(), source })?;
+                Ok((Self::Unix(mio::net::UnixStream::from_std(stream)), announced))
             }
         }
     }
@@ -143,6 +140,25 @@ impl Write for Stream {
     }
 }
 
+fn connect_unix(path: &Path, announce: Option<&Announce>) -> io::Result<(UnixStream, Option<Announced>)> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    let name = if announce.is_some() { name_unix(&socket)? } else { None };
+    let announced = announce.zip(name).map(|(tell, name)| tell.tell(name));
+    socket.connect(&SockAddr::unix(path)?)?;
+    socket.set_nonblocking(true)?;
+    Ok((socket.into(), announced))
+}
+
+/// Gives a Unix socket a name that no other has. Systems other than Linux choose none.
+fn name_unix(socket: &Socket) -> io::Result<Option<SocketName>> {
+    if !cfg!(target_os = "linux") {
+        return Ok(None);
+    }
+    socket.bind(&SockAddr::unix("")?)?;
+    let address = socket.local_addr()?;
+    Ok(address.as_abstract_namespace().map(|name| SocketName::Unix(name.into())))
+}
+
 fn connect_tcp(host: &str, port: u16, options: &SocketOptions) -> Result<(TcpStream, Option<Announced>), ConnectError> {
     connect_any(host, port, options, |remote, from| connect_to(remote, from, options))
 }
@@ -210,7 +226,7 @@ fn connect_to(
     let announce = |tell: &Announce| -> Result<Announced, ConnectError> {
         let address = socket.local_addr().map_err(failed)?.as_socket();
         let address = address.ok_or_else(|| failed(io::ErrorKind::AddrNotAvailable.into()))?;
-        Ok(tell.tell(address))
+        Ok(tell.tell(SocketName::Tcp(address)))
     };
     let announced = options.announce.as_ref().map(announce).transpose()?;
     socket.connect_timeout(&remote.into(), options.connect_timeout).map_err(failed)?;

@@ -3,6 +3,7 @@
 mod files;
 mod hostname;
 mod listed;
+mod purpose;
 mod session;
 mod version1;
 

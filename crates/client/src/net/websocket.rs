@@ -63,7 +63,7 @@ enum State {
     Handshake { accept: String },
     /// Between two frames.
     Header,
-    /// So many bytes of a data frame are still to come.
+    /// The number of missing bytes of a data frame.
     Data { left: u64 },
 }
 
@@ -111,7 +111,7 @@ impl WebSocket {
         &self.output
     }
 
-    /// So many bytes have been written.
+    /// Notes the number of bytes that were written.
     pub(super) fn advance_output(&mut self, count: usize) {
         self.output.drain(..count.min(self.output.len()));
     }

@@ -162,9 +162,9 @@ impl Server {
 enum Step {
     ClientPublishes(QoS),
     ServerPublishes(QoS),
-    /// So many times [`World::unit`] bytes arrive at the server.
+    /// A multiple of [`World::unit`] bytes arrives at the server.
     Upstream(usize),
-    /// So many times [`World::unit`] bytes arrive at the client.
+    /// A multiple of [`World::unit`] bytes arrives at the client.
     Downstream(usize),
     /// The owner acknowledges one of the messages that it holds.
     Acknowledge(usize),

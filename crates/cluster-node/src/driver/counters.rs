@@ -19,7 +19,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// So many partitions wait for a dead node's images.
+    /// The number of partitions that wait for a dead node's images.
     pub(super) fn set_restoring(&self, partitions: usize) {
         self.restoring.store(partitions as u64, Ordering::Relaxed);
     }
@@ -32,7 +32,7 @@ impl Counters {
         self.note_begun_empty(lost);
     }
 
-    /// Messages of brokers are passed on for so many moves, and for so many connections of dead members to brokers.
+    /// The numbers of moves, and of connections of dead members to brokers, whose messages are passed on.
     pub(super) fn set_passing(&self, moves: usize, connections: usize) {
         self.passing.store((moves + connections) as u64, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Stores on the bus of nodes that do not come back.
+//! Stores on the bus of nodes that do not return.
 //!
 //! Each node has one log for its store. When the node is dead, other nodes fetch their partitions from the log. Then
 //! the log is not needed. Where new nodes get new names, such logs fill the bus. So the leader names them in its
@@ -16,7 +16,7 @@ use tidegate_mirror::log_of;
 /// leader.
 const STORE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The nodes that do not come back, as far as this leader has seen.
+/// The nodes that do not return, as far as this leader has seen.
 #[derive(Debug, Default)]
 pub(super) struct Forgotten {
     /// Since when the store of a node is not needed; `None` once the leader has warned of its log.
@@ -64,7 +64,7 @@ fn tell(node: &str, log: &LogName, bounds: Result<Bounds, BusError>) {
     match bounds {
         Ok(bounds) => {
             let records = bounds.next.0.saturating_sub(bounds.first.0);
-            tracing::warn!(node, %log, records, "the log of a node that has not been a member for a day takes room on the bus; if the node does not come back, remove the log on the servers");
+            tracing::warn!(node, %log, records, "the log of a node that has not been a member for a day takes room on the bus; if the node does not return, remove the log on the servers");
         }
         // It was removed.
         Err(BusError::Unknown(_)) => {}
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_came_back_keeps_its_store() {
+    fn a_member_that_returned_keeps_its_store() {
         let (began, known, table) = (Instant::now(), adverts(&["a", "b"]), first_table(&adverts(&["a"])));
         let (alone, both) = (BTreeSet::from(["a"]), BTreeSet::from(["a", "b"]));
         let mut forgotten = Forgotten::default();

@@ -22,7 +22,7 @@ const HEARD_AFTER: Duration = Duration::from_secs(3);
 /// For how many leases nodes are waited for that are not there when the log of tables was lost.
 const AWAITED_LEASES: u32 = 3;
 
-/// How it stands with leading.
+/// The state of leading.
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub(super) struct Leader {
     /// Whether the group has given this node the lead.

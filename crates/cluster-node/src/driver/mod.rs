@@ -25,6 +25,7 @@ mod measuring;
 mod memory;
 mod parcel;
 mod parts;
+mod reach;
 mod restore;
 mod sets;
 mod status;

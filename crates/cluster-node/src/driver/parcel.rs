@@ -5,7 +5,7 @@ use serde_json::Value;
 /// How a parcel begins; the last byte is its version.
 const MAGIC: &[u8; 4] = b"TGH\x01";
 
-/// A head, and pieces of bytes whose lengths it stands before.
+/// A head with the lengths of the pieces of bytes behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Parcel {
     /// What the pieces are.

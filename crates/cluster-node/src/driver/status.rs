@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_placement::Placement;
 
 use super::counters::Counters;
+use super::reach::no_home_in_reach;
 use super::weights::Heard;
 use super::work::inheriting::Inheriting;
 use super::work::receiving::SharedReceiving;
@@ -190,8 +191,8 @@ impl Shared {
         (state.standpoint.table.clone(), state.has_lease(), is_fetching)
     }
 
-    pub(super) fn set_watched(&self, verdict: PartitionDifference) {
-        self.state().watched = verdict;
+    pub(super) fn set_watched(&self, difference: PartitionDifference) {
+        self.state().watched = difference;
     }
 
     /// The process ends for this. Says whether it was not said before.
@@ -257,7 +258,7 @@ impl Shared {
     /// somewhere; later on it stays ready while some move, or are taken over from a node that died, since the clients
     /// of all others are served.
     pub(super) fn hindrance(&self) -> Option<String> {
-        let hindrance = self.own_hindrance().or_else(|| self.link_hindrance());
+        let hindrance = self.own_hindrance().or_else(|| self.link_hindrance()).or_else(|| self.reach_hindrance());
         let unsettled = || (!self.was_ready.load(Ordering::Relaxed)).then(|| self.unsettled()).flatten();
         let hindrance = hindrance.or_else(unsettled);
         self.was_ready.fetch_or(hindrance.is_none(), Ordering::Relaxed);
@@ -285,6 +286,13 @@ impl Shared {
         })
     }
 
+    fn reach_hindrance(&self) -> Option<String> {
+        let peers = self.node.cluster().peers;
+        let indirect: Vec<&str> =
+            peers.iter().filter(|peer| peer.through.is_some()).map(|peer| peer.name.as_str()).collect();
+        no_home_in_reach(&self.name, &self.state().standpoint.table, &indirect)
+    }
+
     fn own_hindrance(&self) -> Option<String> {
         let state = self.state();
         if !state.standpoint.bus && !state.has_lease() {
@@ -301,10 +309,10 @@ impl Shared {
 }
 
 /// The partitions that a node serves and should not, or the other way round.
-pub(super) fn describe(verdict: &PartitionDifference) -> String {
+pub(super) fn describe(difference: &PartitionDifference) -> String {
     format!(
         "it does not serve {} partitions that the table of its cluster gives it, and serves {} that the table does not give it",
-        verdict.missing, verdict.excess
+        difference.missing, difference.excess
     )
 }
 

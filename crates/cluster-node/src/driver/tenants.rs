@@ -117,7 +117,7 @@ pub(super) struct TenantLog {
     restoring: Option<Pending<Position>>,
 }
 
-/// How an answer that may come later stands.
+/// The state of an answer that may come later.
 fn poll<T>(pending: &mut Option<Pending<T>>) -> Option<Result<T, BusError>> {
     let outcome = match pending.as_ref()?.try_recv() {
         Err(TryRecvError::Empty) => return None,
@@ -137,29 +137,29 @@ impl TenantLog {
         }
         taken.records.iter().for_each(|record| self.names.take(&record.payload));
         self.read_to = self.read_to.max(taken.next);
-        let verdict = self.judge(own, |done| bus.bounds(log, done));
-        if verdict == TenantCheck::Restore {
+        let check = self.judge(own, |done| bus.bounds(log, done));
+        if check == TenantCheck::Restore {
             let append = Append::new(record(own, true));
             self.restoring = ask(|done| bus.append(log, append, done));
         }
-        (taken, verdict)
+        (taken, check)
     }
 
     /// Compares the log with the numbers of the node. A log that is not read to its end may have them in its other
     /// records: the bus is asked for the end first, and the numbers are compared when all below it is read.
     fn judge(&mut self, own: &[String], bounds: impl FnOnce(Done<Bounds>) -> Result<(), BusError>) -> TenantCheck {
-        let verdict = self.names.judge(own);
+        let check = self.names.judge(own);
         // Whether the record was stored or not, the log shows it.
         let _ = poll(&mut self.restoring);
         if self.restoring.is_some() {
             return TenantCheck::Same;
         }
-        if verdict == TenantCheck::Same {
+        if check == TenantCheck::Same {
             self.end = None;
-            return verdict;
+            return check;
         }
         match poll(&mut self.end) {
-            Some(Ok(bounds)) if bounds.next <= self.read_to => verdict,
+            Some(Ok(bounds)) if bounds.next <= self.read_to => check,
             // Not read so far, or the bus does not know: the next look asks again.
             Some(_) => TenantCheck::Same,
             None => {

@@ -31,16 +31,16 @@ fn run(shared: &Shared, ended: &Receiver<()>) {
     let mut watchdog = Watchdog::new(shared.lease());
     let (began, mut lasts) = (Instant::now(), false);
     while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-        let verdict = look(shared, &mut watchdog, began.elapsed());
-        shared.set_watched(verdict);
-        if verdict.lasts && !lasts {
-            tracing::error!(why = describe(&verdict), "the node is not ready");
+        let difference = look(shared, &mut watchdog, began.elapsed());
+        shared.set_watched(difference);
+        if difference.lasts && !lasts {
+            tracing::error!(why = describe(&difference), "the node is not ready");
         }
-        if lasts && !verdict.lasts {
+        if lasts && !difference.lasts {
             tracing::info!("the node serves its partitions again");
         }
-        lasts = verdict.lasts;
-        if verdict.ends && shared.ends_for(farewell(shared.name(), &verdict)) {
+        lasts = difference.lasts;
+        if difference.ends && shared.ends_for(farewell(shared.name(), &difference)) {
             end();
         }
     }
@@ -54,10 +54,10 @@ fn look(shared: &Shared, watchdog: &mut Watchdog, now: Duration) -> PartitionDif
     watchdog.look(now, &Sight { name: shared.name(), table: &table, has_lease, is_fetching, serves: serves.as_ref() })
 }
 
-fn farewell(name: &str, verdict: &PartitionDifference) -> String {
+fn farewell(name: &str, difference: &PartitionDifference) -> String {
     format!(
         "node `{name}` ends, since {}, and that has not passed within cluster.lease. Start it again with the same data directory, as a supervisor \
          does, and it begins as a new life. This is a fault of Tidegate: keep the log and report it",
-        describe(verdict)
+        describe(difference)
     )
 }

@@ -388,7 +388,7 @@ mod tests {
         (decide(&Table::default(), &seen).unwrap(), seen)
     }
 
-    /// Runs changes for so many minutes with these loads for a number of partitions; returns the shares of `a`.
+    /// Runs changes for a number of minutes with these loads for a number of partitions; returns the shares of `a`.
     fn shares(policy: WeightPolicy, minutes: u64, loads: impl Fn(f64) -> [Load; 2]) -> Vec<usize> {
         let ((mut table, mut seen), mut weights) = (pair(), Weights::new(policy));
         let mut shares = Vec::new();

@@ -66,7 +66,7 @@ struct World {
 
 /// How long a move takes: measures are taken meanwhile.
 const MOVE: Duration = Duration::from_secs(20);
-/// So many measures before the latest one is heard.
+/// The number of measures before the latest one.
 const LATE: usize = 3;
 
 fn mean<'a>(all: impl ExactSizeIterator<Item = &'a f64>) -> f64 {
@@ -190,7 +190,7 @@ impl World {
     }
 }
 
-/// How many of so many clients each partition has.
+/// The number of clients of each partition, out of a total.
 fn clients(seed: u64, count: usize) -> Vec<f64> {
     let mut random = Random::new(seed);
     let mut clients = vec![0.0; usize::from(PARTITIONS)];

@@ -33,7 +33,7 @@ impl World {
         Self { guard: Guard::new(&keys), now: Instant::now() }
     }
 
-    /// Events but the datagrams to send, which come back by their peer.
+    /// Events but the datagrams to send, which return by their peer.
     fn events(&mut self) -> (Vec<(PeerId, Vec<u8>)>, Vec<Passed>) {
         let (mut sent, mut others) = (Vec::new(), Vec::new());
         while let Some(passed) = self.guard.poll() {

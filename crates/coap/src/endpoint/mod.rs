@@ -20,13 +20,14 @@ mod wire;
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 
 use tidegate_client::{Publish, QoS, TopicFilterBuf};
 
 use crate::block::Block;
 use crate::counters::Counters;
 use crate::fields::{Credentials, Shown};
-use crate::limits::{Millis, SWEEP};
+use crate::limits::{FIELDS, MAX_WINDOW, Millis, SWEEP, WAITING_PART_OF_PEER};
 use crate::message::{Code, Kind, Token};
 use crate::{Failure, Outcome, ReadError};
 use sessions::Session;
@@ -176,8 +177,38 @@ pub struct Settings {
     pub max_sessions: usize,
     /// Longest body of a request, bytes.
     pub max_body: usize,
+    /// Bytes of all messages that wait for observers, at most [`MAX_WAITING_BYTES`](crate::MAX_WAITING_BYTES).
+    pub max_waiting_bytes: usize,
     /// Whether each client has proven its address before its first request: by a handshake of DTLS.
     pub are_proven: bool,
+}
+
+impl Settings {
+    /// Longest packet that a session takes from the broker, bytes.
+    pub(crate) const fn max_packet(&self) -> usize {
+        self.max_body.saturating_add(FIELDS)
+    }
+
+    /// Bytes of the messages that wait for the observers of a client, at most.
+    pub(crate) fn waiting_of_peer(&self) -> usize {
+        (self.max_waiting_bytes / WAITING_PART_OF_PEER).max(self.longest_message())
+    }
+
+    /// Bytes of the messages that wait for all observers, at most.
+    pub(crate) fn waiting_of_all(&self) -> usize {
+        self.max_waiting_bytes.max(self.longest_message())
+    }
+
+    /// Messages that the broker may send to a session before it acknowledges one. The room of the client bounds them.
+    pub(crate) fn window(&self) -> NonZeroU16 {
+        let messages = (self.waiting_of_peer() / self.longest_message()).clamp(1, MAX_WINDOW);
+        u16::try_from(messages).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MIN)
+    }
+
+    /// Bytes that the longest message takes up in memory, if it has few user properties: each of these has a head.
+    const fn longest_message(&self) -> usize {
+        self.max_packet().saturating_add(size_of::<Shown>())
+    }
 }
 
 /// A request that is under way.
@@ -249,7 +280,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// A listener without clients. `keys` are random.
     pub fn new(settings: Settings, keys: RandomState) -> Self {
-        Self { settings, wire: Wire::new(keys, settings.are_proven), sessions: HashMap::new(), jobs: HashMap::new() }
+        Self { settings, wire: Wire::new(keys, settings), sessions: HashMap::new(), jobs: HashMap::new() }
     }
 
     /// The next thing to do.

@@ -21,7 +21,7 @@ use crate::{Failure, Outcome, ReadError, ReasonCode};
 pub(super) enum Named {
     /// By the token of its request.
     Token(Token),
-    /// By the id of its last notification, or of the one that is not acknowledged yet.
+    /// By the id of its last notification, or of the unacknowledged one.
     Notification(u16),
 }
 

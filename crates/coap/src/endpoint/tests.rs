@@ -6,7 +6,7 @@ use super::*;
 use crate::Outcomes;
 use crate::limits::{
     ACKNOWLEDGE_AFTER, ANSWER_TIMEOUT, MAX_JOBS, MAX_OBSERVATIONS, MAX_PEERS, MAX_WAITING, MAX_WAITING_BYTES,
-    MAX_WAITING_BYTES_OF_PEER, PEER_IDLE, SESSION_IDLE, UNCONFIRMED,
+    PEER_IDLE, SESSION_IDLE, UNCONFIRMED, WAITING_PART_OF_PEER,
 };
 use crate::message::{Message, number, option, shortest};
 use tidegate_client::{MessageProperties, ReasonCode};
@@ -57,7 +57,12 @@ impl World {
     }
 
     fn new() -> Self {
-        Self::with(Settings { max_sessions: 8, max_body: 4_000, are_proven: false })
+        Self::with(Settings {
+            max_sessions: 8,
+            max_body: 4_000,
+            max_waiting_bytes: MAX_WAITING_BYTES,
+            are_proven: false,
+        })
     }
 
     fn collect(&mut self) {
@@ -546,13 +551,50 @@ fn waiting_messages_of_a_client_are_bounded_in_bytes() {
         }
     }
     let bytes = world.endpoint.wire.waiting_bytes;
-    assert!((15 << 20..=MAX_WAITING_BYTES_OF_PEER).contains(&bytes), "{bytes}");
+    assert!((15 << 20..=MAX_WAITING_BYTES / WAITING_PART_OF_PEER).contains(&bytes), "{bytes}");
     assert_eq!(world.asked(), [], "the session continues");
     world.message(observed[1], None, &mebibyte(99));
     let known = &world.endpoint.wire.peers[&at(LOCAL)];
     let newest: Vec<u8> =
         known.observations.iter().filter_map(|it| it.waiting.back()).map(|it| it.message.payload[0]).collect();
     assert!(newest.contains(&99), "the oldest are left out: {newest:?}");
+}
+
+/// A listener below a ceiling: bodies of 1 MiB, and these bytes for all waiting messages.
+fn small(max_waiting_bytes: usize) -> Settings {
+    Settings { max_sessions: 8, max_body: 1 << 20, max_waiting_bytes, are_proven: false }
+}
+
+#[test]
+fn a_session_is_sent_no_more_than_its_address_may_hold() {
+    for (mebibytes, window) in [(0, 1), (1, 1), (8, 1), (16, 3), (32, 7), (64, 8)] {
+        let settings = small(mebibytes << 20);
+        assert_eq!(settings.window().get(), window, "{mebibytes} MiB");
+        let mut world = World::with(settings);
+        let observed = world.observe(LOCAL, &get(1, "topics/a", &[(option::OBSERVE, b"")]), None);
+        for delivery in 0..=u64::from(window) {
+            // The first one is sent.
+            world.message(observed, Some(delivery), &mebibyte(1));
+        }
+        assert_eq!(world.asked(), [], "the session stays: {mebibytes} MiB");
+    }
+}
+
+#[test]
+fn a_longest_body_has_room_below_a_low_ceiling() {
+    let mut world = World::with(small(1 << 20));
+    for from in [REMOTE, LOCAL] {
+        for number in 0..1_023_u16 {
+            let block = shortest(u32::from(number) << 4 | 8 | 6);
+            world.hear(from, &put(number, "topics/a", &[(option::BLOCK1, &block)], &[0; 1_024]));
+            world.open();
+            assert!(world.sent().iter().all(|answer| answer.code == Code::CONTINUE), "block {number} of {from}");
+        }
+        let block = shortest(1_023 << 4 | 6);
+        let published = world.publish(from, &put(1_023, "topics/a", &[(option::BLOCK1, &block)], &[0; 1_024]));
+        assert_eq!(published.payload.len(), 1 << 20);
+        world.sent();
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::peer::Peer;
 use super::wire::Wire;
 use super::{Endpoint, PeerId, SessionId};
 use crate::fields::Shown;
-use crate::limits::{MAX_WAITING, MAX_WAITING_BYTES, MAX_WAITING_BYTES_OF_PEER};
+use crate::limits::MAX_WAITING;
 use crate::{Failure, Outcome, ReasonCode};
 
 impl Endpoint {
@@ -20,9 +20,9 @@ impl Endpoint {
         }
         loop {
             let of = |id: &PeerId| self.wire.peers.get(id).map_or(0, |known| known.waiting_bytes);
-            let fullest = if of(&peer) > MAX_WAITING_BYTES_OF_PEER {
+            let fullest = if of(&peer) > self.settings.waiting_of_peer() {
                 Some(peer)
-            } else if self.wire.waiting_bytes > MAX_WAITING_BYTES {
+            } else if self.wire.waiting_bytes > self.settings.waiting_of_all() {
                 self.wire.peers.iter().max_by_key(|(id, known)| (known.waiting_bytes, **id)).map(|(id, _)| *id)
             } else {
                 None

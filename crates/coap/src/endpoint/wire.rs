@@ -8,14 +8,13 @@ use std::sync::Arc;
 use super::observation::ObservationId;
 use super::peer::{Peer, Progress, Sending, Transfer};
 use super::uploads::{Key, Upload, too_large};
-use super::{Action, PeerId, Reading, Reply, SessionId, Timer};
+use super::{Action, PeerId, Reading, Reply, SessionId, Settings, Timer};
 use crate::answer::{Answer, Body};
 use crate::block::Block;
 use crate::counters::Counters;
 use crate::fields::Shown;
 use crate::limits::{
-    ACK_TIMEOUT, MAX_PEERS, MAX_TRANSFER_BYTES, MAX_TRANSFERS, MAX_UPLOAD_BYTES, MAX_UPLOADS, Millis, PLACES_LOOKED_AT,
-    PROOF_MINUTES, SWEEP,
+    ACK_TIMEOUT, BODIES_PART, MAX_PEERS, MAX_TRANSFERS, MAX_UPLOADS, Millis, PLACES_LOOKED_AT, PROOF_MINUTES, SWEEP,
 };
 use crate::message::{Code, Kind, Message, option};
 
@@ -30,6 +29,10 @@ pub(super) struct Wire {
     drawn: u64,
     /// Whether each client has proven its address.
     are_proven: bool,
+    /// Bytes of all incomplete bodies, and of all bodies that are fetched in blocks, beside the first one.
+    max_bodies: usize,
+    /// Longest body of a request, bytes.
+    max_body: usize,
     pub(super) now: Millis,
     pub(super) peers: HashMap<PeerId, Peer>,
     /// The remembered clients; those at the front lose their places first.
@@ -47,11 +50,13 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(keys: RandomState, are_proven: bool) -> Self {
+    pub(super) fn new(keys: RandomState, settings: Settings) -> Self {
         Self {
             keys,
             drawn: 0,
-            are_proven,
+            are_proven: settings.are_proven,
+            max_bodies: settings.max_waiting_bytes / BODIES_PART,
+            max_body: settings.max_body,
             now: 0,
             peers: HashMap::new(),
             places: VecDeque::new(),
@@ -167,8 +172,8 @@ impl Wire {
         if !block.more {
             return Ok(Some(body));
         }
-        // Clients without a proven address get half of the room.
-        let room = if proven { MAX_UPLOAD_BYTES } else { MAX_UPLOAD_BYTES / 2 };
+        // Clients without a proven address get half of the room. One longest body has room in any case.
+        let room = if proven { self.max_bodies } else { self.max_bodies / 2 }.max(self.max_body);
         if self.upload_bytes + body.len() > room {
             return refuse(Code::UNAVAILABLE, "too many bodies come in blocks now");
         }
@@ -194,8 +199,10 @@ impl Wire {
         if let Some(at) = known.transfers.iter().position(is_same) {
             self.transfer_bytes -= known.transfers.swap_remove(at).body.bytes.len();
         }
-        // Without room the next block is one of the message that is retained by then.
-        if known.transfers.len() >= MAX_TRANSFERS || self.transfer_bytes + bytes > MAX_TRANSFER_BYTES {
+        // One body has room in any case. Without room the next block is one of the message that is retained by then.
+        if known.transfers.len() >= MAX_TRANSFERS
+            || (self.transfer_bytes > 0 && self.transfer_bytes + bytes > self.max_bodies)
+        {
             return;
         }
         self.transfer_bytes += bytes;

@@ -68,7 +68,7 @@ pub fn chain(config: &Config, asker: &FleetAsker) -> Result<ChainSettings, Token
     })
 }
 
-/// The name of each provider: the one that it was given, else that of its kind, numbered from the second on.
+/// The name of each provider: the configured name, else that of its kind, numbered from the second on.
 pub fn names(auths: &[Auth]) -> Vec<String> {
     let mut count: HashMap<&str, u32> = HashMap::new();
     let mut name = |auth: &Auth| {

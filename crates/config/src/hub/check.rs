@@ -9,14 +9,15 @@ use tidegate_hub::{
     FileFormat, MAX_MARKED_WINDOW, MAX_PIPELINE_NAME, Part, StepError, Steps, TopicFilterBuf, TopicNameBuf,
 };
 
-use super::OnBus;
+use super::hub_sections::HubSections;
 use super::keys::without_effect;
+use super::{OnBus, circles};
 use crate::Config;
 use crate::finding::Findings;
 use crate::origins::Origins;
 use crate::path::KeyPath;
 use crate::sections::Store;
-use crate::sections::hub::{HubBus, Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
+use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
 use crate::sections::orchestrator::Orchestrator;
 use crate::sections::tenant::Tenant;
 use crate::source::Source;
@@ -25,22 +26,13 @@ use crate::value::{Problem, Words};
 /// Pipelines, and sinks, that a configuration may have.
 const MAX_SECTIONS: usize = 64;
 
-/// The sections of pipelines.
-#[derive(Clone, Copy)]
-struct HubSections<'a> {
-    hub: &'a HubBus,
-    sources: &'a [SourceSection],
-    sinks: &'a [Sink],
-    pipelines: &'a [Pipeline],
-    origins: &'a Origins,
-}
-
 /// Checks what the keys of pipelines and sinks say together.
 pub fn check(config: &Config, findings: &mut Findings) {
     let Config { hub, hub_sources: sources, sinks, pipelines, origins, .. } = config;
     let hub = HubSections { hub, sources, sinks, pipelines, origins };
     check_bus(findings, hub);
     check_transactions(findings, hub);
+    circles::check(findings, hub);
     let mut names = BTreeSet::new();
     for (index, sink) in sinks.iter().enumerate() {
         let mut found = sink_problems(sink);
@@ -115,6 +107,11 @@ fn check_marked(findings: &mut Findings, hub: HubSections<'_>, index: usize, sin
         if u32::from(pipeline.window) > MAX_MARKED_WINDOW {
             let path = KeyPath { section: "pipeline", index, key: "window" };
             refuse(path, too_many(&path));
+        }
+        if !pipeline.every.is_zero() {
+            let problem = Problem::new("a window may get another id after a failure, and `exactly_once` goes by ids")
+                .hint("leave out exactly_once, or every");
+            refuse(KeyPath { section: "pipeline", index, key: "every" }, problem);
         }
         if pipeline.sql.is_some() && Steps::new(&pipeline.step_settings()).is_ok_and(|steps| steps.is_foreach()) {
             let problem = Problem::new("FOREACH makes more records than a sink with `exactly_once` keeps the ids of")
@@ -302,6 +299,7 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
         found.push(("source", problem.hint("give each a [[source]] with its own address")));
     }
     found.extend(shared_group(pipeline, hub));
+    found.extend(window_problem(pipeline));
     if pipeline.from.0.is_empty() && pipeline.sql.is_none() && named.is_none() {
         let problem = Problem::new("a pipeline without topics");
         found.push(("from", problem.hint("name some: from = [\"plant/+/temp\"]")));
@@ -317,6 +315,27 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
         found.push(("on_full", Problem::new(said)));
     }
     found
+}
+
+/// The problem of a pipeline whose windows have no SELECT, or are not over topics of the broker.
+fn window_problem(pipeline: &Pipeline) -> Option<(&'static str, Problem)> {
+    if pipeline.every.is_zero() {
+        return None;
+    }
+    if pipeline.sql.is_none() {
+        let problem = Problem::new("a window needs a SELECT");
+        return Some((
+            "every",
+            problem.hint("such as sql = \"SELECT clientid, count(*) AS messages FROM 'plant/#' GROUP BY clientid\""),
+        ));
+    }
+    pipeline.source.is_some().then(|| {
+        let problem = Problem::new("windows are over topics of the broker, and this pipeline has a source");
+        (
+            "every",
+            problem.hint("have one pipeline publish the messages to a topic, and another one take them from there"),
+        )
+    })
 }
 
 /// The problem of a pipeline that has no place for delivered messages.
@@ -366,6 +385,7 @@ fn check_steps(pipeline: &Pipeline, index: usize, origins: &Origins, findings: &
     let settings = pipeline.step_settings();
     let Err((part, error)) = Steps::new(&settings) else { return };
     let (key, text) = match part {
+        Part::Schema => ("schema", None),
         Part::Filter => ("filter", settings.filter.as_deref()),
         Part::Sql => ("sql", settings.sql.as_deref()),
         Part::Set(at) => ("set", settings.set.get(at).map(String::as_str)),
@@ -424,6 +444,37 @@ mod tests {
         [[pipeline]]\nname = \"hot\"\nfrom = [\"plant/+/temp\"]\n\
         sql = \"SELECT payload.temp AS temp, topic FROM 'plant/+/temp' WHERE payload.temp > 30\"\n\
         to = [\"archive\", \"db\"]\n";
+
+    #[test]
+    fn windows_need_a_select_and_sinks_without_transactions() {
+        let windowed = RIGHT.replace(
+            "sql = \"SELECT payload.temp AS temp, topic FROM 'plant/+/temp' WHERE payload.temp > 30\"",
+            "every = \"1m\"\nsql = \"SELECT clientid, avg(payload.temp) AS mean FROM 'plant/+/temp' GROUP BY clientid\"",
+        );
+        assert_eq!(findings(&windowed), "");
+        for (from, to, expected) in [
+            ("every = \"1m\"\n", "", "with `every`"),
+            ("GROUP BY clientid", "GROUP BY avg(payload.temp)", "is of the messages of a window"),
+            ("SELECT clientid, avg(payload.temp) AS mean", "SELECT *", "name the fields of a window"),
+            ("SELECT clientid, avg(payload.temp) AS mean", "FOREACH payload.list DO item.a", "FOREACH has no windows"),
+            (
+                "sql = \"SELECT clientid, avg(payload.temp) AS mean FROM 'plant/+/temp' GROUP BY clientid\"",
+                "",
+                "needs a SELECT",
+            ),
+            (
+                "kind = \"postgres\"\nurl = \"postgres://u:p@127.0.0.1:5432/r\"\ntable = \"readings\"",
+                "kind = \"kafka\"\nurl = \"kafka://127.0.0.1:9092\"\ntopic = \"r\"\nexactly_once = true",
+                "may get another id",
+            ),
+        ] {
+            let text = windowed.replace(from, to);
+            assert!(findings(&text).contains(expected), "{expected}: {}", findings(&text));
+        }
+        let hook = "[[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:8090\"\n".to_owned()
+            + &windowed.replace("from = [", "source = \"hook\"\nfrom = [");
+        assert!(findings(&hook).contains("this pipeline has a source"), "{}", findings(&hook));
+    }
 
     #[test]
     fn pipelines_and_sinks_are_checked_together() {

@@ -5,11 +5,15 @@ mod absent;
 #[cfg(feature = "pipelines")]
 mod check;
 #[cfg(feature = "pipelines")]
+mod circles;
+#[cfg(feature = "pipelines")]
 mod client_ids;
 #[cfg(feature = "pipelines")]
 mod error;
 #[cfg(feature = "pipelines")]
 mod files;
+#[cfg(feature = "pipelines")]
+mod hub_sections;
 #[cfg(feature = "pipelines")]
 mod keys;
 #[cfg(feature = "pipelines")]

@@ -18,7 +18,7 @@ use super::{CLIENT_PREFIX, PipelineError, client_ids};
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
 use crate::sections::Store;
-use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
+use crate::sections::hub::{Keep, OnInvalid, Pipeline, Sink, SinkType, SourceSection, SourceType};
 use crate::sections::tenant::Tenant;
 
 /// Longest file of a password, a secret or a header, bytes.
@@ -50,8 +50,12 @@ impl Pipeline {
         StepSettings {
             format: self.format,
             encode: self.encode.format(),
+            schema: self.schema.as_ref().map(PathBuf::from),
+            schema_type: self.schema_type.clone(),
+            drops_invalid: self.on_invalid == OnInvalid::Drop,
             filter: self.filter.clone(),
             sql: self.sql.clone(),
+            every: (!self.every.is_zero()).then(|| u64::try_from(self.every.as_millis()).unwrap_or(u64::MAX)),
             set: self.set.0.clone(),
             topic: self.topic.clone(),
             key: self.key.clone(),

@@ -23,9 +23,9 @@ pub struct Way {
     pub shared: bool,
     /// Whether the broker names the publisher of a message: only within its own process.
     pub origins: bool,
-    /// Stands before the name of the pipeline in the client id of each session.
+    /// The text before the name of the pipeline in the client id of each session.
     pub prefix: String,
-    /// Stands behind it.
+    /// The text behind it.
     pub suffix: String,
     /// The addresses for pipelines of tenants, by the name of the tenant. Elsewhere the user name leads to the tenant.
     pub tenants: Vec<(String, Address)>,

@@ -53,6 +53,7 @@ impl Config {
             listeners: Vec::new(),
             tls: std::collections::BTreeMap::new(),
             proxies: std::collections::BTreeMap::new(),
+            owner_only: std::collections::BTreeSet::new(),
             tls_check: Duration::ZERO,
             engine,
             brokers: Brokers::default(),

@@ -55,8 +55,8 @@ section! {
         connect_rate_per_address: u32 = 0, in Kind::Integer(Range::of(1, MILLIONS).or_zero("no limit"));
         /// New connections from one address at once after a quiet while.
         connect_burst_per_address: u32 = 0, in Kind::Integer(Range::of(1, MILLIONS).or_zero("as many as in one second"));
-        /// Addresses without connections, user names and client ids, of each so many, that are remembered for their
-        /// limits and failures; the one that was seen longest ago is forgotten first.
+        /// The number each of addresses without connections, user names and client ids that are remembered for their
+        /// limits and failures; the least recently seen entry is forgotten first.
         tracked: u32 = 100_000, in Kind::Integer(Range::of(64, MILLIONS));
         /// Networks whose addresses have no limit of their own and are never banned by the broker itself: this machine,
         /// and proxies that all clients come through.

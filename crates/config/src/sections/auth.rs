@@ -197,7 +197,7 @@ section! {
         max_waiting_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(256 * KIB, TIB));
         /// Time for an answer; a later client is refused: server unavailable.
         timeout: Duration = Duration::from_secs(8), in Kind::Duration(Range::of(100, 600 * SECOND));
-        /// Clients that were let in and are remembered, so that they come back without being hashed or asked about
+        /// Clients that were let in and are remembered, so that they return without being hashed or asked about
         /// again.
         cache_entries: u32 = 100_000, in Kind::Integer(Range::of(1, 10_000_000).or_zero("none"));
         /// How long. A reload forgets all of them.

@@ -145,7 +145,7 @@ section! {
         /// refused.
         records_max_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));
         /// Topics on which nodes publish their context, beside `PREFIX/context/CLIENT_ID`: topic filters, in
-        /// which one level may be `{node}`, where the client id stands; without it, the node is the client that
+        /// which one level may be `{node}`, in place of the client id; without it, the node is the client that
         /// publishes. Payloads that are no JSON objects are none.
         topics: Texts = Texts::default(), in Kind::Texts;
         /// Topics whose messages may carry the node's context in a user property `context`, of the same form.
@@ -157,7 +157,7 @@ section! {
         load_period: Duration = Duration::from_secs(2), in Kind::Duration(Range::of(100, HOUR));
         /// Time between two connection reports of a gateway.
         connection_period: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, HOUR));
-        /// A gateway is inactive when so many load reports in a row did not come.
+        /// A gateway is inactive when this number of its load reports in a row are missing.
         missed_windows: u32 = 3, in Kind::Integer(Range::of(1, 1_000));
         /// Time between two cycles of the manager: scores, handovers, the list of gateways.
         cycle: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, HOUR));

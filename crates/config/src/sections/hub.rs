@@ -331,6 +331,22 @@ impl Value for Keep {
     }
 }
 
+/// The treatment of messages whose payload is not of the schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnInvalid {
+    /// It fails.
+    Fail,
+    /// It is dropped.
+    Drop,
+}
+
+words! {
+    OnInvalid {
+        OnInvalid::Fail => "fail", "it fails, so it is a dead letter where there is a place for these";
+        OnInvalid::Drop => "drop", "it is dropped, and counted as `filtered`";
+    }
+}
+
 section! {
     /// A pipeline: messages of some topics go through steps to one or more sinks. It runs in the broker, or with
     /// `tidegate hub`. See [the hub](hub.md).
@@ -348,10 +364,22 @@ section! {
         format: Format = Format::Json, in Kind::OneOf(<Format as Words>::WORDS);
         /// The format in which sinks with topics (`mqtt`, `topic`, `nats`, `kafka`, `amqp`) send payloads.
         encode: Encode = Encode::AsIs, in Kind::OneOf(<Encode as Words>::WORDS);
+        /// The schema of payloads, a file relative to where the broker is started. It is read at the start. `.json`: a JSON
+        /// Schema that they have to fulfil. `.avsc`: a schema of Avro, and `.desc` or `.binpb`: descriptors of Protobuf, which
+        /// `protoc --include_imports --descriptor_set_out` writes; payloads become JSON by these.
+        schema: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        /// The message in a schema of Protobuf, such as `plant.Reading`. Without it the schema has to have one message.
+        schema_type: Option<String> = None, in Kind::Text { max_len: 512 };
+        /// The treatment of messages whose payload is not of `schema`.
+        on_invalid: OnInvalid = OnInvalid::Fail, in Kind::OneOf(<OnInvalid as Words>::WORDS);
         /// A condition (CEL) that messages have to fulfil, such as `payload.temp > 30.0`. The first step.
         filter: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
         /// `SELECT FIELDS FROM 'FILTER' WHERE CONDITION`, as rules of EMQX are written. The second step.
         sql: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
+        /// The length of windows: `sql` makes one record of all messages that the broker took within this time, or with GROUP
+        /// BY one of each group, by `count`, `sum`, `min`, `max`, `avg`, `first_value` and `last_value`. See
+        /// [windows](hub.md#windows).
+        every: Duration = Duration::ZERO, in Kind::Duration(Range::of(SECOND, DAY).or_zero("no windows"));
         /// Fields that are added or replaced, each `NAME = EXPRESSION` (CEL); `row` is the result so far. The third
         /// step.
         set: Texts = Texts::default(), in Kind::Texts;

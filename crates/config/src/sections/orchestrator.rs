@@ -55,7 +55,7 @@ words! {
 }
 
 section! {
-    /// Makes the process an orchestrator: what clients publish is worked by other brokers, and comes back by
+    /// Makes the process an orchestrator: what clients publish is worked by other brokers, and returns by
     /// subscriptions there. `tidegate orchestrator` switches it on; see [orchestrator](orchestrator.md).
     "orchestrator" => Orchestrator, ORCHESTRATOR {
         /// Whether it is one.

@@ -38,6 +38,8 @@ const OPEN_TEXTS: &[&str] = &[
     "banned_addresses",
     "banned_clients",
     "topics",
+    "schema",
+    "schema_type",
     "property_topics",
     "ping_factors",
     "weights",

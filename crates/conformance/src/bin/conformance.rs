@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
-use tidegate_conformance::{Case, Manifest, Options, Report, Result, Status, Verdict, Version, cases, run_with};
+use tidegate_conformance::{Case, CaseOutcome, Manifest, Options, Report, Result, Status, Version, cases, run_with};
 
 /// Checks whether an MQTT broker does what the specifications of MQTT 3.1, 3.1.1 and 5.0 demand.
 ///
@@ -117,14 +117,14 @@ fn options(arguments: Arguments) -> Options {
 
 /// Progress goes to the error stream, so that the table can be piped.
 fn tell(result: &Result, verbose: bool, marks: bool) {
-    match (&result.verdict, verbose) {
-        (Verdict::Failed { .. }, _) | (Verdict::Skipped(_), true) => eprint!("{}", result.explain()),
-        (Verdict::Passed, true) => {
+    match (&result.outcome, verbose) {
+        (CaseOutcome::Failed { .. }, _) | (CaseOutcome::Skipped(_), true) => eprint!("{}", result.explain()),
+        (CaseOutcome::Passed, true) => {
             let seconds = result.duration.as_secs_f32();
             eprintln!("passed  {} (MQTT {}) in {seconds:.2} s", result.case.name, result.version);
         }
-        (Verdict::Passed, false) if marks => eprint!("."),
-        (Verdict::Skipped(_), false) if marks => eprint!("s"),
+        (CaseOutcome::Passed, false) if marks => eprint!("."),
+        (CaseOutcome::Skipped(_), false) if marks => eprint!("s"),
         _ => {}
     }
 }

@@ -96,7 +96,7 @@ impl Receiver {
         }
     }
 
-    /// Handles at most so many of the packets sent by now.
+    /// Handles at most this number of the packets sent by now.
     fn handle_some(&mut self, client: &mut Client, most: usize) -> Outcome {
         client.send_ping()?;
         for _ in 0..most {
@@ -109,7 +109,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Handles packets until so many messages have come.
+    /// Handles packets until this number of messages has arrived.
     fn handle_until(&mut self, client: &mut Client, messages: usize) -> Outcome {
         while self.payloads.iter().collect::<BTreeSet<_>>().len() < messages || !self.unreleased.is_empty() {
             match client.arrival()? {

@@ -47,7 +47,7 @@ pub(super) const CASES: &[Case] = &[
         .needs(&[Feature::Qos1]),
 ];
 
-/// A subscriber with this Receive Maximum, and a publisher that has published so many messages to it.
+/// A subscriber with this Receive Maximum, and a publisher that has published this number of messages to it.
 fn limited(s: &Scenario<'_>, receive_maximum: u16, messages: usize, qos: u8) -> Outcome<(Client, Client)> {
     let topic = s.topic("t");
     let connect = s.connection("limited").with(Property::ReceiveMaximum(receive_maximum));

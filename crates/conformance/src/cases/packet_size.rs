@@ -100,7 +100,7 @@ fn of_queued_and_retained_messages(s: &Scenario<'_>) -> Outcome {
 }
 
 /// A message that was sent once is too large for the connection on which it would be sent again. The broker behaves as
-/// if it had been delivered, and the ones behind it are not held up.
+/// if it had been delivered, and the messages behind it are not delayed.
 fn smaller_on_the_next_connection(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("t");
     let (mut subscriber, _) = s.connect_persistent("c")?;
@@ -119,7 +119,7 @@ fn smaller_on_the_next_connection(s: &Scenario<'_>) -> Outcome {
     s.fence(&mut publisher, &mut subscriber)
 }
 
-/// Each kind of answer, also the ones that tell an error and could explain it, in as few bytes as it takes.
+/// Each kind of answer, also answers that report an error and could explain it, in as few bytes as it takes.
 fn answers_fit(s: &Scenario<'_>) -> Outcome {
     let connect = s.connection("small").with(Property::MaximumPacketSize(24));
     let mut client = s.open("small")?;

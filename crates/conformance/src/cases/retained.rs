@@ -75,7 +75,7 @@ pub(super) fn retain(client: &mut Client, topic: &str, payload: &str, qos: u8) -
 }
 
 /// Retained messages may be on their way from somewhere else in the broker; a live message behind the subscription and
-/// the answer to a PINGREQ give them every chance to arrive before the verdict.
+/// the answer to a PINGREQ give them every chance to arrive before the end of the case.
 pub(super) fn expect_none_retained(s: &Scenario<'_>, publisher: &mut Client, subscriber: &mut Client) -> Outcome {
     s.fence(publisher, subscriber)?;
     subscriber.expect_nothing()

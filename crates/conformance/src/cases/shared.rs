@@ -245,7 +245,7 @@ fn a_member_that_leaves_takes_no_more(s: &Scenario<'_>) -> Outcome {
 }
 
 /// An unacknowledged QoS 1 message of a member whose session ended may go to another member, and must not
-/// disappear for a member that comes back.
+/// disappear for a member that returns.
 fn qos_1_of_a_lost_member_is_not_lost(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("t");
     let ([one, other], mut publisher) = members(s, &share("group", &topic), 1)?;

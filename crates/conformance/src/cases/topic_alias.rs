@@ -200,7 +200,7 @@ fn broker_never_sends_one_unasked(s: &Scenario<'_>) -> Outcome {
     Ok(())
 }
 
-/// The topic of a message, learned from its alias or told with it.
+/// The topic of a message, from its alias or in the packet.
 fn resolve(aliases: &mut BTreeMap<u16, String>, publish: &Publish) -> Outcome<String> {
     match publish.topic_alias() {
         None => Ok(publish.topic.clone()),

@@ -146,7 +146,7 @@ impl Client {
     }
 
     /// The broker refuses the CONNECT: perhaps with CONNACK, whose code is one of these when the list is not empty,
-    /// then by closing. Returns the code if it told one.
+    /// then by closing. Returns the code if it sent one.
     pub(crate) fn expect_refusal(&mut self, codes: &[u8]) -> Outcome<Option<u8>> {
         let told = match self.arrival()? {
             Arrival::Closed => return Ok(None),

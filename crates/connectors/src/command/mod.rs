@@ -176,6 +176,18 @@ fn table(answer: &Value) -> String {
         if let Some(error) = it.get("error").and_then(Value::as_str) {
             let _ = writeln!(text, "  {}", shown(error));
         }
+        let looped = number("looped");
+        if looped > 0 {
+            let _ =
+                writeln!(text, "  {looped} messages went round in a loop of pipelines: why pipeline {}", shown(name));
+        }
+        let early = number("ended_early");
+        if early > 0 {
+            let _ = writeln!(
+                text,
+                "  {early} windows ended early, as more messages came than `window` lets wait: raise it"
+            );
+        }
     }
     text
 }
@@ -190,14 +202,16 @@ mod tests {
     fn the_table_has_a_line_for_each_pipeline_and_its_error() {
         let answer = json!({ "hot": {
             "state": "retrying", "in": 10, "out": 7, "failed": 1, "waiting": 2, "lag_s": 1.25, "error": "db: refused",
-            "since": "2026-01-02T03:04:05.678Z"
+            "since": "2026-01-02T03:04:05.678Z", "looped": 3, "ended_early": 2
         } });
         let text = table(&answer);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(lines.len(), 5, "{text}");
         let words: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(words, ["hot", "retrying", "10", "7", "1", "2", "1.2s", "2026-01-02T03:04:05.678Z"]);
         assert_eq!(lines[2].trim(), "db: refused");
+        assert!(lines[3].starts_with("  3 messages went round"), "{text}");
+        assert!(lines[4].starts_with("  2 windows ended early"), "{text}");
         assert_eq!(table(&json!({})), "there are no pipelines\n");
     }
 }

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_token_is_asked_for_on_this_machine_too() {
-        let access = Access::local().with_token("0123456789abcdef").unwrap();
+        let access = Access::local().with_token(&"0123456789abcdef".parse().unwrap());
         let local = [("host", "127.0.0.1"), (COMMAND_HEADER, "reload")];
         assert!(!asked_of(&access, "127.0.0.1:5", &local));
         let bearer = ("authorization", "Bearer 0123456789abcdef");

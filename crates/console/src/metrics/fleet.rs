@@ -39,7 +39,7 @@ pub(super) static METRICS: &[Metric] = &[
     }),
     counter(
         "tidegate_fleet_returned_total",
-        "Own messages that came back after a broker had acknowledged them.",
+        "Own messages that returned after a broker had acknowledged them.",
         |it, out| {
             each(it, out, |broker| broker.returned);
         },

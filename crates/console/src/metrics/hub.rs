@@ -60,6 +60,28 @@ pub(super) static METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "tidegate_hub_looped_total",
+        kind: Counter,
+        labels: &["pipeline"],
+        help: "Failed messages of the pipeline that had passed 16 pipelines: these publish to topics of each other.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], pipeline.looped);
+            }
+        },
+    },
+    Metric {
+        name: "tidegate_hub_windows_ended_early_total",
+        kind: Counter,
+        labels: &["pipeline"],
+        help: "Windows of the pipeline that ended before their time, as there was no room for more messages.",
+        read: |it, out| {
+            for pipeline in &it.status.pipelines {
+                out.add(&[&pipeline.name], pipeline.ended_early);
+            }
+        },
+    },
+    Metric {
         name: "tidegate_hub_batches_total",
         kind: Counter,
         labels: &["pipeline"],

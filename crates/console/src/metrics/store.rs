@@ -52,9 +52,13 @@ pub(super) static METRICS: &[Metric] = &[
     one("tidegate_store_table_entries", "Entries of the store's table when it was last written.", |it, out| {
         out.one(of(it, |store| store.table_entries));
     }),
-    one("tidegate_stored_messages", "Messages that wait in the store alone, behind the ones in memory.", |it, out| {
-        out.one(of(it, |_| it.status.gauges.stored_messages));
-    }),
+    one(
+        "tidegate_stored_messages",
+        "Messages that wait in the store alone, behind the messages in memory.",
+        |it, out| {
+            out.one(of(it, |_| it.status.gauges.stored_messages));
+        },
+    ),
     one("tidegate_stored_bytes", "Bytes of those, as they will cost in memory.", |it, out| {
         out.one(of(it, |_| it.status.gauges.stored_bytes));
     }),

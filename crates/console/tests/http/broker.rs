@@ -114,6 +114,8 @@ pub(crate) fn status() -> Status {
             filtered: 2,
             failed: 1,
             dead_letters: 0,
+            looped: 1,
+            ended_early: 0,
             batches: 4,
             batch_ms: 20,
             retried: 3,

@@ -342,7 +342,7 @@ fn a_browser_gets_a_page_that_loads_nothing_but_its_own_files() {
 
 #[test]
 fn the_api_is_behind_its_token_and_health_is_not() {
-    let access = Access::remote(false).with_token("0123456789abcdef").unwrap();
+    let access = Access::remote(false).with_token(&"0123456789abcdef".parse().unwrap());
     let fixture = Fixture::guarded(Limits::default(), &access);
     let token = "Authorization: Bearer 0123456789abcdef\r\n";
     for path in ["/api/v1/bans", "/api/v1/why?client=c", "/api/v1/slow", "/metrics"] {

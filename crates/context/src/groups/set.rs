@@ -11,7 +11,7 @@ enum Bits {
 }
 
 impl GroupSet {
-    /// No group of so many.
+    /// No group, out of this number.
     pub fn empty(groups: usize) -> Self {
         if groups <= 64 { Self(Bits::Few(0)) } else { Self(Bits::Many(vec![0; groups.div_ceil(64)].into())) }
     }

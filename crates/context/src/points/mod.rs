@@ -34,7 +34,7 @@ const MAX_LISTENING: Duration = Duration::from_secs(10);
 /// How the manager works.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointsSettings {
-    /// A gateway is inactive after so many load reports in a row did not come (`CTX-47`).
+    /// A gateway is inactive after this number of missing load reports in a row (`CTX-47`).
     pub missed_windows: u32,
     /// How often gateways ping at first; zero for no pings (`CTX-37`).
     pub ping_interval: Duration,

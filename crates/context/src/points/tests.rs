@@ -273,7 +273,7 @@ fn nodes_of_a_cluster_are_listed_and_left_to_it() {
             actions.iter().find_map(|action| if let PointsAction::List(list) = action { Some(list) } else { None });
         if let Some(list) = list {
             let listed: Vec<_> = list.gateways.iter().map(|it| (&*it.name, it.nodes, it.ideal)).collect();
-            assert_eq!(listed, [("c", 10, 10), ("a", 300, 300)], "the one that drains is not in it");
+            assert_eq!(listed, [("c", 10, 10), ("a", 300, 300)], "the draining gateway is not in it");
         }
     }
     assert_eq!(points.counters().nodes, 320);

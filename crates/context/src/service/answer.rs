@@ -81,7 +81,7 @@ pub struct ClientAdvertisement {
 /// A context that a node has sent.
 #[derive(Debug)]
 pub struct NodeContext {
-    /// Whose it is.
+    /// The client id of the node.
     pub node: String,
     /// The context; empty when the node has gone for good.
     pub context: Vec<u8>,

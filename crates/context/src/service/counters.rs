@@ -51,11 +51,11 @@ macro_rules! figures {
 figures! {
     /// Active gateways in the last list.
     gateways,
-    /// Load reports told.
+    /// Load reports sent.
     load_reports,
-    /// Connection reports told.
+    /// Connection reports sent.
     connection_reports,
-    /// Contexts told.
+    /// Contexts sent.
     context_reports,
     /// Nodes that were pinged.
     pings,
@@ -71,7 +71,7 @@ figures! {
     group_changes,
     /// Contexts that definers in this process have looked at.
     contexts_evaluated,
-    /// Advertisements that they have told.
+    /// Advertisements that they have sent.
     advertisements,
     /// Messages of nodes for applications that are on the bus.
     records_out,

@@ -62,7 +62,7 @@ impl std::fmt::Debug for Courier {
 }
 
 impl Courier {
-    /// Over a bus; nodes are dealt to so many partitions, at least 1. All who share the bus have to agree on the
+    /// Over a bus; nodes are hashed to this number of partitions, at least 1. All users of the bus have to agree on the
     /// number.
     pub fn new(bus: Bus, partitions: u32) -> Self {
         let (limits, counters, contexts, complaints, told) = Default::default();
@@ -323,7 +323,7 @@ impl Following {
         bell.ring_at(again);
     }
 
-    /// Takes the received records, at most so many.
+    /// Takes the received records, at most `max`.
     pub(crate) fn take(&mut self, courier: &Courier, bell: &Bell, max: usize) -> Vec<Record> {
         match self.again {
             Some(again) if Instant::now() < again => bell.ring_at(again),

@@ -195,7 +195,7 @@ impl Part {
     }
 }
 
-/// Takes in what an earlier process of this definer has told.
+/// Takes over the advertisements of an earlier process of this definer.
 fn restore(courier: &Courier, table: &mut NodeTable, record: &Record) {
     let Some(advertisement) = courier.read_as::<GroupAdvertisement>(record) else { return };
     if advertisement.definer == table.definition().definer()

@@ -81,9 +81,9 @@ pub trait Host: Send {
     fn forget_pings(&mut self);
     /// A pong that has come: whose and when.
     fn pong(&mut self) -> Option<(String, Instant)>;
-    /// Advertisements of definers that are clients, at most so many.
+    /// Advertisements of definers that are clients, at most `max`.
     fn advertisements(&mut self, max: usize) -> Vec<ClientAdvertisement>;
-    /// Contexts that have come, at most so many.
+    /// Received contexts, at most `max`.
     fn contexts(&mut self, max: usize) -> Vec<NodeContext>;
     /// Tells all nodes the list of gateways, now and when they come.
     fn tell_list(&mut self, list: &[u8]);

@@ -122,7 +122,7 @@ impl Work {
         })
     }
 
-    /// Takes in the reports, and looks at everything when it is time. Returns when to come back.
+    /// Takes in the reports, and looks at everything when it is time. Returns when to return.
     fn turn(&mut self, courier: &Courier, cycle: Duration, bell: &Bell) -> Instant {
         let now = BEFORE + self.began.elapsed();
         for record in self.handovers.take(courier, bell, TAKEN_AT_ONCE) {

@@ -327,7 +327,7 @@ fn an_unusable_context_on_the_bus_is_counted() {
 }
 
 #[test]
-fn a_definer_that_comes_back_repeats_nothing() {
+fn a_definer_that_returns_repeats_nothing() {
     let (world, courier) = (World::default(), courier());
     world.change(|state| state.at.extend(["n", "m"].map(|node| (node.to_owned(), "a".to_owned()))));
     let (_gateway, bell) = world.gateway(&courier, "a");

@@ -109,7 +109,7 @@ impl Updater {
         self.mailbox.wanted.lock().unwrap_or_else(PoisonError::into_inner).accepted.clone()
     }
 
-    /// Waits until the server has answered so many updates.
+    /// Waits until the server has answered this number of updates.
     #[cfg(test)]
     fn wait_for_answers(&self, count: u64) {
         let wanted = self.mailbox.wanted.lock().unwrap();

@@ -55,33 +55,41 @@ impl Responder {
         if let Err(Unanswerable::Drop(reason)) = Query::peek(packet) {
             return self.drop(reason);
         }
-        let verdict = self.spend(transport, source, now);
-        if verdict == RateDecision::Drop {
+        let decision = self.spend(transport, source, now);
+        if decision == RateDecision::Drop {
             return self.drop(DropReason::RateLimited);
         }
         let query = match Query::read(packet) {
             Ok(query) => query,
             Err(Unanswerable::Drop(reason)) => return self.drop(reason),
             // A bare header cannot carry the TC bit.
-            Err(Unanswerable::Reply(..)) if verdict == RateDecision::Slip => return self.drop(DropReason::RateLimited),
+            Err(Unanswerable::Reply(..)) if decision == RateDecision::Slip => {
+                return self.drop(DropReason::RateLimited);
+            }
             Err(Unanswerable::Reply(code, header)) => {
                 self.counters.answer(kind_of_code(code));
                 return Some(header.to_vec());
             }
         };
         self.counters.query(kind_of_query(query.record_type));
-        self.reply(&query, source, transport, verdict)
+        self.reply(&query, source, transport, decision)
     }
 
-    fn reply(&self, query: &Query, source: SocketAddr, transport: Transport, verdict: RateDecision) -> Option<Vec<u8>> {
-        let reply = if verdict == RateDecision::Slip {
+    fn reply(
+        &self,
+        query: &Query,
+        source: SocketAddr,
+        transport: Transport,
+        decision: RateDecision,
+    ) -> Option<Vec<u8>> {
+        let reply = if decision == RateDecision::Slip {
             Reply::over_tcp()
         } else if query.edns_version().is_some_and(|version| version > 0) {
             Reply::of(ResponseCode::BADVERS)
         } else {
             self.contents.answer(query, source.ip(), &self.counters)
         };
-        let kind = match verdict {
+        let kind = match decision {
             RateDecision::Slip => AnswerKind::Slipped,
             _ if reply.code == ResponseCode::NoError && reply.answers.is_empty() => AnswerKind::NoData,
             _ => kind_of_code(reply.code),
@@ -91,16 +99,16 @@ impl Responder {
             // A name that was decoded can be encoded; if not, the asker gets no answer rather than half of one.
             return self.drop(DropReason::Malformed);
         };
-        let cut = encoded.truncated && verdict != RateDecision::Slip;
+        let cut = encoded.truncated && decision != RateDecision::Slip;
         self.counters.answer(if cut { AnswerKind::Truncated } else { kind });
         Some(encoded.packet)
     }
 
     fn spend(&self, transport: Transport, source: SocketAddr, now: Instant) -> RateDecision {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        let verdict = budgets.spend(transport, Network::of(source.ip()), now);
+        let decision = budgets.spend(transport, Network::of(source.ip()), now);
         // A query over TCP cannot be referred to TCP: the connection is closed.
-        if transport == Transport::Tcp && verdict == RateDecision::Slip { RateDecision::Drop } else { verdict }
+        if transport == Transport::Tcp && decision == RateDecision::Slip { RateDecision::Drop } else { decision }
     }
 
     fn drop(&self, reason: DropReason) -> Option<Vec<u8>> {

@@ -28,7 +28,8 @@ pub(crate) use marks::Marks;
 use std::collections::BTreeSet;
 use tidegate_mqtt::PacketId;
 
-/// Exchanges of one shard that others remember. One that is still open when so many have begun since may come twice.
+/// Exchanges of one shard that others remember. An exchange that is older than this number of later ones may come
+/// twice.
 const OPEN_MAX: u64 = 16_384;
 
 /// The exchanges that a shard has begun, and its knowledge of the exchanges of other shards.

@@ -123,7 +123,7 @@ impl OutboundAliases {
     }
 
     /// The alias for a message that is being sent to `topic`; `None` when the topic has none and gets none. A new alias
-    /// counts as told, so that the message has to be sent.
+    /// counts as sent, so that the message has to be sent.
     #[inline]
     pub(crate) fn choose(&mut self, topic: &str) -> Option<Outbound> {
         if self.maximum == 0 || topic.len() > TOPIC_LEN_MAX {

@@ -13,6 +13,7 @@ pub(crate) mod to_write;
 
 use std::collections::VecDeque;
 
+use std::rc::Rc;
 use tidegate_mqtt::{PacketId, QoS, ReasonCode, Version};
 
 use crate::connection::alias::{InboundAliases, OutboundAliases};
@@ -25,6 +26,7 @@ use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::limits::rate::Rate;
 use crate::limits::usage::Payer;
 use crate::now::Millis;
+use crate::session::Membership;
 use crate::session::refused::Digest;
 use crate::subscribe::refusals::Refusals;
 use crate::subscribe::steps::PacketLeft;
@@ -37,7 +39,7 @@ pub(crate) enum Phase {
     AwaitConnect,
     /// A broker link: CONNECT was sent, and nothing but CONNACK is taken.
     AwaitConnAck,
-    /// CONNECT came and waits for its verdict; bytes behind it are kept up to a limit.
+    /// CONNECT came and waits for its authentication; bytes behind it are kept up to a limit.
     Authenticating,
     /// CONNECT came, and the shell connects to the client's home elsewhere; the socket is not read meanwhile.
     AwaitHome,
@@ -194,7 +196,7 @@ impl Default for Extra {
     }
 }
 
-/// A CONNECT that waits for a verdict.
+/// A CONNECT that waits for its authentication.
 #[derive(Debug)]
 pub(crate) struct PendingConnect {
     /// The packet: its first byte and its body.
@@ -281,6 +283,8 @@ pub(crate) struct SubAckAnswer {
     pub fetches: Vec<Box<str>>,
     /// Why some are refused, for a client that wants to know.
     pub refusals: Refusals,
+    /// Memberships in shared groups whose homes have confirmed them when it leaves.
+    pub joined: Vec<Rc<Membership>>,
 }
 
 /// The content of an UNSUBACK.
@@ -363,7 +367,7 @@ impl AckQueue {
         Some(std::mem::replace(&mut ack.answer, Answer::SubAck(Box::default())))
     }
 
-    /// Brings an answer back that lacks so many more confirmations.
+    /// Restores an answer that still lacks this number of confirmations.
     pub(crate) fn put_answer(&mut self, sequence: u32, answer: Answer, waits: u32) {
         if let Some(ack) = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize) {
             ack.answer = answer;
@@ -394,6 +398,12 @@ impl AckQueue {
 }
 
 impl Connection {
+    /// Bytes of its tail while it awaits CONNECT, else 0.
+    pub(crate) fn unfinished_connect(&self) -> u64 {
+        let tail = self.tail.as_ref().filter(|_| self.phase == Phase::AwaitConnect);
+        tail.map_or(0, |tail| tail.len() as u64)
+    }
+
     pub(crate) fn new(listener: ListenerId, tenant: TenantId, now: Millis) -> Self {
         Self {
             output: None,

@@ -67,7 +67,7 @@ impl Output {
         at - self.head + before.map(|shared| shared.payload.len() - shared.written).sum::<usize>()
     }
 
-    /// The end of the writable part of `bytes`. A shared payload stands behind the bytes of its packet, so a payload at
+    /// The end of the writable part of `bytes`. A shared payload is behind the bytes of its packet, so a payload at
     /// just this position belongs to the last packet before it.
     #[inline]
     fn limit(&self) -> usize {

@@ -43,6 +43,12 @@ pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
     })
 }
 
+/// Whether a message that a session is owed stays in memory after a start, with all before it in the queue. Others may
+/// wait in the store alone.
+pub fn stays_in_memory(key: &[u8], value: &[u8]) -> bool {
+    matches!(Key::read(key), Ok(Key::Entry(..))) && ReadEntry::stays_in_memory(value)
+}
+
 /// A pair of a store in words for people; `None` when it is not the engine's or not of this version.
 pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
     // Times are shown as they are stored: since the Unix epoch.

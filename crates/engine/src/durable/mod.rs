@@ -20,7 +20,7 @@ mod sweep;
 mod wills;
 
 pub(crate) use crossing::{Crossings, Way};
-pub use describe::{describe, name_of_kind};
+pub use describe::{describe, name_of_kind, stays_in_memory};
 pub(crate) use recovery::Recovery;
 pub(crate) use restore::RESTORING_INDEX;
 pub use restore::{RestoreError, Restored};

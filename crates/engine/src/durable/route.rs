@@ -30,7 +30,7 @@ pub enum Takers {
 }
 
 impl RestoreRoute {
-    /// A route for so many shards.
+    /// A route for this number of shards.
     pub fn new(shards: u16) -> Self {
         Self { place: ShardPosition { shard: ShardId(0), shards: shards.max(1) }, homes: HashMap::default() }
     }

@@ -51,7 +51,7 @@ impl SessionRecord {
         out.put_u8(if is_node { NODE_VERSION } else { RECORD_VERSION });
         out.put_u16(session.tenant.0);
         out.put_bytes(session.client_id.as_bytes());
-        // One that ends with its connection and is stored all the same is given as long as a client takes to come back.
+        // One that ends with its connection and is stored all the same is given as long as a client takes to return.
         out.put_u32(if is_node { session.expiry_seconds } else { session.expiry_seconds.max(1) });
         out.put_u16(session.receive_maximum);
         out.put_u16(session.listener.0);

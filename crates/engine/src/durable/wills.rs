@@ -17,7 +17,7 @@ fn is_kept(will: &Will) -> bool {
 }
 
 impl Sessions {
-    /// Stores the will of a session that is not stored itself, or forgets the one that is stored. A full store takes
+    /// Stores the will of a session that is not stored itself, or deletes the stored will. A full store takes
     /// none.
     pub(crate) fn store_will(&mut self, journal: &mut Journal, key: SessionKey) {
         if !journal.is_on() {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Reported events of messages per client and second; the next reported event has the number of omitted ones.
 pub(crate) const EVENTS_PER_CLIENT: u32 = 10;
 
-/// Events of messages told per second of all clients of a shard.
+/// Events of messages reported per second of all clients of a shard.
 const EVENTS_PER_SHARD: u32 = 200;
 
 /// Clients with a count of omitted events. Events of further clients are omitted until the second is over.

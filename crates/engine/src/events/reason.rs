@@ -125,7 +125,7 @@ reasons! {
     TopicTooDeep = 43, "topic_too_deep", TopicNameInvalid, "the topic has more levels than the limit";
     /// The client ended the connection and asked for its will to be published.
     DisconnectWithWill = 44, "disconnect_with_will", DisconnectWithWillMessage, "the client disconnected and asked for its will to be published";
-    /// The part of a queue that is in the store alone did not come back.
+    /// The part of a queue that is in the store alone did not return.
     QueueLost = 45, "queue_lost", UnspecifiedError, "the part of the queue that is in the store alone could not be read";
     /// The client, its user name or its address is banned.
     Banned = 46, "banned", Banned, "the client id, the user name or the address is banned";

@@ -39,8 +39,8 @@ impl Answering<'_> {
 }
 
 impl Deciding<'_> {
-    /// The observers of a message on its way in. A principal may be of a service that observes as well, and is not told
-    /// its own messages.
+    /// The observers of a message on its way in. A principal may be of a service that observes as well, and does not
+    /// get its own messages.
     #[inline]
     pub(crate) fn observers_of(&self, it: &Inbound<'_>) -> ObserverSet {
         let all = self.cache.traits(it.slot).observers;

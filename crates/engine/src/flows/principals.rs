@@ -68,7 +68,7 @@ impl Answering<'_> {
     pub(crate) fn answer_principal(&mut self, key: ConnectionKey, outcome: Outcome, promises: bool) {
         let Some(registered) = self.principals.all.get_mut(&key) else { return };
         let Some(number) = registered.answering.pop_front() else { return };
-        // An acknowledgement that promises nothing waits for the ones before it.
+        // An acknowledgement that promises nothing waits for the acknowledgements before it.
         let waits = registered.uncommitted > 0;
         let last = self.principals.uncommitted.back().map(|(batch, ..)| *batch).filter(|_| waits);
         let batch = if promises { self.state.journal.promised_batch() } else { last };

@@ -36,8 +36,8 @@ impl Groups {
         }
     }
 
-    /// True if all members of a partition's groups have a seat here: no member of a dead node can come back, all
-    /// shards have announced their members, and the partition does not move.
+    /// True if all members of a partition's groups have a seat here: no member of an absent node can return, all shards
+    /// have announced their members, and the partition does not move.
     pub(crate) fn knows_all_members(
         &self,
         state: &ShardState,
@@ -46,6 +46,7 @@ impl Groups {
         partition: PartitionId,
     ) -> bool {
         !state.departures.keep(roster, state.moving, partition)
+            && !roster.awaits_members()
             && !peers.awaits_absent_home(roster, self, &state.transfers)
             && self.dealers.knows_members(roster, partition)
     }

@@ -234,6 +234,18 @@ impl Kept {
         self.keep_message(now, state, message, group, None, 0, 1);
     }
 
+    /// Keeps a message that this process has noted for a group before, and that has been acknowledged. The notes have a limit of
+    /// their own.
+    pub(crate) fn keep_noted(
+        &mut self,
+        now: Now,
+        state: &mut ShardState,
+        group: (&str, &str),
+        publication: &mut Publication<'_>,
+    ) {
+        self.keep_message(now, state, publication.keep(), group, None, 0, 1);
+    }
+
     /// Keeps a message of a group that is at a shard of another node, or nowhere.
     #[expect(clippy::too_many_arguments, reason = "all that is kept of a message")]
     fn keep_message(
@@ -313,7 +325,7 @@ impl Kept {
 }
 
 impl Groups {
-    /// A group of this shard has no member for a message. The message waits if the members may come back: they were at
+    /// A group of this shard has no member for a message. The message waits if the members may return: they were at
     /// a dead node, or are about to leave for one. Otherwise it ends.
     #[cold]
     pub(crate) fn keep_for_who_comes(
@@ -327,7 +339,7 @@ impl Groups {
         let leave = self.members(key).next().is_some();
         let partition = self.partition_of(key).filter(|partition| *partition != BROKER_LINK_PARTITION);
         let told = |partition| self.dealers.knows_members(&links.roster, partition);
-        let may_come = |partition| !told(partition) || links.roster.misses_any() || self.dealers.miss_any();
+        let may_come = |partition| !told(partition) || links.roster.awaits_members() || self.dealers.miss_any();
         let awaits = leave || partition.is_some_and(may_come);
         let name = self.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {

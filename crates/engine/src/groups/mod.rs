@@ -84,7 +84,7 @@ pub(crate) struct Joining {
 /// Tickets with this connection index belong to a join from another shard, numbered by the generation.
 pub(crate) const JOINING_INDEX: u32 = u32::MAX - 1;
 
-/// A message that came back this often finds no taker.
+/// A message that returned this often finds no taker.
 pub(crate) const RETURNS_MAX: u8 = 16;
 
 impl Groups {

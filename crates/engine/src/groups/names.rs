@@ -58,9 +58,12 @@ impl Groups {
         }
     }
 
-    /// Writes the stored names of the groups of a partition into its image. Without any, nothing is written.
-    pub(crate) fn put_names(&self, out: &mut Vec<u8>, partition: PartitionId) {
-        let names = self.dealt.iter().filter(|(_, dealt)| dealt.partition == partition && dealt.is_stored);
+    /// Writes the names of the groups of a partition into its image, in a cluster of orchestrators. Without any, nothing is
+    /// written.
+    pub(crate) fn put_names(&self, out: &mut Vec<u8>, roster: &Roster, partition: PartitionId) {
+        // The store of a dead member is read without a roster.
+        let is_named = |dealt: &DealtGroup| dealt.is_stored || roster.is_of_orchestrators();
+        let names = self.dealt.iter().filter(|(_, dealt)| dealt.partition == partition && is_named(dealt));
         let names: Vec<GroupName<'_>> = names.map(|(_, dealt)| dealt.name()).collect();
         if names.is_empty() {
             return;

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::arrivals::Arrivals;
+use super::for_groups::ForGroups;
 use super::last_copies::{LastCopy, StoredCopies};
 use super::noted::{Id, number_of, put_noted};
 use super::{begin, seal};
@@ -41,6 +42,8 @@ pub(crate) struct Forwarding {
     /// Last copies whose partitions this process does not forward yet.
     pub(crate) copies: Vec<LastCopy>,
     pub(crate) stored: StoredCopies,
+    /// Messages that an earlier process had noted for the groups of partitions that were about to leave.
+    pub(crate) undealt: ForGroups,
 }
 
 /// The message of a broker that is being handled.
@@ -84,14 +87,14 @@ pub(crate) struct Departed {
     pub(crate) noted: Vec<u8>,
     /// Whether the sessions here get no more messages, since they are served at the new home.
     pub(crate) is_over: bool,
-    /// Partitions that have come back, and are not served here yet: their sessions get the messages, too.
+    /// Partitions that have returned, and are not served here yet: their sessions get the messages, too.
     pub(crate) back: Partitions,
     /// Entries that wait until the new home has the messages, in the order of the messages.
     pub(crate) unanswered: VecDeque<Awaiting>,
     /// The messages that the sessions had when they left.
     pub(crate) had: Vec<u8>,
-    /// Messages that the groups of the partitions get here if the move is called off.
-    pub(crate) for_groups: Vec<u8>,
+    /// Messages that the groups of the partitions on this shard get here if the move is called off.
+    pub(crate) for_groups: ForGroups,
 }
 
 /// Partitions that have arrived.
@@ -210,20 +213,9 @@ impl Forwarding {
 
 impl Departed {
     pub(crate) fn new(partitions: Partitions, had: Vec<u8>) -> Self {
-        let (noted, unanswered, for_groups) = (super::begin(), VecDeque::new(), super::begin());
-        Self { partitions, noted, is_over: false, back: Partitions::NONE, unanswered, had, for_groups }
-    }
-
-    /// The new home serves the partitions, and deals for their groups.
-    pub(crate) fn note_served(&mut self) {
-        (self.is_over, self.for_groups) = (true, super::begin());
-    }
-
-    /// Notes a message that no group of the partitions has got, here or elsewhere.
-    pub(crate) fn note_for_groups(&mut self, now: Now, id: Option<&MessageId>, message: &MessageRef) {
-        if !self.is_over {
-            put_noted(&mut self.for_groups, now, id, message);
-        }
+        let (noted, unanswered) = (super::begin(), VecDeque::new());
+        let (back, for_groups) = (Partitions::NONE, ForGroups::default());
+        Self { partitions, noted, is_over: false, back, unanswered, had, for_groups }
     }
 
     /// The partitions whose sessions here get no more messages.
@@ -300,7 +292,6 @@ impl Departed {
 
     fn note_copy(&mut self, now: Now, copy: &LastCopy) {
         if Forwarding::note_left(&mut AtHand::default(), self, now, copy.id.as_ref(), &copy.message) {
-            self.note_for_groups(now, copy.id.as_ref(), &copy.message);
             self.unanswered.extend(copy.number.map(Awaiting::Copy));
         }
     }

@@ -63,7 +63,7 @@ pub(crate) enum Key<'a> {
     Body(u64),
     /// A message on its way from one shard to others.
     Crossing(u64),
-    /// Such a message has arrived at a shard of so many.
+    /// Such a message has arrived at a shard, with the number of shards.
     Crossed(u64, ShardPosition),
     /// A message that this node owes to all nodes and that no client sends again.
     Outgoing(u64),
@@ -224,7 +224,7 @@ impl<'a> Key<'a> {
         let shards = u16::from_be_bytes(reader.array("a number of shards")?);
         let shard = u16::from_be_bytes(reader.array("a shard")?);
         if shards > MAX_SHARDS || shard >= shards || !reader.is_empty() {
-            return Err(WireError { reading: "a shard of so many" });
+            return Err(WireError { reading: "a shard and the number of shards" });
         }
         Ok(Self::Crossed(crossing, ShardPosition { shard: ShardId(shard), shards }))
     }

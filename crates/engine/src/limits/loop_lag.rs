@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_publishers_are_counted_and_no_more() {
+    fn publishers_beyond_the_limit_are_not_counted() {
         let mut lag = LoopLag { allowed: 0, ..LoopLag::default() };
         let held = (0..=COUNTED_MAX as u32).filter(|index| lag.count(publisher(*index), 1)).count();
         assert_eq!((held, lag.work.len()), (COUNTED_MAX, COUNTED_MAX));

@@ -16,7 +16,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// Takes tokens that come back at `rate` per second into a bucket of `burst`; returns for how many nanoseconds it
+    /// Takes tokens that return at `rate` per second into a bucket of `burst`; returns for how many nanoseconds it
     /// is short of them. A rate of 0 is no limit.
     pub(crate) fn take(&mut self, now: u64, amount: u64, rate: u64, burst: u64) -> u64 {
         let time_of = |tokens: u64| {

@@ -106,7 +106,7 @@ impl TenantUses {
         }
     }
 
-    /// Counts so many fewer.
+    /// Lowers the count by `ended`.
     pub(crate) fn release(&mut self, tenant: TenantId, holding: Holding, ended: usize) {
         let ended = ended as u64;
         match self {

@@ -58,7 +58,7 @@ impl SentMarks {
         self.waiting.retain(|(_, waiting)| *waiting != Shards::default());
     }
 
-    /// True if all marks up to this one have come back, except from `peer`: it asks, and its own link keeps the order.
+    /// True if all marks up to this one have returned, except from `peer`: it asks, and its own link keeps the order.
     pub(super) fn are_back(&self, number: u64, peer: ShardId) -> bool {
         let mut before = self.waiting.iter().take_while(|(mark, _)| *mark <= number);
         before.all(|(_, waiting)| waiting.without(Shards::of(peer)) == Shards::default())

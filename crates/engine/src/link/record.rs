@@ -88,7 +88,7 @@ pub(crate) enum Record<'a> {
     /// Asks all queues with the policy `reject` for room for a message; `waits` has no negative acknowledgement, and
     /// waits.
     Reserve { number: u32, tenant: TenantId, topic: &'a str, qos: QoS, cost: u64, waits: Option<ConnectionKey> },
-    /// So many queues had no room; where that is 0, room is kept.
+    /// The number of queues without room; 0 means that room is reserved.
     Reserved { number: u32, full: u32 },
     /// The next message of the sender uses the room kept under this number.
     Commit { number: u32 },

@@ -17,7 +17,7 @@ fn publisher(index: u32) -> ConnectionKey {
     ConnectionKey { index, generation: 1 }
 }
 
-/// Both ends of a link with a limit of so many bytes.
+/// Both ends of a link with this limit of bytes.
 fn pair(limit: u64) -> (Links, Links) {
     let place = |shard| ShardPosition { shard, shards: 2 };
     (Links::new(place(HERE), limit), Links::new(place(THERE), limit))

@@ -1,7 +1,7 @@
 //! How much one turn of a shard may deliver, so that one publisher with many subscribers does not keep everybody
 //! waiting.
 //!
-//! A message to ten thousand subscribers costs as much as ten thousand messages. Once so many sessions have been
+//! A message to ten thousand subscribers costs as much as ten thousand messages. Once this number of sessions have been
 //! reached in one turn, a publisher waits with its next message until the shard's timers have had their turn.
 //! Acknowledgements, pings, subscriptions and other clients continue.
 //!
@@ -16,6 +16,9 @@ use std::collections::{BTreeSet, VecDeque};
 /// Deliveries after which publishers wait: of messages to few between two turns of the timers, of messages to many
 /// until all of their receivers were written. One message goes to all of its subscribers in any case.
 pub(crate) const DELIVERIES_MAX: usize = 4096;
+
+/// Nodes of filters that are visited in the time of one delivery, while the receivers of a topic are searched.
+pub(crate) const VISITS_PER_DELIVERY: usize = 16;
 
 /// Which share of a turn was used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

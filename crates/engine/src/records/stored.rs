@@ -199,10 +199,19 @@ impl ReadEntry {
         Ok(Self { qos, retain, latest, group, ids, sent, content })
     }
 
+    /// Whether an entry stays in memory after a start: it is sent, dealt, shared, has a priority, or waits for a newer
+    /// message of its topic.
+    pub(crate) fn stays_in_memory(value: &[u8]) -> bool {
+        let marked = value.first().is_some_and(|flags| *flags & (DEALT | SENT | SHARED | LATEST) != 0);
+        let clock = Now { monotonic: Millis(0), unix: 0 };
+        let is_raised = |entry: Self| matches!(entry.content, Content::Here(message) if message.priority != 0);
+        marked || Self::read(value, clock, TenantId::DEFAULT, &[]).is_ok_and(is_raised)
+    }
+
     /// The number of the message elsewhere that an entry refers to, if it does.
     pub(crate) fn body_of(value: &[u8]) -> Option<u64> {
         value.first().filter(|flags| **flags & SHARED != 0)?;
-        // It stands at the end, whatever comes before.
+        // It is at the end of every record.
         let (_, last) = value.split_last_chunk::<8>()?;
         Some(u64::from_le_bytes(*last))
     }

@@ -88,7 +88,7 @@ pub(crate) fn turn_budget(step: u32) -> u32 {
 }
 
 impl Fetches {
-    /// No fetch, and the budget of a first turn; each step looks at so many topics.
+    /// No fetch, and the budget of a first turn; the number of topics that a step looks at.
     pub(crate) fn new(step: u32) -> Self {
         Self { budget: turn_budget(step), starts: STARTS_PER_TURN, ..Self::default() }
     }
@@ -291,7 +291,7 @@ impl Fetches {
         self.by_filter.get(&(session.0, filter.into())).copied()
     }
 
-    /// Suspends the fetches of a session until its client comes back. Each fetch gets a new number, so answers of other
+    /// Suspends the fetches of a session until its client returns. Each fetch gets a new number, so answers of other
     /// shards to the old connection are ignored.
     pub(crate) fn suspend_fetches(&mut self, sessions: &mut Sessions, session: SessionKey) {
         let Some(rare) = sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {

@@ -32,7 +32,7 @@ pub(crate) trait Retainable {
 /// The retained message of each topic, in the order of the topics.
 ///
 /// New topics are refused beyond the limits. A retained message may always be replaced, unless the new one is larger
-/// and exceeds the limit of bytes; then the old message stays. Messages that come back from a store or another node are
+/// and exceeds the limit of bytes; then the old message stays. Messages that return from a store or another node are
 /// never refused.
 #[derive(Debug)]
 pub(crate) struct Retained<M> {
@@ -126,7 +126,7 @@ impl<M: Retainable> Retained<M> {
         self.bytes_of.iter().map(|(tenant, bytes)| (*tenant, *bytes))
     }
 
-    /// Retains a message, and returns the one that it replaces.
+    /// Retains a message, and returns the replaced one.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl<M: Retainable> Retained<M> {
         Ok(self.insert(tenant, topic, message))
     }
 
-    /// Retains a message that the quota of its tenant does not refuse, and returns the one that it replaces. It counts.
+    /// Retains a message that the quota of its tenant does not refuse, and returns the replaced one. It counts.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl<M: Retainable> Retained<M> {
         Ok(())
     }
 
-    /// Retains a message that was retained elsewhere or before, and returns the one that it replaces. No limit refuses
+    /// Retains a message that was retained elsewhere or before, and returns the replaced one. No limit refuses
     /// it: its publisher has the acknowledgement, and a limit that is smaller now is no reason to lose the message.
     pub(crate) fn take_back(&mut self, tenant: TenantId, topic: &str, message: M) -> Option<M> {
         let is_new = self.tenants.get(&tenant).is_none_or(|topics| !topics.contains_key(topic));

@@ -109,7 +109,7 @@ fn limits_refuse_new_topics_and_let_kept_ones_change() {
 }
 
 #[test]
-fn messages_that_come_back_are_not_refused() {
+fn messages_that_return_are_not_refused() {
     let mut retained = Retained::new(1, 10);
     for number in 1..=3 {
         assert_eq!(retained.take_back(TENANT, &format!("t{number}"), note(number, 20)), None);

@@ -34,7 +34,7 @@ use crate::session::refused::RefusedMessages;
 use crate::session::tail::Tail;
 use crate::settings::Settings;
 use crate::settings::overflow::Bounds;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashSet};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
@@ -95,7 +95,7 @@ pub(crate) struct Flow {
     pub inflight: Inflight<InFlight>,
     /// Cost in bytes of the messages that `inflight` keeps.
     pub inflight_bytes: u64,
-    /// Waiting for the client to come back, to read, or to acknowledge.
+    /// Waiting for the client to return, to read, or to acknowledge.
     pub queue: SessionQueue,
     /// Cost of the queue in bytes.
     pub queue_bytes: u64,
@@ -162,6 +162,18 @@ impl Flow {
     #[inline]
     pub(crate) fn waits_alone(&self) -> bool {
         self.one_at_a_time && !self.inflight.is_empty()
+    }
+
+    /// Whether nothing waits: no message, no publisher, and no end of a full queue.
+    #[inline]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.queue.is_empty()
+            && self.tail.is_none()
+            && self.to_resend == 0
+            && self.full_at.is_none()
+            && self.blocking.is_empty()
+            && self.expiry_timer.is_none()
+            && !(self.gave_back | self.block_given_up | self.full_logged | self.keeps_qos0)
     }
 
     /// Whether messages of QoS 0 wait as ones of QoS 1.
@@ -290,7 +302,7 @@ pub(crate) struct Rare {
     pub will_due: Option<Millis>,
     /// When a session without a connection ends; also its key among the timers.
     pub ends_at: Option<Millis>,
-    /// Until when QoS 0 messages are kept for a client that was sent on and has not come back.
+    /// Until when QoS 0 messages are kept for a client that was sent on and has not returned.
     pub sent_on_until: Option<Millis>,
     /// Memberships in shared groups, in the order of their names; see [`Rare::find_membership`].
     pub memberships: Vec<Rc<Membership>>,
@@ -358,6 +370,8 @@ pub(crate) struct Membership {
     /// Its home deals.
     pub partition: PartitionId,
     pub member: MemberOptions,
+    /// Whether a SUBACK waits for the group's home. A membership of a store or an image has no SUBACK any more.
+    is_unconfirmed: Cell<bool>,
     /// Set for one delivery: the notice that its group is promised.
     promise: RefCell<Option<Promise>>,
 }
@@ -365,8 +379,18 @@ pub(crate) struct Membership {
 impl Membership {
     pub(crate) fn new(group: GroupName<'_>, partition: PartitionId, member: MemberOptions) -> Self {
         let GroupName { tenant, share, filter } = group;
-        let promise = RefCell::new(None);
-        Self { tenant, share: share.into(), filter: filter.into(), partition, member, promise }
+        let (is_unconfirmed, promise) = (Cell::new(false), RefCell::new(None));
+        Self { tenant, share: share.into(), filter: filter.into(), partition, member, is_unconfirmed, promise }
+    }
+
+    /// A SUBACK waits for the group's home, or no longer.
+    pub(crate) fn set_unconfirmed(&self, is_unconfirmed: bool) {
+        self.is_unconfirmed.set(is_unconfirmed);
+    }
+
+    /// Whether the group's home has confirmed it.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        !self.is_unconfirmed.get()
     }
 
     /// A copy for one delivery, at whose end its group is notified.

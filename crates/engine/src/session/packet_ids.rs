@@ -7,6 +7,9 @@ use tidegate_mqtt::PacketId;
 /// Number of packet ids, 1..=65,535.
 const ALL_IDS: usize = u16::MAX as usize;
 
+/// Entries that the next burst of messages has space for at most before its memory grows.
+const SPACE_MAX: usize = 16;
+
 /// The answer that a message in flight waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -51,6 +54,8 @@ pub(crate) struct Inflight<T> {
     free_run: u16,
     /// How many ids from the highest one down are given out to others.
     kept_back: u16,
+    /// Entries that the first one brings space for: half of the space of the last burst, so that it follows smaller ones.
+    space: u16,
 }
 
 impl<T> InflightEntry<T> {
@@ -68,10 +73,10 @@ impl<T> Inflight<T> {
 
     /// Nothing in flight; the first id will be 1.
     pub(crate) const fn new() -> Self {
-        Self { entries: VecDeque::new(), next: PacketId::MIN, free_run: u16::MAX, kept_back: 0 }
+        Self { entries: VecDeque::new(), next: PacketId::MIN, free_run: u16::MAX, kept_back: 0, space: 0 }
     }
 
-    /// Leaves so many ids, from the highest one down, to packets that are not messages.
+    /// Reserves this number of ids, from the highest one down, for packets that are not messages.
     pub(crate) fn keep_back(&mut self, ids: u16) {
         self.kept_back = ids;
         self.free_run = 0;
@@ -99,6 +104,9 @@ impl<T> Inflight<T> {
         let id = self.next;
         self.next = id.next();
         self.free_run -= 1;
+        if self.entries.capacity() == 0 {
+            self.entries.reserve(usize::from(self.space));
+        }
         self.entries.push_back(InflightEntry { id, state, item });
         Some(id)
     }
@@ -120,7 +128,8 @@ impl<T> Inflight<T> {
     /// Entries from another process or node, in the order of sending; `None` when two entries have the same id.
     pub(crate) fn from_entries(entries: impl IntoIterator<Item = (PacketId, State, T)>) -> Option<Self> {
         let entries = entries.into_iter().map(|(id, state, item)| InflightEntry { id, state, item });
-        let mut inflight = Self { entries: entries.collect(), next: PacketId::MIN, free_run: 0, kept_back: 0 };
+        let mut inflight =
+            Self { entries: entries.collect(), next: PacketId::MIN, free_run: 0, kept_back: 0, space: 0 };
         let mut used = UsedIds::default();
         if !inflight.entries.iter().all(|entry| used.insert(entry.id)) {
             return None;
@@ -164,6 +173,7 @@ impl<T> Inflight<T> {
     pub(crate) fn finish_at(&mut self, at: usize) -> Option<T> {
         let entry = if at == 0 { self.entries.pop_front() } else { self.entries.remove(at) };
         if self.entries.is_empty() {
+            self.space = (self.entries.capacity() / 2).min(SPACE_MAX) as u16;
             self.entries = VecDeque::new();
         }
         entry.map(|entry| entry.item)

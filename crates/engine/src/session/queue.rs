@@ -38,7 +38,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Whether the next message is a lower one's, if of so many messages one has to be; 0 gives lower ones no share.
+    /// True if the next message is of a lower priority, which gets one of `share` messages; 0 gives it none.
     fn is_lower(self, share: u16) -> bool {
         share != 0 && self.since >= share - 1
     }

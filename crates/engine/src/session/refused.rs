@@ -79,8 +79,8 @@ impl RefusedMessages {
         self.0.push_back((id, message));
     }
 
-    /// Keeps a message that was refused after it was routed. The latest `most` are kept, the Receive Maximum of the client:
-    /// it sends no further message before it has the answer to the first of so many.
+    /// Keeps a message that was refused after it was routed. The latest `most` are kept, the Receive Maximum of the
+    /// client: it sends no further message before it has the answer to the first one.
     pub(crate) fn keep(
         &mut self,
         journal: &mut Journal,

@@ -63,7 +63,7 @@ impl Reservations {
         }
     }
 
-    /// The next message from a shard is the one that a reservation was made for.
+    /// The next message from a shard uses the reservation.
     pub(crate) fn commit(&mut self, id: ReservationId) {
         self.committing.insert(id.0, id.1);
     }

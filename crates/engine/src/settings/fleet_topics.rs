@@ -49,8 +49,8 @@ pub(crate) fn owner_of<'a>(settings: &Settings, tenant: TenantId, topic: &'a str
 
 /// Whether a topic at brokers is not the default tenant's.
 #[inline]
-pub(crate) fn is_of_tenant(topic: &str) -> bool {
-    topic.starts_with(PREFIX)
+pub(crate) fn is_of_tenant(topic: impl AsRef<[u8]>) -> bool {
+    topic.as_ref().starts_with(PREFIX.as_bytes())
 }
 
 #[cfg(test)]

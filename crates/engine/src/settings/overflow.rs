@@ -13,13 +13,13 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Whether a queue of so many messages and bytes may take one more of this cost.
+    /// True if a queue with these numbers of messages and bytes may take one more of this cost.
     #[inline]
     pub(crate) fn fits(&self, messages: usize, bytes: u64, cost: u64) -> bool {
         messages < self.max_messages && bytes.saturating_add(cost) <= self.max_bytes
     }
 
-    /// True if a queue of so many messages and bytes has room again for waiting publishers.
+    /// True if a queue with these numbers of messages and bytes has room again for waiting publishers.
     pub(crate) fn has_room_again(&self, messages: usize, bytes: u64) -> bool {
         messages <= self.max_messages / 2 && bytes <= self.max_bytes / 2
     }

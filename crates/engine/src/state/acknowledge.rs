@@ -141,7 +141,7 @@ impl ShardState {
             is_for_hub: connection.is_of_hub(),
         };
         if layouts.packet_len(&mut publication, &shape, now) > connection.max_packet_out as usize {
-            // The client came back with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).
+            // The client returned with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).
             self.reports().discard_for(Reason::SubscriberPacketLimit, to, &message);
             let Some(session) = self.sessions.get_mut(to.0) else { return };
             let stored = session.stored;

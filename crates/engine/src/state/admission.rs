@@ -6,6 +6,7 @@ use crate::publish::admission::{Full, Wanted};
 use crate::session::BlockedPublisher;
 use crate::settings::OverflowPolicy;
 use crate::state::ShardState;
+use crate::state::deliver::{Room, would_queue};
 use crate::topics::Route;
 use tidegate_mqtt::QoS;
 
@@ -55,26 +56,30 @@ impl ShardState {
 
     /// True if a session's queue can take a message without dropping any, after expired messages have left it.
     pub(crate) fn has_room_now(&mut self, now: Millis, to: SessionKey, wanted: &Wanted<'_>) -> bool {
-        if !self.has_queue_room(to, wanted) {
+        if !has_queue_room(self, to, wanted) {
             let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
             self.has_room_after_expiry(now, to, &bounds, wanted.cost);
             self.is_over_ceiling_after_expiry(now, to);
         }
-        self.has_queue_room(to, wanted)
+        has_queue_room(self, to, wanted)
     }
+}
 
-    /// Whether a session's queue could take a message now without dropping any.
-    fn has_queue_room(&self, to: SessionKey, wanted: &Wanted<'_>) -> bool {
-        let Some(session) = self.sessions.get(to.0) else { return false };
-        let bounds = self.overflow.bounds_of(&self.sessions, to, wanted.topic);
-        let (reserved, reserved_bytes) = self.reservations.of(to);
-        let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
-        let away = session.connection.is_none();
-        let queues = waiting > 0 || away;
-        if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
-            return false;
-        }
-        bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
-            && !(queues && self.memory.is_over_ceiling())
+/// Whether a session's queue could take a message now without dropping any.
+fn has_queue_room(state: &ShardState, to: SessionKey, wanted: &Wanted<'_>) -> bool {
+    let Some(session) = state.sessions.get(to.0) else { return false };
+    let bounds = state.overflow.bounds_of(&state.sessions, to, wanted.topic);
+    let (reserved, reserved_bytes) = state.reservations.of(to);
+    let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
+    let away = session.connection.is_none();
+    if away && wanted.qos == QoS::AtMostOnce && !state.settings.queue.keep_qos0_offline {
+        return false;
     }
+    let would_queue = || {
+        let connection = session.connection.and_then(|key| state.connections.get(key));
+        let room = connection.map(|it| Room { output: it.output_len(), high_water: state.high_water });
+        would_queue(session, room, wanted.qos, reserved, state.settings.queue.max_bytes)
+    };
+    bounds.fits(waiting + reserved, bytes + reserved_bytes, wanted.cost)
+        && !(state.memory.is_over_ceiling() && would_queue())
 }

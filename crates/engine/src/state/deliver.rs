@@ -135,7 +135,7 @@ impl ShardState {
         qos: QoS,
     ) {
         let mut delivery = delivery(publication, terms, qos, 0);
-        let is_dealt = terms.group.is_some_and(|group| group.tenant != TenantId::BROKER_LINK);
+        let is_dealt = || terms.group.is_some_and(|group| group.tenant != TenantId::BROKER_LINK);
         let is_of_transfer = self.transfers.concern(&self.settings, publication.topic, is_dealt);
         if is_of_transfer && self.transfers.attend_transfer(&self.sessions, self.journal.now, self.shard, to, &delivery)
         {
@@ -194,6 +194,12 @@ impl ShardState {
 
     /// Sends from a session's queue as much as its window and its output take.
     pub(crate) fn refill(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
+        let fetches = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty());
+        let session = self.sessions.get(to.0).filter(|session| !fetches(session));
+        if session.and_then(|session| session.flow.as_deref()).is_some_and(Flow::is_at_rest) {
+            // Nearly all acknowledgements come to a session for which nothing waits.
+            return;
+        }
         while let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) {
             let empty = flow.queue.is_empty();
             if flow.to_resend > 0 && self.resend_next(now, layouts, to) {
@@ -206,7 +212,10 @@ impl ShardState {
             let Some(key) = session.connection else { return };
             let Some(connection) = self.connections.get_mut(key) else { return };
             let room = connection.output_len() <= self.high_water / 2;
-            let window = has_window(session, self.settings.queue.max_bytes);
+            let most = self.settings.queue.max_bytes;
+            // Messages that come from the store add to memory; others only move from the queue into flight.
+            let reads = session.flow.as_ref().is_some_and(|flow| flow.tail.is_some());
+            let window = has_window(session, if reads { self.memory.window_bytes(most) } else { most });
             let Some(flow) = session.flow.as_mut() else { break };
             let share = self.settings.queue.lower_priority_share;
             if !room || flow.waits_alone() {
@@ -334,6 +343,15 @@ impl ShardState {
     }
 }
 
+/// Whether a message to a session would wait in its queue now, behind this number of messages with reserved room. `room` is
+/// that of its connection, if it has one.
+pub(crate) fn would_queue(session: &Session, room: Option<Room>, qos: QoS, reserved: usize, max_bytes: u64) -> bool {
+    let Some(room) = room else { return true };
+    let in_flight = session.flow.as_ref().map_or(0, |flow| flow.inflight.len());
+    let is_full = qos != QoS::AtMostOnce && in_flight + reserved >= usize::from(session.receive_maximum);
+    is_full || !goes_at_once(session, qos, room, max_bytes)
+}
+
 /// Notes a message above QoS 0 as sent; returns its packet id and the bytes to keep it.
 #[inline]
 fn await_answer(now: Millis, flow: &mut Flow, qos: QoS, sent: InFlight) -> Option<(PacketId, u64)> {
@@ -355,9 +373,11 @@ fn keeps_qos0(settings: &Settings, session: &Session, topic: &str) -> bool {
 
 /// Output of a connection.
 #[derive(Clone, Copy, Debug)]
-struct Room {
-    output: usize,
-    high_water: usize,
+pub(crate) struct Room {
+    /// Bytes that wait in it.
+    pub(crate) output: usize,
+    /// Bytes beyond which messages wait in queues.
+    pub(crate) high_water: usize,
 }
 
 /// Whether a message to a connected client is sent without waiting in the queue. One of QoS 0 goes before messages that

@@ -42,7 +42,12 @@ impl ShardState {
         let Some(flow) = session.flow.as_mut() else { return 0 };
         let Some(delivery) = flow.queue.pop_expired(now) else {
             let expired = session.expire_in_tail(&mut self.memory, &mut self.journal, now);
+            // Without a tail the window is wider, above the ceiling.
+            let waits = session.flow.as_ref().is_some_and(|flow| flow.tail.is_none() && !flow.queue.is_empty());
             self.counters.dropped[Reason::MessageExpired.number()] += expired;
+            if expired > 0 && waits {
+                self.refill_soon(to);
+            }
             return expired;
         };
         flow.queue_bytes -= delivery.cost();

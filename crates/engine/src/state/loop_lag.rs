@@ -12,8 +12,8 @@ use crate::state::ShardState;
 const MESSAGE_BYTES: u64 = 256;
 
 impl ShardState {
-    /// Counts the work of this shard for a message to so many sessions. A publisher that causes more than the others
-    /// waits, unless that has not helped for as long as publishers may be made to wait.
+    /// Counts the work of this shard for a message to this number of sessions. A publisher that causes more than the
+    /// others waits, unless that has not helped for as long as publishers may be made to wait.
     #[cold]
     pub(crate) fn charge_loop_lag(&mut self, now: Now, publisher: BlockedPublisher, receivers: usize, payload: usize) {
         let patient = now.monotonic.since(self.loop_lag.since) < self.settings.limits.block_timeout_ms;

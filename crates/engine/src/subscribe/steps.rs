@@ -1,7 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE packets, worked off in steps: a packet may name ten thousand filters, and everybody else
 //! would wait for them.
 //!
-//! All clients together have so many filters worked off in a turn. Of a packet with more, the rest waits for the next
+//! A turn processes a limited number of filters of all clients together. The other filters wait for the next
 //! turns, and what its client has sent behind it waits as that of a parked publisher does. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 

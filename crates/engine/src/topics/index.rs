@@ -31,6 +31,8 @@ pub(crate) struct SubscriptionIndex {
     text_bytes: u64,
     /// Entries that match the topic at hand.
     matched: Vec<u32>,
+    /// Nodes that were visited since they were last taken.
+    visited: usize,
 }
 
 /// Bytes of a filter beside its text and its levels: its entry, and its place among the names.
@@ -79,6 +81,7 @@ impl SubscriptionIndex {
             subscriptions: 0,
             text_bytes: 0,
             matched: Vec::new(),
+            visited: 0,
         }
     }
 
@@ -92,6 +95,22 @@ impl SubscriptionIndex {
     #[cfg(test)]
     pub(crate) fn filters(&self) -> usize {
         self.entries.len()
+    }
+
+    /// The work of all topics that were matched since this was last called: the nodes of filters that were visited.
+    #[inline]
+    pub(crate) fn take_visited(&mut self) -> usize {
+        std::mem::take(&mut self.visited)
+    }
+
+    /// Whether this number of nodes was visited; then the count begins at 0 again.
+    #[inline]
+    pub(crate) fn has_visited(&mut self, nodes: usize) -> bool {
+        let has = self.visited >= nodes;
+        if has {
+            self.visited = 0;
+        }
+        has
     }
 
     /// Number of subscriptions of sessions.
@@ -111,7 +130,7 @@ impl SubscriptionIndex {
         self.wildcards.nodes()
     }
 
-    /// Adds a subscription, or replaces the one that the session has to this filter ([MQTT-3.8.4-3]).
+    /// Adds a subscription, or replaces the session's subscription to this filter ([MQTT-3.8.4-3]).
     pub(crate) fn subscribe(&mut self, tenant: TenantId, filter: &str, subscriber: Subscriber) -> Subscribed {
         let key = self.make_entry(tenant, filter);
         let entry = &mut self.entries[key];
@@ -271,7 +290,7 @@ impl SubscriptionIndex {
     fn find_matches(&mut self, tenant: TenantId, topic: &str) {
         self.matched.clear();
         self.matched.extend(self.find_entry(tenant, topic));
-        self.wildcards.walk(tenant, topic, |entry| self.matched.push(entry));
+        self.visited += self.wildcards.walk(tenant, topic, |entry| self.matched.push(entry));
     }
 
     #[inline]

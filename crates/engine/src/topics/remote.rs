@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 
 use crate::ids::ShardId;
 
-/// Parts of the table; the one that is full is the only one that grows.
+/// Parts of the table; only the full part grows.
 const PARTS: usize = 64;
 /// A part with less room than this is not worth shrinking.
 const SHRINK_MIN: usize = 64;

@@ -27,7 +27,7 @@ pub(crate) enum Deferral {
     Fleet,
     /// The interest of nodes that have gone is not known yet.
     Interest,
-    /// So many queues of a shard are full; `whose` is the first of them, if it is on this shard.
+    /// The number of full queues of a shard; `whose` is the first of them, if it is on this shard.
     Queues { shard: ShardId, full: u32, whose: Option<SessionKey> },
     /// Other shards were asked for room and have not answered.
     Answers,

@@ -93,12 +93,13 @@ impl Trie {
         }
     }
 
-    /// Calls `visit` with the entry of each filter that matches `topic`. A node is visited at most once, so that no
-    /// topic costs more than all filters together.
-    pub(super) fn walk(&mut self, tenant: TenantId, topic: &str, mut visit: impl FnMut(u32)) {
+    /// Calls `visit` with the entry of each filter that matches `topic`, and returns the number of visited nodes. A node
+    /// is visited at most once, so that no topic costs more than all filters together.
+    pub(super) fn walk(&mut self, tenant: TenantId, topic: &str, mut visit: impl FnMut(u32)) -> usize {
         let Some(root) = self.roots.get(&tenant) else {
-            return;
+            return 0;
         };
+        let mut visited = 0;
         self.levels.clear();
         self.pending.clear();
         self.pending.push((*root, 0));
@@ -106,6 +107,7 @@ impl Trie {
         // The fleet of an orchestrator gets them all.
         let is_dollar = topic.starts_with('$') && tenant != TenantId::BROKER_LINK;
         while let Some((at, depth)) = self.pending.pop() {
+            visited += 1;
             let node = &self.nodes[at];
             let wildcards = depth > 0 || !is_dollar;
             if node.below != NONE && wildcards {
@@ -131,6 +133,7 @@ impl Trie {
                 }
             }
         }
+        visited
     }
 
     /// Bytes held for all filters, without what an allocator adds.

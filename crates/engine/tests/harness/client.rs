@@ -449,7 +449,7 @@ impl Client {
         self.world.0.borrow_mut().set_window(self.socket, 0);
     }
 
-    /// Takes so many bytes more.
+    /// Takes this number of further bytes.
     pub(crate) fn read_bytes(&self, bytes: usize) {
         self.world.0.borrow_mut().add_window(self.socket, bytes);
         self.world.run();

@@ -126,11 +126,14 @@ impl Device {
     pub(crate) fn connect(&mut self, connecting: Connecting) {
         self.go_offline();
         let connecting = Connecting { client_id: self.name.clone(), automatic: false, ..connecting };
-        // Before MQTT 5 a clean session ends with its connection, and an MQTT 3.1 CONNACK does not say whether there was one.
+        // A clean session before MQTT 5, and one of MQTT 5 without an expiry, end with the connection. An MQTT 3.1 CONNACK does
+        // not say whether there was one.
         if connecting.clean_start || self.ends_with_connection {
             self.forget();
         }
-        self.ends_with_connection = connecting.clean_start && !connecting.version.is_v5();
+        let is_v5 = connecting.version.is_v5();
+        self.ends_with_connection =
+            if is_v5 { connecting.expiry.unwrap_or_default() == 0 } else { connecting.clean_start };
         let client = self.world.open(&connecting);
         client.send_bytes(&connecting.encode());
         self.abandoned.extend(self.client.replace(client));

@@ -32,7 +32,7 @@ pub(crate) fn in_front_of<const N: usize>(names: [&str; N], story: impl Fn(&Worl
     );
 }
 
-/// How an orchestrator that comes back speaks to a broker.
+/// How an orchestrator that returns speaks to a broker.
 pub(crate) fn lasting() -> BrokerLinkOptions {
     BrokerLinkOptions { version: None, user_name: None, password: None, lasting: true }
 }
@@ -184,7 +184,7 @@ impl Broker {
         self.world.run();
     }
 
-    /// It takes connections again, and the engine comes back to it.
+    /// It takes connections again, and the engine returns to it.
     pub(crate) fn come_back(&self) {
         self.with(|broker| broker.ways.reachable = true);
         self.world.advance(5_000);

@@ -94,7 +94,7 @@ impl Store {
         Some((shard, batch.sequence))
     }
 
-    /// A process is gone: so many of the batches that were on their way have still been written.
+    /// A process is gone: this number of the batches on their way have still been written.
     pub(crate) fn crash(&mut self, nodes: &Nodes, node: usize, kept: usize) {
         for _ in 0..kept {
             self.commit_one(nodes, Some(node));

@@ -1,5 +1,6 @@
 //! The world that a test holds.
 
+mod authentications;
 mod books;
 mod cluster;
 mod everywhere;
@@ -7,7 +8,6 @@ mod moves;
 mod peers;
 mod places;
 mod store;
-mod verdicts;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -61,7 +61,7 @@ impl World {
         Self(Rc::new(RefCell::new(Net::new(nodes, settings, schedule, causal, title.to_owned()))))
     }
 
-    /// A cluster of so many nodes with so many shards each.
+    /// A cluster of nodes with a number of shards each.
     pub(crate) fn cluster(nodes: u16, shards: u16, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
@@ -69,7 +69,7 @@ impl World {
         Self::of_nodes(&Nodes::new(nodes, shards), settings, Schedule::InTurn, false, &title)
     }
 
-    /// A cluster of so many orchestrators with so many shards each, which have addresses. Only the first has brokers.
+    /// A cluster of orchestrators with a number of shards each, which have addresses. Only the first has brokers.
     pub(crate) fn orchestrators(members: u16, shards: u16) -> Self {
         let title = format!("{members} orchestrators of {shards} shards in turn");
         Self::of_nodes(&Nodes::orchestrators(members, shards), addressed(), Schedule::InTurn, false, &title)
@@ -103,7 +103,7 @@ impl World {
         Self::of_nodes(&Nodes::new(nodes, shards), settings, schedule, false, title)
     }
 
-    /// A world of so many shards with default settings.
+    /// A world with this number of shards and default settings.
     pub(crate) fn new(shards: u16) -> Self {
         Self::with(shards, |_| {})
     }
@@ -163,7 +163,7 @@ impl World {
         self.0.borrow_mut().run();
     }
 
-    /// Lets at most so many things happen.
+    /// Performs at most this number of steps.
     pub(crate) fn run_some(&self, steps: usize) {
         let mut net = self.0.borrow_mut();
         for _ in 0..steps {

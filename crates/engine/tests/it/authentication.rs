@@ -1,4 +1,4 @@
-//! CONNECT waits for the verdict of external authentication.
+//! CONNECT waits for external authentication.
 
 use tidegate_engine::{Accepted, AuthOutcome, Authentication, Reason, Settings};
 use tidegate_mqtt::QoS::AtLeastOnce;
@@ -12,7 +12,7 @@ fn external(settings: &mut Settings) {
 }
 
 #[test]
-fn a_connect_waits_for_its_verdict() {
+fn a_connect_waits_for_its_authentication() {
     everywhere_with(external, |world| {
         let connecting = v5("a").user("name", "secret");
         let mut client = world.open(&connecting);
@@ -77,7 +77,7 @@ fn bytes_behind_an_unanswered_connect_are_capped() {
         assert_eq!(client.expect_closed(), Reason::PipelinedTooMuch);
         assert_eq!(world.gauges().input_bytes, 0);
         world.decide(AuthOutcome::Accept(Accepted::default()));
-        assert_eq!(world.gauges().sessions_connected, 0, "a verdict for a connection that is gone");
+        assert_eq!(world.gauges().sessions_connected, 0, "an outcome for a connection that is gone");
     });
 }
 
@@ -101,7 +101,7 @@ fn a_refused_clients_pipelined_packets_do_nothing() {
 }
 
 #[test]
-fn a_verdict_that_does_not_come_in_time_ends_the_connection() {
+fn an_authentication_that_times_out_ends_the_connection() {
     everywhere_with(external, |world| {
         let client = world.try_connect(v5("a"));
         world.advance(seconds(10));
@@ -112,10 +112,10 @@ fn a_verdict_that_does_not_come_in_time_ends_the_connection() {
 }
 
 #[test]
-fn verdicts_may_come_in_any_order() {
+fn authentications_may_end_in_any_order() {
     everywhere_with(external, |world| {
         let mut clients: Vec<Client> = (0..4).map(|number| world.try_connect(v5(&format!("c{number}")))).collect();
-        assert_eq!(world.waiting_for_verdict(), 4);
+        assert_eq!(world.waiting_for_authentication(), 4);
         for _ in 0..4 {
             let name = world.asked().client_id;
             world.decide(AuthOutcome::Accept(Accepted::default()));
@@ -125,7 +125,7 @@ fn verdicts_may_come_in_any_order() {
 }
 
 #[test]
-fn an_assigned_client_id_is_known_before_the_verdict() {
+fn an_assigned_client_id_is_known_before_authentication() {
     everywhere_with(external, |world| {
         let mut client = world.try_connect(v5(""));
         let name = world.asked().client_id;

@@ -21,6 +21,7 @@ mod retained;
 mod routing;
 mod settled;
 mod settling;
+mod shards;
 mod simulation;
 mod spreading;
 mod suspects;

@@ -300,7 +300,7 @@ fn a_qos_2_message_sent_to_a_dead_member_goes_to_no_other() {
 
 #[test]
 fn a_qos_2_message_waits_for_its_member_before_another() {
-    for comes_back in [true, false] {
+    for returns in [true, false] {
         let (world, member, publisher, topic) = dealt_elsewhere(|_| {});
         let other = world.connect(v5(&world.name_on(2, "other ")));
         world.hold(0, 1);
@@ -309,7 +309,7 @@ fn a_qos_2_message_waits_for_its_member_before_another() {
         let filter = format!("$share/g/{topic}");
         other.subscribe(&filter, ExactlyOnce);
         other.expect_nothing();
-        if comes_back {
+        if returns {
             world.begin_node(1);
             let again = world.connect(v5(member.id()).accept_on(1));
             again.subscribe_later(&filter);

@@ -123,7 +123,7 @@ fn an_empty_client_id_is_given_a_name() {
 }
 
 #[test]
-fn an_assigned_client_id_names_a_session_to_come_back_to() {
+fn an_assigned_client_id_names_a_session_to_return_to() {
     everywhere(|world| {
         let first = world.connect(v5("").clean(false).expiry(60));
         let name = first.connack(|ack| ack.properties.assigned_client_identifier.unwrap().to_owned());

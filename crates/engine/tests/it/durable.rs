@@ -39,7 +39,7 @@ fn owed(world: &World) -> Vec<Owed> {
     (0..PARTITIONS).map(owed).collect()
 }
 
-/// Plays `before`, lets the process die after so many milliseconds, and plays `after` with the result of `before`.
+/// Plays `before`, lets the process die after a number of milliseconds, and plays `after` with the result of `before`.
 fn restarted<S>(away: u64, before: impl Fn(&World) -> S, after: impl Fn(&World, S)) {
     for (from, to) in RESTARTS {
         for swept in [false, true] {

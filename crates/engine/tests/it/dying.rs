@@ -132,7 +132,7 @@ impl Dying {
         }
     }
 
-    /// All clients come back to living nodes and take all messages.
+    /// All clients return to living nodes and take all messages.
     fn calm_down(&mut self) {
         for _ in 0..20 {
             for publisher in &mut self.publishers {

@@ -18,7 +18,7 @@ const MESSAGES: usize = 3000;
 /// timers. A share is 64, and more by a part of the waiting work.
 const PER_TURN: u64 = 2 * (66 + FILTERS as u64 / 64);
 
-/// A client with so many subscriptions at QoS 1, made from their numbers.
+/// A client with this number of subscriptions at QoS 1, made from their numbers.
 fn subscriber(world: &World, connecting: Connecting, filter: impl Fn(usize) -> String) -> Client {
     let client = world.connect(connecting);
     let names: Vec<_> = (0..FILTERS).map(filter).collect();
@@ -263,7 +263,7 @@ fn quota(max_subscriptions: usize) -> TenantQuota {
     TenantQuota { max_subscriptions: max_subscriptions as u32, ..TenantQuota::default() }
 }
 
-/// Clients that subscribe to so many filters at the same time and then leave, again and again. Says how many
+/// Clients that subscribe to this number of filters at the same time and then leave, again and again. Says how many
 /// subscriptions there were at most.
 fn come_and_go(world: &World, clients: usize, rounds: usize) -> u64 {
     let mut most = 0;

@@ -56,7 +56,7 @@ fn proven(world: &World, expires_at: Option<u64>) -> Client {
 }
 
 #[test]
-fn a_client_is_asked_and_answers_until_the_verdict() {
+fn a_client_answers_challenges_until_the_outcome() {
     everywhere_with(external, |world| {
         let client = proven(world, None);
         client.ping();

@@ -2,7 +2,7 @@
 
 use tidegate_engine::{Reason, Settings};
 use tidegate_mqtt::QoS::AtMostOnce;
-use tidegate_mqtt::{PacketType, PingReq};
+use tidegate_mqtt::{PacketType, PingReq, SubscriptionOptions};
 
 use crate::harness::*;
 
@@ -151,6 +151,31 @@ fn a_publisher_with_many_subscribers_delays_no_others() {
     assert!(flood.has_arrived(PacketType::PingResp), "nor do its own pings");
     world.run();
     assert_eq!(delivered(), 500 * 30 + 1);
+}
+
+/// Each level of a filter is `a` or `+`, and the last one `+`: all of them match each topic of the publisher.
+#[test]
+fn topics_that_many_filters_match_delay_no_others() {
+    const LEVELS: usize = 11;
+    let world = World::new(1);
+    let flood = world.connect(v311("flood"));
+    let level = |number: usize, at: usize| if number >> at & 1 == 0 { "a/" } else { "+/" };
+    let filter = |number: usize| (0..LEVELS).map(|at| level(number, at)).collect::<String>() + "+";
+    let filters: Vec<String> = (0..1 << LEVELS).map(filter).collect();
+    let filters: Vec<_> = filters.iter().map(|filter| (&**filter, SubscriptionOptions::new(AtMostOnce))).collect();
+    flood.send_subscribe(&filters, None);
+    world.run();
+    let other = world.connect(v311("other"));
+    other.subscribe("other", AtMostOnce);
+    for number in 0..60 {
+        flood.send_publish(message(&format!("{}{number}", "a/".repeat(LEVELS)), "x"));
+    }
+    other.send_publish(message("other", "at once"));
+    world.turns();
+    assert!(other.has_arrived(PacketType::Publish), "no other client waits");
+    assert!((10..50).contains(&delivered(&world)), "{} in some turns", delivered(&world));
+    world.run();
+    assert_eq!(delivered(&world), 60 + 1);
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn client_ids_of_the_hub_are_reserved() {
         }
         let asked = world.try_connect(v5(&session()).through(1).accept_on(world.home_of(&session())));
         asked.expect_nothing();
-        assert_eq!(world.asked().client_id, session(), "it waits for its verdict although other clients do not");
+        assert_eq!(world.asked().client_id, session(), "it waits for its authentication although other clients do not");
     });
 }
 

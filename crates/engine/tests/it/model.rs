@@ -51,7 +51,7 @@ struct Session {
     subscriptions: BTreeMap<String, Subscription>,
     /// Sent and not acknowledged.
     in_flight: Vec<Expected>,
-    /// Waiting for the client to come back.
+    /// Waiting for the client to return.
     queue: VecDeque<Expected>,
     will: Option<Published>,
 }

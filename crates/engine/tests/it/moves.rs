@@ -69,7 +69,7 @@ fn subscriber_and_publisher(world: &World) -> [Connecting; 2] {
     [subscriber, publisher.clean(false).expiry(u32::MAX)]
 }
 
-/// The publisher comes back to a node and sends its message again; the subscriber comes there, too, and has got it once.
+/// The publisher returns to a node and sends its message again; the subscriber comes there, too, and has got it once.
 fn comes_once(world: &World, node: u16, [subscriber, publisher]: [Connecting; 2]) {
     let client = world.connect(publisher.accept_on(node));
     let id = client.next_id();
@@ -100,7 +100,7 @@ fn a_message_to_a_moving_client_comes_once_if_its_source_dies() {
         assert!(client.answers().is_empty());
         world.fall_unnoticed(0, usize::MAX, 0);
         world.run();
-        // The new home has told that all has arrived.
+        // The new home has reported that all has arrived.
         world.end_move();
         world.bury(0);
         world.fetch_of(0);

@@ -72,7 +72,7 @@ fn move_all(from: &World, to: &World) {
     assert_eq!((left.subscriptions, left.shared_subscriptions, left.queued_bytes), (0, 0, 0));
 }
 
-/// Plays `before`, moves everything so many milliseconds long, and plays `after` with the result of `before`.
+/// Plays `before`, moves everything for a number of milliseconds, and plays `after` with the result of `before`.
 fn moved<S>(way: u64, before: impl Fn(&World) -> S, after: impl Fn(&World, S)) {
     for (from, to) in MOVES {
         let here = World::with(from, |settings| {

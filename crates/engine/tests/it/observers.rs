@@ -37,7 +37,7 @@ fn confirm(world: &World, shard: u16, ticket: ObservedTicket, answer: ObserverAn
     world.run();
 }
 
-/// Confirms everything that observers were told; returns the payloads in their order.
+/// Confirms all messages of observers; returns the payloads in their order.
 fn confirm_all(world: &World) -> Vec<String> {
     let observed = world.take_observed();
     for (shard, _, message) in &observed {

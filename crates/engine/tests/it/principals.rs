@@ -303,7 +303,7 @@ fn a_principal_shares_the_rate_of_its_tenant() {
         for number in 1..=40 {
             publish(world, id, InnerPublication { tenant, ..publication("t", "x", AtLeastOnce) }, number);
         }
-        assert_eq!(world.take_published().len(), 11, "a second's worth, and the one that is too much");
+        assert_eq!(world.take_published().len(), 11, "a second's worth, and one above the limit");
         world.advance(seconds(10));
         assert_eq!(world.take_published().len(), 29);
     });

@@ -401,3 +401,24 @@ proptest! {
         play(World::seeded_links(3, seed, &format!("random order {seed}, with a store"), stored), &ops);
     }
 }
+
+#[test]
+fn a_retained_message_comes_again_after_held_answers() {
+    let (client, no_local, as_published, handling, id) = (2, false, false, 0, 0);
+    let subscribe = || Op::Subscribe { client, filter: 1, qos: 2, no_local, as_published, handling, id };
+    let connect = |client, version| Op::Connect { client, clean: false, lasts: false, will: None, version };
+    let ops = [
+        connect(0, 0),
+        Op::Publish { client: 0, topic: 1, qos: 2, retain: true, empty: false, twice: false },
+        connect(2, 2),
+        Op::Hold { client, holds: true },
+        subscribe(),
+        connect(2, 0),
+        subscribe(),
+    ];
+    play(World::with(1, settings), &ops);
+    play(World::with(3, settings), &ops);
+    for seed in 0..20 {
+        play(World::seeded_links(3, seed, &format!("random order {seed}"), settings), &ops);
+    }
+}

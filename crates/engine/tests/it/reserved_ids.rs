@@ -24,6 +24,26 @@ fn client_ids_of_queues_are_for_http_listeners() {
     });
 }
 
+#[test]
+fn drawn_client_ids_are_for_http_and_coap_listeners() {
+    let with_both = |settings: &mut Settings| {
+        with_http(settings);
+        settings.listeners.push(ListenerSettings {
+            name: "sensors".into(),
+            for_coap: true,
+            ..ListenerSettings::default()
+        });
+    };
+    everywhere_with(with_both, |world| {
+        for (start, listener) in [("http-", 1), ("coap-", 3)] {
+            let drawn = format!("{start}0123456789abcdef0123456789ABCDEF");
+            world.try_connect(v5(&drawn)).expect_refused(ReasonCode::ClientIdentifierNotValid);
+            world.try_connect(v5(&drawn).through(listener)).expect_accepted();
+            world.try_connect(v5(&format!("{start}gateway"))).expect_accepted();
+        }
+    });
+}
+
 // A node takes relayed clients whose home it is alone, so here there is one node.
 #[test]
 fn a_queue_is_for_the_user_that_the_client_has_proven() {

@@ -1,4 +1,4 @@
-//! Messages kept for an offline client, and delivered when it comes back.
+//! Messages kept for an offline client, and delivered when it returns.
 
 use tidegate_engine::{Millis, Reason};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
@@ -86,7 +86,7 @@ fn a_session_expires_on_time() {
 }
 
 #[test]
-fn coming_back_stops_the_expiry() {
+fn a_return_stops_the_expiry() {
     everywhere(|world| {
         world.connect(v5("a").expiry(60)).lose();
         world.advance(seconds(59));

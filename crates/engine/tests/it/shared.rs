@@ -179,7 +179,7 @@ fn a_sent_qos_2_message_goes_to_no_other_member() {
         other.subscribe(GROUP, ExactlyOnce);
         lost.lose();
         assert_eq!(other.payloads(), ["waiting"]);
-        assert_eq!(world.dropped(Reason::SessionDiscarded), 1, "the one that may have arrived");
+        assert_eq!(world.dropped(Reason::SessionDiscarded), 1, "the message that may have arrived");
     });
 }
 

@@ -99,7 +99,7 @@ fn wills_reach_the_clients_that_are_there() {
 }
 
 #[test]
-fn a_stopping_server_answers_no_verdict() {
+fn a_stopping_server_answers_no_authentication() {
     everywhere_with(
         |settings| settings.authentication = tidegate_engine::Authentication::External,
         |world| {

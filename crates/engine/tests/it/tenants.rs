@@ -157,7 +157,7 @@ fn a_preset_client_id_overrides_the_requested_one() {
         let first = world.connect(v5("anything").lasting().known_as(device()));
         let second = world.connect(v311("").lasting().known_as(device()));
         first.expect_disconnect(ReasonCode::SessionTakenOver);
-        assert!(second.session_present(), "an empty client id may come back where it is known before");
+        assert!(second.session_present(), "an empty client id may return where it is known before");
         let told = world.connect(v5("").clean(false).known_as(device()));
         assert!(told.connack(|packet| packet.properties.assigned_client_identifier == Some("device")));
         assert_eq!(world.gauges().sessions_connected, 1);
@@ -188,7 +188,7 @@ fn at_home(world: &World, stem: &str) -> String {
 }
 
 #[test]
-fn a_tenant_has_only_so_many_clients_connected() {
+fn a_tenant_has_a_limit_of_connected_clients() {
     let quota = with_quota(TenantQuota { max_connections: 2, ..TenantQuota::default() });
     everywhere_with(quota, |world| {
         let named = |stem: &str| v5(&at_home(world, stem)).lasting().through(1);
@@ -205,7 +205,7 @@ fn a_tenant_has_only_so_many_clients_connected() {
 }
 
 #[test]
-fn a_tenant_has_only_so_many_sessions() {
+fn a_tenant_has_a_limit_of_sessions() {
     let quota = with_quota(TenantQuota { max_sessions: 2, ..TenantQuota::default() });
     everywhere_with(quota, |world| {
         let named = |stem: &str| v5(&at_home(world, stem)).lasting().through(1);
@@ -222,7 +222,7 @@ fn a_tenant_has_only_so_many_sessions() {
 }
 
 #[test]
-fn a_tenant_has_only_so_many_subscriptions() {
+fn a_tenant_has_a_limit_of_subscriptions() {
     let quota = with_quota(TenantQuota { max_subscriptions: 3, ..TenantQuota::default() });
     everywhere_with(quota, |world| {
         let (a, b) =
@@ -251,7 +251,7 @@ fn a_tenant_has_only_so_many_subscriptions() {
 }
 
 #[test]
-fn a_tenant_keeps_only_so_many_retained_messages() {
+fn a_tenant_has_a_limit_of_retained_messages() {
     let quota = with_quota(TenantQuota { max_retained: 2, ..TenantQuota::default() });
     everywhere_with(quota, |world| {
         let (inside, outside) = (world.connect(v5("a").through(1)), world.connect(v5("a")));
@@ -384,7 +384,7 @@ fn a_tenant_publishes_only_so_fast_and_loses_nothing() {
         world.run();
         let answered = |clients: &[&Client]| clients.iter().map(|client| client.answers().len()).sum::<usize>();
         assert_eq!(answered(&[&outside]), 40);
-        assert_eq!(answered(&[&a, &b]), 12, "a second's worth, and the one that is too much of each");
+        assert_eq!(answered(&[&a, &b]), 12, "a second's worth, and one above the limit of each");
         world.advance(seconds(2));
         let in_two = answered(&[&a, &b]);
         assert!((18..=22).contains(&in_two), "{in_two}");

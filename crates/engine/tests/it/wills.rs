@@ -199,7 +199,7 @@ fn the_disconnect_event_comes_before_the_will() {
 }
 
 #[test]
-fn a_client_gets_its_own_will_when_it_comes_back() {
+fn a_client_gets_its_own_will_when_it_returns() {
     everywhere(|world| {
         let client = world.connect(v5("a").lasting().will(message("wills/a", "gone").qos1()));
         client.subscribe("wills/#", AtLeastOnce);

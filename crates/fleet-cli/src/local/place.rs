@@ -129,7 +129,7 @@ impl Known {
 }
 
 impl FleetArgs {
-    /// The fleet that is meant: the one that is named, else the only one that runs, else the only one that is known.
+    /// The named fleet, else the only running fleet, else the only known fleet.
     ///
     /// # Errors
     /// When it cannot be said which.

@@ -103,6 +103,12 @@ impl Session {
                     .to_owned();
             return Err(NoSession { exit: Exit::Usage, text });
         }
+        if at_its_end != AtItsEnd::Leave && file.keeps_orchestrators() {
+            let text =
+                "a fleet whose orchestrators are machines is not stopped by its manager, since their stored messages would be lost: run `tidegate manager`, and stop the machines in the cloud"
+                    .to_owned();
+            return Err(NoSession { exit: Exit::Usage, text });
+        }
         let signals = BrokerSignals::catch().map_err(|error| failure(format_args!("cannot catch signals: {error}")))?;
         let log = Log::start(args.log, LogFormat::Text)
             .map_err(|error| failure(format_args!("cannot start the thread that writes the log: {error}")))?;

@@ -5,9 +5,9 @@
 pub enum Change {
     /// No change.
     Hold,
-    /// So many more, 1 or more.
+    /// The number to add, 1 or more.
     Grow(u32),
-    /// So many fewer, 1 or more.
+    /// The number to remove, 1 or more.
     Shrink(u32),
 }
 

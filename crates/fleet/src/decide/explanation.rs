@@ -96,7 +96,7 @@ pub enum HeldBack {
         /// The most.
         most: u32,
     },
-    /// The SLA wants this level to keep so many.
+    /// The SLA requires this number of members.
     SlaMinimum {
         /// The least.
         least: u32,

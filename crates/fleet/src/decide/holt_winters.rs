@@ -12,7 +12,7 @@ use crate::load::{Demand, HoltWinters};
 
 /// The farthest forecast, in observations: an hour of them every 15 seconds.
 const AHEAD_MAX: usize = 240;
-/// A forecast is taken to be too high by so many of its usual errors.
+/// A forecast is corrected downwards by this multiple of its usual error.
 const ERRORS: f64 = 2.0;
 
 /// `default`, and growth ahead of the forecast of the demand at the end of the lead time. The forecast counts from the

@@ -17,14 +17,14 @@ use crate::load::{Demand, DemandReading};
 const WAITING_MAX_S: f64 = 5.0;
 /// A rise of the demand within three observations, as a fraction of the serving resources, that prevents shrinking.
 const RISE_MIN: f64 = 0.05;
-/// No trend makes the demand look more than so many times as large as it is.
+/// A trend raises the estimated demand to at most this multiple of the present one.
 const TREND_MAX: f64 = 2.0;
 /// The largest target utilisation. A full signal is seldom measured as exactly full, so some distance is needed to
 /// recognise it.
 const UPPER_MAX: f64 = 0.92;
 /// The least spare capacity that counts for working off a backlog, as a fraction of the planned resources.
 const SPARE_MIN: f64 = 0.01;
-/// Crests of so many windows are remembered.
+/// Number of windows with a remembered crest.
 const CRESTS_WITHIN: u32 = 12;
 
 /// It grows in three cases. Every observation for longer than the longest peak exceeds the upper threshold and its

@@ -3,6 +3,7 @@
 mod dns;
 mod kubernetes;
 mod levels;
+mod machines;
 mod metrics;
 mod policy;
 
@@ -21,6 +22,7 @@ use crate::load::SignalSettings;
 use crate::manage::driver::{Logins, MetricsListener};
 use crate::manage::{DecidedElsewhere, Judge, OnDrainLimit, PolicyJudge, Settings};
 use crate::provider::attached::{Attached, WithAttached};
+use crate::provider::machines::{ByLevel, MACHINE, MachineSettings, Machines};
 use crate::provider::process::{self, ListenRange, Processes, Template};
 use crate::provider::{Provider, ProviderError};
 use tidegate_units::size::{MIB, TIB};
@@ -53,6 +55,7 @@ pub struct FleetFile {
     /// The file of the token that orchestrators' admin API asks for; absolute or relative to the file.
     pub admin_token: Option<PathBuf>,
     kubernetes: Option<kubernetes::Settings>,
+    machines: Option<MachineSettings>,
     policies: BTreeMap<Level, PolicyName>,
     policy: crate::decide::Settings,
     /// The signals of levels with a section of their own.
@@ -104,6 +107,7 @@ impl FleetFile {
         file.metrics = file.metrics.map(|metrics| metrics::below(metrics, parent));
         file.admin_token = file.admin_token.map(|token| parent.join(token));
         file.bus = file.bus.map(|bus| bus_below(bus, parent));
+        file.machines = file.machines.map(|machines| machines.below(parent));
         #[cfg(feature = "kubernetes")]
         {
             file.kubernetes = file.kubernetes.map(|kubernetes| kubernetes.below(parent));
@@ -160,11 +164,12 @@ impl FleetFile {
     }
 
     /// The provider of resources: processes of this machine, with their state below a directory and for templates that
-    /// run `executable`; or the pods of the section `[kubernetes]`; and in both cases the attached ones.
+    /// run `executable`; or the pods of the section `[kubernetes]`; or for the levels of the section `[machines]`
+    /// machines; and in each case the attached ones.
     ///
     /// # Errors
-    /// When the state cannot be read, the cluster cannot be reached, or a requirement of processes is missing: an
-    /// address to listen on, a program.
+    /// When the state cannot be read, the cluster or the machines cannot be listed, or a requirement of processes is
+    /// missing: an address to listen on, a program.
     pub fn provider(&self, directory: &Path, executable: PathBuf) -> Result<Box<dyn Provider>, ProviderError> {
         let provider: Box<dyn Provider> = match &self.kubernetes {
             #[cfg(feature = "kubernetes")]
@@ -173,9 +178,16 @@ impl FleetFile {
             Some(nothing) => match *nothing {},
             None => {
                 let processes = Processes::open(self.processes(directory, executable))?;
-                let weights = self.settings.levels.values().flat_map(|level| &level.templates);
+                let of_processes = self.settings.levels.iter().filter(|(level, _)| !self.has_machines(**level));
+                let weights = of_processes.flat_map(|(_, level)| &level.templates);
                 processes.check(weights.map(|(template, _)| template.as_str()))?;
-                Box::new(processes)
+                match &self.machines {
+                    Some(settings) => {
+                        let machines = Machines::open(settings.clone(), directory.to_owned())?;
+                        Box::new(ByLevel::new(settings, machines, processes))
+                    }
+                    None => Box::new(processes),
+                }
             }
         };
         Ok(match self.attached.clone() {
@@ -187,13 +199,17 @@ impl FleetFile {
     /// Who the fleet is towards brokers.
     pub fn logins(&self) -> Logins {
         let login = |(name, template): (&String, &Template)| Some((name.clone(), template.login.clone()?));
-        #[cfg_attr(not(feature = "kubernetes"), expect(unused_mut, reason = "pods have logins of their own"))]
         let mut logins: BTreeMap<_, _> = self.templates.iter().filter_map(login).collect();
         #[cfg(feature = "kubernetes")]
         for set in self.kubernetes.iter().flat_map(|kubernetes| kubernetes.sets.values()) {
             // A StatefulSet may be called as a template is: who has no login there is anonymous.
             logins.remove(&set.stateful_set);
             logins.extend(set.login.clone().map(|login| (set.stateful_set.clone(), login)));
+        }
+        for login in
+            self.machines.iter().flat_map(|machines| machines.levels.values()).filter_map(|it| it.login.clone())
+        {
+            logins.insert(MACHINE.to_owned(), login);
         }
         Logins::new(logins)
     }
@@ -211,11 +227,12 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
     let mut orchestrators = orchestrators.unwrap_or_else(|| levels::LevelSection::of(Level::Orchestrator, &sla));
     levels::check_hosts(&brokers, &orchestrators, keys);
     let kubernetes = kubernetes::read(keys);
+    let machines = machines::read(keys);
     let of_level = |name: &str| templates.get(name).is_some_and(|template| template.level == Level::Orchestrator);
     let attached = |name: &str| orchestrators.attached.iter().any(|attached| attached.name.as_str() == name);
     let numbered = |name: &str| name.strip_prefix("orchestrator-").is_some_and(|number| number.parse::<u64>().is_ok());
-    let of_cluster = kubernetes.is_some();
-    let is_known = |name: &str| of_cluster || of_level(name) || attached(name) || numbered(name);
+    let of_others = kubernetes.is_some() || machines.is_some();
+    let is_known = |name: &str| of_others || of_level(name) || attached(name) || numbered(name);
     let dns = keys.table("dns", |keys| Some(dns::read(keys, is_known)));
     let metrics = keys.table("metrics", metrics::read);
     let fleet = fleet?;
@@ -242,6 +259,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
         attached,
         admin_token,
         kubernetes,
+        machines,
         policies,
         policy,
         signals,
@@ -252,6 +270,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
         bus_max_bytes: fleet.bus_max_bytes,
         templates,
     };
+    let file = file.with_machines(keys);
     #[cfg(feature = "kubernetes")]
     let file = file.with_stateful_sets();
     Some(file)

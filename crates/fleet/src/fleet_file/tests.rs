@@ -228,9 +228,9 @@ fn a_level_may_be_measured_by_drops_and_memory() {
     assert_eq!(judge(Some(50.0), Some(128 << 20)).load, Some(0.5));
     assert_eq!(judge(Some(50.0), Some(384 << 20)).load, Some(0.75));
     // The third observation in a row above 70 %.
-    let verdicts = [(); 2].map(|()| judge(Some(5.0), Some(500 << 20)));
-    assert_eq!(verdicts[1].wish, Wish::Grow(1), "{}", verdicts[1].reason);
-    assert_eq!(verdicts[1].details["signal"], "memory");
+    let decisions = [(); 2].map(|()| judge(Some(5.0), Some(500 << 20)));
+    assert_eq!(decisions[1].wish, Wish::Grow(1), "{}", decisions[1].reason);
+    assert_eq!(decisions[1].details["signal"], "memory");
 }
 
 #[test]
@@ -389,4 +389,51 @@ fn the_shipped_manifest_holds_a_fleet_file() {
     let text = lines.map(str::trim_start).collect::<Vec<_>>().join("\n");
     let file = read_text(&text).unwrap();
     assert!(file.is_of_a_cluster() && file.admin_token.is_some());
+}
+
+const MACHINES: &str = "[machines]\nallocate = [\"./cloud\", \"{fleet}\", \"{name}\"]\nlist = [\"./list\", \"{fleet}\"]\n\
+    release = [\"./cloud\", \"release\", \"{id}\"]\n";
+
+#[test]
+fn machines_take_the_place_of_templates() {
+    let levels = "[machines.brokers]\nsize = \"small\"\nlogin = { username = \"fleet\", password_file = \"p\" }\n";
+    let file = read_text(&format!("{LEAST}{MACHINES}lag = \"1m\"\n{levels}")).unwrap();
+    let templates = |level| file.settings.level(level).unwrap().templates.clone();
+    assert_eq!(templates(Level::Broker), [("machine".to_owned(), 1)]);
+    assert_eq!(templates(Level::Orchestrator), [("orchestrator".to_owned(), 1)]);
+    assert!(file.has_machines(Level::Broker) && !file.keeps_orchestrators());
+
+    let both = format!("{levels}[machines.orchestrators]\n");
+    let text = format!("{LEAST}{MACHINES}{both}")
+        .replace("name = \"demo\"", "name = \"demo\"\nbus = \"nats://10.0.0.9:4222\"");
+    assert!(read_text(&text).unwrap().keeps_orchestrators(), "{text}");
+    let with = |command: &str, value: &str| {
+        let line = MACHINES.lines().find(|line| line.starts_with(command)).unwrap();
+        format!("{}{levels}", MACHINES.replace(line, &format!("{command} = {value}")))
+    };
+    for (wrong, said) in [
+        (MACHINES.to_owned(), "`machines.brokers` and `orchestrators` are both missing"),
+        (format!("{MACHINES}{both}"), "a bus that all machines reach"),
+        (with("allocate", "[\"a\"]"), "does not pass the name of the machine on"),
+        (with("allocate", "[\"a\", \"{name}\", \"{id}\"]"), "which the cloud has not given yet"),
+        (with("allocate", "[\"a\", \"{name}\", \"{bus}\"]"), "there is no `fleet.bus`"),
+        (with("allocate", "[\"a\", \"{nam}\"]"), "has the unknown placeholder {nam}"),
+        (with("allocate", "[]"), "names no program"),
+        (with("list", "[\"a\", \"{name}\"]"), "it lists all machines of the fleet"),
+        (with("release", "[\"a\"]"), "does not say which machine"),
+        (with("list", "[\"a\"]"), "`machines.list` does not say which fleet"),
+        (with("allocate", "[\"a\", \"{name}\"]"), "`machines.allocate` does not say which fleet"),
+        (levels.to_owned(), "`machines.allocate` is missing"),
+        (format!("{MACHINES}tries = 0\n{levels}"), "a whole number from 1 to 100"),
+        (format!("{MACHINES}[machines.brokers]\nadmin_port = 1\n"), "unknown key"),
+    ] {
+        let text = read_text(&format!("{LEAST}{wrong}")).map(drop).unwrap_err().to_string();
+        assert!(text.contains(said), "{said}: {text}");
+    }
+}
+
+#[test]
+fn the_example_with_machines_can_be_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/machines/fleet.toml");
+    assert!(FleetFile::load(&path).unwrap_or_else(|error| panic!("{error}")).has_machines(Level::Broker));
 }

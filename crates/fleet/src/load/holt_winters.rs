@@ -53,7 +53,7 @@ pub struct HoltWinters {
 }
 
 impl HoltWinters {
-    /// A forecast with seasons of so many observations; below 2 it has no seasons.
+    /// A forecast with seasons of this number of observations; below 2 it has no seasons.
     ///
     /// # Errors
     /// When a factor is outside its range or a season is longer than 40,320 observations.
@@ -80,7 +80,7 @@ impl HoltWinters {
         (fits && place).then_some(Self { factors: self.factors, length: self.length, ..remembered })
     }
 
-    /// So many observations were missed: the season advances without them, and the trend fades.
+    /// Notes a number of missed observations: the season advances without them, and the trend fades.
     pub fn skip(&mut self, missed: u32) {
         self.trend *= self.factors.damping.powf(f64::from(missed));
         if self.length == 0 {

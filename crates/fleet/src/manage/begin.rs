@@ -34,7 +34,7 @@ impl Beginning<'_> {
     }
 
     /// Begins the next action of a level, and describes it.
-    pub(super) fn begin(&mut self, level: Level, verdict: &LevelDecision) -> String {
+    pub(super) fn begin(&mut self, level: Level, decision: &LevelDecision) -> String {
         let fleet = self.fleet();
         if fleet.is_pausing(level) && fleet.needs_more_than_judgement(level) {
             return "the last action ended a moment ago; trying again soon".to_owned();
@@ -45,7 +45,7 @@ impl Beginning<'_> {
             .or_else(|| self.resume(level))
             .or_else(|| self.heal(level))
             .or_else(|| self.start(level))
-            .unwrap_or_else(|| self.carry_out(level, verdict))
+            .unwrap_or_else(|| self.carry_out(level, decision))
     }
 
     /// Leaving members without an action.
@@ -73,7 +73,7 @@ impl Beginning<'_> {
         let reason = format!("{first} is dead: {seen}{others}");
         self.recorder.set_phases(&dead, Phase::Lost, self.turn.now);
         self.decisions.note_action(level, self.turn.now);
-        // A resource of a stack comes back under its name and is not replaced by another.
+        // A resource of a stack returns under its name and is not replaced by another.
         if level == Level::Broker && self.turn.settings.stack(level).is_none() {
             let new: Vec<ResourceName> = dead.iter().filter_map(|_| self.new_member(level)).collect();
             return Some(self.begin_action(Kind::Replace, level, new, dead, &reason));
@@ -110,8 +110,8 @@ impl Beginning<'_> {
         Some(self.begin_action(Kind::Start, level, new, Vec::new(), &format!("the fleet starts with {initial}")))
     }
 
-    fn carry_out(&mut self, level: Level, verdict: &LevelDecision) -> String {
-        match verdict.wish {
+    fn carry_out(&mut self, level: Level, decision: &LevelDecision) -> String {
+        match decision.wish {
             Wish::Hold => "nothing".to_owned(),
             Wish::Grow(count) => {
                 let count = count.min(self.fleet().room(level));
@@ -119,14 +119,14 @@ impl Beginning<'_> {
                 if new.is_empty() {
                     return "nothing: the SLA leaves no room".to_owned();
                 }
-                self.begin_action(Kind::ScaleOut, level, new, Vec::new(), &verdict.reason)
+                self.begin_action(Kind::ScaleOut, level, new, Vec::new(), &decision.reason)
             }
             Wish::Shrink(count) => {
                 let victims = self.fleet().victims(level, count);
                 if victims.is_empty() {
                     return "nothing: the SLA's minimum stays".to_owned();
                 }
-                self.begin_action(Kind::ScaleIn, level, victims, Vec::new(), &verdict.reason)
+                self.begin_action(Kind::ScaleIn, level, victims, Vec::new(), &decision.reason)
             }
         }
     }

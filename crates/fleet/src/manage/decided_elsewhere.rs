@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::level::Level;
 
-    /// Gives these verdicts in turn: load, wish, and whether the wish is held back.
+    /// Gives these decisions in turn: load, wish, and whether the wish is held back.
     struct ScriptedAdviser(Vec<(Option<f64>, Wish, bool)>);
 
     impl Judge for ScriptedAdviser {
@@ -95,9 +95,9 @@ mod tests {
         let mut judge = DecidedElsewhere::advised_by(Box::new(ScriptedAdviser(script)));
         let mut suits = Vec::new();
         for serving in [2, 2, 2, 4, 4, 4] {
-            let verdict = judge.judge(&seen(serving));
-            assert_eq!(verdict.wish, Wish::Hold);
-            suits.push(verdict.suits);
+            let decision = judge.judge(&seen(serving));
+            assert_eq!(decision.wish, Wish::Hold);
+            suits.push(decision.suits);
         }
         assert_eq!(suits, [None, Some(4), Some(4), Some(4), Some(3), None]);
         assert_eq!(DecidedElsewhere::default().judge(&seen(2)).suits, None);

@@ -11,7 +11,7 @@ use crate::level::Level;
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) seen: LevelSeen,
-    pub(super) verdict: LevelDecision,
+    pub(super) decision: LevelDecision,
     /// The action, for people.
     pub(super) did: String,
 }

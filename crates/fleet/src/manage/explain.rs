@@ -57,7 +57,7 @@ pub(super) fn skew(skew: &HottestMember) -> Value {
 
 /// The last decision about a level.
 pub(super) fn judged(judged: &Judged) -> Value {
-    let (wish, count) = match judged.verdict.wish {
+    let (wish, count) = match judged.decision.wish {
         Wish::Hold => ("hold", 0),
         Wish::Grow(count) => ("grow", count),
         Wish::Shrink(count) => ("shrink", count),
@@ -74,12 +74,12 @@ pub(super) fn judged(judged: &Judged) -> Value {
             "serving": judged.seen.serving, "pending": judged.seen.pending, "leaving": judged.seen.leaving,
             "members": judged.seen.members.iter().map(member).collect::<Vec<_>>(),
         },
-        "load": judged.verdict.load,
-        "skew": judged.verdict.skew.as_ref().map(skew),
+        "load": judged.decision.load,
+        "skew": judged.decision.skew.as_ref().map(skew),
         "wish": wish,
         "count": count,
-        "reason": judged.verdict.reason,
-        "details": judged.verdict.details,
+        "reason": judged.decision.reason,
+        "details": judged.decision.details,
         "did": judged.did,
     })
 }

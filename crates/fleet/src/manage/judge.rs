@@ -71,9 +71,9 @@ pub struct LevelSeen {
 pub enum Wish {
     /// No change.
     Hold,
-    /// So many more.
+    /// The number to add.
     Grow(u32),
-    /// So many fewer.
+    /// The number to remove.
     Shrink(u32),
 }
 

@@ -179,12 +179,12 @@ impl Manager {
             self.adopting(now, sight).adopt(level);
         }
         let seen = self.seen(level, now, sight);
-        let Some(verdict) = self.decisions.judge(&seen) else { return };
+        let Some(decision) = self.decisions.judge(&seen) else { return };
         let did = match self.block_reason(level, sight) {
             Some(why) => why,
-            None => self.beginning(now, sight).begin(level, &verdict),
+            None => self.beginning(now, sight).begin(level, &decision),
         };
-        self.decisions.keep(Judged { seen, verdict, did });
+        self.decisions.keep(Judged { seen, decision, did });
     }
 
     /// A level as it is.

@@ -92,14 +92,14 @@ impl Page {
             "The load that was decided by last, 1 being all that a level can do; absent where it is not known.",
         );
         for (level, judged) in decisions.all() {
-            if let Some(load) = judged.verdict.load {
+            if let Some(load) = judged.decision.load {
                 self.value(name, &format!("{{level=\"{level}\"}}"), load);
             }
         }
         let name = SUITS;
         self.head(name, "gauge", "Members that suit the load by the level's policy; absent while it is unknown.");
         for (level, judged) in decisions.all() {
-            if let Some(suits) = judged.verdict.suits {
+            if let Some(suits) = judged.decision.suits {
                 self.value(name, &format!("{{level=\"{level}\"}}"), suits);
             }
         }
@@ -199,8 +199,8 @@ impl ScalingNumbers {
         let traffic = is_known.then(|| traffic(sight));
         let judged = || decisions.all();
         Self {
-            suits: judged().filter_map(|(level, judged)| Some((level, judged.verdict.suits?))).collect(),
-            load: judged().filter_map(|(level, judged)| Some((level, judged.verdict.load?))).collect(),
+            suits: judged().filter_map(|(level, judged)| Some((level, judged.decision.suits?))).collect(),
+            load: judged().filter_map(|(level, judged)| Some((level, judged.decision.load?))).collect(),
             clients: traffic.as_ref().map(|traffic| traffic.clients),
             owed: traffic.as_ref().map(|traffic| traffic.owed),
         }

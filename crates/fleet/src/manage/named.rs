@@ -1,4 +1,4 @@
-//! The endpoints that the entry point names, and the ones that it cannot name.
+//! The endpoints that the entry point names, and endpoints that it cannot name.
 
 use std::collections::BTreeMap;
 

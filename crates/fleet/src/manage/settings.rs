@@ -9,7 +9,7 @@ use crate::provider::{ResourceName, Stack};
 /// The resource that a scale in removes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Victim {
-    /// The one that was added last, as in the study.
+    /// The member that was added last, as in the study.
     #[default]
     LastAdded,
     /// The broker with the fewest pending messages, or the orchestrator with the fewest clients; among equals the last

@@ -63,9 +63,9 @@ impl StatusOf<'_> {
             "stopped": count(&[Phase::Stopped]),
             "min": settings.map(|settings| settings.least),
             "max": settings.map(|settings| settings.most),
-            "load": judged.and_then(|judged| judged.verdict.load),
-            "skew": judged.and_then(|judged| judged.verdict.skew.as_ref()).map(explain::skew),
-            "reason": judged.map(|judged| &judged.verdict.reason),
+            "load": judged.and_then(|judged| judged.decision.load),
+            "skew": judged.and_then(|judged| judged.decision.skew.as_ref()).map(explain::skew),
+            "reason": judged.map(|judged| &judged.decision.reason),
             "resources": members
                 .into_iter()
                 .map(|member| self.member_status(member))

@@ -1,24 +1,14 @@
 //! Resources that existed before the fleet and are not its own, such as three Mosquittos behind orchestrators. They are
 //! observed, never created, never removed.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::process::Probe;
-use super::process::probe::{self, ProbeError};
+use super::probes::{PATIENCE, ProbeTarget, Probes, Unanswered};
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName, Stack};
 use crate::level::Level;
 
 /// The template that attached resources seem to be made from.
 pub const ATTACHED: &str = "attached";
-/// Time for an answer to a probe.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time that an observation waits for all probes together. A name that cannot be resolved may take longer; its result
-/// is used later.
-const PATIENCE: Duration = Duration::from_millis(2500);
 
 /// An attached resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,15 +28,14 @@ pub struct Attached {
 /// Attached resources, and beside them a provider of others.
 pub struct WithAttached {
     attached: Vec<Attached>,
-    /// Probes under way, one for each at most.
-    asked: BTreeMap<ResourceName, Asked>,
+    probes: Probes,
     others: Box<dyn Provider>,
 }
 
 impl WithAttached {
     /// A provider that has both.
     pub fn new(attached: Vec<Attached>, others: Box<dyn Provider>) -> Self {
-        Self { attached, asked: BTreeMap::new(), others }
+        Self { attached, probes: Probes::default(), others }
     }
 
     fn knows(&self, name: &ResourceName) -> bool {
@@ -55,48 +44,15 @@ impl WithAttached {
 
     /// All that are attached, asked at once.
     fn observe_attached(&mut self, patience: Duration) -> Vec<Observed> {
-        let deadline = Instant::now() + patience;
-        let mut problems = BTreeMap::new();
-        // Who has kept one observation waiting keeps no other one.
-        let late: Vec<ResourceName> = self.asked.keys().cloned().collect();
-        for attached in &self.attached {
-            if let Entry::Vacant(place) = self.asked.entry(attached.name.clone()) {
-                match Asked::begin(attached) {
-                    Ok(asked) => drop(place.insert(asked)),
-                    Err(error) => drop(problems.insert(attached.name.clone(), error.to_string())),
-                }
-            }
-        }
-        let asked = &mut self.asked;
-        let observe = |attached: &Attached| {
-            let name = &attached.name;
-            let left =
-                if late.contains(name) { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()) };
-            let Some(under_way) = asked.remove(name) else {
-                let why = problems.remove(name).unwrap_or_default();
-                return Observed {
-                    resource: attached.resource(),
-                    condition: Condition::Down(why),
-                    cpu: None,
-                    memory: None,
-                };
-            };
-            let condition = match under_way.0.recv_timeout(left) {
-                Err(RecvTimeoutError::Timeout) => {
-                    // Its answer is waited for at the next observation.
-                    asked.insert(name.clone(), under_way);
-                    let (host, port) = &attached.mqtt;
-                    Condition::Down(format!(
-                        "no answer at {host}:{port} yet: the address of {host} is still looked for"
-                    ))
-                }
-                Ok(Ok(())) => Condition::Online,
-                Ok(Err(error)) => Condition::Down(error.to_string()),
-                Err(RecvTimeoutError::Disconnected) => Condition::Down(ProbeError::Failed.to_string()),
-            };
-            Observed { resource: attached.resource(), condition, cpu: None, memory: None }
+        let targets: Vec<ProbeTarget> = self.attached.iter().map(Attached::target).collect();
+        let answers = self.probes.ask(&targets, patience);
+        let observed = |(attached, answer): (&Attached, Result<(), Unanswered>)| Observed {
+            resource: attached.resource(),
+            condition: answer.map_or_else(|Unanswered(why)| Condition::Down(why), |()| Condition::Online),
+            cpu: None,
+            memory: None,
         };
-        self.attached.iter().map(observe).collect()
+        self.attached.iter().zip(answers).map(observed).collect()
     }
 
     fn resources(&self) -> Vec<Resource> {
@@ -117,30 +73,8 @@ impl Attached {
         }
     }
 
-    fn probe(&self) -> Result<(), ProbeError> {
-        let ports = BTreeMap::from([("mqtt".to_owned(), self.mqtt.1)]);
-        let port = "mqtt".to_owned();
-        // Behind TLS only an orchestrator can check MQTT: the manager has neither authorities nor a certificate.
-        let asked = if self.secure { Probe::Tcp(port) } else { Probe::Mqtt(port) };
-        probe::ask(&asked, &self.mqtt.0, &ports, PROBE_TIMEOUT)
-    }
-}
-
-/// A probe that has been sent and not answered.
-#[derive(Debug)]
-struct Asked(Receiver<Result<(), ProbeError>>);
-
-impl Asked {
-    /// Asks beside the manager's loop, which must not wait for names.
-    fn begin(attached: &Attached) -> Result<Self, ProbeError> {
-        let (result, answer) = channel();
-        let attached = attached.clone();
-        let ask = move || {
-            // The receiver is gone if the manager has ended meanwhile.
-            let _ = result.send(attached.probe());
-        };
-        let begun = thread::Builder::new().name("fleet-probe".to_owned()).spawn(ask);
-        begun.map(|_| Self(answer)).map_err(ProbeError::Thread)
+    fn target(&self) -> ProbeTarget {
+        ProbeTarget { host: self.mqtt.0.clone(), port: self.mqtt.1, secure: self.secure }
     }
 }
 
@@ -201,6 +135,8 @@ impl Provider for WithAttached {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::thread;
+    use std::time::Instant;
 
     use super::*;
 
@@ -248,7 +184,8 @@ mod tests {
         };
         let first = conditions(&mut provider, Duration::ZERO);
         assert!(matches!(&first[0], Condition::Down(why) if why.contains("still looked for")), "{first:?}");
-        assert!(provider.asked.contains_key(&provider.attached[0].name), "it is asked again each time");
+        // Both probes are under way, and neither is sent again.
+        assert_eq!(provider.probes.awaited(), 2);
         let (mut stream, _) = listener.accept().unwrap();
         let mut connect = [0; 28];
         stream.read_exact(&mut connect).unwrap();

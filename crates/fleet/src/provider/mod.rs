@@ -1,9 +1,8 @@
 //! Providers of resources.
 //!
 //! A [`Provider`] is the interface to a cloud: seven operations. Each may be repeated without harm, because the manager
-//! may die between a request and its answer. A cloud's API is one file with one implementation of this trait;
-//! [`process`] spawns processes on this machine, and `kubernetes` (behind the feature of that name) scales
-//! StatefulSets.
+//! may die between a request and its answer. [`process`] spawns processes on this machine, [`machines`] calls commands
+//! that a fleet file names for a cloud's API, and `kubernetes` (behind the feature of that name) scales StatefulSets.
 //!
 //! | operation | effect |
 //! | --- | --- |
@@ -23,7 +22,9 @@
 pub mod attached;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
+pub mod machines;
 mod name;
+mod probes;
 pub mod process;
 mod stack;
 
@@ -177,6 +178,14 @@ pub enum ProviderError {
     /// A record of a resource is damaged.
     #[error("the record {} cannot be read ({problem}); end the process it may be about, then remove the directory", .path.display())]
     Record {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        problem: String,
+    },
+    /// The records of machines are damaged.
+    #[error("the records of machines in {} cannot be read ({problem}); remove the file, and the manager takes over what `list` shows", .path.display())]
+    Machines {
         /// The file.
         path: PathBuf,
         /// The fault.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::ResourceName;
 
 /// How the resources of a level are named and ordered where the manager cannot choose: `NAME-N`, made in the order of
-/// their numbers, and only the one with the highest number can be released. A name comes back when its number does.
+/// their numbers, and only the one with the highest number can be released. A name returns when its number does.
 ///
 /// Such a resource may be held until all its clients have left, so orchestrators forget a broker before it is released,
 /// and a dead one is created again by its provider.

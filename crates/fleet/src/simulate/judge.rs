@@ -60,16 +60,16 @@ impl Judge {
         if self.added.is_empty() && self.removed.is_empty() {
             return Vec::new();
         }
-        let mut verdicts = Vec::new();
+        let mut judgements = Vec::new();
         let upper = self.upper;
         self.added.retain(|watch| {
             let rest = f64::from(tier.serving.saturating_sub(watch.count)) * tier.capacity_of_one();
             let needed = watch.count > 0 && (offered > upper * rest || tier.backlog > BACKLOG_MAX_S * rest);
             let over = watch.count == 0 || now >= watch.since + WINDOW_S - 1;
             if needed {
-                verdicts.push(Judgement::Needed(watch.action));
+                judgements.push(Judgement::Needed(watch.action));
             } else if over {
-                verdicts.push(Judgement::Needless(watch.action));
+                judgements.push(Judgement::Needless(watch.action));
             }
             !needed && !over
         });
@@ -77,12 +77,12 @@ impl Judge {
             let missed = offered > tier.capacity();
             let over = now >= watch.since + WINDOW_S - 1;
             if missed {
-                verdicts.push(Judgement::Missed(watch.action));
+                judgements.push(Judgement::Missed(watch.action));
             } else if over {
-                verdicts.push(Judgement::NotMissed(watch.action));
+                judgements.push(Judgement::NotMissed(watch.action));
             }
             !missed && !over
         });
-        verdicts
+        judgements
     }
 }

@@ -168,8 +168,8 @@ impl<'a> Run<'a> {
             let needed = (coming / watched.tier.capacity_of_one() / self.thresholds.upper()).ceil().max(1.0);
             self.cost += allocated;
             self.over_provisioned += (allocated - needed).max(0.0);
-            let verdicts = watched.judge.look(now, coming, &watched.tier);
-            self.note(verdicts);
+            let judgements = watched.judge.look(now, coming, &watched.tier);
+            self.note(judgements);
         }
         self.elapsed += 1.0;
         self.longest_wait_s = self.longest_wait_s.max(wait_s);
@@ -177,9 +177,9 @@ impl<'a> Run<'a> {
         self.missed_s += u64::from(offered > 0.0 && wait_s > self.model.deadline.as_secs_f64());
     }
 
-    fn note(&mut self, verdicts: Vec<Judgement>) {
-        for verdict in verdicts {
-            let (action, justified) = match verdict {
+    fn note(&mut self, judgements: Vec<Judgement>) {
+        for judgement in judgements {
+            let (action, justified) = match judgement {
                 Judgement::Needed(action) | Judgement::NotMissed(action) => (action, true),
                 Judgement::Needless(action) => {
                     self.false_positives += 1;

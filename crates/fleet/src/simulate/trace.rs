@@ -37,7 +37,7 @@ pub enum TraceError {
     /// It has a single row, without a duration.
     #[error("the trace has one row: add a second one, a rate holds until the next row")]
     OneRow,
-    /// The first line names columns, but not the ones that are needed.
+    /// The first line names columns, but not the required ones.
     #[error("line {line}: there is no column `{column}`: name the columns `time_s,rate`, separated by a comma")]
     NoColumn {
         /// Counted from 1.

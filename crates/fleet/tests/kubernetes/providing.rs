@@ -66,7 +66,7 @@ fn what_others_do_is_seen() {
     assert_eq!(cluster.replicas(), 2);
     cluster.let_go("tidegate-broker-2");
     until("it is gone", || condition(&mut provider, 2).is_none());
-    // Its machine is emptied: it goes, and comes back.
+    // Its machine is emptied: it goes, and returns.
     cluster.hold("tidegate-broker-1");
     cluster.ask("DELETE", "/api/v1/namespaces/messaging/pods/tidegate-broker-1", None);
     assert_eq!(condition(&mut provider, 1), Some(Condition::Stopping));

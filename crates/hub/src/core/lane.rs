@@ -7,6 +7,9 @@ use std::sync::Arc;
 use super::Batch;
 use crate::record::Record;
 
+/// Retries of a batch for which a sink has reached a limit. Then one of its records is to blame.
+pub(super) const MAX_LIMITED_RETRIES: u32 = 8;
+
 /// How records become batches, and what happens when one fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
@@ -38,6 +41,8 @@ pub enum Outcome {
     Done,
     /// The sink is away, or not able: the same batch goes again, later.
     Away(String),
+    /// The sink has reached a limit: the same batch goes again a bounded number of times, and is refused then.
+    Limited(String),
     /// The sink does not take it, now or later: one of its records is to blame.
     Refused(String),
 }
@@ -123,6 +128,8 @@ pub(super) struct Lane {
     paced_until: u64,
     retry_at: Option<u64>,
     failures: u32,
+    /// Retries for a limit of the sink, until all records of the batch have ended.
+    limited: u32,
     /// Why the last batch failed, until one succeeds.
     pub(super) error: Option<String>,
 }
@@ -141,6 +148,7 @@ impl Lane {
             paced_until: 0,
             retry_at: None,
             failures: 0,
+            limited: 0,
             error: None,
         }
     }
@@ -232,6 +240,25 @@ impl Lane {
         Tried::of(self.waiting.drain(..count).map(|waiting| waiting.item))
     }
 
+    /// A batch has come to its end.
+    fn succeed(&mut self) {
+        (self.error, self.failures) = (None, 0);
+        if self.again.is_empty() {
+            self.limited = 0;
+        }
+    }
+
+    /// The batch goes again, later.
+    fn retry(&mut self, batch: Tried, why: String, now: u64, chance: u64) -> Settled {
+        self.again.push_front(batch);
+        let pause = self.batching.retry_min.max(1).saturating_mul(1 << self.failures.min(20));
+        let half = pause.min(self.batching.retry_max.max(1)) / 2;
+        self.retry_at = Some(now.saturating_add(half + chance % (half + 1)).max(now + 1));
+        self.failures = self.failures.saturating_add(1);
+        self.error = Some(why);
+        Settled { retried: true, ..Settled::default() }
+    }
+
     /// The batch that is under way has come to an end. `chance` is any number.
     pub(super) fn settle(&mut self, now: u64, outcome: Outcome, chance: u64) -> Settled {
         let Some(batch) = self.under_way.take() else { return Settled::default() };
@@ -242,33 +269,27 @@ impl Lane {
         }
         match outcome {
             Outcome::Done => {
-                self.failures = 0;
-                self.error = None;
+                self.succeed();
                 Settled { done: batch.entries, ..Settled::default() }
             }
-            Outcome::Away(why) => {
-                self.again.push_front(batch);
-                let pause = self.batching.retry_min.max(1).saturating_mul(1 << self.failures.min(20));
-                let half = pause.min(self.batching.retry_max.max(1)) / 2;
-                self.retry_at = Some(now.saturating_add(half + chance % (half + 1)).max(now + 1));
-                self.failures = self.failures.saturating_add(1);
-                self.error = Some(why);
-                Settled { retried: true, ..Settled::default() }
+            Outcome::Away(why) => self.retry(batch, why, now, chance),
+            Outcome::Limited(why) if self.limited < MAX_LIMITED_RETRIES => {
+                self.limited += 1;
+                self.retry(batch, why, now, chance)
             }
-            Outcome::Refused(_) if is_cut => {
+            Outcome::Limited(_) | Outcome::Refused(_) if is_cut => {
                 self.again.push_front(batch);
                 Settled { retried: true, ..Settled::default() }
             }
-            Outcome::Refused(_) if batch.len() > 1 => {
-                // Halves of halves lead to the one that is to blame, in the order of all.
+            Outcome::Limited(_) | Outcome::Refused(_) if batch.len() > 1 => {
+                // Halves of halves lead to the invalid record, in the order of all.
                 let [first, rest] = batch.halves();
                 self.again.push_front(rest);
                 self.again.push_front(first);
                 Settled { retried: true, ..Settled::default() }
             }
-            Outcome::Refused(why) => {
-                self.failures = 0;
-                self.error = None;
+            Outcome::Limited(why) | Outcome::Refused(why) => {
+                self.succeed();
                 Settled { poison: batch.items().next().map(|item| (item, why)), ..Settled::default() }
             }
         }

@@ -305,13 +305,19 @@ impl<D> Ledger<D> {
                 gone.insert(number);
             }
         }
-        for entry in gone.iter().filter_map(|number| self.entries.remove(*number)) {
-            self.bytes = self.bytes.saturating_sub(entry.size);
-            if entry.message.lasting_id {
-                self.by_id.remove(entry.message.id.as_str());
-            }
+        for number in &gone {
+            self.discard(*number);
         }
         gone
+    }
+
+    /// Drops an entry without tokens.
+    pub(super) fn discard(&mut self, number: u64) {
+        let Some(entry) = self.entries.remove(number) else { return };
+        self.bytes = self.bytes.saturating_sub(entry.size);
+        if entry.message.lasting_id {
+            self.by_id.remove(entry.message.id.as_str());
+        }
     }
 
     /// Messages that are not done.

@@ -2,12 +2,16 @@
 //! know come out. Runs can be repeated from their inputs.
 //!
 //! - `ledger`: a message is acknowledged once each sink has confirmed it, and not before.
+//! - `parked`: messages that wait for memory.
+//! - `windows`: one record of many messages.
 //! - `lane`: batches, retries, and the search for the record that a sink refuses.
 
 mod lane;
 mod ledger;
+mod parked;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,9 +23,11 @@ use tidegate_random::SplitMix64;
 pub use self::lane::{Batching, Outcome};
 use self::lane::{Item, Lane};
 use self::ledger::{Arrival, Confirmed, Ledger, NewEntry};
-use crate::message::Message;
+use self::parked::{Parked, ParkedMessage};
+use self::windows::Windows;
+use crate::message::{MAX_HOPS, Message};
 use crate::record::{Content, Record};
-use crate::steps::Steps;
+use crate::steps::{ComputeError, Records, Steps};
 
 /// The field of a dead letter that says why it is one.
 pub const REASON_FIELD: &str = "dead_letter_reason";
@@ -47,7 +53,12 @@ pub struct CoreSettings {
     /// Messages that are held at most; beyond it messages of QoS 0 are dropped, which the broker does not keep. The
     /// window of the session bounds the others.
     pub max_held: usize,
-    /// The same in bytes.
+    /// Messages above QoS 0 that the source hands out at once. Windows with as many end early, as no other comes.
+    pub max_unacknowledged: usize,
+    /// Whether the source hands out no more when as many have come since the oldest one that is not done.
+    pub in_order: bool,
+    /// Bytes of these messages and of their records, all parts of a FOREACH among them. Beyond it messages of QoS 0 are
+    /// dropped, and records of others are made later.
     pub max_held_bytes: usize,
     /// Where chance begins.
     pub seed: u64,
@@ -68,12 +79,16 @@ pub struct Numbers {
     pub failed: u64,
     /// The failed messages that became dead letters.
     pub dead_letters: u64,
+    /// The failed messages that had passed [`MAX_HOPS`] pipelines.
+    pub looped: u64,
     /// Batches that sinks have answered.
     pub batches: u64,
     /// The time that these took, milliseconds.
     pub batch_ms: u64,
     /// Batches that were tried once more.
     pub retried: u64,
+    /// Windows that ended before their time, as there was no room for more messages.
+    pub ended_early: u64,
     /// Messages of QoS 0 for which there was no room, and messages that a bus has removed by age before they were taken.
     pub dropped: u64,
 }
@@ -135,6 +150,17 @@ pub enum News {
     },
 }
 
+/// Why a message has no records.
+#[derive(Debug, thiserror::Error)]
+enum NoRecords {
+    /// Pipelines have published it too often.
+    #[error("the message has passed {MAX_HOPS} pipelines, which publish to topics of each other")]
+    Looped,
+    /// A step has failed.
+    #[error(transparent)]
+    Step(#[from] ComputeError),
+}
+
 /// A pipeline.
 #[derive(Debug)]
 pub struct Core<D> {
@@ -144,6 +170,8 @@ pub struct Core<D> {
     /// The first lane of each sink, that of dead letters and the end of all.
     first_lanes: Vec<usize>,
     ledger: Ledger<D>,
+    parked: Parked<D>,
+    windows: Option<Windows>,
     actions: VecDeque<Action<D>>,
     numbers: Numbers,
     paused: bool,
@@ -161,12 +189,16 @@ impl<D> Core<D> {
         first_lanes.push(lanes.len());
         lanes.extend(settings.dead_letter.map(|batching| Lane::new(settings.sinks.len(), batching)));
         let chance = SplitMix64::new(settings.seed);
+        let (most, in_order) = (settings.max_unacknowledged.max(1), settings.in_order);
+        let windows = steps.gathers_for().map(|every| Windows::new(every, most, in_order));
         Self {
             steps,
             settings,
             lanes,
             first_lanes,
             ledger: Ledger::default(),
+            parked: Parked::default(),
+            windows,
             actions: VecDeque::new(),
             numbers: Numbers::default(),
             paused: false,
@@ -187,15 +219,37 @@ impl<D> Core<D> {
             Arrival::Known => return,
             Arrival::Settled(token) => return self.acknowledge(token, Ending::Delivered),
         }
-        let is_full =
-            self.ledger.len() >= self.settings.max_held || self.ledger.bytes() >= self.settings.max_held_bytes;
-        if token.is_none() && is_full {
+        if self.windows.is_some() {
+            self.make_room(now, token.is_some());
+        }
+        match token {
+            Some(token) if self.parked.len() > 0 || !self.has_room() => self.parked.push(clock, message, token),
+            token => self.work(now, clock, message, token),
+        }
+    }
+
+    /// Whether there is memory for the records of one more message.
+    fn has_room(&self) -> bool {
+        self.ledger.bytes() + self.windows.as_ref().map_or(0, Windows::bytes) < self.settings.max_held_bytes
+    }
+
+    /// Whether messages that the broker does not keep have no room.
+    fn is_full(&self) -> bool {
+        self.ledger.len() >= self.settings.max_held || !self.has_room()
+    }
+
+    /// Makes the records of a message that is new.
+    fn work(&mut self, now: u64, clock: u64, message: &Arc<Message>, token: Option<D>) {
+        if token.is_none() && self.is_full() {
             self.numbers.dropped += 1;
             return;
         }
         self.numbers.taken += 1;
         let mut entry = NewEntry { token, pending: 0, left_out: false, message: Arc::clone(message), record_bytes: 0 };
-        match self.steps.run(message, clock) {
+        if self.windows.is_some() {
+            return self.gather(now, clock, entry);
+        }
+        match self.records_of(message, clock) {
             Ok(records) if !records.is_empty() => {
                 // The archive keeps the message once, whatever is made of it.
                 let archives = usize::from(self.archive().is_some());
@@ -209,27 +263,51 @@ impl<D> Core<D> {
                     }
                 }
             }
-            Ok(_) => {
-                self.numbers.filtered += 1;
-                let Some(archive) = self.archive() else {
-                    return self.acknowledge(entry.token, Ending::Delivered);
-                };
-                (entry.pending, entry.left_out) = (1, true);
-                let entry = self.ledger.add(entry);
-                self.keep(now, archive, entry, message);
-            }
-            Err(why) => {
-                let archive = self.archive();
-                (entry.pending, entry.left_out) = (1 + usize::from(archive.is_some()), true);
-                let entry = self.ledger.add(entry);
-                if let Some(archive) = archive {
-                    self.keep(now, archive, entry, message);
-                }
-                let fields = message.fields(crate::Format::Json);
-                let record = Record::new(Arc::clone(message), Content::Row(fields));
-                self.fail(now, &Item { entry, record: Arc::new(record) }, why.to_string(), true);
-            }
+            Ok(_) => self.leave_out(now, entry),
+            Err(why) => self.fail_new(now, entry, &why),
         }
+    }
+
+    /// A step drops a new message.
+    fn leave_out(&mut self, now: u64, mut entry: NewEntry<D>) {
+        self.numbers.filtered += 1;
+        let Some(archive) = self.archive() else {
+            return self.acknowledge(entry.token, Ending::Delivered);
+        };
+        (entry.pending, entry.left_out) = (1, true);
+        let message = Arc::clone(&entry.message);
+        let entry = self.ledger.add(entry);
+        self.keep(now, archive, entry, &message);
+    }
+
+    /// There are no records of a new message.
+    fn fail_new(&mut self, now: u64, mut entry: NewEntry<D>, why: &NoRecords) {
+        let (archive, message) = (self.archive(), Arc::clone(&entry.message));
+        (entry.pending, entry.left_out) = (1 + usize::from(archive.is_some()), true);
+        let entry = self.ledger.add(entry);
+        if let Some(archive) = archive {
+            self.keep(now, archive, entry, &message);
+        }
+        // A dead letter of a loop is published once, and not again when it comes back.
+        let may_be_kept = message.hops <= MAX_HOPS;
+        let fields = message.fields(crate::Format::Json);
+        let record = Arc::new(Record::new(message, Content::Row(fields)));
+        self.fail(now, &Item { entry, record }, why.to_string(), may_be_kept);
+    }
+
+    /// Makes the records of a message. Fails for a looped message, and when a step fails.
+    fn records_of(&mut self, message: &Arc<Message>, clock: u64) -> Result<Records, NoRecords> {
+        self.check_hops(message)?;
+        Ok(self.steps.run(message, clock)?)
+    }
+
+    /// Refuses a message that has passed as many pipelines as it may.
+    fn check_hops(&mut self, message: &Message) -> Result<(), NoRecords> {
+        if message.is_looped() {
+            self.numbers.looped += 1;
+            return Err(NoRecords::Looped);
+        }
+        Ok(())
     }
 
     /// The lane of the archive.
@@ -291,6 +369,7 @@ impl<D> Core<D> {
         if let Confirmed::Done { tokens, dropped, left_out } = self.ledger.confirm(entry) {
             self.numbers.delivered += u64::from(delivered && !left_out);
             self.acknowledge(tokens, if dropped { Ending::Dropped } else { Ending::Delivered });
+            self.confirm_members(entry, delivered, dropped);
         }
     }
 
@@ -328,19 +407,34 @@ impl<D> Core<D> {
     /// The connection to the broker has ended: tokens of it are of no use any more.
     pub fn lose_connection(&mut self) {
         self.ledger.lose_connection();
+        self.parked = Parked::default();
         self.actions.retain(|action| !matches!(action, Action::Acknowledge(..)));
     }
 
     /// Another process takes these messages over: they are not acknowledged here, and no batch begins with them. A batch
     /// that is under way comes to its end.
     pub fn forget(&mut self, is_gone: impl Fn(&D) -> bool) {
-        let gone = self.ledger.forget(&is_gone);
+        let mut gone = self.ledger.forget(&is_gone);
+        self.forget_members(&mut gone);
         self.lanes.iter_mut().for_each(|lane| lane.forget(&gone));
+        self.parked.forget(&is_gone);
         self.actions.retain(|action| !matches!(action, Action::Acknowledge(token, _) if is_gone(token)));
     }
 
     /// The next action. Nothing until [`Self::deadline`], unless something comes.
     pub fn next_action(&mut self, now: u64) -> Option<Action<D>> {
+        if !self.paused {
+            self.end_due(now);
+        }
+        while self.has_room()
+            && let Some(ParkedMessage { clock, message, tokens }) = self.parked.pop()
+        {
+            let mut tokens = tokens.into_iter();
+            self.work(now, clock, &message, tokens.next());
+            for token in tokens {
+                self.take(now, clock, &message, Some(token));
+            }
+        }
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
         }
@@ -356,7 +450,11 @@ impl<D> Core<D> {
         if !self.actions.is_empty() {
             return Some(0);
         }
-        if self.paused { None } else { self.lanes.iter().filter_map(Lane::deadline).min() }
+        if self.paused {
+            return None;
+        }
+        let windows = self.windows.as_ref().and_then(Windows::deadline);
+        self.lanes.iter().filter_map(Lane::deadline).chain(windows).min()
     }
 
     /// Begins no batch while it is paused; batches under way come to their end.
@@ -381,7 +479,7 @@ impl<D> Core<D> {
 
     /// Messages that are not acknowledged yet.
     pub fn held(&self) -> usize {
-        self.ledger.len()
+        self.ledger.len() + self.parked.len()
     }
 
     /// When the broker took the oldest of these, Unix milliseconds.

@@ -1,3 +1,5 @@
+mod windows;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
@@ -15,6 +17,8 @@ fn core(sinks: usize, lanes: usize, messages: usize, dead: bool, steps: &StepSet
         archives: false,
         dead_letter: dead.then_some(batching),
         max_held: 1_000,
+        max_unacknowledged: 1_000,
+        in_order: false,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -95,6 +99,8 @@ fn an_archive_has_each_message_as_it_came() {
         archives: true,
         dead_letter: None,
         max_held: 1_000,
+        max_unacknowledged: 1_000,
+        in_order: false,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -130,7 +136,7 @@ fn messages_that_another_process_takes_over_are_forgotten() {
     core.settle(6, 0, Outcome::Done);
     assert_eq!(acknowledged(&actions(&mut core, 6)), [3]);
     core.take(7, 0, &message(1, 0), Some((1, 2)));
-    assert_eq!(core.held(), 1, "it may come back");
+    assert_eq!(core.held(), 1, "it may return");
 }
 
 #[test]
@@ -180,6 +186,8 @@ fn a_message_of_several_records_ends_with_the_last() {
         archives: true,
         dead_letter: None,
         max_held: 1_000,
+        max_unacknowledged: 1_000,
+        in_order: false,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -206,6 +214,8 @@ fn records_of_a_foreach_count_as_bytes_that_are_held() {
         archives: false,
         dead_letter: None,
         max_held: 1_000,
+        max_unacknowledged: 1_000,
+        in_order: false,
         max_held_bytes: 100_000,
         seed: 7,
     };
@@ -222,6 +232,92 @@ fn records_of_a_foreach_count_as_bytes_that_are_held() {
         core.settle(now, 0, Outcome::Done);
     }
     assert_eq!((core.held(), core.ledger.bytes()), (0, 0));
+}
+
+#[test]
+fn records_are_made_when_there_is_memory_for_them() {
+    let steps = StepSettings { sql: Some("FOREACH payload FROM 'k/#'".into()), ..StepSettings::default() };
+    let mut core = core(1, 1, 1_000, false, &steps);
+    core.settings.max_held_bytes = 100_000;
+    let payload = format!("[{}1]", "1,".repeat(999)).into_bytes();
+    let message = |number: u64| Arc::new(Message { payload: payload.clone(), ..Message::clone(&message(number, 0)) });
+    for number in 1..=3 {
+        core.take(0, 0, &message(number), Some((number, 0)));
+    }
+    // The broker sends one of them for a second filter.
+    core.take(0, 0, &message(3), Some((3, 0)));
+    assert_eq!((core.numbers().taken, core.numbers().dropped, core.held()), (1, 0, 3));
+    let (mut now, mut ended) = (0, Vec::new());
+    for number in 1..=3 {
+        assert!(core.ledger.bytes() < 2 * core.settings.max_held_bytes + 1_000 * 1_000, "{}", core.ledger.bytes());
+        let all = actions(&mut core, now);
+        ended.extend(acknowledged(&all));
+        assert_eq!(sent(&all)[0].1[0], format!("{number}.1"));
+        now += 10;
+        core.settle(now, 0, Outcome::Done);
+    }
+    ended.extend(acknowledged(&actions(&mut core, now)));
+    assert_eq!((ended, core.held(), core.numbers().taken), (vec![1, 2, 3, 3], 0, 3));
+}
+
+#[test]
+fn messages_that_wait_for_memory_are_forgotten_with_others() {
+    let mut core = core(1, 1, 1, false, &StepSettings::default());
+    core.settings.max_held_bytes = 1;
+    for number in 1..=4 {
+        core.take(0, 0, &message(number, 0), Some((number, 0)));
+    }
+    core.forget(|(number, _)| matches!(number, 1 | 3));
+    assert_eq!(sent(&actions(&mut core, 0)), [(0, vec!["2".to_owned()])]);
+    core.lose_connection();
+    assert_eq!(core.held(), 1, "parked messages come again");
+}
+
+#[test]
+fn a_limit_of_a_sink_is_retried_a_bounded_number_of_times() {
+    let mut core = core(1, 1, 10, true, &StepSettings::default());
+    for number in 1..=3 {
+        core.take(0, 0, &message(number, 0), Some((number, 0)));
+    }
+    let (mut now, mut tries, mut letters) = (0, 0, Vec::new());
+    while core.held() > 0 {
+        for action in actions(&mut core, now) {
+            match action {
+                Action::Send { lane: 0, batch } => {
+                    let bad = batch.iter().any(|record| record.id() == "2");
+                    tries += u32::from(bad);
+                    core.settle(now, 0, if bad { Outcome::Limited("full".into()) } else { Outcome::Done });
+                }
+                Action::Send { lane, batch } => {
+                    letters.extend(batch.iter().map(|record| record.id().to_owned()));
+                    core.settle(now, lane, Outcome::Done);
+                }
+                Action::Acknowledge(..) | Action::Tell(_) => {}
+            }
+        }
+        now += 1_000;
+    }
+    // The batch, its retries, and its parts until the record is alone.
+    assert!((lane::MAX_LIMITED_RETRIES + 2..=lane::MAX_LIMITED_RETRIES + 3).contains(&tries), "{tries}");
+    assert_eq!((letters, core.numbers().delivered), (vec!["2".to_owned()], 2));
+    core.take(now, 0, &message(4, 0), Some((4, 0)));
+    actions(&mut core, now);
+    core.settle(now, 0, Outcome::Limited("full".into()));
+    assert_eq!(core.numbers().failed, 1, "the next batch has its own retries");
+}
+
+#[test]
+fn a_message_of_a_loop_is_a_dead_letter_once() {
+    let mut core = core(1, 1, 1, true, &StepSettings::default());
+    for (number, hops) in [(1, MAX_HOPS - 1), (2, MAX_HOPS), (3, MAX_HOPS + 1)] {
+        let message = Arc::new(Message { hops, ..Message::clone(&message(number, 0)) });
+        core.take(0, 0, &message, Some((number, 0)));
+    }
+    let all = actions(&mut core, 0);
+    assert_eq!(sent(&all), [(0, vec!["1".to_owned()]), (1, vec!["2".to_owned()])]);
+    assert_eq!(acknowledged(&all), [3]);
+    let numbers = core.numbers();
+    assert_eq!((numbers.failed, numbers.looped, numbers.dead_letters), (2, 2, 1));
 }
 
 #[test]
@@ -247,6 +343,8 @@ fn records_gather_for_sinks_that_make_an_object_of_a_batch() {
         archives: false,
         dead_letter: None,
         max_held: 1_000,
+        max_unacknowledged: 1_000,
+        in_order: false,
         max_held_bytes: 1 << 30,
         seed: 7,
     };
@@ -276,6 +374,8 @@ fn the_waits_of_two_pipelines_in_a_row_are_under_20_ms() {
             archives: false,
             dead_letter: None,
             max_held: 1_000,
+            max_unacknowledged: 1_000,
+            in_order: false,
             max_held_bytes: 1 << 30,
             seed: 7,
         };
@@ -486,9 +586,16 @@ struct World {
 }
 
 impl World {
+    /// A pipeline with memory for a few messages.
+    fn core(lanes: usize) -> Core<Token> {
+        let mut core = core(2, lanes, 3, true, &StepSettings::default());
+        core.settings.max_held_bytes = 500;
+        core
+    }
+
     fn new(lanes: usize) -> Self {
         Self {
-            core: core(2, lanes, 3, true, &StepSettings::default()),
+            core: Self::core(lanes),
             lanes,
             now: 0,
             connection: 0,
@@ -532,6 +639,7 @@ impl World {
         let outcome = match outcome {
             0 => Outcome::Away("away".into()),
             // Dead letters are always taken in the end, and each seventh message is poison.
+            1 if sink < 2 && batch.iter().any(|number| number % 7 == 3) => Outcome::Limited("full".into()),
             _ if sink < 2 && batch.iter().any(|number| number % 7 == 3) => Outcome::Refused("poison".into()),
             _ => {
                 self.kept[sink].extend(batch);
@@ -568,7 +676,7 @@ impl World {
                     }
                 }
                 self.crashed = true;
-                self.core = core(2, self.lanes, 3, true, &StepSettings::default());
+                self.core = Self::core(self.lanes);
                 self.reconnect();
             }
         }

@@ -47,7 +47,7 @@ pub(crate) struct PartReader<'w> {
 }
 
 impl<'w> PartReader<'w> {
-    /// A value with at most so many levels of arrays and objects.
+    /// A value with at most this number of levels of arrays and objects.
     pub(crate) fn new(wanted: &'w Wanted, levels: usize) -> Self {
         Self { wanted: Some(wanted), levels }
     }
@@ -161,7 +161,7 @@ impl Visitor<'_> for FieldFinder<'_> {
     }
 }
 
-/// Whether a value has at most so many levels of arrays and objects.
+/// True if a value has at most this number of levels of arrays and objects.
 pub(super) fn is_within(value: &Value, levels: usize) -> bool {
     let Some(left) = levels.checked_sub(1) else { return !value.is_array() && !value.is_object() };
     match value {

@@ -22,6 +22,7 @@ impl LaneThread {
             let outcome = match self.sink.write(&batch) {
                 Ok(()) => Outcome::Done,
                 Err(SinkError::Away(why)) => Outcome::Away(why),
+                Err(SinkError::Limited(why)) => Outcome::Limited(why),
                 Err(SinkError::Refused(why)) => Outcome::Refused(why),
             };
             // The records end on the thread of the pipeline, which has made them.

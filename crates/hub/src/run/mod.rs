@@ -32,7 +32,7 @@ use crate::time::wall_clock;
 
 /// Messages that a pipeline holds at most. Beyond it, only messages of QoS 0 are dropped.
 const MAX_HELD: usize = 20_000;
-/// The same in bytes.
+/// The same in bytes, with their records. Beyond it, records of messages above QoS 0 are made later.
 const MAX_HELD_BYTES: usize = 64 << 20;
 /// Time for an order of an operator.
 const ORDER_WITHIN: Duration = Duration::from_secs(3);
@@ -363,6 +363,8 @@ fn core_settings(settings: &PipelineSettings) -> CoreSettings {
         archives: settings.archive.is_some(),
         dead_letter: settings.dead_letter.as_ref().map(|sink| sink.batching),
         max_held: MAX_HELD,
+        max_unacknowledged: settings.source.window(),
+        in_order: settings.archive.is_some() || matches!(settings.source, SourceSettings::Log(_)),
         max_held_bytes: MAX_HELD_BYTES,
         seed: wall_clock(),
     }

@@ -251,7 +251,7 @@ fn an_ending_pipeline_does_not_connect_again() {
     drop(batch_under_way);
 }
 
-/// Waits until a pipeline has delivered so many messages.
+/// Waits until a pipeline has delivered this number of messages.
 fn wait_for_delivered(hub: &Hub, count: u64) {
     let deadline = Instant::now() + PATIENCE;
     while hub.status()[0].numbers.delivered < count {

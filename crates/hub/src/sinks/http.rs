@@ -10,6 +10,7 @@ use ring::hmac;
 use super::place::Ids;
 use super::web::{Server, ServerSettings};
 use super::{Sink, SinkError};
+use crate::message::HOPS_PROPERTY;
 use crate::open_error::OpenError;
 use crate::record::Record;
 
@@ -63,7 +64,8 @@ impl Sink for HttpSink {
             }
             text
         });
-        let mut headers = vec![(IDEMPOTENCY_HEADER, idempotency.as_str())];
+        let hops = batch.iter().map(|record| record.hops()).max().unwrap_or_default().to_string();
+        let mut headers = vec![(IDEMPOTENCY_HEADER, idempotency.as_str()), (HOPS_PROPERTY, hops.as_str())];
         headers.extend(signature.as_deref().map(|signature| (SIGNATURE_HEADER, signature)));
         self.server.post("application/json", &headers, body.as_bytes())
     }
@@ -133,6 +135,7 @@ mod tests {
             &format!("x-tidegate-signature: sha256={hex}\r\n"),
             "authorization: bearer t\r\n",
             "idempotency-key: id1-id2-2/hot/hook\r\n",
+            "tidegate-hub-hops: 1\r\n",
             "content-type: application/json\r\n",
         ] {
             assert!(head.contains(part), "{head}");

@@ -18,7 +18,7 @@ use crate::log::{LogSettings, Names, SharedState, states, wait};
 use crate::open_error::OpenError;
 use crate::record::Record;
 
-/// Of the delivered messages of a full partition, one in so many is removed at once.
+/// Of the delivered messages of a full partition, this fraction (one in `n`) is removed at once.
 const REMOVED_SHARE: u64 = 8;
 /// How often a batch is appended at once while there is room to make. Then it fails as away, and comes again later.
 const MAX_ROUNDS: usize = 8;

@@ -49,6 +49,10 @@ pub enum SinkError {
     /// The sink is away or not able now: the same batch comes again, later.
     #[error("{0}")]
     Away(String),
+    /// It has reached a limit, which may be the fault of a record: the batch comes again a bounded number of times, and
+    /// counts as refused then.
+    #[error("{0}")]
+    Limited(String),
     /// It will never take the batch as it is: one of its records is to blame. The batch comes again in halves, until
     /// that one is found.
     #[error("{0}")]

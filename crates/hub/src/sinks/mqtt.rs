@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use tidegate_client::net::{Address, Driver, SocketOptions, Step};
 use tidegate_client::{
-    Disconnected, Event, Options, Publish, PublishError, PublishToken, QoS, ReasonCode, TopicNameBuf, UndeliveredCause,
-    Version,
+    Disconnected, Event, MessageProperties, Options, Publish, PublishError, PublishToken, QoS, ReasonCode,
+    TopicNameBuf, UndeliveredCause, Version,
 };
 
 use super::{Sink, SinkError};
+use crate::message::HOPS_PROPERTY;
 use crate::open_error::OpenError;
 use crate::record::Record;
 
@@ -120,9 +121,10 @@ impl MqttSink {
         }
         let mut waiting: Vec<(PublishToken, &str)> = Vec::with_capacity(batch.len());
         for record in batch.iter().filter(|record| !self.accepted.contains(record.id())) {
-            let publish = Publish::new(self.topic(record)?, record.body())
+            let mut publish = Publish::new(self.topic(record)?, record.body())
                 .with_qos(self.settings.qos)
                 .with_retain(self.settings.retain);
+            publish.properties = properties_of(record);
             let token = self.driver.client().publish(Instant::now(), publish);
             let token = token.map_err(|error| unsendable(&error))?;
             waiting.push((token, record.id()));
@@ -135,11 +137,15 @@ impl MqttSink {
                     let (_, id) = waiting.remove(at);
                     if published.reason_code.is_error() {
                         let why = published.reason_string.unwrap_or_else(|| published.reason_code.text().to_owned());
-                        let error = judge(published.reason_code, format!("the broker refuses a message: {why}"));
-                        // While the broker refuses for a time, no record is to blame.
-                        if !matches!(failed, Some(SinkError::Away(_))) {
-                            failed = Some(error);
-                        }
+                        let why = format!("the broker refuses a message: {why}");
+                        // Only a retained message fills a place for good. Another one finds a queue that is full.
+                        let fills_a_place = self.settings.retain && published.reason_code == ReasonCode::QuotaExceeded;
+                        let error =
+                            if fills_a_place { SinkError::Limited(why) } else { judge(published.reason_code, why) };
+                        failed = Some(match failed.take() {
+                            Some(before) => weightier(before, error),
+                            None => error,
+                        });
                     } else {
                         self.accepted.insert(id.to_owned());
                     }
@@ -151,6 +157,28 @@ impl MqttSink {
         }
         failed.map_or(Ok(()), Err)
     }
+}
+
+/// The properties of a record: of a message that is sent as it came, its own; and the number of pipelines in any case.
+fn properties_of(record: &Record) -> MessageProperties {
+    let mut properties = MessageProperties::default();
+    if record.original().is_some() && record.encoded.is_none() {
+        properties.content_type.clone_from(&record.message.content_type);
+        properties.user_properties.clone_from(&record.message.user_properties);
+    }
+    properties.user_properties.push((HOPS_PROPERTY.to_owned(), record.hops().to_string()));
+    properties
+}
+
+/// The error that decides about a batch: while the broker refuses for a time, no record is to blame, and a record that it
+/// refuses for ever is looked for before one that reaches a limit.
+fn weightier(one: SinkError, other: SinkError) -> SinkError {
+    let weight = |error: &SinkError| match error {
+        SinkError::Limited(_) => 0,
+        SinkError::Refused(_) => 1,
+        SinkError::Away(_) => 2,
+    };
+    if weight(&one) >= weight(&other) { one } else { other }
 }
 
 /// Whether a record is to blame for a reason, which no retry mends.
@@ -229,9 +257,9 @@ mod tests {
 
     use super::*;
     use crate::message::Message;
-    use crate::record::Content;
+    use crate::record::{Content, WholeMessage};
 
-    /// A broker that gives these reason codes to the messages that come, and gives their topics. With the ones that
+    /// A broker that gives these reason codes to the messages that come, and gives their topics. With codes that
     /// PUBACK cannot have it ends the connection.
     fn serve(codes: Vec<u8>) -> (Address, JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -297,6 +325,38 @@ mod tests {
             let outcome = sink.write(&[record("a")]);
             assert!(matches!(outcome, Err(SinkError::Refused(_))), "{outcome:?}");
         }
+        assert_eq!(sink.write(&[record("a")]), Ok(()));
+    }
+
+    #[test]
+    fn a_message_that_is_sent_as_it_came_keeps_its_properties() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let message = Message {
+            content_type: Some("text/plain".to_owned()),
+            user_properties: vec![pair("unit", "C")],
+            hops: 1,
+            ..Message::default()
+        };
+        let record = Record::new(Arc::new(message), Content::Whole(WholeMessage::default()));
+        let kept = properties_of(&record);
+        assert_eq!(kept.content_type.as_deref(), Some("text/plain"));
+        assert_eq!(kept.user_properties, [pair("unit", "C"), pair(HOPS_PROPERTY, "2")]);
+        for changed in
+            [Record { content: Content::default(), ..record.clone() }, Record { encoded: Some(Vec::new()), ..record }]
+        {
+            let own = properties_of(&changed);
+            assert_eq!((own.content_type, own.user_properties), (None, vec![pair(HOPS_PROPERTY, "2")]));
+        }
+    }
+
+    #[test]
+    fn only_a_retained_message_reaches_a_limit() {
+        let (address, _broker) = serve(vec![0x97, 0x97, 0x99, 0x97, 0x80, 0]);
+        let mut sink = sink(address);
+        sink.settings.retain = true;
+        assert!(matches!(sink.write(&[record("a")]), Err(SinkError::Limited(_))));
+        assert!(matches!(sink.write(&["a", "b"].map(record)), Err(SinkError::Refused(_))));
+        assert!(matches!(sink.write(&["a", "b"].map(record)), Err(SinkError::Away(_))));
         assert_eq!(sink.write(&[record("a")]), Ok(()));
     }
 

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::place::Ids;
 use super::{Sink, SinkError};
+use crate::message::HOPS_PROPERTY;
 use crate::open_error::OpenError;
 use crate::record::Record;
 
@@ -106,6 +107,7 @@ async fn publish(
         let mut headers = async_nats::HeaderMap::new();
         headers.insert(async_nats::header::NATS_MESSAGE_ID, ids.of(record.id()).as_str());
         headers.insert("Mqtt-Topic", record.topic().replace(['\r', '\n'], " ").as_str());
+        headers.insert(HOPS_PROPERTY, record.hops().to_string().as_str());
         let subject = subject(&settings.subject, record.topic());
         let sent = context.publish_with_headers(subject, headers, record.body().into()).await;
         acknowledgements.push(sent.map_err(|error| judge(&error))?);

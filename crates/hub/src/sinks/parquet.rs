@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_the_one_that_other_readers_have_read() {
+    fn a_file_is_equal_to_a_file_that_other_readers_read() {
         // Read by PyArrow, which e2e/test_hub_files.py has read others.
         let file = encode(&rows(json!([{ "n": 7 }]))).unwrap();
         let page = b"\x15\0\x15\x1c\x15\x1c\x2c\x15\x02\x15\0\x15\x06\x15\x06\0\0\x02\0\0\0\x03\x01\x07\0\0\0\0\0\0\0";

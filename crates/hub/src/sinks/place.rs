@@ -1,4 +1,4 @@
-//! Where a sink stands, and the ids by which receivers know its records.
+//! The position of a sink, and the ids by which receivers know its records.
 
 use std::fmt::Write;
 

@@ -102,13 +102,21 @@ impl Server {
         for (name, value) in more {
             request = request.header(*name, *value);
         }
-        let response = request.send(body).map_err(SinkError::away)?;
+        let response = request.send(body).map_err(away)?;
         let status = response.status().as_u16();
         // Read to its end, so that the connection can be used again.
         let mut answer = Vec::new();
         let _ = response.into_body().into_reader().take(MAX_ANSWER).read_to_end(&mut answer);
         let text: String = String::from_utf8_lossy(&answer).chars().take(SHOWN).collect();
         Ok(HttpAnswer { status, text: text.trim().to_owned() })
+    }
+}
+
+/// The error of the operating system stands alone.
+fn away(error: ureq::Error) -> SinkError {
+    match error {
+        ureq::Error::Io(error) => SinkError::away(error),
+        other => SinkError::away(other),
     }
 }
 

@@ -15,6 +15,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ring::digest::{Context, SHA256};
 use tidegate_client::TopicNameBuf;
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
@@ -22,12 +23,14 @@ use tokio::time::timeout;
 use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
 use crate::core::Ending;
-use crate::message::Message;
+use crate::message::{HOPS_PROPERTY, Message};
 use crate::open_error::OpenError;
 use crate::time::wall_clock;
 
 /// Time for the head of a request, and for its body.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes of the head of a request; a longer one is refused with 431.
+const MAX_HEAD: usize = 16 * 1024;
 /// Connections at once; further ones wait.
 const MAX_CONNECTIONS: usize = 1_000;
 /// Bytes of a digest that are in an id.
@@ -106,19 +109,25 @@ async fn accept(listener: tokio::net::TcpListener, hook: Arc<Hook>) {
         };
         let hook = Arc::clone(&hook);
         tokio::spawn(async move {
-            let service = service_fn(|request| {
-                let hook = Arc::clone(&hook);
-                async move { Ok::<_, Infallible>(hook.answer(request).await) }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(REQUEST_WITHIN)
-                .serve_connection(TokioIo::new(stream), service);
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection of a web hook has failed");
-            }
+            serve(stream, &hook).await;
             drop(permit);
         });
+    }
+}
+
+/// Answers the requests of one connection.
+async fn serve(stream: TcpStream, hook: &Arc<Hook>) {
+    let service = service_fn(|request| {
+        let hook = Arc::clone(hook);
+        async move { Ok::<_, Infallible>(hook.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_WITHIN)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a connection of a web hook has failed");
     }
 }
 
@@ -202,16 +211,18 @@ impl Hook {
         let stated = header("idempotency-key").filter(|key| !key.is_empty());
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let id = stated.as_ref().map(|key| id_of(key, &topic, body));
-        Message {
+        let message = Message {
             lasting_id: id.is_some(),
             id: id.unwrap_or_else(|| format!("{}-{number}", self.id_prefix)),
             topic,
             qos: 1,
             timestamp: wall_clock(),
             content_type: header("content-type"),
+            user_properties: header(HOPS_PROPERTY).map(|hops| (HOPS_PROPERTY.to_owned(), hops)).into_iter().collect(),
             payload: body.to_vec(),
             ..Message::default()
-        }
+        };
+        message.with_hops()
     }
 }
 
@@ -285,6 +296,7 @@ impl Source for Http {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::io::{Read, Write};
     use std::pin::Pin;
     use std::task::Poll;
 
@@ -326,6 +338,28 @@ mod tests {
 
     fn block_on(future: impl Future<Output = ()>) {
         Builder::new_current_thread().enable_all().build().unwrap().block_on(future);
+    }
+
+    /// The head of a request comes before its token is checked.
+    #[test]
+    fn the_head_of_a_request_is_bounded() {
+        block_on(async {
+            let (hook, _inbox) = hook(1);
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let at = listener.local_addr().unwrap();
+            let client = std::thread::spawn(move || {
+                let mut stream = std::net::TcpStream::connect(at).unwrap();
+                let mut head = b"POST /a HTTP/1.1\r\nx: ".to_vec();
+                head.resize(MAX_HEAD, b'x');
+                stream.write_all(&head).unwrap();
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).unwrap();
+                answer
+            });
+            serve(listener.accept().await.unwrap().0, &Arc::new(hook)).await;
+            let answer = client.join().unwrap();
+            assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+        });
     }
 
     #[test]

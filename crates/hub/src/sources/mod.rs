@@ -142,3 +142,16 @@ pub enum SourceSettings {
     /// Requests of others.
     Http(HttpSourceSettings),
 }
+
+impl SourceSettings {
+    /// Messages above QoS 0 that it hands out until one is acknowledged.
+    pub(crate) fn window(&self) -> usize {
+        usize::from(match self {
+            Self::Topics(settings) => settings.window,
+            Self::Log(settings) => settings.window,
+            Self::Nats(settings) => settings.window,
+            Self::Kafka(settings) => settings.window,
+            Self::Http(settings) => settings.window,
+        })
+    }
+}

@@ -284,7 +284,7 @@ fn own(message: &async_nats::Message, id: String, timestamp: u64) -> Message {
             }
         }
     }
-    own
+    own.with_hops()
 }
 
 impl Source for Nats {
@@ -364,6 +364,7 @@ mod tests {
         headers.insert("Content-Type", "text/plain");
         headers.insert("unit", "C");
         headers.insert("Nats-Msg-Id", "7");
+        headers.insert(crate::HOPS_PROPERTY, "2");
         let mut message = async_nats::Message {
             subject: "plant.a.temp".into(),
             reply: None,
@@ -375,7 +376,7 @@ mod tests {
         };
         let read = own(&message, "i".into(), 5);
         assert_eq!((read.topic.as_str(), read.content_type.as_deref()), ("plant/a/temp", Some("text/plain")));
-        assert_eq!(read.user_properties, [("unit".to_owned(), "C".to_owned())]);
+        assert_eq!((read.user_properties, read.hops), (vec![("unit".to_owned(), "C".to_owned())], 2));
         headers.insert(TOPIC_HEADER, "plant/a b/temp");
         message.headers = Some(headers);
         assert_eq!(own(&message, "i".into(), 5).topic, "plant/a b/temp");

@@ -186,7 +186,7 @@ impl Topics {
             self.next_id += 1;
             (format!("{}-{}", self.id_prefix, self.next_id), wall_clock(), None)
         };
-        Message {
+        let message = Message {
             id,
             lasting_id,
             topic: message.topic.into(),
@@ -195,10 +195,12 @@ impl Topics {
             retain: message.retain,
             timestamp,
             content_type: properties.content_type,
+            hops: 0,
             user_properties: properties.user_properties,
             payload: message.payload,
             archived: false,
-        }
+        };
+        message.with_hops()
     }
 
     fn connect(&mut self) -> SourceStep<Delivery> {

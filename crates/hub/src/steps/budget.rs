@@ -9,7 +9,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Adds a record of so many bytes.
+    /// Adds a record of this number of bytes.
     ///
     /// # Errors
     /// When all records together have more than [`MAX_RECORD_BYTES`].

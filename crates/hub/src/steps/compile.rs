@@ -6,6 +6,7 @@ use sqlparser::ast::{
     FunctionArgExpr, FunctionArguments, Spanned, Subscript, TrimWhereField, UnaryOperator, Value as Literal,
 };
 
+use super::aggregate::{Aggregate, Aggregates};
 use super::functions::Function;
 use super::node::{Binary, Node, Step};
 use super::regular::{Regular, is_name};
@@ -13,25 +14,32 @@ use super::unit::Unit;
 use super::{At, StepError};
 use crate::message::FIELDS;
 
-/// Deepest nesting of an expression; a sum of so many numbers is as deep.
+/// Deepest nesting of an expression; a sum of this number of terms is as deep.
 const MAX_DEPTH: usize = 100;
 
 fn refuse(expr: &Expr, said: impl Into<String>) -> StepError {
     StepError::new(said).at(At::of(expr.span()))
 }
 
-/// Where an expression stands.
+/// The position of an expression.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Scope<'a> {
     /// The name of the element, in DO and INCASE of a FOREACH.
     item: Option<&'a str>,
+    /// Where aggregates are noted, in the SELECT of a window.
+    aggregates: Option<&'a Aggregates>,
     depth: usize,
 }
 
 impl<'a> Scope<'a> {
     /// That of DO and INCASE, with the name of the element.
     pub(super) fn of_item(item: &'a str) -> Self {
-        Self { item: Some(item), depth: 0 }
+        Self { item: Some(item), ..Self::default() }
+    }
+
+    /// That of the SELECT of a window.
+    pub(super) fn of_window(aggregates: &'a Aggregates) -> Self {
+        Self { aggregates: Some(aggregates), ..Self::default() }
     }
 
     fn below(self) -> Self {
@@ -98,7 +106,7 @@ pub(super) fn compile(expr: &Expr, scope: Scope<'_>) -> Result<Node, StepError> 
     })
 }
 
-/// Functions, also the ones that have a syntax of their own in SQL.
+/// Functions, including functions with their own syntax in SQL.
 fn called(expr: &Expr, scope: Scope<'_>) -> Result<Node, StepError> {
     let inner = |expr: &Expr| compile(expr, scope.below());
     Ok(match expr {
@@ -144,6 +152,11 @@ fn field(expr: &Expr, name: &str, scope: Scope<'_>) -> Result<Node, StepError> {
     }
     if name == "payload" {
         return Ok(Node::Payload);
+    }
+    match name {
+        "window_start" if scope.aggregates.is_some() => return Ok(Node::WindowStart),
+        "window_end" if scope.aggregates.is_some() => return Ok(Node::WindowEnd),
+        _ => {}
     }
     FIELDS.iter().find(|field| **field == name).map(|field| Node::Field(field)).ok_or_else(|| {
         let names = FIELDS.join(", ");
@@ -213,6 +226,11 @@ fn cast(expr: &Expr, to: &DataType) -> Result<Function, StepError> {
 
 fn function(expr: &Expr, call: &Call, scope: Scope<'_>) -> Result<Node, StepError> {
     let name = call.name.to_string().to_lowercase();
+    // `max(a, b)` is of one message, and `max(a)` of a window.
+    let is_of_message = Function::of_name(&name).is_some() && operands_of(call).len() > 1;
+    if let Some(found) = Aggregate::of_name(&name).filter(|_| !is_of_message) {
+        return aggregate(expr, &name, found, call, scope);
+    }
     if is_name(&name) {
         return regex(expr, &name, arguments(expr, &name, call, scope)?);
     }
@@ -229,10 +247,42 @@ fn function(expr: &Expr, call: &Call, scope: Scope<'_>) -> Result<Node, StepErro
     Ok(Node::Call(function, arguments))
 }
 
+/// A function over the messages of a window.
+fn aggregate(expr: &Expr, name: &str, aggregate: Aggregate, call: &Call, scope: Scope<'_>) -> Result<Node, StepError> {
+    let Some(aggregates) = scope.aggregates else {
+        let said =
+            format!("`{name}` is of the messages of a window: set `every`, and use it behind SELECT, not in itself");
+        return Err(refuse(expr, said));
+    };
+    let of_message = Scope { aggregates: None, ..scope };
+    let counts_all = matches!(operands_of(call), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
+    if counts_all && aggregate == Aggregate::Count && !has_window(call) {
+        return Ok(Node::Aggregated(aggregates.add(aggregate, Node::Literal(Value::Bool(true)))));
+    }
+    let mut operands = arguments(expr, name, call, of_message)?;
+    match (operands.pop(), operands.is_empty()) {
+        (Some(operand), true) => Ok(Node::Aggregated(aggregates.add(aggregate, operand))),
+        _ => Err(refuse(expr, format!("`{name}` takes one value"))),
+    }
+}
+
+/// The arguments of a function.
+fn operands_of(call: &Call) -> &[FunctionArg] {
+    match &call.args {
+        FunctionArguments::List(list) => &list.args,
+        FunctionArguments::None | FunctionArguments::Subquery(_) => &[],
+    }
+}
+
+/// Whether it has windows as SQL writes them, which are not understood.
+fn has_window(call: &Call) -> bool {
+    call.over.is_some() || call.filter.is_some()
+}
+
 /// The values that a function is given.
 fn arguments(expr: &Expr, name: &str, call: &Call, scope: Scope<'_>) -> Result<Vec<Node>, StepError> {
-    if call.over.is_some() || call.filter.is_some() {
-        return Err(refuse(expr, "windows are not understood: each message is evaluated alone"));
+    if has_window(call) {
+        return Err(refuse(expr, "OVER and FILTER are not understood: set `every` for windows"));
     }
     let wrong = || refuse(expr, format!("`{name}` takes values alone"));
     let argument = |argument: &FunctionArg| match argument {

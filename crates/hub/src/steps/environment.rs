@@ -19,12 +19,25 @@ pub(crate) struct Environment<'a> {
     payload: OnceCell<Result<Value, FormatError>>,
     /// The present element of a FOREACH.
     pub(crate) item: Value,
+    /// The window whose record is made.
+    pub(super) window: Option<WindowView>,
+}
+
+/// What the fields of a window's record look at beside its last message.
+#[derive(Debug)]
+pub(super) struct WindowView {
+    /// Its begin, Unix milliseconds.
+    pub(super) start: u64,
+    /// Its end, Unix milliseconds.
+    pub(super) end: u64,
+    /// The results of the aggregates.
+    pub(super) values: Vec<Value>,
 }
 
 impl<'a> Environment<'a> {
     /// That of a message.
     pub(crate) fn new(message: &'a Message, format: Format, wanted: &'a Wanted, now: u64) -> Self {
-        Self { message, format, now, wanted, payload: OnceCell::new(), item: Value::Null }
+        Self { message, format, now, wanted, payload: OnceCell::new(), item: Value::Null, window: None }
     }
 
     /// The wanted parts of the payload, read on the first use.

@@ -13,6 +13,9 @@ pub(crate) const MAX_ELEMENTS: usize = 1_000;
 /// Most memory of all records that FOREACH makes of one message, bytes; a message with larger records fails.
 pub(super) const MAX_RECORD_BYTES: usize = 4 << 20;
 
+/// Longest text of the values of GROUP BY, bytes.
+pub(super) const MAX_GROUP: usize = 4 << 10;
+
 /// Why a message cannot be computed with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ComputeError {
@@ -45,6 +48,15 @@ pub enum ComputeError {
     /// The records of a FOREACH are too large.
     #[error("the records of FOREACH take more than {MAX_RECORD_BYTES} bytes: select fewer fields behind DO")]
     TooManyBytes,
+    /// The payload is not of the format of its schema.
+    #[error("the payload is not {0} of the schema: {1}")]
+    NotDecoded(&'static str, String),
+    /// The payload does not fulfil the schema of the pipeline.
+    #[error("{0}")]
+    Schema(String),
+    /// The values of GROUP BY are too long.
+    #[error("the values of GROUP BY are longer than {MAX_GROUP} bytes")]
+    LongGroup,
     /// A result is too long.
     #[error("the text is longer than {MAX_RESULT} bytes")]
     TooLong,

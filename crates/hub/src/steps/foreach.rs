@@ -70,7 +70,7 @@ impl Foreach {
                 [_, TokenWithSpan { token: Token::Word(name), .. }] => name.value.clone(),
                 named => {
                     let place = named.first().and_then(|token| At::of(token.span));
-                    return Err(StepError::new("behind AS stands the name of an element").at(place));
+                    return Err(StepError::new("AS needs the name of an element").at(place));
                 }
             },
         };

@@ -106,7 +106,7 @@ impl Function {
         names.max_by_key(|other| shared(other)).filter(|other| shared(other) >= 3)
     }
 
-    /// Whether it takes so many values.
+    /// True if it takes this number of values.
     pub(super) fn check(self, count: usize) -> Result<(), ArityError> {
         let Some((_, names, least, most)) = TABLE.iter().find(|(function, ..)| *function == self) else {
             return Ok(());
@@ -232,7 +232,7 @@ impl Function {
                 Value::Array(parts.map(Value::from).collect())
             }
             Self::Contains => match (first, second) {
-                // In EMQX the list stands second.
+                // In EMQX the list is the second argument.
                 (Value::Array(items), wanted) | (wanted, Value::Array(items)) => items.contains(wanted).into(),
                 _ => text.contains(&text_of(second)).into(),
             },
@@ -253,7 +253,7 @@ impl Function {
             Self::First => first.as_array().and_then(|items| items.first()).cloned().unwrap_or_default(),
             Self::Last => first.as_array().and_then(|items| items.last()).cloned().unwrap_or_default(),
             Self::Get => {
-                // In EMQX the key stands first.
+                // In EMQX the key is the first argument.
                 let (key, from) = if first.is_object() { (second, first) } else { (first, second) };
                 let found = from.get(text_of(key)).cloned();
                 found.unwrap_or_else(|| third.cloned().unwrap_or_default())
@@ -333,7 +333,7 @@ impl Function {
     }
 }
 
-/// So many elements of an array, from a number on.
+/// A number of elements of an array, from a position on.
 fn part_of(items: &[Value], from: u64, len: Option<u64>) -> Value {
     let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let (skipped, taken) = (place(from.saturating_sub(1)), place(len.unwrap_or_default()));
@@ -382,7 +382,7 @@ fn extreme(greatest: bool, values: Vec<Value>) -> Value {
     known.reduce(|best, value| if better(&value, &best) { value } else { best }).unwrap_or_default()
 }
 
-/// From a place, counted from 0 as in EMQX, and so many characters.
+/// A number of characters from a position, which counts from 0 as in EMQX.
 fn substr(text: &str, from: &Value, len: Option<&Value>) -> Result<Value, ComputeError> {
     let place = |value: &Value| number_of(value).map(|number| usize::try_from(unsigned(number)).unwrap_or(usize::MAX));
     let characters = text.chars().skip(place(from)?);

@@ -1,37 +1,46 @@
 //! Steps of a pipeline: they make a record of a message, for the sinks. They are pure: the input is a message and the
 //! time, the output a record, nothing, or an error.
 //!
-//! First `filter`, then `sql`, then `set`; at last `topic` and `key` are computed. FOREACH of `sql` makes several records of a
-//! message.
+//! First comes `schema`, then `filter`, then `sql`, then `set`; at last `topic` and `key` are computed. FOREACH of `sql` makes several records of a
+//! message. With `every`, `sql` makes one record of the messages of a window.
 
+mod aggregate;
+mod avro;
 mod budget;
 mod cel;
 mod compile;
+mod decoder;
 mod environment;
 mod error;
 mod foreach;
 mod functions;
 mod node;
 mod regular;
+mod schema;
 mod sql;
 #[cfg(test)]
 mod tests;
 mod unit;
 mod values;
+mod window;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
 use sqlparser::tokenizer::Span;
 use tidegate_client::TopicFilterBuf;
 
+pub(crate) use self::aggregate::{Totals, WindowShare};
 use self::budget::Budget;
 use self::cel::Cel;
 use self::environment::Environment;
 pub use self::error::ComputeError;
 pub(crate) use self::error::MAX_ELEMENTS;
+use self::schema::PayloadSchema;
 use self::sql::Sql;
+pub(crate) use self::window::Ended;
 use crate::format::{Format, Wanted};
 use crate::message::{FieldName, Message};
 use crate::record::{Content, Record, Row, RowText, WholeMessage};
@@ -106,10 +115,18 @@ pub struct StepSettings {
     pub format: Format,
     /// How payloads are written, for sinks with topics; nothing sends them as they came, or fields as JSON.
     pub encode: Option<Format>,
+    /// The file of a JSON Schema that payloads have to fulfil, or of a schema of Avro or Protobuf that decodes them to JSON.
+    pub schema: Option<PathBuf>,
+    /// The name of the message in a schema of Protobuf.
+    pub schema_type: Option<String>,
+    /// Whether a message that is not of the schema is dropped, and does not fail.
+    pub drops_invalid: bool,
     /// A condition (CEL).
     pub filter: Option<String>,
     /// A SELECT.
     pub sql: Option<String>,
+    /// The length of windows, milliseconds: the SELECT makes a record of all messages of a group within this time.
+    pub every: Option<u64>,
     /// Fields that are set: `NAME = EXPRESSION` (CEL).
     pub set: Vec<String>,
     /// The topic of the record (CEL).
@@ -124,6 +141,8 @@ pub struct StepSettings {
 /// A text of [`StepSettings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
+    /// `schema`.
+    Schema,
     /// `filter`.
     Filter,
     /// `sql`.
@@ -141,8 +160,11 @@ pub enum Part {
 pub struct Steps {
     format: Format,
     encode: Option<Format>,
+    schema: Option<PayloadSchema>,
+    drops_invalid: bool,
     filter: Option<Cel>,
     sql: Option<Sql>,
+    every: Option<u64>,
     set: Vec<(FieldName, Cel)>,
     topic: Option<Cel>,
     key: Option<Cel>,
@@ -165,7 +187,10 @@ impl Steps {
             });
             expression.map_err(|error| (part, error))
         };
-        let sql = settings.sql.as_deref().map(|text| Sql::new(text).map_err(|error| (Part::Sql, error)));
+        let sql = settings
+            .sql
+            .as_deref()
+            .map(|text| Sql::new(text, settings.every.is_some()).map_err(|error| (Part::Sql, error)));
         let set = settings.set.iter().enumerate().map(|(index, text)| {
             let part = Part::Set(index);
             let (name, expression) = text
@@ -177,8 +202,11 @@ impl Steps {
         let mut steps = Self {
             format: settings.format,
             encode: settings.encode,
+            schema: Self::schema_of(settings)?,
+            drops_invalid: settings.drops_invalid,
             filter: settings.filter.as_ref().map(|text| cel(text, Part::Filter)).transpose()?,
             sql: sql.transpose()?,
+            every: settings.every,
             set: set.collect::<Result<_, _>>()?,
             topic: settings.topic.as_ref().map(|text| cel(text, Part::Topic)).transpose()?,
             key: settings.key.as_ref().map(|text| cel(text, Part::Key)).transpose()?,
@@ -192,6 +220,9 @@ impl Steps {
     /// The parts of the payload that the steps look at.
     fn look(&self) -> Wanted {
         let mut wanted = Wanted::nothing();
+        if matches!(self.schema, Some(PayloadSchema::Json(_))) {
+            wanted.add(std::iter::empty());
+        }
         let expressions = self.set.iter().map(|(_, cel)| cel);
         let cels = expressions.chain(&self.filter).chain(&self.topic).chain(&self.key);
         cels.for_each(|cel| cel.look(&mut wanted));
@@ -207,6 +238,14 @@ impl Steps {
     /// Whether a message may give several records.
     pub fn is_foreach(&self) -> bool {
         self.sql.as_ref().is_some_and(Sql::is_foreach)
+    }
+
+    /// Whether they make a record of each message: no condition leaves one out.
+    pub fn takes_all(&self) -> bool {
+        self.filter.is_none()
+            && !(self.schema.is_some() && self.drops_invalid)
+            && self.every().is_none()
+            && self.sql.as_ref().is_none_or(Sql::takes_all)
     }
 
     /// The records of a message; none when a step drops it. `now` is in Unix milliseconds.
@@ -243,7 +282,21 @@ impl Steps {
     }
 
     fn compute(&self, message: &Arc<Message>, now: u64, mut shown: Option<Shown<'_>>) -> Result<Records, ComputeError> {
+        if self.every().is_some() {
+            let record = self.window_of_one(message, now, &mut shown)?;
+            return Ok(record.map(Records::one).unwrap_or_default());
+        }
+        let Some(message) = &self.decoded(message)? else {
+            show(&mut shown, "schema", || StepResult::Value(Value::Null));
+            return Ok(Records::default());
+        };
+        // A decoded payload is held beside the payload that came.
+        let decoded_bytes = if self.decodes() { message.payload.len() } else { 0 };
         let mut environment = Environment::new(message, self.format, &self.wanted, now);
+        if !self.is_valid(&environment)? {
+            show(&mut shown, "schema", || StepResult::Value(Value::Null));
+            return Ok(Records::default());
+        }
         if let Some(filter) = &self.filter {
             let passes = filter.truth(&environment, None).map_err(at("filter"))?;
             show(&mut shown, "filter", || StepResult::Value(Value::Bool(passes)));
@@ -252,14 +305,18 @@ impl Steps {
             }
         }
         let Some(sql) = &self.sql else {
-            return self.finish(message, &environment, None, &mut shown).map(Records::one);
+            return self
+                .finish(message, &environment, None, &mut shown)
+                .map(|record| Records { bytes: decoded_bytes, ..Records::one(record) });
         };
         if !sql.is_foreach() {
             let Some(row) = sql.row(&environment).map_err(at("sql"))? else {
                 show(&mut shown, "sql", || StepResult::Value(Value::Null));
                 return Ok(Records::default());
             };
-            return self.finish(message, &environment, Some(row), &mut shown).map(Records::one);
+            return self
+                .finish(message, &environment, Some(row), &mut shown)
+                .map(|record| Records { bytes: decoded_bytes, ..Records::one(record) });
         }
         let rows = sql.rows(&mut environment).map_err(at("sql"))?;
         if rows.is_empty() {
@@ -274,7 +331,7 @@ impl Steps {
             Ok(record)
         });
         let mut records = records.collect::<Result<Vec<_>, ComputeError>>()?.into_iter();
-        Ok(Records { first: records.next(), rest: records.collect(), bytes: budget.taken() })
+        Ok(Records { first: records.next(), rest: records.collect(), bytes: budget.taken() + decoded_bytes })
     }
 
     /// The record of a row, or without one of the whole message.

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::environment::Environment;
+use super::environment::{Environment, WindowView};
 use super::error::ComputeError;
 use super::functions::Function;
 use super::regular::Regular;
@@ -49,6 +49,12 @@ pub(crate) enum Node {
     Payload,
     /// The present element of a FOREACH.
     Item,
+    /// The result of an aggregate, by its number.
+    Aggregated(usize),
+    /// The begin of the window, Unix milliseconds.
+    WindowStart,
+    /// The end of the window, Unix milliseconds.
+    WindowEnd,
     Path(Box<Node>, Vec<Step>),
     Not(Box<Node>),
     Minus(Box<Node>),
@@ -74,7 +80,13 @@ impl Node {
         let mut all = |nodes: &mut dyn Iterator<Item = &Self>| nodes.for_each(|node| node.look(wanted));
         match self {
             // The list of a FOREACH is wanted as a whole.
-            Self::Literal(_) | Self::Field(_) | Self::Item => {}
+            // The operands of aggregates are wanted for each message.
+            Self::Literal(_)
+            | Self::Field(_)
+            | Self::Item
+            | Self::Aggregated(_)
+            | Self::WindowStart
+            | Self::WindowEnd => {}
             Self::Payload => wanted.add(std::iter::empty()),
             Self::Path(root, steps) => {
                 all(&mut steps.iter().filter_map(|step| match step {
@@ -117,6 +129,9 @@ impl Node {
             Self::Field(name) => environment.message.field(name).unwrap_or_default(),
             Self::Payload => environment.payload()?.clone(),
             Self::Item => environment.item.clone(),
+            Self::Aggregated(number) => of_window(environment, |window| window.values.get(*number).cloned()),
+            Self::WindowStart => of_window(environment, |window| Some(window.start.into())),
+            Self::WindowEnd => of_window(environment, |window| Some(window.end.into())),
             Self::Path(root, steps) => return path(root, steps, environment),
             Self::Not(operand) => match operand.value(environment)? {
                 Value::Bool(truth) => Value::Bool(!truth),
@@ -170,6 +185,10 @@ impl Node {
             },
         })
     }
+}
+
+fn of_window(environment: &Environment<'_>, read: impl Fn(&WindowView) -> Option<Value>) -> Value {
+    environment.window.as_ref().and_then(read).unwrap_or_default()
 }
 
 fn path(root: &Node, steps: &[Step], environment: &Environment<'_>) -> Result<Value, ComputeError> {

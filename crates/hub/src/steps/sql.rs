@@ -15,10 +15,11 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use tidegate_client::TopicFilterBuf;
 
+use super::aggregate::{Aggregates, Totals, WindowShare};
 use super::budget::Budget;
 use super::compile::{Scope, compile};
 use super::environment::Environment;
-use super::error::{ComputeError, MAX_ELEMENTS};
+use super::error::{ComputeError, MAX_ELEMENTS, MAX_GROUP};
 use super::foreach::{Foreach, is_foreach};
 use super::node::Node;
 use super::values::kind;
@@ -46,6 +47,9 @@ pub(crate) struct Sql {
     each: Option<Each>,
     select: Vec<Column>,
     condition: Option<Node>,
+    /// What the messages of a window have in common.
+    group: Vec<Node>,
+    aggregates: Aggregates,
 }
 
 /// The FOREACH of a statement.
@@ -72,7 +76,7 @@ impl Sql {
     ///
     /// # Errors
     /// With the place in the text, when it is not SQL or asks for something that is not there.
-    pub(crate) fn new(text: &str) -> Result<Self, StepError> {
+    pub(crate) fn new(text: &str, is_windowed: bool) -> Result<Self, StepError> {
         if text.len() > MAX_TEXT {
             return Err(StepError::new(format!("it is longer than {MAX_TEXT} bytes")));
         }
@@ -80,27 +84,34 @@ impl Sql {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(PARSER_STACK_BYTES);
             let failed = |said: String| StepError::new(format!("it could not be read: {said}"));
-            let thread = thread.spawn_scoped(scope, || Self::read(text)).map_err(|error| failed(error.to_string()))?;
+            let thread = thread
+                .spawn_scoped(scope, || Self::read(text, is_windowed))
+                .map_err(|error| failed(error.to_string()))?;
             thread.join().map_err(|_| failed("the parser broke off".to_owned()))?
         })
     }
 
-    fn read(text: &str) -> Result<Self, StepError> {
+    fn read(text: &str, is_windowed: bool) -> Result<Self, StepError> {
         let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
         let tokens = tokens.map_err(|error| syntax(text, &ParserError::from(error)))?;
         if !is_foreach(&tokens) {
-            let sql = Self::of_query(&statement(text, tokens)?, Scope::default())?;
+            let sql = Self::of_query(&statement(text, tokens)?, Scope::default(), is_windowed)?;
             // The parser takes a SELECT without columns, whose records would be empty.
             if sql.select.is_empty() {
                 return Err(StepError::new("SELECT names no field: name some, or `*`").at(At::point(1, 1)));
             }
             return Ok(sql);
         }
+        if is_windowed {
+            return Err(
+                StepError::new("FOREACH has no windows: leave out `every`, or write a SELECT").at(At::point(1, 1))
+            );
+        }
         let foreach = Foreach::new(tokens)?;
         let scope = Scope::of_item(&foreach.item);
         let list = compile(&expression(text, foreach.list)?, Scope::default())?;
         let condition = foreach.condition.map(|tokens| compile(&expression(text, tokens)?, scope)).transpose()?;
-        let mut sql = Self::of_query(&statement(text, foreach.select)?, scope)?;
+        let mut sql = Self::of_query(&statement(text, foreach.select)?, scope, false)?;
         if !foreach.has_columns {
             sql.select = vec![Column::Item(foreach.item.as_str().into())];
         }
@@ -108,7 +119,7 @@ impl Sql {
         Ok(sql)
     }
 
-    fn of_query(query: &Query, scope: Scope<'_>) -> Result<Self, StepError> {
+    fn of_query(query: &Query, scope: Scope<'_>, is_windowed: bool) -> Result<Self, StepError> {
         let has_more = query.with.is_some()
             || query.order_by.is_some()
             || query.limit_clause.is_some()
@@ -117,13 +128,23 @@ impl Sql {
         let SetExpr::Select(select) = query.body.as_ref() else {
             return Err(StepError::new("it must be one SELECT"));
         };
-        if has_more || has_clauses(select) {
-            let message = "each message is evaluated alone: only SELECT, FOREACH, FROM and WHERE are understood";
+        let group = group_of(select).filter(|group| is_windowed || group.is_empty());
+        let (Some(group), false) = (group, has_more || has_clauses(select)) else {
+            let message = "only SELECT, FOREACH, FROM and WHERE are understood, and with `every` GROUP BY";
+            return Err(StepError::new(message).at(At::of(query.span())));
+        };
+        let aggregates = Aggregates::default();
+        let scope = if is_windowed { Scope::of_window(&aggregates) } else { scope };
+        let columns: Result<Vec<_>, _> = select.projection.iter().map(|item| column(item, scope)).collect();
+        let columns = columns?;
+        if is_windowed && columns.iter().any(|column| matches!(column, Column::All)) {
+            let message = "`*` is of one message: name the fields of a window, such as `count(*) AS messages`";
             return Err(StepError::new(message).at(At::of(query.span())));
         }
-        let columns: Result<Vec<_>, _> = select.projection.iter().map(|item| column(item, scope)).collect();
-        let condition = select.selection.as_ref().map(|condition| compile(condition, Scope::default())).transpose()?;
-        Ok(Self { from: filters(select)?, each: None, select: columns?, condition })
+        let of_message = |expr: &Expr| compile(expr, Scope::default());
+        let condition = select.selection.as_ref().map(of_message).transpose()?;
+        let group = group.iter().map(of_message).collect::<Result<_, _>>()?;
+        Ok(Self { from: filters(select)?, each: None, select: columns, condition, group, aggregates })
     }
 
     /// Notes the parts of the payload that it looks at.
@@ -134,7 +155,8 @@ impl Sql {
             Column::Value { node, .. } => Some(node),
         });
         let each = self.each.iter().flat_map(|each| std::iter::once(&each.list).chain(&each.condition));
-        columns.chain(&self.condition).chain(each).for_each(|node| node.look(wanted));
+        columns.chain(&self.condition).chain(each).chain(&self.group).for_each(|node| node.look(wanted));
+        self.aggregates.look(wanted);
     }
 
     /// The topic filters behind FROM.
@@ -145,6 +167,11 @@ impl Sql {
     /// Whether it is a FOREACH.
     pub(crate) fn is_foreach(&self) -> bool {
         self.each.is_some()
+    }
+
+    /// Whether each message of its topics gives a row.
+    pub(crate) fn takes_all(&self) -> bool {
+        self.each.is_none() && self.condition.is_none()
     }
 
     /// The row that a SELECT makes of a message; nothing when FROM does not match its topic or it does not fulfil WHERE.
@@ -189,6 +216,35 @@ impl Sql {
         Ok(rows)
     }
 
+    /// The share of a message in its window; nothing when FROM does not match its topic or it does not fulfil WHERE.
+    ///
+    /// # Errors
+    /// When the message cannot be computed with.
+    pub(super) fn share(&self, environment: &Environment<'_>) -> Result<Option<WindowShare>, ComputeError> {
+        if !self.takes(environment)? {
+            return Ok(None);
+        }
+        let group: Result<Vec<_>, _> = self.group.iter().map(|node| node.value(environment)).collect();
+        let group = Value::Array(group?).to_string();
+        if group.len() > MAX_GROUP {
+            return Err(ComputeError::LongGroup);
+        }
+        Ok(Some(WindowShare { group, values: self.aggregates.values(environment)? }))
+    }
+
+    /// The totals of a window without messages.
+    pub(super) fn totals(&self) -> Totals {
+        self.aggregates.totals()
+    }
+
+    /// The row of a window. The environment has its last message.
+    ///
+    /// # Errors
+    /// When its fields cannot be computed.
+    pub(super) fn window_row(&self, environment: &Environment<'_>) -> Result<Row, ComputeError> {
+        self.columns(environment, Row::new)
+    }
+
     /// Whether FROM has the topic of a message, and it fulfils WHERE.
     fn takes(&self, environment: &Environment<'_>) -> Result<bool, ComputeError> {
         if !self.from.iter().any(|filter| filter.matches_text(&environment.message.topic)) {
@@ -198,7 +254,7 @@ impl Sql {
         Ok(holds.is_none_or(|holds| holds == Value::Bool(true)))
     }
 
-    /// The fields of a row. `all` makes the ones of `*`.
+    /// The fields of a row. `all` makes the fields of `*`.
     fn columns(&self, environment: &Environment<'_>, all: impl Fn() -> Row) -> Result<Row, ComputeError> {
         let mut row = Vec::with_capacity(self.select.len());
         for column in &self.select {
@@ -285,9 +341,8 @@ fn last_place(text: &str) -> At {
     At::point(text.matches('\n').count() + 1, last.chars().count().max(1))
 }
 
-/// Whether there is anything but SELECT, FROM and WHERE.
+/// Whether there is anything but SELECT, FROM, WHERE and GROUP BY.
 fn has_clauses(select: &Select) -> bool {
-    let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(by, with) if by.is_empty() && with.is_empty());
     select.distinct.is_some()
         || select.top.is_some()
         || select.into.is_some()
@@ -296,7 +351,14 @@ fn has_clauses(select: &Select) -> bool {
         || select.qualify.is_some()
         || !select.lateral_views.is_empty()
         || !select.sort_by.is_empty()
-        || grouped
+}
+
+/// The expressions of GROUP BY; nothing where it asks for more.
+fn group_of(select: &Select) -> Option<&[Expr]> {
+    match &select.group_by {
+        GroupByExpr::Expressions(by, with) if with.is_empty() => Some(by),
+        GroupByExpr::Expressions(..) | GroupByExpr::All(_) => None,
+    }
 }
 
 fn column(item: &SelectItem, scope: Scope<'_>) -> Result<Column, StepError> {

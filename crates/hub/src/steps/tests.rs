@@ -183,7 +183,7 @@ fn a_bad_statement_is_refused_with_its_place() {
         ("SELECT topic FROM 't'\nWHERE username = 'a'", Some((2, 7, 8)), "does not carry it"),
         ("SELECT topic FROM 'a/#/b'", None, "FROM"),
         ("SELECT topic", None, "no FROM"),
-        ("SELECT count(*) FROM 't'", Some((1, 8, 5)), "no function `count`"),
+        ("SELECT count(*) FROM 't'", Some((1, 8, 5)), "set `every`"),
         ("SELECT topic FROM 't' GROUP BY topic", Some((1, 1, 1)), "only SELECT, FOREACH, FROM and WHERE"),
         ("DELETE FROM t", None, "one statement"),
         ("SELECT regex_match(topic, clientid) AS x FROM 't'", Some((1, 8, 11)), "'PATTERN'"),
@@ -192,13 +192,13 @@ fn a_bad_statement_is_refused_with_its_place() {
         ("SELECT topic FROM \"$events/client_connected\"", Some((1, 19, 1)), "clients/+/connected"),
         ("SELECT topic FROM '$events/message_dropped'", None, "no such event"),
         ("FOREACH payload.list", None, "no FROM"),
-        ("FOREACH payload.list AS FROM 't'", Some((1, 22, 1)), "behind AS"),
+        ("FOREACH payload.list AS FROM 't'", Some((1, 22, 1)), "AS needs"),
         ("FOREACH payload.list extra FROM 't'", Some((1, 22, 5)), "`extra` is not expected"),
         ("FOREACH payload.list AS s DO s.x FROM 't' WHERE s.x > 1", Some((1, 49, 1)), "there is no `s`"),
         ("SELECT item.x FROM 't'", Some((1, 8, 1)), "there is no `item`"),
         ("SELECT lower(topic, qos) AS x FROM 't'", Some((1, 8, 5)), "takes 1 values, not 2"),
     ] {
-        let error = Sql::new(sql).unwrap_err();
+        let error = Sql::new(sql, false).unwrap_err();
         assert!(error.message.contains(said), "{sql}: {error}");
         if let Some((line, column, len)) = place {
             let at = error.at.unwrap_or_else(|| panic!("{sql}: no place"));
@@ -206,8 +206,8 @@ fn a_bad_statement_is_refused_with_its_place() {
             assert!(at.len >= len || len == 1, "{sql}: {at:?}");
         }
     }
-    assert!(Sql::new(&format!("SELECT {}1 AS x FROM 't'", "1+".repeat(3_000))).is_err());
-    assert!(Sql::new(&format!("SELECT {}1{} AS x FROM 't'", "(".repeat(3_000), ")".repeat(3_000))).is_err());
+    assert!(Sql::new(&format!("SELECT {}1 AS x FROM 't'", "1+".repeat(3_000)), false).is_err());
+    assert!(Sql::new(&format!("SELECT {}1{} AS x FROM 't'", "(".repeat(3_000), ")".repeat(3_000)), false).is_err());
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_bad_expression_is_refused_with_its_place() {
 
 #[test]
 fn a_statement_that_breaks_off_is_wrong_at_its_end() {
-    let error = Sql::new("SELECT payload.a AS ä\nFROM 't' WHERE payload.a > ").unwrap_err();
+    let error = Sql::new("SELECT payload.a AS ä\nFROM 't' WHERE payload.a > ", false).unwrap_err();
     assert_eq!(error.at, Some(At { line: 2, column: 26, len: 1 }), "{error}");
     assert!(error.message.ends_with("found: the end"), "{error}");
 }
@@ -407,4 +407,127 @@ fn records_of_a_foreach_have_their_own_topics() {
     let records = Steps::new(&settings).unwrap().run(&message("t", &json!([{ "v": 1, "n": "a" }])), 0).unwrap();
     let record = records.into_iter().next().unwrap();
     assert_eq!((record.topic(), record.body()), ("out/a", b"\x82\xa1n\xa1a\xa1v\x01".to_vec()), "the order of DO");
+}
+
+#[test]
+fn a_window_of_one_message_is_shown() {
+    let sql = "SELECT clientid, count(*) AS n, avg(payload.temp) AS mean, last_value(payload.temp) AS last, window_end FROM 't' GROUP BY clientid";
+    let settings = StepSettings {
+        sql: Some(sql.to_owned()),
+        every: Some(60_000),
+        set: vec!["f = row.mean * 1.8 + 32.0".to_owned()],
+        key: Some("row.clientid".to_owned()),
+        ..StepSettings::default()
+    };
+    let steps = Steps::new(&settings).unwrap();
+    assert_eq!((steps.every(), steps.takes_all()), (Some(60_000), false));
+    let mut seen = Vec::new();
+    let records = steps
+        .run_shown(&message("t", &json!({ "temp": 20.0 })), 0, &mut |step, value| seen.push((step, value.to_string())));
+    let record = records.unwrap().first.unwrap();
+    let fields = json!({ "clientid": "pump-7", "n": 1, "mean": 20.0, "last": 20.0, "window_end": 1_772_323_260_000_u64, "f": 68.0 });
+    assert_eq!((record.key(), Value::Object(record.object())), ("pump-7", fields));
+    let shown: Vec<_> = seen.iter().map(|(step, _)| *step).collect();
+    assert_eq!(shown, ["sql", "set", "key"]);
+}
+
+#[test]
+fn aggregates_that_have_no_window_are_refused() {
+    let refused = |sql: &str, every: Option<u64>| {
+        let settings = StepSettings { sql: Some(sql.to_owned()), every, ..StepSettings::default() };
+        let (part, error) = Steps::new(&settings).unwrap_err();
+        assert_eq!(part, Part::Sql);
+        error.to_string()
+    };
+    for (sql, every, expected) in [
+        ("SELECT avg(payload.a) AS a FROM 't'", None, "set `every`"),
+        ("SELECT topic FROM 't' GROUP BY topic", None, "with `every` GROUP BY"),
+        ("SELECT count(*) AS n FROM 't' WHERE count(*) > 1", Some(1_000), "use it behind SELECT"),
+        ("SELECT sum(max(payload.a)) AS n FROM 't'", Some(1_000), "not in itself"),
+        ("SELECT sum(payload.a, 1) AS n FROM 't'", Some(1_000), "`sum` takes one value"),
+        ("SELECT count(*) AS n FROM 't' GROUP BY ALL", Some(1_000), "only SELECT"),
+        ("SELECT count(*) OVER () AS n FROM 't'", Some(1_000), "OVER"),
+    ] {
+        let said = refused(sql, every);
+        assert!(said.contains(expected), "{sql}: {said}");
+    }
+    let settings = StepSettings { sql: Some("SELECT window_start FROM 't'".to_owned()), ..StepSettings::default() };
+    assert!(Steps::new(&settings).is_err(), "there is no window");
+}
+
+#[test]
+fn texts_that_are_numbers_are_summed_and_others_fail() {
+    let sql = "SELECT sum(payload.a) AS sum FROM 't'";
+    let settings = StepSettings { sql: Some(sql.to_owned()), every: Some(1_000), ..StepSettings::default() };
+    let steps = Steps::new(&settings).unwrap();
+    let sum = |value: Value| {
+        steps.run(&message("t", &json!({ "a": value })), 0).map(|it| it.first.unwrap().object()["sum"].clone())
+    };
+    assert_eq!(sum(json!("2.5")).unwrap(), json!(2.5));
+    assert_eq!(sum(json!(null)).unwrap(), json!(null));
+    assert!(sum(json!("warm")).unwrap_err().to_string().contains("a number is needed"));
+    let long = StepSettings { sql: Some("SELECT count(*) AS n FROM 't' GROUP BY payload.a".to_owned()), ..settings };
+    let error = Steps::new(&long).unwrap().run(&message("t", &json!({ "a": "x".repeat(5_000) })), 0).unwrap_err();
+    assert!(error.to_string().contains("GROUP BY are longer"), "{error}");
+}
+
+#[test]
+fn a_payload_has_to_fulfil_its_schema() {
+    let folder = std::env::temp_dir().join(format!("tidegate-steps-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("reading.json");
+    std::fs::write(&file, r#"{"required": ["temp"], "properties": {"temp": {"type": "number"}}}"#).unwrap();
+    let steps = |drops_invalid, every: Option<u64>| {
+        let sql = every.map(|_| "SELECT count(*) AS n FROM 't'".to_owned());
+        let settings =
+            StepSettings { schema: Some(file.clone()), drops_invalid, sql, every, ..StepSettings::default() };
+        Steps::new(&settings).unwrap()
+    };
+    let (right, wrong) = (message("t", &json!({ "temp": 1 })), message("t", &json!({ "temp": "warm" })));
+    let text = Arc::new(Message { payload: b"no JSON".to_vec(), ..Message::clone(&right) });
+    for every in [None, Some(1_000)] {
+        for drops in [false, true] {
+            let steps = steps(drops, every);
+            assert_eq!(steps.run(&right, 0).unwrap().len(), 1);
+            assert_eq!(steps.takes_all(), !drops && every.is_none());
+            for invalid in [&wrong, &text] {
+                match steps.run(invalid, 0) {
+                    Ok(records) => assert!(drops && records.is_empty()),
+                    Err(error) => assert!(!drops && error.to_string().starts_with("schema: "), "{error}"),
+                }
+            }
+        }
+    }
+    let missing = StepSettings { schema: Some(folder.join("none.json")), ..StepSettings::default() };
+    let (part, error) = Steps::new(&missing).unwrap_err();
+    assert!(part == Part::Schema && error.to_string().contains("none.json"), "{error}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn payloads_of_avro_are_json_for_all_steps() {
+    let folder = std::env::temp_dir().join(format!("tidegate-avro-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("temp.avsc");
+    std::fs::write(&file, r#"{"type": "record", "name": "R", "fields": [{"name": "temp", "type": "int"}]}"#).unwrap();
+    let settings = |sql: Option<&str>, every| StepSettings {
+        schema: Some(file.clone()),
+        sql: sql.map(str::to_owned),
+        every,
+        ..StepSettings::default()
+    };
+    let reading = Arc::new(Message { payload: vec![60], ..Message::clone(&message("t", &json!(null))) });
+    let record = |settings: &StepSettings| Steps::new(settings).unwrap().run(&reading, 0).unwrap().first.unwrap();
+    assert_eq!(record(&settings(None, None)).body(), b"{\"temp\":30}");
+    assert_eq!(record(&settings(Some("SELECT payload.temp AS t FROM 't'"), None)).object()["t"], 30);
+    let window = settings(Some("SELECT max(payload.temp) AS m, payload.temp AS t FROM 't'"), Some(1_000));
+    assert_eq!(Value::Object(record(&window).object()), json!({ "m": 30, "t": 30 }));
+    let wrong = Arc::new(Message { payload: vec![], ..Message::clone(&reading) });
+    let error = Steps::new(&window).unwrap().run(&wrong, 0).unwrap_err();
+    assert!(error.to_string().starts_with("schema: the payload is not Avro"), "{error}");
+    let dropping = StepSettings { drops_invalid: true, ..window.clone() };
+    assert!(Steps::new(&dropping).unwrap().run(&wrong, 0).unwrap().is_empty());
+    let other = StepSettings { format: Format::Cbor, ..window };
+    assert!(Steps::new(&other).unwrap_err().1.to_string().contains("leave out `format`"));
+    std::fs::remove_dir_all(&folder).unwrap();
 }

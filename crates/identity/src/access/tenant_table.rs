@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn many_names_are_found_both_ways() {
         let names = TenantTable::default();
-        // Some of so many have the same hash.
+        // With this number of names, some have the same hash.
         let all: Vec<String> = (1..=2_000).map(|number| format!("tenant {number}/x")).collect();
         names.add_all(all[..1_000].iter().map(String::as_str));
         names.add_all(all.iter().map(String::as_str));

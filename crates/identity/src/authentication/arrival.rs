@@ -60,7 +60,9 @@ impl Arrival {
         let refuse = |why: String| Err(Refusal::new(RefusalKind::NotAuthorized, &identity.provider, why));
         let request = &self.request;
         if identity.client_id.as_ref().is_some_and(|client_id| *client_id != request.client_id) {
-            return refuse("the client id is not the one that the provider gives to this client".to_owned());
+            return refuse(
+                "the client id differs from the client id that the provider gives to this client".to_owned(),
+            );
         }
         let certificate = request.certificate.as_ref().and_then(|certificate| certificate.common_name.clone());
         let tenant = tenants.resolve(&Traits {

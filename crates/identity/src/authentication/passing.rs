@@ -30,8 +30,8 @@ pub fn decide(
     let password = request.password.clone().map(Zeroizing::new);
     let (identities, visitors, tenant) = (Arc::clone(identities), visitors.clone(), request.tenant);
     let place = answer.connection();
-    authentication.decide(request, facts, place, move |verdict| {
-        let AuthOutcome::Accept(accepted) = verdict else { return answer.give(verdict) };
+    authentication.decide(request, facts, place, move |outcome| {
+        let AuthOutcome::Accept(accepted) = outcome else { return answer.give(outcome) };
         let give = move |outcome: Result<Door, EnterError>| match outcome {
             Ok(door) => {
                 visitors.note(&client_id, tenant, &accepted, Some(&door));

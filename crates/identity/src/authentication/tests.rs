@@ -82,7 +82,7 @@ fn place() -> ConnectionAddress {
 
 fn decide_with(authentication: &Authentication, request: AuthRequest, facts: &ConnectionFacts) -> AuthOutcome {
     let (sender, receiver) = channel();
-    authentication.decide(request, facts, place(), move |verdict| sender.send(verdict).unwrap());
+    authentication.decide(request, facts, place(), move |outcome| sender.send(outcome).unwrap());
     receiver.recv().unwrap()
 }
 
@@ -98,8 +98,8 @@ enum Comes {
     Not,
 }
 
-fn user(verdict: &AuthOutcome) -> Comes {
-    match verdict {
+fn user(outcome: &AuthOutcome) -> Comes {
+    match outcome {
         AuthOutcome::Accept(accepted) => {
             let name = accepted.identity.as_ref().and_then(|identity| identity.user_name.clone());
             name.map_or(Comes::WithoutName, Comes::In)
@@ -175,9 +175,9 @@ fn a_certificate_names_the_user_without_a_password() {
     let role = IdentityRole::Username;
     for text in [with_users("", &folder.users(&["ann"])), OPEN_RULES.to_owned()] {
         let door = with_role(role, &text);
-        let verdict = decide_with(&door, request(Some("ann"), Some("wrong")), &certificate("meter", role));
-        assert_eq!(user(&verdict), named("meter"));
-        let AuthOutcome::Accept(accepted) = verdict else { panic!("refused") };
+        let outcome = decide_with(&door, request(Some("ann"), Some("wrong")), &certificate("meter", role));
+        assert_eq!(user(&outcome), named("meter"));
+        let AuthOutcome::Accept(accepted) = outcome else { panic!("refused") };
         assert_eq!(accepted.identity.unwrap().certificate.as_deref(), Some("meter"));
         assert_eq!(user(&decide(&door, Some("eve"), Some("x"))), Comes::Not);
         assert_eq!(user(&decide(&door, None, None)), Comes::Not);
@@ -365,8 +365,8 @@ fn secret() -> tidegate_node::Secret {
 }
 
 /// The identity as the image of a connection has it.
-fn identity(verdict: AuthOutcome) -> Arc<tidegate_engine::Identity> {
-    let AuthOutcome::Accept(accepted) = verdict else { panic!("refused: {verdict:?}") };
+fn identity(outcome: AuthOutcome) -> Arc<tidegate_engine::Identity> {
+    let AuthOutcome::Accept(accepted) = outcome else { panic!("refused: {outcome:?}") };
     let mut identity = accepted.identity.expect("an identity");
     if let Some(proof) = &mut Arc::make_mut(&mut identity).proof {
         proof.mark = secret().seal_mark(&proof.provider, proof.mark);

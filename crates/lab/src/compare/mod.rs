@@ -29,7 +29,8 @@ pub struct Difference {
     /// The probability of such a difference by chance.
     pub probability: f64,
     /// The conclusion.
-    pub verdict: Conclusion,
+    #[serde(rename = "verdict")]
+    pub conclusion: Conclusion,
 }
 
 /// A conclusion from numbers.
@@ -93,13 +94,13 @@ fn all_measures(case: &str, peer: &str, before: &[&Run], now: &[&Run]) -> Vec<Di
                 now: second,
                 repetitions: (before.len(), now.len()),
                 probability,
-                verdict: verdict(*measure, first, second, probability, (before.len(), now.len())),
+                conclusion: conclude(*measure, first, second, probability, (before.len(), now.len())),
             })
         })
         .collect()
 }
 
-fn verdict(measure: Measure, before: f64, now: f64, probability: f64, repetitions: (usize, usize)) -> Conclusion {
+fn conclude(measure: Measure, before: f64, now: f64, probability: f64, repetitions: (usize, usize)) -> Conclusion {
     if least_probability(repetitions.0, repetitions.1) > SIGNIFICANT {
         return Conclusion::TooFew;
     }
@@ -116,11 +117,11 @@ mod tests {
 
     #[test]
     fn a_difference_has_to_be_sure_and_noticeable() {
-        let judge = |measure, before, now, probability| verdict(measure, before, now, probability, (5, 5));
+        let judge = |measure, before, now, probability| conclude(measure, before, now, probability, (5, 5));
         assert_eq!(judge(Measure::Throughput, 100.0, 120.0, 0.01), Conclusion::Better);
         assert_eq!(judge(Measure::LatencyP99, 1.0, 1.2, 0.01), Conclusion::Worse);
         assert_eq!(judge(Measure::LatencyP99, 1.0, 1.2, 0.06), Conclusion::Same);
         assert_eq!(judge(Measure::LatencyP99, 1.0, 1.02, 0.001), Conclusion::Same, "two in a hundred do not matter");
-        assert_eq!(verdict(Measure::Lost, 0.0, 9.0, 0.1, (3, 3)), Conclusion::TooFew);
+        assert_eq!(conclude(Measure::Lost, 0.0, 9.0, 0.1, (3, 3)), Conclusion::TooFew);
     }
 }

@@ -13,7 +13,7 @@ use super::records::Records;
 use super::subscriptions::Subscriptions;
 use crate::load::chance::Chance;
 
-/// How long a delivery waits for the one that is to overtake it, in nanoseconds.
+/// How long a delivery waits for the delivery that overtakes it, in nanoseconds.
 const WAITS_NS: u64 = 200_000_000;
 
 /// A message that waits to be overtaken.

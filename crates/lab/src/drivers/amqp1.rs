@@ -346,7 +346,7 @@ const fn left(until: u32, from: u32) -> u32 {
     if left > WINDOW { 0 } else { left }
 }
 
-/// The peer's error, after so many other fields.
+/// The peer's error, at this position among the fields.
 fn reason(fields: &mut Fields<'_>, others: usize, otherwise: &str) -> Result<Problem, Problem> {
     for _ in 0..others {
         fields.next()?;

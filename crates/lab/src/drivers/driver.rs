@@ -24,10 +24,10 @@ pub(super) trait Sink {
     /// A message.
     fn message(&mut self, payload: &[u8]);
 
-    /// So many more messages are acknowledged.
+    /// A number of further messages is acknowledged.
     fn acknowledged(&mut self, messages: u64);
 
-    /// So many more messages are refused.
+    /// A number of further messages is refused.
     fn refused(&mut self, messages: u64);
 }
 
@@ -98,7 +98,7 @@ impl<'a> Bytes<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A length of one byte, and so many bytes.
+    /// A length of one byte, and its bytes.
     pub(super) fn short(&mut self) -> Result<&'a [u8], Problem> {
         let len = self.u8()?;
         self.take(usize::from(len))

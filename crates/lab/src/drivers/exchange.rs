@@ -32,7 +32,7 @@ const READS: usize = 4;
 const QUANTUM_NS: u64 = 50_000;
 const SECOND_NS: u64 = 1_000_000_000;
 const MILLI: u64 = 1_000_000;
-/// Carries out a plan, and comes back when it has ended. `stop` ends it early.
+/// Carries out a plan, and returns when it has ended. `stop` ends it early.
 ///
 /// # Errors
 /// When the plan is impossible, or a system call fails. Refusals of the broker are part of the result.

@@ -92,7 +92,7 @@ fn beyond(plan: &LoadPlan, publishing: &Publishing, subscribing: &Subscribing) -
         (subscribing.shared.is_some(), "shared subscriptions"),
         (subscribing.slow.is_some(), "slow readers"),
     ];
-    asked.into_iter().find_map(|(is_asked, what)| is_asked.then_some(what))
+    asked.into_iter().find_map(|(is_asked, feature)| is_asked.then_some(feature))
 }
 
 /// Whether the plan has pairs, or all subscribers get all messages; `None` for neither.

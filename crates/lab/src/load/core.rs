@@ -45,7 +45,7 @@ pub(crate) enum Action {
     Close(u32),
     /// Close without a farewell.
     Cut(u32),
-    /// Read at most so many bytes of a connection that is read on request only.
+    /// Read at most this number of bytes of a connection that is read on request only.
     Read(u32, usize),
 }
 

@@ -125,7 +125,7 @@ impl Directory {
         self.primary
     }
 
-    /// The first stream of a client of a group with so many topics each.
+    /// The first stream of a client of a group with this number of topics each.
     pub(crate) fn first_of(&self, group: usize, client: u32, topics: u32) -> u32 {
         self.first[group] + client * topics
     }

@@ -132,7 +132,7 @@ mod tests {
         let rounds = books.conclude([(1, 250), (2, 250), (3, 250), (4, 0)].into_iter());
         assert_eq!((rounds.nodes, rounds.complete), (3, 1));
         assert_eq!((rounds.offered, rounds.returned), (750, 499));
-        assert_eq!(rounds.means.count(), 2, "of the third nothing came back");
+        assert_eq!(rounds.means.count(), 2, "of the third nothing returned");
         assert_eq!(rounds.order.len(), 84, "three places together");
         let third = rounds.order[2];
         assert_eq!((third.first, third.returned, third.sum_ns), (6, 5, 3 * 1_000 + 2 * 3_000));

@@ -11,7 +11,7 @@ use super::progress::Progress;
 use super::shell::{Alone, Clock, Shell};
 use super::{directory, processes};
 
-/// Carries out a plan in this process, on this thread, and comes back when it has ended. `stop` ends it early.
+/// Carries out a plan in this process, on this thread, and returns when it has ended. `stop` ends it early.
 ///
 /// # Errors
 /// If the plan cannot be carried out, or the system refuses a resource of the run. Refusals of the broker are part of

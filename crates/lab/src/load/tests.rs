@@ -208,7 +208,7 @@ fn a_client_away_too_long_loses_messages_to_expiry() {
 }
 
 #[test]
-fn requests_come_back_and_a_survey_is_answered_by_all() {
+fn requests_return_and_a_survey_is_answered_by_all() {
     let asking = |filter: &str| Role::Requester {
         requests: publishing("ask/{client}", 1, open(20.0)),
         answers: Subscribing::to(filter, 1),

@@ -23,7 +23,7 @@ impl Shaper {
         Self { network, chance, free_ns: 0, last_ns: 0 }
     }
 
-    /// When a packet of so many bytes arrives that is sent now; `None` when it is lost. Times are nanoseconds and do
+    /// The arrival of a packet of this length that is sent now; `None` when it is lost. Times are nanoseconds and do
     /// not go back.
     pub(super) fn arrives_ns(&mut self, now_ns: u64, len: usize) -> Option<u64> {
         if self.chance.happens(self.network.loss / 100.0) {

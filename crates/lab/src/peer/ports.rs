@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use super::PeerError;
 
-/// A range that ports are taken from, one after the other, so that a peer does not get the ones that its predecessor
+/// A range that ports are taken from, one after the other, so that a peer does not get the ports that its predecessor
 /// has just left.
 #[derive(Clone, Debug)]
 pub struct Ports {
@@ -35,7 +35,7 @@ impl Ports {
         self.take(host, 1)?.pop().ok_or(none)
     }
 
-    /// So many ports that can be listened on at a host.
+    /// This number of free ports of a host.
     ///
     /// # Errors
     /// When fewer are free.

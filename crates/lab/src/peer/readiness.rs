@@ -43,8 +43,8 @@ pub(super) enum NotReady {
     Closed,
 }
 
-/// Whether it answers now, so many clients where it is asked by MQTT; why not, otherwise. Of a cluster each client may
-/// have another home.
+/// Tries whether it answers, with this number of clients over MQTT; the reason if it does not. Of a cluster each client
+/// may have another home.
 pub(super) fn answers(kind: Kind, host: &str, port: u16, clients: u32) -> Result<(), NotReady> {
     let address = resolve(host, port)?;
     if kind == Kind::Tcp {

@@ -203,7 +203,7 @@ impl Running {
         let _ = fs::remove_dir_all(&self.directory);
     }
 
-    /// Kills its remaining processes, also the ones that have left its process group.
+    /// Kills its remaining processes, also processes that have left its process group.
     fn end(&self, child: &mut Child) {
         signal_group(child, Signal::KILL);
         left_behind::kill(&self.directory);

@@ -182,7 +182,7 @@ impl Template {
         PeerError::Missing { peer: self.name.clone(), alternatives, next }
     }
 
-    /// Which of its addresses a load goes to: the one that is asked for, or that of MQTT, or the only one it has. A
+    /// Which of its addresses a load goes to: the requested one, that of MQTT, or the only one. A
     /// broker may have one of its own for MQTT 5.
     pub fn address_for(&self, by: Option<&str>, v5: bool) -> &str {
         let wanted = by.or((v5 && self.addresses.contains_key("mqtt5")).then_some("mqtt5")).unwrap_or("mqtt");
@@ -229,7 +229,7 @@ impl Catalogue {
         Ok(Self { templates })
     }
 
-    /// The templates in the binary, and the files `*.toml` of a directory, which replace the ones with their name.
+    /// The templates in the binary, and the files `*.toml` of a directory, which replace templates with their name.
     ///
     /// # Errors
     /// When a file cannot be read.

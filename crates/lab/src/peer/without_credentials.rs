@@ -4,7 +4,7 @@
 const HIDDEN: &str = "***";
 
 /// An address as reports, results and messages may show it: without the user name and the password that it may have.
-/// Whatever stands before the last `@` is taken for them, so that a password with a slash does not show either.
+/// The text before the last `@` counts as credentials, so that a password with a slash does not show either.
 pub fn without_credentials(address: &str) -> String {
     let Some((before, host)) = address.rsplit_once('@') else { return address.to_owned() };
     let scheme = before.find("://").map_or("", |end| &before[..end + 3]);

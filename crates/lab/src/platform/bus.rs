@@ -31,7 +31,7 @@ pub enum BusError {
     Answer(String),
 }
 
-/// Makes the stream with so many copies. Of a stream that is there, the server says the same.
+/// Makes the stream with this number of copies. For an existing stream the server gives the same answer.
 pub(super) fn make_stream(host: &str, port: u16, replicas: usize) -> Result<(), BusError> {
     let mut stream = TcpStream::connect((host, port))?;
     stream.set_read_timeout(Some(ANSWER_WITHIN))?;

@@ -231,7 +231,7 @@ impl RunningPlatform {
         self.parts.iter().map(|part| (part.name().to_owned(), part.watermark())).collect()
     }
 
-    /// What each part has used since its counters were read, in so many seconds.
+    /// The use of each part since its counters were read, over this number of seconds.
     pub fn used(&self, since: &BTreeMap<String, Watermark>, seconds: f64) -> Vec<PartUse> {
         let before = |part: &PartProcess| since.get(part.name()).copied().unwrap_or_default();
         self.parts.iter().map(|part| part.used(before(part), seconds)).collect()

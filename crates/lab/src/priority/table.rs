@@ -90,7 +90,7 @@ fn strict(asked: &Asked, stop: &Stop, mut number: usize) -> Result<Found, CheckE
     }
     Ok(Found {
         title: "The strict test (MID-67): does any message come while one of a higher priority waits?".to_owned(),
-        columns: ["Arrangement", "Messages", "Came", "Out of turn", "In order within a priority", "Verdict"]
+        columns: ["Arrangement", "Messages", "Came", "Out of turn", "In order within a priority", "Result"]
             .map(str::to_owned)
             .to_vec(),
         rows,
@@ -114,7 +114,7 @@ fn strict_row(
     let batch = Batch { priorities: STRICT, rounds: STRICT_ROUNDS, bytes: 1024, says_priority, sleep };
     let came = channels.exchange(&batch, stop)?;
     let published = STRICT.len() * STRICT_ROUNDS;
-    let verdict = match (order(&came, under_way).as_str(), came.len() == published) {
+    let result = match (order(&came, under_way).as_str(), came.len() == published) {
         (_, false) => "incomplete".to_owned(),
         ("by priority", _) => "strict".to_owned(),
         ("as published", _) => "first in, first out".to_owned(),
@@ -126,6 +126,6 @@ fn strict_row(
         came.len().to_string(),
         out_of_turn(&came, under_way).to_string(),
         if keeps_order(&came) { "yes" } else { "no" }.to_owned(),
-        verdict,
+        result,
     ])
 }

@@ -1,7 +1,7 @@
 //! How many of the normative statements of MQTT a broker holds, by the conformance suite, and which not.
 
 use serde::Serialize;
-use tidegate_conformance::{Options, Report, Unreachable, Verdict, Version, run};
+use tidegate_conformance::{CaseOutcome, Options, Report, Unreachable, Version, run};
 
 use crate::load::plan::Target;
 
@@ -63,9 +63,9 @@ fn told(report: &Report) -> Conformance {
         case: result.case.name.to_owned(),
         version: result.version.to_string(),
         statements: result.case.statements(result.version).iter().map(ToString::to_string).collect(),
-        what: match &result.verdict {
-            Verdict::Failed { what, .. } => what.clone(),
-            Verdict::Passed | Verdict::Skipped(_) => String::new(),
+        what: match &result.outcome {
+            CaseOutcome::Failed { what, .. } => what.clone(),
+            CaseOutcome::Passed | CaseOutcome::Skipped(_) => String::new(),
         },
     });
     Conformance {

@@ -1,4 +1,4 @@
-//! Which cases of a scenario fall short of the one that they are compared with: each of them changes one thing, so what
+//! Which cases of a scenario fall short of their base case: each of them changes one thing, so what
 //! falls short is its doing.
 
 use super::markup::{escape, put};

@@ -75,13 +75,13 @@ fn cards(results: &Results, out: &mut String) {
     out.push_str("<div class=\"cards\">");
     for measure in measures(results).into_iter().take(6) {
         let table = Table::of(results, measure);
-        if let Some(verdict) = verdict(results, &table) {
+        if let Some(winner) = winner(results, &table) {
             put!(
                 out,
                 "<div class=\"card\"><div class=\"what\">{}</div><div class=\"who\">{}</div><div class=\"how\">{}</div></div>",
                 measure.name().0,
-                escape(&verdict.who),
-                escape(&verdict.how)
+                escape(&winner.who),
+                escape(&winner.how)
             );
             cards += 1;
         }
@@ -118,7 +118,7 @@ struct Winner {
     how: String,
 }
 
-fn verdict(results: &Results, table: &Table) -> Option<Winner> {
+fn winner(results: &Results, table: &Table) -> Option<Winner> {
     let cases: Vec<Vec<&Cell>> =
         results.case_names().iter().map(|case| ranked(table, case)).filter(|ranked| ranked.len() > 1).collect();
     if cases.is_empty() {

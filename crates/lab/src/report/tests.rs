@@ -110,7 +110,7 @@ fn a_report_names_the_first_broker_and_needs_no_network() {
     if let Some(path) = std::env::var_os("LAB_REPORT") {
         std::fs::write(path, &page).unwrap();
     }
-    assert!(page.contains("ahead in 9 of 9 cases"), "the summary has a verdict");
+    assert!(page.contains("ahead in 9 of 9 cases"), "the summary names the leader");
     assert!(page.contains("kafka does not speak mqtt-3.1.1"));
     assert!(page.contains("&lt;nats&gt;") && !page.contains("<nats>"), "names are no markup");
     for outside in ["http://", "https://", "<script", "@import", "url("] {

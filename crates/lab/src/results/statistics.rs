@@ -45,8 +45,8 @@ pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<f64> {
     Some((extreme / all).min(1.0))
 }
 
-/// The least probability that so many numbers on each side can show: with fewer than four on each side no difference
-/// can be called one at 5 %.
+/// The least probability that this number of values on each side can show: with fewer than four on each side no
+/// difference can be called one at 5 %.
 pub fn least_probability(m: usize, n: usize) -> f64 {
     let ways = ways_of_sums(m, n);
     let all: f64 = ways.iter().sum();
@@ -63,7 +63,7 @@ fn wins(first: &[f64], second: &[f64]) -> f64 {
     first.iter().map(|a| second.iter().map(|b| score(*a, *b)).sum::<f64>()).sum()
 }
 
-/// In how many ways `m` numbers among `m + n` win so many times, by the number of wins.
+/// The number of ways in which `m` values among `m + n` win, by the number of wins.
 fn ways_of_sums(m: usize, n: usize) -> Vec<f64> {
     // ways[j][u]: j numbers placed, u wins so far; each number wins against 0 to n others, in ascending order.
     let most = m * n;

@@ -110,7 +110,7 @@ fn announce(order: &Order, task: &Task<'_>, plan: &LoadPlan, report: &mut dyn Re
     report.say(Said::Run { what, about: about(order, plan) });
 }
 
-/// The processes to look at: the broker's, without the one that carries packets.
+/// The processes to look at: the broker's, without the process that carries packets.
 fn watched(broker: &Broker, link: Option<&Link>) -> Watched {
     let watched = Watched::default();
     watched.set(broker.pids());

@@ -58,7 +58,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Opens a directory for a series, which is the one that it has already, if it has one: its seed and its
+    /// Opens a directory for a series. A series that it contains already continues: its seed and its
     /// environment stay.
     pub(super) fn open(directory: &Path, wanted: Series) -> Result<(Self, Series), KeptError> {
         let kept = Self { directory: directory.to_owned() };

@@ -17,7 +17,7 @@ const LINE_EVERY_S: u32 = 60;
 /// A report about a series of runs in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
-    /// So many runs are to be made; some of them are there already.
+    /// The number of planned runs; some of them exist already.
     Begin {
         /// All of them.
         runs: usize,

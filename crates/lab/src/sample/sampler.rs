@@ -12,7 +12,7 @@ use super::process::{Stat, descriptors, pss, status, switches};
 use super::tree::{processes, tree};
 use crate::stop::Stop;
 
-/// PSS is read in one of so many looks: the kernel walks all pages of a process for it.
+/// PSS is read in one sample of this number: the kernel walks all pages of a process for it.
 const PSS_EVERY: u32 = 5;
 
 /// How much less urgent than the load the sampler is, as `nice` counts.

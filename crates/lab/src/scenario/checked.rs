@@ -32,7 +32,7 @@ pub(super) enum CaseError {
     #[error("a scenario with a `platform` has no `{key}`: its parts have limits of their own, and are not killed")]
     NotOfPlatform { key: &'static str },
     /// A value that nothing uses.
-    #[error("`{name}` of the matrix or a variant is used nowhere: write {{{name}}} where it stands")]
+    #[error("`{name}` of the matrix or a variant is used nowhere: write {{{name}}} in its place")]
     Unused { name: String },
 }
 

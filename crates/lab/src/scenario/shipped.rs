@@ -75,7 +75,7 @@ impl Library {
         Ok(Self { scenarios: SHIPPED.iter().map(read).collect::<Result<_, _>>()? })
     }
 
-    /// The scenarios in the binary, and the files `*.toml` of a directory, which replace the ones with their name.
+    /// The scenarios in the binary, and the files `*.toml` of a directory, which replace scenarios with their name.
     ///
     /// # Errors
     /// When a file cannot be read.

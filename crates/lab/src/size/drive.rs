@@ -147,13 +147,13 @@ fn judge(candidate: Candidate, results: &Results, level: &Level) -> Tried {
     Tried { candidate, held, why, p99_ms, delivered }
 }
 
-/// The verdict without a whole run: only the end of a broker within its limits says that they are too small. All else,
+/// The result without a whole run: only the end of a broker within its limits says that they are too small. All else,
 /// such as limits that cannot be kept here, a full disk or a generator without threads, says nothing of the broker.
 fn without_run(missing: &NotMeasured) -> (Option<bool>, String) {
     (missing.broker_ended.then_some(false), missing.why.clone())
 }
 
-/// The verdict of a whole run.
+/// The result of a whole run.
 fn with_run(kept: Kept, broker_ended: bool) -> (Option<bool>, String) {
     match kept {
         Kept::Yes => (Some(true), String::new()),

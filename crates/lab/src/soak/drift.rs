@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::load::chance::Chance;
 
-    /// Four hours, a look each ten seconds: a level, a slope in units an hour, and noise of so many units either way.
+    /// Four hours, a look each ten seconds: a level, a slope in units an hour, and noise of this amplitude in units.
     fn series(level: f64, per_hour: f64, noise: f64, seed: u64) -> (Vec<f64>, Vec<f64>) {
         let mut chance = Chance::of_part(seed, 0);
         let at: Vec<f64> = (0..1440).map(|look| f64::from(look) * 10.0).collect();
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(slight.trend(), Trend::Steady, "but less than 3 %");
     }
 
-    /// So many looks, a second apart, of a level with a slope in units a second and noise of so many units either way.
+    /// Samples, a second apart, of a level with a slope in units a second and noise of an amplitude in units.
     fn few(looks: u32, level: f64, slope: f64, noise: f64, seed: u64) -> Option<Drift> {
         let mut chance = Chance::of_part(seed, 1);
         let at: Vec<f64> = (0..looks).map(f64::from).collect();

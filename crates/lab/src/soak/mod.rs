@@ -88,7 +88,7 @@ fn cpu(run: &Run, from: f64, to: f64) -> Quantity {
     Quantity { name: "CPU", unit: "cores", grows_worse: true, at_s, values }
 }
 
-/// The mean use between samples that are so many seconds apart: CPU time is counted in ticks of 10 ms, so that a broker
+/// The mean use between samples at this distance in seconds: CPU time is counted in ticks of 10 ms, so that a broker
 /// with little to do seems idle between most samples that are close together, and their median is 0.
 fn cores(looks: impl Iterator<Item = (f64, f64)>, apart_s: f64) -> (Vec<f64>, Vec<f64>) {
     let mut last: Option<(f64, f64)> = None;
@@ -106,25 +106,25 @@ fn cores(looks: impl Iterator<Item = (f64, f64)>, apart_s: f64) -> (Vec<f64>, Ve
 /// The drifts of a run as a table of its report.
 pub fn found(drifts: &[Drifted]) -> Found {
     let row = |drifted: &Drifted| {
-        let (numbers, verdict) = match &drifted.drift {
+        let (numbers, trend) = match &drifted.drift {
             None => (["–", "–", "–", "–"].map(str::to_owned), "too few looks"),
             Some(drift) => {
                 let numbers = [shown(drift.from), shown(drift.to), shown(drift.per_hour), shown(drift.deviations)];
-                let verdict = match drift.trend() {
+                let trend = match drift.trend() {
                     Trend::Grows => "grows",
                     Trend::Shrinks => "shrinks",
                     Trend::Steady => "steady",
                 };
-                (numbers, verdict)
+                (numbers, trend)
             }
         };
-        let verdict = if drifted.is_worse { format!("{verdict}: worse") } else { verdict.to_owned() };
+        let trend = if drifted.is_worse { format!("{trend}: worse") } else { trend.to_owned() };
         let [from, to, slope, deviations] = numbers;
-        vec![drifted.name.to_owned(), drifted.unit.to_owned(), from, to, slope, deviations, verdict]
+        vec![drifted.name.to_owned(), drifted.unit.to_owned(), from, to, slope, deviations, trend]
     };
     Found {
         title: "Drift".to_owned(),
-        columns: ["Quantity", "Unit", "At first", "At last", "In an hour", "Standard deviations", "Verdict"]
+        columns: ["Quantity", "Unit", "At first", "At last", "In an hour", "Standard deviations", "Trend"]
             .map(str::to_owned)
             .to_vec(),
         rows: drifts.iter().map(row).collect(),

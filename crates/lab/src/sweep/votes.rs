@@ -39,7 +39,7 @@ impl Votes {
         (self.held + self.broke > 0).then_some(self.held > self.broke)
     }
 
-    /// Whether further repetitions, up to so many, cannot change that.
+    /// True if further repetitions, up to this number, cannot change that.
     pub fn are_decided(&self, repeat: u32) -> bool {
         self.held * 2 > repeat || self.broke * 2 >= repeat
     }

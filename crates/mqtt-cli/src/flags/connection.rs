@@ -59,7 +59,8 @@ pub(crate) struct ConnectionFlags {
     #[arg(long, conflicts_with_all = ["ws", "no_tls"], help_heading = heading::CONNECTION)]
     quic: bool,
 
-    /// Go on from another port after so many messages, as a device does that changes its network; needs --quic
+    /// Continue from another port after this number of messages, as a device does that changes its network; needs
+    /// --quic
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::CONNECTION)]
     rebind_after: Option<u64>,
 
@@ -87,7 +88,7 @@ pub(crate) struct ConnectionFlags {
     #[arg(short = 'I', long, value_name = "PREFIX", allow_hyphen_values = true, help_heading = heading::MQTT)]
     id_prefix: Option<String>,
 
-    /// Ping after so many seconds of silence; 0 for never
+    /// Seconds of silence after which the client pings; 0 for never
     #[arg(short = 'k', long = "keepalive", value_name = "SECONDS", default_value_t = DEFAULT_KEEP_ALIVE, help_heading = heading::MQTT)]
     keep_alive: u16,
 
@@ -141,7 +142,7 @@ pub(crate) struct Plan {
     pub properties: Properties,
     /// The topic of the URL.
     pub url_topic: Option<String>,
-    /// After so many messages the client continues from another port.
+    /// After this number of messages the client continues from another port.
     pub rebind_after: Option<u64>,
     pub quiet: bool,
 }
@@ -257,6 +258,9 @@ impl ConnectionFlags {
         if let Some(path) = self.unix_path()? {
             self.tls.refuse_over("a Unix socket")?;
             return Ok(Address::Unix { path });
+        }
+        if self.host.as_deref().is_some_and(|host| host.contains("://")) {
+            return Err(UsageError::new("-h names a host; a URL is -L mqtts://HOST:PORT/TOPIC"));
         }
         let url = self.url.as_ref();
         let host = url.map(|url| url.host.clone()).or_else(|| self.host.clone());

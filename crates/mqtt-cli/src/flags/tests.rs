@@ -262,6 +262,7 @@ fn a_unix_socket_is_a_host_as_a_listener_writes_it() {
     }
     for (flags, text) in [
         (&["-h", "unix:"][..], "write unix:/PATH"),
+        (&["-h", "mqtts://h:8883"], "a URL is -L mqtts://HOST:PORT/TOPIC"),
         (&["-h", "unix:/s", "-p", "1883"], "-p is of no use"),
         (&["-h", "unix:/s", "--ws"], "--ws is of no use"),
     ] {

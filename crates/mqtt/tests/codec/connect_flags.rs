@@ -27,7 +27,7 @@ fn body(version: Version, flags: u8) -> Vec<u8> {
 }
 
 /// The rules of the specification for the flags.
-fn verdict(version: Version, flags: u8) -> Result<(), DecodeError> {
+fn decode_flags(version: Version, flags: u8) -> Result<(), DecodeError> {
     let strict = version != Version::V31;
     let will = flags & 0x04 != 0;
     // [MQTT-3.1.2-3]
@@ -56,7 +56,7 @@ fn every_combination() {
             let body = body(version, flags);
             let decoded = Connect::decode(0x10, &body);
             let case = format!("flags {flags:#010b} in {version}");
-            if let Err(error) = verdict(version, flags) {
+            if let Err(error) = decode_flags(version, flags) {
                 assert_eq!(decoded, Err(error), "{case}");
                 continue;
             }

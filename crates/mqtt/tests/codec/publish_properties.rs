@@ -1,4 +1,4 @@
-//! The properties of a PUBLISH packet, and the ones that a server forwards.
+//! The properties of a PUBLISH packet, and the properties that a server forwards.
 
 use tidegate_mqtt::{DecodeError, PublishProperties, StringError, TopicError};
 

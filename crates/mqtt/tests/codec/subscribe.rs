@@ -68,7 +68,7 @@ fn v5_properties() {
 }
 
 /// The rules of section 3.8.3.1 for the byte of options.
-fn options_verdict(byte: u8) -> Result<SubscriptionOptions, DecodeError> {
+fn decode_options(byte: u8) -> Result<SubscriptionOptions, DecodeError> {
     // [MQTT-3.8.3-5]
     if byte & 0xC0 != 0 {
         return Err(DecodeError::ReservedBits { field: "subscription options" });
@@ -87,7 +87,7 @@ fn options_verdict(byte: u8) -> Result<SubscriptionOptions, DecodeError> {
 fn v5_every_byte_of_options() {
     for byte in 0..=u8::MAX {
         let wire = format!("82 07 0102 00 <a> {byte:02x}");
-        match options_verdict(byte) {
+        match decode_options(byte) {
             Ok(options) => {
                 let subscriptions = [(filter("a"), options)];
                 let one = Packet::Subscribe(subscribe(&subscriptions));
@@ -133,7 +133,7 @@ fn v31_does_not_look_at_the_other_bits() {
 
 #[test]
 fn before_5_other_options_are_left_out() {
-    let options = options_verdict(0b0010_1110).unwrap();
+    let options = decode_options(0b0010_1110).unwrap();
     let subscriptions = [(filter("a"), options)];
     let one = Packet::Subscribe(subscribe(&subscriptions));
     for version in BEFORE_5 {
@@ -163,7 +163,7 @@ fn v5_a_shared_subscription_is_not_no_local() {
     rejects("no local", Version::V5, "82 10 0102 00 <$share/g/a> 04", error);
     rejects("later", Version::V5, "82 14 0102 00 <a> 04 <$share/g/a> 05", error);
     assert_eq!(error.reason_code(), ReasonCode::ProtocolError);
-    let subscriptions = [(filter("$share/g/a"), options_verdict(0b100).unwrap())];
+    let subscriptions = [(filter("$share/g/a"), decode_options(0b100).unwrap())];
     let one = Packet::Subscribe(subscribe(&subscriptions));
     refuses("no local", Version::V5, one, EncodeError::NoLocalOnShared);
     encodes("no local", Version::V311, one, "82 0f 0102 <$share/g/a> 00");

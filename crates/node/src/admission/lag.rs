@@ -17,10 +17,10 @@ const HOUR_MS: u64 = 3_600_000;
 /// How often the claim of a shard's thread is read at most, milliseconds.
 const CLAIM_READ_MS: u64 = 50;
 
-/// A turn counts with at most so many times the claim of its thread: the time in which it has used a processor or waited
-/// for one. A thread waits while others use all processors, and while its container has used up its quota: both are
-/// overload. During a turn that is longer than that, the process was stopped or the machine suspended, which is no work
-/// of the shard.
+/// A turn counts with at most this multiple of the claim of its thread: the time in which it has used a processor or
+/// waited for one. A thread waits while others use all processors, and while its container has used up its quota: both
+/// are overload. During a turn that is longer than that, the process was stopped or the machine suspended, which is no
+/// work of the shard.
 const WALL_PER_CLAIM: u64 = 4;
 
 /// The length of a shard's turns: a mean over the last seconds, in which each moment counts with the length of its

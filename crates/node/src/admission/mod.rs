@@ -19,7 +19,7 @@ mod users;
 mod window;
 
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -37,7 +37,7 @@ use self::window::Window;
 pub use self::bans::{Ban, BanChange, BanError, BanOrigin, BanRecord, BanTarget, MAX_BAN_TEXT, RecordError};
 pub use self::bucket::Rate;
 pub(crate) use self::lag::{LoopLag, TooLong};
-pub use self::own::OwnSocket;
+pub use self::own::{OwnAddress, OwnSocket};
 pub use self::settings::AdmissionSettings;
 pub use self::source::{Network, NetworkError, Source};
 pub use self::window::{MAX_THRESHOLD, Threshold};
@@ -128,7 +128,7 @@ impl std::fmt::Debug for Admission {
 }
 
 impl Admission {
-    /// Admission for so many listeners.
+    /// Admission for this number of listeners.
     pub fn new(now: Now, settings: AdmissionSettings, listeners: usize) -> Self {
         let tracked = settings.tracked as usize;
         let mut bans = Bans::new(settings.max_bans as usize);
@@ -204,12 +204,12 @@ impl Admission {
     }
 
     /// The broker itself connects from this address. The caller drops the result when it closes the socket.
-    pub fn expect_own(&self, address: SocketAddr) -> OwnSocket {
+    pub fn expect_own(&self, address: OwnAddress) -> OwnSocket {
         self.own.add(address)
     }
 
     /// Whether a connection from this address is the broker's own.
-    pub(crate) fn is_own(&self, address: SocketAddr) -> bool {
+    pub(crate) fn is_own(&self, address: OwnAddress) -> bool {
         self.own.has(address)
     }
 

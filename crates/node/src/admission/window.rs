@@ -7,7 +7,7 @@ use tidegate_engine::Millis;
 /// Most events that a [`Threshold`] counts; each costs eight bytes for each one who is counted.
 pub const MAX_THRESHOLD: u32 = 1000;
 
-/// So many events within so much time are too many, and lead to a ban for so long.
+/// The number of events within a time that leads to a ban, and the duration of the ban.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threshold {
     /// Events, at most [`MAX_THRESHOLD`]; 0 disables the window.

@@ -88,7 +88,7 @@ pub(crate) enum FleetOrder {
     Settle { name: String, settling: Option<Settling>, answer: Sender<Option<Settling>> },
     /// Give out the messages that the connection of a dead orchestrator has delivered.
     TakeBrought { name: String, answer: Sender<Brought> },
-    /// Other members have stored so many of its messages.
+    /// Other members have stored this number of its messages.
     ConfirmBrought { name: String, messages: usize },
     /// Take a broker out.
     Remove { name: String, force: bool, done: Sender<Result<(), BrokerLinkError>> },
@@ -98,7 +98,7 @@ pub(crate) enum FleetOrder {
     ForgetOthers { done: Sender<Result<(), BrokerLinkError>> },
     /// Send clients elsewhere from now on, or no more.
     Redirect { begin: bool, reference: Option<String>, done: Sender<()> },
-    /// End the connections of so many clients and say how many there were.
+    /// End the connections of up to this number of clients and return their number.
     Evict { clients: usize, which: Evicted, answer: Sender<usize> },
     /// Say how the fleet is.
     Report(Sender<(Vec<BrokerLinkReport>, u64, bool)>),

@@ -22,8 +22,8 @@ use super::{NodeName, PeerNode};
 const PORTION_BYTES: usize = 64 * 1024;
 /// Bytes that wait for the carrying node; beyond them, the rest stays in the outbox of the indirect session.
 const CARRIED_AHEAD: usize = 256 * 1024;
-/// Carried bytes may take one of so many parts of the bytes that may wait for a node. An indirect session without room
-/// ends, and its nodes do not ask for it again for a time.
+/// Carried bytes may take this fraction (one part in `n`) of the bytes that may wait for a node. An indirect session
+/// without room ends, and its nodes do not ask for it again for a time.
 const CARRIED_SHARE: u64 = 4;
 
 /// Sessions that have ended, and why.

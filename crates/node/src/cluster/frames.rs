@@ -13,7 +13,7 @@ use super::to_shards::FromLinks;
 use super::wire::{Frame, MAX_FRAME_BYTES, MAX_GREETING_BYTES, split_frame};
 use crate::flight::FlightKind;
 
-/// Each is asked for a sign of life so many times within the limit of its silence.
+/// Pings that each node gets within the limit of its silence.
 const PINGS_PER_TIMEOUT: u32 = 4;
 
 impl Links {

@@ -84,7 +84,7 @@ impl Outbox {
         Ok(std::mem::take(&mut inner.taken))
     }
 
-    /// So many bytes were written.
+    /// Notes the number of bytes that were written.
     pub(super) fn note_written(&self, bytes: usize) {
         self.waiting.fetch_sub(bytes as u64, Ordering::Relaxed);
     }

@@ -13,7 +13,7 @@ use super::slots::SessionId;
 use super::to_links::{AskError, LinksSender, MAX_QUESTION_BYTES, PeerEvent, PeerQuestion};
 use super::wire::Frame;
 
-/// Questions and answers may take one of so many parts of the bytes that may wait for a node
+/// Questions and answers may take this fraction (one part in `n`) of the bytes that may wait for a node
 /// ([`LinkLimits::outbox_bytes`](super::LinkLimits)). The bodies of its questions that are being answered
 /// have the same bound. Beyond it a question is answered with nothing. So messages always have most of the room.
 const QUESTION_SHARE: u64 = 4;

@@ -25,7 +25,7 @@ pub(super) enum NoSlots {
     Left,
 }
 
-/// All numbers above the ones of the process's own shards.
+/// All numbers above the numbers of the process's own shards.
 #[derive(Debug)]
 pub(super) struct Slots {
     own: u16,
@@ -43,7 +43,7 @@ impl Slots {
         self.slots.len() as u16
     }
 
-    /// Gives a session numbers for its shards: the ones that have been free for the longest time. All shards have
+    /// Gives a session numbers for its shards: the numbers that have been free for the longest time. All shards have
     /// confirmed the rosters up to `received`.
     pub(super) fn take(&mut self, session: SessionId, shards: u16, received: u64) -> Result<Vec<ShardId>, NoSlots> {
         let free = |(at, slot): (usize, &Slot)| match slot {

@@ -1,4 +1,4 @@
-//! Connects shards and the store: batches of the journal go out, commits come back. At the start every shard gets its
+//! Connects shards and the store: batches of the journal go out, commits return. At the start every shard gets its
 //! part of the store's content.
 
 pub(crate) mod place;
@@ -103,7 +103,7 @@ pub(crate) struct Restorer {
     settled: Receiver<ShardId>,
 }
 
-/// Makes both ends of a restore for so many shards, and for the bans of this admission.
+/// Makes both ends of a restore for this number of shards, and for the bans of this admission.
 pub(crate) fn restorer(shards: u16, admission: Arc<Admission>, now: Now) -> (Restorer, VecDeque<RestoreSeed>) {
     let (answers, all_answers) = channel();
     let (settled, all_settled) = channel();

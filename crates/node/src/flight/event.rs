@@ -112,7 +112,7 @@ impl FlightEvent {
         Self { topic: Some(clip(topic).into()), ..self }
     }
 
-    /// The same, and before it so many that were only counted.
+    /// The same, after a number of events that were only counted.
     #[must_use]
     pub(crate) fn after(self, suppressed: u64) -> Self {
         Self { suppressed, ..self }

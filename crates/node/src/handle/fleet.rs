@@ -141,7 +141,7 @@ impl NodeFleet<'_> {
         self.node.ask_all(|done| Admin::Fleet(order(done))).map(drop)
     }
 
-    /// Ends the connections of up to so many clients on each shard; returns how many there were.
+    /// Ends the connections of up to this number of clients on each shard; returns their number.
     ///
     /// # Errors
     /// When a shard does not answer.

@@ -7,6 +7,7 @@ pub(crate) mod membership;
 pub(crate) mod observers;
 pub(crate) mod principals;
 pub(crate) mod records;
+mod silent;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel, sync_channel};

@@ -38,7 +38,7 @@ const FIRST_CONTACT: Duration = Duration::from_secs(2);
 /// The settings of the nodes of users.
 #[derive(Debug)]
 pub struct IdentitySettings {
-    /// Maximum number of users, with the ones whose last session has just ended; further ones are refused.
+    /// Maximum number of users, including users whose last session has just ended; further ones are refused.
     pub max: u16,
     /// How long the node of a user stays behind the user's last session, at least.
     pub linger: Duration,

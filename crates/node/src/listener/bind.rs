@@ -1,8 +1,10 @@
 //! From an address to a listening socket.
 
+use std::fs::{File, Permissions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +20,9 @@ use crate::limits::{BACKLOG, TCP_KEEPALIVE};
 use crate::quic::{self, QuicSocket};
 use crate::tls::TlsListener;
 use crate::transport::Proxies;
+
+/// The mode of a Unix socket that only its owner may open.
+const OWNER_ONLY: u32 = 0o600;
 
 /// A listener could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -50,13 +55,15 @@ fn advice(error: &io::Error, address: &str) -> &'static str {
         io::ErrorKind::PermissionDenied => {
             "ports below 1024 need the capability CAP_NET_BIND_SERVICE: grant it or choose a higher port"
         }
+        io::ErrorKind::Unsupported if file => "choose a directory whose file system keeps the modes of files",
         io::ErrorKind::NotFound if file => "create the directory first",
         _ if file => "check the path",
         _ => "check the host name and the port",
     }
 }
 
-/// Starts to listen, on every address that a host name has. With port 0, all of them get the same port.
+/// Starts to listen, on every address that a host name has. With port 0, all of them get the same port. `owner_only` is
+/// about Unix sockets.
 ///
 /// # Errors
 /// With the address, the cause and a remedy.
@@ -65,6 +72,7 @@ pub(crate) fn bind(
     id: ListenerId,
     tls: Option<&Arc<TlsListener>>,
     proxies: Option<Proxies>,
+    owner_only: bool,
 ) -> Result<Vec<Acceptor>, BindError> {
     let path = match address {
         ListenAddress::WebSocket { path, .. } | ListenAddress::WebSocketTls { path, .. } => Some(path.as_str().into()),
@@ -72,7 +80,7 @@ pub(crate) fn bind(
     };
     let over = Layers { tls: tls.cloned(), path, proxies };
     let sockets = match address {
-        ListenAddress::Unix(path) => bind_unix(path).map(|socket| vec![socket]),
+        ListenAddress::Unix(path) => bind_unix(path, owner_only).map(|socket| vec![socket]),
         // That there are settings for it was looked at before.
         // Another part of the process listens for HTTP and CoAP.
         ListenAddress::Quic(_)
@@ -157,23 +165,43 @@ fn bind_tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, local))
 }
 
-fn bind_unix(path: &Path) -> io::Result<(ListenSocket, LocalAddress)> {
-    let listener = match listen_unix(path) {
+fn bind_unix(path: &Path, owner_only: bool) -> io::Result<(ListenSocket, LocalAddress)> {
+    let (listener, file) = match listen_unix(path, owner_only) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
             std::fs::remove_file(path)?;
-            listen_unix(path)?
+            listen_unix(path, owner_only)?
         }
         outcome => outcome?,
     };
-    let file = SocketFile::of(path)?;
     Ok((ListenSocket::Unix(listener, file), LocalAddress::Unix(path.to_owned())))
 }
 
-fn listen_unix(path: &Path) -> io::Result<UnixListener> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+fn listen_unix(path: &Path, owner_only: bool) -> io::Result<(UnixListener, SocketFile)> {
+    let mut socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    if owner_only {
+        // Linux gives the new file the mode of the socket: a later change of the path could meet another file.
+        let open = File::from(OwnedFd::from(socket));
+        open.set_permissions(Permissions::from_mode(OWNER_ONLY))?;
+        socket = OwnedFd::from(open).into();
+    }
     socket.bind(&SockAddr::unix(path)?)?;
+    // It removes the file where the rest fails.
+    let file = SocketFile::of(path)?;
+    if owner_only {
+        check_owner_only(file.mode)?;
+    }
     socket.listen(BACKLOG)?;
-    Ok(UnixListener::from_std(socket.into()))
+    Ok((UnixListener::from_std(socket.into()), file))
+}
+
+/// # Errors
+/// The mode of a Unix socket, where others than its owner may open it, or its owner may not.
+fn check_owner_only(mode: u32) -> io::Result<()> {
+    if mode == OWNER_ONLY {
+        return Ok(());
+    }
+    let text = format!("the socket file has the mode {mode:o} in place of {OWNER_ONLY:o}");
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 
 /// Whether a file is a socket without a listener. Any other file is left alone.
@@ -189,12 +217,17 @@ pub(crate) struct SocketFile {
     path: PathBuf,
     device: u64,
     inode: u64,
+    /// The permissions when it was made.
+    mode: u32,
 }
 
 impl SocketFile {
     fn of(path: &Path) -> io::Result<Self> {
         let file = std::fs::symlink_metadata(path)?;
-        Ok(Self { path: path.to_owned(), device: file.dev(), inode: file.ino() })
+        if !file.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another file took the place of the socket"));
+        }
+        Ok(Self { path: path.to_owned(), device: file.dev(), inode: file.ino(), mode: file.mode() & 0o777 })
     }
 }
 
@@ -213,7 +246,7 @@ mod tests {
     use super::*;
 
     fn listen(text: &str) -> Result<Vec<Acceptor>, BindError> {
-        bind(&text.parse().unwrap(), ListenerId(0), None, None)
+        bind(&text.parse().unwrap(), ListenerId(0), None, None, false)
     }
 
     fn temporary(name: &str) -> PathBuf {
@@ -287,6 +320,35 @@ mod tests {
         assert!(listen(&address).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn only_its_owner_may_open_an_owner_only_socket() {
+        let path = temporary("owner.sock");
+        let address = format!("unix:{}", path.display()).parse().unwrap();
+        let _bound = bind(&address, ListenerId(0), None, None, true).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_socket_that_others_may_open_is_refused() {
+        assert!(check_owner_only(0o600).is_ok());
+        for mode in [0o755, 0o660, 0o000] {
+            let error = check_owner_only(mode).unwrap_err();
+            assert!(error.to_string().contains(&format!("the mode {mode:o} in place of 600")), "{error}");
+            assert!(advice(&error, "unix:/x").contains("file system"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_failed_listener_leaves_no_file_of_its_socket() {
+        let path = temporary("failed.sock");
+        let refused = |path: &Path| -> io::Result<()> {
+            let (_listener, file) = listen_unix(path, true)?;
+            check_owner_only(file.mode | 0o066)
+        };
+        assert!(refused(&path).is_err());
+        assert!(!path.exists());
     }
 
     #[test]

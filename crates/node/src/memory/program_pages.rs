@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn unmapped_code_comes_back_when_it_is_called() {
+    fn unmapped_code_returns_when_it_is_called() {
         let before = mapped_code().unwrap();
 
         release_program_pages();

@@ -43,7 +43,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// With the present limits of this process, in which clients may take so many bytes; 0 is no limit.
+    /// With the present limits of this process, and the bytes that clients may take; 0 is no limit.
     pub(crate) fn of_process(ceiling: u64) -> Self {
         let all = [(Resource::AS, "VmSize:", "ulimit -v"), (Resource::DATA, "VmData:", "ulimit -d")];
         let limits = all.into_iter().filter_map(|(resource, line, command)| {

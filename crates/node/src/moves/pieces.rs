@@ -21,4 +21,5 @@ pub(crate) enum PieceOrder {
     DeliverBrought { partitions: Partitions, messages: Arc<[u8]>, answer: Sender<PieceAnswer> },
     RefuseArrival { partitions: Partitions, done: Sender<()> },
     ResumeAwaiting { transfer: u64, partitions: Partitions, done: Sender<()> },
+    EndAwaiting { transfer: u64, done: Sender<()> },
 }

@@ -177,21 +177,21 @@ proptest! {
 
     /// A refused or complete header stays so, whatever bytes are added.
     #[test]
-    fn more_bytes_never_change_a_verdict(
+    fn more_bytes_never_change_the_outcome(
         start in prop_oneof![Just(&b"PROXY "[..]), Just(&v2::SIGNATURE[..]), Just(&b""[..])],
         rest in prop::collection::vec(any::<u8>(), 0..150),
     ) {
         let bytes = [start, &rest].concat();
-        let mut verdict = None;
+        let mut outcome = None;
         for length in 0..=bytes.len() {
             let now = parse(&bytes[..length]);
             if let Ok(Progress::Complete(header)) = now {
                 prop_assert!(header.length <= length);
             }
-            if let Some(before) = &verdict {
+            if let Some(before) = &outcome {
                 prop_assert_eq!(&now, before);
             } else if now != Ok(Progress::Partial) {
-                verdict = Some(now);
+                outcome = Some(now);
             }
         }
     }

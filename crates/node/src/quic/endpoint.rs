@@ -160,7 +160,7 @@ impl QuicEndpoint {
         self.certificates = certificates;
     }
 
-    /// Whether so many handshakes are in progress that clients have to prove their address first.
+    /// True if the number of handshakes in progress is so high that clients have to prove their address first.
     pub(crate) fn is_busy(&self) -> bool {
         let most = self.tls.settings().max_handshakes;
         most != 0 && self.tls.handshakes_under_way() >= most.div_ceil(PROOF_SHARE)

@@ -15,7 +15,7 @@ pub(crate) const SEND_WINDOW_BYTES: u64 = 256 * 1024;
 /// Bytes of a handshake that may arrive out of order; the same as a TLS listener keeps of an incomplete message.
 pub(crate) const CRYPTO_BUFFER_BYTES: usize = 32 * 1024;
 
-/// Bytes of a connection id. So many random ones do not meet.
+/// Bytes of a connection id. Random ids of this length do not collide.
 pub(crate) const CONNECTION_ID_BYTES: usize = 8;
 
 /// Buffers that one system call fills with datagrams; each may hold up to 64 datagrams of one sender.

@@ -10,7 +10,7 @@ use tidegate_mqtt::{Connect, Disconnect, ReasonCode, Version, split_frame};
 pub(crate) enum Goodbye {
     /// Not at all: it uses an earlier version, or its CONNECT cannot be read here.
     Never,
-    /// By a DISCONNECT of at most so many bytes.
+    /// By a DISCONNECT of at most this many bytes.
     Possible { max_packet: u32 },
     /// It is sent with these bytes after the present packet.
     Due { last: Vec<u8> },
@@ -30,7 +30,7 @@ impl Goodbye {
         }
     }
 
-    /// For a client of a version that takes packets of so many bytes.
+    /// For a client of this version that takes packets of up to `max_packet` bytes.
     pub(crate) fn for_version(version: Version, max_packet: u32) -> Self {
         if version == Version::V5 { Self::Possible { max_packet } } else { Self::Never }
     }

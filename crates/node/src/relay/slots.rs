@@ -198,8 +198,8 @@ impl Relays {
         std::mem::take(&mut self.moving)
     }
 
-    /// Relays that are open and not about to end, or wait for the new home of their client, and that are wanted, so many
-    /// at most.
+    /// Relays that are open and not about to end, or wait for the new home of their client, and that `wanted` accepts,
+    /// at most `limit`.
     pub(crate) fn staying(&self, limit: usize, wanted: impl Fn(&Goodbye) -> bool) -> Vec<RelayKey> {
         let stays = |slot: &Slot| match &slot.relay {
             Some(Relay::Open(pair)) => !pair.ending && wanted(&pair.goodbye),

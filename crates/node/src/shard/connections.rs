@@ -101,7 +101,7 @@ impl SocketCalls<'_> {
         self.shard.admitting = accepted;
         self.shard.engine.handle_input(self.shard.now, key, &adoption.bytes);
         if let Some(pass) = pass {
-            // Its CONNECT is being processed or refused: the pending verdict belongs to it.
+            // Its CONNECT is being processed or refused: the pending authentication belongs to it.
             self.shard.take_events();
             self.shard.admitting = None;
             // From here on its session keeps the node of its user.

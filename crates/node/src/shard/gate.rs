@@ -8,7 +8,7 @@ use tidegate_engine::{
     TenantId,
 };
 
-use crate::admission::{Ban, BanTarget, Seat, TooLong};
+use crate::admission::{Ban, BanTarget, OwnAddress, Seat, TooLong};
 use crate::clock::claimed_time_us;
 use crate::flight::{FlightEvent, FlightKind};
 use crate::observer::Answer;
@@ -81,10 +81,12 @@ impl AdmissionCalls<'_> {
     /// Lets a socket in that a listener has accepted. Only such a socket can be the broker's own: a datagram has any
     /// sender, and a UDP port may have the number of a TCP port.
     pub(crate) fn admit_accepted(&mut self, transport: Transport, listener: ListenerId, peer: Peer) {
-        if let Peer::Address(at) = peer
-            && transport.is_introduced()
-            && self.shard.shared.admission.is_own(at)
-        {
+        let address = match peer {
+            Peer::Address(at) => Some(OwnAddress::Tcp(at)),
+            Peer::Unix => transport.own_abstract_name().map(OwnAddress::Unix),
+            Peer::Gone => None,
+        };
+        if transport.is_introduced() && address.is_some_and(|address| self.shard.shared.admission.is_own(address)) {
             return self.shard.sockets().take_in(transport, listener, Seat::OWN, peer);
         }
         self.admit(transport, listener, peer);
@@ -175,7 +177,7 @@ impl AdmissionCalls<'_> {
         ip_of(self.shard.table.peer(key)?)
     }
 
-    /// A CONNECT waits for its verdict: bans are checked first, then external authentication.
+    /// A CONNECT waits for its authentication: bans are checked first, then external authentication.
     pub(crate) fn authenticate(&mut self, key: ConnectionKey, request: AuthRequest) {
         let facts = self.shard.sockets().facts(key);
         let address = facts.peer.map(|peer| peer.ip()).filter(|_| !self.shard.table.is_own(key));
@@ -190,23 +192,23 @@ impl AdmissionCalls<'_> {
             client_id: request.client_id.as_str().into(),
             user: user.map(Into::into),
         };
-        // A client that re-authenticates was admitted before; only the verdict is awaited.
+        // A client that re-authenticates was admitted before; only the authentication is awaited.
         if !request.again {
             self.shard.gate.pending.insert(key, applicant);
         }
         let admitted = self.shard.accepting().take_admitted();
         if let Err(reason) = allowed {
-            self.shard.engine.entry().handle_verdict(self.shard.now, key, AuthOutcome::Refuse(reason));
-        } else if let Some(verdict) = admitted {
-            self.take_verdict(key, verdict);
+            self.shard.engine.entry().handle_auth_outcome(self.shard.now, key, AuthOutcome::Refuse(reason));
+        } else if let Some(outcome) = admitted {
+            self.take_auth_outcome(key, outcome);
         } else if !self.shard.shared.asks_outside && request.enhanced.is_some() {
-            self.shard.engine.entry().handle_verdict(
+            self.shard.engine.entry().handle_auth_outcome(
                 self.shard.now,
                 key,
                 AuthOutcome::Refuse(Reason::BadAuthenticationMethod),
             );
         } else if !self.shard.shared.asks_outside {
-            self.take_verdict(key, AuthOutcome::Accept(Accepted::default()));
+            self.take_auth_outcome(key, AuthOutcome::Accept(Accepted::default()));
         } else if let Some(shard) = self.shard.inboxes.get(usize::from(self.shard.place.shard.0)).cloned() {
             let answer = Answer { shard, place: self.shard.place.shard, key };
             self.shard.shared.observer.authenticate(request, facts, answer);
@@ -214,21 +216,21 @@ impl AdmissionCalls<'_> {
     }
 
     /// The answer to a CONNECT. A refusal counts as a failed login; a user who is let in counts its connections.
-    pub(crate) fn take_verdict(&mut self, key: ConnectionKey, mut verdict: AuthOutcome) {
-        if let (AuthOutcome::Accept(accepted), Some(secret)) = (&mut verdict, &self.shard.shared.cluster_secret) {
+    pub(crate) fn take_auth_outcome(&mut self, key: ConnectionKey, mut outcome: AuthOutcome) {
+        if let (AuthOutcome::Accept(accepted), Some(secret)) = (&mut outcome, &self.shard.shared.cluster_secret) {
             secret.seal_proof(accepted);
         }
-        match &verdict {
+        match &outcome {
             AuthOutcome::Refuse(reason) if is_failed_login(*reason) => self.note_failed_login(key),
             AuthOutcome::Accept(accepted) => {
                 let proved = accepted.identity.as_ref().and_then(|identity| identity.user_name.as_deref());
                 if let Err(reason) = self.check_user(key, proved).and_then(|()| self.count_user(key)) {
-                    verdict = AuthOutcome::Refuse(reason);
+                    outcome = AuthOutcome::Refuse(reason);
                 }
             }
             AuthOutcome::Refuse(_) | AuthOutcome::Challenge(_) => {}
         }
-        self.shard.engine.entry().handle_verdict(self.shard.now, key, verdict);
+        self.shard.engine.entry().handle_auth_outcome(self.shard.now, key, outcome);
     }
 
     /// Takes note of the user name that was proved, which need not be the one in the CONNECT, and asks about its bans.

@@ -81,7 +81,7 @@ pub(crate) fn listener_token(position: usize) -> Token {
 pub(crate) struct Shared {
     /// Connections at once: the configured limit, or the limit of open files less its reserve.
     pub max_connections: u32,
-    /// Number of connections over all shards, with the ones in transit between two.
+    /// Number of connections over all shards, including connections in transit between two.
     pub connections: Arc<AtomicU32>,
     /// The TLS listeners.
     pub tls: Arc<TlsListeners>,
@@ -298,7 +298,7 @@ impl Shard {
             let asked = self.lag.ended();
             match self.poll.poll(&mut events, timeout) {
                 Ok(()) => self.heard.note_poll(asked, events.iter().count() < EVENTS_PER_TURN),
-                // A signal, such as the one that continues a stopped process, is not an event.
+                // A signal such as SIGCONT is not an event.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 // Impossible for a valid poller. The turn below still serves sockets known to be ready.
                 Err(error) => tracing::error!(shard = self.place.shard.0, %error, "polling failed"),

@@ -48,6 +48,10 @@ impl PeerCalls<'_> {
                 moves.resume_awaiting(now, transfer, partitions);
                 let _ = done.send(());
             }
+            PieceOrder::EndAwaiting { transfer, done } => {
+                moves.end_awaiting(now, transfer);
+                let _ = done.send(());
+            }
             PieceOrder::TakePiece { transfer, partitions, piece, behind, answer } => {
                 let taken = moves.take_piece(now, transfer, partitions, &piece, behind);
                 self.answer_committed(answer, taken);

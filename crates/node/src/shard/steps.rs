@@ -59,6 +59,9 @@ impl PeerCalls<'_> {
                 }
                 self.answer_committed(answer, arrived);
             }
+            MoveOrder::KnowsGroups { partitions, answer } => {
+                let _ = answer.send(self.shard.engine.questions().knows_groups(partitions));
+            }
             MoveOrder::IsCut { transfer, answer } => {
                 let _ = answer.send(self.shard.engine.questions().is_cut(transfer));
             }

@@ -128,9 +128,14 @@ impl OrderCalls<'_> {
         for _ in 0..INBOX_MESSAGES_PER_TURN {
             match self.shard.inbox.next() {
                 None => return,
-                Some(ToShard::Batch(batch)) => self.shard.peering().take_batch(batch),
+                Some(ToShard::Batch(batch)) => {
+                    self.shard.peering().take_batch(batch);
+                    if self.shard.engine.cluster().has_matched_for_a_turn() {
+                        return;
+                    }
+                }
                 Some(ToShard::Adopt(adoption)) => self.shard.sockets().adopt(*adoption),
-                Some(ToShard::AuthOutcome { key, verdict }) => self.shard.admission().take_verdict(key, verdict),
+                Some(ToShard::AuthOutcome { key, outcome }) => self.shard.admission().take_auth_outcome(key, outcome),
                 Some(ToShard::Pass { key, door, accepted }) => self.shard.accepting().pass_through(key, door, accepted),
                 Some(ToShard::Read(read)) => self.shard.storing().take_queue_read(*read),
                 Some(ToShard::Committed(sequence)) => self.shard.peering().take_committed(sequence),
@@ -418,7 +423,7 @@ impl Shard {
     /// turn, and so do connections with more output.
     fn write_line(&mut self) {
         let in_line = self.engine.outputs().in_line();
-        // A short line is written whole: coming back to it would cost its receivers more than it gives the others.
+        // A short line is written whole: returning to it would cost its receivers more than it gives the others.
         let short = in_line <= SHORT_LINE;
         let most = if short { in_line } else { LINE_WRITES_PER_TURN };
         if most == 0 {

@@ -15,6 +15,11 @@ impl<'a> Der<'a> {
         Self(bytes)
     }
 
+    /// Whether no byte is left.
+    pub(super) fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The tag of the next value.
     pub(super) fn peek(self) -> Option<u8> {
         self.0.first().copied()

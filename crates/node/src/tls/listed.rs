@@ -5,9 +5,10 @@ use std::sync::Arc;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use super::error::is_authority;
+use super::x509;
 
 /// Accepts a client's certificate that is the same, byte by byte, as one of the file, although it is that of an
 /// authority. The holder of its key could issue any other certificate, so no other client is admitted by this.
@@ -39,6 +40,10 @@ impl ClientCertVerifier for Listed {
     ) -> Result<ClientCertVerified, Error> {
         match self.inner.verify_client_cert(end_entity, intermediates, now) {
             Err(Error::InvalidCertificate(reason)) if is_authority(&reason) && self.trusted.contains(end_entity) => {
+                // The verifier inside refused it before it looked at its purposes.
+                if !x509::is_for_clients(end_entity) {
+                    return Err(CertificateError::InvalidPurpose.into());
+                }
                 Ok(ClientCertVerified::assertion())
             }
             other => other,

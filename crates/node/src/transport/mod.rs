@@ -1,6 +1,8 @@
 //! A connection's socket and the layers between its bytes and MQTT.
 
 mod outbound;
+#[cfg(target_os = "linux")]
+mod process;
 mod proxied;
 mod proxies;
 mod rtt;
@@ -357,6 +359,18 @@ impl Transport {
     /// Takes the socket from the poller before another shard gets it.
     pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         self.source().map_or(Ok(()), |source| source.deregister(registry))
+    }
+
+    /// The abstract name of a Unix socket's other end, if this process has connected it. On Linux alone. Another process
+    /// may have a socket with the same name in another network namespace.
+    pub(crate) fn own_abstract_name(&self) -> Option<Box<[u8]>> {
+        #[cfg(target_os = "linux")]
+        if let Self::Unix(stream) = self {
+            use std::os::linux::net::SocketAddrExt;
+            let name = stream.peer_addr().ok()?.as_abstract_name().map(Box::from)?;
+            return process::is_own(stream).then_some(name);
+        }
+        None
     }
 
     /// The client's address, from its proxy if there is one.

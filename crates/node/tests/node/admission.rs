@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_client::net::{Address, Announce, Driver, SocketOptions, Step};
+use tidegate_client::net::{Address, Announce, Driver, SocketName, SocketOptions, Step};
 use tidegate_client::{Event, Options};
 use tidegate_engine::{
     Accepted, AuthOutcome, AuthRequest, Authentication, ListenerId, LogEvent, Millis, Reason, TenantId,
 };
 use tidegate_node::{
-    Answer, Ban, BanOrigin, BanTarget, ConnectionFacts, FlightKind, FlightSubject, Inlet, Node, NodeSettings, Observer,
-    Occasion, Rate, Threshold,
+    Answer, Ban, BanOrigin, BanTarget, ConnectionFacts, FlightKind, FlightSubject, Inlet, LocalAddress, Node,
+    NodeSettings, Observer, Occasion, OwnAddress, Rate, Threshold,
 };
 
 use crate::wire::*;
@@ -143,24 +143,30 @@ fn bans_and_limits_of_addresses_do_not_hold_for_own_clients() {
         settings.admission.max_connections_per_address = 1;
         settings.admission.flapping = Threshold { count: 2, within_ms: 3_600_000, ban_ms: 3_600_000 };
         let node = Node::start(settings).unwrap();
-        let [tcp, ..] = addresses(&node);
+        let [tcp, unix, ..] = addresses(&node);
         let at = tcp.socket().unwrap();
+        let LocalAddress::Unix(path) = unix else { unreachable!("a Unix socket") };
+        let ways = [Address::Tcp { host: at.ip().to_string(), port: at.port() }, Address::Unix { path }];
         let handle = node.handle();
-        let announce = Announce::to(move |address| handle.admission().expect_own(address));
+        let announce = Announce::to(move |name| {
+            handle.admission().expect_own(match name {
+                SocketName::Tcp(address) => OwnAddress::Tcp(address),
+                SocketName::Unix(name) => OwnAddress::Unix(name),
+            })
+        });
         let sockets = SocketOptions { announce: Some(announce), ..SocketOptions::default() };
-        let address = Address::Tcp { host: at.ip().to_string(), port: at.port() };
-        let own = |client_id: &str| {
-            let mut driver = Driver::new(Options::new(client_id), address.clone(), sockets.clone()).unwrap();
+        let own = |client_id: &str, way: usize| {
+            let mut driver = Driver::new(Options::new(client_id), ways[way].clone(), sockets.clone()).unwrap();
             driver.connect().unwrap();
             assert!(matches!(driver.next(None).unwrap(), Step::Event(Event::Connected(_))));
             driver
         };
         let here = BanTarget::Address("127.0.0.0/8".parse().unwrap());
-        let (first, second, client) = (own("own 1"), own("own 2"), Client::connect(&tcp, "client"));
+        let (first, second, client) = (own("own 1", 0), own("own 2", 1), Client::connect(&tcp, "client"));
         assert_eq!(node.handle().clients().ban(ban(here)), Ok(1));
         assert_eq!(client.rest(), b"");
         // Each takes over from the one before: flapping, if it were a client.
-        let again: Vec<Driver> = (0..4).map(|number| own(&format!("own {}", 1 + number % 2))).collect();
+        let again: Vec<Driver> = (0..8).map(|number| own(&format!("own {}", 1 + number % 2), number / 4)).collect();
         assert_eq!(node.handle().admission().bans(node.handle().now()).len(), 1);
         assert_eq!(Client::dial(&tcp).rest(), b"", "a client at the same address");
         drop((first, second, again));
@@ -172,7 +178,7 @@ fn bans_and_limits_of_addresses_do_not_hold_for_own_clients() {
 fn bans_hold_for_a_client_inside_at_the_port_of_an_own_socket() {
     let node = Node::start(settings(1)).unwrap();
     let at = "127.0.0.1:4711".parse().unwrap();
-    let own = node.handle().admission().expect_own(at);
+    let own = node.handle().admission().expect_own(OwnAddress::Tcp(at));
     node.handle().clients().ban(ban(BanTarget::Address("127.0.0.0/8".parse().unwrap()))).unwrap();
     let mut client = Inlet::new(node.handle()).connect(ListenerId(0), at, None).unwrap();
     assert_eq!(client.read_to_end(&mut Vec::new()).unwrap(), 0);
@@ -190,9 +196,9 @@ impl Observer for Doorkeeper {
 
     fn authenticate(&self, _: AuthRequest, _: ConnectionFacts, answer: Answer) {
         let open = self.open.load(Ordering::Relaxed);
-        let verdict =
+        let outcome =
             if open { AuthOutcome::Accept(Accepted::default()) } else { AuthOutcome::Refuse(Reason::BadCredentials) };
-        answer.give(verdict);
+        answer.give(outcome);
     }
 }
 

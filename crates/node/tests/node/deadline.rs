@@ -15,7 +15,7 @@ fn hasty(shards: u16) -> Node {
     giving(shards, 200)
 }
 
-/// A node that gives its clients so many milliseconds.
+/// A node with this deadline for its clients, in milliseconds.
 fn giving(shards: u16, connect_timeout_ms: u64) -> Node {
     let mut settings = settings(shards);
     settings.engine.limits.connect_timeout_ms = connect_timeout_ms;

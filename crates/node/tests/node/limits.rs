@@ -18,7 +18,7 @@ fn silent_connections_make_room_the_oldest_first() {
     let mut client = Client::connect(&tcp, "first");
     let mut oldest = connect();
     let mut younger = connect();
-    // Each new connection closes the one that has been silent for longest, and no client.
+    // Each new connection closes the connection with the longest silence, and no client.
     let _second = Client::connect(&tcp, "second");
     assert_eq!(oldest.read(&mut [0]).unwrap_or(0), 0);
     let _third = Client::connect(&tcp, "third");

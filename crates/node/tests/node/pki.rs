@@ -73,8 +73,8 @@ impl Authority {
         Self::from(CertificateParams::new(sans).unwrap(), name)
     }
 
-    /// One for `localhost` that was valid until, or is valid from, another time.
-    pub(crate) fn at_another_time(name: &str, edit: impl FnOnce(&mut CertificateParams)) -> Self {
+    /// One for `localhost` with another time, or other purposes.
+    pub(crate) fn edited(name: &str, edit: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         edit(&mut params);
         Self::from(params, name)

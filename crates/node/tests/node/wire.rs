@@ -84,7 +84,7 @@ impl Client {
         assert!(received == expected, "expected {expected:02x?}, received {received:02x?}");
     }
 
-    /// Waits for so many bytes of MQTT.
+    /// Waits for this number of bytes of MQTT.
     pub(crate) fn receive(&mut self, length: usize) -> Vec<u8> {
         while self.received.len() < length {
             assert!(self.fill().unwrap(), "closed after {:02x?}", self.received);

@@ -7,6 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{FsWord, PROC_SUPER_MAGIC};
+
 use super::{Disk, DiskFile, LockError, LockGuard, is_full, write_zeros};
 
 /// The file that says who has the store open.
@@ -16,6 +18,11 @@ const LOCK: &str = "LOCK";
 const DIRECTORY_MODE: u32 = 0o700;
 /// The owner alone may read and write.
 const FILE_MODE: u32 = 0o600;
+
+/// File systems that show the state of the kernel and keep no files, by their numbers in statfs(2): proc, sysfs, cgroup
+/// and cgroup2, debugfs, tracefs, securityfs.
+const KERNEL_FILE_SYSTEMS: [FsWord; 7] =
+    [PROC_SUPER_MAGIC, 0x6265_6572, 0x0027_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];
 
 /// A directory of the real file system.
 #[derive(Debug)]
@@ -59,6 +66,11 @@ impl RealDisk {
         if !there.is_dir() {
             let text = format!("{} is a file", there.display());
             return Err(io::Error::new(io::ErrorKind::NotADirectory, text));
+        }
+        if KERNEL_FILE_SYSTEMS.contains(&rustix::fs::statfs(there)?.f_type) {
+            let text =
+                format!("{} belongs to the kernel and keeps no files; choose another directory", there.display());
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         Ok(rustix::fs::access(there, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?)
     }

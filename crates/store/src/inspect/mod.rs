@@ -19,7 +19,7 @@ pub use check::{CheckReport, FileCheck, check};
 pub use export::{Describe, ExportReport, export};
 pub use import::{Completeness, ImportError, ImportReport, import};
 pub use salvage::Skipped;
-pub use stats::{KindOf, KindStats, Row, StatsReport, stats};
+pub use stats::{EntryKind, KindOf, KindStats, Row, StatsReport, stats};
 
 use crate::catalog::{Catalog, Shared};
 use crate::disk::{Disk, LockGuard};
@@ -38,7 +38,7 @@ pub enum InspectError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// There is no store.
-    #[error("there is no store in this directory; name the one that has its MANIFEST")]
+    #[error("there is no store in this directory; name the directory with its MANIFEST")]
     NoStore,
     /// The output could not be written.
     #[error("cannot write the output: {0}")]

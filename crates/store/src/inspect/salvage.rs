@@ -28,7 +28,7 @@ pub(crate) struct Saved {
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// Reads all readable parts. A delete in an unreadable part is lost, so that an old entry may come back.
+/// Reads all readable parts. A delete in an unreadable part is lost, so that an old entry may return.
 pub(crate) fn salvage(disk: &dyn Disk) -> Result<Saved, InspectError> {
     let mut saved = Saved::default();
     let (tables, segments) = match Manifest::load(disk) {

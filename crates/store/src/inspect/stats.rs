@@ -19,6 +19,8 @@ pub struct KindStats {
     pub value_bytes: u64,
     /// The longest row of entries of this kind without another kind between them.
     pub longest_row: Row,
+    /// The entries up to the last one of each row that stays in memory.
+    pub in_memory: Row,
 }
 
 /// Entries whose keys follow one another.
@@ -35,6 +37,20 @@ impl Row {
         self.entries += 1;
         self.bytes += bytes as u64;
     }
+
+    fn append(&mut self, row: Self) {
+        self.entries += row.entries;
+        self.bytes += row.bytes;
+    }
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryKind {
+    /// The name of its kind.
+    pub name: &'static str,
+    /// Whether it stays in memory after a start, and with it the entries of its kind directly before it.
+    pub stays_in_memory: bool,
 }
 
 /// Memory that the place of an operation takes while the journal is sorted, bytes.
@@ -90,8 +106,8 @@ impl StatsReport {
     }
 }
 
-/// Names the kind of an entry by its key; there are few kinds.
-pub type KindOf<'a> = dyn Fn(&[u8]) -> &'static str + 'a;
+/// Tells what an entry is, by its key and its value; there are few kinds.
+pub type KindOf<'a> = dyn Fn(&[u8], &[u8]) -> EntryKind + 'a;
 
 /// Measures a store and adds up the entries for which `kind_of` gives the same name.
 ///
@@ -122,14 +138,18 @@ pub fn stats(disk: &Arc<dyn Disk>, kind_of: &KindOf<'_>) -> Result<StatsReport, 
         }
     }
     let shared = at_rest(Arc::clone(disk), &found);
-    let (mut last, mut row) = ("", Row::default());
+    let (mut last, mut row, mut behind) = ("", Row::default(), Row::default());
     let visited = store::visit_all(&shared, &mut |key, value| {
-        let name = kind_of(key);
+        let EntryKind { name, stays_in_memory } = kind_of(key, value);
         if name != last {
-            (last, row) = (name, Row::default());
+            (last, row, behind) = (name, Row::default(), Row::default());
         }
         row.add(key.len() + value.len());
+        behind.add(key.len() + value.len());
         if let Some(kind) = report.of_kind(name) {
+            if stays_in_memory {
+                kind.in_memory.append(std::mem::take(&mut behind));
+            }
             if row.bytes > kind.longest_row.bytes {
                 kind.longest_row = row;
             }

@@ -11,7 +11,7 @@ mod versions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidegate_store::inspect::{Completeness, InspectError, check, export, import, stats};
+use tidegate_store::inspect::{Completeness, EntryKind, InspectError, check, export, import, stats};
 use tidegate_store::operation::{delete, put};
 use tidegate_store::{
     Disk, Failure, OpenError, Opened, ReadError, RealDisk, RecoveryReport, Settings, SimulatedDisk, State, Stepped,

@@ -97,14 +97,20 @@ fn refused_entries_are_not_visited_and_gone_after_a_merge() {
     while store.merge(100).unwrap() {}
     drop(store);
     let looked: Arc<dyn Disk> = Arc::new(disk.clone());
-    let report = stats(&looked, &|_| "entries").unwrap();
+    let of_one_kind = |stays_in_memory| EntryKind { name: "entries", stays_in_memory };
+    let report = stats(&looked, &|key, _| of_one_kind(key.last() == Some(&b'3'))).unwrap();
     assert_eq!(report.kinds.len(), 1);
     assert!(report.table_entries < report.live(), "{report:?}");
     assert!(report.live() < 300);
     let row = report.kinds[0].1.longest_row;
     assert_eq!(row.entries, report.live());
     assert_eq!(row.bytes, report.kinds[0].1.key_bytes + report.kinds[0].1.value_bytes);
-    let last = |key: &[u8]| if key.last().is_some_and(|byte| byte % 2 == 0) { "even" } else { "odd" };
+    let in_memory = report.kinds[0].1.in_memory;
+    assert!((1..=row.entries).contains(&in_memory.entries) && in_memory.bytes <= row.bytes, "{report:?}");
+    let last = |key: &[u8], _: &[u8]| {
+        let name = if key.last().is_some_and(|byte| byte % 2 == 0) { "even" } else { "odd" };
+        EntryKind { name, stays_in_memory: false }
+    };
     let rows = stats(&looked, &last).unwrap().kinds.into_iter().map(|(_, kind)| kind.longest_row.entries);
     assert!(rows.max().unwrap() < report.live(), "another kind ends a row");
 }

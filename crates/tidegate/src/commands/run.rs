@@ -425,6 +425,7 @@ fn node_settings(
         listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
         tls: tls_settings::of_listeners(&config.listeners),
         proxies: tls_settings::proxies(&config.listeners),
+        owner_only: tls_settings::owner_only(&config.listeners),
         tls_check: config.node.certificate_check,
         engine,
         access,

@@ -168,8 +168,59 @@ fn the_exit_code_reports_files_that_cannot_be_used() {
         assert_eq!(ended.code, Some(3), "{}", ended.err);
         assert!(ended.err.contains("The result cannot be run as it is:") && ended.err.contains(why), "{}", ended.err);
         // On the machine of the broker it may be there.
-        assert_eq!(converted(key, &folder.file("none")).code, Some(0));
+        let none = folder.file("none");
+        let ended = converted(key, &none);
+        assert_eq!(ended.code, Some(0));
+        assert!(ended.err.contains(&format!("note: the broker needs {none}, which is not here\n")), "{}", ended.err);
     }
+    let wrong = folder.write("server.pem", "no certificate");
+    let ended = converted(&format!("keyfile {wrong}\ncertfile"), &wrong);
+    assert_eq!(ended.code, Some(3), "{}", ended.err);
+    assert!(ended.err.contains("listener `tls-1883`") && ended.err.contains("has no certificate"), "{}", ended.err);
+    assert_eq!(converted(&format!("keyfile {wrong}\ncertfile"), &folder.file("none")).code, Some(0));
+    let bridge = "connection b\naddress 127.0.0.1:1\ntopic #\nbridge_cafile";
+    let ended = converted(bridge, &wrong);
+    assert!(ended.code == Some(3) && ended.err.contains("bridge `b`"), "{}", ended.err);
+    assert_eq!(converted(bridge, &folder.file("none")).code, Some(0));
+}
+
+#[test]
+fn files_that_cannot_be_read_now_are_notes() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    let fifo = folder.file("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let locked = folder.write("locked", "ann:secret\n");
+    std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o000)).unwrap();
+    // Root may read any file.
+    let is_readable = std::fs::File::open(&locked).is_ok();
+    for (file, why, is_noted) in [(&fifo, "is a FIFO", true), (&locked, "cannot be read by this user", !is_readable)] {
+        let text = format!("listener 1883\npassword_file {file}\n");
+        let ended = run(&["config", "convert", &folder.write("mosquitto.conf", &text)]);
+        assert_eq!(ended.code, Some(if is_noted { 0 } else { 3 }), "{}", ended.err);
+        let note = format!("note: the broker needs {file}, which {why}, so it is not checked\n");
+        assert_eq!(ended.err.contains(&note), is_noted, "{}", ended.err);
+    }
+}
+
+#[test]
+fn a_file_is_checked_although_another_one_is_missing() {
+    let folder = Folder::new();
+    let (missing, wrong) = (folder.file("none"), folder.write("users", "ann:secret\n"));
+    let text = format!(
+        "per_listener_settings true\nlistener 1883\npassword_file {missing}\nlistener 1884\npassword_file {wrong}\n"
+    );
+    let ended = run(&["config", "convert", &folder.write("mosquitto.conf", &text)]);
+    assert_eq!(ended.code, Some(3), "{}", ended.err);
+    assert!(ended.err.contains("`password-file-2`") && ended.err.contains("not hashed"), "{}", ended.err);
+}
+
+#[test]
+fn a_data_directory_in_the_kernel_is_no_right_one() {
+    let folder = Folder::new();
+    let ended = run(&["config", "check", &folder.write("t.toml", "[store]\ndirectory = \"/proc/x\"\n")]);
+    assert_eq!(ended.code, Some(1), "{}", ended.out);
+    assert!(ended.err.contains("/proc belongs to the kernel") && ended.err.contains("t.toml:2:"), "{}", ended.err);
 }
 
 /// The shapes of `crates/mosquitto-conf`: their results can be run, even those with omissions.
@@ -225,6 +276,10 @@ fn what_would_not_start_is_not_called_right() {
         (format!("[[auth]]\nfile = \"{}\"\n{allow}", folder.file("users")), "users"),
         (format!("[access]\nrules_file = \"{}\"\n", folder.file("rules")), "rules"),
         (format!("[access]\nacl_file = \"{}\"\n", folder.file("acl")), "acl"),
+        (
+            format!("[[listener]]\naddress = \"unix:{}/t.sock\"\n", folder.file("none")),
+            "none of its Unix socket does not exist",
+        ),
     ] {
         let config = folder.write("t.toml", &text);
         let checked = run(&["config", "check", &config]);

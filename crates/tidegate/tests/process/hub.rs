@@ -3,6 +3,7 @@
 mod bus;
 mod own;
 mod sources;
+mod windows;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};

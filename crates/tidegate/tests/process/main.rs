@@ -22,6 +22,7 @@ mod lab;
 mod lab_network;
 mod life;
 mod listeners;
+mod machines;
 mod meter;
 mod mirror;
 mod mosquitto;

@@ -10,7 +10,7 @@ use tidegate_bus::{Bus, LogName, LogPartition, LogSpec, Position, Settings};
 use crate::broker::{Broker, Ended, Folder, PATIENCE, run};
 use crate::nats::Nats;
 
-/// Publishes so many messages of QoS 1 through a listener.
+/// Publishes this number of messages of QoS 1 through a listener.
 fn publish(broker: &Broker, listener: usize, count: usize) {
     publish_as(broker, listener, count, &[]);
 }
@@ -152,7 +152,7 @@ fn usage_by_user_has_to_be_configured() {
     assert!(ended.code == Some(1) && ended.err.contains("hub.usage_by_user = true"), "{}", ended.err);
 }
 
-/// Waits until the records on the bus add up to so many messages of all nodes. Returns the sum of each node.
+/// Waits until the records on the bus add up to this number of messages of all nodes. Returns the sum of each node.
 fn wait_for_records(nats: &Nats, messages: u64) -> BTreeMap<String, u64> {
     let bus = Bus::open(&nats.address().parse().unwrap(), Settings::default(), Arc::new(|_| {})).unwrap();
     let log = LogName::new("usage").unwrap();

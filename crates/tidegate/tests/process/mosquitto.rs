@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::broker::{Broker, Folder, PATIENCE, command, run};
+use crate::broker::{Broker, Folder, PATIENCE, command, run, until};
 use crate::ports::free_port;
 
 /// The clients that try: one without a name, a user, the user with a wrong password, and an unknown user.
@@ -177,4 +178,38 @@ fn converted_shapes_admit_the_same_clients_as_mosquitto() {
         probed += 1;
     }
     assert!(probed >= 15, "{probed}");
+}
+
+/// As Mosquitto's own bridges, which it asks neither for a name nor for rights.
+#[test]
+fn a_converted_bridge_passes_users_and_rules() {
+    let folder = Folder::new();
+    let other = Broker::start(&[]);
+    let (port, other_port) = (free_port(), other.address("mqtt://127.0.0.1:"));
+    let users = folder.file("users");
+    assert_eq!(run(&["passwd", "-c", "-b", "-H", "sha512-pbkdf2", "-I", "100", &users, "ann", "right"]).code, Some(0));
+    let rules = folder.write("acl", "user ann\ntopic readwrite ruled/#\n");
+    let (place, ours) = (folder.file(""), folder.file("tidegate.toml"));
+    let theirs = folder.write(
+        "mosquitto.conf",
+        &format!(
+            "listener {port} 127.0.0.1\npassword_file {users}\nacl_file {rules}\npersistence true\npersistence_location {place}\n\
+             connection cloud\naddress 127.0.0.1:{other_port}\ntopic # both 1\n"
+        ),
+    );
+    let ended = run(&["config", "convert", &theirs, "-o", &ours]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let broker = Broker::spawn(command(&["--config", &ours, "--shards", "2", "--admin", "off", "--log", "warn"]));
+    assert_eq!(std::fs::metadata(folder.file("bridges.sock")).unwrap().permissions().mode() & 0o777, 0o600);
+    let port = port.to_string();
+    let here = ["-p", &port, "-u", "ann", "-P", "right"];
+    let there = ["-p", other_port];
+    for (from, to, topic) in [(&here[..], &there[..], "ruled/up"), (&there, &here, "ruled/down")] {
+        let sent = run(&[&["pub"], from, &["-t", topic, "-m", "value", "-r", "-q", "1"]].concat());
+        assert_eq!(sent.code, Some(0), "{}", sent.err);
+        let read = || run(&[&["sub"], to, &["-t", topic, "-C", "1", "-W", "2"]].concat());
+        until(topic, || (read().out == "value\n").then_some(()));
+    }
+    broker.signal("TERM");
+    assert_eq!(broker.wait().code, Some(0));
 }

@@ -92,7 +92,7 @@ fn client(server: &Broker) -> TcpStream {
 }
 
 #[test]
-fn messages_go_to_a_broker_over_tls_and_come_back() {
+fn messages_go_to_a_broker_over_tls_and_return() {
     let folder = Folder::new();
     let certificates = certificates(&folder, "certs");
     let at_home = broker(&folder, "127.0.0.1", &certificates, "");

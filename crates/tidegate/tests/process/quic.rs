@@ -42,7 +42,7 @@ fn a_broker_makes_a_certificate_that_clients_find() {
         let shown = end(client(&folder, &broker, &["sub", "-t", "a/#", "-C", "1", "-W", "120", "-v", "-V", version]));
         assert_eq!((shown.code, shown.out.as_str()), (Some(0), "a/b 21.5\n"), "{version}: {}", shown.err);
     }
-    // Another user trusts it when told to, and only then.
+    // Another user trusts it only by a flag.
     let other = Folder::new();
     let authority = folder.file("share/tidegate/development/ca.pem");
     let told = end(client(&other, &broker, &["pub", "-t", "a", "-m", "x", "--cafile", &authority]));

@@ -382,7 +382,7 @@ fn a_full_store_accepts_messages_after_queued_ones_are_taken() {
     assert_eq!(publish(&mut publisher), 0);
 }
 
-/// A broker that may have so many KiB of address space.
+/// A broker with this limit of address space, KiB.
 fn limited(kib: u32, data: &str) -> std::process::Command {
     let mut command = std::process::Command::new("sh");
     let script = format!("ulimit -v {kib}; exec \"$0\" \"$@\"");

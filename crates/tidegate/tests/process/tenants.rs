@@ -45,7 +45,7 @@ impl House {
         run(&[&self.flags(door, "pub"), &["-q", "1", "-r", "-t", topic, "-m", payload][..]].concat())
     }
 
-    /// The first so many messages of all topics.
+    /// The first messages of all topics, up to this number.
     fn first(&self, door: &Door<'_>, count: &str) -> String {
         let ended = run(&[&self.flags(door, "sub"), &["-t", "#", "-v", "-W", "120", "-C", count][..]].concat());
         assert_eq!(ended.code, Some(0), "{}: {}", ended.out, ended.err);

@@ -284,7 +284,7 @@ fn a_client_has_one_home_in_a_fleet_of_two_orchestrators() {
         assert_eq!(client(ports[1], &[&subscribe[..], &["-C", "1", "-W", "120"]].concat()), "kept\n");
     }
 
-    // A leaving orchestrator gives all its partitions to the one that stays.
+    // A leaving orchestrator gives all its partitions to the remaining one.
     let subscribe = ["sub", "-i", "leaver", "-c", "-q", "1", "-t", "leaver/a"];
     let port = |address: &str| address.rsplit_once(':').unwrap().1.to_owned();
     let said = run(&[&["sub", "-p", &port(&at[1])][..], &subscribe[1..], &["-E"]].concat());

@@ -48,7 +48,7 @@ fn a_ban_is_added_felt_explained_listed_and_removed() {
     assert_eq!(dial(&broker, "device").1, [0x20, 2, 0, 0]);
 }
 
-/// A packet of a client that is answered with so many bytes.
+/// A packet of a client that is answered with this number of bytes.
 fn exchange(stream: &mut TcpStream, packet: &[u8], answer: usize) {
     stream.write_all(packet).unwrap();
     stream.read_exact(&mut vec![0; answer]).unwrap();
@@ -75,7 +75,7 @@ fn a_dropped_message_is_explained_with_its_full_queue() {
         (["client", "away"], ["  dropped, topic t", "(reason 22, queue_full_drop_newest)"]),
         (["topic", "t"], ["  dropped, client away", "(reason 22, queue_full_drop_newest)"]),
     ] {
-        // The dropped message's shard need not be the one that has answered.
+        // The dropped message's shard need not be the shard that has answered.
         let told = std::iter::repeat_with(|| run(&["why", story[0], story[1], "--admin", admin]).out);
         let told = told.take(100).find(|out| out.contains("dropped")).unwrap();
         assert!(parts.iter().all(|part| told.contains(part)), "{told}");
@@ -127,7 +127,7 @@ fn a_broker_that_is_not_there_is_said_to_be_not_there() {
     // No process has port 1.
     let ended = run(&["why", "client", "c", "--admin", "http://127.0.0.1:1"]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.err.starts_with("error: no broker answers at 127.0.0.1:1"), "{}", ended.err);
+    assert!(ended.err.starts_with("error: no broker answers at 127.0.0.1:1: Connection refused"), "{}", ended.err);
 }
 
 #[test]

@@ -69,7 +69,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "conformance", ours: &["random", "mqtt"], tests: &[], others: None },
     Layer { name: "process", ours: &["terminal"], tests: &[], others: None },
     Layer { name: "logging", ours: &["panics", "terminal"], tests: &[], others: None },
-    Layer { name: "certificates", ours: &["node"], tests: &[], others: None },
+    Layer { name: "certificates", ours: &[], tests: &[], others: None },
     Layer {
         name: "mqtt-cli",
         ours: &["random", "mqtt", "client", "terminal", "process", "certificates"],

@@ -13,4 +13,5 @@ pub mod promises;
 pub mod purity;
 pub mod structure;
 pub mod text;
+pub mod walks;
 pub mod words;

@@ -7,7 +7,7 @@ use crate::tree::{File, Tree};
 const MAPS: &[&str] = &["ARCHITECTURE.md", "CONTRIBUTING.md"];
 /// How the name of each metric begins: they look like names of tests.
 const METRIC_PREFIXES: &[&str] = &["mqtt_", "tidegate_", "process_"];
-/// A single word of so many underscores is a sentence, and so a test; shorter ones are keys and reasons.
+/// A single word with this number of underscores is a sentence, and so a test; shorter ones are keys and reasons.
 const SENTENCE: usize = 5;
 
 /// Files and folders that are not in the tree.
@@ -43,7 +43,7 @@ pub fn tests(tree: &Tree) -> Vec<Violation> {
             Some(_) => has(&code, &format!("mod {last};")),
             None => has(&code, &format!("fn {last}(")) || has(&python, &format!("def {last}(")),
         };
-        (!is_there).then(|| format!("no test is called `{name}`: name the one that shows it"))
+        (!is_there).then(|| format!("no test is called `{name}`: name the test that shows it"))
     })
 }
 

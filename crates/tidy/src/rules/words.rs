@@ -22,6 +22,10 @@ const SLACK: usize = 20;
 /// Phrases that hide the noun of a sentence, each with the plain form. They are searched in comments, strings and
 /// identifiers (`what_is_left` counts), across the ends of lines.
 pub const PHRASES: &[(&str, &str)] = &[
+    ("so many", "the number: `so many bytes` -> `` `size` bytes``"),
+    ("the one that", "the noun: `the one that has` -> `the owner`"),
+    ("stands before", "`comes first`, `is before`"),
+    ("stands behind", "`follows`, `is after`"),
     ("what is", "the noun: `what is kept` -> `the retained messages`"),
     ("what was", "the noun: `what was sent` -> `the packet sent`"),
     ("what has", "the noun: `what has come` -> `the received bytes`"),
@@ -74,6 +78,8 @@ pub const PHRASES: &[(&str, &str)] = &[
     ("share of its own", "`its own share`"),
     ("fact of its own", "`an independent fact`"),
     ("has a word in it", "`contains a word`"),
+    ("how it stands", "`the state`"),
+    ("verdict", "the noun of the result: `decision`, `outcome`, `reason`"),
 ];
 
 /// The counts of one area.

@@ -206,7 +206,7 @@ impl BridgeRun {
             BridgeStrike::Link(state) => self.link.strike(state, back_at),
         }
         let clock = self.world.ledger.tick();
-        self.world.ledger.trace.mark(clock, format!("round {}: {strike:?} for {away:?}", self.round));
+        self.world.ledger.trace.mark_strike(clock, format!("round {}: {strike:?} for {away:?}", self.round));
         Ok(())
     }
 
@@ -280,7 +280,7 @@ impl BridgeRun {
             }
         }
         let clock = self.world.ledger.tick();
-        self.world.ledger.trace.mark(clock, format!("round {}: accounts settled", self.round));
+        self.world.ledger.trace.mark_strike(clock, format!("round {}: accounts settled", self.round));
         Ok(true)
     }
 

@@ -1,14 +1,25 @@
 //! A cluster on a bus: its nodes and its bus are struck in turn while clients come and go at all nodes.
 
+mod faults;
+mod network;
 mod nodes;
 mod observer;
+mod partition;
+mod plan;
+mod prober;
+mod service;
 
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use self::faults::NodeFault;
+use self::network::{Way, WayState};
 use self::nodes::Nodes;
 use self::observer::Observers;
+use self::partition::PARTITIONS;
+use self::plan::{Equipment, RoundPlan, STRENGTH, Strike};
+use self::service::Allowance;
 use crate::accounts;
 use crate::checks::{self, Look};
 use crate::failure::Failure;
@@ -19,15 +30,16 @@ use crate::ports::Ports;
 use crate::rng::Rng;
 use crate::run::Settings;
 use crate::workload;
-use crate::world::{Mood, World};
+use crate::world::{Mood, Size, World};
 
-/// A node that stands still does so for a part of its lease between these, in percent: most faults of leases lie close
-/// to their end.
-const FREEZE_PERCENT: std::ops::Range<u64> = 60..130;
-/// A process that was killed is away for this long, in milliseconds and in multiples of the lease in percent.
-const AWAY_PERCENT: std::ops::Range<u64> = 0..150;
 /// How many new clients look at the retained values of a node before it counts as one that gives none.
 const VISITS: usize = 3;
+/// A cluster is whole before and after a strike that stands alone when it was so for this long.
+const CALM: Duration = Duration::from_secs(2);
+/// The longest time that a write or sync of a slow disk takes longer, in milliseconds.
+const SLOWEST_DISK_MS: u64 = 300;
+/// The largest step of a clock, in seconds.
+const LARGEST_STEP_S: i64 = 7_200;
 /// How long after the end of a lease a partition may stay unserved.
 const TAKEOVER: Duration = Duration::from_secs(2);
 
@@ -37,17 +49,19 @@ pub(crate) struct ClusterArguments {
     /// How many nodes.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..10))]
     nodes: u16,
-    /// The command that starts a node; {node}, {bus}, {admin}, {port}, {data}, {lease} and {fleet} are filled in.
+    /// The command that starts a node; {node}, {bus}, {admin}, {port}, {data}, {lease} and {fleet} are filled in, and
+    /// {links} with the addresses for links between nodes, which the rig carries. Without {links} no machine and no link
+    /// is struck.
     #[arg(
         long,
-        default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
+        default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s {links} --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
     )]
     node_command: String,
     /// The command that starts a server of NATS as the bus, such as `nats-server -c {dir}/bus.conf` with the configuration
     /// that the run writes; {port}, {data} and {dir} are filled in. Without it one of the nodes serves the bus to the others.
     #[arg(long)]
     bus_command: Option<String>,
-    /// Starts so many brokers for members that are orchestrators; {fleet} in --node-command is filled in with a
+    /// Starts this number of brokers for members that are orchestrators; {fleet} in --node-command is filled in with a
     /// `--broker NAME=mqtt://...` for each.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..100))]
     brokers: u16,
@@ -57,27 +71,13 @@ pub(crate) struct ClusterArguments {
     /// The lease of a node, in seconds.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..120))]
     lease: u64,
-    /// What may happen in a round; may be given several times. All of them when absent.
+    /// What may happen in a round; may be given several times. All that this cluster has when absent.
     #[arg(long, value_enum)]
     strike: Vec<Strike>,
+    /// How many of the 1,024 partitions are asked each second whether they are served; chosen by the seed.
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=i64::from(PARTITIONS)))]
+    probes: u16,
 }
-
-/// What happens in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Strike {
-    /// kill -9 of a node.
-    Kill,
-    /// SIGSTOP of a node for about its lease, then SIGCONT.
-    Freeze,
-    /// SIGTERM of a node.
-    Stop,
-    /// kill -9 of the bus: of its server, or of the node that serves it.
-    Bus,
-    /// kill -9 of a broker behind orchestrators; only with --brokers.
-    Broker,
-}
-
-const ALL: [Strike; 4] = [Strike::Kill, Strike::Freeze, Strike::Stop, Strike::Bus];
 
 /// A run in progress.
 struct Rounds {
@@ -90,6 +90,8 @@ struct Rounds {
     observers: Observers,
     rng: Rng,
     round: u64,
+    /// Ends of strikes that the observers know of.
+    returned: u64,
 }
 
 /// Plays all rounds and returns the findings.
@@ -105,21 +107,21 @@ pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut 
         &settings.folder,
         ports,
     )?;
-    let mut world = World::new(settings.size, nodes.ports(), settings.seed)?;
+    // Orchestrators deal a message once for each of them that has members of the group.
+    let members = if arguments.brokers > 0 { 0 } else { settings.size.members };
+    let size = Size { members, ..settings.size };
+    let mut world = World::new(size, nodes.ports(), settings.seed)?;
     // A message that is sent again through another node may come behind later ones.
     world.ledger.keeps_order = false;
     for mortal in &mut world.mortals {
         mortal.closes = BrokerCloses::ToMoveClients;
     }
     nodes.tend()?;
-    let observers = Observers::start(nodes.watched(), lease * 2 + TAKEOVER * 2);
-    let rng = Rng::new(settings.seed ^ 0xc105);
-    let mut strikes = if arguments.strike.is_empty() { ALL.to_vec() } else { arguments.strike.clone() };
-    if arguments.strike.is_empty() && arguments.brokers > 0 {
-        strikes.push(Strike::Broker);
-    }
-    let mut rounds = Rounds { settings, strikes, lease, world, nodes, brokers, observers, rng, round: 0 };
-    if !rounds.heal(Mood::Over)? {
+    let mut rng = Rng::new(settings.seed ^ 0xc105);
+    let observers = Observers::start(&nodes.watched(), arguments.probes, lease + TAKEOVER, &mut rng.fork(1))?;
+    let strikes = strikes(arguments, nodes.have_faults())?;
+    let mut rounds = Rounds { settings, strikes, lease, world, nodes, brokers, observers, rng, round: 0, returned: 0 };
+    if !rounds.heal(Mood::Over, Duration::ZERO)? {
         return Err(Failure::Broker(format!("the cluster does not get ready; it said: {}", rounds.nodes.output())));
     }
     while rounds.round < rounds.settings.cycles {
@@ -129,28 +131,66 @@ pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut 
         }
     }
     if rounds.look()? {
+        rounds.note_observed()?;
         rounds.nodes.terminate(rounds.settings.start_limit)?;
     }
     Ok(rounds.world.ledger.findings)
 }
 
+/// The strikes of a run.
+fn strikes(arguments: &ClusterArguments, machines: bool) -> Result<Vec<Strike>, Failure> {
+    let server = arguments.bus_command.is_some();
+    let equipment = Equipment { server, brokers: arguments.brokers > 0, machines };
+    let all = Strike::all(equipment);
+    if let Some(strike) = arguments.strike.iter().find(|strike| !all.contains(strike)) {
+        return Err(Failure::Strike(format!("{strike:?}")));
+    }
+    Ok(if arguments.strike.is_empty() { all } else { arguments.strike.clone() })
+}
+
+/// The fault of a machine or of the network that a plan has.
+fn fault(plan: &RoundPlan) -> NodeFault {
+    let cut = if plan.is_quiet { WayState::Silent } else { WayState::Cut };
+    let link = Way::Link(plan.node, plan.other);
+    match plan.strike {
+        Strike::DiskSlow => {
+            NodeFault::Slow(plan.node, SLOWEST_DISK_MS * u64::from(plan.strength + 1) / u64::from(STRENGTH))
+        }
+        Strike::ClockStep => {
+            let farthest = LARGEST_STEP_S * i64::from(plan.strength) / i64::from(STRENGTH);
+            NodeFault::Clock(plan.node, if plan.is_quiet { -farthest } else { farthest })
+        }
+        Strike::LinkCut => NodeFault::Way(link, cut),
+        Strike::LinkSlow => NodeFault::Way(link, WayState::Slow),
+        Strike::BusCut => NodeFault::Way(Way::Bus(plan.node), cut),
+        Strike::BusSlow => NodeFault::Way(Way::Bus(plan.node), WayState::Slow),
+        _ => NodeFault::Full(plan.node, true),
+    }
+}
+
 impl Rounds {
     /// One round. False when the cluster does not get ready any more, so that nothing can follow.
     fn play(&mut self) -> Result<bool, Failure> {
-        let load = self.settings.load.as_millis() as u64;
-        let before = Duration::from_millis(self.rng.within(load / 10..load + 1));
-        self.load(before, Mood::Load)?;
-        let strike = self.strikes[self.rng.index(self.strikes.len())];
-        self.strike(strike)?;
-        let after = Duration::from_millis(self.rng.within(load / 10..load + 1));
-        self.load(after, Mood::Load)?;
-        let continues = if self.rng.chance(60) { self.look()? } else { true };
+        let plan = RoundPlan::draw(&mut self.rng, &self.strikes, self.nodes.count(), self.settings.load);
+        self.load(plan.before, Mood::Load)?;
+        let stands_alone = plan.strike.stands_alone();
+        if stands_alone && !self.heal(Mood::Load, CALM)? {
+            return Ok(false);
+        }
+        self.strike(&plan)?;
+        self.load(plan.after, Mood::Load)?;
+        if stands_alone && !self.heal(Mood::Load, CALM)? {
+            return Ok(false);
+        }
+        let continues = if plan.looks { self.look()? } else { true };
         if self.settings.verbose {
             let findings = &self.world.ledger.findings;
             eprintln!(
-                "round {:>4} {:<9} sent {:>8} delivered {:>8} found {:>6}",
+                "round {:>4} {:<9} of {} {:>3} % sent {:>8} delivered {:>8} found {:>6}",
                 self.round,
-                format!("{strike:?}"),
+                format!("{:?}", plan.strike),
+                plan.node,
+                plan.percent,
                 findings.totals.sent,
                 findings.totals.delivered,
                 findings.total()
@@ -159,41 +199,52 @@ impl Rounds {
         Ok(continues)
     }
 
-    fn strike(&mut self, strike: Strike) -> Result<(), Failure> {
+    fn strike(&mut self, plan: &RoundPlan) -> Result<(), Failure> {
         let lease = self.lease.as_millis() as u64;
-        let percent = self.rng.within(if strike == Strike::Freeze { FREEZE_PERCENT } else { AWAY_PERCENT });
-        let back_at = Instant::now() + Duration::from_millis(lease * percent / 100);
-        let node = self.rng.index(self.nodes.count());
-        let name = match strike {
-            Strike::Bus => {
+        let back_at = Instant::now() + Duration::from_millis(lease * plan.percent / 100);
+        let name = match plan.strike {
+            Strike::Bus | Strike::BusWiped => {
                 let name = self.nodes.kill_bus(back_at)?;
+                if plan.strike == Strike::BusWiped {
+                    self.nodes.wipe_bus()?;
+                }
                 if let Some(port) = self.nodes.port_of(&name) {
                     self.world.bury(port);
                 }
                 name
             }
-            Strike::Kill => {
-                self.world.bury(self.nodes.ports()[node]);
-                self.nodes.kill(node, back_at)?
+            Strike::Kill | Strike::DiskLost => {
+                self.world.bury(self.nodes.ports()[plan.node]);
+                let name = self.nodes.kill(plan.node, back_at)?;
+                if plan.strike == Strike::DiskLost {
+                    self.nodes.lose_disk(plan.node)?;
+                }
+                name
             }
-            Strike::Stop => self.nodes.stop(node, back_at)?,
+            Strike::Stop => self.nodes.stop(plan.node, back_at)?,
             Strike::Broker => self.brokers.strike(MemberStrike::Kill)?.unwrap_or_default(),
             Strike::Freeze => {
-                let (name, port) = self.nodes.freeze(node, back_at)?;
+                let (name, port) = self.nodes.freeze(plan.node, back_at)?;
                 // Clients that get no answer leave, some at once and some never within a freeze.
-                if self.rng.chance(50) {
+                if plan.is_quiet {
                     self.world.leave(port);
                 }
                 name
             }
+            _ => {
+                let fault = fault(plan);
+                self.nodes.harm(fault, back_at)?;
+                format!("{fault:?}")
+            }
         };
-        let text = format!("round {}: {strike:?} of {name} for {percent} % of the lease", self.round);
+        self.observers.disturb();
+        let text = format!("round {}: {:?} of {name} for {} % of the lease", self.round, plan.strike, plan.percent);
         let clock = self.world.ledger.tick();
-        self.world.ledger.trace.mark(clock, text);
+        self.world.ledger.trace.mark_strike(clock, text);
         Ok(())
     }
 
-    /// Turns for a time, in which whatever is due comes back.
+    /// Turns for a time, in which whatever is due returns.
     fn load(&mut self, time: Duration, mood: Mood) -> Result<(), Failure> {
         self.world.wake();
         let begun = Instant::now();
@@ -207,19 +258,50 @@ impl Rounds {
         self.world.turn(mood)?;
         self.nodes.tend()?;
         self.brokers.tend()?;
+        let returned = self.nodes.returned();
+        if returned != self.returned {
+            self.returned = returned;
+            self.observers.disturb();
+        }
+        self.observers.excuse(self.round == 0 || !self.nodes.has_bus());
+        self.observers.allow(if self.nodes.miss_bus() && self.brokers.is_there() {
+            Allowance::AwaitsBus
+        } else if self.nodes.have_silence() {
+            Allowance::Silence
+        } else {
+            Allowance::None
+        });
+        self.note_observed()
+    }
+
+    /// Takes over what the observers have seen.
+    fn note_observed(&mut self) -> Result<(), Failure> {
+        let sums = self.observers.sums();
         let totals = &mut self.world.ledger.findings.totals;
-        totals.ready_checked = self.observers.checked();
-        while let Some(text) = self.observers.complaint() {
+        totals.probes_answered = sums.answered;
+        totals.ready_seconds = sums.ready_seconds;
+        totals.longest_unserved_ms = sums.longest.as_millis() as u64;
+        totals.overdue_ms = sums.overdue.as_millis() as u64;
+        totals.stood_still = sums.stood_still;
+        while let Some((finding, text)) = self.observers.complaint()? {
             let text = format!("round {}: {text}", self.round);
-            self.world.ledger.findings.add(Finding::Unserved, text, vec![self.nodes.output()]);
+            self.world.ledger.findings.add(finding, text, vec![self.nodes.output()]);
         }
         Ok(())
     }
 
-    /// Waits until every node is ready, under load. False when that takes longer than a start may.
-    fn heal(&mut self, mood: Mood) -> Result<bool, Failure> {
+    /// Waits until every node is ready and serves, under load, and for a while without an interruption: nodes may not have
+    /// noticed a fault yet. False when that takes longer than a start may.
+    fn heal(&mut self, mood: Mood, calm: Duration) -> Result<bool, Failure> {
         let begun = Instant::now();
-        while !(self.nodes.are_running() && self.observers.are_ready()) {
+        let mut whole_since = None;
+        loop {
+            let now = Instant::now();
+            let is_whole = self.nodes.are_running() && self.observers.are_ready();
+            whole_since = is_whole.then(|| whole_since.unwrap_or(now));
+            if whole_since.is_some_and(|since| now >= since + calm) {
+                break;
+            }
             self.turn(mood)?;
             if begun.elapsed() > self.settings.start_limit {
                 let text = format!("round {}: not every node is ready after {:?}", self.round, begun.elapsed());
@@ -229,13 +311,14 @@ impl Rounds {
         }
         let totals = &mut self.world.ledger.findings.totals;
         totals.starts += 1;
-        totals.slowest_heal_ms = totals.slowest_heal_ms.max(begun.elapsed().as_millis() as u64);
+        let time = begun.elapsed().saturating_sub(calm);
+        totals.slowest_heal_ms = totals.slowest_heal_ms.max(time.as_millis() as u64);
         Ok(true)
     }
 
     /// Waits until the cluster is whole, lets everything finish, and settles the accounts.
     fn look(&mut self) -> Result<bool, Failure> {
-        if !self.heal(Mood::Load)? {
+        if !self.heal(Mood::Load, Duration::ZERO)? {
             return Ok(false);
         }
         self.world.wake();
@@ -247,7 +330,7 @@ impl Rounds {
         let name = format!("prober-{}", self.round);
         checks::subscriptions(&mut self.world, name, patience)?;
         let clock = self.world.ledger.tick();
-        self.world.ledger.trace.mark(clock, format!("round {}: accounts settled", self.round));
+        self.world.ledger.trace.mark_strike(clock, format!("round {}: accounts settled", self.round));
         Ok(true)
     }
 

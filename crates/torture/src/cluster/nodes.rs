@@ -1,8 +1,11 @@
 //! The processes of a cluster: its nodes and the server of its bus.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::faults::{Faults, NodeFault};
+use super::network::{ADVERTISED, Carried, Network, Owner};
 use super::observer::Watched;
 use crate::failure::Failure;
 use crate::member::Member;
@@ -11,6 +14,13 @@ use crate::ports::Ports;
 /// The bytes that NATS may reserve for logs. It reserves the most that each log may take, and without this no more than
 /// three quarters of the free disk: three nodes would not start on a disk that has room for all that a run writes.
 const BUS_STORE: &str = "1TB";
+
+/// Where the flags for links between nodes go in the command of a node.
+const LINKS: &str = "{links}";
+
+fn here(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
 
 /// The bus of the nodes.
 enum NodesBus {
@@ -25,6 +35,8 @@ pub(super) struct Nodes {
     members: Vec<Member>,
     admin: Vec<u16>,
     bus: NodesBus,
+    /// Faults of machines and the network, where `{links}` is in the command.
+    faults: Option<Faults>,
 }
 
 /// Writes `bus.conf` for a NATS server, beside the folder of its data.
@@ -37,6 +49,41 @@ fn write_bus_configuration(folder: &Path, port: u16) -> Result<(), Failure> {
     std::fs::write(&path, text).map_err(Failure::file("writing", &path))
 }
 
+/// How a node reaches others and its bus.
+#[derive(Debug)]
+struct Wired {
+    flags: String,
+    /// The port of a server of the bus.
+    bus: Option<u16>,
+}
+
+impl Wired {
+    /// Nothing is carried.
+    fn without(bus: Option<u16>) -> Self {
+        Self { flags: String::new(), bus }
+    }
+}
+
+/// Takes ports for the links of a node, and for its way to the server of the bus, and notes what the network has to carry.
+fn wire(number: usize, server: Option<u16>, ports: &mut Ports, carried: &mut Vec<Carried>) -> Result<Wired, Failure> {
+    let (link, relay) = (ports.next()?, ports.next()?);
+    let flags = format!(
+        "--set cluster.listen=127.0.0.1:{link} --set cluster.relay=127.0.0.1:{relay} --set cluster.advertise={ADVERTISED}"
+    );
+    let owner = Owner::Node(number);
+    carried.extend([link, relay].map(|port| Carried { at: (ADVERTISED, port).into(), to: here(port), owner }));
+    let Some(server) = server else { return Ok(Wired { flags, bus: None }) };
+    let own = ports.next()?;
+    carried.push(Carried { at: here(own), to: here(server), owner: Owner::BusOf(number) });
+    Ok(Wired { flags, bus: Some(own) })
+}
+
+/// Empties a folder.
+fn empty(folder: &Path) -> Result<(), Failure> {
+    std::fs::remove_dir_all(folder).map_err(Failure::file("removing", folder))?;
+    std::fs::create_dir_all(folder).map_err(Failure::file("creating", folder))
+}
+
 impl Nodes {
     /// Nodes and a bus that were not started.
     pub(super) fn new(
@@ -47,21 +94,26 @@ impl Nodes {
         folder: &Path,
         ports: &mut Ports,
     ) -> Result<Self, Failure> {
-        let (bus, address) = if let Some(command) = bus_command {
+        let (bus, server) = if let Some(command) = bus_command {
             let port = ports.next()?;
             write_bus_configuration(folder, port)?;
             let server = Member::new("bus".to_owned(), command.to_owned(), port, folder.join("bus"))?;
-            (NodesBus::Server(Box::new(server)), format!("nats://127.0.0.1:{port}"))
+            (NodesBus::Server(Box::new(server)), Some(port))
         } else {
-            let directory = folder.join("bus");
-            let address = format!("embedded://{}", directory.display());
-            (NodesBus::Directory(directory), address)
+            (NodesBus::Directory(folder.join("bus")), None)
         };
-        let (mut members, mut admin) = (Vec::new(), Vec::new());
-        for number in 0..count {
+        let (mut members, mut admin, mut carried) = (Vec::new(), Vec::new(), Vec::new());
+        let has_links = command.contains(LINKS);
+        for number in 0..usize::from(count) {
             let name = format!("node-{number}");
             let (own, of_admin) = (ports.next()?, ports.next()?);
+            let wired = if has_links { wire(number, server, ports, &mut carried)? } else { Wired::without(server) };
+            let address = match wired.bus {
+                Some(port) => format!("nats://127.0.0.1:{port}"),
+                None => format!("embedded://{}", folder.join("bus").display()),
+            };
             let command = command
+                .replace(LINKS, &wired.flags)
                 .replace("{node}", &name)
                 .replace("{bus}", &address)
                 .replace("{admin}", &of_admin.to_string())
@@ -70,7 +122,35 @@ impl Nodes {
             members.push(Member::new(name, command, own, data)?);
             admin.push(of_admin);
         }
-        Ok(Self { members, admin, bus })
+        let mut faults = None;
+        if has_links {
+            let own = Faults::new(folder, members.len(), Network::start(members.len(), carried)?)?;
+            for (number, node) in members.iter_mut().enumerate() {
+                node.recipe.environment = own.environment(number, &node.recipe.data);
+            }
+            faults = Some(own);
+        }
+        Ok(Self { members, admin, bus, faults })
+    }
+
+    /// True if machines and the network can be struck.
+    pub(super) fn have_faults(&self) -> bool {
+        self.faults.is_some()
+    }
+
+    /// True while a node reaches the bus badly or not at all.
+    pub(super) fn miss_bus(&self) -> bool {
+        !self.has_bus() || self.faults.as_ref().is_some_and(Faults::hinder_bus)
+    }
+
+    /// True while a node stands still, or a way of the network carries nothing.
+    pub(super) fn have_silence(&self) -> bool {
+        self.members.iter().any(Member::is_frozen) || self.faults.as_ref().is_some_and(Faults::have_silence)
+    }
+
+    /// Begins a fault of a machine or of the network.
+    pub(super) fn harm(&mut self, fault: NodeFault, until: Instant) -> Result<(), Failure> {
+        self.faults.as_mut().map_or(Ok(()), |faults| faults.strike(fault, until))
     }
 
     pub(super) fn count(&self) -> usize {
@@ -99,16 +179,22 @@ impl Nodes {
         if let NodesBus::Server(server) = &mut self.bus {
             server.tend(now)?;
         }
-        self.members.iter_mut().try_for_each(|node| node.tend(now))
+        self.members.iter_mut().try_for_each(|node| node.tend(now))?;
+        let Some(faults) = &mut self.faults else { return Ok(()) };
+        for (number, node) in self.members.iter().enumerate() {
+            faults.set_alive(number, node.running.is_some());
+        }
+        faults.tend(now)
     }
 
-    /// True if every process is started and still running.
+    /// True if every process is started and still running, and no fault is in force.
     pub(super) fn are_running(&self) -> bool {
         let is_server_running = match &self.bus {
             NodesBus::Server(server) => server.is_running(),
             NodesBus::Directory(_) => true,
         };
-        is_server_running && self.members.iter().all(Member::is_running)
+        let are_over = self.faults.as_ref().is_none_or(Faults::are_over);
+        are_over && is_server_running && self.members.iter().all(Member::is_running)
     }
 
     /// Kills the process that serves the bus; gives its name.
@@ -126,6 +212,33 @@ impl Nodes {
             }
         };
         self.kill(node.unwrap_or(0), back_at)
+    }
+
+    /// Removes the files of the server of the bus, which was killed.
+    pub(super) fn wipe_bus(&self) -> Result<(), Failure> {
+        match &self.bus {
+            NodesBus::Server(server) => empty(&server.recipe.data),
+            NodesBus::Directory(_) => Ok(()),
+        }
+    }
+
+    /// Removes the files of a node that was killed.
+    pub(super) fn lose_disk(&self, node: usize) -> Result<(), Failure> {
+        empty(&self.members[node].recipe.data)
+    }
+
+    /// False while the server of the bus is away. A bus in a directory has another server when one dies.
+    pub(super) fn has_bus(&self) -> bool {
+        match &self.bus {
+            NodesBus::Server(server) => server.is_running(),
+            NodesBus::Directory(_) => true,
+        }
+    }
+
+    /// How often a process that was struck has returned, or a fault has ended.
+    pub(super) fn returned(&self) -> u64 {
+        let ended = self.faults.as_ref().map_or(0, |faults| faults.ended);
+        ended + self.members.iter().map(|node| node.returned).sum::<u64>()
     }
 
     /// The nodes, and the server of the bus where it is one of its own.
@@ -149,7 +262,7 @@ impl Nodes {
         Ok(self.members[node].name.clone())
     }
 
-    /// Stops a node where it stands; gives its name and its port.
+    /// Suspends a node (SIGSTOP); returns its name and its port.
     pub(super) fn freeze(&mut self, node: usize, back_at: Instant) -> Result<(String, u16), Failure> {
         let node = &mut self.members[node];
         node.freeze(back_at)?;

@@ -40,12 +40,14 @@ pub(crate) enum Finding {
     Unanswered,
     /// Damage on the disk changed the clients' view without a report.
     Silent,
-    /// `/readyz` of a node said 200 before and after a client waited in vain at that node.
+    /// A node said in `/readyz` that it is ready and answered no client, or all said so and none served a partition.
     Unserved,
+    /// A partition was unserved for longer than a lease and two seconds after a strike.
+    Overdue,
 }
 
 /// The checks with the names of their rows, in their order.
-pub(crate) const CHECKS: [(Finding, &str); 17] = [
+pub(crate) const CHECKS: [(Finding, &str); 18] = [
     (Finding::Restart, "restart"),
     (Finding::LostQos1, "QoS 1 lost"),
     (Finding::LostQos2, "QoS 2 lost"),
@@ -63,6 +65,7 @@ pub(crate) const CHECKS: [(Finding, &str); 17] = [
     (Finding::Unanswered, "unanswered"),
     (Finding::Silent, "silent damage"),
     (Finding::Unserved, "ready, not served"),
+    (Finding::Overdue, "unserved too long"),
 ];
 
 /// How much was looked at; the rows are read against these.
@@ -109,8 +112,16 @@ pub(crate) struct Totals {
     pub(crate) damage_reported: u64,
     /// Damaged data that made no difference to any client.
     pub(crate) damage_harmless: u64,
-    /// Round trips of new clients at nodes that said that they are ready.
-    pub(crate) ready_checked: u64,
+    /// Probes of partitions that were answered.
+    pub(crate) probes_answered: u64,
+    /// Seconds of nodes that said that they are ready, each compared with the answers to probes.
+    pub(crate) ready_seconds: u64,
+    /// Longest time without service of one partition.
+    pub(crate) longest_unserved_ms: u64,
+    /// Time without service beyond the limit, of all partitions.
+    pub(crate) overdue_ms: u64,
+    /// Times that the rig itself stood still, so that the limit began again.
+    pub(crate) stood_still: u64,
     /// Longest time until all nodes of a cluster were ready again after a fault.
     pub(crate) slowest_heal_ms: u64,
 }
@@ -179,7 +190,7 @@ impl Findings {
 
 impl Totals {
     /// The counts with their names.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 28] {
+    pub(crate) fn rows(&self) -> [(&'static str, u64); 32] {
         [
             ("starts", self.starts),
             ("slowest start, ms", self.slowest_start_ms),
@@ -207,7 +218,11 @@ impl Totals {
             ("damage refused", self.damage_refused),
             ("damage reported", self.damage_reported),
             ("damage without effect", self.damage_harmless),
-            ("round trips at ready nodes", self.ready_checked),
+            ("probes of partitions answered", self.probes_answered),
+            ("seconds of ready nodes", self.ready_seconds),
+            ("longest unserved, ms", self.longest_unserved_ms),
+            ("unserved too long, ms", self.overdue_ms),
+            ("rig stood still", self.stood_still),
             ("slowest heal, ms", self.slowest_heal_ms),
         ]
     }
@@ -239,7 +254,11 @@ impl Totals {
         self.damage_refused += other.damage_refused;
         self.damage_reported += other.damage_reported;
         self.damage_harmless += other.damage_harmless;
-        self.ready_checked += other.ready_checked;
+        self.probes_answered += other.probes_answered;
+        self.ready_seconds += other.ready_seconds;
+        self.longest_unserved_ms = self.longest_unserved_ms.max(other.longest_unserved_ms);
+        self.overdue_ms += other.overdue_ms;
+        self.stood_still += other.stood_still;
         self.slowest_heal_ms = self.slowest_heal_ms.max(other.slowest_heal_ms);
     }
 }

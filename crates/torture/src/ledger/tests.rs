@@ -99,16 +99,16 @@ fn a_retained_value_is_the_last_confirmed_one_or_later() {
         ledger.sent(Outgoing { id: id(number), topic: "r/0/0", qos: QoS::AtLeastOnce, retained, expected: Vec::new() });
     }
     ledger.completed(id(1));
-    let verdict = |ledger: &mut Ledger, seen| {
+    let is_accepted = |ledger: &mut Ledger, seen| {
         let before = ledger.findings.count(Finding::Retained);
         ledger.check_retained(&[seen], |_| "r/0/0".to_owned());
         ledger.findings.count(Finding::Retained) == before
     };
-    assert!(!verdict(&mut ledger, Some(id(0))), "older than the acknowledged value");
-    assert!(verdict(&mut ledger, Some(id(1))) && verdict(&mut ledger, Some(id(2))));
-    assert!(verdict(&mut ledger, None), "the removal is under way");
+    assert!(!is_accepted(&mut ledger, Some(id(0))), "older than the acknowledged value");
+    assert!(is_accepted(&mut ledger, Some(id(1))) && is_accepted(&mut ledger, Some(id(2))));
+    assert!(is_accepted(&mut ledger, None), "the removal is under way");
     ledger.completed(id(3));
-    assert!(!verdict(&mut ledger, Some(id(2))) && verdict(&mut ledger, None));
+    assert!(!is_accepted(&mut ledger, Some(id(2))) && is_accepted(&mut ledger, None));
 }
 
 #[test]

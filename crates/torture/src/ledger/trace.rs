@@ -6,8 +6,10 @@ use super::{Clock, MessageId};
 
 /// Events kept per topic.
 const KEPT: usize = 96;
-/// Events kept of restarts and connections.
+/// Events kept of connections.
 const KEPT_MARKS: usize = 128;
+/// Events kept of strikes and settled accounts.
+const KEPT_STRIKES: usize = 16;
 
 #[derive(Clone, Debug)]
 struct Event {
@@ -22,6 +24,8 @@ struct Event {
 pub(crate) struct Trace {
     topics: HashMap<u32, VecDeque<Event>>,
     marks: VecDeque<(Clock, String)>,
+    /// Apart, since clients that try again and again fill the marks.
+    strikes: VecDeque<(Clock, String)>,
 }
 
 impl Trace {
@@ -34,12 +38,14 @@ impl Trace {
         ring.push_back(Event { clock, id, what, who: who.to_owned() });
     }
 
-    /// Notes something that concerns all: a kill, a restart, a connection.
+    /// Notes an event of a connection.
     pub(crate) fn mark(&mut self, clock: Clock, text: String) {
-        if self.marks.len() == KEPT_MARKS {
-            self.marks.pop_front();
-        }
-        self.marks.push_back((clock, text));
+        push(&mut self.marks, KEPT_MARKS, (clock, text));
+    }
+
+    /// Notes a strike, or that accounts are settled.
+    pub(crate) fn mark_strike(&mut self, clock: Clock, text: String) {
+        push(&mut self.strikes, KEPT_STRIKES, (clock, text));
     }
 
     /// The events of a topic, with the marks between them, oldest first.
@@ -52,9 +58,16 @@ impl Trace {
             })
             .collect();
         let oldest = lines.first().map_or(0, |(clock, _)| *clock);
-        let marks = self.marks.iter().filter(|(clock, _)| *clock >= oldest);
+        let marks = self.marks.iter().chain(&self.strikes).filter(|(clock, _)| *clock >= oldest);
         lines.extend(marks.map(|(clock, text)| (*clock, format!("#{clock} -- {text}"))));
         lines.sort_by_key(|(clock, _)| *clock);
         lines.into_iter().map(|(_, line)| line).collect()
     }
+}
+
+fn push(ring: &mut VecDeque<(Clock, String)>, kept: usize, mark: (Clock, String)) {
+    if ring.len() == kept {
+        ring.pop_front();
+    }
+    ring.push_back(mark);
 }

@@ -253,7 +253,7 @@ enum Style {
 enum Kept {
     Nothing,
     Whole,
-    /// So many bytes from the start.
+    /// This number of bytes from the start.
     Start(usize),
     /// The sectors of the file for which there is a set bit (the number of the sector modulo 64).
     Sectors(u64),

@@ -1,4 +1,4 @@
-//! A circuit breaker: after so many failures in a row the server is not asked for a while. Then one request tries;
+//! A circuit breaker: after a number of failures in a row the server is not asked for a while. Then one request tries;
 //! after a success the others follow, after a failure the pause begins again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ pub(super) struct Breaker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The server is asked; so many failures in a row.
+    /// The server is asked; the failures in a row so far.
     Closed(u32),
     /// It is left alone until then.
     Open(u64),
@@ -123,7 +123,7 @@ mod tests {
         drop(breaker.enter(0));
         assert!(breaker.enter(999).is_none());
         drop(breaker.enter(1000));
-        assert!(breaker.enter(1999).is_none(), "also when it was the one that tries");
+        assert!(breaker.enter(1999).is_none(), "also for the request that tries");
     }
 
     #[test]

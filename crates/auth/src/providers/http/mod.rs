@@ -30,7 +30,7 @@ use breaker::Breaker;
 /// Room for the body of a usual question, so that it is written without leaving copies of itself behind.
 const QUESTION_LEN: usize = 4096;
 
-/// A server that decides. At most so many questions are under way at once, and when it fails again and again it is left
+/// A server that decides. Its concurrent requests have a limit, and after repeated failures it is left
 /// alone for a while.
 #[derive(Debug)]
 pub(super) struct Http {

@@ -8,6 +8,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
+use super::purpose::is_for_servers;
+
 /// Accepts a server's certificate that is the same, byte by byte, as one of the files, although it is that of an
 /// authority. The holder of its key could issue any other certificate, so no other server is trusted by this.
 #[derive(Debug)]
@@ -37,6 +39,10 @@ impl ServerCertVerifier for Listed {
     ) -> Result<ServerCertVerified, Error> {
         match self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp, now) {
             Err(error) if is_authority(&error) && self.trusted.contains(end_entity) => {
+                // The verifier inside refused it before it looked at its purposes.
+                if !is_for_servers(end_entity) {
+                    return Err(CertificateError::InvalidPurpose.into());
+                }
                 if self.checks_name {
                     verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 }

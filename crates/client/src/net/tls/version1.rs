@@ -14,7 +14,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, PeerMisbehaved, Roo
 
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
-const SEQUENCE: u8 = 0x30;
+pub(super) const SEQUENCE: u8 = 0x30;
 /// `[0]`, the version, which certificates of version 1 do not have.
 const VERSION: u8 = 0xa0;
 
@@ -143,7 +143,7 @@ fn verify(
 }
 
 /// The next value of DER [X.690]: its tag and its content. `None` at the end and for invalid DER.
-fn element<'a>(input: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+pub(super) fn element<'a>(input: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (&tag, rest) = input.split_first()?;
     let (&first, rest) = rest.split_first()?;
     let (length, rest) = if first < 0x80 {
@@ -160,7 +160,7 @@ fn element<'a>(input: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
 }
 
 /// The content of the next value, which has this tag.
-fn value<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
+pub(super) fn value<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     element(input).filter(|(found, _)| *found == tag).map(|(_, content)| content)
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_node::{NodeHandle, NodeName, PeerAnswer};
 
-use super::pieces::{Outbox, PartVerdict};
+use super::pieces::{Outbox, PartAnswer};
 
 /// How long a member may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -55,8 +55,8 @@ impl Awaited {
     ) {
         let now = Instant::now();
         for (name, answer) in self.take() {
-            let verdict = answer.and_then(|bytes| PartVerdict::read(&bytes));
-            if outbox.take_answer(now, &name, verdict) {
+            let answer = answer.and_then(|bytes| PartAnswer::read(&bytes));
+            if outbox.take_answer(now, &name, answer) {
                 tracing::error!(
                     node = name,
                     "the member that serves partitions refuses forwarded messages; brokers keep them, and they are sent again"

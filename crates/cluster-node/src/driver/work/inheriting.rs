@@ -10,7 +10,7 @@ use tidegate_node::{MoveError, NodeHandle, OrchestratorMoves};
 
 use super::brokers::BACK_LIMIT;
 use super::piece_steps::{PieceSteps, deliver_by};
-use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict, answer_part};
+use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartAnswer, answer_part};
 use crate::driver::restore::Inherited;
 use crate::driver::sets::both;
 
@@ -197,10 +197,10 @@ impl Inheriting {
         from: &str,
         part: &Part<'_>,
         served: Partitions,
-    ) -> PartVerdict {
+    ) -> PartAnswer {
         if !part.partitions.without(served).is_empty() {
             // They are on their way here, or away.
-            return PartVerdict::NotHere;
+            return PartAnswer::NotHere;
         }
         // Before the other lock: an old home that lives asks in the other order.
         let moved = moved_from(part.of);
@@ -208,15 +208,15 @@ impl Inheriting {
         let name = (from.to_owned(), part.stream[1], part.of.to_owned(), part.broker.to_owned());
         let assembly = state.streams.entry(name.clone()).or_default();
         match assembly.take(part) {
-            Arrival::Unfit => return PartVerdict::Again,
+            Arrival::Unfit => return PartAnswer::Again,
             Arrival::Partial | Arrival::Repeated => {}
             Arrival::Whole(piece, missing) => {
                 match state.deliver_piece(steps, &moved, part, missing, &piece) {
                     Ok(true) => {}
-                    Ok(false) => return PartVerdict::Again,
+                    Ok(false) => return PartAnswer::Again,
                     Err(error) => {
                         tracing::error!(%error, from, "cannot import messages of a broker for a dead orchestrator");
-                        return PartVerdict::Again;
+                        return PartAnswer::Again;
                     }
                 }
                 if let Some(assembly) = state.streams.get_mut(&name) {
@@ -230,7 +230,7 @@ impl Inheriting {
             }
         }
         drop(state);
-        if steps.brokers_know() { PartVerdict::BrokersKnow } else { PartVerdict::Taken }
+        if steps.brokers_know() { PartAnswer::BrokersKnow } else { PartAnswer::Taken }
     }
 }
 
@@ -289,8 +289,8 @@ mod tests {
             inheriting.take_part(&steps, &|of| receiving.of_dead(of), "a", &part, of)
         };
         let (one, two) = (partitions(&[1]), partitions(&[1, 2]));
-        assert_eq!((take(one), steps.have(b"m")), (PartVerdict::Taken, one));
-        assert_eq!((take(two), steps.have(b"m")), (PartVerdict::Taken, two));
+        assert_eq!((take(one), steps.have(b"m")), (PartAnswer::Taken, one));
+        assert_eq!((take(two), steps.have(b"m")), (PartAnswer::Taken, two));
     }
 
     #[test]

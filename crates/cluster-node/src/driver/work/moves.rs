@@ -22,8 +22,9 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 const LOAD_PAUSE: Duration = Duration::from_millis(5);
 /// Pause before it is looked again whether all nodes have cut.
 pub(super) const CUT_PAUSE: Duration = Duration::from_millis(2);
-/// How long that may take: each node that this one has a session with needs one with the new home.
-const CUT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long that may take at most, from the time when the images were sent: each node that this one has a session with needs
+/// one with the new home. The partitions are not served meanwhile, so a shorter lease is the limit.
+const LONGEST_CUT: Duration = Duration::from_secs(10);
 
 /// How long the clients of leaving partitions may take until nothing of them is under way. The others are disconnected.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(250);
@@ -93,7 +94,7 @@ impl Worker {
         let pieces = images.into_iter().map(|image| image.image).chain(messages).collect();
         let parcel = Parcel { head, pieces };
         let bytes = send_parcel(&self.logs, id, Kind::Images, &parcel)?;
-        self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: began });
+        self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: Instant::now() });
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(partitions = named.len(), bytes, ms, "partitions are moving to another node");
         Ok(())
@@ -118,7 +119,7 @@ impl Worker {
     fn send_rest(&self, id: u64) -> Result<bool, PartitionMoveError> {
         let Some(departing) = self.departing.get(&id) else { return Ok(false) };
         if !self.node.moves().is_cut(id)? {
-            if departing.since.elapsed() > CUT_TIMEOUT {
+            if departing.since.elapsed() > self.shared.lease().min(LONGEST_CUT) {
                 return Err(PartitionMoveError::NotCut);
             }
             return Ok(false);

@@ -193,7 +193,7 @@ impl Worker {
             failure = ended.err().or(failure);
         }
         if let Some(error) = failure {
-            self.complain(&error, "messages of brokers are still collected for partitions that have come back");
+            self.complain(&error, "messages of brokers are still collected for partitions that have returned");
         }
         let before = self.passing.0.len();
         self.passing.0.retain(|_, passing| !passing.partitions.is_empty());

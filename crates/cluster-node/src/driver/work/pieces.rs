@@ -19,7 +19,7 @@ const PART: usize = 1024 * 1024;
 /// Pause before a piece is sent once more; it doubles with each further answer that is no success.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(640);
-/// After so many refusals of a piece, about a minute, an error is logged, and after as many again.
+/// Refusals of a piece between two logged errors, about a minute.
 const REFUSALS_TO_LOG: u32 = 100;
 
 /// A part of a piece.
@@ -75,8 +75,8 @@ impl<'a> Part<'a> {
 }
 
 /// The answer to a question with a part, which `take` takes; damaged questions are asked again.
-pub(super) fn answer_part(question: &[u8], take: impl FnOnce(&Part<'_>) -> PartVerdict) -> Vec<u8> {
-    vec![Part::read(question).map_or(PartVerdict::Again, |part| take(&part)) as u8]
+pub(super) fn answer_part(question: &[u8], take: impl FnOnce(&Part<'_>) -> PartAnswer) -> Vec<u8> {
+    vec![Part::read(question).map_or(PartAnswer::Again, |part| take(&part)) as u8]
 }
 
 fn read_number(bytes: &[u8]) -> Option<(u16, &[u8])> {
@@ -93,7 +93,7 @@ fn read_name(bytes: &[u8]) -> Option<(&str, &[u8])> {
 /// The receiver's answer to a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum PartVerdict {
+pub(super) enum PartAnswer {
     /// It has the part. At the end of a piece: the messages are in its store.
     Taken = 1,
     /// The same, and its brokers know all filters.
@@ -104,7 +104,7 @@ pub(super) enum PartVerdict {
     Again = 4,
 }
 
-impl PartVerdict {
+impl PartAnswer {
     pub(super) fn read(answer: &[u8]) -> Option<Self> {
         [Self::Taken, Self::BrokersKnow, Self::NotHere, Self::Again].into_iter().find(|it| answer == [*it as u8])
     }
@@ -217,23 +217,23 @@ impl Outbox {
 
     /// Takes the answer to a part; `None` if there was none. Says whether an error is to be logged, since this receiver
     /// refuses the piece all the time. It is sent on: until the receiver has it, brokers keep the messages.
-    pub(super) fn take_answer(&mut self, now: Instant, name: &str, verdict: Option<PartVerdict>) -> bool {
+    pub(super) fn take_answer(&mut self, now: Instant, name: &str, answer: Option<PartAnswer>) -> bool {
         let (Some(piece), Some(receiver)) = (&self.piece, self.receivers.get_mut(name)) else { return false };
         if std::mem::take(&mut receiver.question) != Question::Asked {
             return false;
         }
-        match verdict {
-            Some(PartVerdict::Taken | PartVerdict::BrokersKnow) => {
-                receiver.brokers_know = verdict == Some(PartVerdict::BrokersKnow);
+        match answer {
+            Some(PartAnswer::Taken | PartAnswer::BrokersKnow) => {
+                receiver.brokers_know = answer == Some(PartAnswer::BrokersKnow);
                 receiver.index += 1;
                 receiver.has_piece = receiver.index >= piece.parts.len();
                 (receiver.failures, receiver.pause_until) = (0, None);
             }
-            Some(PartVerdict::NotHere | PartVerdict::Again) | None => {
+            Some(PartAnswer::NotHere | PartAnswer::Again) | None => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << receiver.failures.min(6)).min(LONGEST_PAUSE);
                 receiver.pause_until = Some(now + pause);
                 (receiver.index, receiver.failures) = (0, receiver.failures.saturating_add(1));
-                if verdict == Some(PartVerdict::Again) {
+                if answer == Some(PartAnswer::Again) {
                     receiver.refusals = receiver.refusals.wrapping_add(1);
                     return receiver.refusals.is_multiple_of(REFUSALS_TO_LOG);
                 }
@@ -390,12 +390,12 @@ mod tests {
                 let due = outbox.due(later, MOVE);
                 let part = Part::read(&due[0].1).unwrap();
                 let arrival = assembly.take(&part);
-                let verdict = match &arrival {
-                    Arrival::Whole(..) if !store => PartVerdict::Again,
-                    Arrival::Unfit => PartVerdict::Again,
-                    _ => PartVerdict::Taken,
+                let answer = match &arrival {
+                    Arrival::Whole(..) if !store => PartAnswer::Again,
+                    Arrival::Unfit => PartAnswer::Again,
+                    _ => PartAnswer::Taken,
                 };
-                assert!(!outbox.take_answer(later, "b", Some(verdict)));
+                assert!(!outbox.take_answer(later, "b", Some(answer)));
                 if let Arrival::Whole(bytes, _) = arrival {
                     if store {
                         assembly.note_stored(&part);
@@ -444,12 +444,12 @@ mod tests {
         outbox.put(b"m", ENDS_PIECE);
         assert_eq!(names(&outbox.due(now, MOVE)), ["b", "c"]);
         assert!(outbox.due(now, MOVE).is_empty(), "both are asked");
-        outbox.take_answer(now, "c", Some(PartVerdict::BrokersKnow));
+        outbox.take_answer(now, "c", Some(PartAnswer::BrokersKnow));
         assert_eq!(outbox.complete(partitions(&[1, 2])), None);
         outbox.take_answer(now, "b", None);
         assert!(outbox.due(now, MOVE).is_empty(), "after a pause");
         assert_eq!(names(&outbox.due(now + FIRST_PAUSE, MOVE)), ["b"]);
-        outbox.take_answer(now, "b", Some(PartVerdict::Taken));
+        outbox.take_answer(now, "b", Some(PartAnswer::Taken));
         assert_eq!(outbox.complete(partitions(&[1, 2])), Some(ENDS_PIECE));
         assert!(!outbox.brokers_know(partitions(&[1, 2])));
     }
@@ -461,15 +461,15 @@ mod tests {
         outbox.due(now, MOVE);
         // The first one dies, and another one takes over one of the partitions.
         outbox.set_homes(&homes(&[("c", &[1])]));
-        outbox.take_answer(now, "b", Some(PartVerdict::Taken));
+        outbox.take_answer(now, "b", Some(PartAnswer::Taken));
         let due = outbox.due(now, MOVE);
         assert_eq!(names(&due), ["c"]);
         assert_eq!(Part::read(&due[0].1).unwrap().partitions, partitions(&[1]));
-        outbox.take_answer(now, "c", Some(PartVerdict::Taken));
+        outbox.take_answer(now, "c", Some(PartAnswer::Taken));
         assert_eq!(outbox.complete(partitions(&[1, 2])), None, "one has no home yet");
         outbox.set_homes(&homes(&[("c", &[1, 2])]));
         assert_eq!(Part::read(&outbox.due(now, MOVE)[0].1).unwrap().partitions, partitions(&[1, 2]));
-        outbox.take_answer(now, "c", Some(PartVerdict::Taken));
+        outbox.take_answer(now, "c", Some(PartAnswer::Taken));
         assert_eq!(outbox.complete(partitions(&[1, 2])), Some(ENDS_PIECE));
     }
 
@@ -482,7 +482,7 @@ mod tests {
             let part = Part::read(&due[0].1).unwrap();
             let arrival = assembly.take(&part);
             assembly.note_stored(&part);
-            outbox.take_answer(now, "c", Some(PartVerdict::Taken));
+            outbox.take_answer(now, "c", Some(PartAnswer::Taken));
             arrival
         };
         let whole = |of: &[u16]| Arrival::Whole(b"m".to_vec(), partitions(of));
@@ -507,13 +507,13 @@ mod tests {
             outbox.take_answer(now, "b", None);
             now += LONGEST_PAUSE;
             outbox.due(now, MOVE);
-            outbox.take_answer(now, "b", Some(PartVerdict::Again))
+            outbox.take_answer(now, "b", Some(PartAnswer::Again))
         };
         let logged = (0..2 * REFUSALS_TO_LOG).filter(|_| refuse(&mut outbox)).count();
         assert_eq!((logged, outbox.complete(partitions(&[1]))), (2, None), "it would be acknowledged to the broker");
         let later = now + LONGEST_PAUSE;
         assert_eq!(outbox.due(later, MOVE).len(), 1);
-        outbox.take_answer(later, "b", Some(PartVerdict::Taken));
+        outbox.take_answer(later, "b", Some(PartAnswer::Taken));
         assert_eq!(outbox.complete(partitions(&[1])), Some(ENDS_PIECE));
     }
 }

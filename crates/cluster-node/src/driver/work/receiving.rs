@@ -9,7 +9,7 @@ use tidegate_node::{MoveError, NodeHandle};
 
 use super::inheriting::{Inheriting, MovedHere, ORDER_LIMIT};
 use super::piece_steps::{PieceSteps, deliver_by, end_transfers};
-use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartVerdict, answer_part};
+use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartAnswer, answer_part};
 
 /// How long messages are awaited for partitions whose old home is gone: longer than others work off its connections.
 const GONE_LIMIT: Duration = Duration::from_secs(60);
@@ -200,23 +200,32 @@ impl Receiving {
         from: &str,
         part: &Part<'_>,
         served: Partitions,
-    ) -> PartVerdict {
+    ) -> PartAnswer {
         if !part.partitions.without(served).is_empty() {
             // They are on their way here, or away.
-            return PartVerdict::NotHere;
+            return PartAnswer::NotHere;
+        }
+        // A group that is not known here would not get its messages.
+        match steps.knows_groups(part.partitions) {
+            Ok(true) => {}
+            Ok(false) => return PartAnswer::Again,
+            Err(error) => {
+                tracing::error!(%error, from, "cannot import messages for partitions that moved here");
+                return PartAnswer::Again;
+            }
         }
         let id = part.stream[1];
-        let Some(assembly) = self.assembly_of(from, part) else { return PartVerdict::Again };
+        let Some(assembly) = self.assembly_of(from, part) else { return PartAnswer::Again };
         let mut assembly = assembly.lock().unwrap_or_else(PoisonError::into_inner);
         match assembly.take(part) {
-            Arrival::Unfit => return PartVerdict::Again,
+            Arrival::Unfit => return PartAnswer::Again,
             Arrival::Partial | Arrival::Repeated => {}
             Arrival::Whole(piece, missing) => match self.deliver(steps, inheriting, id, missing, &piece) {
                 Ok(true) => assembly.note_stored(part),
-                Ok(false) => return PartVerdict::Again,
+                Ok(false) => return PartAnswer::Again,
                 Err(error) => {
                     tracing::error!(%error, from, "cannot import messages for partitions that moved here");
-                    return PartVerdict::Again;
+                    return PartAnswer::Again;
                 }
             },
         }
@@ -226,9 +235,9 @@ impl Receiving {
             && let Err(error) = self.note_over(steps, id, part.partitions)
         {
             tracing::error!(%error, from, "messages that were kept back are not delivered");
-            return PartVerdict::Again;
+            return PartAnswer::Again;
         }
-        if knows { PartVerdict::BrokersKnow } else { PartVerdict::Taken }
+        if knows { PartAnswer::BrokersKnow } else { PartAnswer::Taken }
     }
 
     /// The parts that have come of the part's stream; `None` if its move is of another old home. A move that is not
@@ -341,7 +350,7 @@ mod tests {
     }
 
     /// Takes parts of the node `a`.
-    fn take(steps: &TestSteps<'_>, receiving: &Receiving, part: &Part<'_>) -> PartVerdict {
+    fn take(steps: &TestSteps<'_>, receiving: &Receiving, part: &Part<'_>) -> PartAnswer {
         receiving.take_part(steps, &Inheriting::default(), "a", part, part.partitions)
     }
 
@@ -349,9 +358,9 @@ mod tests {
     fn further_partitions_of_a_stream_get_its_messages() {
         let (steps, receiving) = (TestSteps::default(), Receiving::default());
         let (one, two) = (partitions(&[1]), partitions(&[1, 2]));
-        assert_eq!(take(&steps, &receiving, &part(one, 0, ENDS_PIECE, b"m")), PartVerdict::Taken);
-        assert_eq!(take(&steps, &receiving, &part(two, 0, ENDS_PIECE, b"m")), PartVerdict::Taken);
-        assert_eq!(take(&steps, &receiving, &part(two, 1, ENDS_PIECE, b"n")), PartVerdict::Taken);
+        assert_eq!(take(&steps, &receiving, &part(one, 0, ENDS_PIECE, b"m")), PartAnswer::Taken);
+        assert_eq!(take(&steps, &receiving, &part(two, 0, ENDS_PIECE, b"m")), PartAnswer::Taken);
+        assert_eq!(take(&steps, &receiving, &part(two, 1, ENDS_PIECE, b"n")), PartAnswer::Taken);
         assert_eq!((steps.have(b"m"), steps.have(b"n")), (two, two));
         assert_eq!(receiving.open_partitions(), [1, 2]);
     }
@@ -386,8 +395,8 @@ mod tests {
         };
         // The engine has ended it, and the list of transfers does not say so yet.
         inheriting.begin(&inherited);
-        let verdict = receiving.take_part(&steps, &inheriting, "a", &part(two, 0, ENDS_PIECE, b"m"), two);
-        assert_eq!((verdict, steps.have(b"m")), (PartVerdict::Taken, two));
+        let answer = receiving.take_part(&steps, &inheriting, "a", &part(two, 0, ENDS_PIECE, b"m"), two);
+        assert_eq!((answer, steps.have(b"m")), (PartAnswer::Taken, two));
         steps.resume_awaiting(transfer, two).unwrap();
         receiving.end(&steps, two).unwrap();
         receiving.take_part(&steps, &inheriting, "a", &part(two, 1, ENDS_PIECE, b"n"), two);
@@ -410,6 +419,17 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_waits_for_the_members_of_groups() {
+        let (mut steps, receiving) = (TestSteps { lacks_members: true, ..TestSteps::default() }, Receiving::default());
+        let one = partitions(&[1]);
+        assert_eq!(take(&steps, &receiving, &part(one, 0, ENDS_PIECE, b"m")), PartAnswer::Again);
+        assert!(steps.delivered.borrow().is_empty());
+        steps.lacks_members = false;
+        assert_eq!(take(&steps, &receiving, &part(one, 0, ENDS_PIECE, b"m")), PartAnswer::Taken);
+        assert_eq!(steps.have(b"m"), one);
+    }
+
+    #[test]
     fn a_piece_that_is_stored_delays_no_other_move() {
         let receiving = Receiving::default();
         let check = || assert!(receiving.0.try_lock().is_ok(), "other moves wait");
@@ -417,7 +437,7 @@ mod tests {
         let two = partitions(&[1, 2]);
         receiving.begin(3, partitions(&[2]), "d", 6);
         steps.resume_awaiting(3, partitions(&[2])).unwrap();
-        assert_eq!(take(&steps, &receiving, &part(two, 0, ENDS_PIECE | ENDS_ALL, b"m")), PartVerdict::BrokersKnow);
+        assert_eq!(take(&steps, &receiving, &part(two, 0, ENDS_PIECE | ENDS_ALL, b"m")), PartAnswer::BrokersKnow);
         receiving.end_late(&steps, Instant::now() + GONE_LIMIT, &BTreeMap::new()).unwrap();
         receiving.end(&steps, two).unwrap();
         assert_eq!(steps.have(b"m"), two);

@@ -212,7 +212,7 @@ mod tests {
         RememberedBroker { of, broker, held: here.clone(), here, left: Vec::new() }
     }
 
-    /// The world of a member, after so many seconds.
+    /// The world of a member, after a number of seconds.
     struct Member {
         began: Instant,
         lives: BTreeMap<String, u64>,
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_comes_back_with_its_home_is_one() {
+    fn a_connection_that_returns_with_its_home_is_one() {
         let mut member = Member::new();
         member.brokers.insert("x".to_owned());
         let mut resuming = Resuming::of(vec![remembered(&[3])]);

@@ -124,7 +124,7 @@ fn run(
             match event {
                 ApplicationEvent::Message { message, answer } => outbound.send(courier, &message, answer),
                 ApplicationEvent::Taken { number, taken } => {
-                    // The first reader is the one that gives the broker records.
+                    // The first reader gives the broker records.
                     if let Some(delivering) = readers.first_mut() {
                         delivering.taken(number, taken);
                     }

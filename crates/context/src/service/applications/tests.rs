@@ -42,7 +42,7 @@ impl Broker {
         self.1.ring();
     }
 
-    /// Waits until so many messages were given, and returns all.
+    /// Waits until this number of messages has arrived, and returns all.
     fn until(&self, count: usize) -> Vec<(Delivery, u64)> {
         until(&format!("{count} messages"), || {
             let given = self.0.lock().unwrap().given.clone();

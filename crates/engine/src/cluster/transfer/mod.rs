@@ -214,8 +214,8 @@ impl Transfers {
 
     /// Whether messages of a topic are part of a transfer. Messages that a shared group deals always are.
     #[inline]
-    pub(crate) fn concern(&self, settings: &Settings, topic: &str, is_dealt: bool) -> bool {
-        !self.are_none() && (!self.of_addresses_only || is_dealt || settings.is_of_addresses(topic.as_bytes()))
+    pub(crate) fn concern(&self, settings: &Settings, topic: &str, is_dealt: impl FnOnce() -> bool) -> bool {
+        !self.are_none() && (!self.of_addresses_only || is_dealt() || settings.is_of_addresses(topic.as_bytes()))
     }
 
     /// Whether no partition leaves or comes.

@@ -123,7 +123,9 @@ impl FleetCalls<'_> {
                 return Err(Refused::new(Reason::ProtocolError, what));
             }
         }
-        BrokerRefusals(dealing!(self.engine)).settle(now);
+        if !self.engine.broker_links.settlement.refused.is_empty() {
+            BrokerRefusals(dealing!(self.engine)).settle(now);
+        }
         broker_linking!(self.engine).settle_acknowledged(now);
         Ok(Flow::Next)
     }

@@ -56,7 +56,7 @@ impl ClusterCalls<'_> {
         self.engine.state.transfers.end_cuts(&self.engine.links.roster, &old);
         let decided = self.engine.state.transfers.settle_undecided(&self.engine.links.roster);
         for peer in after.without(before) {
-            // It comes back, and announces its interest again.
+            // It returns, and announces its interest again.
             if self.engine.peers.gone.has(peer) {
                 self.engine.peers.is_blind = true;
                 self.engine.peers.returning.add(peer);
@@ -80,7 +80,7 @@ impl ClusterCalls<'_> {
             deciding!(self.engine).end_admissions_of(now, peer);
         }
         ending!(self.engine).publish_held(now);
-        moving!(self.engine).deal_remaining_copies(now);
+        moving!(self.engine).follow_roster(now);
         self.engine.retained.bring_strays_home(now, &mut self.engine.state, &mut self.engine.links);
         // Their next messages use the new roster: these may be for clients of the lost node.
         for publisher in let_go {
@@ -90,7 +90,7 @@ impl ClusterCalls<'_> {
         self.engine.after_frame(now);
     }
 
-    /// A shard of another node has told all that is wanted there.
+    /// A shard of another node has announced all of its interest.
     pub(crate) fn note_heard(&mut self, now: Now, peer: ShardId) {
         self.engine.peers.heard.add(peer);
         self.forget_those_replaced(now);

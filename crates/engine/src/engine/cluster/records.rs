@@ -31,6 +31,7 @@ use crate::orchestrator::broker_link::Gate;
 use crate::orchestrator::broker_link::packet_limits::LenLimit;
 use crate::publish::admission::Wanted;
 use crate::publish::dispatch::Source;
+use crate::publish::turn_share::{DELIVERIES_MAX, VISITS_PER_DELIVERY};
 use crate::session::BlockedPublisher;
 use crate::session::table::Sessions;
 use crate::settings::fleet_topics::owner_of;
@@ -58,6 +59,13 @@ impl ClusterCalls<'_> {
         );
         self.engine.links.finish_batch(batch);
         whole
+    }
+
+    /// True if finding the receivers of messages from other shards has taken as long as a turn may: further batches wait
+    /// for the next one.
+    #[inline]
+    pub fn has_matched_for_a_turn(&mut self) -> bool {
+        self.engine.index.has_visited(DELIVERIES_MAX * VISITS_PER_DELIVERY)
     }
 
     /// Processes the records of a batch up to the first that cannot be read; the rest is lost and counted once.
@@ -246,6 +254,9 @@ impl ClusterCalls<'_> {
             };
             let receivers = self.engine.cache.get(slot).1.targets().len();
             self.engine.state.gave_up = false;
+            if self.engine.handover.forwards() && self.engine.links.roster.is_own(from) {
+                moving!(self.engine).note_of_brokers(slot, &mut envelope.publication);
+            }
             publishing!(self.engine).dispatch_coming(now, slot, &mut envelope.publication, &source, known.as_ref());
             let gave_up = self.engine.state.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));

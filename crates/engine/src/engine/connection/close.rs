@@ -54,6 +54,7 @@ impl ControlCalls<'_> {
     pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) -> bool {
         let unheard = |connection: &&mut crate::connection::Connection| connection.phase == Phase::AwaitConnect;
         let Some(connection) = self.engine.state.connections.get_mut(key).filter(unheard) else { return false };
+        self.engine.state.memory.connect_bytes -= connection.unfinished_connect();
         connection.phase = Phase::Closing;
         connection.extra = None;
         self.engine.state.connections.set_connection_timer(&mut self.engine.state.timers, key, Millis::NEVER);
@@ -159,7 +160,7 @@ impl Engine {
 }
 
 impl ControlCalls<'_> {
-    /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there
+    /// Ends the connections of up to this number of clients and redirects MQTT 5 clients; returns how many there
     /// were.
     pub fn evict(&mut self, now: Now, clients: usize, clients_of: Evicted) -> usize {
         let connections = self.engine.state.connections.iter();
@@ -191,6 +192,7 @@ impl Engine {
         }
         self.state.connections.drop_withheld(key);
         let Some(connection) = self.state.connections.get_mut(key) else { return };
+        self.state.memory.connect_bytes -= connection.unfinished_connect();
         connection.phase = Phase::Closing;
         let connection_listener = connection.listener;
         let session = connection.session.take();

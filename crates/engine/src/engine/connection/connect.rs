@@ -34,6 +34,7 @@ impl EntryCalls<'_> {
         listener: ListenerId,
         is_own: bool,
     ) -> Result<ConnectionKey, Reason> {
+        self.engine.state.memory.lower_excess();
         let refused = if self.engine.stopping {
             Some(Reason::ServerShuttingDown)
         } else if self.engine.state.memory.is_far_over_ceiling() {
@@ -107,7 +108,7 @@ impl EntryCalls<'_> {
         };
         let is_of_hub = self.engine.state.connections.get(key).is_some_and(Connection::is_of_hub);
         if is_of_hub || self.engine.settings.authentication == Authentication::External {
-            connecting!(self.engine).ask_for_verdict(key, tenant, client_id, &connect, frame);
+            connecting!(self.engine).request_authentication(key, tenant, client_id, &connect, frame);
             return Flow::Next;
         }
         self.accept_connect(now, key, tenant, client_id, &connect, &Accepted::default());
@@ -115,27 +116,27 @@ impl EntryCalls<'_> {
     }
 
     /// The control plane has decided about a CONNECT.
-    pub fn handle_verdict(&mut self, now: Now, key: ConnectionKey, verdict: AuthOutcome) {
+    pub fn handle_auth_outcome(&mut self, now: Now, key: ConnectionKey, outcome: AuthOutcome) {
         self.engine.state.journal.now = now;
         let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         let tenant = connection.tenant;
         let open = connection.phase == Phase::Open;
         let Some(extra) = connection.extra.as_mut() else { return };
-        let verdict = match verdict {
+        let outcome = match outcome {
             AuthOutcome::Challenge(data) => {
                 connecting!(self.engine).challenge(key, &data);
                 return;
             }
-            verdict if open => {
-                self.end_authentication_again(now, key, verdict);
+            outcome if open => {
+                self.end_authentication_again(now, key, outcome);
                 return;
             }
-            verdict => verdict,
+            outcome => outcome,
         };
         let Some(pending) = extra.pending_connect.take() else { return };
         let client_id = pending.client_id;
         let Some((first_byte, body)) = pending.packet.split_first() else { return };
-        match (verdict, Connect::decode(*first_byte, body)) {
+        match (outcome, Connect::decode(*first_byte, body)) {
             (AuthOutcome::Accept(accepted), Ok(connect)) => {
                 self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
                 // It arrived before its memory could be charged to a client.
@@ -161,7 +162,7 @@ impl EntryCalls<'_> {
         accepted: &Accepted,
     ) {
         if self.engine.homes.home_of(&self.engine.state, partition_of(tenant, client_id)) != Home::Here {
-            // It was, when the verdict was asked for.
+            // It was, when authentication was requested.
             return self.refuse_connect(now, key, Reason::NotServedHere, String::new());
         }
         let existing = self.engine.state.sessions.find_session(tenant, client_id);
@@ -226,7 +227,7 @@ impl EntryCalls<'_> {
             session_present: present,
         }));
         if let Some(connection) = self.engine.state.connections.get_mut(key) {
-            // What the wait for a verdict needed is over.
+            // What the wait for authentication needed is over.
             connection.settle();
         }
         let event = self.engine.sys.client_event(now, &mut self.engine.state, session, ClientNews::Connected);

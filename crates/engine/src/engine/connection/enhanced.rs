@@ -10,9 +10,9 @@ use crate::now::Now;
 use tidegate_mqtt::ReasonCode;
 
 impl EntryCalls<'_> {
-    /// Ends a re-authentication of a connected client ([MQTT-4.12.1-2]). A connection keeps the user of its CONNECT, since
-    /// its usage counts for that user: another one is refused.
-    pub(crate) fn end_authentication_again(&mut self, now: Now, key: ConnectionKey, verdict: AuthOutcome) {
+    /// Ends a re-authentication of a connected client ([MQTT-4.12.1-2]). A connection keeps the user of its CONNECT,
+    /// since its usage counts for that user: another one is refused.
+    pub(crate) fn end_authentication_again(&mut self, now: Now, key: ConnectionKey, outcome: AuthOutcome) {
         let Some(connection) = self.engine.state.connections.get_mut(key) else { return };
         let session = connection.session;
         let enhanced = connection.extra.as_mut().and_then(|extra| extra.enhanced.as_mut());
@@ -20,11 +20,11 @@ impl EntryCalls<'_> {
         enhanced.running = false;
         let present = session.and_then(|session| self.engine.state.sessions.get(session.0)?.identity.as_deref());
         let is_other = |accepted: &Accepted| user_of(accepted.identity.as_deref()) != user_of(present);
-        let verdict = match verdict {
+        let outcome = match outcome {
             AuthOutcome::Accept(accepted) if is_other(&accepted) => AuthOutcome::Refuse(Reason::NotAuthorized),
-            verdict => verdict,
+            outcome => outcome,
         };
-        match verdict {
+        match outcome {
             AuthOutcome::Accept(accepted) => {
                 connecting!(self.engine).send_auth(key, ReasonCode::Success, accepted.data.as_deref());
                 connecting!(self.engine).bound_by_proof(now, key, accepted.identity.as_deref());

@@ -94,6 +94,9 @@ impl Engine {
             }
             Some(mut tail) => {
                 self.state.memory.held += bytes.len() as u64;
+                if connection.phase == Phase::AwaitConnect {
+                    self.state.memory.connect_bytes -= tail.len() as u64;
+                }
                 self.state.memory.input_bytes += bytes.len() as u64;
                 tail.extend_from_slice(bytes);
                 self.take_frames_of_tail(now, key, tail);
@@ -124,6 +127,7 @@ impl Engine {
                 tail.shrink_to_fit();
             }
             connection.tail = Some(tail);
+            self.state.memory.connect_bytes += connection.unfinished_connect();
             self.check_tail(now, key);
         }
     }
@@ -135,19 +139,26 @@ impl Engine {
         }
         let Some(connection) = self.state.connections.get_mut(key) else { return };
         connection.tail = Some(Box::new(rest.to_vec()));
+        self.state.memory.connect_bytes += connection.unfinished_connect();
         self.state.memory.held += rest.len() as u64;
         self.state.memory.input_bytes += rest.len() as u64;
         self.check_tail(now, key);
     }
 
     fn check_tail(&mut self, now: Now, key: ConnectionKey) {
+        self.state.memory.lower_excess();
         let over_ceiling = self.state.memory.is_far_over_ceiling();
         let limit = self.settings.limits.pipelined_bytes as usize;
         let Some(connection) = self.state.connections.get(key) else { return };
-        let waiting = connection.tail.as_ref().map_or(0, |tail| tail.len());
-        if connection.phase == Phase::Authenticating && waiting > limit {
+        let tail = connection.tail.as_ref().map_or(&[][..], |tail| tail);
+        let is_long_connect = connection.phase == Phase::AwaitConnect
+            && tail.len() > CONNECT_KEEP_BYTES
+            && !begins_continuation(&self.state.settings, connection, tail);
+        if connection.phase == Phase::Authenticating && tail.len() > limit {
             self.close_connection(now, key, Reason::PipelinedTooMuch, None);
-        } else if over_ceiling && connection.phase != Phase::Closing {
+        } else if (is_long_connect && self.state.memory.are_connects_beyond_part())
+            || (over_ceiling && connection.phase != Phase::Closing)
+        {
             self.close_connection(now, key, Reason::MemoryCeiling, None);
         }
     }
@@ -431,6 +442,9 @@ impl WaitingCalls<'_> {
 
 /// A buffer for unfinished packets that is larger than this is made smaller when little is left in it.
 const TAIL_KEEP_BYTES: usize = 128 * 1024;
+
+/// Bytes of an unfinished CONNECT that are kept although such packets take their part of the ceiling: most are shorter.
+const CONNECT_KEEP_BYTES: usize = 4 * 1024;
 
 /// Packets that a parked publisher may still send: packets that free waiting messages, and packets that keep it alive.
 fn passes_parked(packet_type: PacketType) -> bool {

@@ -20,7 +20,7 @@ impl ClusterCalls<'_> {
 }
 
 impl StoreCalls<'_> {
-    /// Another shard has told all that it has taken in.
+    /// Another shard has reported all messages that it has taken.
     pub(crate) fn note_restored(&mut self, now: Now) {
         self.engine.recovery.others_restored += 1;
         self.go_on_restoring(now);
@@ -68,6 +68,10 @@ impl StoreCalls<'_> {
                 }
                 Way::ForLeft { of, partitions } => {
                     moving!(self.engine).replay_for_left(now, &left.message, (of.as_deref(), *partitions));
+                    true
+                }
+                Way::ForGroups { partitions } => {
+                    moving!(self.engine).replay_for_groups(&left, *partitions);
                     true
                 }
             };

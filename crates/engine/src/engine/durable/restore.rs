@@ -200,6 +200,7 @@ impl StoreCalls<'_> {
         if missing > 0 {
             return Err(RestoreError::MissingMessages { messages: missing });
         }
+        self.engine.state.memory.allow_excess();
         for key in std::mem::take(&mut all.broken_off) {
             self.engine.state.sessions.store_session(&mut self.engine.state.journal, key);
         }

@@ -206,7 +206,8 @@ impl OrchestratorMoves<'_> {
         Ok((all, seal(out)))
     }
 
-    /// The other members have stored so many messages of the connection of a dead orchestrator: they are acknowledged.
+    /// The other members have stored this number of messages of the connection of a dead orchestrator: they are
+    /// acknowledged.
     pub fn confirm_brought(&mut self, now: Now, name: &str, messages: usize) {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;

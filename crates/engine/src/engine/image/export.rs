@@ -15,7 +15,7 @@ impl MoveCalls<'_> {
     /// Moves a partition out: its clients are asked to go elsewhere ([`Reason::UseAnotherServer`]), its lasting
     /// sessions and retained messages become one value and are forgotten here.
     ///
-    /// The wills of lasting sessions go along: the new home publishes them unless the client comes back in time. A
+    /// The wills of lasting sessions go along: the new home publishes them unless the client returns in time. A
     /// session that ends with its connection ends as ever.
     ///
     /// What other shards have sent to this one and it has not taken yet would find the sessions gone: the caller has

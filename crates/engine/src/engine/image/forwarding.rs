@@ -69,9 +69,8 @@ impl<'e> OrchestratorMoves<'e> {
     /// The new home serves the partitions of a move: their sessions on this shard receive no more messages.
     pub fn note_served_elsewhere(&mut self, id: u64) {
         if let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) {
-            left.note_served();
+            left.is_over = true;
         }
-        self.engine.handover.tell_departures(&mut self.engine.state);
     }
 
     /// The messages collected for a move since the last piece; `None` without any. Messages of QoS 1 and 2 are
@@ -97,7 +96,7 @@ impl<'e> OrchestratorMoves<'e> {
         Ok(noted)
     }
 
-    /// The new homes have stored so many messages of a move: they are acknowledged.
+    /// The new homes have stored this number of messages of a move: they are acknowledged.
     pub fn confirm_forwarded(&mut self, now: Now, id: u64, messages: usize) {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
@@ -111,16 +110,11 @@ impl<'e> OrchestratorMoves<'e> {
     pub fn end_forwarding(&mut self, now: Now, id: u64, partitions: Partitions) {
         let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) else { return };
         let stay = left.partitions.among(partitions).without(left.back);
-        let for_groups = seal(left.for_groups.clone());
         left.partitions = left.partitions.without(partitions);
         let is_over = left.partitions.is_empty();
         self.engine.state.journal.now = now;
         self.engine.handover.tell_departures(&mut self.engine.state);
-        // The move is called off, and the sessions have got these messages. An error would mean that this process cannot
-        // read its own format.
-        let _ = each_noted(now, &for_groups, |_, message| {
-            moving!(self.engine).deal_to_groups(now, message, stay);
-        });
+        moving!(self.engine).deal_noted(now, id, stay);
         if is_over {
             self.confirm_forwarded(now, id, usize::MAX);
             self.engine.handover.forwarding.left.remove(&id);
@@ -136,8 +130,8 @@ impl<'e> OrchestratorMoves<'e> {
         self.engine.after_frame(now);
     }
 
-    /// Begins to take the messages that the old home forwards for the partitions of a move. It is called in the turn in
-    /// which the images were imported, and last on the shard that has the broker links. `had` are the messages that the
+    /// Begins to take the messages that the old home forwards for the partitions of a move. It is called on each shard in the
+    /// turn in which the images were imported, and last on the shard that has the broker links. `had` are the messages that the
     /// sessions have ([`OrchestratorMoves::take_had`]); without them a message that brokers deliver to both homes may come
     /// twice.
     ///
@@ -150,16 +144,15 @@ impl<'e> OrchestratorMoves<'e> {
         partitions: Partitions,
         had: Option<&[u8]>,
     ) -> Result<(), ImageError> {
-        if !self.engine.broker_links.brokers.config.has_broker_links_here() {
-            return Ok(());
-        }
         // A shard cannot keep messages back from the sessions of other shards.
         let is_whole = self.engine.place.shards == 1;
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
-        let seen = engine.broker_links.settlement.seen_now();
-        let had = had.filter(|_| is_whole);
-        engine.handover.arrivals.add(now, &mut engine.state.journal, partitions, seen, had)?;
+        if engine.broker_links.brokers.config.has_broker_links_here() {
+            let seen = engine.broker_links.settlement.seen_now();
+            let had = had.filter(|_| is_whole);
+            engine.handover.arrivals.add(now, &mut engine.state.journal, partitions, seen, had)?;
+        }
         let Forwarding { left, come, .. } = &mut engine.handover.forwarding;
         for left in left.values_mut() {
             left.back = left.back.with(left.partitions.among(partitions));
@@ -170,22 +163,22 @@ impl<'e> OrchestratorMoves<'e> {
     }
 
     /// The same for partitions that came in an earlier life of this process, or from a home that has died. The store says
-    /// which messages they have, as far as they came with a list of them. No messages are kept back.
+    /// which messages they have, as far as they came with a list of them. No messages are kept back. It is called on each
+    /// shard, and last on the shard that has the broker links.
     pub fn resume_awaiting(&mut self, now: Now, id: u64, partitions: Partitions) {
         let engine = &mut *self.engine;
-        if !engine.broker_links.brokers.config.has_broker_links_here() {
-            return;
-        }
         engine.state.journal.now = now;
-        let seen = engine.broker_links.settlement.seen_now();
-        engine.handover.arrivals.resume(now, &mut engine.state.journal, partitions, seen);
+        if engine.broker_links.brokers.config.has_broker_links_here() {
+            let seen = engine.broker_links.settlement.seen_now();
+            engine.handover.arrivals.resume(now, &mut engine.state.journal, partitions, seen);
+        }
         let come = engine.handover.forwarding.come.entry(id).or_insert_with(|| Come::new(Partitions::NONE, None));
         come.partitions = come.partitions.with(partitions);
         engine.handover.tell_departures(&mut engine.state);
     }
 
     /// Partitions do not come after all, and this process continues to forward messages for them. Their sessions stay, since
-    /// they say which messages these are.
+    /// they say which messages these are. It is called on each shard.
     pub fn refuse_arrival(&mut self, now: Now, partitions: Partitions) {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
@@ -195,7 +188,8 @@ impl<'e> OrchestratorMoves<'e> {
     }
 
     /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the broker links. With
-    /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back. Returns the messages that the other shards have to deliver
+    /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back; with the last one it ends
+    /// the wait here, and [`OrchestratorMoves::end_awaiting`] ends it on the other shards. Returns the messages that the other shards have to deliver
     /// ([`OrchestratorMoves::deliver_forwarded`]), and the partitions of their receivers.
     ///
     /// # Errors
@@ -277,9 +271,10 @@ impl<'e> OrchestratorMoves<'e> {
         Ok(seal(out))
     }
 
-    /// Ends the wait for pieces. Which messages the partitions have outlasts it.
-    fn end_awaiting(&mut self, now: Now, id: u64) {
+    /// Ends the wait for pieces on this shard. Which messages the partitions have outlasts it.
+    pub fn end_awaiting(&mut self, now: Now, id: u64) {
         let engine = &mut *self.engine;
+        engine.state.journal.now = now;
         let come = &mut engine.handover.forwarding.come;
         if come.remove(&id).is_some() {
             let open = come.values().fold(Partitions::NONE, |all, come| all.with(come.partitions));

@@ -30,8 +30,8 @@ pub struct LeftConnection {
 
 impl MoveCalls<'_> {
     /// The connections of clients of these partitions that can continue elsewhere. The partitions are about to be held,
-    /// and no connection continues here until then. Brokers, pipelines and publishers within the process cannot
-    /// continue elsewhere; MQTT 5 clients are left out with `but_v5`.
+    /// and no connection continues here until then. Brokers, bridges, pipelines and publishers within the process cannot
+    /// continue elsewhere, where they would count as clients; MQTT 5 clients are left out with `but_v5`.
     pub fn begin_to_leave(&mut self, partitions: Partitions, but_v5: bool) -> Vec<ConnectionKey> {
         self.engine.handover.parting = self.engine.handover.parting.with(partitions);
         let sessions = self.engine.state.sessions.by_partition(self.engine.place.own(partitions));
@@ -145,7 +145,7 @@ fn unkept_of(session: &Session) -> Vec<(PacketId, State)> {
 fn may_leave(connection: &Connection) -> bool {
     connection.phase == Phase::Open
         && ![BROKER_LINK_LISTENER, PRINCIPAL_LISTENER].contains(&connection.listener)
-        && !connection.is_of_hub()
+        && !connection.is_own()
         && !connection.leaving
 }
 

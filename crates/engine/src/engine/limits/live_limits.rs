@@ -29,7 +29,7 @@ impl ControlCalls<'_> {
         let settings = Arc::new(settings);
         self.engine.state.overflow = OverflowRules::new(&settings);
         self.engine.state.high_water = high_water(&settings, self.engine.state.blocked_connections);
-        self.engine.state.memory.ceiling = settings.limits.memory_ceiling;
+        self.engine.state.memory.set_ceiling(settings.limits.memory_ceiling);
         self.engine.state.settings = Arc::clone(&settings);
         self.engine.settings = settings;
     }

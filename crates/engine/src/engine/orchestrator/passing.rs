@@ -8,7 +8,7 @@ use tidegate_mqtt::PacketType;
 
 impl HomeCalls<'_> {
     /// A client may come in and is served by another engine: its connection is the shell's alone from now on. Returns
-    /// all that the client has sent, from its CONNECT on; `None` when it does not wait for a verdict any more.
+    /// all that the client has sent, from its CONNECT on; `None` when it does not wait for authentication any more.
     pub fn leave_admitted(&mut self, key: ConnectionKey) -> Option<Vec<u8>> {
         let connection = self.engine.state.connections.get_mut(key).filter(|it| it.phase == Phase::Authenticating)?;
         let packet = connection.extra.as_mut()?.pending_connect.take()?.packet;

@@ -39,7 +39,7 @@ impl PublishPipeline<'_> {
         }
     }
 
-    /// Takes a message to at most so many more receivers; returns how many they were.
+    /// Takes a message to at most `most` further receivers; returns their number.
     fn fan_out(&mut self, now: Now, mut fan_out: FanOut, most: usize) -> usize {
         let message = MessageRef::clone(&fan_out.message);
         let mut publication = message.publication();

@@ -10,11 +10,12 @@ mod with_properties;
 use crate::engine::facets::PublishPipeline;
 use crate::events::reason::Reason;
 use crate::events::refused::Refused;
-use crate::flows::contexts::publishing;
-use crate::ids::{ConnectionKey, SessionKey};
+use crate::flows::contexts::{parking, publishing};
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
+use crate::publish::turn_share::VISITS_PER_DELIVERY;
 use crate::topics::RouteSlot;
 use tidegate_mqtt::{Frame, QoS, RawPublish, Version};
 
@@ -62,15 +63,39 @@ impl PublishPipeline<'_> {
                 let (raw, session, unknown_receipts) = (&raw, Some(session), false);
                 let it =
                     Inbound { now, key, session, tenant, slot, raw, properties: &[], expires_at, unknown_receipts };
-                return Ok(self.publish(&it));
+                let progress = self.publish(&it);
+                self.charge_matching(now, key);
+                return Ok(progress);
             }
         }
+        let is_plain = raw.properties.is_empty() && tenant == TenantId::DEFAULT;
+        let goes_to_fleet = self.engine.broker_links.brokers.config.is_on();
         let mut properties = std::mem::take(&mut self.engine.scratch_properties);
         properties.clear();
-        let progress =
-            self.publish_with_properties(now, (key, Some(session), tenant), &raw, Millis::NEVER, &mut properties);
+        let progress = if is_plain && goes_to_fleet && !self.engine.settings.is_of_addresses(raw.topic) {
+            self.publish_plain_to_fleet(now, (key, session), &raw, &mut properties)
+        } else {
+            self.publish_with_properties(now, (key, Some(session), tenant), &raw, Millis::NEVER, &mut properties)
+        };
         self.engine.scratch_properties = properties;
+        self.charge_matching(now, key);
         progress
+    }
+
+    /// Counts the work of finding the receivers of new topics: many filters of one client can match a topic.
+    #[inline]
+    fn charge_matching(&mut self, now: Now, key: ConnectionKey) {
+        let visited = self.engine.index.take_visited();
+        if visited >= VISITS_PER_DELIVERY {
+            self.charge_long_matching(now, key, visited);
+        }
+    }
+
+    #[cold]
+    fn charge_long_matching(&mut self, now: Now, key: ConnectionKey, visited: usize) {
+        if let Some(share) = self.engine.turn_share.charge_matching(now, visited, &self.engine.state) {
+            parking!(self.engine).wait_for_next_turn(now, key, share);
+        }
     }
 
     /// The expiry of a message whose sender asks for `asked`: the broker may shorten it for mobile nodes.

@@ -71,6 +71,26 @@ impl PublishPipeline<'_> {
         Ok(self.publish(&it))
     }
 
+    /// A message without properties, of a client of the default tenant, goes to the fleet: it needs an id only. `forwarded`
+    /// is empty and takes that.
+    pub(super) fn publish_plain_to_fleet(
+        &mut self,
+        now: Now,
+        (key, session): (ConnectionKey, SessionKey),
+        raw: &RawPublish<'_>,
+        forwarded: &mut Vec<u8>,
+    ) -> Result<Progress, Refused> {
+        let (tenant, session) = (TenantId::BROKER_LINK, Some(session));
+        let slot = publishing!(self.engine).slot_of(tenant, raw.topic)?;
+        if self.engine.cache.traits(slot).is_for_hub {
+            self.append_origin(now, session, forwarded);
+        }
+        self.engine.broker_links.next_message_id(now, &self.engine.state, session, raw.retain).append(forwarded);
+        let (expires_at, unknown_receipts) = (self.expiry_of(now, slot, Millis::NEVER), false);
+        let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
+        Ok(self.publish(&it))
+    }
+
     /// Whether a message has a topic of addresses, by its name or by a topic alias.
     fn is_of_addresses(&self, key: ConnectionKey, properties: &PublishProperties<'_>, raw: &RawPublish<'_>) -> bool {
         let Some(alias) = properties.topic_alias.filter(|_| raw.topic.is_empty()) else {

@@ -47,7 +47,7 @@ impl BrokerLinking<'_> {
         let Some((broker_link, version)) = self.broker_links.brokers.broker_link_of(key) else { return Ok(()) };
         let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
         self.broker_links.brokers.note_refused(now, &self.broker_links.wanted, broker_link, &ack);
-        self.broker_links.wanted.note_verdicts(&self.broker_links.brokers, broker_link, &ack);
+        self.broker_links.wanted.note_sub_ack(&self.broker_links.brokers, broker_link, &ack);
         self.pass_refusals_on(now, broker_link, &ack);
         self.note_answered(now, broker_link, ack.packet_id);
         Ok(())
@@ -105,8 +105,8 @@ impl BrokerLinking<'_> {
         if waiter.left > 0 {
             return;
         }
-        let Some(Waiter { shard, ticket, verdict, .. }) = wanted.waits.remove(&wait) else { return };
-        self.pass_verdict_on(now, shard, ticket, &verdict);
+        let Some(Waiter { shard, ticket, answers, .. }) = wanted.waits.remove(&wait) else { return };
+        self.pass_answers_on(now, shard, ticket, &answers);
         self.confirm_wait(now, shard, ticket);
         while let Some((last, shard, ticket)) = self.broker_links.wanted.behind.front().copied() {
             if self.broker_links.wanted.waits.first_key_value().is_some_and(|(first, _)| *first <= last) {

@@ -12,7 +12,7 @@ const PAUSE_MIN_MS: u64 = 100;
 const PAUSE_MAX_MS: u64 = 5_000;
 
 impl Dealing<'_> {
-    /// A broker has no room. Earlier messages may come back with the same code, and belong to the same refusal.
+    /// A broker has no room. Earlier messages may return with the same code, and belong to the same refusal.
     pub(crate) fn begin_pause(&mut self, now: Now, key: BrokerLinkKey) {
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
         if broker_link.pause.is_on() || broker_link.stage != Stage::Open {

@@ -20,7 +20,7 @@ use crate::orchestrator::broker_link::receive::version_of;
 use crate::publish::dispatch::Source;
 use crate::session::Flow;
 use crate::settings::Settings;
-use crate::settings::fleet_topics::{of_brokers, owner_of};
+use crate::settings::fleet_topics::{is_of_tenant, of_brokers, owner_of};
 use crate::topics::{RouteSlot, is_own_topic};
 use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
@@ -145,7 +145,7 @@ impl BrokerLinking<'_> {
         message.deliver_to_taken_over(self, now);
     }
 
-    /// Notes a message of this shard that has come back in the order in which the broker has got messages.
+    /// Notes a message of this shard that has returned in the order in which the broker has got messages.
     fn note_own(&mut self, broker_link: BrokerLinkKey, raw: &RawPublish<'_>, id: Option<&MessageId>) {
         let own = id.filter(|id| id.origin == self.broker_links.origin && raw.packet_id.is_some() && !raw.retain);
         if let (Some(id), Some(broker_link)) = (own, self.broker_links.brokers.all.get_mut(&broker_link)) {
@@ -188,7 +188,7 @@ impl BrokerLinking<'_> {
     ) -> Result<u32, Refused> {
         // Without such a tenant, no client here wants it.
         let Some((tenant, topic)) = owner_of_raw(self.settings, raw.topic)? else { return Ok(0) };
-        let slot = match publishing!(self).slot_of(tenant, topic.as_bytes()) {
+        let slot = match publishing!(self).slot_of(tenant, topic) {
             Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
                 // A broker may know wider limits, and would bring it again on each connection.
                 self.state.counters.drop_message(reason);
@@ -391,10 +391,14 @@ impl Publishing<'_> {
 }
 
 /// The tenant and the topic of a topic that a broker has sent; `None` for a tenant that is not known.
-fn owner_of_raw<'a>(settings: &Settings, topic: &'a [u8]) -> Result<Option<(TenantId, &'a str)>, Refused> {
+fn owner_of_raw<'a>(settings: &Settings, topic: &'a [u8]) -> Result<Option<(TenantId, &'a [u8])>, Refused> {
+    if !is_of_tenant(topic) {
+        // Its route is found by its bytes. The bytes of a new topic are checked then.
+        return Ok(Some((TenantId::DEFAULT, topic)));
+    }
     let topic = std::str::from_utf8(topic);
     let topic = topic.map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
-    Ok(of_brokers(settings, topic))
+    Ok(of_brokers(settings, topic).map(|(tenant, topic)| (tenant, topic.as_bytes())))
 }
 
 /// Properties with the id that a message came with.

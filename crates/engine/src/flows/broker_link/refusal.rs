@@ -17,16 +17,16 @@ use tidegate_mqtt::{ReasonCode, SubAck, TopicFilter};
 impl BrokerLinking<'_> {
     /// All brokers have answered for a filter, or are gone: waiting subscribers are refused if no broker has taken it.
     /// An earlier subscription to it stays.
-    pub(super) fn pass_verdict_on(&mut self, now: Now, shard: ShardId, ticket: Ticket, verdict: &FilterAnswers) {
-        if !verdict.is_refused() {
+    pub(super) fn pass_answers_on(&mut self, now: Now, shard: ShardId, ticket: Ticket, answers: &FilterAnswers) {
+        if !answers.is_refused() {
             return;
         }
         let behind = self.broker_links.wanted.who_waits_behind();
         for (shard, ticket) in std::iter::once((shard, ticket)).chain(behind) {
             if shard == self.place.shard {
-                self.refuse_filter(now, ticket, &verdict.filter, verdict.code);
+                self.refuse_filter(now, ticket, &answers.filter, answers.code);
             } else {
-                let (filter, code) = (&*verdict.filter, verdict.code);
+                let (filter, code) = (&*answers.filter, answers.code);
                 self.links.send(shard, Record::InterestRefused { ticket, filter, code });
             }
         }

@@ -1,4 +1,4 @@
-//! Messages are settled when they have come back from a broker.
+//! Messages are settled when they have returned from a broker.
 
 use crate::events::reason::Reason;
 use crate::flows::contexts::BrokerLinking;
@@ -39,21 +39,25 @@ impl BrokerLinking<'_> {
                 in_flight.delivery.as_ref().and_then(|delivery| MessageId::at_end_of(delivery.message.properties()));
             let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { continue };
             broker_link.counters.acknowledged += 1;
-            // Most brokers bring a message back before they acknowledge it.
-            let seen = id.is_some_and(|id| self.broker_links.settlement.seen.contains(&id));
-            broker_link.counters.returned += u64::from(seen && broker_link.version.is_v5());
+            // Most brokers of MQTT 5 bring a message back before they acknowledge it; older ones bring no id.
+            let is_v5 = broker_link.version.is_v5();
+            let seen = &self.broker_links.settlement.seen;
+            let brought = is_v5 && id.is_some_and(|id| seen.contains(&id));
+            broker_link.counters.returned += u64::from(brought);
             broker_link.pause.note_room();
             if let Some(delivery) = in_flight.delivery.as_ref().filter(|_| !self.broker_links.quarantine.is_empty()) {
                 self.broker_links.quarantine.note_taken(delivery.message.topic());
             }
             // A user may publish without the right to read: then no message comes back, whatever its outcome.
-            let brings_ids = broker_link.version.is_v5() && !decide;
+            let brings_ids = is_v5 && !decide;
             let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
                 self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
                 continue;
             };
-            let kept_back = self.broker_links.keeps_back(session, delivery.message.topic());
-            let open = (brings_ids || kept_back) && !seen;
+            let kept_back = !brought
+                && self.broker_links.keeps_back(session, delivery.message.topic())
+                && (is_v5 || !self.broker_links.settlement.seen.contains(&id));
+            let open = brings_ids && !brought || kept_back;
             if !open || !publishing!(self).is_wanted_here(&delivery.message) {
                 self.broker_links.settlement.resends.forget(&id);
                 self.broker_links.settlement.forget_come(
@@ -88,7 +92,7 @@ impl BrokerLinking<'_> {
         self.check_gate_now_and_then(now);
     }
 
-    /// Sends messages again that should have come back by now; settles those without a subscriber left.
+    /// Sends messages again that should have returned by now; settles those without a subscriber left.
     pub(crate) fn check_unreturned(&mut self, now: Now, key: BrokerLinkKey) {
         let Some(timeout) = self.broker_links.brokers.config.settings().map(|settings| settings.return_timeout_ms)
         else {

@@ -263,7 +263,7 @@ impl BrokerRefusals<'_> {
     pub(crate) fn move_too_large(&mut self, now: Now, key: BrokerLinkKey) {
         let Some(broker_link) = self.0.broker_links.brokers.all.get(&key) else { return };
         let (session, limit) = (broker_link.session, broker_link.limit);
-        if !limit.exists() {
+        if limit.always_taken() == u32::MAX {
             return;
         }
         let Some(flow) = self.0.state.sessions.get(session.0).and_then(|session| session.flow.as_ref()) else { return };

@@ -27,7 +27,7 @@ use crate::topics::{Route, RouteSlot};
 use tidegate_mqtt::{PacketId, ReasonCode};
 
 impl Deciding<'_> {
-    /// A publisher has come back before all nodes have confirmed its message. It waits for their confirmations, since a
+    /// A publisher has returned before all nodes have confirmed its message. It waits for their confirmations, since a
     /// node that dies first may not have got the message. Returns true if there is a confirmation to wait for.
     #[cold]
     pub(crate) fn wait_for_exchange(&mut self, it: &Inbound<'_>, id: PacketId, exchange: &Exchange) -> bool {
@@ -176,12 +176,13 @@ impl Reach<'_> {
         source: &Source,
         known: &Got,
     ) {
-        let is_new = |partition| !known.sessions.has(partition);
-        self.deliver_some(now, route, publication, source, is_new, |partition| !known.groups.has(partition));
+        // An exchange is named in the turn in which the brokers get its message.
+        let deals = |partition| partition != BROKER_LINK_PARTITION && !known.groups.has(partition);
+        self.deliver_some(now, route, publication, source, |partition| !known.sessions.has(partition), deals);
     }
 
-    /// Delivers to the sessions of this shard whose partitions lack the message, and deals to the groups of such
-    /// partitions.
+    /// Delivers to the sessions of this shard whose partitions lack the message, and deals to the groups whose partitions
+    /// lack it; [`BROKER_LINK_PARTITION`] is that of the brokers.
     pub(crate) fn deliver_some(
         &mut self,
         now: Now,
@@ -211,11 +212,7 @@ impl Reach<'_> {
         let from = self.state.transfers.source;
         let of_brokers = self.is_of_brokers(publication);
         for group in route.groups() {
-            let lacks = |partition| match partition {
-                BROKER_LINK_PARTITION => wants(PartitionId(0)),
-                partition => deals(partition),
-            };
-            if self.deals_here(from, *group, of_brokers) && self.groups.partition_of(*group).is_some_and(lacks) {
+            if self.deals_here(from, *group, of_brokers) && self.groups.partition_of(*group).is_some_and(&deals) {
                 dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }

@@ -12,7 +12,7 @@ use crate::link::got::Got;
 use tidegate_mqtt::QoS;
 
 impl Deciding<'_> {
-    /// The next message is the one that another shard names. Returns the partitions that have it already; from now on
+    /// The next message is named by `word` of another shard. Returns the partitions that have it already; from now on
     /// all partitions here have it.
     #[cold]
     pub(crate) fn mark_coming(&mut self, from: ShardId, word: &ExchangeWord) -> Got {
@@ -47,7 +47,7 @@ impl Exchanges {
     }
 
     /// Notes that a message kept by a group under an id was taken: its receiver's session, which is in the store, or
-    /// its group goes along with a partition. A kept message is given again when a link comes back, or by the successor
+    /// its group goes along with a partition. A kept message is given again when a link returns, or by the successor
     /// of a dead keeper, or to the successor of a dead receiver.
     pub(crate) fn note_taken(
         &mut self,

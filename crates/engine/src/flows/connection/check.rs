@@ -97,6 +97,11 @@ fn check_reserved(listener: &ListenerSettings, client_id: &str) -> Result<(), Re
         let detail = "client ids that begin with `http-queue/` are for queues of HTTP listeners";
         return Err(Refused::new(Reason::InvalidClientId, detail));
     }
+    if is_of_a_request(client_id) && !(takes_queues || listener.for_coap) {
+        let detail =
+            "client ids of `http-` or `coap-` and 32 hexadecimal digits are for clients of HTTP and CoAP listeners";
+        return Err(Refused::new(Reason::InvalidClientId, detail));
+    }
     if client_id.starts_with(HUB_CLIENT_PREFIX) == listener.for_hub {
         return Ok(());
     }
@@ -104,6 +109,13 @@ fn check_reserved(listener: &ListenerSettings, client_id: &str) -> Result<(), Re
         Reason::InvalidClientId,
         "client ids that begin with `tidegate-hub-` are for the broker's pipelines",
     ))
+}
+
+/// Whether a client id is one that listeners of HTTP and CoAP draw for their clients: who sees it may not take their
+/// session over.
+fn is_of_a_request(client_id: &str) -> bool {
+    let drawn = client_id.strip_prefix("http-").or_else(|| client_id.strip_prefix("coap-"));
+    drawn.is_some_and(|drawn| drawn.len() == 32 && drawn.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Whether a client is the user of the queue that it has the client id of, `http-queue/USER/NAME`. A name of a queue has
@@ -122,7 +134,7 @@ fn check_client_id(listener: &ListenerSettings, connect: &Connect<'_>) -> Result
     if !connect.client_id.is_empty() {
         return Ok(());
     }
-    // An empty id cannot name a session to come back to, except in MQTT 5, where the client learns the assigned one.
+    // An empty id cannot name a session to return to, except in MQTT 5, where the client learns the assigned one.
     if connect.version == Version::V31 || (connect.version == Version::V311 && !connect.clean_start) {
         return Err(Refused::new(Reason::InvalidClientId, "an empty client id needs a clean session"));
     }

@@ -63,7 +63,7 @@ impl Connecting<'_> {
     }
 
     /// Lets the control plane decide. Until then nothing of this client is worked on.
-    pub(crate) fn ask_for_verdict(
+    pub(crate) fn request_authentication(
         &mut self,
         key: ConnectionKey,
         tenant: TenantId,

@@ -45,7 +45,7 @@ impl Connecting<'_> {
                 self.ask_again(key, Enhanced { method, data });
                 Ok(())
             }
-            _ => Err(Refused::new(Reason::ProtocolError, "AUTH does not fit to where the exchange stands")),
+            _ => Err(Refused::new(Reason::ProtocolError, "AUTH does not fit the state of the exchange")),
         }
     }
 

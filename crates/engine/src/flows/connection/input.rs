@@ -18,6 +18,6 @@ impl Parking<'_> {
     }
 }
 
-/// Messages wait in their queue once the output is at its high-water mark; so many times that is the bound for answers,
-/// which wait in no queue. Above a factor of one, so that a slow reader's own acknowledgements are still read.
+/// Messages wait in their queue once the output is at its high-water mark; this multiple of the mark is the bound for
+/// answers, which wait in no queue. Above a factor of one, so that a slow reader's own acknowledgements are still read.
 const UNREAD_ANSWERS_FACTOR: usize = 4;

@@ -15,7 +15,7 @@ impl SessionEnding<'_> {
         let expiry = session.expiry_seconds;
         let Some(rare) = session.rare.as_mut() else { return };
         if self.handover.exporting && expiry > 0 {
-            // Its will goes along with the session and is published there, if the client does not come back in time.
+            // Its will goes along with the session and is published there, if the client does not return in time.
             return;
         }
         let unwanted = reason == Reason::NormalDisconnect

@@ -103,7 +103,7 @@ impl Dealing<'_> {
     pub(crate) fn handle_deal_timer(&mut self, now: Now) {
         self.groups.kept.due = None;
         let over = |deal: &Deal| deal.at.is_none() && deal.since.plus(WAIT_MS) <= now.monotonic;
-        if !self.links.roster.misses_any() {
+        if !self.links.roster.awaits_members() {
             for id in self.groups.kept.ids(over) {
                 self.deal_kept(now, id, true);
             }

@@ -102,6 +102,8 @@ impl Subscribing<'_> {
         let (client, counted) = (hash_name(tenant, &session.client_id), session.counted_for());
         let partition = group_partition(tenant, share, filter);
         let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
+        membership.set_unconfirmed(true);
+        waits.joined.push(Rc::clone(&membership));
         let rare = session.rare_mut();
         match rare.find_membership(share, filter) {
             Ok(at) => rare.memberships[at] = membership,

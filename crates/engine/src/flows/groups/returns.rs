@@ -58,7 +58,7 @@ impl Dealing<'_> {
         let Returned { group, not_to, of, id, .. } = returned;
         self.groups.set_full(group, from, not_to);
         if self.groups.kept.stays_bound(now, self.state, of) {
-            // The client may have another seat than the one that has gone.
+            // The client may have another seat than the lost seat.
             if !self.groups.has_seat(group, (from, not_to)) {
                 self.deal_kept(now, of, false);
             }
@@ -125,7 +125,7 @@ impl Dealing<'_> {
                     // The group is dealt elsewhere by now.
                     let source = Source { hops: source.hops + 1, ..*source };
                     self.send_to_group(now, group, publication, &source, (home, u32::MAX), (0, 0, 0));
-                } else if self.links.roster.misses_any() || !self.groups.dealers.is_complete(partition) {
+                } else if self.links.roster.awaits_members() || !self.groups.dealers.is_complete(partition) {
                     self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
                 } else {
                     self.state.reports().discard_publication(Reason::NoGroupMember, publication);

@@ -1,18 +1,16 @@
 //! Messages of brokers are delivered while partitions move.
 
 use crate::flows::contexts::Moving;
-use crate::flows::contexts::dealing;
 use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
-use crate::ids::{PartitionId, Partitions};
-use crate::message::{MessageRef, Publication};
+use crate::ids::Partitions;
+use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::broker_link::id::MessageId;
 use crate::publish::dispatch::Source;
 use crate::session::Session;
 use crate::settings::fleet_topics::of_brokers;
-use crate::topics::{GroupKey, RouteSlot};
-use tidegate_mqtt::QoS;
+use crate::topics::RouteSlot;
 
 impl Moving<'_> {
     /// Delivers a message of a broker while partitions move. Partitions that have it, or get it later, are passed over.
@@ -59,49 +57,5 @@ impl Moving<'_> {
         let mut publication = message.publication().named(tenant, topic);
         let source = Source::inside(self.place.shard, now);
         reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
-    }
-}
-
-impl Moving<'_> {
-    /// Deals a message of a broker to the shared groups of some partitions, as far as this shard deals for them.
-    pub(crate) fn deal_to_groups(&mut self, now: Now, message: &MessageRef, partitions: Partitions) {
-        let deals = self.state.departures;
-        self.for_groups(message, partitions, |moving, group, partition, publication| {
-            if deals.deals(&moving.links.roster, partition) {
-                let source = Source::inside(moving.place.shard, now);
-                dealing!(moving).deal_to(now, group, publication, &source, None);
-            }
-        });
-    }
-
-    /// Keeps a message of an earlier process for the shared groups of some partitions: no table says yet where their
-    /// members are.
-    pub(crate) fn keep_for_groups(&mut self, now: Now, message: &MessageRef, partitions: Partitions) {
-        if message.qos == QoS::AtMostOnce {
-            return;
-        }
-        self.for_groups(message, partitions, |moving, group, _, publication| {
-            let name = moving.groups.dealt.get(group.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
-            let Some((share, filter)) = name else { return };
-            moving.groups.kept.wait_for_member(now, moving.state, (&share, &filter), publication);
-        });
-    }
-
-    /// Calls `act` for the shared groups of this shard in some partitions that a message of a broker is for.
-    fn for_groups(
-        &mut self,
-        message: &MessageRef,
-        partitions: Partitions,
-        mut act: impl FnMut(&mut Self, GroupKey, PartitionId, &mut Publication<'_>),
-    ) {
-        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
-        let slot = publishing!(self).route_of(tenant, topic);
-        let groups = self.cache.get(slot).1.groups().to_vec();
-        for group in groups {
-            let partition = self.groups.partition_of(group).filter(|partition| partitions.has(*partition));
-            if let Some(partition) = partition {
-                act(self, group, partition, &mut message.publication().named(tenant, topic));
-            }
-        }
     }
 }

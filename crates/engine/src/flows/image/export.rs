@@ -88,7 +88,7 @@ impl Moving<'_> {
     }
 }
 
-/// Writes the will of a session that expires so many seconds after its connection.
+/// Writes the will of a session, with its expiry in seconds after the end of its connection.
 fn put_will(out: &mut Vec<u8>, now: Now, expiry_seconds: u32, will: Option<&Will>, due: Option<Millis>) {
     out.put_u8(u8::from(will.is_some()));
     let Some(will) = will else { return };

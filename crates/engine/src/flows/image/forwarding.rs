@@ -7,7 +7,6 @@ use crate::flows::contexts::Moving;
 use crate::ids::Partitions;
 use crate::image::forwarding::{Forwarding, KEPT_BACK_MAX_BYTES};
 use crate::image::handover::{concerns, concerns_left};
-use crate::image::last_copies::LastCopy;
 use crate::image::noted::each_noted;
 use crate::image::seal;
 use crate::journal::keys::Key;
@@ -27,7 +26,12 @@ impl Moving<'_> {
         message: &MessageRef,
         having: Partitions,
     ) -> Partitions {
-        self.note_for_groups(now, slot, id, message);
+        if self.handover.forwards()
+            && !self.cache.get(slot).1.groups().is_empty()
+            && let Some(message) = self.of_clients(message)
+        {
+            self.note_for_groups(slot, &message);
+        }
         let mut passed_over = self.collect_for_left(now, slot, id, message);
         let (_, route) = self.cache.get(slot);
         let (place, state) = (self.place, &mut *self.state);
@@ -44,48 +48,6 @@ impl Moving<'_> {
             let _ = self.deliver_kept_back(now, number);
         }
         passed_over
-    }
-
-    /// Notes a new message for the groups of partitions that leave: it is dealt here if the move is called off. The store
-    /// keeps it until a home has it, since this process may die before.
-    fn note_for_groups(&mut self, now: Now, slot: RouteSlot, id: Option<&MessageId>, message: &MessageRef) {
-        let (_, route) = self.cache.get(slot);
-        let (groups, state) = (&*self.groups, &mut *self.state);
-        let Forwarding { left, at_hand, stored, .. } = &mut self.handover.forwarding;
-        for left in left.values_mut().filter(|left| !left.is_over) {
-            let leaves = |group| groups.partition_of(group).is_some_and(|partition| left.partitions.has(partition));
-            if route.groups().iter().any(|group| leaves(*group)) {
-                left.note_for_groups(now, id, message);
-                if !at_hand.is_last {
-                    left.keep_copy(&mut state.journal, stored, id, message);
-                }
-            }
-        }
-    }
-
-    /// A roster is in force: deals messages of an earlier process to groups of partitions that were about to leave it, and
-    /// have not left.
-    pub(crate) fn deal_remaining_copies(&mut self, now: Now) {
-        let roster = &self.links.roster;
-        let stays = |copy: &mut LastCopy| {
-            copy.of.is_none() && copy.partitions.iter().all(|partition| roster.is_of_process(partition))
-        };
-        let copies: Vec<LastCopy> = self.handover.forwarding.copies.extract_if(.., stays).collect();
-        for copy in copies {
-            self.keep_for_groups(now, &copy.message, copy.partitions);
-            if let Some(number) = copy.number {
-                self.handover.forwarding.stored.end(&mut self.state.journal, number);
-            }
-        }
-    }
-
-    /// Keeps messages for the groups of partitions that were about to leave a dead member.
-    pub(crate) fn keep_undealt(&mut self, now: Now, partitions: Partitions) {
-        let copies = self.handover.forwarding.copies.iter().filter(|copy| copy.of.is_none());
-        let undealt = copies.map(|copy| (copy.message.clone(), copy.partitions.among(partitions)));
-        for (message, partitions) in undealt.collect::<Vec<_>>() {
-            self.keep_for_groups(now, &message, partitions);
-        }
     }
 
     /// Collects a message of a broker for the new homes of partitions that have left. Returns the partitions whose
@@ -155,6 +117,8 @@ impl Moving<'_> {
         let is_missing = |partition| !left.crossed.iter().any(|place| place.owns(partition));
         let missing: Partitions = partitions.iter().filter(|partition| is_missing(*partition)).collect();
         self.deliver_only(now, &left.message, |session| session.is_some_and(|session| session.is_of(missing)));
-        self.keep_for_groups(now, &left.message, missing);
+        if let Some(message) = self.of_clients(&left.message) {
+            self.keep_for_groups(now, &message, missing);
+        }
     }
 }

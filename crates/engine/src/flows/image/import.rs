@@ -21,6 +21,7 @@ impl Moving<'_> {
             self.state.memory.queued_messages += flow.queue.len() as u64;
             self.state.memory.queued_bytes += flow.queue_bytes;
             self.state.memory.held += flow.queue_bytes + flow.inflight_bytes;
+            self.state.memory.allow_excess();
         }
         let key = self.state.insert_session(session);
         if let Some(at) = ends_at {

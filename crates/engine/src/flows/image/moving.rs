@@ -46,7 +46,7 @@ impl Imaging<'_> {
         self.state.exchanges.put_dealt_before(&mut out, others);
         self.outgoing.put_outgoing(&mut out, now, partition);
         RetainedStore::put_removed(&mut out, held.removed);
-        self.groups.put_names(&mut out, partition);
+        self.groups.put_names(&mut out, &self.links.roster, partition);
         seal(out)
     }
 }

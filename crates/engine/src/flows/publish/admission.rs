@@ -139,7 +139,7 @@ impl Deciding<'_> {
         self.links.send(from, Record::Reserved { number, full });
     }
 
-    /// Another shard has answered: all of its queues have room, or so many have not.
+    /// Another shard has answered: all of its queues have room, or a number of them have none.
     pub(crate) fn handle_reserved(&mut self, now: Now, from: ShardId, number: u32, full: u32) {
         let Some(asked) = self.admissions.asked.get_mut(&number) else { return };
         let bit = 1u64 << from.0;
@@ -194,8 +194,8 @@ impl Deciding<'_> {
 }
 
 impl Parking<'_> {
-    /// The publisher waits, without an acknowledgement, until so many queues of a shard have room; on another one it is
-    /// not known whose.
+    /// The publisher waits, without an acknowledgement, until this number of queues of a shard have room; on another
+    /// one it is not known whose.
     pub(crate) fn withhold(
         &mut self,
         now: Now,

@@ -156,7 +156,7 @@ impl Reach<'_> {
         let is_used_later =
             remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
         if is_used_later {
-            // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
+            // Before anyone keeps the message: a group that it returns to deals it by its publisher again.
             self.set_publisher(publication, source);
         }
         self.begin_receipts(now, route, publication, source, true);
@@ -282,6 +282,9 @@ impl Reach<'_> {
 
     /// Deals to the shared groups whose home is here.
     pub(crate) fn deal(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
+        if route.groups().is_empty() {
+            return;
+        }
         let from = self.state.transfers.source;
         let of_brokers = self.is_of_brokers(publication);
         for group in route.groups() {
@@ -293,19 +296,19 @@ impl Reach<'_> {
 
     /// Whether brokers bring a message to each orchestrator of a cluster that has its filter.
     pub(crate) fn is_of_brokers(&self, publication: &Publication<'_>) -> bool {
-        self.broker_links.brokers.config.is_on()
-            && publication.tenant != TenantId::BROKER_LINK
+        publication.tenant != TenantId::BROKER_LINK
+            && self.broker_links.brokers.config.is_on()
             && !self.state.settings.is_kept_from_brokers(publication.topic)
     }
 
     /// Whether this shard deals a message of a shard to a group. Messages of brokers are dealt at the group's home
     /// alone.
     pub(crate) fn deals_here(&self, from: ShardId, key: GroupKey, of_brokers: bool) -> bool {
-        let partition = self.groups.partition_of(key).filter(|_| of_brokers);
-        partition.map_or_else(
-            || self.groups.deals_for(from, key),
-            |partition| self.state.departures.deals(&self.links.roster, partition),
-        )
+        if !of_brokers {
+            return self.groups.deals_for(from, key);
+        }
+        let partition = self.groups.partition_of(key);
+        partition.is_some_and(|partition| self.state.departures.deals(&self.links.roster, partition))
     }
 
     /// Passes a message on to the shards that want it, and to its topic's home.

@@ -73,7 +73,7 @@ impl Answering<'_> {
         self.state.sessions.take_packet_id(&mut self.state.journal, session, id)
     }
 
-    /// Answers a QoS 2 message that repeats one whose packet id is taken, after so many confirmations.
+    /// Answers a QoS 2 message that repeats one whose packet id is taken, after the confirmations that are still open.
     pub(crate) fn answer_repetition(
         &mut self,
         now: Now,

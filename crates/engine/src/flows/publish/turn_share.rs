@@ -7,7 +7,7 @@ use crate::ids::ConnectionKey;
 use crate::now::Now;
 use crate::publish::fan_out::FanOuts;
 use crate::publish::turn_share::wide_share;
-use crate::publish::turn_share::{DELIVERIES_MAX, Share, TurnShare};
+use crate::publish::turn_share::{DELIVERIES_MAX, Share, TurnShare, VISITS_PER_DELIVERY};
 use crate::state::ShardState;
 use crate::subscribe::steps::{FILTER_WORK_IN_ANY_CASE, FILTER_WORK_PER_TURN};
 use crate::timers::Timer;
@@ -132,6 +132,13 @@ impl TurnShare {
             self.narrow += deliveries;
             (self.narrow > DELIVERIES_MAX).then_some(Share::Narrow)
         }
+    }
+
+    /// Counts the search for the receivers of a topic; says whether the share of the turn is used up.
+    pub(crate) fn charge_matching(&mut self, now: Now, visited: usize, state: &ShardState) -> Option<Share> {
+        self.look_at(now, &state.to_write);
+        self.narrow += visited / VISITS_PER_DELIVERY;
+        (self.narrow > DELIVERIES_MAX).then_some(Share::Narrow)
     }
 
     /// Begins a turn when the clock has moved on.

@@ -19,7 +19,8 @@ use crate::topics::{FilterKey, Subscriber, is_own_topic};
 use tidegate_mqtt::{RetainHandling, TopicFilter};
 
 /// Whether a session would become a member of a group while no orchestrator asks its brokers for the filter: the home of the
-/// group is out of reach, or dead without a successor.
+/// group is out of reach, or dead without a successor. For a member that the home has confirmed, its brokers keep the
+/// messages.
 fn is_home_of_group_away(
     request: &Request<'_>,
     roster: &Roster,
@@ -30,7 +31,8 @@ fn is_home_of_group_away(
         return false;
     }
     let rare = state.sessions.get(request.session.0).and_then(|session| session.rare.as_ref());
-    let is_member = rare.is_some_and(|rare| rare.find_membership(share, filter).is_ok());
+    let membership = rare.and_then(|rare| rare.memberships.get(rare.find_membership(share, filter).ok()?));
+    let is_member = membership.is_some_and(|membership| membership.is_confirmed());
     !is_member && !state.settings.is_kept_from_brokers(filter)
 }
 
@@ -38,7 +40,9 @@ impl Subscribing<'_> {
     /// Whether a filter is valid for a subscription, and its client is allowed to subscribe.
     fn check_subscription(&self, request: &Request<'_>) -> Result<(), Reason> {
         let max_levels = usize::from(self.state.settings.limits.max_topic_levels);
-        let storable = !self.state.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
+        // The home of a shared group stores its name.
+        let is_stored = self.state.journal.is_on() || self.links.roster.is_of_orchestrators();
+        let storable = !is_stored || request.filter.as_str().len() <= STORED_NAME_MAX;
         if !storable {
             return Err(Reason::FilterTooLong);
         }
@@ -73,10 +77,10 @@ impl Subscribing<'_> {
             if !self.state.settings.shared.available {
                 return Err(Reason::SharedNotSupported);
             }
-            self.check_subscription_limit(request)?;
             if is_home_of_group_away(request, &self.links.roster, self.state, (share, filter.as_str())) {
                 return Err(Reason::GroupHomeAway);
             }
+            self.check_subscription_limit(request)?;
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
             let whole = request.filter.as_str();
             self.state.sessions.store_subscription(

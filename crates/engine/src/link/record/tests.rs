@@ -27,7 +27,7 @@ struct Fields {
 
 macro_rules! kinds {
     ($($kind:ident),* $(,)?) => {
-        /// A kind of record, with the kinds of words within. The fixture has their numbers: a new one stands behind the
+        /// A kind of record, with the kinds of words within. The fixture has their numbers: a new one is behind the
         /// others.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         enum Kind {

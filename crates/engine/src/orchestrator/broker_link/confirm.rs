@@ -1,6 +1,6 @@
 //! Returned messages are settled in the store when all shards have them.
 //!
-//! A message that came back at QoS 1 is on its way to the other shards in memory only. Were it settled at once, it
+//! A message that returned at QoS 1 is on its way to the other shards in memory only. Were it settled at once, it
 //! would be lost with the process, if its broker forgot it too. Exactly-once messages are written down on their way,
 //! and need not wait.
 
@@ -16,7 +16,7 @@ use super::id::MessageId;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::session::InFlight;
 
-/// Messages that have come back and that other shards have not confirmed. Bounded by what brokers may have under way.
+/// Messages that have returned and that other shards have not confirmed. Bounded by what brokers may have under way.
 #[derive(Debug, Default)]
 pub(crate) struct Confirming {
     by_packet: BTreeMap<(ConnectionKey, PacketId), MessageId>,
@@ -49,7 +49,7 @@ impl super::BrokerLinks {
 }
 
 impl Settlement {
-    /// A message has come back in this packet, which is answered when other shards have it.
+    /// A message has returned in this packet, which is answered when other shards have it.
     pub(crate) fn begin_confirming(
         &mut self,
         state: &mut ShardState,

@@ -42,7 +42,7 @@ pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
     /// Brokers that have not answered.
     pub(crate) left: u32,
-    pub(crate) verdict: FilterAnswers,
+    pub(crate) answers: FilterAnswers,
 }
 
 /// The answers of brokers for a filter with a waiting SUBACK.
@@ -149,7 +149,7 @@ impl FilterSync {
         ids.into_iter().find(|id| self.asked.iter().all(|(asked, _)| asked != id))
     }
 
-    /// True if it has been asked for all filters that existed when it came, so that new messages come back.
+    /// True if it has been asked for all filters that existed when it came, so that new messages return.
     pub(crate) fn are_asked(&self) -> bool {
         self.first_unasked == 0 && self.ending.suspects_nothing()
     }
@@ -406,9 +406,9 @@ impl WantedFilters {
         if let (Some((shard, ticket)), true) = (waits, waited) {
             let refused = flawed.len() as u32;
             let asked = told.len() as u32 + refused;
-            let verdict = FilterAnswers { filter: filter.into(), asked, refused, code: ReasonCode::TopicFilterInvalid };
+            let answers = FilterAnswers { filter: filter.into(), asked, refused, code: ReasonCode::TopicFilterInvalid };
             let left = (told.len() as u32).max(1);
-            self.waits.insert(wait, Waiter { shard, ticket, left, verdict });
+            self.waits.insert(wait, Waiter { shard, ticket, left, answers });
             self.decided.extend(told.is_empty().then_some(wait));
         }
         for key in flawed {

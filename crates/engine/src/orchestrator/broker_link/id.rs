@@ -25,7 +25,7 @@ const SUBSCRIPTION_IDENTIFIER: u8 = 0x0b;
 pub(crate) struct MessageId {
     /// The shard of the process where it entered; another number with each start.
     pub origin: u64,
-    /// Counts the messages of the origin from 1, without gaps.
+    /// Counts the messages of the origin from 1. A message that is sent again may leave a gap.
     pub number: u64,
     /// When it entered, Unix milliseconds: between two retained values of one topic the later one wins.
     pub entered: u64,
@@ -37,48 +37,65 @@ pub(crate) struct MessageId {
 
 const ALPHABET: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
 
-fn put<const DIGITS: usize>(out: &mut [u8; DIGITS], mut value: u64) {
-    for place in out.iter_mut().rev() {
+fn put(digits: &mut [u8], mut value: u64) {
+    for place in digits.iter_mut().rev() {
         *place = ALPHABET[(value & 63) as usize];
         value >>= 6;
     }
 }
 
-/// The value of each character, [`NO_DIGIT`] for other characters.
-const DIGITS: [u8; 256] = {
-    let mut digits = [NO_DIGIT; 256];
-    let mut value = 0;
-    while value < ALPHABET.len() {
-        digits[ALPHABET[value] as usize] = value as u8;
-        value += 1;
+/// Characters that are read in one step.
+const STEP: usize = 4;
+/// For each place in a step the value that each character has there, [`NO_DIGIT`] for other characters. A table for each
+/// place spares the shifts.
+const DIGITS: [[u32; 256]; STEP] = {
+    let mut digits = [[NO_DIGIT; 256]; STEP];
+    let mut place = 0;
+    while place < STEP {
+        let mut value = 0;
+        while value < ALPHABET.len() {
+            digits[place][ALPHABET[value] as usize] = (value as u32) << (6 * (STEP - 1 - place));
+            value += 1;
+        }
+        place += 1;
     }
     digits
 };
-const NO_DIGIT: u8 = 0x80;
+const NO_DIGIT: u32 = 1 << 31;
 
-fn get(text: &[u8]) -> Option<u64> {
-    let (mut value, mut seen) = (0u64, 0);
-    for character in text {
-        let digit = DIGITS[usize::from(*character)];
-        seen |= digit;
-        value = value << 6 | u64::from(digit & 63);
+/// Reads a number. Sets [`NO_DIGIT`] in `seen` at a character that is no digit.
+#[inline]
+fn get<const LEN: usize>(text: &[u8; LEN], seen: &mut u32) -> u64 {
+    let mut value = 0;
+    let (steps, last) = text.as_chunks::<STEP>();
+    for [first, second, third, fourth] in steps {
+        let read = DIGITS[0][usize::from(*first)]
+            | DIGITS[1][usize::from(*second)]
+            | DIGITS[2][usize::from(*third)]
+            | DIGITS[3][usize::from(*fourth)];
+        *seen |= read;
+        value = value << (6 * STEP) | u64::from(read);
     }
-    (seen & NO_DIGIT == 0).then_some(value)
+    for character in last {
+        let read = DIGITS[STEP - 1][usize::from(*character)];
+        *seen |= read;
+        value = value << 6 | u64::from(read);
+    }
+    value
 }
 
 impl MessageId {
     /// Appends the user property that carries it to encoded properties.
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
-        let (mut origin, mut number, mut entered, mut publisher) = ([0; 11], [0; 11], [0; 8], [0; 11]);
-        put(&mut origin, self.origin);
-        put(&mut number, self.number);
-        put(&mut entered, self.entered);
-        put(&mut publisher, self.publisher);
-        let flag = if self.retain { b'r' } else { b'-' };
-        out.reserve(PAIR_LEN);
-        for part in [&HEAD[..], &origin, &number, &entered, &publisher, &[flag]] {
-            out.extend_from_slice(part);
+        let mut pair = [if self.retain { b'r' } else { b'-' }; PAIR_LEN];
+        let (head, mut rest) = pair.split_at_mut(HEAD.len());
+        head.copy_from_slice(&HEAD);
+        for (value, digits) in [(self.origin, 11), (self.number, 11), (self.entered, 8), (self.publisher, 11)] {
+            let (place, behind) = rest.split_at_mut(digits);
+            put(place, value);
+            rest = behind;
         }
+        out.extend_from_slice(&pair);
     }
 
     /// Reads the value of the user property.
@@ -87,22 +104,24 @@ impl MessageId {
     }
 
     fn parse_bytes(text: &[u8]) -> Option<Self> {
-        let text: &[u8; TEXT_LEN] = text.try_into().ok()?;
-        let (origin, rest) = text.split_at(11);
-        let (number, rest) = rest.split_at(11);
-        let (entered, rest) = rest.split_at(8);
-        let (publisher, flag) = rest.split_at(11);
-        Some(Self {
-            origin: get(origin)?,
-            number: get(number)?,
-            entered: get(entered)?,
-            publisher: get(publisher)?,
-            retain: match flag {
-                b"r" => true,
-                b"-" => false,
-                _ => return None,
-            },
-        })
+        let (origin, rest) = text.split_first_chunk::<11>()?;
+        let (number, rest) = rest.split_first_chunk::<11>()?;
+        let (entered, rest) = rest.split_first_chunk::<8>()?;
+        let (publisher, flag) = rest.split_first_chunk::<11>()?;
+        let retain = match flag {
+            b"r" => true,
+            b"-" => false,
+            _ => return None,
+        };
+        let mut seen = 0;
+        let id = Self {
+            origin: get(origin, &mut seen),
+            number: get(number, &mut seen),
+            entered: get(entered, &mut seen),
+            publisher: get(publisher, &mut seen),
+            retain,
+        };
+        (seen & NO_DIGIT == 0).then_some(id)
     }
 
     /// The id among encoded properties that were written by [`MessageId::append`] last.
@@ -119,7 +138,7 @@ impl MessageId {
     }
 
     /// The id of a message that has no properties beside it, but for subscription identifiers; these, too. That is how
-    /// nearly all messages come back, and it spares looking at properties one by one.
+    /// nearly all messages return, and it spares looking at properties one by one.
     #[inline]
     pub(crate) fn alone_in(properties: &[u8]) -> Option<Self> {
         let mut rest = properties;
@@ -171,7 +190,7 @@ const WRITTEN: u64 = 1 << 16;
 /// settled.
 const WINDOW_PER_OWED: u64 = 2;
 
-/// Which messages have come back from the fleet, so that none is delivered twice that a fleet brings twice.
+/// Which messages have returned from the fleet, so that none is delivered twice that a fleet brings twice.
 #[derive(Clone, Debug)]
 pub(crate) struct SeenIds {
     /// Numbers of an origin that are distinguished, a power of two.
@@ -272,7 +291,7 @@ impl Seen {
 }
 
 impl SeenIds {
-    /// For a process whose fleet may owe so many messages at once.
+    /// For a process whose fleet may owe at most this number of messages.
     pub(crate) fn for_owed(max_owed: u64) -> Self {
         let window = max_owed.saturating_mul(WINDOW_PER_OWED).clamp(WINDOW_MIN, WINDOW_MAX).next_power_of_two();
         Self { window, origins: VecDeque::new() }
@@ -416,6 +435,17 @@ mod tests {
         assert_eq!(MessageId::strip(b"\x01\x01"), b"\x01\x01");
         assert_eq!(MessageId::parse("short"), None);
         assert_eq!(MessageId::parse(&"!".repeat(TEXT_LEN)), None);
+    }
+
+    #[test]
+    fn an_id_with_a_wrong_character_is_not_read() {
+        let valid = format!("{}r", "~".repeat(TEXT_LEN - 1));
+        assert!(MessageId::parse(&valid).is_some());
+        for place in 0..TEXT_LEN {
+            let mut text = valid.clone();
+            text.replace_range(place..=place, "!");
+            assert_eq!(MessageId::parse(&text), None, "{place}");
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl Brokers {
         if broker_link.filters.refuses_nothing() && !broker_link.suspicion.told {
             broker_link.last_error.clear();
         }
-        // One that closes connections again and again is tried less and less often, and told once.
+        // One that closes connections again and again is tried less and less often, and logged once.
         if !broker_link.suspicion.is_lost_again() {
             self.tell_serving(state, key);
         }

@@ -125,8 +125,8 @@ pub(crate) struct Brokers {
     pub(crate) by_connection: BTreeMap<ConnectionKey, BrokerLinkKey>,
     /// Sessions of brokers that are better not given every message at present.
     pub(crate) flawed: BTreeSet<u32>,
-    /// Whether any broker has a limit to the length of a packet.
-    limited: bool,
+    /// Every broker takes packets of at most this length, bytes; 0 as long as that is not known.
+    smallest: u32,
     /// Brokers that wait for others, so that topics keep their order.
     pub(crate) held: BTreeSet<BrokerLinkKey>,
     pub(crate) former: Former,
@@ -144,10 +144,10 @@ pub(crate) struct FleetConfig {
     here: bool,
 }
 
-/// Messages that were given to brokers, from the acknowledgement until they have come back.
+/// Messages that were given to brokers, from the acknowledgement until they have returned.
 #[derive(Debug, Default)]
 pub(crate) struct Settlement {
-    /// How often messages were sent again that did not come back.
+    /// How often messages were sent again that did not return.
     pub(crate) resends: Resends,
     /// How often messages were under way when brokers closed the connection.
     pub(crate) blames: Blames,
@@ -187,7 +187,7 @@ pub(crate) struct BrokerLink {
     pub(crate) stage: Stage,
     /// Since when it is in its present state, Unix milliseconds.
     pub(crate) since: u64,
-    /// The version of the present connection, or the one that is tried next.
+    /// The version of the present connection, or of the next attempt.
     pub(crate) version: Version,
     /// The version that was accepted last.
     pub(crate) accepted: Option<Version>,
@@ -278,7 +278,7 @@ pub(crate) struct Drain {
     pub(crate) answers_wanted: u64,
 }
 
-/// A message that a broker has acknowledged and that is to come back.
+/// A message that a broker has acknowledged and that is to return.
 #[derive(Debug)]
 pub(crate) struct Unreturned {
     pub(crate) in_flight: InFlight,
@@ -307,7 +307,7 @@ impl BrokerLinks {
     }
 
     /// A broker has answered a message. Keeps the message if its outcome is decided behind the packet: an acknowledged
-    /// message may have to come back, and one that the broker has no room for goes to another. Returns other messages.
+    /// message may have to return, and one that the broker has no room for goes to another. Returns other messages.
     pub(crate) fn note_answered(
         &mut self,
         session: SessionKey,

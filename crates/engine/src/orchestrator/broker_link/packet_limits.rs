@@ -13,6 +13,17 @@ use tidegate_mqtt::Version;
 /// How long a limit is remembered that a broker has shown by a refusal, milliseconds. Then it is tried again.
 const LEARNED_MS: u64 = 600_000;
 
+/// Bytes of the longest PUBLISH packet to a broker without topic, forwarded properties and payload: the first byte, two
+/// lengths of four bytes, the length of the topic, the packet identifier, and the expiry with its identifier.
+const OTHER_BYTES_MAX: usize = 1 + 4 + 4 + 2 + 2 + 5;
+
+/// Whether a message is no longer than `limit` bytes by any reckoning. `parts` are the bytes of its topic, its properties
+/// and its payload. It spares the exact length, which few messages need.
+#[inline]
+pub(crate) fn fits_surely(parts: usize, limit: u32) -> bool {
+    parts + OTHER_BYTES_MAX <= limit as usize
+}
+
 /// The length of a message to a broker, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageLen {
@@ -100,9 +111,9 @@ impl PacketLimit {
         len.packet <= self.announced && self.learned.takes(len)
     }
 
-    /// Whether there are messages that the broker does not take.
-    pub(crate) fn exists(self) -> bool {
-        self.announced != u32::MAX || self.learned != LenLimit::NONE
+    /// The broker takes every packet of at most this length, bytes.
+    pub(crate) fn always_taken(self) -> u32 {
+        self.announced.min(self.learned.packet)
     }
 
     /// A limit for which the broker takes no message that is too long.
@@ -135,6 +146,8 @@ impl PacketLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::TenantId;
+    use tidegate_mqtt::QoS;
 
     fn len(packet: u32, payload: u32) -> MessageLen {
         MessageLen { packet, payload }
@@ -143,7 +156,7 @@ mod tests {
     #[test]
     fn a_refusal_excludes_messages_too_long_by_either_measure() {
         let mut limit = PacketLimit::default();
-        assert!(!limit.exists() && limit.takes(len(u32::MAX, u32::MAX)));
+        assert!(limit.always_taken() == u32::MAX && limit.takes(len(u32::MAX, u32::MAX)));
         limit.learn(Millis(0), len(1_000, 800));
         assert!(!limit.takes(len(1_000, 800)) && !limit.takes(len(1_100, 900)));
         assert!(limit.takes(len(1_000, 799)), "the broker may measure payloads");
@@ -151,7 +164,36 @@ mod tests {
         limit.learn(Millis(0), len(1_100, 700));
         assert!(!limit.takes(len(1_000, 700)) && limit.takes(len(999, 700)) && limit.takes(len(2_000, 699)));
         limit.forget_old(Millis(LEARNED_MS));
-        assert!(limit.takes(len(1_000, 800)) && !limit.exists());
+        assert!(limit.takes(len(1_000, 800)) && limit.always_taken() == u32::MAX);
+    }
+
+    #[test]
+    fn a_message_that_fits_surely_is_not_longer() {
+        let (topic, bytes) = ("t".repeat(300), vec![0; 20_000]);
+        for (topic_len, properties_len, payload_len) in
+            [(1, 0, 0), (1, 0, 110), (20, 75, 20), (300, 127, 3), (1, 128, 0), (1, 16_384, 16_384)]
+        {
+            let (properties, payload) = (&bytes[..properties_len], &bytes[..payload_len]);
+            let mut message = Publication::new(
+                TenantId::BROKER_LINK,
+                &topic[..topic_len],
+                QoS::AtLeastOnce,
+                false,
+                properties,
+                Millis(5_000),
+                payload,
+                0,
+            );
+            let packet = MessageLen::of(&message, Millis(0)).packet;
+            let parts = topic_len + properties_len + payload_len;
+            assert!(!fits_surely(parts, packet - 1), "{packet}");
+            assert!(
+                fits_surely(parts, packet + OTHER_BYTES_MAX as u32),
+                "the exact length is needed near the limit only"
+            );
+            message.expires_at = Millis::NEVER;
+            assert!(MessageLen::of(&message, Millis(0)).packet < packet, "the expiry is counted");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) struct Quarantine {
     next_end: Millis,
 }
 
-/// Brokers that have to deny a topic until it is refused, where so many could take its messages:
+/// Brokers that have to deny a topic until it is refused, if at least this number could take its messages:
 /// one of them may have other rules than the rest.
 const BROKERS_ENOUGH: usize = 2;
 
@@ -63,7 +63,7 @@ impl Quarantine {
         self.note(topic, now, |denied| denied.times = denied.times.saturating_add(1))
     }
 
-    /// A broker, of so many that serve, has said that it denies a topic. Returns whether the topic is refused from now on.
+    /// Notes that one of the serving brokers denies a topic. Returns whether the topic is refused from now on.
     pub(crate) fn note_denied_by(&mut self, topic: &str, now: Millis, broker: BrokerLinkKey, able: usize) -> bool {
         self.note(topic, now, |denied| {
             if !denied.by.contains(&broker) && denied.by.len() < BROKERS_ENOUGH {

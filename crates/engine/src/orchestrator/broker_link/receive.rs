@@ -29,7 +29,7 @@ impl Sessions {
 }
 
 impl Settlement {
-    /// If a message is one of this process, it has come back now.
+    /// If a message is one of this process, it has returned now.
     pub(crate) fn note_come(
         &mut self,
         now: Now,

@@ -31,14 +31,14 @@ impl FilterSync {
 
 impl WantedFilters {
     /// Counts the brokers that have refused filters with a waiting SUBACK.
-    pub(crate) fn note_verdicts(&mut self, brokers: &Brokers, key: BrokerLinkKey, ack: &SubAck<'_>) {
+    pub(crate) fn note_sub_ack(&mut self, brokers: &Brokers, key: BrokerLinkKey, ack: &SubAck<'_>) {
         let Some(broker_link) = brokers.all.get(&key) else { return };
         let changes = broker_link.filters.asked.iter().filter(|(id, _)| *id == ack.packet_id);
         let codes = changes.flat_map(|(_, changes)| changes).zip(ack.reason_codes.iter());
         for (change, code) in codes.filter(|(_, code)| code.is_error()) {
             if let Some(waiter) = self.waits.get_mut(&change.wait) {
-                waiter.verdict.refused += 1;
-                waiter.verdict.code = code;
+                waiter.answers.refused += 1;
+                waiter.answers.code = code;
             }
         }
     }

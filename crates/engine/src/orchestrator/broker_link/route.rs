@@ -5,7 +5,7 @@ use super::id::MessageId;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, hash_name};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
-use crate::orchestrator::broker_link::packet_limits::{LenLimit, MessageLen};
+use crate::orchestrator::broker_link::packet_limits::{LenLimit, MessageLen, fits_surely};
 use crate::orchestrator::broker_link::{BrokerLinks, FleetConfig};
 use crate::settings::{Settings, SharedStrategy};
 use crate::state::ShardState;
@@ -69,8 +69,8 @@ impl FleetConfig {
 }
 
 impl super::BrokerLinks {
-    /// The last message that was given an id does not go to the fleet now: the next one has its number, since numbers
-    /// have no gaps.
+    /// The last message that was given an id does not go to the fleet now: the next one has its number, so that numbers
+    /// have few gaps.
     pub(crate) fn give_id_back(&mut self) {
         self.next_number -= 1;
     }
@@ -97,10 +97,11 @@ impl super::BrokerLinks {
         self.largest != LenLimit::NONE && !self.largest.takes(MessageLen::of(publication, now.monotonic))
     }
 
-    /// The length of a message where any broker has a limit.
+    /// The length of a message that a broker may not take.
     #[inline]
     pub(crate) fn len_to_check(&self, publication: &Publication<'_>, now: Now) -> Option<MessageLen> {
-        self.brokers.limited.then(|| MessageLen::of(publication, now.monotonic))
+        let parts = publication.topic.len() + publication.properties.len() + publication.payload.len();
+        (!fits_surely(parts, self.brokers.smallest)).then(|| MessageLen::of(publication, now.monotonic))
     }
 
     /// Whether the broker of a session takes a message of this length.
@@ -111,10 +112,10 @@ impl super::BrokerLinks {
         broker_link.is_none_or(|broker_link| broker_link.limit.takes(len))
     }
 
-    /// Whether the fleet may refuse a message.
+    /// Whether the fleet may refuse a message whose topic, properties and payload have `parts` bytes.
     #[inline]
-    pub(crate) fn is_choosy(&self) -> bool {
-        self.gate != Gate::Open || !self.quarantine.is_empty() || self.largest != LenLimit::NONE
+    pub(crate) fn is_choosy(&self, parts: usize) -> bool {
+        self.gate != Gate::Open || !self.quarantine.is_empty() || !fits_surely(parts, self.largest.packet)
     }
 
     /// A publisher waits until the fleet takes messages.
@@ -149,13 +150,13 @@ impl super::Brokers {
         }
     }
 
-    /// Notes whether there are limits; returns beyond which length no broker that has been there takes a message.
+    /// Notes the limits; returns beyond which length no broker that has been there takes a message.
     pub(crate) fn note_limits(&mut self, now: Millis) -> LenLimit {
         let mut largest: Option<LenLimit> = None;
-        self.limited = false;
+        self.smallest = u32::MAX;
         for broker_link in self.all.values_mut() {
             broker_link.limit.forget_old(now);
-            self.limited |= broker_link.limit.exists();
+            self.smallest = self.smallest.min(broker_link.limit.always_taken());
             if broker_link.accepted.is_some() && broker_link.draining.is_none() {
                 let limit = broker_link.limit.bound();
                 largest = Some(largest.map_or(limit, |other| other.larger(limit)));

@@ -1,7 +1,7 @@
 //! The settlement of messages given to a broker, and repeated sends.
 //!
 //! A broker's acknowledgement says that it has the message, not that subscribers will get it: it may die, or drop it
-//! from a queue. So a message with subscribers in this process is kept until it has come back as well.
+//! from a queue. So a message with subscribers in this process is kept until it has returned as well.
 //! Only a broker of MQTT 5 brings an id back; a message acknowledged by an older one is settled.
 
 use super::Unreturned;
@@ -20,14 +20,14 @@ use crate::session::{Delivery, Flow, InFlight};
 use crate::state::ShardState;
 use std::collections::BTreeMap;
 
-/// How often a message is sent again that does not come back; then it is delivered without a broker.
+/// How often a message is sent again that does not return; then it is delivered without a broker.
 const RESENDS_MAX: u8 = 3;
 
 /// Messages whose resends are counted. Beyond it, the count of the oldest starts again: they are sent again more often,
 /// not for ever.
 const RESENDS_COUNTED_MAX: usize = 65_536;
 
-/// How often messages were sent again that have not come back.
+/// How often messages were sent again that have not returned.
 #[derive(Debug, Default)]
 pub(crate) struct Resends(BTreeMap<MessageId, u8>);
 
@@ -105,7 +105,7 @@ impl Settlement {
         }
     }
 
-    /// A message of this process has come back, from any broker.
+    /// A message of this process has returned, from any broker.
     pub(super) fn note_returned(
         &mut self,
         now: Now,
@@ -152,7 +152,7 @@ impl Brokers {
         }
     }
 
-    /// Fits the window to the messages that have not come back. A broker without room, or one that has not been asked
+    /// Fits the window to the messages that have not returned. A broker without room, or one that has not been asked
     /// for all filters, has no window.
     pub(crate) fn fit_window(&mut self, state: &mut ShardState, key: BrokerLinkKey) {
         let Some(broker_link) = self.all.get(&key) else { return };

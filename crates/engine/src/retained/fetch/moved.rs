@@ -122,7 +122,7 @@ impl Transfers {
         publication: &Publication<'_>,
     ) -> bool {
         if fetch.is_second_look && is_own_topic(publication.topic) {
-            // The shards of this process have told it at first.
+            // The shards of this process have reported it first.
             return true;
         }
         if is_own_topic(publication.topic) {
@@ -130,7 +130,7 @@ impl Transfers {
         }
         let partition = partition_of(publication.tenant, publication.topic);
         if roster.has_no_peers() {
-            // This shard may have told all but the values of a dead node before it took that node's place.
+            // This shard may have reported all but the values of a dead node before it took that node's place.
             return fetch.is_second_look && !fetch.wanted.has(partition);
         }
         let is_stray = roster.home_of(partition) != from;

@@ -142,3 +142,18 @@ proptest! {
         prop_assert!(received.iter().map(PacketId::get).eq(model));
     }
 }
+
+#[test]
+fn a_burst_begins_with_half_the_space_of_the_last() {
+    let mut inflight = Inflight::new();
+    for (messages, begins_with) in [(20, 1), (20, 16), (3, 16), (3, 8), (1, 4), (500, 1), (1, SPACE_MAX)] {
+        let first = inflight.push(AwaitPubAck, 0).unwrap();
+        let space = inflight.entries.capacity();
+        assert!((begins_with..=2 * begins_with.max(4)).contains(&space), "{space} for {messages}");
+        let others: Vec<_> = (1..messages).map(|round| inflight.push(AwaitPubAck, round).unwrap()).collect();
+        for id in [first].into_iter().chain(others) {
+            inflight.finish(id).unwrap();
+        }
+        assert_eq!(inflight.entries.capacity(), 0, "without entries it owns no heap");
+    }
+}

@@ -34,7 +34,7 @@ impl Lane {
         self.places.get(self.place_of(number)?)?.1.as_ref()
     }
 
-    /// Adds a delivery, at the back unless its number stands before others.
+    /// Adds a delivery, at the back unless its number is below others.
     pub(super) fn insert(&mut self, number: u64, delivery: Delivery) {
         if self.places.back().is_none_or(|(last, _)| *last < number) {
             self.places.push_back((number, Some(delivery)));

@@ -27,7 +27,7 @@ impl LaneKey {
     }
 }
 
-/// Where a delivery stands: its lane, and its number there.
+/// The position of a delivery: its lane, and its number there.
 type Stand = (LaneKey, u64);
 
 /// Entries of the expiry index that are kept whatever the queue holds.
@@ -119,7 +119,7 @@ impl SortedQueue {
         self.expiries.peek().map_or(Millis::NEVER, |Reverse((expires_at, _))| *expires_at)
     }
 
-    /// Takes the one that expires first, if it has expired.
+    /// Takes the message that expires first, if it has expired.
     pub(super) fn pop_expired(&mut self, now: Millis) -> Option<Delivery> {
         let Reverse((expires_at, stand)) = *self.expiries.peek()?;
         if expires_at > now { None } else { self.take(stand) }

@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(runs.remove(&run, 101), 201);
         let run = runs.pop_expired(Millis(5_000), 201).unwrap();
         assert_eq!((run.first, run.last), (202, 202));
-        assert_eq!(runs.remove(&run, 201), 201, "another message stands before it");
+        assert_eq!(runs.remove(&run, 201), 201, "another message is before it");
         assert_eq!((runs.is_gone(201), runs.is_gone(202), runs.is_gone(203)), (false, true, false));
         assert_eq!(runs.next_expiry(), Millis::NEVER);
         assert_eq!(runs.memory(), 0);

@@ -22,6 +22,23 @@ fn sessions(index: &mut SubscriptionIndex, topic: &str) -> Vec<u32> {
 }
 
 #[test]
+fn the_work_of_a_search_is_counted() {
+    let mut index = SubscriptionIndex::new();
+    for number in 0..1 << 10 {
+        let level = |at: usize| if number >> at & 1 == 0 { "a/" } else { "+/" };
+        let filter = (0..10).map(level).collect::<String>() + "b";
+        index.subscribe(TENANT, &filter, subscriber(1, QoS::AtMostOnce, 0));
+    }
+    assert_eq!(sessions(&mut index, "a/b"), []);
+    let few = index.take_visited();
+    assert!((1..10).contains(&few), "{few}");
+    assert_eq!(sessions(&mut index, &("a/".repeat(10) + "c")), [], "none matches, and all are visited");
+    // Each level has twice as many nodes; the filter without a wildcard adds no node.
+    assert!(!index.has_visited(2_047) && index.has_visited(2_046));
+    assert_eq!(index.take_visited(), 0);
+}
+
+#[test]
 fn filters_match_as_the_standard_says() {
     let filters = [
         "#", "+", "a", "/", "a/", "/a", "+/+", "a/+", "a/#", "+/b", "a/b/#", "a/+/c", "$SYS/#", "$SYS/+", "+/+/#",

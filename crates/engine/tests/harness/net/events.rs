@@ -12,7 +12,7 @@ pub(crate) fn open_windows(engine: &mut Engine, now: Now) {
     }
 }
 
-/// A CONNECT that waits for its verdict.
+/// A CONNECT that waits for its authentication.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub request: AuthRequest,
@@ -85,9 +85,9 @@ impl Net {
         }
     }
 
-    pub(crate) fn answer(&mut self, asked: &Asked, verdict: AuthOutcome) {
-        self.trace.note(format!("verdict on {}: {verdict:?}", asked.request.client_id));
-        self.engines[asked.shard].entry().handle_verdict(self.now, asked.key, verdict);
+    pub(crate) fn answer(&mut self, asked: &Asked, outcome: AuthOutcome) {
+        self.trace.note(format!("outcome on {}: {outcome:?}", asked.request.client_id));
+        self.engines[asked.shard].entry().handle_auth_outcome(self.now, asked.key, outcome);
         self.gather(asked.shard);
     }
 }

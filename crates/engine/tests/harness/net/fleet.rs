@@ -111,7 +111,7 @@ impl Net {
         result
     }
 
-    /// A broker dies; so many bytes in flight on each of its connections still arrive.
+    /// A broker dies; this number of bytes in flight on each of its connections still arrive.
     pub(crate) fn kill_broker(&mut self, name: &str, survives: usize) {
         self.trace.note(format!("{name} dies"));
         for line in self.with_broker(name, FakeBroker::die) {

@@ -35,7 +35,7 @@ impl Net {
         self.commit_of(of, count);
     }
 
-    /// Commits so many of the batches that wait, and tells their shards.
+    /// Commits this number of the waiting batches, and notifies their shards.
     pub(crate) fn commit(&mut self, count: usize) {
         self.commit_of(None, count);
     }

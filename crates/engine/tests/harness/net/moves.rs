@@ -39,7 +39,7 @@ enum Stage {
 }
 
 impl Net {
-    /// Lets a node read a table, begins a move that the seed decides, or takes the next step of the one that is under
+    /// Lets a node read a table, begins a move that the seed decides, or takes the next step of the move that is under
     /// way.
     pub(crate) fn step_move(&mut self, random: &mut Random) {
         if random.percent(50) && self.read_some_table(random) {

@@ -1,4 +1,4 @@
-//! Nodes with stores on the bus: others take over the state of a dead one, or it comes back with it.
+//! Nodes with stores on the bus: others take over the state of a dead one, or it returns with it.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::tables::Order;
 use crate::harness::store::Pairs;
 
 impl Net {
-    /// A node dies with a part of its uncommitted batches, and others will take over. Only so many of its batches to
-    /// each shard still arrive.
+    /// A node dies with a part of its uncommitted batches, and others will take over. Only this number of its batches
+    /// to each shard still arrive.
     pub(crate) fn fall(&mut self, node: usize, kept: usize, arrive: usize) {
         let waiting = self.store.waiting_of(node);
         self.trace.note(format!("node {node} falls: {kept} of {waiting} batches survive, {arrive} arrive"));
@@ -73,9 +73,9 @@ impl Net {
         }
     }
 
-    /// A dead node comes back with the state of its store, before it is replaced.
+    /// A dead node returns with the state of its store, before it is replaced.
     pub(crate) fn revive(&mut self, node: usize) {
-        self.trace.note(format!("node {node} comes back with its data"));
+        self.trace.note(format!("node {node} returns with its data"));
         let mut pairs = self.store.pairs_of_mut(node).clone();
         let mut sweep = Sweep::default();
         pairs.retain(|key, value| sweep.keep(key, value));

@@ -1,4 +1,4 @@
-//! What engines have counted, told and asked for.
+//! Counters, reports and requests of engines.
 
 use tidegate_engine::{
     Counters, Gauges, InnerPublication, LogEvent, ObservedMessage, ObserverId, Principal, PrincipalKind, Reason,

@@ -1,4 +1,4 @@
-//! Nodes that die and come back, links that break, and tables that say so.
+//! Nodes that die and return, links that break, and tables that say so.
 
 use super::World;
 use crate::harness::net::Step;
@@ -16,7 +16,7 @@ impl World {
         self.run();
     }
 
-    /// The same, and only so many of its batches to each shard still arrive. Nothing else happens yet.
+    /// The same, and only this number of its batches to each shard still arrive. Nothing else happens yet.
     pub(crate) fn kill_node(&self, node: usize, arrive: usize) {
         let mut net = self.0.borrow_mut();
         net.lose_batches_of(node, arrive);
@@ -36,7 +36,7 @@ impl World {
         net.await_node(node);
     }
 
-    /// A node with its store on the bus dies. So many of its uncommitted batches are kept, and so many of its batches
+    /// A node with its store on the bus dies. `kept` of its uncommitted batches are kept, and `arrive` of its batches
     /// to each shard still arrive. Other nodes will take over. Nothing else happens yet.
     pub(crate) fn fall(&self, node: usize, kept: usize, arrive: usize) {
         self.0.borrow_mut().fall(node, kept, arrive);
@@ -91,7 +91,7 @@ impl World {
         self.run();
     }
 
-    /// A dead node comes back with its data before others serve it.
+    /// A dead node returns with its data before others serve it.
     pub(crate) fn revive(&self, node: usize) {
         self.0.borrow_mut().revive(node);
     }
@@ -101,7 +101,7 @@ impl World {
         self.0.borrow_mut().begin_node(node);
     }
 
-    /// A dead node comes back with nothing.
+    /// A dead node returns with nothing.
     pub(crate) fn begin_node(&self, node: usize) {
         self.0.borrow_mut().begin_node(node);
         self.run();
@@ -113,8 +113,13 @@ impl World {
         self.run();
     }
 
-    /// Two nodes lose their link, and only so many batches of each shard to each still arrive. Nothing else happens
-    /// yet.
+    /// The nodes keep no messages on the bus: no other node can take them over.
+    pub(crate) fn keep_nothing(&self) {
+        self.0.borrow_mut().nodes.keep_nothing();
+    }
+
+    /// Two nodes lose their link, and only this number of batches of each shard to each still arrive. Nothing else
+    /// happens yet.
     pub(crate) fn break_link(&self, one: usize, other: usize, arrive: usize) {
         self.0.borrow_mut().break_link(one, other, arrive);
     }

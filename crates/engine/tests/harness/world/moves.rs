@@ -22,7 +22,7 @@ impl World {
         self.0.borrow().continued
     }
 
-    /// Begins a move of partitions from node to node, or takes the next step of the one that is under way.
+    /// Begins a move of partitions from node to node, or takes the next step of the present move.
     pub(crate) fn step_move(&self, random: &mut Random) {
         self.0.borrow_mut().step_move(random);
     }

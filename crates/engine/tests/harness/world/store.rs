@@ -24,7 +24,7 @@ impl World {
         }
     }
 
-    /// Commits so many of the batches that wait, and lets everything happen that follows.
+    /// Commits this number of the waiting batches, and runs until nothing is left to do.
     pub(crate) fn commit(&self, count: usize) {
         self.run();
         self.0.borrow_mut().commit(count);

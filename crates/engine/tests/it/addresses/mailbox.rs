@@ -328,7 +328,7 @@ fn a_stored_tail_is_sorted_out_when_it_is_read() {
     }
 }
 
-/// A client that has taken a QoS 2 message and comes back without its session is not sent it again.
+/// A client that has taken a QoS 2 message and returns without its session is not sent it again.
 #[test]
 fn messages_taken_over_by_a_node_are_not_sent_again() {
     everywhere_with(open, |world| {

@@ -203,7 +203,7 @@ fn receipts_do_not_go_where_their_sender_may_not_publish() {
 }
 
 #[test]
-fn only_so_many_are_counted() {
+fn messages_beyond_the_limit_are_not_counted() {
     let world = World::with(1, open);
     let sender = world.connect(v5("sender"));
     world.connect(v311("n")).disconnect();

@@ -63,7 +63,7 @@ fn a_new_broker_serves_only_when_it_holds_all_filters() {
 }
 
 #[test]
-fn messages_to_a_broker_not_yet_serving_come_back() {
+fn messages_to_a_broker_not_yet_serving_return() {
     in_front_of([], |world, []| {
         let client = world.connect(v5("c"));
         client.subscribe("t/#", AtLeastOnce);

@@ -250,7 +250,7 @@ fn messages_kept_back_outlive_the_new_home() {
 }
 
 #[test]
-fn a_partition_that_comes_back_ends_its_own_forwarding_alone() {
+fn a_partition_that_returns_ends_its_own_forwarding_alone() {
     let (world, broker) = durable();
     for client in ["keeper", "stays"] {
         world.connect(v5(client).lasting()).subscribe("t", ExactlyOnce);

@@ -120,7 +120,7 @@ fn a_removed_broker_gets_a_disconnect_and_may_forget() {
         assert_eq!(a.with(|broker| (broker.goodbyes, broker.lines().len())), (1, 0));
         assert_eq!(a.held(), Vec::<String>::new());
         world.advance(minutes(1));
-        assert_eq!(a.with(|broker| broker.accepted), 1, "no connection comes back");
+        assert_eq!(a.with(|broker| broker.accepted), 1, "no connection returns");
         client.publish(message("t", "x").qos2());
         client.expect_publish("t", "x");
         assert_eq!(b.payloads(), ["x"]);

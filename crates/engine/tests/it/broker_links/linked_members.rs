@@ -190,7 +190,7 @@ fn a_returning_member_gives_out_the_newest_value() {
         for member in 0..readers {
             assert_eq!(kept_at(&world, member, &topics), newest, "at {member}, it is replaced: {is_replaced}");
         }
-        // A value that its broker has not forgotten does not come back.
+        // A value that its broker has not forgotten does not return.
         let mut old = broker.taken().into_iter().find(|it| it.topic == removed[0]).expect("the first value");
         old.retain = true;
         broker.carry(&old);

@@ -1,4 +1,4 @@
-//! Brokers that die, hang, come back and forget.
+//! Brokers that die, hang, return and forget.
 
 use tidegate_engine::{BrokerLinkOptions, BrokerLinkState, RoutingPolicy};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
@@ -354,7 +354,7 @@ fn unnamed_brokers_of_an_earlier_process_are_given_up() {
         client.publish_later(message("t", number).qos2());
     }
     client.lose();
-    // The next process knows no broker. A manager names new ones, and of the old ones the one that lives on.
+    // The next process knows no broker. A manager names new ones, and the old one that still runs.
     old.iter().for_each(Broker::leave_out);
     world.crash(Crash::now(2));
     world.advance(seconds(30));

@@ -47,13 +47,13 @@ struct Reader {
     waiting_will: Option<usize>,
 }
 
-/// A message that all sessions want, or their shared group.
+/// A message that all sessions want, or a shared group.
 struct Published {
     payload: String,
     qos: QoS,
     /// Whether it has to come.
     is_owed: bool,
-    /// Whether it is for the group: one session gets it.
+    /// Whether it is for a group: one session gets it.
     is_shared: bool,
 }
 
@@ -79,23 +79,25 @@ struct Run {
 
 /// The shared subscription of all readers, and the name by which its partition is known.
 const SHARED: (&str, &str) = ("$share/g/s/#", "g/s/#");
+/// That of the first reader, which others join at any time.
+const JOINED: (&str, &str) = ("$share/h/u/#", "h/u/#");
 
-/// A client in the partition of the group: they move together.
-fn name_beside_the_group() -> String {
+/// A client in the partition of a group: they move together.
+fn name_beside((_, group): (&str, &str)) -> String {
     let mut names = (0..).map(|number| format!("host-{number}"));
-    names.find(|name| partitions_of(name) == partitions_of(SHARED.1)).expect("a name")
+    names.find(|name| partitions_of(name) == partitions_of(group)).expect("a name")
 }
 
 fn partitions_of(client: &str) -> Partitions {
     std::iter::once(partition_of(TenantId::DEFAULT, client)).collect()
 }
 
-/// Names whose partitions differ, also from that of the group.
+/// Names whose partitions differ, also from those of the groups.
 fn names(count: usize) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let all = (0..).map(|number| format!("client-{number}"));
     names.extend(
-        all.scan(partitions_of(SHARED.1), |taken, name| {
+        all.scan(partitions_of(SHARED.1).with(partitions_of(JOINED.1)), |taken, name| {
             let is_new = !taken.has(partition_of(TenantId::DEFAULT, &name));
             *taken = taken.with(partitions_of(&name));
             Some(Some(name).filter(|_| is_new))
@@ -151,7 +153,7 @@ impl Run {
     fn new(seed: u64) -> Self {
         let mut random = Random::salted(seed, 23);
         let mut names = names(MEMBERS + READERS);
-        names[MEMBERS] = name_beside_the_group();
+        (names[MEMBERS], names[MEMBERS + 1]) = (name_beside(SHARED), name_beside(JOINED));
         let members: Vec<Member> = (0..MEMBERS).map(|number| Member::new(seed, number, &names[number])).collect();
         let connect = |member: &Member| {
             let broker = |name| member.world.broker_with(name, options(), Ways::default());
@@ -179,13 +181,15 @@ impl Run {
         for reader in 0..READERS {
             self.readers[reader].device.connect(v5("").clean(false).expiry(u32::MAX));
             self.attend(reader);
-            for filter in ["t/#", SHARED.0] {
+            let filters = ["t/#", SHARED.0, JOINED.0];
+            let filters = if reader == 0 { &filters[..] } else { &filters[..2] };
+            for filter in filters {
                 let options = SubscriptionOptions::new(QoS::ExactlyOnce);
                 self.readers[reader].device.subscribe(filter, options, None);
                 self.attend(reader);
             }
             let device = &mut self.readers[reader].device;
-            assert_eq!(device.subscribed.len(), 2, "seed {}", self.seed);
+            assert_eq!(device.subscribed.len(), filters.len(), "seed {}", self.seed);
             device.cut(usize::MAX);
         }
         self.members.iter_mut().for_each(Member::connect);
@@ -216,7 +220,8 @@ impl Run {
     fn act(&mut self) {
         let member = self.random.pick(&self.living());
         match self.random.below(100) {
-            0..=4 => self.carry_some(),
+            0..=3 => self.carry_some(),
+            4 => self.join(),
             5 => self.break_or_mend_links(),
             6..=30 => {
                 let steps = 1 + self.random.below(12);
@@ -244,6 +249,17 @@ impl Run {
             }
         }
         self.spread();
+    }
+
+    /// A reader joins the second group, if it is connected.
+    fn join(&mut self) {
+        let reader = self.random.below(READERS);
+        let Reader { home, device, .. } = &mut self.readers[reader];
+        device.notice_close();
+        device.subscribe(JOINED.0, SubscriptionOptions::new(QoS::ExactlyOnce), None);
+        let steps = self.random.below(12);
+        self.members[*home].world.run_some(steps);
+        device.process();
     }
 
     /// A broker gives the messages that it has taken on one connection to all others, before anything else happens.
@@ -275,12 +291,12 @@ impl Run {
 
     fn publish(&mut self, member: usize) {
         let qos = self.random.pick(&[QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
-        let topic = self.random.pick(&["t/1", "t/2", "t/3", "s/1", "s/2"]);
+        let topic = self.random.pick(&["t/1", "t/2", "t/3", "s/1", "s/2", "u/1"]);
         let payload = format!("{member}-{}", self.published.len());
         let publishers = self.members[member].publishers.len();
         let publisher = self.random.below(publishers);
         self.members[member].publishers[publisher].publish(message(topic, &payload).qos(qos));
-        self.published.push(Published { payload, qos, is_owed: true, is_shared: topic.starts_with("s/") });
+        self.published.push(Published { payload, qos, is_owed: true, is_shared: !topic.starts_with("t/") });
     }
 
     /// A member is killed, and continues as its next life.
@@ -359,12 +375,12 @@ impl Run {
         self.check_shared();
     }
 
-    /// Each message to the shared group has come to a session, and at QoS 2 to one and once.
+    /// Each message to a shared group has come to a session, and at QoS 2 to one and once.
     fn check_shared(&self) {
         for Published { payload, qos, .. } in self.published.iter().filter(|it| it.is_shared) {
             let inboxes = self.readers.iter().flat_map(|reader| &reader.device.inbox);
             let times = inboxes.filter(|it| it.message.text() == *payload).count();
-            let what = format!("seed {}: {payload} came {times} times to the group at {qos:?}", self.seed);
+            let what = format!("seed {}: {payload} came {times} times to its group at {qos:?}", self.seed);
             assert!(times >= 1, "{what}");
             // At QoS 1 restarts and broken connections repeat it.
             assert!(times <= 1 || *qos != QoS::ExactlyOnce, "{what}");

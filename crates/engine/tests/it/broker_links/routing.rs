@@ -170,7 +170,7 @@ fn the_broker_of_a_topic_is_the_same_after_a_restart() {
 }
 
 #[test]
-fn a_will_goes_to_the_fleet_and_comes_back_from_there() {
+fn a_will_goes_to_the_fleet_and_returns_from_there() {
     in_front_of(["a", "b"], |world, brokers| {
         let watcher = world.connect(v5("watcher"));
         watcher.subscribe("w/#", AtLeastOnce);

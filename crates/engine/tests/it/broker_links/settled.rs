@@ -33,7 +33,7 @@ fn all_has_come_when_every_broker_has_answered_a_probe() {
 }
 
 #[test]
-fn settled_means_earlier_messages_have_come_back() {
+fn settled_means_earlier_messages_have_returned() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));
         client.subscribe("t", ExactlyOnce);
@@ -85,7 +85,7 @@ fn only_a_broker_lost_meanwhile_is_waited_for() {
 }
 
 #[test]
-fn a_busy_broker_has_settled_when_a_later_message_comes_back() {
+fn a_busy_broker_has_settled_when_a_later_message_returns() {
     // Messages of other shards are not known as messages of this process.
     let world = World::with(1, |settings| fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash));
     let a = world.broker("a");
@@ -93,13 +93,13 @@ fn a_busy_broker_has_settled_when_a_later_message_comes_back() {
     client.subscribe("t", ExactlyOnce);
     client.publish(message("t", "1").qos1());
     let [first] = a.taken().try_into().expect("a message");
-    let settle = |comes_back: bool| {
+    let settle = |returns: bool| {
         world.run();
         let mut settling = world.engine(0, |engine, now| engine.fleet().begin_settling(now));
         for _ in 0..200 {
             a.with(|broker| broker.route(&first));
         }
-        if comes_back {
+        if returns {
             client.publish(message("t", "2").qos1());
         }
         world.run();

@@ -14,7 +14,7 @@ const POLICIES: [RoutingPolicy; 2] = [RoutingPolicy::RoundRobin, RoutingPolicy::
 /// More messages than are dealt again in one turn.
 const MANY: usize = 600;
 
-/// Publishes so many messages, each with its own payload.
+/// Publishes this number of messages, each with its own payload.
 fn publish(world: &World, count: usize) {
     let publisher = world.connect(v5("p"));
     for number in 0..count {

@@ -26,7 +26,7 @@ fn a_broker_without_mqtt_5_is_spoken_to_in_the_older_version() {
                 client.publish(message("t", "x").qos(qos));
             }
             assert_eq!(client.payloads(), ["x"; 3]);
-            // A broker that has told its version is not asked again.
+            // A broker of a known version is not asked again.
             a.cut();
             world.advance(seconds(1));
             let tried = a.with(|broker| broker.tried.clone());

@@ -2,7 +2,7 @@
 
 use tidegate_engine::{Reason, name_of_kind};
 use tidegate_mqtt::QoS::ExactlyOnce;
-use tidegate_mqtt::{PacketType, ReasonCode};
+use tidegate_mqtt::{PacketId, PacketType, ReasonCode};
 
 use super::*;
 
@@ -17,17 +17,35 @@ enum Come {
     Written,
 }
 
+/// Subscribes clients to `t`, which leave and keep their sessions.
+fn subscribe_and_leave(world: &World, subscribers: &[&Connecting]) {
+    for subscriber in subscribers {
+        let client = world.connect((*subscriber).clone());
+        client.subscribe("t", ExactlyOnce);
+        client.lose();
+    }
+}
+
+/// The message of all these tests, as its publisher sends it again.
+fn repeated(id: Option<PacketId>) -> Message {
+    let mut again = message("t", "x").qos2();
+    (again.dup, again.id) = (true, id);
+    again
+}
+
+/// Expects a successful end of the exchange of a message.
+fn expect_accepted(client: &Client, id: PacketId) {
+    assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+    assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+}
+
 /// A subscriber at node 1, which dies, one at node 2, and a publisher at node 0, whose message has come so far.
 fn under_way(come: Come) -> (World, [Connecting; 3]) {
     let world = three();
     let there = steady(&world, 1, "there ");
     let survivor = steady(&world, 2, "survivor ");
     let publisher = steady(&world, 0, "publisher ");
-    for subscriber in [&there, &survivor] {
-        let client = world.connect(subscriber.clone());
-        client.subscribe("t", ExactlyOnce);
-        client.lose();
-    }
+    subscribe_and_leave(&world, &[&there, &survivor]);
     let client = world.connect(publisher.clone());
     if come == Come::NotYet {
         world.hold(0, 1);
@@ -48,17 +66,13 @@ fn under_way(come: Come) -> (World, [Connecting; 3]) {
     (world, [there, survivor, publisher])
 }
 
-/// The publisher sends its message again, and everybody comes back.
-fn all_come_back(world: &World, [there, survivor, publisher]: [Connecting; 3]) {
+/// The publisher sends its message again, and everybody returns.
+fn all_return(world: &World, [there, survivor, publisher]: [Connecting; 3]) {
     let client = world.connect(publisher.accept_on(0));
     let id = client.next_id();
-    let mut again = message("t", "x").qos2();
-    again.dup = true;
-    again.id = Some(id);
-    client.send_publish(again);
+    client.send_publish(repeated(Some(id)));
     world.run();
-    assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
-    assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+    expect_accepted(&client, id);
     for subscriber in [there, survivor] {
         let name = subscriber.client_id.clone();
         let client = world.connect(subscriber.accept_on(2));
@@ -72,7 +86,7 @@ fn a_message_to_a_dead_node_comes_once_after_its_replacement() {
         let (world, clients) = under_way(come);
         world.note(format!("{come:?}"));
         world.take_over(1);
-        all_come_back(&world, clients);
+        all_return(&world, clients);
     }
 }
 
@@ -82,11 +96,7 @@ fn a_message_comes_once_when_the_node_of_its_publisher_dies() {
     for reached in [false, true] {
         let world = three();
         let subscribers = [0, 1, 2].map(|node| steady(&world, node, "subscriber "));
-        for subscriber in &subscribers {
-            let client = world.connect(subscriber.clone());
-            client.subscribe("t", ExactlyOnce);
-            client.lose();
-        }
+        subscribe_and_leave(&world, &subscribers.each_ref());
         let publisher = steady(&world, 1, "publisher ");
         let client = world.connect(publisher.clone());
         world.hold(1, 0);
@@ -101,12 +111,8 @@ fn a_message_comes_once_when_the_node_of_its_publisher_dies() {
         world.take_over(1);
         let client = world.connect(publisher.accept_on(2));
         assert!(client.session_present());
-        let mut again = message("t", "x").qos2();
-        (again.dup, again.id) = (true, id);
-        client.send_publish(again);
-        let id = id.expect("a packet id");
-        assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
-        assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+        client.send_publish(repeated(id));
+        expect_accepted(&client, id.expect("a packet id"));
         for subscriber in subscribers {
             let name = subscriber.client_id.clone();
             assert_eq!(world.connect(subscriber.accept_on(0)).payloads(), ["x"], "{name}, {reached}");
@@ -121,11 +127,7 @@ fn a_message_to_a_shard_that_takes_over_comes_once() {
         let world = World::cluster(2, 2, |settings| settings.durability = Durability::Commit);
         let there = steady(&world, 1, "there ");
         let beside = steady(&world, 3, "beside ");
-        for subscriber in [&there, &beside] {
-            let client = world.connect(subscriber.clone());
-            client.subscribe("t", ExactlyOnce);
-            client.lose();
-        }
+        subscribe_and_leave(&world, &[&there, &beside]);
         let publisher = steady(&world, 2, "publisher ");
         let client = world.connect(publisher.clone());
         world.hold(2, 3);
@@ -140,9 +142,7 @@ fn a_message_to_a_shard_that_takes_over_comes_once() {
         world.release(2, 3);
         if !reached {
             let client = world.connect(publisher);
-            let mut again = message("t", "x").qos2();
-            (again.dup, again.id) = (true, id);
-            client.send_publish(again);
+            client.send_publish(repeated(id));
             world.run();
         }
         for subscriber in [there, beside] {
@@ -158,11 +158,7 @@ fn between_shards(reached: bool) -> (World, [Connecting; 3]) {
     let world = World::cluster(3, 2, |settings| settings.durability = Durability::Commit);
     let there = steady(&world, 1, "there ");
     let beside = steady(&world, 3, "beside ");
-    for subscriber in [&there, &beside] {
-        let client = world.connect(subscriber.clone());
-        client.subscribe("t", ExactlyOnce);
-        client.lose();
-    }
+    subscribe_and_leave(&world, &[&there, &beside]);
     let publisher = steady(&world, 2, "publisher ");
     let client = world.connect(publisher.clone());
     world.hold(2, 3);
@@ -179,10 +175,10 @@ fn between_shards(reached: bool) -> (World, [Connecting; 3]) {
 
 #[test]
 fn a_crossing_comes_once_if_its_node_dies_after_a_takeover() {
-    for (reached, comes_back) in [(true, true), (true, false), (false, true), (false, false)] {
+    for (reached, returns) in [(true, true), (true, false), (false, true), (false, false)] {
         let (world, [there, beside, publisher]) = between_shards(reached);
         world.fall(1, usize::MAX, 0);
-        if comes_back {
+        if returns {
             world.revive(1);
             world.run();
         } else {
@@ -190,15 +186,12 @@ fn a_crossing_comes_once_if_its_node_dies_after_a_takeover() {
         }
         let client = world.connect(publisher.accept_on(4));
         let id = client.next_id();
-        let mut again = message("t", "x").qos2();
-        (again.dup, again.id) = (true, Some(id));
-        client.send_publish(again);
-        assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
-        assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+        client.send_publish(repeated(Some(id)));
+        expect_accepted(&client, id);
         for subscriber in [there, beside] {
             let name = subscriber.client_id.clone();
             let got = world.connect(subscriber.accept_on(4)).payloads();
-            assert_eq!(got, ["x"], "{name}, reached {reached}, comes back {comes_back}");
+            assert_eq!(got, ["x"], "{name}, reached {reached}, returns {returns}");
         }
     }
 }
@@ -225,12 +218,8 @@ fn a_message_on_a_broken_link_of_living_nodes_comes_once() {
         world.mend_links();
         world.run();
         let client = world.connect(publisher);
-        let mut again = message("t", "x").qos2();
-        (again.dup, again.id) = (true, id);
-        client.send_publish(again);
-        let id = id.expect("a packet id");
-        assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
-        assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+        client.send_publish(repeated(id));
+        expect_accepted(&client, id.expect("a packet id"));
         assert_eq!(subscriber.payloads(), ["x"], "{come:?}");
     }
 }
@@ -241,11 +230,7 @@ fn a_returning_publisher_waits_for_unconfirmed_nodes() {
         let world = three();
         let there = steady(&world, 1, "there ");
         let survivor = steady(&world, 2, "survivor ");
-        for subscriber in [&there, &survivor] {
-            let client = world.connect(subscriber.clone());
-            client.subscribe("t", ExactlyOnce);
-            client.lose();
-        }
+        subscribe_and_leave(&world, &[&there, &survivor]);
         let publisher = steady(&world, 0, "publisher ");
         let client = world.connect(publisher.clone());
         if come == Come::NotYet {
@@ -255,9 +240,8 @@ fn a_returning_publisher_waits_for_unconfirmed_nodes() {
         }
         let id = client.send_publish(message("t", "x").qos2());
         world.run();
-        // It comes back twice, and its message again.
-        let mut again = message("t", "x").qos2();
-        (again.dup, again.id) = (true, id);
+        // It returns twice, and its message again.
+        let again = repeated(id);
         client.lose();
         for _ in 0..2 {
             let client = world.connect(publisher.clone());
@@ -276,12 +260,12 @@ fn a_returning_publisher_waits_for_unconfirmed_nodes() {
         client.expect_disconnect(ReasonCode::ServerBusy);
         assert_eq!(client.expect_closed(), Reason::NodeLost);
         world.take_over(1);
-        all_come_back(&world, [there, survivor, publisher]);
+        all_return(&world, [there, survivor, publisher]);
     }
 }
 
 #[test]
-fn a_publisher_that_comes_back_is_answered_when_nodes_confirm() {
+fn a_publisher_that_returns_is_answered_when_nodes_confirm() {
     let world = three();
     let subscriber = world.connect(steady(&world, 1, "there "));
     subscriber.subscribe("t", ExactlyOnce);
@@ -292,15 +276,11 @@ fn a_publisher_that_comes_back_is_answered_when_nodes_confirm() {
     world.run();
     client.lose();
     let client = world.connect(publisher);
-    let mut again = message("t", "x").qos2();
-    (again.dup, again.id) = (true, id);
-    client.send_publish(again);
+    client.send_publish(repeated(id));
     world.run();
     assert!(client.answers().is_empty());
     world.release(1, 0);
-    let id = id.expect("a packet id");
-    assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
-    assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+    expect_accepted(&client, id.expect("a packet id"));
     assert_eq!(subscriber.payloads(), ["x"]);
 }
 

@@ -35,7 +35,7 @@ fn once<'a>(topics: impl IntoIterator<Item = &'a String>) -> BTreeMap<String, u3
 
 #[test]
 fn a_subscription_while_a_node_is_dead_gets_its_values_later() {
-    for comes_back in [true, false] {
+    for returns in [true, false] {
         let world = three();
         let topics = with_values(&world);
         world.fall(1, usize::MAX, 0);
@@ -47,7 +47,7 @@ fn a_subscription_while_a_node_is_dead_gets_its_values_later() {
         let first = times(&subscriber);
         assert_eq!(first, once(topics.iter().enumerate().filter(|(at, _)| at % 3 != 1).map(|(_, topic)| topic)));
         of_one.expect_nothing();
-        if comes_back {
+        if returns {
             world.revive(1);
             world.run();
         } else {
@@ -55,7 +55,7 @@ fn a_subscription_while_a_node_is_dead_gets_its_values_later() {
         }
         world.advance(seconds(1));
         let later = times(&subscriber);
-        assert_eq!(later, once(topics.iter().skip(1).step_by(3)), "it comes back: {comes_back}");
+        assert_eq!(later, once(topics.iter().skip(1).step_by(3)), "it returns: {returns}");
         assert_eq!(times(&of_one), once([&topics[1]]));
     }
 }

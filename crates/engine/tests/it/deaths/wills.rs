@@ -121,9 +121,9 @@ fn wills_of_a_restarted_node_wait_until_it_has_all_its_links() {
 
 #[test]
 fn wills_come_once_when_their_node_dies_before_others_have_them() {
-    for (arrive, comes_back) in [(0, true), (1, true), (0, false), (1, false)] {
+    for (arrive, returns) in [(0, true), (1, true), (0, false), (1, false)] {
         let world = three();
-        world.note(format!("{arrive} batches arrive, it comes back: {comes_back}"));
+        world.note(format!("{arrive} batches arrive, it returns: {returns}"));
         let watchers = with_retained_wills(&world);
         world.hold(1, 2);
         world.fall(1, usize::MAX, 0);
@@ -132,14 +132,14 @@ fn wills_come_once_when_their_node_dies_before_others_have_them() {
         world.run();
         world.fall(1, usize::MAX, arrive);
         world.run();
-        if comes_back {
+        if returns {
             world.revive(1);
             world.run();
         } else {
             world.take_over(1);
         }
         world.advance(seconds(1));
-        all_get_all(&world, &watchers, if comes_back { &[0, 1, 2] } else { &[0, 2] });
+        all_get_all(&world, &watchers, if returns { &[0, 1, 2] } else { &[0, 2] });
     }
 }
 

@@ -15,8 +15,8 @@ fn taken(world: &World, topic: &str) -> Client {
     publisher
 }
 
-/// Checks the state after a crash that has left so many batches; also when the next process dies at once, with any part
-/// of its own batches.
+/// Checks the state after a crash that has left this number of batches; also when the next process dies at once, with
+/// any part of its own batches.
 fn with_crashes(kept: usize, to: u16, before: impl Fn(&World), after: impl Fn(&World)) {
     for again in [None, Some(0), Some(1), Some(2), Some(3)] {
         let world = stored(3);

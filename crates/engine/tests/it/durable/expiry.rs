@@ -5,7 +5,7 @@ use tidegate_mqtt::QoS::AtLeastOnce;
 
 use super::*;
 
-/// A client that is away, and so many messages for it; `expiry` says when each expires.
+/// A client that is away, and a number of messages for it; `expiry` says when each expires.
 fn fill(world: &World, count: u32, expiry: impl Fn(u32) -> Option<u32>) -> Vec<String> {
     let client = world.connect(v5("a").lasting());
     client.subscribe("t", AtLeastOnce);

@@ -82,7 +82,7 @@ fn a_retained_value_can_be_cleared_and_none_be_set() {
         assert_eq!(publisher.publish(message("c", "new").qos1().retain()), ReasonCode::QuotaExceeded);
         publisher.ping();
         assert_eq!(live.payloads(), ["new"], "who is there gets it");
-        assert_eq!(world.dropped(Reason::StoreFull), 2, "the one that was not kept is counted");
+        assert_eq!(world.dropped(Reason::StoreFull), 2, "the message that was not kept is counted");
         let told = |attempt| move |event: &LogEvent| matches!(event, LogEvent::Denied { attempt: found, .. } if *found == attempt);
         let log = world.take_log();
         assert_eq!(log.iter().filter(|event| told(Attempt::Retain)(event)).count(), 1, "{log:?}");

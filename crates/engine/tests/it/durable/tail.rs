@@ -8,7 +8,7 @@ use super::*;
 /// Bytes of a queue in memory: a few messages.
 const SHARE: u64 = 2_000;
 
-/// Publishes so many messages to an offline client, and returns their payloads.
+/// Publishes this number of messages to an offline client, and returns their payloads.
 fn fill(world: &World, count: usize) -> Vec<String> {
     let client = world.connect(v5("a").lasting());
     client.subscribe("t/#", AtLeastOnce);
@@ -129,6 +129,54 @@ fn what_cannot_leave_memory_keeps_to_its_bound_there() {
     assert!(gauges.stored_messages > 150, "what can leave memory is not dropped: {gauges:?}");
 }
 
+/// Clients that take their queues from the store and acknowledge nothing: messages in flight stay in memory.
+#[test]
+fn messages_in_flight_keep_to_the_ceiling() {
+    let world = stored_with(1, |settings| {
+        // Ten queues of half a megabyte are a quarter more.
+        settings.limits.memory_ceiling = 4_000_000;
+        settings.limits.max_inflight = u16::MAX;
+        settings.queue.memory_bytes = SHARE;
+        settings.queue.stored_max_bytes = Some(1 << 30);
+        settings.queue.stored_max_messages = Some(u32::MAX);
+    });
+    let silent = |number: usize| v5(&format!("s{number}")).lasting().manual();
+    for number in 0..10 {
+        let client = world.connect(silent(number));
+        client.subscribe("t", AtLeastOnce);
+        client.lose();
+    }
+    let publisher = world.connect(v5("p"));
+    for _ in 0..50 {
+        publisher.publish(message("t", vec![b'x'; 10_000]).qos1());
+    }
+    let clients: Vec<Client> = (0..10).map(|number| world.connect(silent(number))).collect();
+    world.run();
+    assert!((300..450).contains(&world.gauges().inflight_messages), "{}", world.gauges().inflight_messages);
+    assert_eq!(world.refuses(0), None, "others are let in");
+    for client in &clients {
+        assert!(!client.messages().is_empty(), "each gets some");
+    }
+    world.crash(Crash::now(1));
+    assert_eq!(world.refuses(0), None, "after a start, too");
+}
+
+#[test]
+fn messages_of_groups_are_known_to_stay_in_memory() {
+    let world = stored_with(1, small);
+    let client = world.connect(v5("a").lasting());
+    client.subscribe("t/#", AtLeastOnce);
+    client.subscribe("$share/g/s", AtLeastOnce);
+    client.lose();
+    let publisher = world.connect(v5("p"));
+    for topic in ["t/1", "s", "t/2", "s"] {
+        publisher.publish(message(topic, "x").qos1());
+    }
+    let pairs = world.pairs_of(0);
+    let staying = pairs.iter().filter(|(key, value)| tidegate_engine::stays_in_memory(key, value)).count();
+    assert_eq!((staying, world.gauges().queued_messages), (2, 4));
+}
+
 #[test]
 fn messages_in_memory_between_stored_ones_come_once() {
     let world = stored_with(1, small);
@@ -154,7 +202,7 @@ fn messages_in_memory_between_stored_ones_come_once() {
 }
 
 #[test]
-fn a_client_that_comes_back_for_the_last_time_gets_all_of_it() {
+fn a_client_that_returns_for_the_last_time_gets_all_of_it() {
     let world = stored_with(1, small);
     let texts = fill(&world, 80);
     let client = world.connect(v5("a").clean(false));

@@ -1,5 +1,5 @@
 //! Homes of shared groups that die, and others go on with their stores; and homes whose links to others are lost and
-//! come back.
+//! return.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Links that are lost and come back while partitions move: groups and the clients of groups change their homes while their
-//! nodes do not reach each other.
+//! Links that are lost and return while partitions move: groups and the clients of groups change their homes while
+//! their nodes do not reach each other.
 
 use std::collections::BTreeMap;
 

@@ -36,7 +36,7 @@ fn replace(world: &World, node: usize) {
     world.run();
 }
 
-/// The member comes back and gets the message once.
+/// The member returns and gets the message once.
 fn comes_to(world: &World, member: Connecting) {
     let client = world.connect(member.accept_on(2));
     assert_eq!(client.payloads(), ["x"]);
@@ -124,7 +124,7 @@ fn a_message_returned_by_a_new_home_skips_the_old_home() {
         let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
         publisher.publish(message(&topic, "a").qos(qos));
         move_until_cut(&world, &member);
-        // There is no room for it, so that it comes back before it takes the place of the other.
+        // There is no room for it, so that it returns before it takes the place of the other.
         publisher.publish(message(&topic, "x").qos(qos));
         world.end_move();
         world.run();

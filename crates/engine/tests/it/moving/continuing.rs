@@ -97,8 +97,18 @@ fn a_connection_leaves_only_when_nothing_is_under_way() {
     client.ping();
 }
 
+/// It would count as a client at the new home, where the node starts the bridge again.
 #[test]
-fn a_client_that_has_come_back_is_not_continued() {
+fn a_bridge_of_the_broker_itself_does_not_leave() {
+    let here = World::new(1);
+    let (own, other) = (here.connect(v5("bridge.own").lasting().own()), here.connect(v5("bridge.other").lasting()));
+    here.run();
+    assert!(own.leave().is_none());
+    assert!(other.leave().is_some());
+}
+
+#[test]
+fn a_client_that_has_returned_is_not_continued() {
     for connecting in [v5("a").lasting(), v311("a")] {
         let here = World::new(1);
         let client = here.connect(connecting.clone());

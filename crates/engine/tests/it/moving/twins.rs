@@ -259,8 +259,8 @@ impl Stage {
         }
     }
 
-    /// Everybody who has a session comes back, and takes and answers everything; returns what each was sent.
-    fn come_back(&mut self, world: &World) -> Vec<Vec<String>> {
+    /// Everybody who has a session returns, and takes and answers everything; returns what each was sent.
+    fn return_all(&mut self, world: &World) -> Vec<Vec<String>> {
         let mut all = Vec::new();
         for actor in &mut self.actors {
             let mut told = Vec::new();
@@ -357,7 +357,7 @@ proptest! {
         for stage in [&mut stays, &mut moves] {
             stage.close_those_without_a_session();
         }
-        // Everybody is sent away, here to come back to the same place and there to another.
+        // Everybody is sent away, here to return to the same place and there to another.
         for number in 0..CLIENTS {
             let name = format!("client {number}");
             let close = |engine: &mut tidegate_engine::Engine, now| {
@@ -370,7 +370,7 @@ proptest! {
         let there = elsewhere(&left, shards.1, 0);
         move_all(&left, &there);
         prop_assert_eq!(counts(&there), counts(&here));
-        for (moved, stayed) in moves.come_back(&there).iter().zip(stays.come_back(&here)) {
+        for (moved, stayed) in moves.return_all(&there).iter().zip(stays.return_all(&here)) {
             compare(moved, &stayed)?;
         }
         prop_assert_eq!(retained(&there), retained(&here));

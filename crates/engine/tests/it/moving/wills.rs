@@ -22,7 +22,7 @@ fn a_moved_will_is_published_unless_its_client_returns() {
             let watcher = there.connect(v5("watcher").lasting());
             there.connect(v5("back").lasting());
             there.advance(seconds(20));
-            assert_eq!(topics(&watcher), ["wills/gone"], "who was moved has some time to come back");
+            assert_eq!(topics(&watcher), ["wills/gone"], "who was moved has some time to return");
             there.connect(v5("returns").lasting());
             there.advance(seconds(20));
             assert_eq!(topics(&watcher), ["wills/late"]);

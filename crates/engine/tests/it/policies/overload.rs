@@ -15,7 +15,7 @@ fn low_ceiling(settings: &mut Settings) {
     settings.queue.max_messages = 100_000;
 }
 
-/// Sends so many messages of five thousand bytes, some at a time as a network brings them.
+/// Sends a number of messages of five thousand bytes, some at a time as a network brings them.
 fn flood(world: &World, name: &str, messages: u32) -> Client {
     let flood = world.connect(v5(name));
     for n in 0..messages {

@@ -21,7 +21,7 @@ fn a_client_that_publishes_too_fast_waits_and_loses_nothing() {
             fast.send_publish(message("t", n.to_string()).qos1());
         }
         world.run();
-        assert_eq!(subscriber.payloads().len(), 6, "the burst, and the one that is too much");
+        assert_eq!(subscriber.payloads().len(), 6, "the burst, and one above the limit");
         fast.ping();
         other.publish(message("t", "other"));
         assert_eq!(subscriber.payloads(), ["other"]);

@@ -21,7 +21,7 @@ const EXPIRED: u64 = 2_100;
 /// Milliseconds: a timer has looked at them.
 const LOOKED_AT: u64 = 3_000;
 
-/// Publishes so many messages that expire, each with its own topic.
+/// Publishes a number of messages that expire, each with its own topic.
 fn fill(world: &World, publisher: &Client, count: usize) {
     world.advance(500);
     for number in 0..count {

@@ -30,7 +30,7 @@ pub(super) struct Falls {
 }
 
 impl Simulation {
-    /// A node dies, or the next thing happens to the one that has.
+    /// A node dies, or the next step happens to a dead one.
     pub(super) fn step_fall(&mut self) {
         self.falls.stage = match self.falls.stage {
             Stage::None => self.fall(),

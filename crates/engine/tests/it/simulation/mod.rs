@@ -3,7 +3,7 @@
 //!
 //! - `TIDEGATE_SEED=17` plays only that seed;
 //! - `TIDEGATE_SIM_SECONDS=600` plays further seeds until that much time has passed;
-//! - `TIDEGATE_TRACE_LINES=100000` shows so many of the last steps when one fails.
+//! - `TIDEGATE_TRACE_LINES=100000` sets the number of last steps that a failure shows.
 
 mod checks;
 mod falls;
@@ -129,7 +129,7 @@ impl Simulation {
             }
             98 if self.profile.kind.crashes() => self.crash(),
             99 if self.profile.kind.crashes() => {
-                // A disk that stands still for a while.
+                // A disk that does not answer for a time.
                 if self.random.percent(50) {
                     self.world.hold_commits();
                 } else {
@@ -237,7 +237,7 @@ impl Simulation {
         }
     }
 
-    /// The process dies with a part of its uncommitted batches, and another one with so many shards takes over.
+    /// The process dies with a part of its uncommitted batches, and another one with this number of shards takes over.
     fn crash(&mut self) {
         let waiting = self.world.uncommitted();
         let crash = Crash {
@@ -290,7 +290,7 @@ impl Simulation {
         }
     }
 
-    /// The weather is over: everyone reads, acknowledges and comes back until nothing is owed to anybody.
+    /// The weather is over: everyone reads, acknowledges and returns until nothing is owed to anybody.
     fn calm_down(&mut self) {
         self.world.note("the weather is over".to_owned());
         self.world.release_commits();

@@ -70,7 +70,7 @@ impl Kind {
 
 pub(super) struct Profile {
     pub kind: Kind,
-    /// Nodes of the cluster, each of so many shards; 1 for none.
+    /// Nodes of the cluster, each with its number of shards; 1 for none.
     pub nodes: u16,
     pub shards: u16,
     pub causal: bool,

@@ -1,6 +1,5 @@
 //! Runs the manager: looks at the fleet, calls the state machine, executes its commands, and waits.
 
-mod clock;
 mod endpoint;
 mod entry_point;
 mod error;
@@ -33,7 +32,6 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tidegate_admin::DrainRequest;
 
-use self::clock::Clock;
 use self::endpoint::HttpEndpoint;
 use self::error::CommandError;
 use self::local_api::{LocalApi, Shown};
@@ -41,7 +39,8 @@ use self::orchestrator_api::OrchestratorApi;
 pub use self::state_directory::{StateDirectory, is_running};
 use super::history::History;
 use super::journal::Journal;
-use super::{Command, Endpoint, Entry, Judge, Manager, OrchestratorView, Settings, Sight};
+use super::{Command, Endpoint, Entry, Judge, Manager, Moment, OrchestratorView, Settings, Sight};
+use crate::clock::Clock;
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Condition, Look, Observed, Provider, ResourceName};
@@ -118,7 +117,7 @@ impl Driver {
         let orchestrators = OrchestratorApi::open(parts.admin_token)?;
         let clock = Clock::start();
         let (journal, mut book) = Journal::open(&directory)?;
-        book.end_future(clock.now());
+        book.end_future(Moment(clock.now_ms()));
         let last = History::last_observation(&directory)?;
         let history = History::open(&directory)?;
         let shown = Shown::new(parts.settings.interval * 3 + PATIENCE);
@@ -158,6 +157,10 @@ impl Driver {
         let about = json!({"fleet": name, "pid": std::process::id(), "http": format!("http://{}", driver.address())});
         write(&driver.directory.join(MANAGER_FILE), &about)?;
         Ok(driver)
+    }
+
+    fn now(&self) -> Moment {
+        Moment(self.clock.now_ms())
     }
 
     /// Where the manager answers.
@@ -215,7 +218,7 @@ impl Driver {
     /// As of [`run`](Self::run).
     pub fn observe(&mut self) -> Result<(), DriverError> {
         self.look(Look::Everything);
-        let commands = self.manager.observe(self.clock.now(), &self.sight);
+        let commands = self.manager.observe(Moment(self.clock.now_ms()), &self.sight);
         self.execute(&commands)?;
         self.keep_memory()
     }
@@ -226,7 +229,7 @@ impl Driver {
     /// As of [`run`](Self::run).
     pub fn check(&mut self) -> Result<(), DriverError> {
         self.look(Look::Conditions);
-        let commands = self.manager.check(self.clock.now(), &self.sight);
+        let commands = self.manager.check(Moment(self.clock.now_ms()), &self.sight);
         self.execute(&commands)
     }
 
@@ -403,7 +406,7 @@ impl Driver {
 
     /// The status as `tidegate fleet status --json` prints it.
     pub fn status(&self) -> Value {
-        let mut status = self.manager.status(self.clock.now(), &self.sight);
+        let mut status = self.manager.status(self.now(), &self.sight);
         if let Some(object) = status.as_object_mut() {
             let manager = json!({
                 "state": "running", "pid": std::process::id(), "http": format!("http://{}", self.address()),

@@ -31,7 +31,7 @@ impl Driver {
         }
         let mut status = self.status();
         set(&mut status, "state", json!("stopping"));
-        set(&mut status, "stopping_since_ms", json!(self.clock.now().0));
+        set(&mut status, "stopping_since_ms", json!(self.clock.now_ms()));
         set(&mut status, "action", Value::Null);
         set(&mut status, "actions", json!([]));
         let mut book = self.manager.book().clone();
@@ -48,7 +48,7 @@ impl Driver {
         self.stop_level(Level::Broker, &mut status)?;
         self.keep_whole(rested(self.manager.book().clone()))?;
         set(&mut status, "state", json!("stopped"));
-        set(&mut status, "stopped_ms", json!(self.clock.now().0));
+        set(&mut status, "stopped_ms", json!(self.clock.now_ms()));
         self.show_rest(&status)
     }
 
@@ -60,7 +60,7 @@ impl Driver {
         let mut status = self.status();
         if let Some(manager) = status.get_mut("manager") {
             set(manager, "state", json!(LEFT));
-            set(manager, "left_ms", json!(self.clock.now().0));
+            set(manager, "left_ms", json!(self.clock.now_ms()));
             set(manager, "pid", Value::Null);
         }
         self.show_rest(&status)

@@ -87,7 +87,7 @@ fn a_refused_allocation_fails_with_the_error() {
 }
 
 #[test]
-fn a_dead_orchestrator_comes_back_with_its_state() {
+fn a_dead_orchestrator_returns_with_its_state() {
     let mut run = run(vec![(0, 2)]);
     run.turns(38, &[], &[]);
     let before = run.world.names(Level::Orchestrator);

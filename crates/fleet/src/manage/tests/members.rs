@@ -295,7 +295,7 @@ fn half_way() -> (Run, ResourceName) {
 }
 
 #[test]
-fn one_that_dies_while_it_hands_over_comes_back_to_end_that() {
+fn one_that_dies_while_it_hands_over_returns_to_end_that() {
     let (mut run, leaving) = half_way();
     run.world.things.get_mut(&leaving).unwrap().life = Life::Ended;
     let mut turns = 0;

@@ -15,7 +15,8 @@ fn started() -> Run {
     run
 }
 
-/// The fleet, with so many messages sent to the broker by each orchestrator; `None` for one that does not answer.
+/// The fleet, with the number of messages that each orchestrator has sent to the broker; `None` for one that does not
+/// answer.
 fn sight(run: &Run, sent: [Option<u64>; 2], owed: u64) -> Sight {
     let mut sight = run.world.sight();
     let names: Vec<ResourceName> = sight.orchestrators.keys().cloned().collect();

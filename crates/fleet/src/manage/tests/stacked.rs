@@ -109,7 +109,7 @@ fn one_whose_machine_is_emptied_is_drained_and_taken_in_again() {
 }
 
 #[test]
-fn a_dead_one_comes_back_under_its_name() {
+fn a_dead_one_returns_under_its_name() {
     let mut run = watched();
     let events = [(40, Event::Kill(Level::Broker)), (80, Event::Hang), (120, Event::Traffic(false))];
     run.turns(160, &[], &events);

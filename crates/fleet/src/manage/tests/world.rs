@@ -25,7 +25,7 @@ pub(super) enum Life {
     Hanging,
     Ended,
     Stopping(u64),
-    /// Removed, and held until it has no connections, or until that time; then it comes back or not.
+    /// Removed, and held until it has no connections, or until that time; then it returns or not.
     Held(u64, bool),
 }
 
@@ -194,7 +194,7 @@ impl World {
         self.hold(level, self.names(level).pop(), false);
     }
 
-    /// Another controller empties the machine of the first of a level, which comes back elsewhere.
+    /// Another controller empties the machine of the first of a level, which returns elsewhere.
     pub(super) fn empty_machine(&mut self, level: Level) {
         self.hold(level, self.names(level).first().cloned(), true);
     }
@@ -332,7 +332,7 @@ impl World {
     }
 }
 
-/// A judge that wants a level to have so many at a time, one more or fewer per decision.
+/// A judge that changes a level to a given number, by one per decision.
 pub(super) struct Script(pub(super) Vec<(u64, u32)>);
 
 impl Judge for Script {

@@ -181,7 +181,7 @@ impl Client {
         let status = response.status().as_u16();
         let wait = rest(&response);
         let read = response.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
-        let text = read.map_err(|error| Refusal::Other(self.unreachable(&error)))?;
+        let text = read.map_err(|error| Refusal::Other(self.unreachable(error)))?;
         if (200..300).contains(&status) {
             return serde_json::from_str(&text).map_err(|error| {
                 Refusal::Other(KubernetesError::Strange { what: target.to_string(), problem: error.to_string() })
@@ -209,13 +209,18 @@ impl Client {
             })?;
             match self.agent.run(request) {
                 Err(ureq::Error::Io(error)) if tries > 0 && was_closed(&error) => {}
-                outcome => return outcome.map_err(|error| self.unreachable(&error)),
+                outcome => return outcome.map_err(|error| self.unreachable(error)),
             }
         }
     }
 
-    fn unreachable(&self, error: &ureq::Error) -> KubernetesError {
-        KubernetesError::Unreachable { server: self.server.clone(), problem: error.to_string() }
+    fn unreachable(&self, error: ureq::Error) -> KubernetesError {
+        // The error of the operating system stands alone.
+        let problem = match error {
+            ureq::Error::Io(error) => error.to_string(),
+            other => other.to_string(),
+        };
+        KubernetesError::Unreachable { server: self.server.clone(), problem }
     }
 
     fn check_rest(&mut self) -> Result<(), Refusal> {

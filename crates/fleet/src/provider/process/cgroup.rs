@@ -122,7 +122,7 @@ impl Cgroups {
         }
     }
 
-    /// Makes a cgroup with a quota of so many cores, and gives its directories; it may be there already.
+    /// Makes a cgroup with this quota of cores, and gives its directories; it may be there already.
     pub(super) fn make(&self, name: &str, cores: f64) -> Result<Vec<PathBuf>, CgroupError> {
         let period = PERIOD.as_micros();
         let quota = PERIOD.mul_f64(cores.max(0.0)).max(LEAST_QUOTA).as_micros();

@@ -20,10 +20,9 @@ mod template;
 
 pub use claims::of_this_machine as claims_of_this_machine;
 pub use hosts::{Hosts, HostsError, MAX_HOSTS};
-#[cfg(feature = "kubernetes")]
-pub(crate) use template::login;
-pub(crate) use template::refuse_relay;
+pub(super) use record::replace;
 pub use template::{Login, Probe, SHIPPED, StopSignal, Template};
+pub(crate) use template::{login, refuse_relay};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -11,7 +11,8 @@ use super::{Hosts, ListenRange, Processes};
 use crate::level::Level;
 use crate::provider::{ProviderError, ResourceName};
 
-/// So many free ports of a range that are not `taken` by processes that may not listen yet, looked for from the place
+/// This number of free ports of a range that are not `taken` by processes that may not listen yet, looked for from the
+/// place
 /// `first` on. A program that is of no fleet may still be faster: then the process does not come up, and is replaced
 /// like any that has died.
 ///

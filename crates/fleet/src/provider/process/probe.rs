@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that reads at least so many bytes and answers.
+    /// A server that reads at least this number of bytes and answers.
     fn serve(reads: usize, answer: &'static [u8]) -> (BTreeMap<String, u16>, thread::JoinHandle<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

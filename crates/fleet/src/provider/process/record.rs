@@ -93,7 +93,7 @@ impl Record {
 }
 
 /// Replaces a file so that a crash leaves the old one or the new one.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub(in crate::provider) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
     file.write_all(bytes)?;

@@ -4,7 +4,7 @@
 const MINUTES: [f64; 7] = [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0];
 /// Steps of hours that people read.
 const HOURS: [f64; 6] = [1.0, 2.0, 3.0, 6.0, 12.0, 24.0];
-/// About so many ticks on an axis.
+/// The approximate number of ticks on an axis.
 const TICKS: f64 = 8.0;
 
 /// A range and the step between its ticks.
@@ -24,7 +24,7 @@ pub(super) struct Unit {
     steps: &'static [f64],
 }
 
-/// The unit for a duration of so many seconds.
+/// The unit for a duration in seconds.
 pub(super) fn time_unit(duration: f64) -> Unit {
     match duration {
         short if short <= 600.0 => Unit { name: "s", seconds: 1.0, steps: &[] },
@@ -34,7 +34,7 @@ pub(super) fn time_unit(duration: f64) -> Unit {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, for about so many steps.
+/// 1, 2 or 5 times a power of ten, for about this number of steps.
 fn round_step(range: f64, steps: f64) -> f64 {
     let rough = range / steps;
     let power = 10_f64.powf(rough.log10().floor());

@@ -40,7 +40,7 @@ struct Taxi {
 }
 
 impl Taxis {
-    /// So many taxis: the data set has about 316.
+    /// The number of taxis: the data set has about 316.
     ///
     /// # Errors
     /// When there are no taxis or too many.

@@ -1,5 +1,5 @@
 //! An exchange or a queue of AMQP 0-9-1, as in `RabbitMQ`. Messages are kept on disk by the server, and a batch is done
-//! when the server has confirmed each message of it (publisher confirms). A message that no queue takes comes back and is
+//! when the server has confirmed each message of it (publisher confirms). A message that no queue takes returns and is
 //! tried again later, without the messages that the server has.
 
 mod wire;

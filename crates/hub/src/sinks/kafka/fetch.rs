@@ -3,7 +3,7 @@
 use super::wire::{AnswerReader, string};
 use crate::sinks::SinkError;
 
-/// The answer of one broker holds so many bytes of records, or one batch that is larger.
+/// The answer of one broker holds up to this number of bytes of records, or one larger batch.
 const FETCH_BYTES: i32 = 1 << 20;
 /// The same of one partition.
 const PARTITION_BYTES: i32 = 256 << 10;

@@ -30,13 +30,15 @@ const MARKS_SETTINGS: [(&str, &str); 4] = [
 pub const MAX_MARKED_WINDOW: u32 = 4096;
 /// Messages that a source has under way at most: that of Kafka takes a second window before it stops.
 const UNDER_WAY: usize = 2 * MAX_MARKED_WINDOW as usize;
+/// Lanes of a sink at most: the limit of `parallel`.
+const MAX_LANES: usize = 64;
 /// Ids of a page.
 const PAGE_IDS: usize = 256;
 /// Pages of a lane. A record that may come again has as many records before it that may come again as behind it.
 const PAGES: u64 = (2 * UNDER_WAY / PAGE_IDS) as u64 + 1;
 /// Ids that a lane remembers, its own and the ids of other lanes. A page that is written again brings up to a page of earlier
-/// ids of each of at most 64 lanes to the end.
-const IDS_KEPT: usize = 2 * UNDER_WAY + 64 * PAGE_IDS;
+/// ids of each lane to the end.
+const IDS_KEPT: usize = 2 * UNDER_WAY + MAX_LANES * PAGE_IDS;
 /// The version of pages.
 const FORMAT: u8 = 1;
 /// Bytes of an id in a page: the first ones of its hash.
@@ -91,11 +93,16 @@ impl Marks {
         self.ids.of_lane(self.ids.lane)
     }
 
+    /// The same of each lane that the sink can have.
+    pub(super) fn transactions_ids(&self) -> impl Iterator<Item = String> {
+        (0..MAX_LANES).map(|lane| self.ids.of_lane(lane))
+    }
+
     pub(super) fn contains(&self, id: &str) -> bool {
         self.known.contains(&IdHash::of(id))
     }
 
-    /// The partition of the marks, of so many.
+    /// The partition of the marks, out of this number.
     pub(super) fn partition(&self, partitions: &[i32]) -> Option<i32> {
         partitions.get(records::partition(self.ids.of_sink().as_bytes(), partitions.len())).copied()
     }
@@ -219,8 +226,7 @@ impl Marks {
     }
 }
 
-/// An open transaction holds the marks back. Kafka 4.3 can lose the end of a transaction when it starts after a kill
-/// (KAFKA-20734), and only its own tool can end that one.
+/// An open transaction holds the marks back. It is still open for its coordinator: `ends` has ended the others of this sink.
 fn held(partition: i32, at: i64) -> SinkError {
     SinkError::Away(format!(
         "{MARKS_MISSING}: partition {partition} of the topic {MARKS_TOPIC} has an open transaction at offset {at}; if it stays open, kafka-transactions.sh finds it (`find-hanging`)"

@@ -3,10 +3,13 @@
 //!
 //! - `connection`: requests and answers of one broker, and the login; `scram` is one way of it.
 //! - `wire` and `fetch`: requests and answers as bytes; `records` and `batches`: batches as Kafka stores them, written and read.
-//! - `transactions`: exactly once through the end of this process; `marks`: the ids of the records that they have written.
+//! - `transactions`: exactly once through the end of this process; `marks`: the ids of the records that they have written;
+//!   `ends`: ends of transactions that Kafka has lost, with requests in the encoding of `compact`.
 
 pub(crate) mod batches;
+mod compact;
 pub(crate) mod connection;
+mod ends;
 pub(crate) mod fetch;
 mod marks;
 pub(crate) mod records;
@@ -28,6 +31,7 @@ use self::wire::{AnswerReader, Led, Metadata, code};
 use super::place::{Ids, LaneIds};
 use super::socket::{ServerAddress, ServiceUrl, share_of};
 use super::{Sink, SinkError, tls};
+use crate::message::HOPS_PROPERTY;
 use crate::open_error::OpenError;
 use crate::record::Record;
 
@@ -183,9 +187,11 @@ impl KafkaSink {
 
     /// Writes the records that are not there yet, as one transaction.
     fn write_once(&mut self, marks: &mut Marks, batch: &[Arc<Record>], deadline: Instant) -> Result<(), SinkError> {
-        let mut transactions = match self.transactions.take() {
-            Some(transactions) => transactions,
-            None => Transactions::open(marks, &self.seeker(), deadline)?,
+        let mut transactions = if let Some(transactions) = self.transactions.take() {
+            transactions
+        } else {
+            ends::mend(marks, &self.seeker(), &self.settings.topic, deadline)?;
+            Transactions::open(marks, &self.seeker(), deadline)?
         };
         let mut cluster = match self.cluster.take() {
             Some(cluster) => cluster,
@@ -215,6 +221,7 @@ impl KafkaSink {
             headers: vec![
                 ("message_id", self.ids.of(record.id()).into_bytes()),
                 ("mqtt_topic", record.topic().as_bytes().to_vec()),
+                (HOPS_PROPERTY, record.hops().to_string().into_bytes()),
             ],
         }
     }

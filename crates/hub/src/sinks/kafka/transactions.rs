@@ -2,7 +2,8 @@
 //! that of the records. A process that begins reads the marks first, and leaves out records that come again.
 //!
 //! A transaction that fails is aborted. Where its end is not known, the next batch begins as after a start: the coordinator
-//! ends the open transaction either way, and the marks tell which way it was.
+//! ends the open transaction either way, and the marks tell which way it was. Before that, `ends` writes the ends that Kafka
+//! has lost.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -56,11 +57,7 @@ impl Transactions {
         let marks_cluster = marks::cluster(seeker, deadline)?;
         let partition = marks.partition(&marks_cluster.numbers());
         let marks_partition = partition.ok_or_else(|| SinkError::away("the topic of marks has no partitions"))?;
-        let at = seeker.ask(deadline, |connection| {
-            let answer = connection.ask(wire::FIND_COORDINATOR, &wire::coordinator(Coordinated::Transactions, &id))?;
-            wire::coordinator_of(&mut AnswerReader(&answer))?.map_err(|error| SinkError::Away(wire::in_words(error)))
-        })?;
-        let mut coordinator = BrokerConnection::open(&at, seeker.access, deadline)?;
+        let mut coordinator = coordinator_of(&id, seeker, deadline)?;
         let limit = i32::try_from(TRANSACTION_LIMIT.as_millis()).unwrap_or(i32::MAX);
         let mut body = Vec::new();
         wire::optional_string(Some(&id), &mut body);
@@ -206,6 +203,15 @@ impl Transactions {
     }
 }
 
+/// A connection to the coordinator of the transactions of an id.
+pub(super) fn coordinator_of(id: &str, seeker: &Seeker<'_>, deadline: Instant) -> Result<BrokerConnection, SinkError> {
+    let at = seeker.ask(deadline, |connection| {
+        let answer = connection.ask(wire::FIND_COORDINATOR, &wire::coordinator(Coordinated::Transactions, id))?;
+        wire::coordinator_of(&mut AnswerReader(&answer))?.map_err(|error| SinkError::Away(wire::in_words(error)))
+    })?;
+    BrokerConnection::open(&at, seeker.access, deadline)
+}
+
 /// Whether each partition that was asked has its batch.
 fn all_written(asked: &[i32], outcomes: &[(i32, i16)]) -> Result<(), SinkError> {
     for partition in asked {
@@ -221,7 +227,7 @@ fn all_written(asked: &[i32], outcomes: &[(i32, i16)]) -> Result<(), SinkError> 
 }
 
 /// Waits before the coordinator is asked again; an error where that is of no use, or the time is up.
-fn pause(error: i16, deadline: Instant) -> Result<(), SinkError> {
+pub(super) fn pause(error: i16, deadline: Instant) -> Result<(), SinkError> {
     let passes = matches!(error, code::CONCURRENT_TRANSACTIONS | code::COORDINATOR_LOADS | 15);
     if !passes || Instant::now() + PAUSE > deadline {
         return Err(SinkError::Away(wire::in_words(error)));

@@ -25,6 +25,10 @@ pub(crate) const SASL_HANDSHAKE: Api = Api(17, 1);
 pub(crate) const INIT_PRODUCER_ID: Api = Api(22, 0);
 pub(crate) const ADD_PARTITIONS: Api = Api(24, 0);
 pub(crate) const END_TRANSACTION: Api = Api(26, 0);
+pub(crate) const API_VERSIONS: Api = Api(18, 0);
+pub(crate) const WRITE_MARKERS: Api = Api(27, 1);
+pub(crate) const DESCRIBE_PRODUCERS: Api = Api(61, 0);
+pub(crate) const DESCRIBE_TRANSACTIONS: Api = Api(65, 0);
 pub(crate) const SASL_AUTHENTICATE: Api = Api(36, 0);
 
 /// The name by which brokers know the client.
@@ -38,6 +42,8 @@ pub(crate) mod code {
     pub(crate) const MESSAGE_TOO_LARGE: i16 = 10;
     pub(crate) const COORDINATOR_LOADS: i16 = 14;
     pub(crate) const RECORD_LIST_TOO_LARGE: i16 = 18;
+    pub(crate) const NO_RIGHT_TO_TOPIC: i16 = 29;
+    pub(crate) const NO_RIGHT_TO_CLUSTER: i16 = 31;
     pub(crate) const ILLEGAL_GENERATION: i16 = 22;
     pub(crate) const UNKNOWN_MEMBER: i16 = 25;
     pub(crate) const REBALANCE: i16 = 27;
@@ -49,6 +55,7 @@ pub(crate) mod code {
     pub(crate) const CONCURRENT_TRANSACTIONS: i16 = 51;
     pub(crate) const UNKNOWN_PRODUCER: i16 = 59;
     pub(crate) const INVALID_RECORD: i16 = 87;
+    pub(crate) const UNKNOWN_TRANSACTIONS: i16 = 105;
 }
 
 /// An error of a broker in words.
@@ -63,9 +70,9 @@ pub(crate) fn in_words(code: i16) -> String {
         code::COORDINATOR_LOADS | 15 | 16 => "the coordinator is not available yet",
         17 => "the name of the topic is invalid",
         19 | 20 => "too few replicas are in sync",
-        29 => "the user has no right to the topic",
+        code::NO_RIGHT_TO_TOPIC => "the user has no right to the topic",
         30 => "the user has no right to the group",
-        31 => "the user may not write to the cluster",
+        code::NO_RIGHT_TO_CLUSTER => "the user may not write to the cluster",
         code::INVALID_TIMESTAMP => "the time of a record is out of the range of the topic",
         33 => "the brokers do not have this `sasl` mechanism",
         code::INVALID_RECORD => "the topic refuses a record",
@@ -154,6 +161,10 @@ impl<'a> AnswerReader<'a> {
         let mut out = [0; N];
         out.copy_from_slice(self.take(N)?);
         Ok(out)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, SinkError> {
+        self.array().map(u8::from_be_bytes)
     }
 
     pub(crate) fn i16(&mut self) -> Result<i16, SinkError> {
@@ -295,6 +306,19 @@ pub(crate) fn coordinator_of(answer: &mut AnswerReader<'_>) -> Result<Result<Ser
     let (host, port) = (answer.string()?, answer.i32()?);
     let port = u16::try_from(port).map_err(|_| SinkError::away("a broker has an invalid port"))?;
     Ok(if error == 0 { Ok(ServerAddress { host, port }) } else { Err(error) })
+}
+
+/// Whether a broker knows requests, out of its answer about the versions that it speaks.
+pub(crate) fn knows(answer: &mut AnswerReader<'_>, wanted: &[Api]) -> Result<bool, SinkError> {
+    let error = answer.i16()?;
+    if error != 0 {
+        return Err(SinkError::Away(in_words(error)));
+    }
+    let spoken = answer.each(|one| Ok((one.i16()?, one.i16()?, one.i16()?)))?;
+    let is_spoken = |Api(key, version): &Api| {
+        spoken.iter().any(|(of, oldest, newest)| of == key && (oldest..=newest).contains(&version))
+    };
+    Ok(wanted.iter().all(is_spoken))
 }
 
 #[cfg(test)]

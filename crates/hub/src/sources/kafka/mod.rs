@@ -136,7 +136,7 @@ fn message(topic: &str, partition: i32, record: Taken) -> Message {
     if let Some(Ok(key)) = record.key.map(String::from_utf8) {
         message.user_properties.push((KEY_PROPERTY.to_owned(), key));
     }
-    message
+    message.with_hops()
 }
 
 impl Source for Kafka {
@@ -211,13 +211,18 @@ mod tests {
             time: 5,
             key: Some(b"pump".to_vec()),
             value: Some(b"31".to_vec()),
-            headers: vec![header("unit", "C"), header("Content-Type", "text/plain"), header(ID_HEADER, "x")],
+            headers: vec![
+                header("unit", "C"),
+                header("Content-Type", "text/plain"),
+                header(ID_HEADER, "x"),
+                header(crate::HOPS_PROPERTY, "2"),
+            ],
         };
         let read = message("plant.a", 2, record.clone());
         assert_eq!((read.id.as_str(), read.topic.as_str(), read.timestamp), ("plant.a-2-7", "plant/a", 5));
         assert_eq!(read.content_type.as_deref(), Some("text/plain"));
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(read.user_properties, [pair("unit", "C"), pair(KEY_PROPERTY, "pump")]);
+        assert_eq!((read.user_properties, read.hops), (vec![pair("unit", "C"), pair(KEY_PROPERTY, "pump")], 2));
         let headers = vec![header(TOPIC_HEADER, "plant/a b/temp")];
         assert_eq!(message("t", 0, Taken { headers, value: None, ..record }).topic, "plant/a b/temp");
     }

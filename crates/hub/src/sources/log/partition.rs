@@ -15,7 +15,7 @@ const SEARCH_BATCH: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(super) partition: u32,
-    /// Which run of the partition: a partition that is lost and comes back has another one.
+    /// Which run of the partition: a partition that is lost and returns has another one.
     pub(super) run: u64,
     pub(super) position: u64,
 }

@@ -50,7 +50,7 @@ impl LogSource {
         if let Some(first) = trimmed
             && let Some(lost) = part.undelivered_below(first)
         {
-            // The ones that were taken are forgotten.
+            // The taken records are forgotten.
             self.removed += lost.untaken + part.progress.open_below(first);
         }
         self.forget(number, part.run);

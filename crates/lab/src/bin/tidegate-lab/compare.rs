@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         table(&differences, args.all)
     };
     // Brokers that differ are no regression; runs that got worse are.
-    let worse = args.runs.len() > 1 && differences.iter().any(|difference| difference.verdict == Conclusion::Worse);
+    let worse = args.runs.len() > 1 && differences.iter().any(|difference| difference.conclusion == Conclusion::Worse);
     match print(&text) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             report(&error);
@@ -83,10 +83,10 @@ pub(crate) fn read(path: &Path) -> Result<Results, ResultsError> {
 
 fn table(differences: &[Difference], all: bool) -> String {
     let mut out = String::new();
-    let too_few = differences.iter().filter(|difference| difference.verdict == Conclusion::TooFew).count();
+    let too_few = differences.iter().filter(|difference| difference.conclusion == Conclusion::TooFew).count();
     let tested = differences.len() - too_few;
     for difference in differences {
-        let word = match difference.verdict {
+        let word = match difference.conclusion {
             Conclusion::Better => "better",
             Conclusion::Worse => "WORSE",
             Conclusion::Same if all => "same",

@@ -138,7 +138,7 @@ enum LabCommand {
     /// Let runs be browsed
     #[command(after_help = "Example:\n  tidegate lab serve results")]
     Serve(serve::Args),
-    /// Hold the network of a broker: told on the standard input which
+    /// Hold the network of a broker that the standard input names
     #[command(hide = true)]
     Link,
     /// End the brokers of a lab that was killed

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// The broker that ratios are against, in place of the one that they were against
+    /// The base of ratios, in place of the earlier base
     #[arg(long, value_name = "PEER")]
     base: Option<String>,
 }

@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PEER")]
     base: Option<String>,
 
-    /// Only so many cases of each scenario, the first ones
+    /// Only the first cases of each scenario, up to this number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cases: Option<u32>,
 

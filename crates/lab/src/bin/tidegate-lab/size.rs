@@ -121,7 +121,7 @@ impl SizeArgs {
         Prices { core: self.price_core, gibibyte: self.price_gib, broker: self.price_broker }
     }
 
-    /// The order of the runs with so many brokers.
+    /// The order of the runs with this number of brokers.
     fn order(&self, brokers: u32) -> Result<Order, OrderError> {
         let share = self.devices.div_ceil(brokers.max(1));
         let file = self.out.join(format!("{share}-devices.toml"));

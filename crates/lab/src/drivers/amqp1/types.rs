@@ -149,7 +149,7 @@ impl<'a> Fields<'a> {
         Ok(value)
     }
 
-    /// The one behind so many others.
+    /// The field at this position.
     pub(super) fn nth(&mut self, others: usize) -> Result<Value<'a>, Problem> {
         for _ in 0..others {
             self.next()?;
@@ -218,7 +218,7 @@ fn plain<'a>(constructor: u8, bytes: &mut Bytes<'a>) -> Result<Value<'a>, Proble
     })
 }
 
-/// A length of four bytes, and so many bytes.
+/// A length of four bytes, and its bytes.
 fn long<'a>(bytes: &mut Bytes<'a>) -> Result<&'a [u8], Problem> {
     let len = bytes.u32()?;
     bytes.take(len as usize)

@@ -42,7 +42,7 @@ impl Output {
         self.bytes.len() - self.written
     }
 
-    /// So many more are written. `keep` is whether the memory will soon be used again.
+    /// Notes the number of further bytes written. `keep` is whether the memory will soon be used again.
     pub(crate) fn wrote(&mut self, count: usize, keep: bool) {
         self.written += count;
         if self.written == self.bytes.len() {

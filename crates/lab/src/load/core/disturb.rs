@@ -1,4 +1,4 @@
-//! Disturbances of clients: they leave and come back, alone or all at once, or connect twice.
+//! Disturbances of clients: they leave and return, alone or all at once, or connect twice.
 
 use super::run::RunState;
 use super::{Action, Core, MILLI, State};

@@ -113,7 +113,7 @@ impl Publisher {
         })
     }
 
-    /// The broker has accepted it, and takes so many messages at a time.
+    /// The broker has accepted it, with this receive maximum.
     pub(super) fn connected(&mut self, receive_maximum: Option<u16>, session_present: bool) {
         self.limit = receive_maximum.map_or(MOST_IN_FLIGHT, u32::from);
         if !session_present {

@@ -154,7 +154,7 @@ impl RunState {
         self.clients.touch(client);
     }
 
-    /// A client without a connection takes the next address, and comes back if its group does.
+    /// A client without a connection takes the next address, and returns if its group does.
     pub(super) fn return_or_stay_away(&mut self, client: u32, now_ns: u64) {
         let addresses = 1 + self.plan.target.others.len();
         let place = &mut self.clients[client];

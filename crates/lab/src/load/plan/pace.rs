@@ -15,7 +15,7 @@ pub enum Pace {
         #[serde(default)]
         arrival: Arrival,
     },
-    /// The broker (closed loop): so many messages of a publisher are under way at a time. A message is under way until
+    /// The broker (closed loop): a limited number of messages of a publisher is in flight. A message is under way until
     /// it is acknowledged (QoS 1 and 2) and the subscribers of the same process have it. At QoS 0 without such
     /// subscribers the connection alone is the brake.
     Closed {

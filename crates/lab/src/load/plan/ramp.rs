@@ -9,9 +9,9 @@ pub enum Ramp {
     /// As fast as the broker takes them.
     #[default]
     AtOnce,
-    /// Evenly: so many in a second.
+    /// Evenly: a number per second.
     PerSecond(f64),
-    /// In steps, as a ladder: so many at once, then a pause.
+    /// In steps, as a ladder: a number at once, then a pause.
     Steps {
         /// Clients of a step.
         clients: u32,

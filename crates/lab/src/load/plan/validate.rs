@@ -17,7 +17,7 @@ pub enum PlanError {
     /// The plan has no clients.
     #[error("the plan has no clients: add a group")]
     NoClients,
-    /// A process cannot hold so many connections.
+    /// The connections exceed the limit of a process.
     #[error("{clients} clients are too many for {processes} processes: raise `processes` to {needed}")]
     TooManyClients {
         /// Clients of the plan.

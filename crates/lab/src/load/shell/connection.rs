@@ -19,7 +19,7 @@ const SEALED_AT_ONCE: usize = 64 * 1024;
 pub(crate) struct Connection {
     stream: TcpStream,
     is_connected: bool,
-    /// Whether the core has been told that MQTT may begin.
+    /// True if the core knows that MQTT may begin.
     is_reported: bool,
     /// The received part of an incomplete packet.
     partial: Vec<u8>,

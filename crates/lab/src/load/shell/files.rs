@@ -7,7 +7,7 @@ use crate::load::LoadError;
 /// Files of a process beside its connections: the poll, standard streams, temporary files of libraries.
 const OTHERS: u64 = 50;
 
-/// Takes as many open files as this process may have, and makes sure that they are enough for so many clients: a
+/// Takes as many open files as this process may have, and checks that they are enough for this number of clients: a
 /// connection that fails for want of them would be put down to the broker.
 ///
 /// # Errors

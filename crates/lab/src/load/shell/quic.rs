@@ -74,7 +74,7 @@ pub(super) struct Quic {
     remote: SocketAddr,
     /// There once the handshake is over.
     stream: Option<StreamId>,
-    /// Whether the core has been told that MQTT may begin.
+    /// True if the core knows that MQTT may begin.
     is_reported: bool,
     lost: Option<ConnectionError>,
     is_blocked: bool,
@@ -317,7 +317,7 @@ impl Drop for Quic {
     fn drop(&mut self) {
         if !self.connection.is_closed() {
             self.connection.close(Instant::now(), ENDED, Bytes::new());
-            // A broker that is not told finds out by the keep-alive.
+            // Without a notice the broker ends it by the keep-alive.
             let _ = self.transmit();
         }
     }

@@ -7,7 +7,7 @@ use crate::report::number::factor;
 
 const ROW: f64 = 22.0;
 const LABEL: f64 = 120.0;
-/// Where the axis begins: the number of a bar to the left stands before it.
+/// Where the axis begins: the number of a bar to the left is before it.
 const LEFT: f64 = 172.0;
 const RIGHT: f64 = 460.0;
 /// Width of a letter of a label.

@@ -9,7 +9,7 @@ use crate::report::shown;
 
 /// Seconds that the curve shows at most.
 const CURVE_SECONDS: usize = 60;
-/// Below so many columns a row is of no use; it is made for as many all the same.
+/// Least columns of a row; a narrower terminal gets a row of this width.
 const LEAST_COLUMNS: usize = 20;
 
 /// A run that is under way.
@@ -26,7 +26,7 @@ struct Doing {
     lost: u64,
 }
 
-/// A series of runs and the one that is under way.
+/// A series of runs and the run in progress.
 #[derive(Debug)]
 pub(super) struct View {
     runs: usize,
@@ -81,7 +81,7 @@ impl View {
         format!("{what}: {} s, {}", second.second, figures(second).join(", "))
     }
 
-    /// The rows for a terminal of so many columns, so long after the begin. None is as long as the terminal is wide,
+    /// The rows for a terminal of this width, at a time after the begin. None is as long as the terminal is wide,
     /// since some terminals go on to the next row then.
     pub(super) fn rows(&self, columns: usize, at: Duration) -> Vec<String> {
         let width = columns.max(LEAST_COLUMNS) - 1;

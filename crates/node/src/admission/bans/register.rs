@@ -174,7 +174,7 @@ mod tests {
         assert!(bans.records(later).is_empty());
     }
 
-    /// The same as [`record`], of a ban that ends after so many milliseconds.
+    /// The same as [`record`], for a ban with a duration in milliseconds.
     fn ending(name: &str, changed: u64, after: u64) -> BanRecord {
         let mut record = record(name, changed, true);
         record.ban.as_mut().unwrap().until = NOW.monotonic.plus(after);

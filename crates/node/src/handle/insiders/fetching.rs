@@ -1,12 +1,13 @@
 //! Retained messages of topics whose home is another node of a cluster: the node that is asked fetches them from there.
 
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use tidegate_engine::{Millis, Now, Principal, PrincipalKind, RetainedValue, TenantId, partition_of};
+use tidegate_engine::{Millis, Now, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of};
 use tidegate_mqtt::QoS;
 
 use super::inlet::Inlet;
-use crate::cluster::MAX_QUESTION_BYTES;
+use crate::cluster::{AskError, MAX_QUESTION_BYTES};
 
 /// The first byte of the question for the retained message of a topic. Other questions of nodes do not begin with it.
 pub const RETAINED_QUESTION: u8 = 4;
@@ -19,6 +20,8 @@ const FOUND: u8 = 1;
 const NONE: u8 = 0;
 /// The answer that the message is too long for a link.
 const TOO_LONG: u8 = 2;
+/// The answer that the node is not the home of the topic, or not any more.
+const NOT_HOME: u8 = 3;
 /// The remaining milliseconds of a message without an end.
 const ENDLESS: u64 = u64::MAX;
 
@@ -31,6 +34,9 @@ pub enum NotFetched {
     /// The named node does not answer.
     #[error("node {0} does not answer")]
     Silent(String),
+    /// The other node answers too many questions already.
+    #[error("the other node answers no questions at the moment")]
+    Busy,
     /// The message at the named node is longer than a link takes, 4 MiB.
     #[error("the message at node {0} is too long for a link")]
     TooLong(String),
@@ -43,26 +49,42 @@ enum HomeAnswer {
     Message(Option<RetainedValue>),
     /// A message that is too long for a link.
     TooLong,
+    /// Another node has the topic.
+    NotHome,
 }
 
 impl Inlet {
     /// Fetches the retained message of a topic from the other node that has it. The caller has checked the rights.
     ///
     /// # Errors
-    /// When the other node does not answer in time, or the message is too long for a link.
+    /// When the other node does not answer in time or has not a short time ago, is busy, or is not the home any more, or
+    /// when the message is too long for a link.
     pub fn fetch_retained(&self, tenant: TenantId, topic: &str) -> Result<Option<RetainedValue>, NotFetched> {
-        let home = self.0.node_of(partition_of(tenant, topic)).ok_or(NotFetched::Moving)?;
-        let asked = self.0.ask_node(&home, question(tenant, topic)).ok();
-        let answer = asked.and_then(|answer| answer.recv_timeout(PATIENCE).ok()?.ok());
-        match answer.and_then(|bytes| read_answer(&bytes, self.now())) {
+        let home = self.node.node_of(partition_of(tenant, topic)).ok_or(NotFetched::Moving)?;
+        let silent = || NotFetched::Silent(home.to_string());
+        if self.silent.has(self.now().monotonic, &home) {
+            return Err(silent());
+        }
+        let asked = self.node.ask_node(&home, question(tenant, topic)).map_err(|_| silent())?;
+        let bytes = match asked.recv_timeout(PATIENCE) {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(AskError::Busy)) => return Err(NotFetched::Busy),
+            Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => return Err(silent()),
+            Err(RecvTimeoutError::Timeout) => {
+                self.silent.note(self.now().monotonic, home.clone());
+                return Err(silent());
+            }
+        };
+        match read_answer(&bytes, self.now()) {
             Some(HomeAnswer::Message(message)) => Ok(message),
             Some(HomeAnswer::TooLong) => Err(NotFetched::TooLong(home.to_string())),
-            None => Err(NotFetched::Silent(home.to_string())),
+            Some(HomeAnswer::NotHome) => Err(NotFetched::Moving),
+            None => Err(silent()),
         }
     }
 
-    /// The answer to such a question of another node, which begins with [`RETAINED_QUESTION`]; empty if this node is not
-    /// the home.
+    /// The answer to such a question of another node, which begins with [`RETAINED_QUESTION`]. It is empty if a shard does
+    /// not answer.
     pub fn answer_retained(&self, body: &[u8]) -> Vec<u8> {
         let Some((tenant, topic)) = read_question(body) else { return Vec::new() };
         // The asking node has checked the rights of its client.
@@ -76,8 +98,11 @@ impl Inlet {
             max_held_bytes: 0,
             unobserved_by: Vec::new(),
         };
-        let found = self.retained(&principal, topic).ok().and_then(Result::ok);
-        found.map(|value| answer(value.as_ref(), self.now())).unwrap_or_default()
+        match self.retained(&principal, topic) {
+            Ok(Ok(value)) => answer(value.as_ref(), self.now()),
+            Ok(Err(Reason::NotServedHere)) => vec![NOT_HOME],
+            Ok(Err(_)) | Err(_) => Vec::new(),
+        }
     }
 }
 
@@ -106,6 +131,7 @@ fn read_answer(bytes: &[u8], now: Now) -> Option<HomeAnswer> {
     match bytes.split_first()? {
         (&NONE, []) => Some(HomeAnswer::Message(None)),
         (&TOO_LONG, []) => Some(HomeAnswer::TooLong),
+        (&NOT_HOME, []) => Some(HomeAnswer::NotHome),
         (&FOUND, rest) => {
             let (qos, rest) = rest.split_first()?;
             let qos = match qos {
@@ -161,6 +187,13 @@ mod tests {
         assert_eq!(longest.len(), MAX_QUESTION_BYTES);
         assert_eq!(read_answer(&longest, NOW), Some(HomeAnswer::Message(Some(value(most)))));
         assert_eq!(read_answer(&answer(Some(&value(most + 1)), NOW), NOW), Some(HomeAnswer::TooLong));
+    }
+
+    #[test]
+    fn a_node_that_is_not_the_home_says_so() {
+        assert_eq!(read_answer(&[NOT_HOME], NOW), Some(HomeAnswer::NotHome));
+        assert_eq!(read_answer(&[NOT_HOME, 0], NOW), None);
+        assert_eq!(read_answer(&[], NOW), None, "a node that has no answer");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::sync::mpsc::channel;
 use rustls::ServerConfig;
 use tidegate_engine::{ListenerId, Now, Partitions, Principal, Reason, RetainedValue, ShardId};
 
+use super::silent::SilentNodes;
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::orders::{Admin, Door, ToShard};
 use crate::service::{Inside, ServiceOrder};
@@ -36,17 +37,21 @@ impl std::fmt::Debug for TlsStart {
 
 /// The way into a node for clients of other protocols.
 #[derive(Clone, Debug)]
-pub struct Inlet(pub(super) NodeHandle);
+pub struct Inlet {
+    pub(super) node: NodeHandle,
+    /// Clones share it.
+    pub(super) silent: Arc<SilentNodes>,
+}
 
 impl Inlet {
     /// Into this node.
     pub fn new(node: NodeHandle) -> Self {
-        Self(node)
+        Self { node, silent: Arc::default() }
     }
 
     /// The time on the node's clocks.
     pub fn now(&self) -> Now {
-        self.0.now()
+        self.node.now()
     }
 
     /// Connects a client at this address to a listener. The bytes of the socket are MQTT. The limits of the listener's
@@ -58,9 +63,9 @@ impl Inlet {
     pub fn connect(&self, listener: ListenerId, client: SocketAddr, tls: Option<TlsFacts>) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
-        let turn = NEXT.fetch_add(1, Ordering::Relaxed) % usize::from(self.0.shards().max(1));
+        let turn = NEXT.fetch_add(1, Ordering::Relaxed) % usize::from(self.node.shards().max(1));
         let order = ServiceOrder::Enter(Box::new(Inside::new(theirs, listener, client, tls.map(Arc::new))));
-        self.0.tell(ShardId(turn as u16), ToShard::Admin(Admin::Service(order)));
+        self.node.tell(ShardId(turn as u16), ToShard::Admin(Admin::Service(order)));
         Ok(ours)
     }
 
@@ -69,13 +74,13 @@ impl Inlet {
     /// # Errors
     /// When a shard does not answer.
     pub fn served(&self) -> Result<Partitions, NoAnswer> {
-        self.0.served()
+        self.node.served()
     }
 
     /// Begins a TLS handshake at a listener; `None` when as many are under way as the listener works on at once, or when
     /// it speaks no TLS.
     pub fn begin_tls(&self, listener: ListenerId) -> Option<TlsStart> {
-        let (config, slot) = self.0.tls.get(usize::from(listener.0))?.begin()?;
+        let (config, slot) = self.node.tls.get(usize::from(listener.0))?.begin()?;
         Some(TlsStart { config, slot: Box::new(slot) })
     }
 
@@ -89,8 +94,8 @@ impl Inlet {
         principal: &Principal,
         topic: &str,
     ) -> Result<Result<Option<RetainedValue>, Reason>, NoAnswer> {
-        let shard = self.0.home(principal.tenant, topic);
-        read_retained(shard, |message| self.0.tell(shard, message), principal, topic)
+        let shard = self.node.home(principal.tenant, topic);
+        read_retained(shard, |message| self.node.tell(shard, message), principal, topic)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which mobile nodes are in which groups, told from outside (CTX-33).
+//! The groups of mobile nodes, set by services (CTX-33).
 
 use std::sync::mpsc::channel;
 

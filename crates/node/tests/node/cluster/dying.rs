@@ -1,4 +1,4 @@
-//! Nodes that die, come back, stall, or leave.
+//! Nodes that die, return, stall, or leave.
 
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ fn a_node_that_stops_says_goodbye_behind_its_last_message() {
     let mut leaving = Client::dial(&world.nodes["b"].local_addresses()[0]);
     leaving.send(&crate::wire::connect_with_will("leaving", "gone", "will"));
     leaving.expect(&crate::wire::CONNACK);
-    let stopped = world.nodes.remove("b").unwrap().stop(Duration::from_secs(10));
+    let stopped = world.nodes.remove("b").unwrap().stop(Duration::from_secs(120));
     assert!(stopped.drained);
     let link = world.link("a", "b");
     assert_eq!((link.state, link.counters.resets), (LinkState::Dialing, 0));

@@ -116,7 +116,7 @@ fn a_way_has_one_node_in_between_and_no_more() {
 }
 
 #[test]
-fn another_node_carries_when_the_one_that_did_has_gone() {
+fn another_node_carries_when_the_carrying_node_has_gone() {
     let (mut world, proxies) = wired(&["a", "b", "c", "d"], &[("a", "b")], no_tls);
     proxies[0].close();
     // An attempt is shown with the node in between, too: it counts as a session when it is open.

@@ -115,7 +115,7 @@ fn a_stopping_node_keeps_clients_until_their_new_home_serves() {
     let [clients, nodes] = [0, 1].map(|at| world.nodes["a"].local_addresses()[at].to_string());
     let ended = || stopping.report().unwrap().counters.disconnects[Reason::UseAnotherServer.number()];
     move_all_but(&mut world, 1, ("a", "b"), LeftOut { local: true, ..LeftOut::default() }, || {
-        // No client comes back to it, and other nodes still hand theirs over.
+        // No client returns to it, and other nodes still hand theirs over.
         assert_eq!(TcpStream::connect(&clients).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         assert!(TcpStream::connect(&nodes).is_ok());
         assert_eq!(ended(), 0, "its client waits for the new home");

@@ -48,7 +48,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Nodes of so many shards that know each other and what each other's clients want.
+    /// Nodes with these numbers of shards that know each other and each other's subscriptions.
     pub(super) fn of(nodes: &[(&str, u16)]) -> Self {
         let mut world = Self::apart(nodes, LinkLimits::default());
         world.introduce();

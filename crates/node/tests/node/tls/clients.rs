@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rcgen::date_time_ymd;
+use rcgen::{ExtendedKeyUsagePurpose, GeneralSubtree, NameConstraints, date_time_ymd};
 use tidegate_client::net::{Address, ConnectError, Driver, SocketOptions, Step, TlsConnector, TlsOptions, TlsVersion};
 use tidegate_client::{Event, Options, Publish, QoS, TopicNameBuf};
 use tidegate_node::{ClientCertificates, TlsSettings};
@@ -169,11 +169,47 @@ fn a_client_may_show_a_certificate_that_is_trusted_itself() {
     assert!(!connects(address, &own.itself()), "no list can revoke it");
 }
 
+/// As OpenSSL does: purposes hold for the certificate itself, constraints of names for the issued certificates.
+#[test]
+fn a_listed_certificate_keeps_to_its_purposes() {
+    let of = |purpose: ExtendedKeyUsagePurpose| {
+        Authority::edited("both", |params| {
+            params.extended_key_usages = vec![purpose.clone()];
+            let elsewhere = vec![GeneralSubtree::DnsName("elsewhere.example".to_owned())];
+            params.name_constraints =
+                Some(NameConstraints { permitted_subtrees: elsewhere, excluded_subtrees: vec![] });
+        })
+        .itself()
+    };
+    for (purpose, is_server) in
+        [(ExtendedKeyUsagePurpose::ServerAuth, true), (ExtendedKeyUsagePurpose::ClientAuth, false)]
+    {
+        let (directory, own) = (Directory::new(), of(purpose));
+        let trusted = file(&directory, "trusted.pem", &own);
+        let (_node, address) = start(crate::pki::settings(&directory, &own));
+        for any_hostname in [false, true] {
+            let trusts = TlsOptions { ca_file: Some(trusted.clone()), any_hostname, ..TlsOptions::default() };
+            assert_eq!(driver(at("localhost", address), &trusts).connect().is_ok(), is_server, "{any_hostname}");
+        }
+        let settings = TlsSettings {
+            client_certificates: ClientCertificates::Required,
+            client_ca: Some(trusted.clone()),
+            ..COMMON.settings.clone()
+        };
+        let (_node, address) = start(settings);
+        let shows =
+            TlsOptions { certificate: Some(trusted), key: Some(directory.write("k.pem", &own.key)), ..options() };
+        let mut driver = driver(at("localhost", address), &shows);
+        let connected = driver.connect().is_ok() && matches!(driver.next(None), Ok(Step::Event(Event::Connected(_))));
+        assert_eq!(connected, !is_server);
+    }
+}
+
 /// The verifier inside has to look at the dates before it refuses the certificate as that of an authority.
 #[test]
 fn a_listed_certificate_is_refused_outside_its_dates() {
-    let late = Authority::at_another_time("late", |params| params.not_after = date_time_ymd(2020, 1, 1));
-    let early = Authority::at_another_time("early", |params| params.not_before = date_time_ymd(2199, 1, 1));
+    let late = Authority::edited("late", |params| params.not_after = date_time_ymd(2020, 1, 1));
+    let early = Authority::edited("early", |params| params.not_before = date_time_ymd(2199, 1, 1));
     for authority in [late, early] {
         let directory = Directory::new();
         let own = authority.itself();

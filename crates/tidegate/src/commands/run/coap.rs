@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tidegate_administration::{BrokerStatus, Part};
 use tidegate_coap::{
-    Caller, Counted, DoorSettings, Gateway, Keys, KeysError, Outcomes, Running, ServeError, Settings, Shown,
+    Caller, Counted, DoorSettings, Gateway, Keys, KeysError, MAX_WAITING_BYTES, Outcomes, Running, ServeError,
+    Settings, Shown,
 };
 use tidegate_config::Config;
 use tidegate_console::{CoapNumbers, Status};
@@ -137,6 +138,8 @@ impl CoapListeners {
     /// When an address is taken or the system has nothing left.
     pub(crate) fn start(config: &Config, gateway: ToNode, status: &BrokerStatus) -> Result<Self, CoapListenerError> {
         let mut doors = Vec::new();
+        let waiting =
+            usize::try_from(config.limits.bytes_outside_shards()).unwrap_or(usize::MAX).min(MAX_WAITING_BYTES);
         for (listener, number) in config.listeners.iter().zip(0..) {
             let Some(at) = listener.address.host_port().filter(|_| listener.address.is_coap()) else { continue };
             let addresses = at.resolve();
@@ -148,6 +151,7 @@ impl CoapListeners {
             let settings = Settings {
                 max_sessions: usize::try_from(sessions).unwrap_or(usize::MAX),
                 max_body: usize::try_from(listener.max_packet_size.0).unwrap_or(usize::MAX).min(MAX_BODY),
+                max_waiting_bytes: waiting,
                 are_proven: keys.is_some(),
             };
             let name = listener.name.clone();

@@ -18,8 +18,8 @@ use tidegate_engine::{
     ListenerId, Millis, Partitions, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of,
 };
 use tidegate_http::{
-    Caller, Counters, DoorSettings, Gateway, HistoryError, HistoryQuestion, ProtocolVersion, RetainedMessage, Running,
-    ServeError, TlsSession, TlsStart, Value, Who,
+    Caller, Counters, DoorSettings, Gateway, HistoryError, HistoryQuestion, MAX_BODY_BYTES, ProtocolVersion,
+    RetainedMessage, Running, ServeError, TlsSession, TlsStart, Value, Who,
 };
 use tidegate_mqtt::PublishProperties;
 use tidegate_node::{Door, Inlet, ListenAddress, Node, NotFetched, TenantSeat, TlsFacts, TlsVersion};
@@ -124,6 +124,7 @@ impl ToNode {
         let fetched = self.node.fetch_retained(tenant, topic).map_err(|error| match error {
             NotFetched::Moving => ReadError::Moving,
             NotFetched::Silent(node) => ReadError::Silent(node),
+            NotFetched::Busy => ReadError::Busy,
             NotFetched::TooLong(node) => ReadError::TooLong(node),
         })?;
         fetched.map(|value| self.shown(value)).transpose()
@@ -328,6 +329,7 @@ impl HttpListeners {
     /// When an address is taken or the system has nothing left.
     pub(crate) fn start(config: &Config, gateway: &ToNode, status: &BrokerStatus) -> Result<Self, HttpListenerError> {
         let mut doors = Vec::new();
+        let bodies = usize::try_from(config.limits.bytes_outside_shards()).unwrap_or(usize::MAX).min(MAX_BODY_BYTES);
         for (listener, number) in config.listeners.iter().zip(0..) {
             let Some(at) = listener.address.host_port().filter(|_| listener.address.is_http()) else { continue };
             let addresses = at.resolve();
@@ -341,6 +343,7 @@ impl HttpListeners {
                 tls: listener.address.is_tls(),
                 max_connections: usize::try_from(connections).unwrap_or(usize::MAX),
                 max_body: usize::try_from(listener.max_packet_size.0).unwrap_or(usize::MAX),
+                max_body_bytes: bodies,
                 origins: listener.allowed_origins.0.clone(),
             });
         }

@@ -31,7 +31,7 @@ pub(super) fn core_on(bus: Box<dyn Bus>) -> Cluster {
     Cluster::of(3, "2s", Some(Folder::new()), bus, &settings)
 }
 
-/// Has everybody in a group told something until it has reached this node, and nothing more is on its way to it.
+/// Publishes to a group until a message has reached this node, and no other is on its way to it.
 fn until_in_group(cluster: &Cluster, by: usize, node: &mut Node) {
     let (address, reached) = (cluster.node(by).address("mqtt://"), AtomicBool::new(false));
     std::thread::scope(|scope| {

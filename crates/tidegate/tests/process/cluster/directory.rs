@@ -71,7 +71,7 @@ fn nothing_is_lost_when_nodes_die_that_serve_the_bus() {
 }
 
 #[test]
-fn a_node_joins_and_the_one_that_serves_the_bus_stops() {
+fn a_node_joins_and_the_server_of_the_bus_stops() {
     let (mut cluster, lock) = cluster(2, "6s");
     moves::join_and_stop(&mut cluster);
     // All stop, in order, and all that they have is there when they start again.

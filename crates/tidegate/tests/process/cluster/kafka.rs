@@ -7,7 +7,7 @@ use super::{A, Bus, C, Cluster, connect};
 use crate::broker::Folder;
 use crate::ports::free_port;
 
-/// Kafka's own libraries, where `./test kafka` puts them.
+/// Kafka's own libraries, where `./test optional` puts them.
 const LIBRARIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/kafka/lib/*");
 /// The programs of the documentation, compiled.
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/examples");
@@ -54,7 +54,7 @@ pub(crate) fn require_example(class: &str) {
     let compiled = std::path::Path::new(EXAMPLES).join(format!("{class}.class"));
     assert!(
         compiled.exists(),
-        "examples/applications/{class}.java is not compiled: `./test kafka` does it, or, at the top of the repository,\n\
+        "examples/applications/{class}.java is not compiled: `./test optional` does it, or, at the top of the repository,\n\
          javac -cp 'target/servers/kafka/lib/*' -d target/servers/examples examples/applications/{class}.java"
     );
 }
@@ -64,7 +64,7 @@ pub(crate) fn example(class: &str, kafka: &Kafka) -> Child {
     let mut java = Command::new("java");
     java.args(["-Xmx128m", "-cp", &format!("{EXAMPLES}:{LIBRARIES}"), class, &format!("127.0.0.1:{}", kafka.port)]);
     // Its errors are shown with the message of the test.
-    java.stdout(Stdio::null()).spawn().expect("java, which ./test kafka installs")
+    java.stdout(Stdio::null()).spawn().expect("java, which ./test optional installs")
 }
 
 fn java(class: &str) -> Command {
@@ -111,7 +111,7 @@ impl Kafka {
         format.args(["format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", &file]);
         format.args(["--add-scram", "SCRAM-SHA-512=[name=node,password=known]"]);
         let formatted = format.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("java");
-        assert!(formatted.success(), "Kafka is missing: ./test kafka installs it");
+        assert!(formatted.success(), "Kafka is missing: ./test optional installs it");
         kafka.resume();
         kafka
     }

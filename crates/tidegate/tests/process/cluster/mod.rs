@@ -81,7 +81,7 @@ const B: usize = 1;
 const C: usize = 2;
 
 impl Cluster {
-    /// So many nodes, which have come to even shares.
+    /// This number of nodes, when they have even shares.
     fn start(nodes: usize) -> Self {
         Self::with_lease(nodes, "10s")
     }

@@ -156,7 +156,7 @@ fn a_killed_orchestrator_costs_no_message() {
 
 /// The dead one is started again at once, while another member works off its connections to brokers.
 #[test]
-fn an_orchestrator_that_comes_back_costs_no_message() {
+fn an_orchestrator_that_returns_costs_no_message() {
     let mut fleet = Fleet::start(2, "2s");
     let cluster = &mut fleet.cluster;
     let ids: Vec<String> = (0..8).map(|number| cluster.id_at(number % 2, &format!("reader-{number}"))).collect();
@@ -183,7 +183,7 @@ fn an_orchestrator_that_comes_back_costs_no_message() {
     }
 }
 
-/// What brokers kept for the dead one goes by the one that connects in its place to both others.
+/// Messages that brokers kept for the dead orchestrator reach both others through its replacement.
 #[test]
 fn a_killed_orchestrator_of_three_costs_no_message() {
     kill_the_second_of(3);

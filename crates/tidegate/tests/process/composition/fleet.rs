@@ -61,7 +61,7 @@ impl Named {
         Self { fleet, dns }
     }
 
-    /// The orchestrators, at the address that the name has, when all of them serve and so many were healed.
+    /// The orchestrators, at the address that the name has, when all of them serve and this number was healed.
     pub(super) fn members(&self, healed: u64) -> Vec<Member> {
         self.fleet.status_when("healing", |status| status["totals"]["healed"] == healed);
         let status = self.fleet.sized(1, 2);

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::{publish, status};
+use super::{client, publish, status};
 use crate::broker::{Broker, Ended, Folder, command, get, run, until};
 use crate::ports::free_port;
 
@@ -166,4 +166,51 @@ fn a_pipeline_does_not_take_its_own_messages() {
     publish(&broker, "device", "a/b", "end");
     assert_eq!(watch(&["-C", "2", "-W", "120"]), "end\nend\n");
     stop(broker);
+}
+
+#[test]
+fn pipelines_in_a_circle_end_each_message() {
+    let folder = Folder::new();
+    // A condition may end the circle, so the configuration is not refused. This one holds for each message.
+    let pipeline = |name: &str, to: &str| {
+        format!(
+            "[[sink]]\nname = 'to-{to}'\nkind = 'topic'\ntopic = '{to}/x'\n\
+             [[pipeline]]\nname = '{name}'\nfrom = ['{name}/x']\nfilter = 'qos >= 0'\nto = ['to-{to}']\n\
+             dead_letter_topic = 'dead'\n"
+        )
+    };
+    let (config, data) = (folder.write("hub.toml", &(pipeline("a", "b") + &pipeline("b", "a"))), folder.file("data"));
+    let broker = Broker::start(&["--config", &config, "--data", &data]);
+    let keeper = ["sub", "-i", "keeper", "-c", "-q", "1", "-t", "dead"];
+    assert_eq!(client(&broker, &[&keeper[..], &["-E"]].concat()).code, Some(0));
+    publish(&broker, "device", "a/x", "7");
+    let view = status(&broker, |it| it["a"]["looped"].as_u64() == Some(1));
+    // Each has published it 8 times.
+    let counts = |name: &str| ["in", "out", "failed", "dead_letters"].map(|key| view[name][key].as_u64().unwrap());
+    assert_eq!((counts("a"), counts("b")), ([9, 8, 1, 1], [8, 8, 0, 0]), "{view}");
+    let why = view["a"]["last_failure"]["why"].as_str().unwrap();
+    assert!(why.contains("passed 16 pipelines"), "{why}");
+    let letter = client(&broker, &[&keeper[..], &["-C", "1", "-W", "120"]].concat());
+    assert!(letter.out.contains("passed 16 pipelines"), "{} {}", letter.out, letter.err);
+    let admin = format!("http://{}", broker.address("admin=http://"));
+    let table = run(&["hub", "status", "--admin", &admin]);
+    assert!(table.out.contains("went round in a loop"), "{}", table.out);
+}
+
+#[test]
+fn a_record_beyond_the_limit_of_retained_messages_fails() {
+    let folder = Folder::new();
+    let text = "[retained]\nmax_messages = 1\n\
+                [[sink]]\nname = 'last'\nkind = 'topic'\nretain = true\nretry_min = '1ms'\nretry_max = '2ms'\n\
+                [[pipeline]]\nname = 'hot'\nfrom = ['in/+']\ntopic = \"'last/' + topic\"\nto = ['last']\n\
+                dead_letter_topic = 'dead'\n";
+    let (config, data) = (folder.write("hub.toml", text), folder.file("data"));
+    let broker = Broker::start(&["--config", &config, "--data", &data]);
+    for topic in ["in/1", "in/2", "in/1"] {
+        publish(&broker, "device", topic, "7");
+    }
+    let view = status(&broker, |it| it["hot"]["failed"].as_u64() == Some(1) && it["hot"]["out"].as_u64() == Some(2));
+    assert_eq!((&view["hot"]["waiting"], &view["hot"]["state"]), (&0.into(), &"running".into()), "{view}");
+    let why = view["hot"]["last_failure"]["why"].as_str().unwrap();
+    assert!(why.contains("the limit of retained messages is reached"), "{why}");
 }

@@ -91,7 +91,7 @@ impl Fleet {
         }
     }
 
-    /// Waits until so many serve and nothing is under way.
+    /// Waits until this number of members serves and no action is under way.
     pub(crate) fn sized(&self, brokers: u64, orchestrators: u64) -> serde_json::Value {
         self.status_when(&format!("a fleet of {brokers} and {orchestrators}"), |status| {
             let levels = &status["levels"];
@@ -123,7 +123,7 @@ impl Fleet {
         assert_eq!((ended.code, ended.out.as_str()), (Some(0), "hello\n"));
     }
 
-    /// Subscribes to so many filters at QoS 1: all brokers grant all of them.
+    /// Subscribes to this number of filters at QoS 1: all brokers grant all of them.
     pub(crate) fn grants_filters(status: &serde_json::Value, filters: u32) {
         let port = status["endpoints"][0].as_str().unwrap().rsplit_once(':').unwrap().1;
         let filters: Vec<String> = (0..filters).map(|number| format!("filters/{number}/+")).collect();

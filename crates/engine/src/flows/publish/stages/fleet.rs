@@ -9,14 +9,16 @@ use crate::topics::stages::Step;
 use tidegate_mqtt::QoS;
 
 impl Deciding<'_> {
-    /// Rejects topics that brokers deny, and messages that are longer than any broker takes. Rejects or defers a message as long as the fleet has no room: an MQTT 5 publisher gets an error, and the
-    /// acknowledgement of others is withheld.
+    /// Rejects topics that brokers deny, and messages that are longer than any broker takes. Rejects or defers a message
+    /// as long as the fleet has no room: an MQTT 5 publisher gets an error, and the acknowledgement of others is
+    /// withheld.
     #[cold]
     pub(super) fn check_fleet(&mut self, it: &Inbound<'_>) -> Step {
-        if self.broker_links.quarantine.holds(&self.cache.topic_of(it), it.now.monotonic) {
+        let (topic, _) = self.cache.get(it.slot);
+        if self.broker_links.quarantine.holds(topic, it.now.monotonic) {
             return Reason::TopicDenied.into();
         }
-        if self.broker_links.is_too_large(&it.publication(&self.cache.topic_of(it)), it.now) {
+        if self.broker_links.is_too_large(&it.publication(topic), it.now) {
             return Reason::FleetPacketLimit.into();
         }
         let gate = self.broker_links.gate();

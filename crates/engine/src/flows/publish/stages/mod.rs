@@ -44,7 +44,8 @@ impl Deciding<'_> {
         }
         if it.tenant == TenantId::BROKER_LINK {
             // The gate of the fleet bounds the messages queued for brokers.
-            stages = stages.without(Stage::Room).with_if(self.broker_links.is_choosy(), Stage::Fleet);
+            let parts = self.cache.get(it.slot).0.len() + it.properties.len() + it.raw.payload.len();
+            stages = stages.without(Stage::Room).with_if(self.broker_links.is_choosy(parts), Stage::Fleet);
             if !it.raw.retain {
                 return stages;
             }

@@ -1,4 +1,4 @@
-//! A member dies and does not come back: others take over its sessions, and its connections to brokers.
+//! A member dies and does not return: others take over its sessions, and its connections to brokers.
 
 use std::sync::Arc;
 

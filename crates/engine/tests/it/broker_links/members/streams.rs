@@ -27,7 +27,7 @@ impl Run {
         let reader = self.random.below(READERS);
         let (from, partitions) = (self.readers[reader].home, self.partitions(reader));
         let others: Vec<usize> = self.living().into_iter().filter(|member| *member != from).collect();
-        // It may have come back, and not have got its messages.
+        // It may have returned, and not have got its messages.
         let is_back = self.streams.iter().any(|it| it.from == from && it.reader == reader);
         if self.members[from].is_dead || others.is_empty() || is_back {
             return;
@@ -300,6 +300,9 @@ impl Run {
     /// Messages for a session come to its home, by the transfer that has brought it. Returns whether the answer comes.
     pub(super) fn give(&mut self, home: usize, reader: usize, stream: u64, messages: &[u8]) -> bool {
         let (world, partitions) = (self.members[home].world.clone(), self.partitions(reader));
+        if !world.engine(0, |engine, _| engine.questions().knows_groups(partitions)) {
+            return false;
+        }
         let open = self.open.entry((home, reader)).or_default();
         let transfer = if open.contains(&stream) { Some(stream) } else { open.first().copied() };
         if transfer.is_none() {

@@ -1,4 +1,4 @@
-//! Orchestrators under weather: brokers die, hang, forget and come back, connections break at any byte, the
+//! Orchestrators under weather: brokers die, hang, forget and return, connections break at any byte, the
 //! orchestrator dies and another process takes over, and in the end everything has arrived. A seed decides about
 //! everything; see `it/simulation` for the variables that choose seeds.
 
@@ -221,7 +221,7 @@ impl FleetRun {
         }
     }
 
-    /// The process dies with a part of its uncommitted batches, and another one with so many shards takes over.
+    /// The process dies with a part of its uncommitted batches, and another one with this number of shards takes over.
     fn crash(&mut self) {
         let waiting = self.world.uncommitted();
         let crash = Crash {
@@ -255,7 +255,7 @@ impl FleetRun {
         }
     }
 
-    /// The weather is over: brokers are there and everyone comes back, until nothing is owed to anybody.
+    /// The weather is over: brokers are there and everyone returns, until nothing is owed to anybody.
     fn calm_down(&mut self) {
         self.world.note("the weather is over".to_owned());
         self.world.release_commits_later();

@@ -13,7 +13,7 @@ pub(super) enum Kind {
     /// As [`Kind::Slow`], and brokers are drained and set again, so that topics move. No time passes while brokers are
     /// slow, since order waits for a limited time only.
     Moving,
-    /// Brokers die, hang, forget and come back.
+    /// Brokers die, hang, forget and return.
     Stormy,
     /// The same, and the orchestrator dies too.
     Crashing,
@@ -64,7 +64,7 @@ impl Profile {
         if let Some(broker_links) = &mut settings.broker_links {
             broker_links.window = random.pick(&[1, 2, 5, 512]);
             broker_links.max_owed_messages = random.pick(&[40, 100_000]);
-            // A message that comes back too late is sent again, and its order is lost.
+            // A message that returns too late is sent again, and its order is lost.
             let patient = kind.keeps_order();
             broker_links.return_timeout_ms = if patient { minutes(60) } else { random.pick(&[2_000, 10_000]) };
             broker_links.probe_timeout_ms = if patient { minutes(60) } else { 5_000 };

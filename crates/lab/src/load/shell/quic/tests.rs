@@ -25,7 +25,7 @@ struct Server {
     stream: Option<StreamId>,
     echo: Vec<u8>,
     has_ended: bool,
-    /// One of so many datagrams of the client gets lost once it has connected; 0 for none.
+    /// Once the client has connected, one datagram of this number is lost; 0 for none.
     loses: usize,
     seen: usize,
     lost: usize,
@@ -135,8 +135,8 @@ fn until(server: &mut Server, client: &mut Quic, mut is_done: impl FnMut(&mut Qu
     }
 }
 
-/// Sent bytes come back, in order and complete, with any loss of datagrams.
-fn comes_back(bytes: usize, loses: usize) -> Server {
+/// Sent bytes return, in order and complete, with any loss of datagrams.
+fn returns(bytes: usize, loses: usize) -> Server {
     let mut server = Server::new(loses);
     let mut client = dial(&server);
     assert!(!client.has_opened() && !client.is_connected());
@@ -164,12 +164,12 @@ fn comes_back(bytes: usize, loses: usize) -> Server {
 #[test]
 fn quic_carries_bytes_both_ways_and_the_end() {
     // More than may be under way at a time, so that the client has to wait for room.
-    assert_eq!(comes_back(10 * WINDOW as usize, 0).lost, 0);
+    assert_eq!(returns(10 * WINDOW as usize, 0).lost, 0);
 }
 
 #[test]
 fn what_gets_lost_on_the_way_is_sent_again() {
-    assert!(comes_back(30_000, 5).lost > 1);
+    assert!(returns(30_000, 5).lost > 1);
 }
 
 #[test]

@@ -1,0 +1,4 @@
+mod cloud;
+mod faults;
+mod seeds;
+mod shell;
