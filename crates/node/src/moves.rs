@@ -72,10 +72,6 @@ pub(crate) enum MoveOrder {
         collecting: Collecting,
         answer: Sender<ArriveAnswer>,
     },
-    KnowsGroups {
-        partitions: Partitions,
-        answer: Sender<bool>,
-    },
     IsCut {
         transfer: u64,
         answer: Sender<bool>,

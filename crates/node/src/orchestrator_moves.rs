@@ -179,7 +179,8 @@ impl<'n> OrchestratorMoves<'n> {
     /// # Errors
     /// When a shard does not answer.
     pub fn knows_groups(&self, partitions: Partitions) -> Result<bool, NoAnswer> {
-        let known = self.node.moves().on_all(|answer| MoveOrder::KnowsGroups { partitions, answer })?;
+        let known =
+            self.node.moves().on_all(|answer| MoveOrder::Piece(PieceOrder::KnowsGroups { partitions, answer }))?;
         Ok(known.into_iter().all(|known| known))
     }
 

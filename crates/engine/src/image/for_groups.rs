@@ -1,8 +1,8 @@
 //! Messages of brokers for the shared groups of partitions that leave. The new home deals them; this one does if the move is
 //! called off.
 
-use super::forwarding::NOTED_MAX_BYTES;
 use super::last_copies::StoredCopies;
+use super::noted::NOTED_MAX_BYTES;
 use crate::durable::crossing::Way;
 use crate::ids::Partitions;
 use crate::journal::Journal;
@@ -30,7 +30,7 @@ pub(crate) struct ForGroups {
 
 impl ForGroups {
     /// Notes a message, in the store above QoS 0: the sessions of its partitions count as having it from now on. Beyond
-    /// [`NOTED_MAX_BYTES`] messages of QoS 0 are left out; the windows of the brokers limit those above it.
+    /// [`NOTED_MAX_BYTES`] messages of QoS 0 are left out; the windows of the brokers limit the others.
     pub(crate) fn note(
         &mut self,
         journal: &mut Journal,

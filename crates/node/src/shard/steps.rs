@@ -59,9 +59,6 @@ impl PeerCalls<'_> {
                 }
                 self.answer_committed(answer, arrived);
             }
-            MoveOrder::KnowsGroups { partitions, answer } => {
-                let _ = answer.send(self.shard.engine.questions().knows_groups(partitions));
-            }
             MoveOrder::IsCut { transfer, answer } => {
                 let _ = answer.send(self.shard.engine.questions().is_cut(transfer));
             }

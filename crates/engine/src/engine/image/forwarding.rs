@@ -53,6 +53,19 @@ impl<'e> OrchestratorMoves<'e> {
         self.engine.cluster().forget_nodes_that_left(now);
     }
 
+    /// Continues to collect messages for a move of the last life of this process, on each shard before brokers are connected
+    /// to. Partitions that the first roster has here have returned, or have not left.
+    pub fn resume_forwarding(&mut self, id: u64, partitions: Partitions) {
+        self.begin_forwarding(id, partitions);
+        if let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) {
+            left.is_resumed = true;
+        }
+        if self.engine.links.roster.is_of_orchestrators() {
+            let now = self.engine.state.journal.now;
+            moving!(self.engine).follow_roster(now);
+        }
+    }
+
     /// The messages that these partitions have from brokers, for [`OrchestratorMoves::begin_awaiting`] of the next home of these
     /// partitions.
     pub fn messages_of(&self, partitions: Partitions) -> Vec<u8> {
@@ -109,7 +122,7 @@ impl<'e> OrchestratorMoves<'e> {
     /// for them. With the last partition all collected messages are acknowledged.
     pub fn end_forwarding(&mut self, now: Now, id: u64, partitions: Partitions) {
         let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) else { return };
-        let stay = left.partitions.among(partitions).without(left.back);
+        let stay = left.partitions.among(partitions);
         left.partitions = left.partitions.without(partitions);
         let is_over = left.partitions.is_empty();
         self.engine.state.journal.now = now;
@@ -153,10 +166,8 @@ impl<'e> OrchestratorMoves<'e> {
             let had = had.filter(|_| is_whole);
             engine.handover.arrivals.add(now, &mut engine.state.journal, partitions, seen, had)?;
         }
-        let Forwarding { left, come, .. } = &mut engine.handover.forwarding;
-        for left in left.values_mut() {
-            left.back = left.back.with(left.partitions.among(partitions));
-        }
+        engine.handover.forwarding.note_back(partitions);
+        let come = &mut engine.handover.forwarding.come;
         come.insert(id, Come::new(partitions, is_whole.then(KeptBack::new)));
         engine.handover.tell_departures(&mut engine.state);
         Ok(())

@@ -48,7 +48,7 @@ impl Moving<'_> {
         }
     }
 
-    /// The move with this id is called off for these partitions: their groups get what was noted.
+    /// The move with this id is called off for these partitions: their groups get the noted messages.
     pub(crate) fn deal_noted(&mut self, now: Now, id: u64, partitions: Partitions) {
         let Forwarding { left, stored, .. } = &mut self.handover.forwarding;
         let Some(left) = left.get_mut(&id) else { return };
@@ -61,8 +61,8 @@ impl Moving<'_> {
         }
     }
 
-    /// A roster is in force. Groups of partitions that are at home here get the messages of an earlier process; those of
-    /// partitions that are at home elsewhere get theirs there.
+    /// A roster is in force. Groups of partitions that are at home here get the messages of an earlier process; groups of
+    /// other partitions get theirs elsewhere.
     pub(crate) fn follow_roster(&mut self, now: Now) {
         let Forwarding { left, stored, undealt, .. } = &mut self.handover.forwarding;
         if undealt.is_empty() && left.is_empty() {
@@ -75,11 +75,15 @@ impl Moving<'_> {
         for left in left.values_mut() {
             left.for_groups.take(journal, stored, known.without(here));
             left.for_groups.take_left_out();
+            if left.is_resumed {
+                left.back = left.back.with(left.partitions.among(here));
+            }
         }
         undealt.take(journal, stored, known.without(here));
         for (message, partitions) in undealt.take(journal, stored, here) {
             self.keep_for_groups(now, &message, partitions);
         }
+        self.handover.tell_departures(self.state);
     }
 
     /// Keeps messages for the groups of partitions that were about to leave a dead member.

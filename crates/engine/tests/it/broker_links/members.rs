@@ -92,7 +92,7 @@ fn partitions_of(client: &str) -> Partitions {
     std::iter::once(partition_of(TenantId::DEFAULT, client)).collect()
 }
 
-/// Names whose partitions differ, also from those of the groups.
+/// Names whose partitions differ, also from the partitions of the groups.
 fn names(count: usize) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let all = (0..).map(|number| format!("client-{number}"));
@@ -130,6 +130,11 @@ impl Member {
                 publisher.connect(v5("").clean(false).expiry(u32::MAX));
             }
         }
+    }
+
+    /// Whether it is the home of partitions, and knows all members of their groups.
+    fn knows_groups(&self, partitions: Partitions) -> bool {
+        self.world.engine(0, |engine, _| engine.questions().knows_groups(partitions))
     }
 
     /// Whether the brokers hold all filters.

@@ -133,11 +133,15 @@ fn a_restart_during_a_move_costs_no_message_of_a_group() {
         it.world.crash(Crash::now(shards));
         for shard in 0..shards {
             let alone = Roster::alone(ShardPosition { shard: ShardId(shard), shards }).with_values_only();
-            it.world.engine(shard, |engine, now| engine.cluster().set_roster(now, alone));
+            it.world.engine(shard, |engine, now| {
+                OrchestratorMoves::of(engine).resume_forwarding(1, it.group);
+                engine.cluster().set_roster(now, alone);
+            });
         }
         it.world.advance(minutes(1));
+        it.broker.publish(&message("t", "y").qos2());
         let member = it.world.connect(v5(&it.name).lasting().clean(false));
-        assert_eq!(member.payloads(), ["x"], "{shards} shards");
+        assert_eq!(member.payloads(), ["x", "y"], "{shards} shards");
     }
 }
 

@@ -93,7 +93,7 @@ impl Run {
         }
     }
 
-    /// Lets at most so many batches arrive; returns whether there was one, or one that waits for a commit.
+    /// Lets up to `most` batches arrive; returns whether there was one, or one that waits for a commit.
     fn carry(&mut self, from: usize, to: usize, most: usize) -> bool {
         let (there, here) = (self.number(from, to), self.number(to, from));
         let under_way = self.links.under_way.entry((from, to)).or_default();

@@ -226,7 +226,7 @@ impl Run {
                 (it.settling, it.piece) = (None, None);
                 self.members[member]
                     .world
-                    .engine(0, |engine, _| OrchestratorMoves::of(engine).begin_forwarding(it.id, partitions));
+                    .engine(0, |engine, _| OrchestratorMoves::of(engine).resume_forwarding(it.id, partitions));
             }
         }
         self.serve_elsewhere(member);
@@ -255,7 +255,8 @@ impl Run {
         let (from, home, partitions) =
             (self.members[it.from].world.clone(), self.readers[it.reader].home, self.partitions(it.reader));
         if it.piece.is_none() {
-            let is_settled = self.members[home].brokers_know() && {
+            let know = self.members[home].knows_groups(partitions) && self.members[home].brokers_know();
+            let is_settled = know && {
                 let settling = it.settling.take();
                 let (settling, is_settled) = from.engine(0, |engine, now| {
                     let is_new = settling.is_none();
@@ -266,7 +267,7 @@ impl Run {
                 it.settling = Some(settling);
                 is_settled
             };
-            if !self.members[home].brokers_know() {
+            if !know {
                 it.settling = None;
             }
             let taken = from.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(it.id));
@@ -300,7 +301,7 @@ impl Run {
     /// Messages for a session come to its home, by the transfer that has brought it. Returns whether the answer comes.
     pub(super) fn give(&mut self, home: usize, reader: usize, stream: u64, messages: &[u8]) -> bool {
         let (world, partitions) = (self.members[home].world.clone(), self.partitions(reader));
-        if !world.engine(0, |engine, _| engine.questions().knows_groups(partitions)) {
+        if !self.members[home].knows_groups(partitions) {
             return false;
         }
         let open = self.open.entry((home, reader)).or_default();

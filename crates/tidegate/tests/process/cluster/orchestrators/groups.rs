@@ -51,7 +51,7 @@ impl Group {
         Self { filter, ids }
     }
 
-    /// Each of so many messages waits for one session, and for no second one.
+    /// Each of `number` messages waits for one session, and for no second one.
     fn expect_each_once(&self, cluster: &Cluster, number: u32) {
         let all = |counts: &Vec<u64>| counts.iter().sum::<u64>() >= u64::from(number);
         let counts = until("all messages at sessions of the group", || Some(queued(cluster, &self.ids)).filter(all));
