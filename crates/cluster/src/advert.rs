@@ -25,6 +25,12 @@ pub(crate) fn is_unset(fact: &bool) -> bool {
     !*fact
 }
 
+/// True for a version that earlier versions do not know: it is left out for them.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(version: &u16) -> bool {
+    *version == 0
+}
+
 /// The size of a node's share of the partitions in relation to the shares of other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -88,6 +94,10 @@ pub struct Advert {
     /// orchestrators of a cluster have the same one, or none has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address_prefix: Option<String>,
+    /// The version of the rules by which this orchestrator deals to shared groups ([`GROUP_VERSION`]); 0 of a node, and of an
+    /// orchestrator of an earlier version. All orchestrators of a cluster have the same one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub group_version: u16,
     /// Its `cluster.balance`, which decides while it leads; `None` of a node of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
@@ -106,14 +116,18 @@ pub struct Advert {
     pub restored: BTreeMap<u16, u64>,
 }
 
-/// Whether the messages of a node cross by brokers, and which topics do not ([`Advert::address_prefix`]). The members of a
-/// cluster are of one kind.
-pub type MemberKind<'a> = (bool, Option<&'a str>);
+/// The version of the rules by which orchestrators deal to shared groups: 1 is one dealer for each group. A member of another
+/// version would deal messages once more.
+pub const GROUP_VERSION: u16 = 1;
+
+/// Whether the messages of a node cross by brokers, which topics do not ([`Advert::address_prefix`]), and by which version
+/// shared groups are dealt ([`Advert::group_version`]). The members of a cluster are of one kind.
+pub type MemberKind<'a> = (bool, Option<&'a str>, u16);
 
 impl Advert {
     /// The kind of the node.
     pub fn kind(&self) -> MemberKind<'_> {
-        (self.orchestrator, self.address_prefix.as_deref())
+        (self.orchestrator, self.address_prefix.as_deref(), self.group_version)
     }
 
     /// Whether the process is about to end.

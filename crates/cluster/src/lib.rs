@@ -25,7 +25,7 @@ mod table;
 mod watch;
 mod weighing;
 
-pub use advert::{Addresses, Advert, MemberKind, Weight};
+pub use advert::{Addresses, Advert, GROUP_VERSION, MemberKind, Weight};
 pub use balance::MOVE_AT_ONCE;
 pub use decide::{decide, deputy};
 pub use doubt::{DOUBT_LIMIT, Doubts, Sign};

@@ -74,6 +74,7 @@ fn advert() -> Advert {
         kept: true,
         orchestrator: false,
         address_prefix: None,
+        group_version: 0,
         balance: None,
         known: Some(Box::new(table())),
         leads: true,
@@ -109,6 +110,13 @@ fn an_advert_with_a_table_of_layout_2_is_read_as_written() {
     let bytes = record("advert-2.json", &advert().to_bytes());
     assert_eq!(Advert::from_bytes(&bytes).unwrap(), advert());
     assert_eq!(advert().to_bytes(), bytes, "it is written as it was");
+}
+
+#[test]
+fn an_advert_of_an_orchestrator_has_the_version_of_groups() {
+    let bytes = Advert { orchestrator: true, group_version: 1, ..advert() }.to_bytes();
+    assert!(String::from_utf8_lossy(&bytes).contains("\"orchestrator\":true,\"group_version\":1,"));
+    assert_eq!(Advert::from_bytes(&bytes).unwrap().group_version, 1);
 }
 
 #[test]

@@ -84,6 +84,17 @@ pub fn partition_of(tenant: TenantId, name: &str) -> PartitionId {
     partition_of_hash(hash_name(tenant.of_clients(), name))
 }
 
+/// The partition of the group that all broker links of a process are in. No table has it, so the process is its home.
+pub(crate) const BROKER_LINK_PARTITION: PartitionId = PartitionId(PARTITIONS);
+
+/// The partition whose home deals for a shared group.
+pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> PartitionId {
+    if tenant == TenantId::BROKER_LINK {
+        return BROKER_LINK_PARTITION;
+    }
+    partition_of(tenant, &format!("{share}/{filter}"))
+}
+
 /// The partition of a name with a known hash.
 pub(crate) fn partition_of_hash(hash: u64) -> PartitionId {
     PartitionId((hash >> 32) as u16 % PARTITIONS)

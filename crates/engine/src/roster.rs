@@ -119,15 +119,16 @@ impl Roster {
         self
     }
 
-    /// Says that only topics at or below this prefix cross to other nodes, as between orchestrators: all other topics
-    /// and all shared groups stay in the process.
+    /// Says that only topics at or below this prefix cross to other nodes, as between orchestrators. Brokers carry the
+    /// messages on all other topics. Messages that a shared group has dealt cross on all topics.
     #[must_use]
     pub fn with_topics_below(mut self, prefix: &str) -> Self {
         self.crossing = Crossing::Below(Arc::from(prefix));
         self
     }
 
-    /// Says that only retained values cross to other nodes, as between orchestrators without addresses.
+    /// Says that only retained values, and messages that shared groups have dealt, cross to other nodes, as between
+    /// orchestrators without addresses.
     #[must_use]
     pub fn with_values_only(mut self) -> Self {
         self.crossing = Crossing::None;
@@ -168,19 +169,9 @@ impl Roster {
             }
     }
 
-    /// Whether shared groups and topics without a prefix stay in the process.
-    pub(crate) fn keeps_groups(&self) -> bool {
+    /// Whether its processes are orchestrators: brokers carry messages on ordinary topics from one to another.
+    pub(crate) fn is_of_orchestrators(&self) -> bool {
         self.crossing != Crossing::All
-    }
-
-    /// The roster by which shared groups are dealt.
-    #[must_use]
-    pub(crate) fn of_groups(&self) -> Self {
-        if self.keeps_groups() {
-            Self::alone(self.place).with_moves(self.moves_begun, &self.open_moves)
-        } else {
-            self.clone()
-        }
     }
 
     /// Whether there are nodes in the table to which this process has no link.
@@ -198,9 +189,25 @@ impl Roster {
         self.substituted.has(partition)
     }
 
+    /// Whether a partition is at home in this process, and not only for now.
+    pub(crate) fn is_of_process(&self, partition: PartitionId) -> bool {
+        self.is_own(self.home_of(partition)) && !self.is_substitute_for(partition)
+    }
+
+    /// Whether a partition is at home on this shard, and not only for now.
+    pub(crate) fn works(&self, partition: PartitionId) -> bool {
+        self.home_of(partition) == self.place.shard && !self.lacks_home(partition)
+    }
+
     /// Whether the home of a partition is away: this process takes its place for now, or no node does.
     pub(crate) fn lacks_home(&self, partition: PartitionId) -> bool {
         self.is_substitute_for(partition) || self.misses(partition)
+    }
+
+    /// Whether members of groups may be at processes that are away: at one without a link to an orchestrator, or at a dead
+    /// one without a successor.
+    pub(crate) fn awaits_members(&self) -> bool {
+        self.misses_any() || self.is_of_orchestrators() && self.lacks_nodes()
     }
 
     /// True if some partition has no serving node for now.

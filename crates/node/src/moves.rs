@@ -18,9 +18,10 @@ pub(crate) const BROKER_LINK_SHARD: ShardId = ShardId(0);
 pub(crate) enum Collecting {
     /// Messages from other nodes, by the id of the move.
     FromNodes(u64),
-    /// Messages from brokers, in pieces, by the id of the move.
+    /// Messages from brokers, in pieces, by the id of the transfer: the old home is dead.
     InPieces(u64),
-    /// Both: messages on topics of addresses come from other orchestrators.
+    /// Both, by the id of the move: messages on topics of addresses, and messages of shared groups, come from other
+    /// orchestrators.
     FromBoth(u64),
 }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 
 use tidegate_engine::{
     AdoptError, Behind, BrokerLinkError, BrokerLinkImage, Brought, Continued, Forwarded, PartitionImage, Partitions,
-    Settling,
+    Settling, ShardId,
 };
 
 use crate::broker_link::FleetOrder;
@@ -31,25 +31,12 @@ impl<'n> OrchestratorMoves<'n> {
     }
 
     /// Exports held partitions, or returns `None` while parts of their queues are being read from the store. Messages that
-    /// brokers deliver later are collected for [`OrchestratorMoves::take_forwarded`].
-    ///
-    /// # Errors
-    /// When they are too large, or a shard does not answer.
-    pub fn snapshot(
-        &self,
-        partitions: Partitions,
-        max_bytes: u64,
-        transfer: u64,
-    ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
-        self.node.moves().snapshot(partitions, max_bytes, Collecting::InPieces(transfer))
-    }
-
-    /// The same for orchestrators that exchange messages on topics of addresses: later messages are collected for
+    /// brokers deliver later are collected for [`OrchestratorMoves::take_forwarded`], and messages that come over links for
     /// [`NodeMoves::take_transfer_rest`](crate::NodeMoves::take_transfer_rest).
     ///
     /// # Errors
     /// When they are too large, or a shard does not answer.
-    pub fn snapshot_with_addresses(
+    pub fn snapshot(
         &self,
         partitions: Partitions,
         max_bytes: u64,
@@ -151,6 +138,12 @@ impl<'n> OrchestratorMoves<'n> {
         let order = |answer| MoveOrder::Piece(PieceOrder::TakePiece { transfer, partitions, piece, behind, answer });
         let (partitions, rest) = self.node.moves().on(BROKER_LINK_SHARD, order)??;
         self.deliver_on_other_shards(partitions, &rest)?;
+        if behind == Behind::Nothing {
+            for shard in self.other_shards() {
+                let order = |done| MoveOrder::Piece(PieceOrder::EndAwaiting { transfer, done });
+                self.node.moves().on(shard, order)?;
+            }
+        }
         Ok(partitions)
     }
 
@@ -166,16 +159,34 @@ impl<'n> OrchestratorMoves<'n> {
     /// died. No messages are kept back.
     ///
     /// # Errors
-    /// When the shard does not answer.
+    /// When a shard does not answer.
     pub fn resume_awaiting(&self, transfer: u64, partitions: Partitions) -> Result<(), NoAnswer> {
-        self.node
-            .moves()
-            .on(BROKER_LINK_SHARD, |done| MoveOrder::Piece(PieceOrder::ResumeAwaiting { transfer, partitions, done }))
+        let order = |done| MoveOrder::Piece(PieceOrder::ResumeAwaiting { transfer, partitions, done });
+        for shard in self.other_shards() {
+            self.node.moves().on(shard, order)?;
+        }
+        self.node.moves().on(BROKER_LINK_SHARD, order)
+    }
+
+    /// All shards but the shard of the broker links.
+    fn other_shards(self) -> impl Iterator<Item = ShardId> {
+        (0..self.node.shards()).map(ShardId).filter(|shard| *shard != BROKER_LINK_SHARD)
+    }
+
+    /// Whether this process is the home of partitions, and knows all members of their groups: only then it takes pieces for
+    /// them.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn knows_groups(&self, partitions: Partitions) -> Result<bool, NoAnswer> {
+        let known =
+            self.node.moves().on_all(|answer| MoveOrder::Piece(PieceOrder::KnowsGroups { partitions, answer }))?;
+        Ok(known.into_iter().all(|known| known))
     }
 
     /// Delivers messages to the sessions of partitions on all shards but the shard of the broker links.
     fn deliver_on_other_shards(self, partitions: Partitions, messages: &[u8]) -> Result<(), MoveError> {
-        for shard in self.node.moves().shard_ids().filter(|shard| *shard != BROKER_LINK_SHARD) {
+        for shard in self.other_shards() {
             let messages: Arc<[u8]> = messages.into();
             self.node.moves().on(shard, |answer| MoveOrder::Deliver { partitions, messages, answer })??;
         }
@@ -213,9 +224,9 @@ impl<'n> OrchestratorMoves<'n> {
     /// Partitions do not come after all, and this process continues to forward messages for them.
     ///
     /// # Errors
-    /// When the shard does not answer.
+    /// When a shard does not answer.
     pub fn refuse_arrival(&self, partitions: Partitions) -> Result<(), NoAnswer> {
-        self.node.moves().on(BROKER_LINK_SHARD, |done| MoveOrder::Piece(PieceOrder::RefuseArrival { partitions, done }))
+        self.node.moves().on_all(|done| MoveOrder::Piece(PieceOrder::RefuseArrival { partitions, done })).map(drop)
     }
 
     /// Other members have stored this number of messages of the connection of a dead orchestrator: they are
@@ -231,7 +242,7 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.dialer().release(but);
     }
 
-    /// Imports and holds partitions; answers when they are in the store. The old home forwards later messages in pieces:
+    /// Imports and holds partitions of a dead member; answers when they are in the store. Its brokers' connections bring later messages in pieces:
     /// [`OrchestratorMoves::take_piece`]. `had` are the messages that the sessions have
     /// ([`OrchestratorMoves::take_had`]).
     ///
@@ -246,12 +257,12 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.moves().take_in(images, had, Collecting::InPieces(transfer))
     }
 
-    /// The same where orchestrators exchange messages on topics of addresses: all are asked to send those for these
-    /// partitions here. They are collected until [`NodeMoves::finish_transfer`](crate::NodeMoves::finish_transfer).
+    /// The same for partitions of a living member. All members are asked to send messages on topics of addresses, and
+    /// messages of shared groups, for these partitions here. They are collected until [`NodeMoves::finish_transfer`](crate::NodeMoves::finish_transfer).
     ///
     /// # Errors
     /// When an image is refused, or a shard does not answer.
-    pub fn arrive_with_addresses(
+    pub fn arrive_from_member(
         &self,
         images: Vec<PartitionImage>,
         had: Option<Vec<u8>>,

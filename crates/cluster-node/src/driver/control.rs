@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use tidegate_bus::{Append, BusError, GroupName, MemberName, Membership, Position, Tally, Wake};
-use tidegate_cluster::{Advert, Follower, PARTITIONS, Standing, Step, Table};
+use tidegate_cluster::{Advert, Follower, GROUP_VERSION, PARTITIONS, Standing, Step, Table};
 use tidegate_engine::{PartitionId, Partitions};
 
 use super::event::Event;
@@ -88,6 +88,7 @@ impl Control {
             kept: setup.kept,
             orchestrator: setup.orchestrator,
             address_prefix: setup.address_prefix.clone(),
+            group_version: if setup.orchestrator { GROUP_VERSION } else { 0 },
             weight: setup.weight,
             balance: Some(setup.balance.clone()),
             ..Advert::default()

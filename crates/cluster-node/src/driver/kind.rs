@@ -1,5 +1,5 @@
-//! All nodes of a cluster are orchestrators with the same prefix of addresses, or none is: messages of orchestrators cross
-//! by brokers, those on topics of addresses and messages of other nodes by links.
+//! All nodes of a cluster are orchestrators with the same prefix of addresses and the same rules for shared groups, or none
+//! is: messages of orchestrators cross by brokers, those on topics of addresses and messages of other nodes by links.
 
 use std::collections::BTreeMap;
 
@@ -21,22 +21,30 @@ pub(super) fn check(
     let Some(joined) = joined else { return };
     let found = other_kind(shared.name(), table, adverts, &joined.members(), own);
     let Some((other, member)) = found else { return };
-    let name = shared.name();
-    let why = if member.orchestrator == own.orchestrator {
-        let [own, member] = [own, member].map(described);
-        format!(
-            "orchestrator `{name}` has {own}, and `{other}`, a member of the cluster, has {member}: stop all members, give them the same, and start them again"
-        )
-    } else {
-        let kinds = ["is no orchestrator", "is an orchestrator"];
-        let [own, member] = [own, member].map(|advert| kinds[usize::from(advert.orchestrator)]);
-        format!(
-            "node `{name}` {own}, and `{other}`, a member of the cluster, {member}: give one of them another cluster.prefix"
-        )
-    };
-    if shared.ends_for(why) {
+    if shared.ends_for(difference((shared.name(), own), (other, member))) {
         ending::end();
     }
+}
+
+/// Why a node cannot be in a cluster with this member.
+fn difference((name, own): (&str, &Advert), (other, member): (&str, &Advert)) -> String {
+    if member.orchestrator != own.orchestrator {
+        let kinds = ["is no orchestrator", "is an orchestrator"];
+        let [own, member] = [own, member].map(|advert| kinds[usize::from(advert.orchestrator)]);
+        return format!(
+            "node `{name}` {own}, and `{other}`, a member of the cluster, {member}: give one of them another cluster.prefix"
+        );
+    }
+    if member.group_version != own.group_version {
+        let [own, member] = [own, member].map(|advert| advert.group_version);
+        return format!(
+            "orchestrator `{name}` deals to shared groups by version {own}, and `{other}`, a member of the cluster, by version {member}: stop all members, and start them again with one release"
+        );
+    }
+    let [own, member] = [own, member].map(described);
+    format!(
+        "orchestrator `{name}` has {own}, and `{other}`, a member of the cluster, has {member}: stop all members, give them the same, and start them again"
+    )
 }
 
 /// Another member of the table and of the group that is of another kind. Adverts of lives that have ended do not count:
@@ -69,6 +77,7 @@ fn described(advert: &Advert) -> String {
 #[cfg(test)]
 mod tests {
     use tidegate_bus::MemberName;
+    use tidegate_cluster::GROUP_VERSION;
 
     use super::*;
 
@@ -93,5 +102,20 @@ mod tests {
         assert_eq!(found(&[member("a", 3), member("b", 4)], &of("new", 3)), None, "the new life of `b` has no advert");
         assert_eq!(found(&[member("a", 3), member("b", 2)], &of("new", 3)), Some("b".to_owned()));
         assert_eq!(found(&[member("a", 3), member("b", 2)], &of("old", 3)), None);
+    }
+
+    #[test]
+    fn orchestrators_of_other_versions_are_refused() {
+        let of = |group_version| Advert { life: 1, orchestrator: true, group_version, ..Advert::default() };
+        let (own, earlier) = (of(GROUP_VERSION), of(0));
+        let table = Table { lives: BTreeMap::from([("b".to_owned(), 1)]), ..Table::default() };
+        let adverts = BTreeMap::from([("b".to_owned(), earlier)]);
+        let members = [Member { name: MemberName::new("b").unwrap(), incarnation: 1, lease: None }];
+        let (other, member) = other_kind("a", &table, &adverts, &members, &own).expect("another version");
+        let why = difference(("a", &own), (other, member));
+        assert!(
+            why.contains("by version 1, and `b`, a member of the cluster, by version 0: stop all members"),
+            "{why}"
+        );
     }
 }

@@ -119,11 +119,6 @@ impl State {
 }
 
 impl Shared {
-    /// Whether a move ends with the images: all later messages come from brokers, and are forwarded.
-    pub(super) fn moves_end_with_images(&self) -> bool {
-        self.is_orchestrator && !self.exchanges_addresses
-    }
-
     pub(super) fn new(name: &str, node: NodeHandle, lease: Duration, patience: Duration, kind: NodeKind) -> Self {
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let (name, counters, state, was_ready) = (name.to_owned(), Counters::default(), Mutex::default(), false.into());

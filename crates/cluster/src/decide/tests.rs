@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::Sighting;
-use crate::{Follower, MOVE_AT_ONCE, PARTITIONS, Step};
+use crate::{Follower, GROUP_VERSION, MOVE_AT_ONCE, PARTITIONS, Step};
 
 fn seen(nodes: &[(&str, u64)]) -> Seen {
     let mut seen = Seen { may_bury: true, may_move: true, may_balance: true, ..Seen::default() };
@@ -240,6 +240,17 @@ fn nodes_and_orchestrators_never_share_a_table() {
     all.members.insert("d".to_owned(), Sighting { life: 4, settled: true });
     let (third, _) = settle(second, &mut all);
     assert!(!third.lives.contains_key("d"), "the members are orchestrators");
+}
+
+#[test]
+fn orchestrators_of_a_table_deal_groups_by_one_version() {
+    let mut all = seen(&[("a", 1), ("b", 2), ("c", 3)]);
+    for (name, version) in [("a", GROUP_VERSION), ("b", 0), ("c", GROUP_VERSION)] {
+        let advert = all.adverts.get_mut(name).unwrap();
+        (advert.orchestrator, advert.group_version) = (true, version);
+    }
+    let (first, _) = settle(Table::default(), &mut all);
+    assert_eq!(first.lives.keys().collect::<Vec<_>>(), ["a", "c"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //!
 //! An orchestrator gives such a message to the brokers when it serves the partition of the client.
 
-use crate::ids::{PartitionId, Partitions, TenantId, partition_of};
+use crate::ids::{PartitionId, TenantId, partition_of};
 use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
 use crate::message::MessageRef;
@@ -46,13 +46,6 @@ impl OutgoingMessage {
     /// Bytes that it holds in memory.
     pub(crate) fn cost(&self) -> u64 {
         self.message.cost() + (size_of::<Self>() + self.client_id.len()) as u64
-    }
-
-    /// The message comes from a process with other groups.
-    pub(crate) fn forget_covered_groups(&mut self) {
-        if let Some((_, covered)) = &mut self.sent {
-            covered.groups = Partitions::NONE;
-        }
     }
 
     pub(crate) fn write_head(&self, out: &mut Vec<u8>) {
@@ -148,6 +141,7 @@ mod tests {
     use crate::records::stored::put_message;
 
     use super::*;
+    use crate::ids::Partitions;
 
     #[test]
     fn a_sent_message_of_64_partitions_is_read() {

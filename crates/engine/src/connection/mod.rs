@@ -13,6 +13,7 @@ pub(crate) mod to_write;
 
 use std::collections::VecDeque;
 
+use std::rc::Rc;
 use tidegate_mqtt::{PacketId, QoS, ReasonCode, Version};
 
 use crate::connection::alias::{InboundAliases, OutboundAliases};
@@ -25,6 +26,7 @@ use crate::ids::{ListenerId, SessionKey, ShardId, TenantId};
 use crate::limits::rate::Rate;
 use crate::limits::usage::Payer;
 use crate::now::Millis;
+use crate::session::Membership;
 use crate::session::refused::Digest;
 use crate::subscribe::refusals::Refusals;
 use crate::subscribe::steps::PacketLeft;
@@ -281,6 +283,8 @@ pub(crate) struct SubAckAnswer {
     pub fetches: Vec<Box<str>>,
     /// Why some are refused, for a client that wants to know.
     pub refusals: Refusals,
+    /// Memberships in shared groups whose homes have confirmed them when it leaves.
+    pub joined: Vec<Rc<Membership>>,
 }
 
 /// The content of an UNSUBACK.

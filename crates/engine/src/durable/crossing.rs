@@ -38,6 +38,8 @@ pub(crate) enum Way {
     /// To the new homes of these partitions, which have left. No broker brings it again. Where a dead orchestrator had kept
     /// it, `of` is its name, and there are no partitions.
     ForLeft { of: Option<Box<str>>, partitions: Partitions },
+    /// To the shared groups of these partitions, which were about to leave: they get it here if they stay.
+    ForGroups { partitions: Partitions },
 }
 
 /// Messages that have left this shard without a confirmation: their receivers, and the receivers that have not
@@ -114,6 +116,7 @@ impl Way {
                 write_partitions(out, 5, *partitions);
                 out.put_bytes(of.as_deref().unwrap_or_default().as_bytes());
             }
+            Self::ForGroups { partitions } => write_partitions(out, 6, *partitions),
         }
     }
 
@@ -152,6 +155,7 @@ impl Way {
                 let of = reader.text("the name of an orchestrator")?;
                 Self::ForLeft { of: (!of.is_empty()).then(|| of.into()), partitions }
             }
+            6 => Self::ForGroups { partitions: Self::read_partitions(reader)? },
             _ => return Err(WireError { reading: "a way" }),
         })
     }

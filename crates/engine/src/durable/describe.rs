@@ -38,6 +38,7 @@ pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
         Key::Retained(..) => "retained messages",
         Key::Arrival(_) => "partitions that came from other homes",
         Key::Passed(..) => "messages passed on to partitions that came",
+        Key::Group(..) => "shared groups",
         Key::Foreign => return None,
     })
 }
@@ -114,6 +115,7 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
             let partitions = Partitions::read(&mut WireReader::new(value)).ok()?.iter().count();
             Some(format!("message {origin:016x}/{number} was passed on to {partitions} partitions that came"))
         }
+        Key::Group(tenant, name) => Some(format!("shared group {name:?} (tenant {})", tenant.0)),
         Key::Foreign => None,
     }
 }

@@ -7,8 +7,9 @@ use super::restore::{RestoreError, malformed};
 use super::session_record::client_of;
 use crate::cluster::outgoing::client_of_outgoing;
 use crate::hash::NameHasher;
-use crate::ids::{PartitionId, ShardId, ShardPosition, partition_of};
+use crate::ids::{PartitionId, ShardId, ShardPosition, group_partition, partition_of};
 use crate::journal::keys::Key;
+use crate::link::record::GroupName;
 
 /// Which shard takes which pair in: pairs are shown to it in the order of their keys.
 #[derive(Debug)]
@@ -68,6 +69,10 @@ impl RestoreRoute {
             // The shard of the brokers.
             Key::Arrival(_) | Key::Passed(..) => Takers::One(self.place.home_of(PartitionId(0))),
             Key::Retained(tenant, topic) => Takers::One(self.place.home_of(partition_of(tenant, topic))),
+            Key::Group(tenant, name) => {
+                let group = GroupName::of_text(tenant, name).map_err(|error| malformed(key, error))?;
+                Takers::One(self.place.home_of(group_partition(tenant, group.share, group.filter)))
+            }
             Key::Foreign => Takers::None,
         })
     }

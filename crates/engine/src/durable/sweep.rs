@@ -55,6 +55,7 @@ impl Sweep {
                 | Key::Retained(..)
                 | Key::Arrival(_)
                 | Key::Passed(..)
+                | Key::Group(..)
                 | Key::Foreign,
             )
             | Err(_) => true,

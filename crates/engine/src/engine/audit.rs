@@ -22,7 +22,7 @@ impl ShardQuestions<'_> {
             auditing!(self.engine).audit_flow(&mut found, SessionKey(key), session);
         }
         self.engine.groups.audit(
-            (self.engine.place.shard, &self.engine.links.group_roster),
+            (self.engine.place.shard, &self.engine.links.roster),
             &self.engine.state,
             &mut |what| found.0.push(what),
         );

@@ -217,6 +217,8 @@ reasons! {
     Moved = 89, "moved", Success, "the connection of the client continues at another node";
     /// A mobile node's session ended while there were as many mailboxes as there may be.
     MailboxLimit = 90, "mailbox_limit", QuotaExceeded, "the limit of mailboxes is reached; messages to the node are not kept";
+    /// The orchestrator that deals for a shared group is away, and no other one asks brokers for the filter.
+    GroupHomeAway = 91, "group_home_away", UnspecifiedError, "the orchestrator that deals for the shared group cannot be reached";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -240,17 +240,17 @@ impl Groups {
         old: &Roster,
         decided: Partitions,
     ) {
-        for peer in old.peers().without(links.group_roster.peers()) {
+        for peer in old.peers().without(links.roster.peers()) {
             self.dealers.forget(peer);
         }
-        for peer in links.group_roster.peers().without(old.peers()) {
+        for peer in links.roster.peers().without(old.peers()) {
             self.dealers.forget(peer);
         }
         let was_missed = |partition| old.misses(partition) || decided.has(partition);
-        let taken = Partitions::that(|partition| was_missed(partition) && !links.group_roster.misses(partition));
-        self.dealers.follow(old, &links.group_roster, taken);
-        for shard in links.group_roster.others() {
-            let partitions = links.group_roster.at_home(shard);
+        let taken = Partitions::that(|partition| was_missed(partition) && !links.roster.misses(partition));
+        self.dealers.follow(old, &links.roster, taken);
+        for shard in links.roster.others() {
+            let partitions = links.roster.at_home(shard);
             // A shard that has taken over a place answers again, behind all subscriptions there.
             let took = !partitions.among(taken).is_empty();
             let Some(other) = self.dealers.other(shard).filter(|it| took || it.notified_seats != partitions) else {
@@ -273,7 +273,7 @@ impl Groups {
         name: ExchangeName,
         partitions: Partitions,
     ) {
-        let (own, roster) = (links.place.shard, &links.group_roster);
+        let (own, roster) = (links.place.shard, &links.roster);
         let stays = |partition| roster.home_of(partition) == own && !state.transfers.leaves(partition);
         let with_groups: Partitions = self.dealt.iter().map(|(_, group)| group.partition).collect();
         let partitions = partitions.among(with_groups).filtered(|partition| !stays(partition));
@@ -282,7 +282,7 @@ impl Groups {
 
     /// Notifies the shards that no longer deal the messages published here.
     pub(crate) fn tell_elsewhere(&mut self, links: &mut Links) {
-        for shard in links.group_roster.others() {
+        for shard in links.roster.others() {
             let dealers = &self.dealers;
             let partitions = Partitions::that(|partition| dealers.dealer_of(partition) != shard).without(dealers.open);
             let Some(other) = self.dealers.other(shard) else { continue };
@@ -331,13 +331,10 @@ impl Links {
         let transfers = &mut state.transfers;
         let mut next: Vec<(ShardId, Partitions)> = Vec::new();
         for partition in partitions.iter() {
-            let next_home = transfers.new_home(partition).filter(|_| !self.roster.keeps_groups());
-            let home = next_home.unwrap_or_else(|| self.group_roster.home_of(partition));
+            let home = transfers.new_home(partition).unwrap_or_else(|| self.roster.home_of(partition));
             if home == own {
                 // Its images may have been given out: then this follows with the later messages.
-                if !self.roster.keeps_groups() {
-                    transfers.note_dealt(partition, name);
-                }
+                transfers.note_dealt(partition, name);
                 continue;
             }
             match next.iter_mut().find(|(shard, _)| *shard == home) {

@@ -18,7 +18,7 @@ impl Groups {
     /// A group is about to be dealt here. If its member does not know yet that another shard is the home, this shard
     /// notifies the home of the group.
     pub(crate) fn tell_home_of_new(&mut self, links: &mut Links, group: GroupName<'_>) {
-        let home = links.group_roster.home_of(group_partition(group.tenant, group.share, group.filter));
+        let home = links.roster.home_of(group_partition(group.tenant, group.share, group.filter));
         if home != links.place.shard && self.find(group).is_none() {
             links.send(home, Record::GroupExists { group });
         }
@@ -28,7 +28,7 @@ impl Groups {
     /// have their seats.
     pub(crate) fn tell_homes_of_groups(&mut self, links: &mut Links, old: &Roster) {
         for (_, dealt) in self.dealt.iter() {
-            let home = links.group_roster.home_of(dealt.partition);
+            let home = links.roster.home_of(dealt.partition);
             if home != links.place.shard && home != old.home_of(dealt.partition) {
                 let group = GroupName { tenant: dealt.tenant, share: &dealt.share, filter: &dealt.filter };
                 links.send(home, Record::GroupExists { group });
@@ -36,8 +36,8 @@ impl Groups {
         }
     }
 
-    /// True if all members of a partition's groups have a seat here: no member of a dead node can return, and all
-    /// shards have announced their members.
+    /// True if all members of a partition's groups have a seat here: no member of an absent node can return, all shards
+    /// have announced their members, and the partition does not move.
     pub(crate) fn knows_all_members(
         &self,
         state: &ShardState,
@@ -45,6 +45,9 @@ impl Groups {
         roster: &Roster,
         partition: PartitionId,
     ) -> bool {
-        !peers.awaits_absent_home(roster, self, &state.transfers) && self.dealers.knows_members(roster, partition)
+        !state.departures.keep(roster, state.moving, partition)
+            && !roster.awaits_members()
+            && !peers.awaits_absent_home(roster, self, &state.transfers)
+            && self.dealers.knows_members(roster, partition)
     }
 }

@@ -13,7 +13,7 @@ pub(crate) use super::group_partition;
 use crate::durable::Way;
 use crate::events::reason::Reason;
 use crate::groups::Groups;
-use crate::ids::{ShardId, TenantId};
+use crate::ids::{BROKER_LINK_PARTITION, ShardId, TenantId};
 use crate::journal::keys::Key;
 use crate::link::Links;
 use crate::link::promised::Promised;
@@ -239,6 +239,18 @@ impl Kept {
         self.keep_message(now, state, message, group, None, 0, 1);
     }
 
+    /// Keeps a message that this process has noted for a group before, and that has been acknowledged. The notes have a limit of
+    /// their own.
+    pub(crate) fn keep_noted(
+        &mut self,
+        now: Now,
+        state: &mut ShardState,
+        group: (&str, &str),
+        publication: &mut Publication<'_>,
+    ) {
+        self.keep_message(now, state, publication.keep(), group, None, 0, 1);
+    }
+
     /// Keeps a message of a group that is at a shard of another node, or nowhere.
     #[expect(clippy::too_many_arguments, reason = "all that is kept of a message")]
     fn keep_message(
@@ -330,8 +342,10 @@ impl Groups {
         publication: &mut Publication<'_>,
     ) {
         let leave = self.members(key).next().is_some();
-        let told = self.partition_of(key).is_some_and(|it| self.dealers.knows_members(&links.group_roster, it));
-        let awaits = leave || !told || links.group_roster.misses_any() || self.dealers.miss_any();
+        let partition = self.partition_of(key).filter(|partition| *partition != BROKER_LINK_PARTITION);
+        let told = |partition| self.dealers.knows_members(&links.roster, partition);
+        let may_come = |partition| !told(partition) || links.roster.awaits_members() || self.dealers.miss_any();
+        let awaits = leave || partition.is_some_and(may_come);
         let name = self.dealt.get(key.0).map(|dealt| (dealt.share.clone(), dealt.filter.clone()));
         match name.filter(|_| awaits && publication.qos != QoS::AtMostOnce) {
             Some((share, filter)) => self.kept.wait_for_member(now, state, (&share, &filter), publication),
@@ -351,7 +365,7 @@ impl Groups {
         for (home, id) in done {
             if home == links.place.shard {
                 self.kept.forget_deal(state, id);
-            } else if links.group_roster.has(home) {
+            } else if links.roster.has(home) {
                 links.answer(home, Promised::Dealt { id }, batch);
             }
         }

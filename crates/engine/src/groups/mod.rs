@@ -1,20 +1,22 @@
 //! Shared subscriptions: each group has a home shard that deals its messages to members on any shard.
 
 mod audit;
-pub(crate) mod copies;
 pub(crate) mod dealers;
 mod existence;
 pub(crate) mod joins;
 pub(crate) mod kept;
+pub(crate) mod names;
 mod reseat;
 pub(crate) mod returns;
 pub(crate) mod shared_group;
 
 use self::dealers::Dealers;
 use self::kept::Kept;
+pub(crate) use self::names::read_group_names;
 pub(crate) use self::returns::Returned;
 use crate::groups::shared_group::Group;
-use crate::ids::{PartitionId, SessionKey, ShardId, ShardPosition, TenantId, partition_of};
+pub(crate) use crate::ids::group_partition;
+use crate::ids::{PartitionId, SessionKey, ShardId, ShardPosition, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions};
 use crate::session::table::Sessions;
@@ -42,6 +44,8 @@ pub(crate) struct DealtGroup {
     pub(crate) filter: Box<str>,
     pub(crate) partition: PartitionId,
     pub(crate) members: Group<Receiver, Seat>,
+    /// Whether the store has its name.
+    pub(crate) is_stored: bool,
 }
 
 /// A member: a session of a shard.
@@ -82,11 +86,6 @@ pub(crate) const JOINING_INDEX: u32 = u32::MAX - 1;
 
 /// A message that returned this often finds no taker.
 pub(crate) const RETURNS_MAX: u8 = 16;
-
-/// The partition whose place deals for a group.
-pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> crate::ids::PartitionId {
-    partition_of(tenant, &format!("{share}/{filter}"))
-}
 
 impl Groups {
     /// `seed` makes the ids of dealt messages differ from ids of other shards.
@@ -134,15 +133,16 @@ impl Groups {
             filter: group.filter.into(),
             partition: group_partition(group.tenant, group.share, group.filter),
             members: Group::new(strategy),
+            is_stored: false,
         }));
         self.by_name.insert((group.tenant, group.share.into(), group.filter.into()), key);
         key
     }
 
-    pub(crate) fn remove(&mut self, key: GroupKey) {
-        if let Some(dealt) = self.dealt.remove(key.0) {
-            self.by_name.remove(&(dealt.tenant, dealt.share, dealt.filter));
-        }
+    pub(crate) fn remove(&mut self, key: GroupKey) -> Option<DealtGroup> {
+        let dealt = self.dealt.remove(key.0)?;
+        self.by_name.remove(&(dealt.tenant, dealt.share.clone(), dealt.filter.clone()));
+        Some(dealt)
     }
 
     /// Whether a member has a seat in a group of this shard.

@@ -63,7 +63,7 @@ impl Groups {
         online: bool,
     ) {
         let (group, here) = (membership.group(), links.place.shard);
-        for table in self.tables_of(&links.group_roster, membership.partition).filter(|table| *table != here) {
+        for table in self.tables_of(&links.roster, membership.partition).filter(|table| *table != here) {
             links.send(table, Record::GroupPresence { group, session: key.0, online });
         }
         self.set_online(group, here, key.0, online);

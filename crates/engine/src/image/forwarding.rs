@@ -10,8 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::arrivals::Arrivals;
+use super::for_groups::ForGroups;
 use super::last_copies::{LastCopy, StoredCopies};
-use super::noted::{Id, number_of, put_noted};
+use super::noted::{Id, NOTED_MAX_BYTES, number_of, put_noted};
 use super::{begin, seal};
 use crate::durable::crossing::Way;
 use crate::ids::Partitions;
@@ -25,9 +26,6 @@ use crate::orchestrator::broker_link::id::MessageId;
 use crate::state::departures::Departures;
 use tidegate_mqtt::QoS;
 
-/// Bytes that one move may have collected and not forwarded. Beyond it messages of QoS 0 are dropped, and a connection
-/// that delivers a message of QoS 1 or 2 ends; its broker keeps the unacknowledged messages.
-pub(crate) const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of the messages that the new home keeps back for one move. Beyond it they are delivered at once, before the
 /// messages that the old home has still to forward.
 pub(crate) const KEPT_BACK_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -41,6 +39,8 @@ pub(crate) struct Forwarding {
     /// Last copies whose partitions this process does not forward yet.
     pub(crate) copies: Vec<LastCopy>,
     pub(crate) stored: StoredCopies,
+    /// Messages that an earlier process had noted for the groups of partitions that were about to leave.
+    pub(crate) undealt: ForGroups,
 }
 
 /// The message of a broker that is being handled.
@@ -84,12 +84,16 @@ pub(crate) struct Departed {
     pub(crate) noted: Vec<u8>,
     /// Whether the sessions here get no more messages, since they are served at the new home.
     pub(crate) is_over: bool,
+    /// Whether it began in an earlier life of this process, which has forgotten the partitions that have returned.
+    pub(crate) is_resumed: bool,
     /// Partitions that have returned, and are not served here yet: their sessions get the messages, too.
     pub(crate) back: Partitions,
     /// Entries that wait until the new home has the messages, in the order of the messages.
     pub(crate) unanswered: VecDeque<Awaiting>,
     /// The messages that the sessions had when they left.
     pub(crate) had: Vec<u8>,
+    /// Messages that the groups of the partitions on this shard get here if the move is called off.
+    pub(crate) for_groups: ForGroups,
 }
 
 /// Partitions that have arrived.
@@ -166,18 +170,26 @@ impl KeptBack {
 }
 
 impl Forwarding {
-    /// The partitions that leave.
+    /// The partitions that leave or come.
     pub(crate) fn departures(&self) -> Departures {
-        self.left.values().fold(Departures::default(), |all, left| Departures {
-            are_there: true,
-            begun: all.begun.with(left.partitions),
-            over: all.over.with(left.passed_over()),
-        })
+        let left = self.left.values().map(|left| left.partitions.without(left.back));
+        let come = self.come.values().map(|come| come.partitions);
+        Departures {
+            left: left.fold(Partitions::NONE, Partitions::with),
+            come: come.fold(Partitions::NONE, Partitions::with),
+        }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.left.is_empty() && self.come.values().all(|come| come.kept_back.is_none())
+    }
+
+    /// These partitions are here again, while earlier moves of theirs are open.
+    pub(crate) fn note_back(&mut self, partitions: Partitions) {
+        for left in self.left.values_mut() {
+            left.back = left.back.with(left.partitions.among(partitions));
+        }
     }
 
     /// Whether the collected messages fill their limit, so that brokers have to keep further ones.
@@ -208,7 +220,8 @@ impl Forwarding {
 impl Departed {
     pub(crate) fn new(partitions: Partitions, had: Vec<u8>) -> Self {
         let (noted, unanswered) = (super::begin(), VecDeque::new());
-        Self { partitions, noted, is_over: false, back: Partitions::NONE, unanswered, had }
+        let (back, for_groups) = (Partitions::NONE, ForGroups::default());
+        Self { partitions, noted, is_over: false, is_resumed: false, back, unanswered, had, for_groups }
     }
 
     /// The partitions whose sessions here get no more messages.

@@ -10,7 +10,7 @@ use crate::message::MessageRef;
 use crate::now::Now;
 use crate::orchestrator::broker_link::id::MessageId;
 use crate::state::ShardState;
-use crate::topics::Route;
+use crate::topics::{GroupKey, Route};
 
 /// Partitions that move to another process, or have come from one.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
-    /// Shared groups pass over the sessions of partitions that leave.
+    /// Shared groups follow their partitions.
     pub(crate) fn tell_departures(&self, state: &mut ShardState) {
         state.departures = self.forwarding.departures();
     }
@@ -112,8 +112,7 @@ impl Handover {
     }
 }
 
-/// Whether a message with this route is for a session of these partitions, which leave, or for a group whose members here
-/// all leave.
+/// Whether a message with this route is for a session or a group of these partitions, which leave.
 pub(crate) fn concerns_left(
     partitions: Partitions,
     place: ShardPosition,
@@ -123,18 +122,24 @@ pub(crate) fn concerns_left(
 ) -> bool {
     // Another shard may have the group of a session.
     let elsewhere = place.others().any(|shard| route.remote_bits() >> shard.0 & 1 != 0);
-    elsewhere
-        || concerns(partitions, place, state, route)
-        || route.groups().iter().any(|group| groups.leaves_with(*group, partitions, &state.departures))
+    elsewhere || concerns(partitions, place, state, groups, route)
 }
 
-/// Whether a message with this route is for a session of these partitions.
-pub(crate) fn concerns(partitions: Partitions, place: ShardPosition, state: &ShardState, route: &Route) -> bool {
+/// Whether a message with this route is for a session or a group of these partitions.
+pub(crate) fn concerns(
+    partitions: Partitions,
+    place: ShardPosition,
+    state: &ShardState,
+    groups: &Groups,
+    route: &Route,
+) -> bool {
+    let of_group = |group: &GroupKey| groups.partition_of(*group).is_some_and(|partition| partitions.has(partition));
     let elsewhere = partitions.iter().any(|partition| {
         let shard = place.home_of(partition);
         shard != place.shard && route.remote_bits() >> shard.0 & 1 != 0
     });
     elsewhere
+        || route.groups().iter().any(of_group)
         || route.targets().iter().any(|target| {
             let session = state.sessions.get(target.session.0);
             session.is_some_and(|session| session.is_of(partitions))

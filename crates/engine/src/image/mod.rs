@@ -10,6 +10,7 @@ use crate::cluster::transfer::error::ImageError;
 pub(crate) mod arrivals;
 pub(crate) mod connection;
 mod export;
+pub(crate) mod for_groups;
 pub(crate) mod forwarding;
 pub(crate) mod handover;
 mod import;

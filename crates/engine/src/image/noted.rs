@@ -10,6 +10,10 @@ use crate::orchestrator::broker_link::id::MessageId;
 use crate::records::image::{put_message, read_message};
 use crate::wire::WireWrite;
 
+/// Bytes that one move may have collected and not forwarded. Beyond it messages of QoS 0 are dropped, and a connection
+/// that delivers a message of QoS 1 or 2 ends; its broker keeps the unacknowledged messages.
+pub(crate) const NOTED_MAX_BYTES: usize = 64 * 1024 * 1024;
+
 /// The origin and the number of a message id.
 pub(crate) type Id = (u64, u64);
 

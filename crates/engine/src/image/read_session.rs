@@ -49,13 +49,6 @@ pub(crate) struct SubscriptionImage {
 }
 
 impl SessionImage {
-    /// The messages of this session have reached the groups of another process, and no group of this one.
-    pub(crate) fn forget_covered_groups(&mut self) {
-        for (_, exchange) in self.session.rare.iter_mut().flat_map(|rare| &mut rare.exchanges) {
-            exchange.covered.groups = crate::ids::Partitions::NONE;
-        }
-    }
-
     pub(crate) fn read(reader: &mut WireReader<'_>, now: Now) -> Result<Self, WireError> {
         let (mut session, node_groups) = read_head(reader, now)?;
         read_will(reader, now, &mut session)?;

@@ -208,9 +208,12 @@ fn an_image_that_ends_early_or_late_is_refused() {
         assert!(engine.moves().import_partition(NOW, &reseal(content)).is_err(), "{len} bytes, sealed");
     }
     let mut longer = image[SEAL_LEN..].to_vec();
-    longer.push(0);
-    let error = engine.moves().import_partition(NOW, &reseal(&longer)).unwrap_err();
-    assert_eq!(error, ImageError::Malformed(crate::WireError { reading: "the end of the image" }));
+    // One byte is no list of groups, and nothing comes behind an empty one.
+    for (more, reading) in [(&[0][..], "a number of groups"), (&[0; 4], "the end of the image")] {
+        longer.extend_from_slice(more);
+        let error = engine.moves().import_partition(NOW, &reseal(&longer)).unwrap_err();
+        assert_eq!(error, ImageError::Malformed(crate::WireError { reading }));
+    }
     assert!(is_untouched(&engine));
 }
 

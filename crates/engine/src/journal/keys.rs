@@ -22,6 +22,7 @@ const MARK: u8 = 0x2c;
 const RETAINED: u8 = 0x30;
 const ARRIVAL: u8 = 0x32;
 const PASSED: u8 = 0x34;
+const GROUP: u8 = 0x36;
 /// Keys from here on are not the engine's: the embedding program may use them.
 const FOREIGN: u8 = 0x80;
 
@@ -74,6 +75,8 @@ pub(crate) enum Key<'a> {
     Arrival(u64),
     /// The arrived partitions to which the message of this origin and number was passed on.
     Passed(u64, u64),
+    /// A shared group whose messages an orchestrator deals, as `SHARE/FILTER`.
+    Group(TenantId, &'a str),
     /// Not the engine's.
     Foreign,
 }
@@ -126,11 +129,8 @@ impl Key<'_> {
                 out.extend_from_slice(&name.number.to_be_bytes());
                 out.extend_from_slice(&shard.0.to_be_bytes());
             }
-            Self::Retained(tenant, topic) => {
-                out.push(RETAINED);
-                out.extend_from_slice(&tenant.0.to_be_bytes());
-                out.extend_from_slice(topic.as_bytes());
-            }
+            Self::Retained(tenant, topic) => put_text(out, RETAINED, *tenant, topic),
+            Self::Group(tenant, name) => put_text(out, GROUP, *tenant, name),
             Self::Arrival(number) => put_number(out, ARRIVAL, *number),
             Self::Passed(origin, number) => {
                 put_number(out, PASSED, *origin);
@@ -164,6 +164,10 @@ impl Key<'_> {
                 let tenant = TenantId(u16::from_be_bytes(reader.array("a tenant")?));
                 return Ok(Key::Retained(tenant, rest_text(&mut reader, "a topic name")?));
             }
+            GROUP => {
+                let tenant = TenantId(u16::from_be_bytes(reader.array("a tenant")?));
+                return Ok(Key::Group(tenant, rest_text(&mut reader, "a shared group")?));
+            }
             ARRIVAL => Key::Arrival(number(reader.array("a number")?)),
             PASSED => Key::Passed(number(reader.array("a number")?), number(reader.array("a number")?)),
             other if other >= FOREIGN => return Ok(Key::Foreign),
@@ -194,6 +198,12 @@ fn put_session(out: &mut Vec<u8>, session: StoredSession, part: u8) {
 fn put_number(out: &mut Vec<u8>, space: u8, number: u64) {
     out.push(space);
     out.extend_from_slice(&number.to_be_bytes());
+}
+
+fn put_text(out: &mut Vec<u8>, space: u8, tenant: TenantId, text: &str) {
+    out.push(space);
+    out.extend_from_slice(&tenant.0.to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
 }
 
 const fn number(bytes: [u8; 8]) -> u64 {
@@ -274,11 +284,12 @@ mod tests {
             Key::Retained(TenantId(3), "a/b"),
             Key::Arrival(11),
             Key::Passed(u64::MAX, 12),
+            Key::Group(TenantId(3), "g/a/+"),
         ] {
             let mut bytes = Vec::new();
             key.write(&mut bytes);
             assert_eq!(Key::read(&bytes), Ok(key));
-            if !matches!(key, Key::Subscription(..) | Key::Retained(..)) {
+            if !matches!(key, Key::Subscription(..) | Key::Retained(..) | Key::Group(..)) {
                 bytes.push(0);
                 assert!(Key::read(&bytes).is_err(), "{key:?} with a byte more");
                 bytes.truncate(bytes.len() - 2);

@@ -12,6 +12,7 @@ pub(crate) mod envelope;
 pub(crate) mod exchange_word;
 pub(crate) mod fleet_word;
 pub(crate) mod got;
+mod group_text;
 mod marks;
 pub(crate) mod promised;
 pub(crate) mod record;
@@ -131,8 +132,6 @@ pub(crate) struct Links {
     pub(crate) place: ShardPosition,
     /// All shards that there are, and what each of them works.
     pub(crate) roster: Roster,
-    /// The same for shared groups, which may stay in the process.
-    pub(crate) group_roster: Roster,
     /// The shards of other nodes that a link is open to.
     peers: Shards,
     by_shard: Vec<Link>,
@@ -156,7 +155,6 @@ impl Links {
         Self {
             place,
             roster: Roster::alone(place),
-            group_roster: Roster::alone(place),
             peers: Shards::default(),
             by_shard,
             limit,

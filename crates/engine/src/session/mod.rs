@@ -34,7 +34,7 @@ use crate::session::refused::RefusedMessages;
 use crate::session::tail::Tail;
 use crate::settings::Settings;
 use crate::settings::overflow::Bounds;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashSet};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
@@ -382,6 +382,8 @@ pub(crate) struct Membership {
     /// Its home deals.
     pub partition: PartitionId,
     pub member: MemberOptions,
+    /// Whether a SUBACK waits for the group's home. A membership of a store or an image has no SUBACK any more.
+    is_unconfirmed: Cell<bool>,
     /// Set for one delivery: the notice that its group is promised.
     promise: RefCell<Option<Promise>>,
 }
@@ -389,8 +391,18 @@ pub(crate) struct Membership {
 impl Membership {
     pub(crate) fn new(group: GroupName<'_>, partition: PartitionId, member: MemberOptions) -> Self {
         let GroupName { tenant, share, filter } = group;
-        let promise = RefCell::new(None);
-        Self { tenant, share: share.into(), filter: filter.into(), partition, member, promise }
+        let (is_unconfirmed, promise) = (Cell::new(false), RefCell::new(None));
+        Self { tenant, share: share.into(), filter: filter.into(), partition, member, is_unconfirmed, promise }
+    }
+
+    /// A SUBACK waits for the group's home, or no longer.
+    pub(crate) fn set_unconfirmed(&self, is_unconfirmed: bool) {
+        self.is_unconfirmed.set(is_unconfirmed);
+    }
+
+    /// Whether the group's home has confirmed it.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        !self.is_unconfirmed.get()
     }
 
     /// A copy for one delivery, at whose end its group is notified.

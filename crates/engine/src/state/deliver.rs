@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::connection::alias::Outbound;
 use crate::events::outcome::DeliveryOutcome;
 use crate::events::reason::Reason;
-use crate::ids::SessionKey;
+use crate::ids::{SessionKey, TenantId};
 use crate::journal::Numbers;
 use crate::limits::usage::Payer;
 use crate::message::Publication;
@@ -135,7 +135,8 @@ impl ShardState {
         qos: QoS,
     ) {
         let mut delivery = delivery(publication, terms, qos, 0);
-        let is_of_transfer = self.transfers.concern(&self.settings, publication.topic);
+        let is_dealt = || terms.group.is_some_and(|group| group.tenant != TenantId::BROKER_LINK);
+        let is_of_transfer = self.transfers.concern(&self.settings, publication.topic, is_dealt);
         if is_of_transfer && self.transfers.attend_transfer(&self.sessions, self.journal.now, self.shard, to, &delivery)
         {
             return;

@@ -1,15 +1,31 @@
-//! Partitions whose sessions here are copies, as shared groups see them.
+//! Partitions that move between orchestrators, as shared groups see them.
 
-use crate::ids::Partitions;
+use crate::ids::{PartitionId, Partitions};
+use crate::roster::Roster;
 
-/// Partitions that leave for another member of the cluster while brokers still deliver their messages here.
+/// Partitions for whose groups brokers deliver messages to a home that leaves, or to one that is about to serve them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Departures {
-    /// Whether there are any: the sets are large.
-    pub(crate) are_there: bool,
-    /// Their images were given out. Their sessions get a message of a group only if no other member of the group is here:
-    /// the move may be called off.
-    pub(crate) begun: Partitions,
-    /// Those among them that are served at their new homes: their sessions here get nothing.
-    pub(crate) over: Partitions,
+    /// Their images were given out, and their messages are collected for the new home. Their groups are not dealt here.
+    pub(crate) left: Partitions,
+    /// Their images were taken in, and the old home may still pass messages on. Their groups are dealt here.
+    pub(crate) come: Partitions,
+}
+
+impl Departures {
+    /// Whether this shard deals the messages of brokers to the groups of a partition: each message at one member of the
+    /// cluster. One that replaces an unreachable home does not, since the brokers deliver to the home as well.
+    pub(crate) fn deals(&self, roster: &Roster, partition: PartitionId) -> bool {
+        if self.left.has(partition) {
+            return false;
+        }
+        self.come.has(partition) || roster.works(partition)
+    }
+
+    /// Whether groups of a partition stay here without members, since brokers deliver messages for them while the
+    /// partition moves between orchestrators. `moving` are the partitions that this shard holds.
+    pub(crate) fn keep(&self, roster: &Roster, moving: Partitions, partition: PartitionId) -> bool {
+        let moves = self.left.has(partition) || self.come.has(partition) || moving.has(partition);
+        moves && roster.is_of_orchestrators()
+    }
 }

@@ -6,8 +6,10 @@ pub(crate) mod steps;
 use crate::ids::{SessionKey, TenantId};
 use crate::journal::Journal;
 use crate::link::envelope::Ticket;
+use crate::session::Membership;
 use crate::session::table::Sessions;
 use crate::topics::{SubscriberOptions, SubscriptionIndex};
+use std::rc::Rc;
 use tidegate_mqtt::{QoS, ReasonCode, RetainHandling, SubscriptionOptions, TopicFilter};
 
 /// One filter of a SUBSCRIBE packet.
@@ -33,6 +35,8 @@ pub(crate) struct SubAckWaits {
     pub(crate) announced: bool,
     /// Whether a filter was not, since this shard was interested in it before.
     pub(crate) known: bool,
+    /// Memberships that are confirmed when the SUBACK leaves.
+    pub(crate) joined: Vec<Rc<Membership>>,
 }
 
 impl SubAckWaits {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     Batch, BrokerLinkOptions, ConnectionKey, Counters, DialAttempt, Engine, LoadedQueue, LogEvent, Millis, Now,
-    ObservedMessage, ObserverId, Reason, Settings, WantedQueue,
+    ObservedMessage, ObserverId, Reason, Settings, ShardId, WantedQueue,
 };
 use tidegate_mqtt::ReasonCode;
 
@@ -72,6 +72,9 @@ pub(crate) struct Net {
     pub held: BTreeSet<(usize, usize)>,
     /// Batches for other nodes that wait for the store, and how much of it.
     behind: behind::Behind,
+    /// Shards of members in other worlds, and the batches for them.
+    pub peers: Vec<ShardId>,
+    pub for_peers: BTreeMap<ShardId, VecDeque<(u64, Batch)>>,
     schedule: Schedule,
     pub log: Vec<LogEvent>,
     pub asked: VecDeque<Asked>,
@@ -155,6 +158,8 @@ impl Net {
             shipping: vec![None; count],
             held: BTreeSet::new(),
             behind: behind::Behind::default(),
+            peers: Vec::new(),
+            for_peers: BTreeMap::new(),
             schedule,
             log: Vec::new(),
             asked: VecDeque::new(),

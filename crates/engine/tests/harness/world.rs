@@ -5,6 +5,7 @@ mod books;
 mod cluster;
 mod everywhere;
 mod moves;
+mod peers;
 mod places;
 mod store;
 

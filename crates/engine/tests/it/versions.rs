@@ -3,7 +3,10 @@
 
 use std::path::Path;
 
-use tidegate_engine::{Durability, RoutingPolicy, describe};
+use tidegate_engine::{
+    Durability, OrchestratorMoves, Partitions, Roster, RoutingPolicy, ShardId, ShardPosition, Snapshot, TenantId,
+    describe, partition_of,
+};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
 use crate::harness::*;
@@ -151,3 +154,43 @@ fn brought(broker: &Broker, world: &World, id: &str) -> Carried {
     carried.user_properties = vec![("tidegate-id".to_owned(), id.to_owned())];
     carried
 }
+
+/// A table has all partitions at this orchestrator of a cluster.
+fn serve_all(world: &World, shards: u16) {
+    for shard in 0..shards {
+        let roster = Roster::alone(ShardPosition { shard: ShardId(shard), shards }).with_values_only();
+        world.engine(shard, |engine, now| engine.cluster().set_roster(now, roster));
+    }
+    world.run();
+}
+
+#[test]
+fn an_orchestrator_knows_the_groups_of_its_store() {
+    let pairs = pairs_of("orchestrator-groups-1.txt", || {
+        let (world, broker) = orchestrator();
+        serve_all(&world, 1);
+        let member = world.connect(v5("m").lasting());
+        member.subscribe("$share/g/t", ExactlyOnce);
+        member.lose();
+        let group: Partitions = std::iter::once(partition_of(TenantId::DEFAULT, "g/t")).collect();
+        world.engine(0, |engine, now| {
+            engine.moves().hold_partitions(now, group, None);
+            assert!(matches!(engine.moves().snapshot_partitions(now, group, u64::MAX), Ok(Snapshot::Taken(_))));
+            OrchestratorMoves::of(engine).begin_forwarding(1, group);
+        });
+        broker.publish(&message("t", "noted").qos2());
+        world.pairs()
+    });
+    assert!(pairs.keys().any(|key| key.first() == Some(&GROUP)));
+    for shards in [1, 2] {
+        let (world, _) = orchestrator();
+        world.put_pairs(0, pairs.clone());
+        world.crash(Crash::now(shards));
+        serve_all(&world, shards);
+        world.advance(minutes(1));
+        assert_eq!(world.connect(v5("m").lasting()).payloads(), ["noted"], "{shards} shards");
+    }
+}
+
+/// The first byte of the keys of names of shared groups.
+const GROUP: u8 = 0x36;

@@ -21,4 +21,6 @@ pub(crate) enum PieceOrder {
     DeliverBrought { partitions: Partitions, messages: Arc<[u8]>, answer: Sender<PieceAnswer> },
     RefuseArrival { partitions: Partitions, done: Sender<()> },
     ResumeAwaiting { transfer: u64, partitions: Partitions, done: Sender<()> },
+    KnowsGroups { partitions: Partitions, answer: Sender<bool> },
+    EndAwaiting { transfer: u64, done: Sender<()> },
 }

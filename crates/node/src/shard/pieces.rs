@@ -18,7 +18,7 @@ impl PeerCalls<'_> {
                 let _ = answer.send(moves.take_forwarded(transfer));
             }
             PieceOrder::ResumeForwarding { transfer, partitions, done } => {
-                moves.begin_forwarding(transfer, partitions);
+                moves.resume_forwarding(transfer, partitions);
                 let _ = done.send(());
             }
             PieceOrder::ReturnForwarded { transfer, partitions, answer } => {
@@ -46,6 +46,13 @@ impl PeerCalls<'_> {
             }
             PieceOrder::ResumeAwaiting { transfer, partitions, done } => {
                 moves.resume_awaiting(now, transfer, partitions);
+                let _ = done.send(());
+            }
+            PieceOrder::KnowsGroups { partitions, answer } => {
+                let _ = answer.send(self.shard.engine.questions().knows_groups(partitions));
+            }
+            PieceOrder::EndAwaiting { transfer, done } => {
+                moves.end_awaiting(now, transfer);
                 let _ = done.send(());
             }
             PieceOrder::TakePiece { transfer, partitions, piece, behind, answer } => {

@@ -123,10 +123,7 @@ fn take_snapshot(
     let taken = engine.moves().snapshot_partitions(now, partitions, max_bytes)?;
     match (&taken, collecting) {
         (Snapshot::Taken(_), Collecting::FromNodes(id)) => engine.moves().begin_leaving(id, partitions),
-        (Snapshot::Taken(_), Collecting::InPieces(id)) => {
-            OrchestratorMoves::of(engine).begin_forwarding(id, partitions);
-        }
-        (Snapshot::Taken(_), Collecting::FromBoth(id)) => {
+        (Snapshot::Taken(_), Collecting::InPieces(id) | Collecting::FromBoth(id)) => {
             OrchestratorMoves::of(engine).begin_forwarding(id, partitions);
             engine.moves().begin_leaving(id, partitions);
         }

@@ -94,11 +94,7 @@ impl Worker {
         let pieces = images.into_iter().map(|image| image.image).chain(messages).collect();
         let parcel = Parcel { head, pieces };
         let bytes = send_parcel(&self.logs, id, Kind::Images, &parcel)?;
-        if self.shared.moves_end_with_images() {
-            self.shared.counters.note_out(named.len());
-        } else {
-            self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: Instant::now() });
-        }
+        self.departing.insert(id, Departing { partitions, to: to.to_owned(), since: Instant::now() });
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(partitions = named.len(), bytes, ms, "partitions are moving to another node");
         Ok(())
@@ -147,15 +143,15 @@ impl Worker {
             Kind::Rest if !taken_in => return,
             Kind::Rest => complete(&self.node, id, parcel),
         };
-        let is_last = kind == Kind::Rest || self.shared.moves_end_with_images();
+        let is_last = kind == Kind::Rest;
         let outcome = outcome.and_then(|()| if is_last { self.remember_arrival(id, expected) } else { Ok(()) });
         match (outcome, kind) {
-            (Ok(()), Kind::Images) if !self.shared.moves_end_with_images() => {
+            (Ok(()), Kind::Images) => {
                 if let Some(arriving) = self.arriving.get_mut(&id) {
                     arriving.taken_in = true;
                 }
             }
-            (Ok(()), _) => drop(self.events.send(Event::Arrived(id))),
+            (Ok(()), Kind::Rest) => drop(self.events.send(Event::Arrived(id))),
             (Err(error), _) => {
                 self.shared.counters.note_failed();
                 tracing::warn!(why = %error, "arriving partitions were not imported; they stay at their node");
@@ -190,12 +186,7 @@ impl Worker {
         let arrived = if self.shared.is_orchestrator {
             let from = parcel.head.get("from").and_then(Value::as_str).unwrap_or_default();
             self.receiving.begin(id, expected, from, self.members.lives.get(from).copied().unwrap_or_default());
-            let moves = OrchestratorMoves::of(&self.node);
-            if self.shared.exchanges_addresses {
-                moves.arrive_with_addresses(images.collect(), had, id)?
-            } else {
-                moves.arrive(images.collect(), had, id)?
-            }
+            OrchestratorMoves::of(&self.node).arrive_from_member(images.collect(), had, id)?
         } else {
             self.node.moves().arrive_from_node(images.collect(), id)?
         };
@@ -245,11 +236,10 @@ fn images(
     let deadline = Instant::now() + LOAD_TIMEOUT;
     loop {
         let max_bytes = parts::MAX_BYTES as u64;
-        let moves = OrchestratorMoves::of(node);
-        let images = match (shared.is_orchestrator, shared.exchanges_addresses) {
-            (false, _) => node.moves().snapshot_for_node(partitions, max_bytes, id),
-            (true, false) => moves.snapshot(partitions, max_bytes, id),
-            (true, true) => moves.snapshot_with_addresses(partitions, max_bytes, id),
+        let images = if shared.is_orchestrator {
+            OrchestratorMoves::of(node).snapshot(partitions, max_bytes, id)
+        } else {
+            node.moves().snapshot_for_node(partitions, max_bytes, id)
         };
         if let Some(images) = images? {
             return Ok(images);

@@ -23,6 +23,9 @@ pub(super) trait PieceSteps {
     /// True if all brokers hold all filters.
     fn brokers_know(&self) -> bool;
 
+    /// True if this node is the home of these partitions, and knows all members of their shared groups.
+    fn knows_groups(&self, partitions: Partitions) -> Result<bool, MoveError>;
+
     /// Delivers the messages that were kept back for a transfer.
     fn deliver_kept_back(&self, transfer: u64, behind: Behind) -> Result<(), MoveError> {
         self.take_piece(transfer, Partitions::NONE, &[], behind).map(drop)
@@ -46,6 +49,10 @@ impl PieceSteps for NodeHandle {
 
     fn brokers_know(&self) -> bool {
         brokers_know(self)
+    }
+
+    fn knows_groups(&self, partitions: Partitions) -> Result<bool, MoveError> {
+        Ok(OrchestratorMoves::of(self).knows_groups(partitions)?)
     }
 }
 
@@ -88,6 +95,7 @@ pub(super) mod tests {
         /// The transfer, the partitions, and the piece.
         pub(in super::super) delivered: RefCell<Vec<(u64, Partitions, Vec<u8>)>>,
         pub(in super::super) brokers_know: bool,
+        pub(in super::super) lacks_members: bool,
         /// A check while a piece is stored.
         pub(in super::super) while_stored: Option<Box<dyn Fn() + 'r>>,
     }
@@ -123,6 +131,10 @@ pub(super) mod tests {
 
         fn brokers_know(&self) -> bool {
             self.brokers_know
+        }
+
+        fn knows_groups(&self, _: Partitions) -> Result<bool, MoveError> {
+            Ok(!self.lacks_members)
         }
     }
 

@@ -205,6 +205,15 @@ impl Receiving {
             // They are on their way here, or away.
             return PartAnswer::NotHere;
         }
+        // A group that is not known here would not get its messages.
+        match steps.knows_groups(part.partitions) {
+            Ok(true) => {}
+            Ok(false) => return PartAnswer::Again,
+            Err(error) => {
+                tracing::error!(%error, from, "cannot import messages for partitions that moved here");
+                return PartAnswer::Again;
+            }
+        }
         let id = part.stream[1];
         let Some(assembly) = self.assembly_of(from, part) else { return PartAnswer::Again };
         let mut assembly = assembly.lock().unwrap_or_else(PoisonError::into_inner);
@@ -407,6 +416,17 @@ mod tests {
         assert_eq!(receiving.open_partitions(), [7]);
         receiving.end(&steps, partitions(&[7])).unwrap();
         assert!(receiving.open_partitions().is_empty(), "it has left");
+    }
+
+    #[test]
+    fn a_piece_waits_for_the_members_of_groups() {
+        let (mut steps, receiving) = (TestSteps { lacks_members: true, ..TestSteps::default() }, Receiving::default());
+        let one = partitions(&[1]);
+        assert_eq!(take(&steps, &receiving, &part(one, 0, ENDS_PIECE, b"m")), PartAnswer::Again);
+        assert!(steps.delivered.borrow().is_empty());
+        steps.lacks_members = false;
+        assert_eq!(take(&steps, &receiving, &part(one, 0, ENDS_PIECE, b"m")), PartAnswer::Taken);
+        assert_eq!(steps.have(b"m"), one);
     }
 
     #[test]

@@ -54,7 +54,8 @@ pub(crate) struct Transfers {
     pub(crate) dealer: Option<ShardId>,
     /// Whether the present delivery was noted or set aside.
     pub(crate) late: bool,
-    /// Whether only topics of addresses cross to other nodes. The old home forwards all others by another way.
+    /// Whether only topics of addresses, and what shared groups deal, cross to other nodes. The old home forwards all
+    /// other messages by another way.
     of_addresses_only: bool,
     pub(crate) leaving: BTreeMap<PartitionId, Leaving>,
     pub(crate) coming: BTreeMap<PartitionId, Coming>,
@@ -208,13 +209,13 @@ impl Transfers {
 
     /// A table has come: notes which topics cross to other nodes.
     pub(crate) fn note_scope(&mut self, roster: &Roster) {
-        self.of_addresses_only = roster.keeps_groups();
+        self.of_addresses_only = roster.is_of_orchestrators();
     }
 
-    /// Whether messages of a topic are part of a transfer.
+    /// Whether messages of a topic are part of a transfer. Messages that a shared group deals always are.
     #[inline]
-    pub(crate) fn concern(&self, settings: &Settings, topic: &str) -> bool {
-        !self.are_none() && (!self.of_addresses_only || settings.is_of_addresses(topic.as_bytes()))
+    pub(crate) fn concern(&self, settings: &Settings, topic: &str, is_dealt: impl FnOnce() -> bool) -> bool {
+        !self.are_none() && (!self.of_addresses_only || is_dealt() || settings.is_of_addresses(topic.as_bytes()))
     }
 
     /// Whether no partition leaves or comes.

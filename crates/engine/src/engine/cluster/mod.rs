@@ -14,6 +14,7 @@ use crate::flows::contexts::answering;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::deciding;
 use crate::flows::contexts::ending;
+use crate::flows::contexts::moving;
 use crate::flows::contexts::peering;
 use crate::flows::contexts::subscribing;
 use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, Partitions, ShardId};
@@ -23,6 +24,7 @@ use crate::retained::strays::STRAY_INDEX;
 use crate::roster::Roster;
 use crate::roster::Shards;
 use crate::session::{BlockedPublisher, Standing};
+use crate::settings::Holding;
 
 impl ClusterCalls<'_> {
     /// Puts a roster in force. Debts of shards that have left it are not awaited; new shards receive this shard's
@@ -46,7 +48,6 @@ impl ClusterCalls<'_> {
         }
         self.engine.state.exchanges.set_roster(self.engine.place, &roster);
         let unsettled = self.engine.state.transfers.unsettled(&self.engine.links.roster);
-        let groups_before = std::mem::replace(&mut self.engine.links.group_roster, roster.of_groups());
         let old = std::mem::replace(&mut self.engine.links.roster, roster);
         self.engine.state.transfers.note_scope(&self.engine.links.roster);
         let lead_ms = self.engine.links.roster.clock_lead_ms();
@@ -70,17 +71,17 @@ impl ClusterCalls<'_> {
             );
         }
         self.forget_nodes_that_left(now);
-        // Groups that stay in the process are not concerned by moves between nodes.
-        let decided = if self.engine.links.roster.keeps_groups() { Partitions::NONE } else { decided };
-        self.engine.groups.begin_dealer_change(&self.engine.state, &mut self.engine.links, &groups_before, decided);
-        subscribing!(self.engine).reseat_members(now, &groups_before);
-        self.engine.groups.tell_homes_of_groups(&mut self.engine.links, &groups_before);
+        self.engine.groups.begin_dealer_change(&self.engine.state, &mut self.engine.links, &old, decided);
+        subscribing!(self.engine).reseat_members(now, &old);
+        self.engine.groups.tell_homes_of_groups(&mut self.engine.links, &old);
+        self.engine.groups.store_names(&mut self.engine.state, &self.engine.links.roster);
         peering!(self.engine).finish_dealer_change(now);
         self.forget_those_replaced(now);
         for peer in gone {
             deciding!(self.engine).end_admissions_of(now, peer);
         }
         ending!(self.engine).publish_held(now);
+        moving!(self.engine).follow_roster(now);
         self.engine.retained.bring_strays_home(now, &mut self.engine.state, &mut self.engine.links);
         // Their next messages use the new roster: these may be for clients of the lost node.
         for publisher in let_go {
@@ -129,21 +130,27 @@ impl ShardQuestions<'_> {
 
 impl ClusterCalls<'_> {
     /// An orchestrator keeps sessions that have left until its brokers deliver nothing more for them. Messages to their
-    /// addresses reach them at the new home alone.
+    /// addresses, and messages that groups deal, reach them at the new home alone.
     pub(crate) fn forget_nodes_that_left(&mut self, now: Now) {
         let roster = &self.engine.links.roster;
-        if !roster.keeps_groups() {
+        if !roster.is_of_orchestrators() {
             return;
         }
         let leaving = self.engine.state.transfers.leaving.keys().copied();
         let forwarded = self.engine.handover.forwarding.left.values().flat_map(|left| left.partitions.iter());
-        let left: Partitions =
-            leaving.chain(forwarded).filter(|partition| !roster.is_own(roster.home_of(*partition))).collect();
+        let left: Partitions = leaving.chain(forwarded).filter(|partition| !roster.is_of_process(*partition)).collect();
         if left.is_empty() {
             return;
         }
         for key in self.engine.state.sessions.by_partition(left).all() {
             subscribing!(self.engine).set_standing(now, *key, Standing::Client);
+            let Some(session) = self.engine.state.sessions.get_mut(key.0) else { continue };
+            let counted = session.counted_for();
+            let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships));
+            for membership in memberships.unwrap_or_default() {
+                self.engine.state.tenants.release(counted, Holding::Subscriptions, 1);
+                subscribing!(self.engine).leave_home(now, *key, &membership);
+            }
         }
     }
 

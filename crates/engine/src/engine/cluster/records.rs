@@ -270,6 +270,9 @@ impl ClusterCalls<'_> {
             };
             let receivers = self.engine.cache.get(slot).1.targets().len();
             self.engine.state.gave_up = false;
+            if self.engine.handover.forwards() && self.engine.links.roster.is_own(from) {
+                moving!(self.engine).note_of_brokers(slot, &mut envelope.publication);
+            }
             publishing!(self.engine).dispatch_coming(now, slot, &mut envelope.publication, &source, known.as_ref());
             let gave_up = self.engine.state.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));

@@ -70,6 +70,10 @@ impl StoreCalls<'_> {
                     moving!(self.engine).replay_for_left(now, &left.message, (of.as_deref(), *partitions));
                     true
                 }
+                Way::ForGroups { partitions } => {
+                    moving!(self.engine).replay_for_groups(&left, *partitions);
+                    true
+                }
             };
             if crossed {
                 // Should this process die as well before all shards have come so far.

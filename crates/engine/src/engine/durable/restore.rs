@@ -13,7 +13,7 @@ use crate::journal::keys::Key;
 use crate::journal::keys::StoredSession;
 use crate::link::envelope::Ticket;
 use crate::link::got::Got;
-use crate::link::record::Record;
+use crate::link::record::{GroupName, Record};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::records::stored::ReadEntry;
@@ -149,7 +149,18 @@ impl StoreCalls<'_> {
                 self.engine.retained.restore_retained(now, &mut self.engine.state, tenant, message);
             }
             Key::Arrival(_) | Key::Passed(..) => self.restore_arrived(now, read, value).map_err(wrong)?,
+            Key::Group(tenant, name) => self.restore_group(now, tenant, name).map_err(wrong)?,
             Key::Foreign => {}
+        }
+        Ok(())
+    }
+
+    /// The store has the name of a group, whose members take their seats later.
+    fn restore_group(&mut self, now: Now, tenant: TenantId, name: &str) -> Result<(), WireError> {
+        let group = GroupName::of_text(tenant, name)?;
+        let (key, _) = subscribing!(self.engine).make_group(now, group, None);
+        if let Some(dealt) = self.engine.groups.dealt.get_mut(key.0) {
+            dealt.is_stored = true;
         }
         Ok(())
     }

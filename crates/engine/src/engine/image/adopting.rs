@@ -193,7 +193,6 @@ impl OrchestratorMoves<'_> {
         let (mut all, mut out) = (Partitions::NONE, begin());
         each_noted(now, messages, |id, message| {
             let Some(id) = id else { return };
-            let groups = moving!(engine).groups_lacking(Some(id), message, partitions);
             let is_here = engine.broker_links.settlement.has_seen(id);
             let wanted = engine.handover.wanting(&mut engine.state.journal, id, message, is_here, partitions);
             if wanted.is_empty() {
@@ -201,7 +200,7 @@ impl OrchestratorMoves<'_> {
             }
             all = all.with(wanted);
             put_noted(&mut out, now, Some(id), message);
-            moving!(engine).pass_on_to(now, message, wanted, &groups);
+            moving!(engine).pass_on_to(now, message, wanted);
         })?;
         engine.after_frame(now);
         Ok((all, seal(out)))

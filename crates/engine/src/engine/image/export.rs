@@ -49,7 +49,7 @@ impl MoveCalls<'_> {
             }
         }
         self.engine.retained.take_retained(&mut self.engine.state, &mut out, now, partition);
-        self.engine.groups.put_kept(&self.engine.links.group_roster, &mut out, now, one);
+        self.engine.groups.put_kept(&self.engine.links.roster, &mut out, now, one);
         self.engine.state.exchanges.put_dealt_before(&mut out, Partitions::NONE);
         self.engine.outgoing.put_outgoing(&mut out, now, partition);
         self.engine.outgoing.forget_outgoing(&mut self.engine.state, one);

@@ -4,6 +4,7 @@ use crate::cluster::transfer::error::ImageError;
 use crate::engine::Engine;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::moving;
+use crate::flows::contexts::subscribing;
 use crate::ids::Partitions;
 use crate::image::forwarding::{AtHand, Behind, Come, Departed, Forwarded, Forwarding, KeptBack};
 use crate::image::noted::{each_noted, put_noted};
@@ -52,6 +53,19 @@ impl<'e> OrchestratorMoves<'e> {
         self.engine.cluster().forget_nodes_that_left(now);
     }
 
+    /// Continues to collect messages for a move of the last life of this process, on each shard before brokers are connected
+    /// to. Partitions that the first roster has here have returned, or have not left.
+    pub fn resume_forwarding(&mut self, id: u64, partitions: Partitions) {
+        self.begin_forwarding(id, partitions);
+        if let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) {
+            left.is_resumed = true;
+        }
+        if self.engine.links.roster.is_of_orchestrators() {
+            let now = self.engine.state.journal.now;
+            moving!(self.engine).follow_roster(now);
+        }
+    }
+
     /// The messages that these partitions have from brokers, for [`OrchestratorMoves::begin_awaiting`] of the next home of these
     /// partitions.
     pub fn messages_of(&self, partitions: Partitions) -> Vec<u8> {
@@ -70,7 +84,6 @@ impl<'e> OrchestratorMoves<'e> {
         if let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) {
             left.is_over = true;
         }
-        self.engine.handover.tell_departures(&mut self.engine.state);
     }
 
     /// The messages collected for a move since the last piece; `None` without any. Messages of QoS 1 and 2 are
@@ -109,16 +122,29 @@ impl<'e> OrchestratorMoves<'e> {
     /// for them. With the last partition all collected messages are acknowledged.
     pub fn end_forwarding(&mut self, now: Now, id: u64, partitions: Partitions) {
         let Some(left) = self.engine.handover.forwarding.left.get_mut(&id) else { return };
+        let stay = left.partitions.among(partitions);
         left.partitions = left.partitions.without(partitions);
-        if left.partitions.is_empty() {
+        let is_over = left.partitions.is_empty();
+        self.engine.state.journal.now = now;
+        self.engine.handover.tell_departures(&mut self.engine.state);
+        moving!(self.engine).deal_noted(now, id, stay);
+        if is_over {
             self.confirm_forwarded(now, id, usize::MAX);
             self.engine.handover.forwarding.left.remove(&id);
         }
-        self.engine.handover.tell_departures(&mut self.engine.state);
+        self.drop_groups(now);
     }
 
-    /// Begins to take the messages that the old home forwards for the partitions of a move. It is called in the turn in
-    /// which the images were imported, and last on the shard that has the broker links. `had` are the messages that the
+    /// Forgets the groups of partitions that neither leave nor come any more, and are at home elsewhere.
+    fn drop_groups(&mut self, now: Now) {
+        let mut subscribing = subscribing!(self.engine);
+        subscribing.drop_groups_dealt_elsewhere(now);
+        subscribing.remove_forsaken_groups(now);
+        self.engine.after_frame(now);
+    }
+
+    /// Begins to take the messages that the old home forwards for the partitions of a move. It is called on each shard in the
+    /// turn in which the images were imported, and last on the shard that has the broker links. `had` are the messages that the
     /// sessions have ([`OrchestratorMoves::take_had`]); without them a message that brokers deliver to both homes may come
     /// twice.
     ///
@@ -131,50 +157,50 @@ impl<'e> OrchestratorMoves<'e> {
         partitions: Partitions,
         had: Option<&[u8]>,
     ) -> Result<(), ImageError> {
-        if !self.engine.broker_links.brokers.config.has_broker_links_here() {
-            return Ok(());
-        }
         // A shard cannot keep messages back from the sessions of other shards.
         let is_whole = self.engine.place.shards == 1;
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
-        let seen = engine.broker_links.settlement.seen_now();
-        let had = had.filter(|_| is_whole);
-        engine.handover.arrivals.add(now, &mut engine.state.journal, partitions, seen, had)?;
-        let Forwarding { left, come, .. } = &mut engine.handover.forwarding;
-        for left in left.values_mut() {
-            left.back = left.back.with(left.partitions.among(partitions));
+        if engine.broker_links.brokers.config.has_broker_links_here() {
+            let seen = engine.broker_links.settlement.seen_now();
+            let had = had.filter(|_| is_whole);
+            engine.handover.arrivals.add(now, &mut engine.state.journal, partitions, seen, had)?;
         }
+        engine.handover.forwarding.note_back(partitions);
+        let come = &mut engine.handover.forwarding.come;
         come.insert(id, Come::new(partitions, is_whole.then(KeptBack::new)));
         engine.handover.tell_departures(&mut engine.state);
         Ok(())
     }
 
     /// The same for partitions that came in an earlier life of this process, or from a home that has died. The store says
-    /// which messages they have, as far as they came with a list of them. No messages are kept back.
+    /// which messages they have, as far as they came with a list of them. No messages are kept back. It is called on each
+    /// shard, and last on the shard that has the broker links.
     pub fn resume_awaiting(&mut self, now: Now, id: u64, partitions: Partitions) {
         let engine = &mut *self.engine;
-        if !engine.broker_links.brokers.config.has_broker_links_here() {
-            return;
-        }
         engine.state.journal.now = now;
-        let seen = engine.broker_links.settlement.seen_now();
-        engine.handover.arrivals.resume(now, &mut engine.state.journal, partitions, seen);
+        if engine.broker_links.brokers.config.has_broker_links_here() {
+            let seen = engine.broker_links.settlement.seen_now();
+            engine.handover.arrivals.resume(now, &mut engine.state.journal, partitions, seen);
+        }
         let come = engine.handover.forwarding.come.entry(id).or_insert_with(|| Come::new(Partitions::NONE, None));
         come.partitions = come.partitions.with(partitions);
+        engine.handover.tell_departures(&mut engine.state);
     }
 
     /// Partitions do not come after all, and this process continues to forward messages for them. Their sessions stay, since
-    /// they say which messages these are.
+    /// they say which messages these are. It is called on each shard.
     pub fn refuse_arrival(&mut self, now: Now, partitions: Partitions) {
         let engine = &mut *self.engine;
         engine.state.journal.now = now;
         engine.handover.forget(now, &mut engine.state.journal, partitions);
         engine.handover.tell_departures(&mut engine.state);
+        self.drop_groups(now);
     }
 
     /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the broker links. With
-    /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back. Returns the messages that the other shards have to deliver
+    /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back; with the last one it ends
+    /// the wait here, and [`OrchestratorMoves::end_awaiting`] ends it on the other shards. Returns the messages that the other shards have to deliver
     /// ([`OrchestratorMoves::deliver_forwarded`]), and the partitions of their receivers.
     ///
     /// # Errors
@@ -214,7 +240,6 @@ impl<'e> OrchestratorMoves<'e> {
         let is_whole = engine.place.shards == 1;
         each_noted(now, messages, |id, message| {
             let mut wanted = partitions;
-            let groups = moving!(engine).groups_lacking(id, message, partitions);
             if let Some(id) = id {
                 let is_here = engine.broker_links.settlement.has_seen(id);
                 wanted = engine.handover.arrivals.lacking(wanted, id, is_here);
@@ -222,7 +247,7 @@ impl<'e> OrchestratorMoves<'e> {
                     engine.handover.arrivals.note_passed(&mut engine.state.journal, id, message, wanted);
                 }
             }
-            moving!(engine).pass_on_to(now, message, wanted, &groups);
+            moving!(engine).pass_on_to(now, message, wanted);
         })?;
         self.engine.after_frame(now);
         Ok(())
@@ -240,7 +265,6 @@ impl<'e> OrchestratorMoves<'e> {
         let is_whole = engine.place.shards == 1;
         let mut out = begin();
         each_noted(now, piece, |noted, message| {
-            let groups = moving!(engine).groups_lacking(noted, message, partitions);
             let Forwarding { left, come, .. } = &mut engine.handover.forwarding;
             // Some of the partitions may have left again.
             for left in left.values_mut().filter(|left| !left.partitions.among(partitions).is_empty()) {
@@ -252,19 +276,22 @@ impl<'e> OrchestratorMoves<'e> {
             let wanted = come.wants(arrivals, journal, partitions, (noted, message), (is_here, is_whole));
             if !wanted.is_empty() {
                 put_noted(&mut out, now, noted, message);
-                moving!(engine).pass_on_to(now, message, wanted, &groups);
+                moving!(engine).pass_on_to(now, message, wanted);
             }
         })?;
         Ok(seal(out))
     }
 
-    /// Ends the wait for pieces. Which messages the partitions have outlasts it.
-    fn end_awaiting(&mut self, now: Now, id: u64) {
+    /// Ends the wait for pieces on this shard. Which messages the partitions have outlasts it.
+    pub fn end_awaiting(&mut self, now: Now, id: u64) {
         let engine = &mut *self.engine;
+        engine.state.journal.now = now;
         let come = &mut engine.handover.forwarding.come;
         if come.remove(&id).is_some() {
             let open = come.values().fold(Partitions::NONE, |all, come| all.with(come.partitions));
             engine.handover.arrivals.close(now, &mut engine.state.journal, open);
+            engine.handover.tell_departures(&mut engine.state);
+            self.drop_groups(now);
         }
     }
 }

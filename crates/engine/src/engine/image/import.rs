@@ -1,15 +1,17 @@
 //! The image of a partition is read.
 
-use crate::cluster::outgoing::OutgoingMessage;
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::facets::MoveCalls;
 use crate::flows::contexts::deciding;
 use crate::flows::contexts::moving;
+use crate::flows::contexts::subscribing;
+use crate::groups::read_group_names;
 use crate::ids::{PARTITIONS, PartitionId, Partitions, TenantId, partition_of};
 use crate::image::read_session::SessionImage;
 use crate::image::{SEAL_LEN, open};
 use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
+use crate::link::record::GroupName;
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::records::image::read_message;
@@ -47,19 +49,18 @@ impl MoveCalls<'_> {
         }
         let kept = Self::read_kept(&mut reader, now)?;
         let dealt_before = Self::read_dealt_before(&mut reader)?;
-        let mut outgoing = Self::read_outgoing(&mut reader, now, partition)?;
-        if self.engine.links.roster.keeps_groups() {
-            outgoing.iter_mut().for_each(OutgoingMessage::forget_covered_groups);
-        }
+        let outgoing = Self::read_outgoing(&mut reader, now, partition)?;
         let removed = Self::read_removed(&mut reader, partition)?;
+        let groups = read_group_names(partition, &mut reader)?;
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
         }
         self.adopt_marks(marks, here);
-        for mut session in sessions {
-            if self.engine.links.roster.keeps_groups() {
-                session.forget_covered_groups();
-            }
+        // A broker may bring a message for a group before its members take their seats here.
+        for (tenant, share, filter) in &groups {
+            subscribing!(self.engine).make_group(now, GroupName { tenant: *tenant, share, filter }, None);
+        }
+        for session in sessions {
             moving!(self.engine).adopt_session(now, session);
         }
         for message in retained {
@@ -91,13 +92,9 @@ impl MoveCalls<'_> {
     }
 
     fn adopt_marks(&mut self, marks: Vec<(Got, Vec<ExchangeName>)>, here: Partitions) {
-        let keeps_groups = self.engine.links.roster.keeps_groups();
         let state = &mut self.engine.state;
         for (by, names) in marks {
-            let mut by = by.among(here);
-            if keeps_groups {
-                by.groups = Partitions::NONE;
-            }
+            let by = by.among(here);
             for name in names.into_iter().filter(|_| !by.is_empty()) {
                 state.exchanges.put_mark(self.engine.place, &mut state.journal, name, by);
             }

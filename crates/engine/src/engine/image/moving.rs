@@ -7,6 +7,7 @@ use crate::flows::contexts::dealing;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::imaging;
 use crate::flows::contexts::moving;
+use crate::flows::contexts::subscribing;
 use crate::flows::image::export::due_of_moved;
 use crate::flows::image::moving::{Beside, Held};
 use crate::ids::{PartitionId, Partitions, SessionKey, TenantId};
@@ -38,6 +39,7 @@ impl MoveCalls<'_> {
         self.schedule_wills(now, moving.without(self.engine.state.moving));
         self.engine.handover.parting = self.engine.handover.parting.without(partitions);
         moving!(self.engine).release_transfers(now, partitions);
+        subscribing!(self.engine).drop_groups_dealt_elsewhere(now);
         ending!(self.engine).publish_held(now);
         dealing!(self.engine).deal_waiting(now);
         self.engine.after_frame(now);
@@ -94,6 +96,7 @@ impl MoveCalls<'_> {
         partitions: Partitions,
         max_bytes: u64,
     ) -> Result<Snapshot, ImageError> {
+        moving!(self.engine).keep_undealt(now, partitions);
         self.snapshot(now, partitions, max_bytes, Partitions::ALL.without(partitions))
     }
 
@@ -163,6 +166,7 @@ impl MoveCalls<'_> {
             moving!(self.engine).forget_session(now, *key);
         }
         dealing!(self.engine).give_back_aside(now, aside);
+        subscribing!(self.engine).drop_groups_dealt_elsewhere(now);
         self.engine.after_frame(now);
         all
     }

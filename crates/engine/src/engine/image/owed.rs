@@ -5,6 +5,14 @@ use crate::ids::{PartitionId, Partitions};
 use crate::image::owed::Owed;
 
 impl ShardQuestions<'_> {
+    /// Whether this shard is the home of its own partitions among these, and knows all members of their groups. A piece of forwarded messages waits for that: a group may have got its first member after the image was taken.
+    pub fn knows_groups(&self, partitions: Partitions) -> bool {
+        let engine = self.engine;
+        let roster = &engine.links.roster;
+        let is_known = |partition| roster.works(partition) && engine.groups.dealers.is_complete(partition);
+        !roster.awaits_members() && engine.place.own(partitions).iter().all(is_known)
+    }
+
     /// The counts of a partition's sessions, queued messages and retained messages.
     pub fn owed(&self, partition: PartitionId) -> Owed {
         self.owed_of(Partitions::of(partition)).pop().map(|(_, owed)| owed).unwrap_or_default()

@@ -18,6 +18,7 @@ use crate::publish::turn_share::Share;
 use crate::topics::stages::Deferral;
 use crate::topics::stages::ORDER;
 use crate::topics::stages::Rejection;
+use crate::topics::stages::Stage;
 use crate::topics::stages::StageSet;
 use crate::topics::stages::Step;
 use tidegate_mqtt::QoS;
@@ -62,7 +63,9 @@ impl PublishPipeline<'_> {
     fn publish_by_stages(&mut self, it: &Inbound<'_>, stages: StageSet) -> Progress {
         for stage in ORDER.into_iter().filter(|stage| stages.has(*stage)) {
             let step = deciding!(self.engine).ask_stage(stage, it);
-            if step != Step::Continue && it.tenant == TenantId::BROKER_LINK {
+            // A message that is sent again may have brought its value to the topic's home under this id.
+            let keeps_id = step == Step::Continue || (stage, step) == (Stage::Exchange, Step::Done);
+            if it.tenant == TenantId::BROKER_LINK && !keeps_id {
                 self.engine.broker_links.give_id_back();
             }
             match step {

@@ -219,6 +219,7 @@ impl SubscribeSteps<'_> {
                 (Kind::Subscribe(asked), Answer::SubAck(answer)) => {
                     let (session, ticket) = (steps.session, steps.ticket);
                     self.take_subscription(now, (session, ticket), asked, filter, options, answer);
+                    answer.joined.append(&mut asked.waits.joined);
                 }
                 (Kind::Unsubscribe, Answer::UnsubAck(answer)) => {
                     if filter.is_ok_and(|filter| filter.shared().is_some()) {

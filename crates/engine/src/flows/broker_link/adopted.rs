@@ -34,7 +34,6 @@ impl FromBroker<'_> {
             return;
         }
         let (Some(id), Some(message)) = (self.id, self.kept(now)) else { return };
-        let groups = moving!(broker_linking).groups_lacking(Some(id), &message, Partitions::ALL);
         let is_here = broker_linking.broker_links.settlement.has_seen(id);
         let partitions =
             broker_linking.handover.wanting(&mut broker_linking.state.journal, id, &message, is_here, Partitions::ALL);
@@ -45,7 +44,7 @@ impl FromBroker<'_> {
         if let Some(adopted) = adopted.filter(|_| broker_linking.place.shards > 1) {
             put_first_or_next(&mut adopted.for_shards, now, Some(id), &message);
         }
-        moving!(broker_linking).pass_on_to(now, &message, partitions, &groups);
+        moving!(broker_linking).pass_on_to(now, &message, partitions);
     }
 
     /// Notes a message of the connection of a dead orchestrator for the members that have taken over other partitions.

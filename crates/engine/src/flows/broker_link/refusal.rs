@@ -4,6 +4,7 @@ use crate::event::Attempt;
 use crate::events::reason::Reason;
 use crate::flows::contexts::BrokerLinking;
 use crate::flows::contexts::subscribing;
+use crate::groups::JOINING_INDEX;
 use crate::ids::BrokerLinkKey;
 use crate::ids::ShardId;
 use crate::link::envelope::Ticket;
@@ -49,6 +50,14 @@ impl BrokerLinking<'_> {
 
     /// Refuses a filter to a client whose SUBACK waits, if the client asked for it.
     pub(crate) fn refuse_filter(&mut self, now: Now, ticket: Ticket, filter: &str, code: ReasonCode) {
+        if ticket.connection.index == JOINING_INDEX {
+            // The member is at home at another shard, where its SUBACK waits.
+            let joining = self.groups.joining.get(&ticket.connection.generation);
+            if let Some((shard, ticket)) = joining.and_then(|joining| Some((joining.shard, joining.ticket?))) {
+                self.links.send(shard, Record::InterestRefused { ticket, filter, code });
+            }
+            return;
+        }
         let Some(session) = self.state.connections.session_of(ticket.connection) else { return };
         let Some((tenant, filter)) = of_brokers(self.settings, filter) else { return };
         if self.state.sessions.get(session.0).is_none_or(|session| session.tenant != tenant) {

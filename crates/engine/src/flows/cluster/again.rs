@@ -11,7 +11,7 @@ use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::Reach;
 use crate::flows::publish::dispatch::at_home;
 use crate::flows::publish::dispatch::reach;
-use crate::ids::{PartitionId, ShardId, partition_of};
+use crate::ids::{BROKER_LINK_PARTITION, PartitionId, ShardId, partition_of};
 use crate::link::envelope::{DELIVER, Passage};
 use crate::link::got::Got;
 use crate::message::Publication;
@@ -176,12 +176,13 @@ impl Reach<'_> {
         source: &Source,
         known: &Got,
     ) {
-        let is_new = |partition| !known.sessions.has(partition);
-        self.deliver_some(now, route, publication, source, is_new, |partition| !known.groups.has(partition));
+        // An exchange is named in the turn in which the brokers get its message.
+        let deals = |partition| partition != BROKER_LINK_PARTITION && !known.groups.has(partition);
+        self.deliver_some(now, route, publication, source, |partition| !known.sessions.has(partition), deals);
     }
 
-    /// Delivers to the sessions of this shard whose partitions lack the message, and deals to the groups of such
-    /// partitions.
+    /// Delivers to the sessions of this shard whose partitions lack the message, and deals to the groups whose partitions
+    /// lack it; [`BROKER_LINK_PARTITION`] is that of the brokers.
     pub(crate) fn deliver_some(
         &mut self,
         now: Now,
@@ -209,8 +210,9 @@ impl Reach<'_> {
             self.state.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
         }
         let from = self.state.transfers.source;
+        let of_brokers = self.is_of_brokers(publication);
         for group in route.groups() {
-            if self.groups.deals_for(from, *group) && self.groups.partition_of(*group).is_some_and(&deals) {
+            if self.deals_here(from, *group, of_brokers) && self.groups.partition_of(*group).is_some_and(&deals) {
                 dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }

@@ -16,12 +16,7 @@ impl Deciding<'_> {
     /// all partitions here have it.
     #[cold]
     pub(crate) fn mark_coming(&mut self, from: ShardId, word: &ExchangeWord) -> Got {
-        let mut covered = word.covered;
-        if self.links.roster.keeps_groups() && !self.state.exchanges.is_own(word.name) {
-            // These are the groups of the process where the message began.
-            covered.groups = Partitions::NONE;
-        }
-        let known = self.state.exchanges.marks.get(word.name).with(covered);
+        let known = self.state.exchanges.marks.get(word.name).with(word.covered);
         let got = self.state.exchanges.got_here(self.groups, from);
         self.state.exchanges.put_mark(self.place, &mut self.state.journal, word.name, got);
         self.groups.tell_next_homes(self.state, self.links, word.name, got.groups);

@@ -42,7 +42,7 @@ impl Subscribing<'_> {
         let mut moved = Vec::new();
         for (key, session) in self.state.sessions.iter() {
             for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
-                if old.home_of(membership.partition) != self.links.group_roster.home_of(membership.partition) {
+                if old.home_of(membership.partition) != self.links.roster.home_of(membership.partition) {
                     moved.push((crate::ids::SessionKey(key), membership.clone()));
                 }
             }

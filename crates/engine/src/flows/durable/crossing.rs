@@ -6,7 +6,7 @@ use crate::flows::contexts::Dealing;
 use crate::flows::contexts::Publishing;
 use crate::flows::publish::dispatch::Reach;
 use crate::groups::group_partition;
-use crate::ids::{ShardId, ShardPosition, partition_of};
+use crate::ids::{BROKER_LINK_PARTITION, PartitionId, ShardId, ShardPosition, partition_of};
 use crate::journal::keys::Key;
 use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
@@ -68,7 +68,11 @@ impl Publishing<'_> {
         let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
         let is_missing = |partition| left.is_missing(deliver, shards, partition);
         let wants = |partition| is_missing(partition) && !known.sessions.has(partition);
-        let deals = |partition| is_missing(partition) && !known.groups.has(partition);
+        let deals = |partition| match partition {
+            // The brokers are at the first shard, as the first partition is.
+            BROKER_LINK_PARTITION => is_missing(PartitionId(0)),
+            partition => is_missing(partition) && !known.groups.has(partition),
+        };
         crate::flows::publish::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, wants, deals);
     }
 

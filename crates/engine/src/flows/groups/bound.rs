@@ -23,7 +23,7 @@ impl Dealing<'_> {
         source: &Source,
         id: u64,
     ) -> bool {
-        let home = self.links.group_roster.home_of(partition_of_hash(client));
+        let home = self.links.roster.home_of(partition_of_hash(client));
         if home == self.links.place.shard {
             return false;
         }
@@ -62,7 +62,7 @@ impl Dealing<'_> {
     /// successor deals it to the same client again, because the outcome is unknown. So a QoS 2 message is kept here
     /// under the same id for that client, and is taken once. Returns true in that case.
     pub(crate) fn keeps_for_dead(&mut self, now: Now, group: &Membership, message: &MessageRef, client: u64) -> bool {
-        let keeper = group.promised().filter(|(keeper, _)| !self.links.group_roster.has(*keeper));
+        let keeper = group.promised().filter(|(keeper, _)| !self.links.roster.has(*keeper));
         let Some((_, id)) = keeper.filter(|_| message.qos == QoS::ExactlyOnce) else { return false };
         self.groups.kept.keep_left(now, self.state, message, (&group.share, &group.filter), client, id);
         self.deal_kept(now, id, false);

@@ -12,7 +12,7 @@ use crate::now::Now;
 impl Peering<'_> {
     /// All members of this shard have taken their seats.
     pub(crate) fn finish_dealer_change(&mut self, now: Now) {
-        for shard in self.links.group_roster.others() {
+        for shard in self.links.roster.others() {
             let Some(other) = self.groups.dealers.other(shard) else { continue };
             if std::mem::take(&mut other.seats_notice_due) {
                 let (partitions, round) = (other.notified_seats, other.notified_round);
@@ -58,12 +58,12 @@ impl Peering<'_> {
 
     /// Reports to the waiting shards that this shard knows all members of groups.
     fn become_ready(&mut self, now: Now) -> bool {
-        let (roster, dealers) = (&self.links.group_roster, &self.groups.dealers);
+        let (roster, dealers) = (&self.links.roster, &self.groups.dealers);
         let own = roster.at_home(dealers.own).filtered(|partition| !roster.is_substitute_for(partition));
         let others = roster.others().into_iter().map(|shard| dealers.known(shard));
         let complete = others.fold(own, |all, other| all.among(other.seated));
         let before = std::mem::replace(&mut self.groups.dealers.complete, complete);
-        for shard in self.links.group_roster.others() {
+        for shard in self.links.roster.others() {
             let Some(other) = self.groups.dealers.other(shard) else { continue };
             let partitions = complete.among(other.seated).without(other.answered);
             if !partitions.is_empty() {
@@ -81,7 +81,7 @@ impl Peering<'_> {
 
     /// The home of partitions knows all members: from now on it deals the messages published here.
     fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) -> bool {
-        let roster = &self.links.group_roster;
+        let roster = &self.links.roster;
         let dealers = &mut self.groups.dealers;
         let partitions = partitions.filtered(|partition| roster.home_of(partition) == home);
         let known = partitions.iter().all(|partition| dealers.dealer_of(partition) == home);
@@ -102,10 +102,13 @@ impl Peering<'_> {
 
 impl Subscribing<'_> {
     /// Forgets groups that this shard has dealt for, when no shard's messages are dealt here any more.
-    fn drop_groups_dealt_elsewhere(&mut self, now: Now) {
-        let dropped = self.groups.dealers.dealt_by_others(&self.links.group_roster);
+    pub(crate) fn drop_groups_dealt_elsewhere(&mut self, now: Now) {
+        let dropped = self.groups.dealers.dealt_by_others(&self.links.roster);
         let groups = self.groups.dealt.iter();
-        let of_those = groups.filter(|(_, group)| dropped.has(group.partition));
+        let (state, roster) = (&*self.state, &self.links.roster);
+        let stays = |partition| state.departures.keep(roster, state.moving, partition);
+        let is_dropped = |partition| dropped.has(partition) && !stays(partition);
+        let of_those = groups.filter(|(_, group)| is_dropped(group.partition));
         let names: Vec<(TenantId, Box<str>, Box<str>)> =
             of_those.map(|(_, group)| (group.tenant, group.share.clone(), group.filter.clone())).collect();
         for (tenant, share, filter) in names {

@@ -11,10 +11,11 @@ use crate::topics::GroupKey;
 impl Subscribing<'_> {
     /// Makes a group that is dealt here, unless it exists. Returns its key, and the number of shards that received the
     /// announcement and will confirm it.
-    pub(super) fn make_group(&mut self, now: Now, group: GroupName<'_>, ticket: Option<Ticket>) -> (GroupKey, u16) {
+    pub(crate) fn make_group(&mut self, now: Now, group: GroupName<'_>, ticket: Option<Ticket>) -> (GroupKey, u16) {
         let strategy =
             self.broker_links.brokers.config.strategy(group.tenant).unwrap_or(self.state.settings.shared.strategy);
         let key = self.groups.find_or_make(group, strategy);
+        self.groups.store_name(self.state, &self.links.roster, key);
         let added = self.index.add_group(group.tenant, group.filter, key);
         if !added.first_local {
             return (key, 0);
@@ -26,7 +27,9 @@ impl Subscribing<'_> {
     /// Removes a group that is no longer dealt here.
     pub(super) fn remove_group(&mut self, now: Now, group: GroupName<'_>) {
         let Some(key) = self.groups.find(group) else { return };
-        self.groups.remove(key);
+        if let Some(dealt) = self.groups.remove(key) {
+            dealt.forget_name(&mut self.state.journal);
+        }
         let removed = self.index.remove_group(group.tenant, group.filter, key);
         if removed.is_some_and(|removed| removed.last_local) {
             self.announce_interest(group.tenant, group.filter, false, None);
@@ -39,7 +42,7 @@ impl Subscribing<'_> {
         if !self.groups.knows_all_members(
             self.state,
             self.peers,
-            &self.links.group_roster,
+            &self.links.roster,
             group_partition(group.tenant, group.share, group.filter),
         ) {
             self.make_group(now, group, None);
@@ -50,7 +53,7 @@ impl Subscribing<'_> {
     pub(crate) fn remove_forsaken_groups(&mut self, now: Now) {
         let empty = self.groups.dealt.iter().filter(|(_, dealt)| dealt.members.is_empty());
         let forsaken = empty.filter(|(_, dealt)| {
-            self.groups.knows_all_members(self.state, self.peers, &self.links.group_roster, dealt.partition)
+            self.groups.knows_all_members(self.state, self.peers, &self.links.roster, dealt.partition)
         });
         let names: Vec<(TenantId, Box<str>, Box<str>)> =
             forsaken.map(|(_, dealt)| (dealt.tenant, dealt.share.clone(), dealt.filter.clone())).collect();

@@ -11,7 +11,7 @@ impl Answering<'_> {
         if self.groups.dealers.late_joins.is_empty() {
             return;
         }
-        let (dealers, roster) = (&self.groups.dealers, &self.links.group_roster);
+        let (dealers, roster) = (&self.groups.dealers, &self.links.roster);
         let is_early = |join: &LateJoin| dealers.is_early(roster, join.from, join.partition);
         let (wait, ready): (Vec<_>, Vec<_>) = dealers.late_joins.iter().copied().partition(is_early);
         self.groups.dealers.late_joins = wait;

@@ -25,7 +25,7 @@ impl Dealing<'_> {
     ) {
         let names = (group.share, group.filter);
         let (mut id, mut crossing) = (0, None);
-        if client == 0 && self.links.group_roster.is_own(home) {
+        if client == 0 && self.links.roster.is_own(home) {
             self.groups.kept.forget_deal(self.state, again);
             crossing =
                 self.state.crossings.cross_for_group(&mut self.state.journal, self.links, publication, names, home);
@@ -73,11 +73,11 @@ impl Dealing<'_> {
         }
         let group = GroupName { tenant, share: &share, filter: &filter };
         let partition = group_partition(tenant, &share, &filter);
-        if self.links.group_roster.misses(partition) || self.state.moving.has(partition) {
+        if self.links.roster.misses(partition) || self.state.moving.has(partition) {
             // Who deals for the group is about to be known.
             return;
         }
-        let home = self.links.group_roster.home_of(partition);
+        let home = self.links.roster.home_of(partition);
         let source = Source { hops, ..Source::inside(self.links.place.shard, now) };
         if home != self.links.place.shard {
             return self.send_to_group(now, group, &mut publication, &source, (home, u32::MAX), (0, id, client));
@@ -106,7 +106,7 @@ impl Dealing<'_> {
     pub(crate) fn handle_deal_timer(&mut self, now: Now) {
         self.groups.kept.due = None;
         let over = |deal: &Deal| deal.at.is_none() && deal.since.plus(WAIT_MS) <= now.monotonic;
-        if !self.links.group_roster.misses_any() {
+        if !self.links.roster.awaits_members() {
             for id in self.groups.kept.ids(over) {
                 self.deal_kept(now, id, true);
             }

@@ -30,7 +30,7 @@ impl Subscribing<'_> {
     pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
         self.state.shared_memberships -= 1;
         let (group, here) = (membership.group(), self.links.place.shard);
-        let tables = self.groups.tables_of(&self.links.group_roster, membership.partition);
+        let tables = self.groups.tables_of(&self.links.roster, membership.partition);
         for table in tables.filter(|table| *table != here) {
             self.links.send(table, Record::GroupLeave { group, session: key.0 });
         }
@@ -43,7 +43,7 @@ impl Subscribing<'_> {
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         dealt.members.leave(&(from, session));
         let (is_empty, partition) = (dealt.members.is_empty(), dealt.partition);
-        if is_empty && self.groups.knows_all_members(self.state, self.peers, &self.links.group_roster, partition) {
+        if is_empty && self.groups.knows_all_members(self.state, self.peers, &self.links.roster, partition) {
             self.remove_group(now, group);
         }
     }

@@ -19,7 +19,6 @@ use crate::flows::contexts::answering;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::subscribing;
 use crate::flows::groups::fleet::pick_broker;
-use crate::groups::copies::Copies;
 use crate::groups::shared_group::Member;
 use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition};
 use crate::hash::hash_bytes;
@@ -55,8 +54,8 @@ impl Peering<'_> {
         dealing!(self).deal_waiting_of(now, group);
         let known = if told == 0 { subscribing!(self).wait_for_interest(own, false) } else { told };
         let partition = group_partition(group.tenant, group.share, group.filter);
-        let waits = known
-            + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.group_roster, from, partition, own));
+        let waits =
+            known + u16::from(ticket.is_some() && self.groups.joins_late(&self.links.roster, from, partition, own));
         if waits == 0 {
             if let Some(ticket) = ticket {
                 answering!(self).confirm_to(now, from, ticket, None, false);
@@ -104,6 +103,8 @@ impl Subscribing<'_> {
         let (client, counted) = (hash_name(tenant, &session.client_id), session.counted_for());
         let partition = group_partition(tenant, share, filter);
         let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
+        membership.set_unconfirmed(true);
+        waits.joined.push(Rc::clone(&membership));
         let rare = session.rare_mut();
         match rare.find_membership(share, filter) {
             Ok(at) => rare.memberships[at] = membership,
@@ -113,7 +114,7 @@ impl Subscribing<'_> {
             }
         }
         let group = GroupName { tenant, share, filter };
-        for table in self.groups.tables_of(&self.links.group_roster, partition) {
+        for table in self.groups.tables_of(&self.links.roster, partition) {
             if table != self.links.place.shard {
                 self.links
                     .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
@@ -122,8 +123,7 @@ impl Subscribing<'_> {
             }
             let seat = Seat { client, member, full: false };
             waits.add_notified(self.take_seat(now, self.links.place.shard, group, key.0, seat, Some(ticket)));
-            waits.confirmations +=
-                u32::from(self.groups.joins_late(&self.links.group_roster, table, partition, ticket));
+            waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
             dealing!(self).deal_waiting_of(now, group);
         }
     }
@@ -144,7 +144,7 @@ impl Subscribing<'_> {
     /// Gives a member its seat at the group's home, for now as one that is away.
     fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
         let (group, member) = (membership.group(), membership.member);
-        for table in self.groups.tables_of(&self.links.group_roster, membership.partition) {
+        for table in self.groups.tables_of(&self.links.roster, membership.partition) {
             if table == self.links.place.shard {
                 self.take_seat(now, self.links.place.shard, group, key.0, Seat { client, member, full: false }, None);
                 self.groups.set_online(group, self.links.place.shard, key.0, false);
@@ -198,11 +198,9 @@ impl Dealing<'_> {
         }
         // Members without room, and the member that returned the message, are asked only if there is no other.
         let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
-        let is_of_transfer = self.state.transfers.concern(&self.state.settings, publication.topic);
-        let copies = Copies::of(self.state, !of_fleet && self.broker_links.brokers.config.is_on(), publication);
+        let is_of_transfer = !of_fleet && !self.state.transfers.are_none();
         // Asking for room lets expired messages leave a queue.
         let state = RefCell::new(&mut *self.state);
-        let is_copy = |member: &Member<Receiver, Seat>| copies.is_some_and(|copies| copies.avoids(member));
         let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
             (shard, session) if shard == here => {
                 !state.borrow_mut().has_room_now(now.monotonic, SessionKey(session), &wanted)
@@ -220,18 +218,12 @@ impl Dealing<'_> {
         };
         let takes = |member: &Member<Receiver, Seat>| self.broker_links.takes(member.receiver.1, len);
         let is_gone = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
-        let is_away = |member: &Member<Receiver, Seat>| is_gone(member) || is_copy(member);
-        let is_out = |member: &Member<Receiver, Seat>| is_away(member) || Some(member.receiver) == not_to;
+        let is_out = |member: &Member<Receiver, Seat>| is_gone(member) || Some(member.receiver) == not_to;
         let has_room = |member: &Member<Receiver, Seat>| !is_out(member) && !is_full(member);
         let place = if of_fleet { None } else { dealt.members.pick(publication.publisher, topic, |it| !has_room(it)) };
         let place = place
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
-            // The member that returned it comes before one whose new home has a permanent copy.
-            .or_else(|| dealt.members.pick(publication.publisher, topic, is_away))
-            .or_else(|| {
-                let copies = copies?;
-                dealt.members.pick(publication.publisher, topic, |member| is_gone(member) || copies.excludes(member))
-            });
+            .or_else(|| dealt.members.pick(publication.publisher, topic, is_gone));
         let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
         match place {
             // It was accepted before the limits were known.
@@ -277,7 +269,7 @@ impl Dealing<'_> {
             }
             return;
         }
-        let id = if again == 0 && self.links.group_roster.is_own(shard) && !self.keeps_own_deals() {
+        let id = if again == 0 && self.links.roster.is_own(shard) && !self.keeps_own_deals() {
             0
         } else {
             self.groups.kept.keep_deal(now, self.state, publication, names, at, source.hops, again)
@@ -297,7 +289,7 @@ impl Dealing<'_> {
     /// True if messages dealt to members of this node itself are kept as well, since another node may have to succeed
     /// this one.
     fn keeps_own_deals(&self) -> bool {
-        self.state.journal.is_on() && !self.links.group_roster.has_no_peers()
+        self.state.journal.is_on() && !self.links.roster.has_no_peers()
     }
 
     /// Delivers a dealt message to a session of this shard; returns whether it is a member. `promised` is the shard that hears

@@ -23,9 +23,9 @@ impl Dealing<'_> {
         publication: &mut Publication<'_>,
     ) {
         let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
-        let (group, home) = (membership.group(), self.links.group_roster.home_of(membership.partition));
+        let (group, home) = (membership.group(), self.links.roster.home_of(membership.partition));
         // A former home that keeps it forgets it and passes it on in one step.
-        let promised = membership.promised().filter(|(keeper, _)| self.links.group_roster.has(*keeper));
+        let promised = membership.promised().filter(|(keeper, _)| self.links.roster.has(*keeper));
         let (home, of) = promised.unwrap_or((home, 0));
         if of != 0 {
             membership.withdraw_promise();
@@ -115,17 +115,17 @@ impl Dealing<'_> {
             }
             // All members have left for homes that lack them: the move was called off, and their node does not know
             // yet.
-            Some(_) if publication.qos != QoS::AtMostOnce && !self.links.group_roster.has_no_peers() => {
+            Some(_) if publication.qos != QoS::AtMostOnce && !self.links.roster.has_no_peers() => {
                 self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
             }
             None if source.hops <= RETURNS_MAX && publication.qos != QoS::AtMostOnce => {
                 let partition = group_partition(group.tenant, group.share, group.filter);
-                let home = self.links.group_roster.home_of(partition);
+                let home = self.links.roster.home_of(partition);
                 if home != self.links.place.shard {
                     // The group is dealt elsewhere by now.
                     let source = Source { hops: source.hops + 1, ..*source };
                     self.send_to_group(now, group, publication, &source, (home, u32::MAX), (0, 0, 0));
-                } else if self.links.group_roster.misses_any() || !self.groups.dealers.is_complete(partition) {
+                } else if self.links.roster.awaits_members() || !self.groups.dealers.is_complete(partition) {
                     self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
                 } else {
                     self.state.reports().discard_publication(Reason::NoGroupMember, publication);
@@ -172,8 +172,9 @@ impl Dealing<'_> {
             return self.links.answer(from, Promised::Dealt { id }, batch);
         }
         // A member that leaves for another node has a seat there by now.
-        let is_of_transfer = self.state.transfers.concern(&self.state.settings, publication.topic);
-        let stays = seated && !(is_of_transfer && self.state.sessions.has_left(&self.state.transfers, session, from));
+        let is_of_transfer = !self.state.transfers.are_none();
+        let has_left = is_of_transfer && self.state.sessions.has_left(&self.state.transfers, session, from);
+        let stays = seated && !has_left;
         let wants = stays && (insists || self.state.takes_dealt(session, publication));
         self.state.transfers.dealer = Some(from);
         let is_kept = self.state.sessions.get(session.0).is_some_and(|session| session.stored.is_some());

@@ -1,7 +1,6 @@
 //! Messages of brokers are delivered while partitions move.
 
 use crate::flows::contexts::Moving;
-use crate::flows::contexts::dealing;
 use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::Partitions;
@@ -11,7 +10,7 @@ use crate::orchestrator::broker_link::id::MessageId;
 use crate::publish::dispatch::Source;
 use crate::session::Session;
 use crate::settings::fleet_topics::of_brokers;
-use crate::topics::{GroupKey, RouteSlot};
+use crate::topics::RouteSlot;
 
 impl Moving<'_> {
     /// Delivers a message of a broker while partitions move. Partitions that have it, or get it later, are passed over.
@@ -34,14 +33,14 @@ impl Moving<'_> {
             return false;
         }
         self.deliver_only(now, message, |session| !session.is_some_and(|session| session.is_of(passed_over)));
-        self.deal_live(now, message, having);
+        self.deal_to_groups(now, message, Partitions::ALL.without(passed_over));
         true
     }
 
-    /// Delivers a message that was passed on to the sessions of partitions, and deals it to groups.
-    pub(crate) fn pass_on_to(&mut self, now: Now, message: &MessageRef, wanted: Partitions, groups: &[GroupKey]) {
+    /// Delivers a message that was passed on to the sessions of partitions, and deals it to their groups.
+    pub(crate) fn pass_on_to(&mut self, now: Now, message: &MessageRef, wanted: Partitions) {
         self.deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(wanted)));
-        self.deal_to_groups(now, message, groups);
+        self.deal_to_groups(now, message, wanted);
     }
 
     /// Delivers a message to the sessions of this shard for which `is_meant` is true.
@@ -58,57 +57,5 @@ impl Moving<'_> {
         let mut publication = message.publication().named(tenant, topic);
         let source = Source::inside(self.place.shard, now);
         reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
-    }
-}
-
-impl Moving<'_> {
-    /// Deals a live message to the shared groups of this shard, except groups whose members all have it.
-    fn deal_live(&mut self, now: Now, message: &MessageRef, having: Partitions) {
-        let groups = self.groups_of(message).into_iter();
-        let groups: Vec<GroupKey> = groups.filter(|group| !self.groups.are_all_of(*group, having)).collect();
-        self.deal_to_groups(now, message, &groups);
-    }
-
-    /// The shared groups of this shard that a message of a broker is for.
-    fn groups_of(&mut self, message: &MessageRef) -> Vec<GroupKey> {
-        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return Vec::new() };
-        let slot = publishing!(self).route_of(tenant, topic);
-        self.cache.get(slot).1.groups().to_vec()
-    }
-
-    /// The shared groups of this shard that get a message passed on for these partitions: a member has come with one of
-    /// them, and no member that has come has it. It is asked before the message is noted as passed on.
-    pub(crate) fn groups_lacking(
-        &mut self,
-        id: Option<&MessageId>,
-        message: &MessageRef,
-        partitions: Partitions,
-    ) -> Vec<GroupKey> {
-        let groups = self.groups_of(message);
-        let (arrivals, arrived) = (&self.handover.arrivals, self.handover.arrivals.partitions());
-        let lacks = |group: &GroupKey| {
-            let members = self.groups.partitions_of_members(*group);
-            let Some(id) = id.filter(|_| !members.among(partitions).is_empty()) else {
-                return !members.among(partitions).is_empty();
-            };
-            let come = members.among(arrived);
-            come.without(arrivals.lacking(come, id, self.broker_links.settlement.has_seen(id))).is_empty()
-        };
-        groups.into_iter().filter(lacks).collect()
-    }
-
-    /// Deals a message of a broker to shared groups of this shard.
-    pub(crate) fn deal_to_groups(&mut self, now: Now, message: &MessageRef, groups: &[GroupKey]) {
-        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()).filter(|_| !groups.is_empty()) else {
-            return;
-        };
-        let source = Source::inside(self.place.shard, now);
-        for group in groups {
-            let is_over = self.groups.are_all_of(*group, self.state.departures.over);
-            if self.groups.deals_for(self.place.shard, *group) && !is_over {
-                let mut publication = message.publication().named(tenant, topic);
-                dealing!(self).deal_to(now, *group, &mut publication, &source, None);
-            }
-        }
     }
 }

@@ -26,13 +26,19 @@ impl Moving<'_> {
         message: &MessageRef,
         having: Partitions,
     ) -> Partitions {
+        if self.handover.forwards()
+            && !self.cache.get(slot).1.groups().is_empty()
+            && let Some(message) = self.of_clients(message)
+        {
+            self.note_for_groups(slot, &message);
+        }
         let mut passed_over = self.collect_for_left(now, slot, id, message);
         let (_, route) = self.cache.get(slot);
         let (place, state) = (self.place, &mut *self.state);
         let Forwarding { come, at_hand, .. } = &mut self.handover.forwarding;
         let mut full = Vec::new();
         for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != at_hand.former) {
-            let concerns = come.kept_back.is_some() && concerns(come.partitions, place, state, route);
+            let concerns = come.kept_back.is_some() && concerns(come.partitions, place, state, self.groups, route);
             passed_over = passed_over.with(come.keeps_back(now, &mut state.journal, (id, having), message, concerns));
             full.extend(come.kept_back.as_ref().filter(|it| it.noted.len() > KEPT_BACK_MAX_BYTES).map(|_| *number));
         }
@@ -82,7 +88,7 @@ impl Moving<'_> {
             each_noted(now, &noted, |id, message| {
                 let missing = partitions.without(kept_back.have(id));
                 if !missing.is_empty() {
-                    self.deliver_only(now, message, |session| session.is_some_and(|session| session.is_of(missing)));
+                    self.pass_on_to(now, message, missing);
                 }
             })?;
             for number in kept_back.stored {
@@ -111,5 +117,8 @@ impl Moving<'_> {
         let is_missing = |partition| !left.crossed.iter().any(|place| place.owns(partition));
         let missing: Partitions = partitions.iter().filter(|partition| is_missing(*partition)).collect();
         self.deliver_only(now, &left.message, |session| session.is_some_and(|session| session.is_of(missing)));
+        if let Some(message) = self.of_clients(&left.message) {
+            self.keep_for_groups(now, &message, missing);
+        }
     }
 }

@@ -42,10 +42,11 @@ impl Imaging<'_> {
             }
         }
         self.retained.put_retained(&mut out, now, held.retained);
-        self.groups.put_kept(&self.links.group_roster, &mut out, now, others.with(Partitions::of(partition)));
+        self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
         self.state.exchanges.put_dealt_before(&mut out, others);
         self.outgoing.put_outgoing(&mut out, now, partition);
         RetainedStore::put_removed(&mut out, held.removed);
+        self.groups.put_names(&mut out, &self.links.roster, partition);
         seal(out)
     }
 }

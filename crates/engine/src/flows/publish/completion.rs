@@ -103,6 +103,7 @@ impl Answering<'_> {
                 self.send_pub_rec(key, packet_id, outcome, promises);
             }
             Answer::SubAck(answer) => {
+                answer.joined.iter().for_each(|membership| membership.set_unconfirmed(false));
                 if self.send_sub_ack(key, packet_id, &answer, promises) {
                     fetching!(self).start_fetches(now, key, answer.fetches);
                 }

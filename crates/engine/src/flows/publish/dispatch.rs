@@ -20,7 +20,7 @@ use crate::session::terms::Terms;
 use crate::settings::SharedStrategy;
 use crate::settings::fleet_topics::owner_of;
 use crate::state::ShardState;
-use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target, is_own_topic};
+use crate::topics::{GroupKey, Route, RouteSlot, SubscriptionIndex, Target, is_own_topic};
 use tidegate_mqtt::QoS;
 
 /// The parts of an engine that delivering needs, apart from the cache that holds the route.
@@ -285,14 +285,33 @@ impl Reach<'_> {
 
     /// Deals to the shared groups whose home is here.
     pub(crate) fn deal(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
+        if route.groups().is_empty() {
+            return;
+        }
         let from = self.state.transfers.source;
+        let of_brokers = self.is_of_brokers(publication);
         for group in route.groups() {
-            let departures = &self.state.departures;
-            let has_left = departures.are_there && self.groups.are_all_of(*group, departures.over);
-            if !has_left && self.groups.deals_for(from, *group) {
+            if self.deals_here(from, *group, of_brokers) {
                 dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }
+    }
+
+    /// Whether brokers bring a message to each orchestrator of a cluster that has its filter.
+    pub(crate) fn is_of_brokers(&self, publication: &Publication<'_>) -> bool {
+        publication.tenant != TenantId::BROKER_LINK
+            && self.broker_links.brokers.config.is_on()
+            && !self.state.settings.is_kept_from_brokers(publication.topic)
+    }
+
+    /// Whether this shard deals a message of a shard to a group. Messages of brokers are dealt at the group's home
+    /// alone.
+    pub(crate) fn deals_here(&self, from: ShardId, key: GroupKey, of_brokers: bool) -> bool {
+        if !of_brokers {
+            return self.groups.deals_for(from, key);
+        }
+        let partition = self.groups.partition_of(key);
+        partition.is_some_and(|partition| self.state.departures.deals(&self.links.roster, partition))
     }
 
     /// Passes a message on to the shards that want it, and to its topic's home.

@@ -5,22 +5,44 @@ pub(crate) mod steps;
 use crate::connection::Connection;
 use crate::events::reason::Reason;
 use crate::flows::contexts::Subscribing;
-use crate::ids::{SessionKey, TenantId};
+use crate::ids::{SessionKey, TenantId, group_partition};
 use crate::journal::keys::STORED_NAME_MAX;
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
+use crate::roster::Roster;
 use crate::settings::Holding;
 use crate::settings::fleet_topics::is_too_long_at_brokers;
+use crate::state::ShardState;
 use crate::subscribe::{Request, SubAckWaits};
 use crate::topics::{FilterKey, Subscriber, is_own_topic};
 use tidegate_mqtt::{RetainHandling, TopicFilter};
+
+/// Whether a session would become a member of a group while no orchestrator asks its brokers for the filter: the home of the
+/// group is out of reach, or dead without a successor. For a member that the home has confirmed, its brokers keep the
+/// messages.
+fn is_home_of_group_away(
+    request: &Request<'_>,
+    roster: &Roster,
+    state: &ShardState,
+    (share, filter): (&str, &str),
+) -> bool {
+    if !roster.is_of_orchestrators() || !roster.lacks_home(group_partition(request.tenant, share, filter)) {
+        return false;
+    }
+    let rare = state.sessions.get(request.session.0).and_then(|session| session.rare.as_ref());
+    let membership = rare.and_then(|rare| rare.memberships.get(rare.find_membership(share, filter).ok()?));
+    let is_member = membership.is_some_and(|membership| membership.is_confirmed());
+    !is_member && !state.settings.is_kept_from_brokers(filter)
+}
 
 impl Subscribing<'_> {
     /// Whether a filter is valid for a subscription, and its client is allowed to subscribe.
     fn check_subscription(&self, request: &Request<'_>) -> Result<(), Reason> {
         let max_levels = usize::from(self.state.settings.limits.max_topic_levels);
-        let storable = !self.state.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
+        // The home of a shared group stores its name.
+        let is_stored = self.state.journal.is_on() || self.links.roster.is_of_orchestrators();
+        let storable = !is_stored || request.filter.as_str().len() <= STORED_NAME_MAX;
         if !storable {
             return Err(Reason::FilterTooLong);
         }
@@ -54,6 +76,9 @@ impl Subscribing<'_> {
         if let Some((share, filter)) = request.filter.shared() {
             if !self.state.settings.shared.available {
                 return Err(Reason::SharedNotSupported);
+            }
+            if is_home_of_group_away(request, &self.links.roster, self.state, (share, filter.as_str())) {
+                return Err(Reason::GroupHomeAway);
             }
             self.check_subscription_limit(request)?;
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };

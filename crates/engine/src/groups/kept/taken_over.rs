@@ -7,8 +7,8 @@
 
 use super::group_partition;
 use crate::groups::Groups;
-use crate::groups::kept::Kept;
-use crate::ids::{PartitionId, Partitions};
+use crate::groups::kept::{Deal, Kept};
+use crate::ids::{BROKER_LINK_PARTITION, PartitionId, Partitions};
 use crate::link::Links;
 use crate::message::MessageRef;
 use crate::now::Now;
@@ -68,13 +68,17 @@ impl Groups {
 impl Links {
     /// True if another shard takes over a dead node's part of a partition, and with it the state of its groups.
     pub(crate) fn is_taken_over_elsewhere(&self, partition: PartitionId) -> bool {
-        self.group_roster.misses(partition) && !self.group_roster.is_substitute_for(partition)
+        self.roster.misses(partition) && !self.roster.is_substitute_for(partition)
     }
 }
 
 impl super::Kept {
-    /// What groups of some partitions keep, in its order.
+    /// The kept messages of groups of some partitions, in their order. The group of the broker links is with their sessions.
     fn ids_of(&self, partitions: Partitions) -> Vec<u64> {
-        self.ids(|deal| partitions.has(group_partition(deal.message.tenant, &deal.share, &deal.filter)))
+        let of = |deal: &Deal| match group_partition(deal.message.tenant, &deal.share, &deal.filter) {
+            BROKER_LINK_PARTITION => PartitionId(0),
+            partition => partition,
+        };
+        self.ids(|deal| partitions.has(of(deal)))
     }
 }

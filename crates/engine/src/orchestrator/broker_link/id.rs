@@ -27,7 +27,7 @@ const SUBSCRIPTION_IDENTIFIER: u8 = 0x0b;
 pub(crate) struct MessageId {
     /// The shard of the process where it entered; another number with each start.
     pub origin: u64,
-    /// Counts the messages of the origin from 1, without gaps.
+    /// Counts the messages of the origin from 1. A message that is sent again may leave a gap.
     pub number: u64,
     /// When it entered, Unix milliseconds: between two retained values of one topic the later one wins.
     pub entered: u64,

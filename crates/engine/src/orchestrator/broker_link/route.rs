@@ -87,8 +87,8 @@ impl FleetConfig {
 }
 
 impl super::BrokerLinks {
-    /// The last message that was given an id does not go to the fleet now: the next one has its number, since numbers
-    /// have no gaps.
+    /// The last message that was given an id does not go to the fleet now: the next one has its number, so that numbers
+    /// have few gaps.
     pub(crate) fn give_id_back(&mut self) {
         self.next_number -= 1;
     }

@@ -26,6 +26,19 @@ impl Net {
         }
         let last = to + 1 == self.engines.len();
         self.shipping[shard] = (!last).then_some(to + 1);
+        if last {
+            self.ship_to_peers(shard);
+        }
+    }
+
+    /// Takes the batches for members in other worlds, each with how much of the store has to be committed before.
+    fn ship_to_peers(&mut self, shard: usize) {
+        for peer in self.peers.clone() {
+            let Some(batch) = self.engines[shard].take_batch(peer) else { continue };
+            let waits = batch.promises() && self.store.waiting_of(0) > 0;
+            let until = if waits { self.store.want(0, self.now.monotonic) } else { 0 };
+            self.for_peers.entry(peer).or_default().push_back((until, batch));
+        }
     }
 
     /// Hands a batch over as the shell does: to another node what promises something goes behind all that was written

@@ -116,6 +116,8 @@ impl Net {
         self.shipping = vec![None; count];
         self.held.clear();
         self.behind.clear();
+        self.peers.clear();
+        self.for_peers.clear();
         self.asked.clear();
         self.challenged.clear();
         self.reading.clear();

@@ -43,6 +43,8 @@ pub(crate) struct Nodes {
     newest: Table,
     /// Whether they are orchestrators, which exchange messages on topics of addresses alone.
     orchestrators: bool,
+    /// Whether their messages are on the bus, so that a partition without a link to its home is absent.
+    are_kept: bool,
 }
 
 impl Nodes {
@@ -55,7 +57,12 @@ impl Nodes {
         let given = [NOT_GIVEN; PARTITIONS as usize];
         let newest = Table { dead: 0, absent: Partitions::NONE, moving: Partitions::NONE, moves_begun: 0, given };
         let sessions = [0; u64::BITS as usize];
-        Self { count: nodes, shards, gone: 0, unlinked: 0, sessions, newest, orchestrators: false }
+        Self { count: nodes, shards, gone: 0, unlinked: 0, sessions, newest, orchestrators: false, are_kept: true }
+    }
+
+    /// Their messages are in no store of the bus.
+    pub(crate) fn keep_nothing(&mut self) {
+        self.are_kept = false;
     }
 
     /// Orchestrators with addresses.
@@ -241,7 +248,10 @@ impl Nodes {
                 if self.reaches(node, at) {
                     roster = roster.with_home(partition, self.number(of, home));
                 } else {
-                    roster = roster.with_stand_in(partition).with_absent(partition);
+                    roster = roster.with_stand_in(partition);
+                    if self.are_kept {
+                        roster = roster.with_absent(partition);
+                    }
                 }
                 if table.moving.has(partition) || table.absent.has(partition) {
                     homes[usize::from(partition.0)] = Home::Nowhere;

@@ -128,6 +128,11 @@ impl World {
         self.run();
     }
 
+    /// The nodes keep no messages on the bus: no other node can take them over.
+    pub(crate) fn keep_nothing(&self) {
+        self.0.borrow_mut().nodes.keep_nothing();
+    }
+
     /// Two nodes lose their link, and only this number of batches of each shard to each still arrive. Nothing else
     /// happens yet.
     pub(crate) fn break_link(&self, one: usize, other: usize, arrive: usize) {

@@ -12,6 +12,7 @@ use super::moves::{Publisher, Stop};
 use super::{A, B, Cluster, connect, failover, moves};
 use crate::broker::{Broker, Folder, pause, run};
 
+mod groups;
 mod leaving;
 
 /// Orchestrators with data directories, on a bus that one of them serves, and the brokers behind them.

@@ -61,7 +61,9 @@ impl Run {
         }
         self.members[dead].world.note("dies".to_owned());
         self.crash(dead);
+        self.lose_links_of(dead);
         self.members[dead].is_dead = true;
+        self.tell_rosters();
         self.open.retain(|(home, _), _| *home != dead);
         for heir in heirs.iter().copied() {
             self.set_clock(heir, dead);

@@ -4,6 +4,9 @@ use tidegate_engine::{Behind, Forwarded, OrchestratorMoves, PartitionImage, Part
 
 use super::{READERS, Run, partitions_of};
 
+/// Rounds in which a move waits for all members before everything happens that can.
+const CUT_ROUNDS: usize = 40;
+
 /// A move whose old home forwards messages.
 pub(super) struct Stream {
     pub(super) id: u64,
@@ -35,6 +38,9 @@ impl Run {
         self.run(from);
         // Messages are kept back for a limited time, and no longer than the partition stays.
         self.end_waiting(from, reader);
+        self.mend_links();
+        self.moving = Some(id);
+        self.tell_rosters();
         self.run(from);
         self.keep_will(reader);
         let (images, had) = self.members[from].world.engine(0, |engine, now| {
@@ -43,6 +49,7 @@ impl Run {
                 panic!("all of it is in memory");
             };
             OrchestratorMoves::of(engine).begin_forwarding(id, partitions);
+            engine.moves().begin_leaving(id, partitions);
             (images, OrchestratorMoves::of(engine).take_had(id))
         });
         for member in self.living() {
@@ -55,6 +62,8 @@ impl Run {
         if self.random.percent(10) {
             // The new home refuses, and the old one continues.
             self.arrive(to, id, &[reader], &images, &had);
+            self.begin_coming(to, id, partitions);
+            self.pass_time();
             let is_forwarded = self.streams.iter().any(|it| it.from == to && it.reader == reader);
             self.end_transfer(to, reader, id);
             self.members[to].world.engine(0, |engine, now| {
@@ -65,20 +74,77 @@ impl Run {
                 }
             });
             self.run(to);
+            self.moving = None;
+            self.tell_rosters();
             self.members[from].world.engine(0, |engine, now| {
                 OrchestratorMoves::of(engine).end_forwarding(now, id, partitions);
                 engine.moves().release_partitions(now, partitions);
             });
+            self.members[to].world.engine(0, |engine, now| engine.moves().release_partitions(now, partitions));
             return;
         }
+        if self.random.percent(10) {
+            return self.kill_before_the_table(stream);
+        }
         self.arrive(to, id, &[reader], &images, &had);
+        self.begin_coming(to, id, partitions);
+        self.finish_move(from, to, id);
         self.run(to);
+        self.moving = None;
         self.streams.push(stream);
         self.serve(to, reader);
         for transfer in self.open.get(&(from, reader)).cloned().unwrap_or_default() {
             self.end_transfer(from, reader, transfer);
         }
         self.serve_elsewhere(from);
+    }
+
+    /// The old home dies before a table has decided a move, and comes back or not. The move is called off.
+    fn kill_before_the_table(&mut self, stream: Stream) {
+        let (from, reader) = (stream.from, stream.reader);
+        self.moving = None;
+        self.streams.push(stream);
+        if self.random.percent(50) {
+            self.die(from);
+        }
+        if !self.members[from].is_dead {
+            self.restart(from);
+        }
+        for it in self.streams.extract_if(.., |it| it.from == from && it.reader == reader).collect::<Vec<_>>() {
+            self.take_back(&it);
+        }
+    }
+
+    /// All members send records for these partitions to the new home from now on.
+    fn begin_coming(&self, to: usize, id: u64, partitions: Partitions) {
+        self.members[to].world.engine(0, |engine, now| engine.moves().begin_coming(now, id, partitions));
+    }
+
+    /// Some things happen at all members.
+    fn pass_time(&mut self) {
+        for member in self.living() {
+            let steps = self.random.below(6);
+            self.members[member].world.run_some(steps);
+            self.spread();
+            self.carry_some();
+        }
+    }
+
+    /// The new home gets the records that the old one has received over links since the images.
+    fn finish_move(&mut self, from: usize, to: usize, id: u64) {
+        let is_cut = |run: &Self| run.members[from].world.engine(0, |engine, _| engine.questions().is_cut(id));
+        for _ in 0..CUT_ROUNDS {
+            if is_cut(self) {
+                break;
+            }
+            self.pass_time();
+        }
+        self.run_with_links();
+        let rest = self.members[from].world.engine(0, |engine, _| engine.moves().take_transfer_rest(id));
+        let rests = [rest.expect("links that have not broken")];
+        self.run(from);
+        let world = &self.members[to].world;
+        world.engine(0, |engine, now| engine.moves().finish_transfer(now, id, &rests)).expect("a rest");
     }
 
     /// Sets the clock of a member to that of the member whose sessions it gets, unless it is ahead. A will that is due at
@@ -160,7 +226,7 @@ impl Run {
                 (it.settling, it.piece) = (None, None);
                 self.members[member]
                     .world
-                    .engine(0, |engine, _| OrchestratorMoves::of(engine).begin_forwarding(it.id, partitions));
+                    .engine(0, |engine, _| OrchestratorMoves::of(engine).resume_forwarding(it.id, partitions));
             }
         }
         self.serve_elsewhere(member);
@@ -189,7 +255,8 @@ impl Run {
         let (from, home, partitions) =
             (self.members[it.from].world.clone(), self.readers[it.reader].home, self.partitions(it.reader));
         if it.piece.is_none() {
-            let is_settled = self.members[home].brokers_know() && {
+            let know = self.members[home].knows_groups(partitions) && self.members[home].brokers_know();
+            let is_settled = know && {
                 let settling = it.settling.take();
                 let (settling, is_settled) = from.engine(0, |engine, now| {
                     let is_new = settling.is_none();
@@ -200,7 +267,7 @@ impl Run {
                 it.settling = Some(settling);
                 is_settled
             };
-            if !self.members[home].brokers_know() {
+            if !know {
                 it.settling = None;
             }
             let taken = from.engine(0, |engine, _| OrchestratorMoves::of(engine).take_forwarded(it.id));
@@ -234,6 +301,9 @@ impl Run {
     /// Messages for a session come to its home, by the transfer that has brought it. Returns whether the answer comes.
     pub(super) fn give(&mut self, home: usize, reader: usize, stream: u64, messages: &[u8]) -> bool {
         let (world, partitions) = (self.members[home].world.clone(), self.partitions(reader));
+        if !self.members[home].knows_groups(partitions) {
+            return false;
+        }
         let open = self.open.entry((home, reader)).or_default();
         let transfer = if open.contains(&stream) { Some(stream) } else { open.first().copied() };
         if transfer.is_none() {

@@ -96,5 +96,6 @@ impl Run {
                 Homes { homes, references: Vec::new(), redirect: false, lease_until: Millis::NEVER, patience_ms: 0 };
             self.members[member].world.engine(0, |engine, now| engine.homes().set_homes(now, Some(table)));
         }
+        self.tell_rosters();
     }
 }
