@@ -10,7 +10,7 @@ use super::rates::Demand;
 pub(super) const KINDS: usize = Holding::ALL.len();
 
 /// The first byte of an announcement, which no other question between nodes has.
-pub const QUOTAS_ANNOUNCEMENT: u8 = 5;
+pub const QUOTAS_ANNOUNCEMENT: u8 = 6;
 /// Bytes of one tenant: its number, four counts, its rate and whether this is short.
 const TENANT_BYTES: usize = 2 + 4 * KINDS + 4 + 1;
 
