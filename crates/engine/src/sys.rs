@@ -1,6 +1,6 @@
 //! `$SYS`: the statistics of the broker and of its cluster, in the dialect of Mosquitto, while a client subscribes to them.
 //!
-//! The first shard gathers the numbers of all shards each round and publishes them, those of other nodes included. Nothing
+//! The first shard gathers the numbers of all shards each round and publishes them, with the numbers of other nodes. Nothing
 //! runs without a subscription below `$SYS`.
 
 mod loads;

@@ -14,7 +14,7 @@ pub(crate) struct Load {
 /// The averages of a node, or their sums over nodes.
 #[derive(Debug)]
 pub(crate) struct Loads {
-    /// By the places of [`NUMBERS`]; those of numbers without a load stay 0.
+    /// By the places of [`NUMBERS`]; a number without a load has 0.
     loads: [Load; NUMBERS.len()],
     /// The time and the counts of the last round.
     last: Option<(Millis, [u64; NUMBERS.len()])>,

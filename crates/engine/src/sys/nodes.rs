@@ -13,7 +13,7 @@ const SILENT_ROUNDS: u32 = 3;
 /// Rounds without a whole answer after which a node is forgotten. Until then its state is shown as silent.
 const FORGOTTEN_ROUNDS: u32 = 30;
 
-/// What a shard reports in a round.
+/// The report of a shard in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SysReport<'a> {
     /// The name of its node.
@@ -91,7 +91,7 @@ impl NodeValues {
     }
 }
 
-/// What all nodes have, and the state of each.
+/// The values and the state of each node.
 #[derive(Debug, Default)]
 pub(crate) struct SysNodes {
     nodes: BTreeMap<String, NodeValues>,
@@ -119,7 +119,7 @@ impl SysNodes {
         (node.shards, node.uptime_ms) = (report.shards, report.uptime_ms);
     }
 
-    /// Ends a round. A node of which no whole round is known is not shown.
+    /// Ends a round. A node without a whole round is not shown.
     pub(crate) fn end_round(&mut self, now: Millis) {
         for node in self.nodes.values_mut() {
             node.end_round(now);

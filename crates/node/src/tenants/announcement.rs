@@ -1,4 +1,4 @@
-//! What a node announces to the others of its cluster: how much of their quotas its tenants use there.
+//! The announcement of a node to the others of its cluster: the use of its tenants.
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ pub(super) struct TenantUse {
     pub(super) quotas: [AtomicU32; KINDS],
     /// How many other nodes have.
     elsewhere: [AtomicU64; KINDS],
-    /// What was announced last.
+    /// The counts in the last announcement.
     announced: [AtomicU64; KINDS],
     /// How many other nodes share the quotas.
     others: AtomicU64,
