@@ -3,6 +3,7 @@
 mod bans;
 mod fleet;
 mod members;
+mod quotas;
 
 use std::net::IpAddr;
 use std::sync::Arc;

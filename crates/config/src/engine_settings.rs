@@ -37,6 +37,11 @@ const LEAST_QUEUE: u64 = MIB / 4;
 const DEFAULT_MIRROR_BYTES: u64 = 4096 * MIB;
 
 impl Config {
+    /// `NAME` in `$SYS/brokers/NAME/`: of the node in its cluster, or of the broker.
+    fn sys_name(&self) -> &str {
+        if self.cluster.name.is_empty() { &self.node.name } else { &self.cluster.name }
+    }
+
     /// The settings of each of `shards` engines. Bounds for the whole broker are divided, rounded up.
     /// Tenants are left out: these are shared by all shards.
     pub fn engine_settings(&self, shards: u16) -> engine::Settings {
@@ -48,7 +53,7 @@ impl Config {
         #[cfg(not(feature = "pipelines"))]
         let (hub_rules, hub_filters) = (Vec::new(), Vec::new());
         engine::Settings {
-            node_name: self.node.name.clone(),
+            node_name: self.sys_name().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listeners: self.listeners.iter().map(|listener| listener_settings(listener, shards)).collect(),
             limits: engine_limits(&self.limits, self.shard_memory(), shards),

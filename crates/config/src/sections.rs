@@ -44,7 +44,7 @@ const MAX_PACKET: u64 = 268_435_455;
 section! {
     /// The broker as a whole.
     "node" => Node, NODE {
-        /// Name of this broker, as in `$SYS/brokers/NAME/...`.
+        /// Name of this broker, as in `$SYS/brokers/NAME/...`. A node of a cluster has `cluster.name` there.
         name: String = "tidegate".to_owned(), in Kind::Name { empty: false };
         /// Threads that work clients, each with its own share of them. By default half of the cores are left to the
         /// kernel's share of the work and to whatever else runs; a machine that serves only remote clients may have

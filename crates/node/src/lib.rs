@@ -119,7 +119,7 @@ pub use secret::{MIN_SECRET_BYTES, Secret, SecretTooShort};
 pub use service::principals::{Answered, PublishOutcome};
 pub use service::{ClientLink, Ping, Pong, ServiceWake};
 pub use settings::NodeSettings;
-pub use tenants::{TenantCounts, TenantHoldings, TenantSeat};
+pub use tenants::{QUOTAS_ANNOUNCEMENT, TenantCounts, TenantHoldings, TenantSeat};
 pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
     IdentityField, IdentityRole, LinkTls, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,

@@ -10,9 +10,11 @@ use tidegate_admin::members::{MemberAnswer, MemberRequest, Shares};
 use tidegate_console::Operations;
 use tidegate_console::api::{BanControl as _, Control as _, Members, answer_member};
 use tidegate_node::{
-    AskError, Inlet, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion, RETAINED_QUESTION,
+    AskError, Inlet, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion, QUOTAS_ANNOUNCEMENT,
+    RETAINED_QUESTION, TenantCounts,
 };
 
+use super::quotas::Announcer;
 use crate::part::{FORMER_LIFE, INHERITED, PIECE};
 use crate::status::BrokerStatus;
 
@@ -96,8 +98,12 @@ pub fn answer_others(
     }
     let events = node.listen_to_peers();
     let (status, operations, node) = (Arc::clone(status), Arc::clone(operations), node.clone());
+    let counts = status.tenancy().map(|tenancy| Arc::clone(tenancy.counts()));
+    let announcer = counts.as_ref().map(|counts| Announcer::start(counts, node.clone())).transpose();
+    let announcer = announcer.map_err(MembersThreadError)?;
     let listen = move || {
         for event in events {
+            let Some(event) = take_announcement(counts.as_deref(), &node, event) else { continue };
             let (status, operations, node) = (Arc::clone(&status), Arc::clone(&operations), node.clone());
             // Each on its own thread: an answer may take its time, and links bound how many are asked for.
             let begun = Builder::new().name("members".to_owned()).spawn(move || match event {
@@ -112,9 +118,24 @@ pub fn answer_others(
                 tracing::warn!(%error, "cannot start a thread to answer another node");
             }
         }
+        drop(announcer);
     };
     let thread = Builder::new().name("members".to_owned()).spawn(listen);
     thread.map(drop).map_err(MembersThreadError)
+}
+
+/// Takes what another node announces of the use of tenants, at once. Returns all other events.
+fn take_announcement(counts: Option<&TenantCounts>, node: &NodeHandle, event: PeerEvent) -> Option<PeerEvent> {
+    match event {
+        PeerEvent::Question(question) if question.body.first() == Some(&QUOTAS_ANNOUNCEMENT) => {
+            if let Some(counts) = counts {
+                counts.take_announcement(node.now().monotonic.0, question.from.as_str(), &question.body);
+            }
+            question.answer(vec![QUOTAS_ANNOUNCEMENT]);
+            None
+        }
+        other => Some(other),
+    }
 }
 
 /// Gives a node that was not linked all bans of operators, and their ends; it does the same.

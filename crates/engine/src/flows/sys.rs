@@ -5,6 +5,7 @@ use crate::flows::contexts::Subscribing;
 use crate::ids::{ShardId, TenantId};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::roster::Shards;
 use crate::sys::ClientEvent;
 use crate::timers::Timer;
 use crate::topics::is_own_topic;
@@ -37,7 +38,8 @@ impl Subscribing<'_> {
             && let Some(at) = self.sys.next.take()
         {
             self.state.timers.cancel(at, Timer::Sys);
-            self.sys.last = None;
+            self.sys.nodes.clear();
+            self.sys.awaited = Shards::default();
             for topic in std::mem::take(&mut self.sys.published) {
                 self.retained.values.clear(TenantId::DEFAULT, &topic);
             }

@@ -126,7 +126,8 @@ impl Net {
         let settings = Arc::new(settings);
         let now = Now { monotonic: Millis(1_000_000), unix: 1_700_000_000_000 };
         let engine = |at: u16| {
-            let mut engine = Engine::new(Arc::clone(&settings), nodes.place(at), 7 + u64::from(at), now);
+            let settings = nodes.settings_of(usize::from(at), &settings);
+            let mut engine = Engine::new(settings, nodes.place(at), 7 + u64::from(at), now);
             events::open_windows(&mut engine, now);
             engine
         };

@@ -320,3 +320,63 @@ fn a_report_that_comes_after_its_round_is_not_added_to_the_next() {
     world.advance(seconds(10));
     assert_eq!(watcher.payloads(), ["3"]);
 }
+
+/// Three nodes with names of their own, and a client on each.
+fn three_named() -> (World, Vec<Client>) {
+    let world = World::cluster(3, 1, |settings| settings.node_name = "n-".into());
+    let clients = (0..3).map(|node| world.connect(v5(&world.name_on(node, "client ")))).collect();
+    (world, clients)
+}
+
+#[test]
+fn numbers_of_a_cluster_are_sums_with_each_node() {
+    let (world, clients) = three_named();
+    clients[1].publish(message("t", "12345").qos1());
+    let watcher = watcher(&world, "$SYS/#");
+    let values = values(&watcher);
+    let value = |topic: &str| values.get(&format!("$SYS/{topic}")).map_or("", String::as_str);
+    assert_eq!((value("broker/clients/connected"), value("broker/publish/bytes/received")), ("4", "5"));
+    assert_eq!((value("brokers"), value("brokers/n-1/state")), ("n-0,n-1,n-2", "running"));
+    let received: Vec<_> = (0..3).map(|node| value(&format!("brokers/n-{node}/publish/messages/received"))).collect();
+    assert_eq!(received, ["0", "1", "0"]);
+    let connected = (0..3).map(|node| value(&format!("brokers/n-{node}/clients/connected")).parse::<u64>().unwrap());
+    assert_eq!(connected.sum::<u64>(), 4);
+}
+
+#[test]
+fn sums_of_a_cluster_leave_a_dead_node_out() {
+    let (world, _clients) = three_named();
+    let watcher = world.connect(v5(&world.name_on(0, "watcher ")));
+    watcher.send_subscribe(&[("$SYS/broker/clients/connected", SubscriptionOptions::new(AtMostOnce))], None);
+    world.advance(0);
+    let mut first = payloads(&watcher);
+    first.dedup();
+    assert_eq!(first, ["4"]);
+    world.end_node(2);
+    world.advance(seconds(41));
+    assert_eq!(payloads(&watcher), ["4", "4", "4", "3"], "its last values count for three rounds");
+    watcher.send_subscribe(&[("$SYS/brokers/n-2/#", SubscriptionOptions::new(AtMostOnce))], None);
+    world.advance(0);
+    let told = self::values(&watcher);
+    assert_eq!(told.get("$SYS/brokers/n-2/state").map(String::as_str), Some("silent"), "{told:?}");
+    assert_eq!(told.len(), 1, "its values are not retained");
+}
+
+#[test]
+fn a_round_does_not_wait_long_for_a_silent_node() {
+    let (world, _clients) = three_named();
+    let watcher = world.connect(v5(&world.name_on(0, "watcher ")));
+    world.hold(1, 0);
+    watcher.send_subscribe(&[("$SYS/broker/clients/connected", SubscriptionOptions::new(AtMostOnce))], None);
+    world.advance(499);
+    assert_eq!(payloads(&watcher), Vec::<String>::new());
+    world.advance(1);
+    let mut first = payloads(&watcher);
+    first.dedup();
+    assert_eq!(first, ["3"], "that of the silent node is not known");
+    world.release(1, 0);
+    world.advance(seconds(10));
+    assert_eq!(payloads(&watcher).last().map(String::as_str), Some("4"));
+    world.advance(seconds(10));
+    assert_eq!(payloads(&watcher), ["4"], "rounds keep their interval");
+}

@@ -181,8 +181,8 @@ impl ClusterCalls<'_> {
                 }
             }
             Record::Exchange(word) => self.engine.state.exchanges.note_coming(word),
-            Record::SysQuery { round } => self.engine.sys_rounds().answer_sys_query(from, round),
-            Record::SysReport { round, values } => self.engine.sys_rounds().handle_sys_report(now, round, values),
+            Record::SysQuery { round } => self.engine.sys_rounds().answer_sys_query(now, from, round),
+            Record::SysReport { round, values } => self.engine.sys_rounds().handle_sys_report(now, from, round, values),
             Record::Dealt { id } => drop(self.engine.groups.kept.forget_deal(&mut self.engine.state, id)),
             other => self.handle_room_record(now, from, other),
         }

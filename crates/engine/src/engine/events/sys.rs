@@ -1,7 +1,6 @@
 //! Values and events below `$SYS` are published.
 
 use crate::engine::facets::{ControlCalls, ShardQuestions, SysRounds};
-use crate::events::reason::Reason;
 use crate::flows::contexts::publishing;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::{ShardId, TenantId};
@@ -9,7 +8,10 @@ use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::dispatch::Source;
-use crate::sys::{NUMBERS, SysValues};
+use crate::roster::Shards;
+use crate::sys::ROUND_PATIENCE_MS;
+use crate::sys::nodes::SysReport;
+use crate::sys::values::SysValues;
 use tidegate_mqtt::QoS;
 
 impl ShardQuestions<'_> {
@@ -30,92 +32,135 @@ impl ControlCalls<'_> {
 }
 
 impl SysRounds<'_> {
-    /// Begins a round: every shard is asked.
+    /// The timer of rounds is due: the present round ends without the reports of silent nodes, or another one begins.
     pub(crate) fn publish_sys(&mut self, now: Now) {
-        self.engine.sys.set_sys_timer(
-            &mut self.engine.state,
-            now.monotonic.plus_seconds(self.engine.settings.sys_interval_seconds),
-        );
-        self.engine.sys.round = self.engine.sys.round.wrapping_add(1);
-        self.engine.sys.gathered = self.engine.questions().sys_values();
-        self.engine.sys.missing = self.engine.place.shards - 1;
-        for shard in self.engine.place.others() {
-            self.engine.links.send(shard, Record::SysQuery { round: self.engine.sys.round });
-        }
-        if self.engine.sys.missing == 0 {
+        // It is no longer among the timers.
+        self.engine.sys.next = None;
+        let is_over = now.monotonic >= self.engine.sys.begun.plus(self.interval_ms());
+        if self.engine.sys.awaited != Shards::default() && self.is_gathered(now) {
             self.finish_sys_round(now);
+        } else if self.engine.sys.awaited == Shards::default() || is_over {
+            self.begin_sys_round(now);
+        } else {
+            // A shard of this process is late.
+            self.set_next_round(now);
         }
     }
 
-    pub(crate) fn answer_sys_query(&mut self, from: ShardId, round: u32) {
-        let values = self.engine.questions().sys_values().write();
+    /// Whether the round waits for nothing more: shards of this process always answer, other nodes have a limited time.
+    fn is_gathered(&self, now: Now) -> bool {
+        let awaited = self.engine.sys.awaited;
+        let waits_for_own = awaited.without(self.engine.links.roster.of_process()) != awaited;
+        let is_late = now.monotonic >= self.engine.sys.begun.plus(self.patience_ms());
+        awaited == Shards::default() || !waits_for_own && is_late
+    }
+
+    fn patience_ms(&self) -> u64 {
+        ROUND_PATIENCE_MS.min(self.interval_ms() / 2)
+    }
+
+    /// Every shard is asked.
+    fn begin_sys_round(&mut self, now: Now) {
+        self.engine.sys.round = self.engine.sys.round.wrapping_add(1);
+        self.engine.sys.begun = now.monotonic;
+        self.engine.sys.awaited = self.engine.links.roster.others();
+        self.engine.sys.nodes.begin_round();
+        if self.engine.links.roster.has_no_peers() {
+            self.set_next_round(now);
+        } else {
+            let at = now.monotonic.plus(self.patience_ms());
+            self.engine.sys.set_sys_timer(&mut self.engine.state, at);
+        }
+        for shard in self.engine.sys.awaited {
+            self.engine.links.send(shard, Record::SysQuery { round: self.engine.sys.round });
+        }
+        let own = self.engine.questions().sys_report(now);
+        self.take_report(now, self.engine.place.shard, &own);
+    }
+
+    fn interval_ms(&self) -> u64 {
+        u64::from(self.engine.settings.sys_interval_seconds) * 1000
+    }
+
+    /// Rounds begin an interval after each other.
+    fn set_next_round(&mut self, now: Now) {
+        let at = self.engine.sys.begun.plus(self.interval_ms()).max(now.monotonic);
+        self.engine.sys.set_sys_timer(&mut self.engine.state, at);
+    }
+
+    pub(crate) fn answer_sys_query(&mut self, now: Now, from: ShardId, round: u32) {
+        let values = self.engine.questions().sys_report(now);
         self.engine.links.send(from, Record::SysReport { round, values: &values });
     }
 
-    pub(crate) fn handle_sys_report(&mut self, now: Now, round: u32, values: &[u8]) {
-        if round != self.engine.sys.round {
-            return;
+    pub(crate) fn handle_sys_report(&mut self, now: Now, from: ShardId, round: u32, values: &[u8]) {
+        if round == self.engine.sys.round && self.engine.sys.awaited.has(from) {
+            self.take_report(now, from, values);
         }
-        self.engine.sys.gathered.add(&SysValues::read(values));
-        self.engine.sys.missing = self.engine.sys.missing.saturating_sub(1);
-        if self.engine.sys.missing == 0 {
+    }
+
+    fn take_report(&mut self, now: Now, from: ShardId, values: &[u8]) {
+        // A node whose report cannot be read has not answered.
+        let Ok(report) = SysReport::read(values) else { return };
+        self.engine.sys.nodes.take(&report);
+        self.engine.sys.awaited = self.engine.sys.awaited.without(Shards::of(from));
+        if self.is_gathered(now) {
             self.finish_sys_round(now);
         }
     }
 }
 
 impl ShardQuestions<'_> {
-    fn sys_values(self) -> SysValues {
-        SysValues::of(&self.engine.state.counters, &self.gauges())
+    fn sys_report(self, now: Now) -> Vec<u8> {
+        let engine = self.engine;
+        let values = SysValues::of(&engine.state.counters, &self.gauges());
+        let (node, shards) = (&*engine.settings.node_name, engine.place.shards);
+        SysReport { node, shards, uptime_ms: engine.sys.uptime_ms(now), values }.write()
     }
 }
 
 impl SysRounds<'_> {
     fn finish_sys_round(&mut self, now: Now) {
-        if self.engine.sys.watchers == 0 {
-            return;
-        }
-        let values = self.engine.sys.gathered.clone();
-        let [connected, disconnected, ..] = values.numbers;
-        self.engine.sys.clients_maximum = self.engine.sys.clients_maximum.max(connected);
-        let uptime = now.monotonic.since(self.engine.sys.started.monotonic) / 1000;
+        self.engine.sys.awaited = Shards::default();
+        self.set_next_round(now);
+        let sys = &mut self.engine.sys;
+        sys.nodes.end_round(now.monotonic);
         let mut texts: Vec<(String, String)> = vec![
             ("version".into(), format!("tidegate version {}", self.engine.settings.version)),
-            ("uptime".into(), format!("{uptime} seconds")),
-            ("clients/total".into(), (connected + disconnected).to_string()),
-            ("clients/maximum".into(), self.engine.sys.clients_maximum.to_string()),
+            ("uptime".into(), format!("{} seconds", sys.uptime_ms(now) / 1000)),
         ];
-        for (number, value) in NUMBERS.iter().zip(values.numbers) {
-            texts.extend(number.topics.iter().map(|topic| ((*topic).to_owned(), value.to_string())));
-        }
-        for (reason, count) in Reason::ALL.iter().zip(values.dropped) {
-            if count > 0 {
-                texts.push((format!("publish/messages/dropped/{}", reason.label()), count.to_string()));
-            }
-        }
-        if let Some((now, most)) = self.engine.sys.process_memory {
+        texts.extend(sys.nodes.sum_texts());
+        if let Some((now, most)) = sys.process_memory {
             texts.push(("heap/current".into(), now.to_string()));
             texts.push(("heap/maximum".into(), most.to_string()));
         }
-        self.engine.sys.add_loads(now, &values, &mut texts);
-        for (topic, text) in texts {
-            self.publish_sys_value(now, format!("$SYS/broker/{topic}"), &text);
+        let of_nodes = sys.nodes.node_texts(&self.engine.settings.node_name);
+        let of_broker = texts.into_iter().map(|(topic, text)| (format!("$SYS/broker/{topic}"), text));
+        let all = of_broker.chain(of_nodes.into_iter().map(|(topic, text)| (format!("$SYS/{topic}"), text)));
+        let mut outdated = std::mem::take(&mut self.engine.sys.published);
+        for (topic, text) in all {
+            let is_kept = self.publish_sys_value(now, &topic, &text);
+            if outdated.remove(&topic) || is_kept {
+                self.engine.sys.published.insert(topic);
+            }
         }
-        self.engine.sys.last = Some((now.monotonic, values));
+        // Values of nodes that are left out.
+        for topic in outdated {
+            self.engine.retained.values.clear(TenantId::DEFAULT, &topic);
+        }
     }
 
-    fn publish_sys_value(&mut self, now: Now, topic: String, text: &str) {
+    /// Returns whether the value is retained.
+    fn publish_sys_value(&mut self, now: Now, topic: &str, text: &str) -> bool {
         let mut publication =
-            Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
+            Publication::new(TenantId::DEFAULT, topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
         // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
         let kept = self.engine.settings.retained.available
-            && self.engine.retained.values.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
-        let slot = publishing!(self.engine).route_of(TenantId::DEFAULT, &topic);
+            && self.engine.retained.values.set(TenantId::DEFAULT, topic, publication.keep(), now.monotonic).is_ok();
+        let slot = publishing!(self.engine).route_of(TenantId::DEFAULT, topic);
         let source = Source::inside(self.engine.place.shard, now);
         let (_, route) = self.engine.cache.get(slot);
         reach!(self.engine).dispatch(now, route, &mut publication, &source);
-        if kept {
-            self.engine.sys.published.insert(topic);
-        }
+        kept
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Batch, Engine, Home, Homes, MAX_SHARDS, Millis, Now, PARTITIONS, PartitionId, Partitions, Reason, Roster, ShardId,
-    ShardPosition,
+    Batch, Engine, Home, Homes, MAX_SHARDS, Millis, Now, PARTITIONS, PartitionId, Partitions, Reason, Roster, Settings,
+    ShardId, ShardPosition,
 };
 
 use super::Net;
@@ -151,6 +151,15 @@ impl Nodes {
 
     pub(crate) fn node_of(self, engine: usize) -> usize {
         engine / usize::from(self.shards)
+    }
+
+    /// The settings of an engine: a name that ends in `-` gets the number of the node.
+    pub(crate) fn settings_of(self, engine: usize, settings: &Arc<Settings>) -> Arc<Settings> {
+        if !settings.node_name.ends_with('-') {
+            return Arc::clone(settings);
+        }
+        let node_name = format!("{}{}", settings.node_name, self.node_of(engine));
+        Arc::new(Settings { node_name, ..Settings::clone(settings) })
     }
 
     /// The place of an engine in its process.
@@ -311,7 +320,8 @@ impl Net {
             self.past.add(self.engines[engine].questions().counters());
             self.broken += self.engines[engine].questions().gauges().sessions_connected;
             let place = self.nodes.place(engine as u16);
-            self.engines[engine] = Engine::new(Arc::clone(&self.settings), place, 1000 + self.trace.steps, self.now);
+            let settings = self.nodes.settings_of(engine, &self.settings);
+            self.engines[engine] = Engine::new(settings, place, 1000 + self.trace.steps, self.now);
             super::events::open_windows(&mut self.engines[engine], self.now);
             // A node serves nothing before it has a table.
             self.engines[engine].homes().set_homes(self.now, Some(served_nowhere()));

@@ -1,11 +1,12 @@
 //! Any node answers for all nodes.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
 
 use serde_json::Value;
 
 use super::{A, B, C, Cluster, connect, until};
-use crate::broker::run;
+use crate::broker::{command, run};
 
 /// The JSON that a command prints, asked at a node.
 fn asked(cluster: &Cluster, at: usize, command: &[&str], code: i32) -> Value {
@@ -77,4 +78,24 @@ fn a_client_is_listed_explained_and_banned_from_another_node() {
     });
     assert_eq!(nodes, serde_json::json!(["a", "b", "c"]));
     assert!(connect(cluster.port(C), &id).is_some(), "the ban that was removed does not hold");
+}
+
+#[test]
+fn sys_values_are_sums_and_name_a_silent_node() {
+    let mut cluster = Cluster::durable_with(2, "10s", &["sys.interval=1s"]);
+    let device = connect(cluster.port(B), &cluster.id_at(B, "device")).unwrap();
+    let value = |topic: &str| cluster.client(A, &["sub", "-t", topic, "-C", "1", "-W", "120"]);
+    assert_eq!(value("$SYS/brokers"), "a,b\n");
+    until("a sum of the device and the subscriber", || (value("$SYS/broker/clients/connected") == "2\n").then_some(()));
+    let (port, id) = (cluster.port(A).to_string(), cluster.id_at(A, "watcher"));
+    let watch = ["sub", "-h", "127.0.0.1", "-p", &port, "-i", &id, "-t", "$SYS/brokers/b/state", "-W", "120"];
+    let mut watcher = command(&watch).stdout(Stdio::piped()).spawn().unwrap();
+    let mut states = BufReader::new(watcher.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(states.next().as_deref(), Some("running"));
+    let dead = cluster.nodes[B].take().unwrap();
+    dead.signal("KILL");
+    drop((dead.wait(), device));
+    assert!(states.any(|state| state == "silent"), "the watcher ended");
+    watcher.kill().unwrap();
+    watcher.wait().unwrap();
 }

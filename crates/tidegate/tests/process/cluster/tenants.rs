@@ -2,7 +2,7 @@
 
 use tidegate_engine::{TenantId, partition_of};
 
-use super::{A, B, Cluster, NAMES};
+use super::{A, B, Cluster, NAMES, connect, until};
 use crate::broker::{Broker, Folder, run};
 use crate::nats::Nats;
 
@@ -10,6 +10,8 @@ use crate::nats::Nats;
 struct Nodes {
     cluster: Cluster,
     folder: Folder,
+    /// Keys of the sections of both tenants.
+    quotas: &'static str,
 }
 
 /// The listeners of a node in the order of their addresses: of the default tenant, of `acme` and of `bolt`.
@@ -19,6 +21,10 @@ const BOLT: usize = 2;
 
 impl Nodes {
     fn start() -> Self {
+        Self::with_quotas("")
+    }
+
+    fn with_quotas(quotas: &'static str) -> Self {
         let folder = Folder::new();
         let cluster = Cluster {
             bus: Box::new(Nats::start()),
@@ -27,7 +33,7 @@ impl Nodes {
             data: Some(Folder::new()),
             settings: Vec::new(),
         };
-        let mut nodes = Self { cluster, folder };
+        let mut nodes = Self { cluster, folder, quotas };
         for (which, tenants) in [["acme", "bolt"], ["bolt", "acme"]].into_iter().enumerate() {
             nodes.cluster.nodes.push(None);
             nodes.run(which, tenants);
@@ -40,7 +46,8 @@ impl Nodes {
         let listeners = ["default", "acme", "bolt"].map(|name| {
             format!("[[listener]]\nname = '{name}'\naddress = 'tcp://127.0.0.1:0'\nallow_anonymous = true\n")
         });
-        let tenants = tenants.map(|name| format!("[[tenant]]\nname = '{name}'\nlisteners = ['{name}']\n"));
+        let tenants =
+            tenants.map(|name| format!("[[tenant]]\nname = '{name}'\nlisteners = ['{name}']\n{}", self.quotas));
         let text =
             format!("[node]\nshards = 1\n[access]\ndefault = 'allow'\n{}{}", listeners.concat(), tenants.concat());
         let config = self.folder.write(&format!("{}.toml", NAMES[which]), &text);
@@ -50,11 +57,15 @@ impl Nodes {
         self.cluster.nodes[which] = Some(Broker::start_with(&arguments));
     }
 
-    /// A client at a listener of a node; returns its output.
-    fn client(&self, which: usize, listener: usize, arguments: &[&str]) -> String {
+    fn port(&self, which: usize, listener: usize) -> u16 {
         let ready = &self.cluster.node(which).ready;
         let mut addresses = ready.split_whitespace().filter(|word| word.starts_with("mqtt"));
-        let port = addresses.nth(listener).and_then(|address| address.rsplit_once(':')).unwrap().1;
+        addresses.nth(listener).and_then(|address| address.rsplit_once(':')).unwrap().1.parse().unwrap()
+    }
+
+    /// A client at a listener of a node; returns its output.
+    fn client(&self, which: usize, listener: usize, arguments: &[&str]) -> String {
+        let port = &self.port(which, listener).to_string();
         let ended = run(&[&arguments[..1], &["-h", "127.0.0.1", "-p", port], &arguments[1..]].concat());
         assert_eq!(ended.code, Some(0), "{arguments:?}: {}", ended.err);
         ended.out
@@ -62,9 +73,15 @@ impl Nodes {
 
     /// A client id that is at home at a node for a tenant of this number.
     fn id_at(&self, which: usize, tenant: u16) -> String {
+        self.ids_at(which, tenant)[0].clone()
+    }
+
+    /// Two of them.
+    fn ids_at(&self, which: usize, tenant: u16) -> [String; 2] {
         let view = self.cluster.view(which);
         let home = |id: &String| &view["homes"][usize::from(partition_of(TenantId(tenant), id).0)];
-        (0..10_000).map(|number| format!("c-{number}")).find(|id| home(id) == NAMES[which]).unwrap()
+        let mut ids = (0..10_000).map(|number| format!("c-{number}")).filter(|id| home(id) == NAMES[which]);
+        [ids.next().unwrap(), ids.next().unwrap()]
     }
 }
 
@@ -111,4 +128,21 @@ fn tenants_of_a_cluster_are_the_same_at_each_node() {
     nodes.client(A, ACME, &["pub", "-q", "1", "-t", "later", "-m", "acme"]);
     let take = ["sub", "-i", &id, "-c", "-q", "1", "-t", "later", "-C", "1", "-W", "120"];
     assert_eq!(nodes.client(B, ACME, &take), "acme\n");
+}
+
+#[test]
+fn a_quota_of_a_tenant_counts_clients_of_all_nodes() {
+    let nodes = Nodes::with_quotas("max_connections = 2\n");
+    let ids = [A, B].map(|at| nodes.ids_at(at, 1));
+    let connect_at = |at: usize, id: &str| connect(nodes.port(at, ACME), id);
+    let first = connect_at(A, &ids[A][0]).unwrap();
+    let second = connect_at(B, &ids[B][0]).unwrap();
+    for at in [A, B] {
+        until("a refusal by the quota", || connect_at(at, &ids[at][1]).is_none().then_some(()));
+        drop(connect(nodes.port(at, BOLT), &ids[at][1]).unwrap());
+    }
+    drop(second);
+    let third = until("room for another client", || connect_at(A, &ids[A][1]));
+    until("a refusal by the quota", || connect_at(B, &ids[B][1]).is_none().then_some(()));
+    drop((first, third));
 }
