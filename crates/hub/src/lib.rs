@@ -71,7 +71,7 @@ pub use sources::{
     TopicsSettings, Wake,
 };
 #[cfg(feature = "pipelines")]
-pub use steps::{At, ComputeError, Part, Records, StepError, StepResult, StepSettings, Steps};
+pub use steps::{At, ComputeError, Part, PayloadGate, Records, StepError, StepResult, StepSettings, Steps};
 #[cfg(feature = "pipelines")]
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};
 #[cfg(feature = "pipelines")]

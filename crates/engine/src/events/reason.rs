@@ -217,6 +217,8 @@ reasons! {
     Moved = 89, "moved", Success, "the connection of the client continues at another node";
     /// A mobile node's session ended while there were as many mailboxes as there may be.
     MailboxLimit = 90, "mailbox_limit", QuotaExceeded, "the limit of mailboxes is reached; messages to the node are not kept";
+    /// A pipeline of the hub refuses the payload: it is not of its schema.
+    PayloadRefused = 91, "payload_refused", PayloadFormatInvalid, "the payload is not of the schema of the topic";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

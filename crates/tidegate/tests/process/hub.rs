@@ -2,6 +2,7 @@
 
 mod bus;
 mod own;
+mod refuse;
 mod sources;
 mod windows;
 
