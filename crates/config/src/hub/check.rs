@@ -299,7 +299,7 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
         found.push(("source", problem.hint("give each a [[source]] with its own address")));
     }
     found.extend(shared_group(pipeline, hub));
-    found.extend(window_problem(pipeline));
+    found.extend(window_problem(pipeline, hub));
     found.extend(refusal_problem(pipeline));
     found.extend(letters_problem(pipeline, hub));
     if pipeline.from.0.is_empty() && pipeline.sql.is_none() && named.is_none() {
@@ -319,8 +319,8 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
     found
 }
 
-/// The problem of a pipeline whose windows have no SELECT, or are not over topics of the broker.
-fn window_problem(pipeline: &Pipeline) -> Option<(&'static str, Problem)> {
+/// The problem of a pipeline whose windows have no SELECT, or are over requests that wait for their answers.
+fn window_problem(pipeline: &Pipeline, hub: HubSections<'_>) -> Option<(&'static str, Problem)> {
     if pipeline.every.is_zero() {
         return None;
     }
@@ -331,8 +331,11 @@ fn window_problem(pipeline: &Pipeline) -> Option<(&'static str, Problem)> {
             problem.hint("such as sql = \"SELECT clientid, count(*) AS messages FROM 'plant/#' GROUP BY clientid\""),
         ));
     }
-    pipeline.source.is_some().then(|| {
-        let problem = Problem::new("windows are over topics of the broker, and this pipeline has a source");
+    let is_hook =
+        |source: &&SourceSection| source.kind == SourceType::Http && pipeline.source.as_ref() == Some(&source.name);
+    hub.sources.iter().find(is_hook).map(|_| {
+        let problem =
+            Problem::new("a web hook is answered when a window has ended, and its sender does not wait so long");
         (
             "every",
             problem.hint("have one pipeline publish the messages to a topic, and another one take them from there"),
@@ -505,7 +508,12 @@ mod tests {
         }
         let hook = "[[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:8090\"\n".to_owned()
             + &windowed.replace("from = [", "source = \"hook\"\nfrom = [");
-        assert!(findings(&hook).contains("this pipeline has a source"), "{}", findings(&hook));
+        assert!(findings(&hook).contains("its sender does not wait so long"), "{}", findings(&hook));
+        for kind in ["nats\"\nurl = \"nats://h", "kafka\"\ntopic = \"t\"\nurl = \"kafka://h"] {
+            let text = format!("[[source]]\nname = \"hook\"\nkind = \"{kind}\"\n{}", &windowed);
+            let text = text.replace("from = [", "source = \"hook\"\nfrom = [");
+            assert_eq!(findings(&text), "");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Pipelines in the broker and beside it.
 
 mod bus;
+mod full;
 mod own;
 mod refuse;
 mod sources;
