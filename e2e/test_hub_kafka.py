@@ -83,10 +83,10 @@ class Kafka:
             self.process.wait(PATIENCE)
             self.process = None
 
-    def produce(self, topic, pairs):
+    def produce(self, topic, pairs, codec="none"):
         """Writes pairs of key and value with Kafka's own producer."""
         command = self.command("org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", f"127.0.0.1:{self.port}",
-                               "--topic", topic, "--property", "parse.key=true")
+                               "--topic", topic, "--property", "parse.key=true", "--compression-codec", codec)
         lines = "".join(f"{key}\t{value}\n" for key, value in pairs)
         done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -102,6 +102,12 @@ class Kafka:
                               "--isolation-level", "read_committed").splitlines()
             if has_all(values) or time.monotonic() > deadline:
                 return values
+
+    def codecs(self, topic):
+        """The codecs of the batches of a topic, as they lie in its files."""
+        files = sorted(map(str, (self.folder / "kafka").glob(f"{topic}-*/*.log")))
+        out = self.run("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(files))
+        return set(re.findall(r"compresscodec: (\w+)", out))
 
     def records(self):
         """The records of the topic, as they lie in its files: partition, names of headers, key and value of each."""
@@ -222,13 +228,13 @@ class OutOfKafka(PipelineCase):
         self.kafka = Kafka(self, self.folder)
         self.kafka.start()
 
-    def member(self, name):
+    def member(self, name, steps=""):
         """Starts a process that takes its share of the topic into a file of its own."""
         config = self.folder / f"{name}.toml"
         config.write_text(
             f'[[source]]\nname = "orders"\nkind = "kafka"\nurl = "kafka://127.0.0.1:{self.kafka.port}"\ntopic = "orders"\n'
             f'[[sink]]\nname = "lines"\nkind = "file"\npath = "{self.folder / name}.ndjson"\n'
-            '[[pipeline]]\nname = "hot"\nsource = "orders"\nto = ["lines"]\n',
+            f'[[pipeline]]\nname = "hot"\nsource = "orders"\nto = ["lines"]\n{steps}',
             encoding="utf-8",
         )
         broker = Broker("--config", str(config), "--data", str(self.folder / name))
@@ -279,6 +285,24 @@ class OutOfKafka(PipelineCase):
         self.kafka.produce("orders", [("k0", 907)])
         self.wait_for({907}, "one")
         self.assertEqual(len(self.lines("one")), before + 1)
+
+    def test_compressed_batches_of_each_codec_are_read(self):
+        codecs = ["gzip", "snappy", "lz4", "zstd"]
+        for step, codec in enumerate(codecs):
+            self.kafka.produce("orders", [(f"k{number % 7}", step * 100 + number) for number in range(100)], codec)
+        self.assertEqual(self.kafka.codecs("orders"), set(codecs))
+        self.member("one")
+        self.wait_for(set(range(400)), "one")
+
+    def test_windows_have_each_record_through_kill_9(self):
+        steps = 'every = "1s"\nsql = "SELECT payload, count(*) AS n FROM \'orders\' GROUP BY payload"\n'
+        self.kafka.produce("orders", [(f"k{number % 7}", number) for number in range(300)])
+        broker = self.member("one", steps)
+        self.wait(broker, lambda it: it["in"] > 0)
+        broker.kill()
+        self.kafka.produce("orders", [(f"k{number % 7}", number) for number in range(300, 600)])
+        self.member("one", steps)
+        self.wait_for(set(range(600)), "one")
 
     def test_processes_of_a_group_share_the_partitions(self):
         self.kafka.produce("orders", [(f"k{number}", number) for number in range(100)])

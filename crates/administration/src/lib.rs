@@ -16,6 +16,8 @@ mod store_status;
 mod usage_log;
 
 pub use logins::LoginsPart;
-pub use part::{ClusterPart, FORMER_LIFE, INHERITED, PIECE, Part, Parts, PipelinesPart};
+pub use part::{
+    ClusterPart, FORMER_LIFE, HISTORY_QUESTION, HistoriesPart, INHERITED, PIECE, Part, Parts, PipelinesPart,
+};
 pub use status::BrokerStatus;
 pub use store_status::StorePart;

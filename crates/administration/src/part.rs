@@ -43,6 +43,15 @@ pub const INHERITED: u8 = 2;
 /// The same for the question which connections of the asking member's last life are worked off.
 pub const FORMER_LIFE: u8 = 3;
 
+/// The same for messages of a history.
+pub const HISTORY_QUESTION: u8 = 5;
+
+/// The histories that pipelines write at a node.
+pub trait HistoriesPart: Send + Sync + 'static {
+    /// Answers a question of another node, which begins with [`HISTORY_QUESTION`]. An answer that is empty is not sent.
+    fn answer(&self, question: &[u8]) -> Vec<u8>;
+}
+
 /// The pipelines of a broker.
 pub trait PipelinesPart: Part {
     /// An object from pipeline to its state and numbers. A process without a broker has no node.
@@ -73,6 +82,7 @@ pub struct Parts {
     cluster: OnceLock<Arc<dyn ClusterPart>>,
     fleet: OnceLock<Config>,
     pipelines: OnceLock<Arc<dyn PipelinesPart>>,
+    histories: OnceLock<Arc<dyn HistoriesPart>>,
 }
 
 impl fmt::Debug for Parts {
@@ -102,6 +112,16 @@ impl Parts {
     pub fn register_pipelines(&self, pipelines: Arc<dyn PipelinesPart>) {
         self.register(Arc::clone(&pipelines) as Arc<dyn Part>);
         let _ = self.pipelines.set(pipelines);
+    }
+
+    /// Registers the histories that other nodes ask for.
+    pub fn register_histories(&self, histories: Arc<dyn HistoriesPart>) {
+        let _ = self.histories.set(histories);
+    }
+
+    /// The histories, if there are any.
+    pub(crate) fn histories(&self) -> Option<&Arc<dyn HistoriesPart>> {
+        self.histories.get()
     }
 
     /// Registers the services of a process without a node.

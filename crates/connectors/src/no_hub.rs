@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_administration::BrokerStatus;
+use tidegate_administration::{BrokerStatus, HistoriesPart};
 use tidegate_config::Config;
 use tidegate_engine::{AuthOutcome, AuthRequest, ListenerId};
 use tidegate_node::Node;
 use tidegate_placement::Placement;
 
-pub use self::{NoDoor as Door, NoPipelines as Pipelines};
+pub use self::{
+    NoDoor as Door, NoHistories as Histories, NoHistoryAnswer as HistoryAnswer, NoHistoryError as ReadHistoryError,
+    NoPipelines as Pipelines,
+};
 
 /// The listener of pipelines, which no program without them has.
 #[derive(Clone, Debug)]
@@ -67,12 +69,58 @@ impl NoPipelines {
     pub fn stop(&self, _: Duration) {}
 }
 
-/// The histories of a tenant: none.
-pub fn histories(_: &Config, _: &str) -> Vec<(PathBuf, Duration)> {
-    Vec::new()
+/// No histories, which only pipelines write.
+#[derive(Debug, Default)]
+pub struct NoHistories;
+
+impl NoHistories {
+    /// None.
+    pub fn of(_: &Config) -> Self {
+        Self
+    }
+
+    /// Reads nothing.
+    ///
+    /// # Errors
+    /// There is no history.
+    pub fn read<O: ?Sized, F, V>(
+        &self,
+        _: &O,
+        _: (&str, &HistoryQuery<F>),
+        _: &mut dyn FnMut(&str) -> bool,
+        _: &dyn Fn() -> bool,
+    ) -> Result<NoHistoryAnswer<V>, NoHistoryError> {
+        Err(NoHistoryError::Missing)
+    }
 }
 
-/// A question to histories, which only pipelines write.
+impl HistoriesPart for NoHistories {
+    fn answer(&self, _: &[u8]) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// Messages of a history.
+#[derive(Debug)]
+pub struct NoHistoryAnswer<V> {
+    /// The messages, the oldest first.
+    pub messages: Vec<V>,
+    /// The nodes whose messages are missing, each with the reason.
+    pub incomplete: Vec<String>,
+}
+
+/// Why a history is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum NoHistoryError {
+    /// No pipeline of the tenant keeps one.
+    #[error("no pipeline of the tenant keeps a history")]
+    Missing,
+    /// Its files cannot be read.
+    #[error("cannot read a history: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// A question to histories.
 #[derive(Debug)]
 pub struct HistoryQuery<F> {
     /// The topics; empty for all.
@@ -81,17 +129,4 @@ pub struct HistoryQuery<F> {
     pub from: Option<u64>,
     /// Messages at most.
     pub limit: usize,
-}
-
-/// Reads nothing.
-///
-/// # Errors
-/// None.
-pub fn read_history<F, V>(
-    _: &[(PathBuf, Duration)],
-    _: &HistoryQuery<F>,
-    _: &mut dyn FnMut(&str) -> bool,
-    _: &dyn Fn() -> bool,
-) -> Result<Vec<V>, Infallible> {
-    Ok(Vec::new())
 }

@@ -10,8 +10,9 @@ mod parts;
 use std::sync::{Arc, LazyLock};
 
 use cel::common::ast::{EntryExpr, Expr};
+use cel::extractors::Arguments;
 use cel::objects::{Key, Map};
-use cel::{Context, Env, IdedExpr, Program, Value};
+use cel::{Context, Env, ExecutionError, IdedExpr, Program, Value};
 use tidegate_panics::contain;
 
 use crate::expression_limits::{
@@ -22,7 +23,19 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()
 
 /// An expression that was read and is within its limits.
 #[derive(Debug)]
-pub struct Expression(Program);
+pub struct Expression {
+    program: Program,
+    /// The first argument of each call of the host's function.
+    subjects: Vec<String>,
+}
+
+/// A function of the host: from its arguments to its result. It answers at once, from memory.
+pub type HostFunction = dyn Fn(&[serde_json::Value]) -> Result<serde_json::Value, HostError> + Send + Sync;
+
+/// Why a function of the host fails.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HostError(pub String);
 
 /// The variables of an expression.
 pub struct Variables(Context<'static, 'static>);
@@ -49,6 +62,23 @@ impl Variables {
         }
         Self(context)
     }
+
+    /// The same variables, with a function of the host for expressions of [`Expression::calling`].
+    ///
+    /// # Errors
+    /// When CEL has a function of this name.
+    pub fn with_function(mut self, name: &str, function: Arc<HostFunction>) -> Result<Self, HostError> {
+        let call = move |Arguments(arguments): Arguments| {
+            let failed = |error: &HostError| ExecutionError::function_error("the call", &error.0);
+            let no_json = || HostError("an argument is nothing that JSON has".to_owned());
+            let arguments: Option<Vec<_>> = arguments.iter().map(json_of).collect();
+            let result = arguments.ok_or_else(no_json).and_then(|arguments| function(&arguments));
+            result.map(|result| value_of(&result)).map_err(|error| failed(&error))
+        };
+        let added = self.0.add_function(name, call);
+        added.map_err(|error| HostError(format!("{error:?}")))?;
+        Ok(self)
+    }
 }
 
 impl Expression {
@@ -66,6 +96,19 @@ impl Expression {
     /// # Errors
     /// As [`Self::new`].
     pub fn over(text: &str, variables: &[&'static str]) -> Result<Self, ExpressionError> {
+        Self::calling(text, variables, None)
+    }
+
+    /// The same, for an expression that may call a function of the host. The first argument of each call has to be a text in
+    /// quotes, so that [`Self::subjects`] has them before there is any input.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and when the first argument of such a call is no text in quotes.
+    pub fn calling(
+        text: &str,
+        variables: &[&'static str],
+        function: Option<&'static str>,
+    ) -> Result<Self, ExpressionError> {
         if text.len() > MAX_EXPRESSION_BYTES {
             return Err(ExpressionError::TooLarge("more than 2048 bytes"));
         }
@@ -85,8 +128,8 @@ impl Expression {
             }
             Size { parts, .. } if parts > MAX_EXPRESSION_PARTS => Err(ExpressionError::TooLarge("more than 512 parts")),
             _ => {
-                names::check(program.expression(), variables)?;
-                Ok(Self(program))
+                let subjects = names::check(program.expression(), variables, function)?;
+                Ok(Self { program, subjects })
             }
         }
     }
@@ -142,14 +185,19 @@ impl Expression {
         json_of(&value).ok_or_else(|| wrong_type(&value, "a value that JSON has"))
     }
 
+    /// The first argument of each call of the host's function.
+    pub fn subjects(&self) -> &[String] {
+        &self.subjects
+    }
+
     /// The parts of a variable that it looks at: each a path of fields, and an empty one for the whole value. None where it
     /// does not look at the variable.
     pub fn parts_of(&self, variable: &str) -> Vec<Vec<String>> {
-        parts::PathFinder::of(self.0.expression(), variable)
+        parts::PathFinder::of(self.program.expression(), variable)
     }
 
     fn value(&self, variables: &Variables) -> Result<Value, ExpressionError> {
-        let execute = || self.0.execute(&variables.0);
+        let execute = || self.program.execute(&variables.0);
         guarded(execute, ExpressionError::Failed)?.map_err(|error| ExpressionError::Failed(brief(&error.to_string())))
     }
 }
@@ -313,6 +361,31 @@ mod tests {
         assert!(matches!(truth("context.speed / 0 == 1", &context), Err(ExpressionError::Failed(_))));
         assert!(matches!(truth("context.speed", &context), Err(ExpressionError::Type { .. })));
         assert!(matches!(truth("context.speed >", &context), Err(ExpressionError::Syntax(_))));
+    }
+
+    #[test]
+    fn an_expression_calls_the_function_of_its_host() {
+        let read = |text: &str| Expression::calling(text, &["payload"], Some("lookup"));
+        let asked = |text: &str, payload: &serde_json::Value| {
+            let lookup: Arc<HostFunction> = Arc::new(|arguments| match arguments {
+                [serde_json::Value::String(table), key] => Ok(json!({ "of": table, "key": key })),
+                other => Err(HostError(format!("{} arguments", other.len()))),
+            });
+            let variables = Variables::of("payload", payload).with_function("lookup", lookup).unwrap();
+            read(text).unwrap().json(&variables)
+        };
+        assert_eq!(read("lookup('a', payload.x) == lookup('b', 1)").unwrap().subjects(), ["a", "b"]);
+        let payload = json!({ "x": 7, "list": [1, 2] });
+        assert_eq!(asked("lookup('a', payload.x).key + 1", &payload), Ok(json!(8)));
+        assert_eq!(asked("payload.list.map(one, lookup('a', one).key)", &payload), Ok(json!([1, 2])));
+        let error = asked("lookup('a')", &payload).unwrap_err().to_string();
+        assert!(error.contains("1 arguments"), "{error}");
+        for wrong in ["lookup(payload.x, 1)", "lookup()", "payload.lookup('a', 1)", "look('a', 1)"] {
+            assert!(matches!(read(wrong), Err(ExpressionError::Function(_) | ExpressionError::Subject(_))), "{wrong}");
+        }
+        assert!(Expression::over("lookup('a', 1)", &["payload"]).is_err());
+        let none: Arc<HostFunction> = Arc::new(|_| Ok(json!(1)));
+        assert!(Variables::of("payload", &payload).with_function("size", none).is_err());
     }
 
     #[test]

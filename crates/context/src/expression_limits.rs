@@ -35,6 +35,9 @@ pub enum ExpressionError {
     /// An unknown function.
     #[error("there is no function `{0}` in expressions")]
     Function(String),
+    /// A function of the host is called without a text in quotes as its first argument.
+    #[error("the first argument of `{0}` has to be a text in quotes")]
+    Subject(String),
     /// It failed for these values.
     #[error("the expression fails: {0}")]
     Failed(String),

@@ -34,6 +34,8 @@ pub mod service;
 mod topics;
 
 pub use expression::{Expression, Variables};
+#[cfg(feature = "expressions")]
+pub use expression::{HostError, HostFunction};
 pub use expression_limits::{
     ExpressionError, MAX_COMPREHENSIONS, MAX_EXPRESSION_BYTES, MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_PARTS,
 };

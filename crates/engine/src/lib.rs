@@ -174,8 +174,8 @@ pub use principals::{Principal, PrincipalKind, RetainedValue};
 pub use service::InnerPublication;
 pub use session::tail::ReadFailure;
 pub use settings::{
-    AddressSettings, Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy,
-    OverflowRule, PriorityRule, PrioritySource, QUEUE_CLIENT_PREFIX, QueueSettings, ReportCheck, RetainedSettings,
-    Settings, SharedSettings, SharedStrategy, TenantLedger, TenantQuota, Tenants,
+    AddressSettings, Authentication, DeadLetter, Durability, Holding, HubFilter, Limits, ListenerSettings,
+    OverflowPolicy, OverflowRule, PayloadCheck, PriorityRule, PrioritySource, QUEUE_CLIENT_PREFIX, QueueSettings,
+    ReportCheck, RetainedSettings, Settings, SharedSettings, SharedStrategy, TenantLedger, TenantQuota, Tenants,
 };
 pub use wire::WireError;

@@ -17,7 +17,7 @@ use crate::ids::{ListenerId, TenantId};
 use tidegate_mqtt::QoS;
 
 pub use address::{AddressSettings, ReportCheck};
-pub use policy::{DeadLetter, OverflowRule, PriorityRule, PrioritySource};
+pub use policy::{DeadLetter, HubFilter, OverflowRule, PayloadCheck, PriorityRule, PrioritySource};
 
 /// Everything an engine needs to know. Built and checked by the caller; the engine reads it and never changes it.
 #[derive(Clone, Debug)]
@@ -34,8 +34,8 @@ pub struct Settings {
     pub queue: QueueSettings,
     /// What holds for the queues of some clients or with some topics instead; the first rule that fits decides.
     pub overflow_rules: Vec<OverflowRule>,
-    /// Topic filters of the hub's pipelines: its sessions receive the publisher of each matching message.
-    pub hub_filters: Vec<(TenantId, String)>,
+    /// Topics of the hub's pipelines: its sessions receive the publisher of each matching message.
+    pub hub_filters: Vec<HubFilter>,
     /// Which messages go before others where messages wait. Without rules none do.
     pub priority: Vec<PriorityRule>,
     /// Where dropped messages are published once more; `None` does not.

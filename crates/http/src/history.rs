@@ -87,9 +87,13 @@ impl Visitor {
         let (gateway, caller) = (Arc::clone(&self.gateway), self.caller(&credentials));
         let read = move |is_wanted: &dyn Fn() -> bool| gateway.history(&caller, &client_id, &question, is_wanted);
         let asked = reading(Arc::clone(&self.readings), read).await;
-        let messages = asked.unwrap_or_else(|| Err(ReadError::Unavailable.into())).map_err(|why| no_history(&why))?;
-        let count = messages.len();
-        let answer = json(StatusCode::OK, &json!({ "messages": messages }));
+        let found = asked.unwrap_or_else(|| Err(ReadError::Unavailable.into())).map_err(|why| no_history(&why))?;
+        let count = found.messages.len();
+        let mut body = json!({ "messages": found.messages });
+        if !found.incomplete.is_empty() {
+            body["incomplete"] = found.incomplete.into();
+        }
+        let answer = json(StatusCode::OK, &body);
         self.counters.count_sent(Way::History, count, length(&answer));
         Ok(answer)
     }

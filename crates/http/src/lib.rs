@@ -82,7 +82,7 @@ pub trait Gateway: Send + Sync + 'static {
         client_id: &str,
         question: &HistoryQuestion,
         is_wanted: &dyn Fn() -> bool,
-    ) -> Result<Vec<Value>, HistoryError>;
+    ) -> Result<HistoryAnswer, HistoryError>;
 
     /// The user name of clients that show this token as their password; `None` unless the token is an API key.
     fn user_of_key(&self, token: &[u8]) -> Option<String>;
@@ -116,6 +116,15 @@ pub struct HistoryQuestion {
     pub from: Option<u64>,
     /// Messages at most.
     pub limit: usize,
+}
+
+/// Messages of the history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryAnswer {
+    /// The messages, the oldest first.
+    pub messages: Vec<Value>,
+    /// The nodes whose messages are missing, each with the reason.
+    pub incomplete: Vec<String>,
 }
 
 /// A client that the broker has let in.

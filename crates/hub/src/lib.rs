@@ -6,6 +6,7 @@
 //! - `sources` has a file for each kind of source, and `sinks` one for each kind of sink, each behind one trait.
 //! - `archive` keeps the messages of a pipeline on the disk of its broker, for a replay, and `segments` writes the files of
 //!   archives and histories.
+//! - `headers` brings properties of MQTT 5 to headers of other systems and back.
 //! - `log` is the log of a pipeline on a bus: the sink of a broker that forwards, and the source of `tidegate hub --bus`.
 //! - `run` puts pipelines on threads: one with the source and the core, one for each lane of a sink.
 //!
@@ -19,6 +20,8 @@ mod archive;
 #[cfg(feature = "pipelines")]
 mod core;
 mod format;
+#[cfg(feature = "pipelines")]
+mod headers;
 #[cfg(feature = "pipelines")]
 mod log;
 #[cfg(feature = "pipelines")]
@@ -63,7 +66,7 @@ pub use run::{Hub, HubError, LastFailure, PipelineSettings, PipelineState, Pipel
 pub use sinks::{
     AmqpSettings, FileSettings, FileSinks, HistoryQuery, HistorySettings, HttpSettings, InfluxSettings, KafkaSettings,
     MAX_MARKED_WINDOW, MqttSettings, NatsSettings, PostgresSettings, RedisSettings, S3Settings, SaslMechanism, Sink,
-    SinkError, SinkKind, SinkLane, SinkSettings, SqliteSettings, read_history,
+    SinkError, SinkKind, SinkLane, SinkSettings, SqliteSettings, merge_histories, read_history,
 };
 #[cfg(feature = "pipelines")]
 pub use sources::{
@@ -71,7 +74,7 @@ pub use sources::{
     TopicsSettings, Wake,
 };
 #[cfg(feature = "pipelines")]
-pub use steps::{At, ComputeError, Part, Records, StepError, StepResult, StepSettings, Steps};
+pub use steps::{At, ComputeError, Part, PayloadGate, Records, StepError, StepResult, StepSettings, Steps};
 #[cfg(feature = "pipelines")]
 pub use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf, net};
 #[cfg(feature = "pipelines")]

@@ -72,6 +72,12 @@ pub struct Message {
     pub timestamp: u64,
     /// Content Type of MQTT 5.
     pub content_type: Option<String>,
+    /// Response Topic of MQTT 5.
+    pub response_topic: Option<String>,
+    /// Correlation Data of MQTT 5.
+    pub correlation_data: Option<Vec<u8>>,
+    /// When it expires, Unix milliseconds.
+    pub expires_at: Option<u64>,
     /// Pipelines that have published it one after the other.
     pub hops: u8,
     /// User properties of MQTT 5, without the properties that the broker and pipelines add.
@@ -96,6 +102,13 @@ impl Message {
         self
     }
 
+    /// Seconds until it expires, of a message that has expired 1: some brokers take 0 for no expiry. A replayed message does
+    /// not expire. `now` is in Unix milliseconds.
+    pub(crate) fn expiry(&self, now: u64) -> Option<u32> {
+        let at = self.expires_at.filter(|_| !self.archived)?;
+        Some(u32::try_from(at.saturating_sub(now).div_ceil(1000)).unwrap_or(u32::MAX).max(1))
+    }
+
     /// Whether it has passed as many pipelines as it may.
     pub(crate) fn is_looped(&self) -> bool {
         self.hops >= MAX_HOPS
@@ -104,7 +117,9 @@ impl Message {
     /// Bytes that it holds, roughly.
     pub fn size(&self) -> usize {
         let properties: usize = self.user_properties.iter().map(|(name, value)| name.len() + value.len()).sum();
-        self.payload.len() + self.topic.len() + self.id.len() + properties + 64
+        let asked =
+            self.response_topic.as_ref().map_or(0, String::len) + self.correlation_data.as_ref().map_or(0, Vec::len);
+        self.payload.len() + self.topic.len() + self.id.len() + properties + asked + 64
     }
 
     /// The message as a record of a log: a line of JSON with all but the payload, and the payload.
@@ -153,6 +168,15 @@ impl Message {
         if self.hops > 0 {
             head["hops"] = self.hops.into();
         }
+        if let Some(topic) = &self.response_topic {
+            head["response_topic"] = topic.as_str().into();
+        }
+        if let Some(data) = &self.correlation_data {
+            head["correlation_data"] = STANDARD.encode(data).into();
+        }
+        if let Some(at) = self.expires_at {
+            head["expires_at"] = at.into();
+        }
         head
     }
 
@@ -174,6 +198,9 @@ impl Message {
             retain: head.get("retain")?.as_bool()?,
             timestamp: head.get("timestamp")?.as_u64()?,
             content_type: text("content_type"),
+            response_topic: text("response_topic"),
+            correlation_data: text("correlation_data").and_then(|data| STANDARD.decode(data).ok()),
+            expires_at: head.get("expires_at").and_then(Value::as_u64),
             hops: head.get("hops").and_then(Value::as_u64).map_or(0, |hops| u8::try_from(hops).unwrap_or(u8::MAX)),
             user_properties: head.get("user_properties")?.as_array()?.iter().filter_map(pair).collect(),
             payload,
@@ -295,6 +322,19 @@ mod tests {
     }
 
     #[test]
+    fn an_expiry_counts_down_to_a_second() {
+        let message = Message { expires_at: Some(10_000), ..Message::default() };
+        let of = |now: u64| message.expiry(now);
+        assert_eq!(
+            (of(0), of(7_001), of(9_999), of(10_000), of(99_000)),
+            (Some(10), Some(3), Some(1), Some(1), Some(1))
+        );
+        assert_eq!(Message { expires_at: Some(u64::MAX), ..Message::default() }.expiry(0), Some(u32::MAX));
+        assert_eq!(Message { archived: true, ..message }.expiry(0), None);
+        assert_eq!(Message::default().expiry(0), None);
+    }
+
+    #[test]
     fn a_message_is_the_same_after_a_log() {
         let message = Message {
             id: "a-1".into(),
@@ -305,6 +345,9 @@ mod tests {
             retain: true,
             timestamp: u64::MAX,
             content_type: Some("x/y".into()),
+            response_topic: Some("answers/\u{e4}".into()),
+            correlation_data: Some(vec![0, 255]),
+            expires_at: Some(u64::MAX),
             hops: 3,
             user_properties: vec![("a".into(), "1".into()), ("a".into(), "\u{1}".into())],
             payload: vec![0, 10, 255, 10],

@@ -133,6 +133,11 @@ impl Record {
         }
     }
 
+    /// Whether it is the message as it came, whose properties go with it.
+    pub fn is_as_it_came(&self) -> bool {
+        matches!(self.content, Content::Whole(_)) && self.encoded.is_none()
+    }
+
     /// The fields as a line of JSON, without its end.
     pub fn json(&self) -> String {
         RowText(self.fields()).to_string()

@@ -15,7 +15,7 @@ use tidegate_node::{
 };
 
 use super::quotas::Announcer;
-use crate::part::{FORMER_LIFE, INHERITED, PIECE};
+use crate::part::{FORMER_LIFE, HISTORY_QUESTION, INHERITED, PIECE};
 use crate::status::BrokerStatus;
 
 /// Requests that give a node the bans of this one, with requests that it was too busy for: a minute of pauses.
@@ -172,6 +172,10 @@ fn answer_question(status: &BrokerStatus, operations: &dyn Operations, question:
     }
     if question.body.first() == Some(&RETAINED_QUESTION) {
         let answer = status.handle().map(|node| Inlet::new(node.clone()).answer_retained(&question.body));
+        return question.answer(answer.unwrap_or_default());
+    }
+    if question.body.first() == Some(&HISTORY_QUESTION) {
+        let answer = status.parts().histories().map(|histories| histories.answer(&question.body));
         return question.answer(answer.unwrap_or_default());
     }
     let answer = match serde_json::from_slice(&question.body) {

@@ -17,7 +17,7 @@ use crate::finding::Findings;
 use crate::origins::Origins;
 use crate::path::KeyPath;
 use crate::sections::Store;
-use crate::sections::hub::{Keep, Pipeline, Sink, SinkType, SourceSection, SourceType};
+use crate::sections::hub::{Keep, OnInvalid, Pipeline, Sink, SinkType, SourceSection, SourceType};
 use crate::sections::orchestrator::Orchestrator;
 use crate::sections::tenant::Tenant;
 use crate::source::Source;
@@ -299,7 +299,9 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
         found.push(("source", problem.hint("give each a [[source]] with its own address")));
     }
     found.extend(shared_group(pipeline, hub));
-    found.extend(window_problem(pipeline));
+    found.extend(window_problem(pipeline, hub));
+    found.extend(refusal_problem(pipeline));
+    found.extend(letters_problem(pipeline, hub));
     if pipeline.from.0.is_empty() && pipeline.sql.is_none() && named.is_none() {
         let problem = Problem::new("a pipeline without topics");
         found.push(("from", problem.hint("name some: from = [\"plant/+/temp\"]")));
@@ -317,8 +319,8 @@ fn pipeline_problems(pipeline: &Pipeline, hub: HubSections<'_>) -> Vec<(&'static
     found
 }
 
-/// The problem of a pipeline whose windows have no SELECT, or are not over topics of the broker.
-fn window_problem(pipeline: &Pipeline) -> Option<(&'static str, Problem)> {
+/// The problem of a pipeline whose windows have no SELECT, or are over requests that wait for their answers.
+fn window_problem(pipeline: &Pipeline, hub: HubSections<'_>) -> Option<(&'static str, Problem)> {
     if pipeline.every.is_zero() {
         return None;
     }
@@ -329,13 +331,45 @@ fn window_problem(pipeline: &Pipeline) -> Option<(&'static str, Problem)> {
             problem.hint("such as sql = \"SELECT clientid, count(*) AS messages FROM 'plant/#' GROUP BY clientid\""),
         ));
     }
-    pipeline.source.is_some().then(|| {
-        let problem = Problem::new("windows are over topics of the broker, and this pipeline has a source");
+    let is_hook =
+        |source: &&SourceSection| source.kind == SourceType::Http && pipeline.source.as_ref() == Some(&source.name);
+    hub.sources.iter().find(is_hook).map(|_| {
+        let problem =
+            Problem::new("a web hook is answered when a window has ended, and its sender does not wait so long");
         (
             "every",
             problem.hint("have one pipeline publish the messages to a topic, and another one take them from there"),
         )
     })
+}
+
+/// The problem of a pipeline that refuses messages without a schema, or of another source.
+fn refusal_problem(pipeline: &Pipeline) -> Option<(&'static str, Problem)> {
+    if pipeline.on_invalid != OnInvalid::Refuse {
+        return None;
+    }
+    let problem = if pipeline.source.is_some() {
+        Problem::new("the broker refuses messages of its own topics alone, and this pipeline has a source")
+            .hint("set on_invalid to \"fail\" or \"drop\"")
+    } else if pipeline.schema.is_none() {
+        Problem::new("without a schema no payload is invalid").hint("name one: schema = \"reading.json\"")
+    } else {
+        return None;
+    };
+    Some(("on_invalid", problem))
+}
+
+/// The problem of dead letters that a pipeline would refuse.
+fn letters_problem(pipeline: &Pipeline, hub: HubSections<'_>) -> Option<(&'static str, Problem)> {
+    let topic = pipeline.dead_letter_topic.as_deref()?;
+    let refuses = |other: &&Pipeline| {
+        other.on_invalid == OnInvalid::Refuse
+            && other.tenant_name() == pipeline.tenant_name()
+            && other.filters().iter().any(|filter| tidegate_mqtt::topic::matches(filter, topic))
+    };
+    let other = hub.pipelines.iter().find(refuses)?;
+    let problem = Problem::new(format!("the pipeline `{}` refuses the dead letters of this topic", other.name));
+    Some(("dead_letter_topic", problem.hint("name a topic outside its filters")))
 }
 
 /// The problem of a pipeline that has no place for delivered messages.
@@ -386,6 +420,7 @@ fn check_steps(pipeline: &Pipeline, index: usize, origins: &Origins, findings: &
     let Err((part, error)) = Steps::new(&settings) else { return };
     let (key, text) = match part {
         Part::Schema => ("schema", None),
+        Part::Tables => ("tables", None),
         Part::Filter => ("filter", settings.filter.as_deref()),
         Part::Sql => ("sql", settings.sql.as_deref()),
         Part::Set(at) => ("set", settings.set.get(at).map(String::as_str)),
@@ -473,7 +508,12 @@ mod tests {
         }
         let hook = "[[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:8090\"\n".to_owned()
             + &windowed.replace("from = [", "source = \"hook\"\nfrom = [");
-        assert!(findings(&hook).contains("this pipeline has a source"), "{}", findings(&hook));
+        assert!(findings(&hook).contains("its sender does not wait so long"), "{}", findings(&hook));
+        for kind in ["nats\"\nurl = \"nats://h", "kafka\"\ntopic = \"t\"\nurl = \"kafka://h"] {
+            let text = format!("[[source]]\nname = \"hook\"\nkind = \"{kind}\"\n{}", &windowed);
+            let text = text.replace("from = [", "source = \"hook\"\nfrom = [");
+            assert_eq!(findings(&text), "");
+        }
     }
 
     #[test]
@@ -549,6 +589,34 @@ mod tests {
         assert!(findings(&dotted).contains("a pipeline on the bus"), "{}", findings(&dotted));
         let same = RIGHT.replace("kind = \"postgres\"", "kind = \"file\"\npath = \"out/readings.ndjson\"");
         assert!(findings(&same).contains("two sinks write the file"), "{}", findings(&same));
+    }
+
+    #[test]
+    fn a_pipeline_refuses_payloads_of_its_own_topics_by_a_schema() {
+        let folder = std::env::temp_dir().join(format!("tidegate-refuse-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let schema = folder.join("reading.json");
+        std::fs::write(&schema, r#"{"type":"object"}"#).unwrap();
+        let with = |keys: &str| RIGHT.replacen("name = \"hot\"", &format!("name = \"hot\"\n{keys}"), 1);
+        let refusing = format!("on_invalid = \"refuse\"\nschema = {schema:?}");
+        let right = with(&refusing);
+        assert_eq!(findings(&right), "");
+        let file = FileText::new("tidegate.toml", &right);
+        let config = Config::load(Inputs { file: Some(file), ..Inputs::default() }).unwrap();
+        let checks = || config.engine_settings(1).hub_filters.into_iter().filter_map(|topics| topics.check);
+        let accepted: Vec<_> = checks().map(|check| [&b"{}"[..], b"[]"].map(|it| check.accepts(it))).collect();
+        assert_eq!(accepted, [[true, false]]);
+        std::fs::write(&schema, "{").unwrap();
+        assert!(checks().all(|check| !check.accepts(b"{}")), "a schema that cannot be read accepts nothing");
+        std::fs::write(&schema, "{}").unwrap();
+        let letters = |topic: &str| findings(&with(&format!("{refusing}\ndead_letter_topic = \"{topic}\"")));
+        assert!(letters("plant/dead/temp").contains("`hot` refuses the dead letters"));
+        assert_eq!(letters("dead"), "");
+        assert!(findings(&with("on_invalid = \"refuse\"")).contains("name one: schema"));
+        let source = "[[source]]\nname = \"s\"\nkind = \"nats\"\nurl = \"nats://h\"\n";
+        let found = findings(&format!("{source}{}", with(&format!("{refusing}\nsource = \"s\""))));
+        assert!(found.contains("this pipeline has a source"), "{found}");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

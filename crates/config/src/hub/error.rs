@@ -96,6 +96,12 @@ pub enum PipelineError {
     /// A sink has no settings of its kind.
     #[error("it has no kind")]
     NoKind,
+    /// A pipeline beside a broker cannot refuse messages.
+    #[error(
+        "pipeline `{0}` has `on_invalid = \"refuse\"`, and beside a broker no message is refused: run it in the broker, or \
+         set \"fail\" or \"drop\""
+    )]
+    RefusesNowhere(String),
     /// Neither a bus nor a broker is named.
     #[error(
         "name the source of messages: --bus nats://HOST:PORT, if the broker has hub.bus, or --broker mqtt://HOST:PORT"

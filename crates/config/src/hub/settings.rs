@@ -3,14 +3,15 @@
 use std::io::{self, Read};
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_bus::Address as BusAddress;
-use tidegate_engine::{OverflowRule, TenantId};
+use tidegate_engine::{HubFilter, OverflowRule, PayloadCheck};
 use tidegate_hub::{
     ArchiveSettings, Batching, HistorySettings, HttpSourceSettings, KafkaSourceSettings, LogSettings,
-    NatsSourceSettings, PipelineSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps, TopicFilterBuf,
-    TopicsSettings,
+    NatsSourceSettings, PayloadGate, PipelineSettings, SinkKind, SinkSettings, SourceSettings, StepSettings, Steps,
+    TopicFilterBuf, TopicsSettings,
 };
 
 use super::way::Way;
@@ -18,7 +19,7 @@ use super::{CLIENT_PREFIX, PipelineError, client_ids};
 use crate::Config;
 use crate::bus_access::{BusAccess, lease_on};
 use crate::sections::Store;
-use crate::sections::hub::{Keep, OnInvalid, Pipeline, Sink, SinkType, SourceSection, SourceType};
+use crate::sections::hub::{Keep, OnInvalid, OnMissing, Pipeline, Sink, SinkType, SourceSection, SourceType};
 use crate::sections::tenant::Tenant;
 
 /// Longest file of a password, a secret or a header, bytes.
@@ -53,6 +54,8 @@ impl Pipeline {
             schema: self.schema.as_ref().map(PathBuf::from),
             schema_type: self.schema_type.clone(),
             drops_invalid: self.on_invalid == OnInvalid::Drop,
+            tables: self.tables.0.clone(),
+            demands_rows: self.on_missing == OnMissing::Fail,
             filter: self.filter.clone(),
             sql: self.sql.clone(),
             every: (!self.every.is_zero()).then(|| u64::try_from(self.every.as_millis()).unwrap_or(u64::MAX)),
@@ -66,7 +69,7 @@ impl Pipeline {
 
 impl Pipeline {
     /// Its topic filters.
-    fn filters(&self) -> Vec<String> {
+    pub(super) fn filters(&self) -> Vec<String> {
         if !self.from.0.is_empty() {
             return self.from.0.clone();
         }
@@ -157,6 +160,9 @@ impl Config {
             let source = match (&pipeline.source, bus, way) {
                 (Some(source), _, _) => plan.source_of_others(pipeline, source)?,
                 (None, Some(bus), _) => SourceSettings::Log(plan.log_of(pipeline, bus)),
+                (None, None, Some(_)) if pipeline.on_invalid == OnInvalid::Refuse => {
+                    return Err(PipelineError::RefusesNowhere(pipeline.name.clone()));
+                }
                 (None, None, Some(way)) => SourceSettings::Topics(topics_of(pipeline, way)),
                 (None, None, None) => return Err(PipelineError::NoOrigin),
             };
@@ -166,13 +172,44 @@ impl Config {
     }
 }
 
-/// The topics of all pipelines, with the tenants that they are in.
-pub(crate) fn filters(pipelines: &[Pipeline], tenants: &[Tenant]) -> Vec<(TenantId, String)> {
+/// The topics of all pipelines, with the tenants that they are in, and the checks of their payloads.
+pub(crate) fn filters(pipelines: &[Pipeline], tenants: &[Tenant]) -> Vec<HubFilter> {
     let of = |pipeline: &Pipeline| {
         let tenant = pipeline.tenant_number(tenants);
-        pipeline.filters().into_iter().map(move |filter| (tenant, filter)).collect::<Vec<_>>()
+        let check = (pipeline.on_invalid == OnInvalid::Refuse).then(|| gate_of(pipeline));
+        let topics = pipeline.filters().into_iter();
+        topics.map(move |filter| HubFilter { tenant, filter, check: check.clone() }).collect::<Vec<_>>()
     };
     of_topics(pipelines).flat_map(of).collect()
+}
+
+/// The check of the payloads of a pipeline.
+fn gate_of(pipeline: &Pipeline) -> Arc<dyn PayloadCheck> {
+    match PayloadGate::open(&pipeline.step_settings()) {
+        Ok(Some(gate)) => Arc::new(Gate(gate)),
+        // The schema was there when the configuration was checked. The start of the pipeline says why it is not now.
+        Ok(None) | Err(_) => Arc::new(Closed),
+    }
+}
+
+/// Accepts payloads of a schema.
+#[derive(Debug)]
+struct Gate(PayloadGate);
+
+impl PayloadCheck for Gate {
+    fn accepts(&self, payload: &[u8]) -> bool {
+        self.0.check(payload).is_ok()
+    }
+}
+
+/// Accepts nothing.
+#[derive(Debug)]
+struct Closed;
+
+impl PayloadCheck for Closed {
+    fn accepts(&self, _: &[u8]) -> bool {
+        false
+    }
 }
 
 /// How much may wait for each pipeline, and what happens beyond it: a rule for each of its topics, so that others

@@ -338,12 +338,31 @@ pub enum OnInvalid {
     Fail,
     /// It is dropped.
     Drop,
+    /// The broker refuses it.
+    Refuse,
 }
 
 words! {
     OnInvalid {
         OnInvalid::Fail => "fail", "it fails, so it is a dead letter where there is a place for these";
         OnInvalid::Drop => "drop", "it is dropped, and counted as `filtered`";
+        OnInvalid::Refuse => "refuse", "the broker refuses it with 0x99 and gives it to no subscriber, also where it is longer than 64 KiB";
+    }
+}
+
+/// The treatment of keys that a table does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMissing {
+    /// There is no value.
+    Null,
+    /// The message fails.
+    Fail,
+}
+
+words! {
+    OnMissing {
+        OnMissing::Null => "null", "null, which `WHERE lookup(...) IS NOT NULL` leaves out";
+        OnMissing::Fail => "fail", "the message fails, so it is a dead letter where there is a place for these";
     }
 }
 
@@ -372,6 +391,12 @@ section! {
         schema_type: Option<String> = None, in Kind::Text { max_len: 512 };
         /// The treatment of messages whose payload is not of `schema`.
         on_invalid: OnInvalid = OnInvalid::Fail, in Kind::OneOf(<OnInvalid as Words>::WORDS);
+        /// Tables that `lookup('NAME', KEY)` of SQL and CEL finds rows in, each `NAME = FILE#KEY`, such as
+        /// `pumps = pumps.csv#id`. The file is CSV (`.csv`, with names in its first line) or lines of JSON (`.ndjson`,
+        /// `.jsonl`). It has at most 16 MiB and 100,000 rows, and is read again within a second when it has changed.
+        tables: Texts = Texts::default(), in Kind::Texts;
+        /// What `lookup` gives for a key that the table does not have.
+        on_missing: OnMissing = OnMissing::Null, in Kind::OneOf(<OnMissing as Words>::WORDS);
         /// A condition (CEL) that messages have to fulfil, such as `payload.temp > 30.0`. The first step.
         filter: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
         /// `SELECT FIELDS FROM 'FILTER' WHERE CONDITION`, as rules of EMQX are written. The second step.

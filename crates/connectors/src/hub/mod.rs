@@ -5,19 +5,20 @@
 
 mod control;
 mod door;
+mod histories;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_engine::TenantId;
-pub use tidegate_hub::{HistoryQuery, read_history};
+pub use tidegate_hub::HistoryQuery;
 use tidegate_hub::{Hub, HubError};
 use tidegate_node::Node;
 
 pub use self::control::HubPart;
 pub use self::door::{Door, with_door};
+pub use self::histories::{Histories, HistoryAnswer, Others, ReadHistoryError};
 use tidegate_administration::BrokerStatus;
 use tidegate_config::Config;
 use tidegate_config::hub::{CLIENT_PREFIX, PipelineError};
@@ -122,11 +123,6 @@ impl Pipelines {
             placed.hub.stop(grace);
         }
     }
-}
-
-/// The histories that pipelines of a tenant write: their folders, and the age of their messages.
-pub fn histories(config: &Config, tenant: &str) -> Vec<(PathBuf, Duration)> {
-    tidegate_config::hub::histories(&config.pipelines, &config.sinks, tenant)
 }
 
 impl Placed {

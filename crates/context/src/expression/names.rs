@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cel::common::ast::{EntryExpr, Expr};
+use cel::common::ast::{EntryExpr, Expr, LiteralValue};
 use cel::{ExecutionError, IdedExpr};
 
 use super::{ExpressionError, Variables, compile, guarded};
@@ -10,6 +10,10 @@ use super::{ExpressionError, Variables, compile, guarded};
 /// Names other than the variables of an expression's own comprehensions.
 #[derive(Default)]
 struct Names<'a> {
+    /// The function of the host.
+    host: Option<&'static str>,
+    /// The first argument of each of its calls, if that is a text in quotes.
+    subjects: Vec<Option<String>>,
     bound: Vec<&'a str>,
     values: BTreeSet<&'a str>,
     /// Functions, and whether each is called as a method.
@@ -20,7 +24,9 @@ impl<'a> Names<'a> {
     fn add(&mut self, expression: &'a IdedExpr) {
         match &expression.expr {
             Expr::Call(call) => {
-                if call.func_name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+                if call.target.is_none() && self.host == Some(call.func_name.as_str()) {
+                    self.subjects.push(call.args.first().and_then(text_of));
+                } else if call.func_name.starts_with(|first: char| first.is_ascii_alphabetic()) {
                     self.functions.insert((&call.func_name, call.target.is_some()));
                 }
                 call.target.iter().for_each(|target| self.add(target));
@@ -59,13 +65,26 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Checks that every name of an expression over `variables` is known.
+/// The text of a constant in quotes.
+fn text_of(expression: &IdedExpr) -> Option<String> {
+    match &expression.expr {
+        Expr::Literal(LiteralValue::String(text)) => Some(text.inner().to_string()),
+        _ => None,
+    }
+}
+
+/// Checks that every name of an expression over `variables` is known. Returns the first argument of each call of the
+/// host's function.
 ///
 /// # Errors
-/// The first unknown name.
-pub(super) fn check(expression: &IdedExpr, variables: &[&'static str]) -> Result<(), ExpressionError> {
+/// The first unknown name, or a call of the host's function without a text in quotes.
+pub(super) fn check(
+    expression: &IdedExpr,
+    variables: &[&'static str],
+    host: Option<&'static str>,
+) -> Result<Vec<String>, ExpressionError> {
     let variable = variables.last().copied().unwrap_or_default();
-    let mut names = Names::default();
+    let mut names = Names { host, ..Names::default() };
     names.add(expression);
     for name in names.values {
         if !variables.contains(&name) && is_unknown(name) {
@@ -78,7 +97,8 @@ pub(super) fn check(expression: &IdedExpr, variables: &[&'static str]) -> Result
             return Err(ExpressionError::Function(name.to_owned()));
         }
     }
-    Ok(())
+    let subjects: Option<Vec<String>> = names.subjects.into_iter().collect();
+    subjects.ok_or_else(|| ExpressionError::Subject(host.unwrap_or_default().to_owned()))
 }
 
 /// Whether an expression fails for an unknown name, and not for its types or arguments.

@@ -219,6 +219,8 @@ reasons! {
     MailboxLimit = 90, "mailbox_limit", QuotaExceeded, "the limit of mailboxes is reached; messages to the node are not kept";
     /// The orchestrator that deals for a shared group is away, and no other one asks brokers for the filter.
     GroupHomeAway = 91, "group_home_away", UnspecifiedError, "the orchestrator that deals for the shared group cannot be reached";
+    /// A pipeline of the hub refuses the payload: it is not of its schema.
+    PayloadRefused = 92, "payload_refused", PayloadFormatInvalid, "the payload is not of the schema of the topic";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

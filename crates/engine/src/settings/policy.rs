@@ -1,7 +1,36 @@
-//! Settings of queues and drops: priorities, rules for full queues, dead letters.
+//! Settings of queues, drops and payloads: priorities, rules for full queues, dead letters, topics of pipelines.
+
+use std::sync::Arc;
 
 use super::OverflowPolicy;
 use crate::events::reason::Reason;
+use crate::ids::TenantId;
+
+/// Topics of a pipeline of the hub.
+#[derive(Clone, Debug)]
+pub struct HubFilter {
+    /// The tenant of the topics.
+    pub tenant: TenantId,
+    /// The topic filter.
+    pub filter: String,
+    /// Checks each payload before anyone gets the message; `None` checks nothing, and costs nothing.
+    pub check: Option<Arc<dyn PayloadCheck>>,
+}
+
+impl HubFilter {
+    /// Topics whose payloads are not checked.
+    pub fn unchecked(tenant: TenantId, filter: &str) -> Self {
+        Self { tenant, filter: filter.to_owned(), check: None }
+    }
+}
+
+/// Decides whether a payload may be published. Called on a shard's thread: it answers at once, from memory, with work
+/// that the length of the payload bounds.
+pub trait PayloadCheck: std::fmt::Debug + Send + Sync {
+    /// Whether the broker takes a message with this payload; otherwise it is refused as
+    /// [`Reason::PayloadRefused`].
+    fn accepts(&self, payload: &[u8]) -> bool;
+}
 
 /// What happens at a full queue of some clients, or with some topics. The first rule that fits decides; where none
 /// does, [`QueueSettings`](super::QueueSettings) hold.

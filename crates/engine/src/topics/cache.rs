@@ -11,7 +11,7 @@ use crate::settings::priority::TopicPriority;
 use crate::topics::address_name::{is_address, is_for_applications, is_report};
 use crate::topics::is_own_topic;
 use crate::topics::observed::{ObservedTopics, ObserverSet};
-use crate::topics::origin::is_for_hub;
+use crate::topics::origin::{checks_of, is_for_hub};
 use crate::topics::stages::Stage;
 use crate::topics::stages::StageSet;
 use std::sync::Arc;
@@ -319,6 +319,7 @@ impl Cached {
             stages: StageSet::NONE
                 .with_if(is_own || is_of_another, Stage::Rights)
                 .with_if(is_report, Stage::Understanding)
+                .with_if(checks_of(settings, owner, topic).next().is_some(), Stage::Payload)
                 .with_if(!observers.is_empty(), Stage::Observers)
                 .with_if(may_reject(settings, topic), Stage::Room),
             is_own,

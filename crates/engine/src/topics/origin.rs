@@ -5,7 +5,8 @@
 //! and to other shards.
 
 use crate::ids::TenantId;
-use crate::settings::Settings;
+use crate::settings::{HubFilter, PayloadCheck, Settings};
+use tidegate_mqtt::topic::matches;
 
 /// The name of the user property: id, Unix milliseconds and client id, with a blank between them.
 pub const ORIGIN_PROPERTY: &str = "tidegate-hub";
@@ -15,11 +16,20 @@ pub(crate) const HEAD: &[u8; 15] = b"\x26\x00\x0ctidegate-hub";
 
 /// Whether pipelines get messages of a topic of a tenant.
 pub(crate) fn is_for_hub(settings: &Settings, tenant: TenantId, topic: &str) -> bool {
-    let matches = |filter: &str| match (tidegate_mqtt::TopicFilter::new(filter), tidegate_mqtt::TopicName::new(topic)) {
-        (Ok(filter), Ok(name)) => filter.matches(name),
-        _ => false,
-    };
-    settings.hub_filters.iter().any(|(owner, filter)| *owner == tenant && matches(filter))
+    of_topic(settings, tenant, topic).next().is_some()
+}
+
+/// The checks of payloads of a topic of a tenant.
+pub(crate) fn checks_of<'a>(
+    settings: &'a Settings,
+    tenant: TenantId,
+    topic: &'a str,
+) -> impl Iterator<Item = &'a dyn PayloadCheck> {
+    of_topic(settings, tenant, topic).filter_map(|pipeline| pipeline.check.as_deref())
+}
+
+fn of_topic<'a>(settings: &'a Settings, tenant: TenantId, topic: &'a str) -> impl Iterator<Item = &'a HubFilter> {
+    settings.hub_filters.iter().filter(move |it| it.tenant == tenant && matches(&it.filter, topic))
 }
 
 /// The properties for receivers other than the hub.

@@ -58,6 +58,7 @@ pub(crate) enum Stage {
     Repetition,
     Rights,
     Understanding,
+    Payload,
     Missing,
     Store,
     Fleet,
@@ -71,17 +72,18 @@ pub(crate) enum Stage {
 /// - `Refused`, `Exchange` and `Repetition` are first: a QoS 2 message that was taken before is only answered, whatever has changed
 ///   since.
 /// - `Rights` is before all stages about capacity: a publisher without rights learns nothing else, and does not wait.
-/// - `Understanding` is before all stages that defer: waiting does not make the message valid.
+/// - `Understanding` and `Payload` are before all stages that defer: waiting does not make the message valid.
 /// - `Missing` is before `Store`: a message that is sent again to another node needs no room here.
 /// - `Store` and `Fleet` are before `Observers`: a message that they refuse need not be observed.
 /// - `Wide` only delays, and so comes behind all that reject.
 /// - `Room` is last: it uses up the room that was reserved for this message, so nothing behind it may defer or reject.
-pub(crate) const ORDER: [Stage; 11] = [
+pub(crate) const ORDER: [Stage; 12] = [
     Stage::Refused,
     Stage::Exchange,
     Stage::Repetition,
     Stage::Rights,
     Stage::Understanding,
+    Stage::Payload,
     Stage::Missing,
     Stage::Store,
     Stage::Fleet,

@@ -1,16 +1,19 @@
 //! Sessions of the hub: their client ids, and the origin that they get with each message.
 
+use std::sync::Arc;
+
 use tidegate_engine::{
-    Accepted, AuthOutcome, HUB_CLIENT_PREFIX, ListenerSettings, ORIGIN_PROPERTY, Settings, TenantId,
+    Accepted, AuthOutcome, HUB_CLIENT_PREFIX, HubFilter, ListenerSettings, ORIGIN_PROPERTY, PayloadCheck, Reason,
+    Settings, TenantId,
 };
-use tidegate_mqtt::QoS::AtLeastOnce;
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::ReasonCode;
 
 use crate::harness::*;
 
 /// The listener of the hub is the second one.
 fn with_hub(settings: &mut Settings) {
-    settings.hub_filters = vec![(TenantId::DEFAULT, "plant/+/temp".to_owned())];
+    settings.hub_filters = vec![HubFilter::unchecked(TenantId::DEFAULT, "plant/+/temp")];
     settings.listeners.push(ListenerSettings { name: "hub".into(), for_hub: true, ..ListenerSettings::default() });
 }
 
@@ -142,5 +145,54 @@ fn an_origin_is_left_out_where_no_pipeline_has_the_topic_yet() {
         let publisher = world.connect(v5("thief"));
         publisher.publish(message("elsewhere", "1").qos1().user(ORIGIN_PROPERTY, "id 1 other"));
         assert_eq!(hub.expect_message().user_properties, []);
+    });
+}
+
+/// Accepts payloads that begin with a digit.
+#[derive(Debug)]
+struct Digits;
+
+impl PayloadCheck for Digits {
+    fn accepts(&self, payload: &[u8]) -> bool {
+        payload.first().is_some_and(u8::is_ascii_digit)
+    }
+}
+
+fn with_check(settings: &mut Settings) {
+    let checked = HubFilter { check: Some(Arc::new(Digits)), ..HubFilter::unchecked(TenantId::DEFAULT, "plant/#") };
+    settings.hub_filters = vec![HubFilter::unchecked(TenantId::DEFAULT, "#"), checked];
+}
+
+#[test]
+fn a_payload_that_a_pipeline_refuses_is_not_delivered() {
+    everywhere_with(with_check, |world| {
+        let reader = world.connect(v5("reader"));
+        reader.subscribe("#", ExactlyOnce);
+        let (new, old) = (world.connect(v5("new")), world.connect(v311("old")));
+        let refused = ReasonCode::PayloadFormatInvalid;
+        assert_eq!(new.publish(message("plant/a", "x").qos1()), refused);
+        assert_eq!(new.publish(message("plant/a", "x").qos2()), refused);
+        new.publish(message("plant/a", "x"));
+        assert_eq!(world.dropped(Reason::PayloadRefused), 3);
+        // MQTT 3 has no negative acknowledgement.
+        assert_eq!(old.publish(message("plant/a", "x").qos1()), ReasonCode::Success);
+        assert_eq!(old.publish(message("plant/a", "x").qos2()), ReasonCode::Success);
+        assert_eq!(world.dropped(Reason::PayloadRefused), 5);
+        assert_eq!(new.publish(message("plant/a", "1").qos2()), ReasonCode::Success);
+        assert_eq!(new.publish(message("other", "x").qos1()), ReasonCode::Success);
+        assert_eq!(reader.drain(), ["1", "x"]);
+    });
+}
+
+#[test]
+fn an_empty_payload_deletes_a_retained_message() {
+    everywhere_with(with_check, |world| {
+        let publisher = world.connect(v5("p"));
+        assert!(!publisher.publish(message("plant/a", "1").qos1().retain()).is_error());
+        assert_eq!(publisher.publish(message("plant/a", "").qos1()), ReasonCode::PayloadFormatInvalid);
+        assert!(!publisher.publish(message("plant/a", "").qos1().retain()).is_error());
+        let late = world.connect(v5("late"));
+        late.subscribe("plant/a", AtLeastOnce);
+        late.expect_nothing();
     });
 }

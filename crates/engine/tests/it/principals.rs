@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tidegate_engine::{
-    Access, Delay, Durability, Home, Homes, InnerPublication, LogEvent, Millis, OverflowPolicy, PARTITIONS, Principal,
-    PrincipalId, PrincipalKind, Reason, Settings, Subject, TenantId, TenantQuota,
+    Access, Delay, Durability, Home, Homes, HubFilter, InnerPublication, LogEvent, Millis, OverflowPolicy, PARTITIONS,
+    Principal, PrincipalId, PrincipalKind, Reason, Settings, Subject, TenantId, TenantQuota,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{QoS, ReasonCode};
@@ -241,7 +241,8 @@ fn a_retained_value_is_read_by_who_may_subscribe() {
 
 #[test]
 fn a_retained_value_is_read_without_its_publisher() {
-    let of_pipeline = |settings: &mut Settings| settings.hub_filters = vec![(TenantId::DEFAULT, "p/#".to_owned())];
+    let of_pipeline =
+        |settings: &mut Settings| settings.hub_filters = vec![HubFilter::unchecked(TenantId::DEFAULT, "p/#")];
     everywhere_with(of_pipeline, |world| {
         let publisher = world.connect(v5("secret"));
         publisher.publish(message("p/1", "v").qos1().retain().user("k", "v"));

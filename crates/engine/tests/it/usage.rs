@@ -1,7 +1,8 @@
 //! The usage of tenants is exact.
 
 use tidegate_engine::{
-    Accepted, AuthOutcome, Authentication, HUB_CLIENT_PREFIX, ListenerSettings, Reason, Settings, TenantId, Usage,
+    Accepted, AuthOutcome, Authentication, HUB_CLIENT_PREFIX, HubFilter, ListenerSettings, Reason, Settings, TenantId,
+    Usage,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
 use tidegate_mqtt::ReasonCode;
@@ -12,7 +13,7 @@ const OTHER: TenantId = TenantId(7);
 
 /// The second listener leads to another tenant, the third one is for pipelines.
 fn three_listeners(settings: &mut Settings) {
-    settings.hub_filters = vec![(TenantId::DEFAULT, "t".to_owned())];
+    settings.hub_filters = vec![HubFilter::unchecked(TenantId::DEFAULT, "t")];
     settings.listeners.push(ListenerSettings { tenant: OTHER, name: "other".into(), ..Default::default() });
     settings.listeners.push(ListenerSettings { name: "hub".into(), for_hub: true, ..Default::default() });
 }

@@ -112,8 +112,8 @@ impl crate::Gateway for Broker {
         _: &str,
         _: &crate::HistoryQuestion,
         _: &dyn Fn() -> bool,
-    ) -> Result<Vec<Value>, crate::HistoryError> {
-        Ok(Vec::new())
+    ) -> Result<crate::HistoryAnswer, crate::HistoryError> {
+        Ok(crate::HistoryAnswer::default())
     }
 
     fn user_of_key(&self, _: &[u8]) -> Option<String> {

@@ -364,7 +364,8 @@ fn core_settings(settings: &PipelineSettings) -> CoreSettings {
         dead_letter: settings.dead_letter.as_ref().map(|sink| sink.batching),
         max_held: MAX_HELD,
         max_unacknowledged: settings.source.window(),
-        in_order: settings.archive.is_some() || matches!(settings.source, SourceSettings::Log(_)),
+        in_order: settings.archive.is_some()
+            || matches!(settings.source, SourceSettings::Log(_) | SourceSettings::Kafka(_)),
         max_held_bytes: MAX_HELD_BYTES,
         seed: wall_clock(),
     }

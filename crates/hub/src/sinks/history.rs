@@ -126,6 +126,24 @@ pub fn read_history(
     Ok(within(all.into(), query).into_iter().map(|line| line.value).collect())
 }
 
+/// Puts messages of several nodes together, which [`read_history`] has read for the same question. A message that a pipeline
+/// has written at two nodes is there once.
+pub fn merge_histories(parts: Vec<Vec<Value>>, query: &HistoryQuery) -> Vec<Value> {
+    let (mut known, mut all) = (HashSet::new(), Vec::new());
+    for part in parts {
+        // Several pipelines of a node may have one message.
+        let is_new = |value: &Value| value["message_id"].as_str().is_none_or(|id| !known.contains(id));
+        let part: Vec<Value> = part.into_iter().filter(is_new).collect();
+        known.extend(part.iter().filter_map(|value| value["message_id"].as_str().map(str::to_owned)));
+        all.extend(part.into_iter().map(|value| {
+            let (time, bytes) = (value["time"].as_u64().unwrap_or_default(), value.to_string().len());
+            Line { time, bytes, value }
+        }));
+    }
+    all.sort_by_key(|line| line.time);
+    within(all.into(), query).into_iter().map(|line| line.value).collect()
+}
+
 /// A line of a segment.
 struct Line {
     time: u64,
@@ -324,6 +342,22 @@ mod tests {
         assert_eq!(times(&last(9), &sizes), [3, 4]);
         assert_eq!(times(&HistoryQuery { from: Some(0), ..last(9) }, &sizes), [1, 2]);
         assert_eq!(times(&last(9), &[1, 2 * MAX_ANSWER]), [2], "one message comes in any case");
+    }
+
+    #[test]
+    fn messages_of_several_nodes_are_merged_by_time() {
+        let message = |time: u64, id: &str| serde_json::json!({ "time": time, "message_id": id });
+        let parts = vec![
+            vec![message(1, "a"), message(1, "a"), message(5, "c")],
+            vec![message(1, "a"), message(3, "b")],
+            vec![message(9, "d")],
+        ];
+        let times = |query: &HistoryQuery| -> Vec<u64> {
+            merge_histories(parts.clone(), query).iter().map(|message| message["time"].as_u64().unwrap()).collect()
+        };
+        assert_eq!(times(&last(9)), [1, 1, 3, 5, 9]);
+        assert_eq!(times(&last(2)), [5, 9]);
+        assert_eq!(times(&HistoryQuery { from: Some(0), ..last(3) }), [1, 1, 3]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::{Sink, SinkError};
 use crate::message::HOPS_PROPERTY;
 use crate::open_error::OpenError;
 use crate::record::Record;
+use crate::time::wall_clock;
 
 /// Messages under way to the broker at once.
 const WINDOW: NonZeroU16 = NonZeroU16::MIN.saturating_add(999);
@@ -124,7 +125,7 @@ impl MqttSink {
             let mut publish = Publish::new(self.topic(record)?, record.body())
                 .with_qos(self.settings.qos)
                 .with_retain(self.settings.retain);
-            publish.properties = properties_of(record);
+            publish.properties = properties_of(record, wall_clock());
             let token = self.driver.client().publish(Instant::now(), publish);
             let token = token.map_err(|error| unsendable(&error))?;
             waiting.push((token, record.id()));
@@ -160,11 +161,16 @@ impl MqttSink {
 }
 
 /// The properties of a record: of a message that is sent as it came, its own; and the number of pipelines in any case.
-fn properties_of(record: &Record) -> MessageProperties {
+/// `now` is in Unix milliseconds.
+fn properties_of(record: &Record, now: u64) -> MessageProperties {
     let mut properties = MessageProperties::default();
-    if record.original().is_some() && record.encoded.is_none() {
-        properties.content_type.clone_from(&record.message.content_type);
-        properties.user_properties.clone_from(&record.message.user_properties);
+    if record.is_as_it_came() {
+        let message = &record.message;
+        properties.content_type.clone_from(&message.content_type);
+        properties.message_expiry = message.expiry(now);
+        properties.response_topic = message.response_topic.as_deref().and_then(|topic| TopicNameBuf::new(topic).ok());
+        properties.correlation_data.clone_from(&message.correlation_data);
+        properties.user_properties.clone_from(&message.user_properties);
     }
     properties.user_properties.push((HOPS_PROPERTY.to_owned(), record.hops().to_string()));
     properties
@@ -333,19 +339,25 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let message = Message {
             content_type: Some("text/plain".to_owned()),
+            response_topic: Some("answers".to_owned()),
+            correlation_data: Some(vec![7]),
+            expires_at: Some(9_000),
             user_properties: vec![pair("unit", "C")],
             hops: 1,
             ..Message::default()
         };
         let record = Record::new(Arc::new(message), Content::Whole(WholeMessage::default()));
-        let kept = properties_of(&record);
+        let kept = properties_of(&record, 6_500);
+        assert_eq!((kept.message_expiry, kept.correlation_data), (Some(3), Some(vec![7])));
+        assert_eq!(kept.response_topic, TopicNameBuf::new("answers").ok());
         assert_eq!(kept.content_type.as_deref(), Some("text/plain"));
         assert_eq!(kept.user_properties, [pair("unit", "C"), pair(HOPS_PROPERTY, "2")]);
         for changed in
             [Record { content: Content::default(), ..record.clone() }, Record { encoded: Some(Vec::new()), ..record }]
         {
-            let own = properties_of(&changed);
-            assert_eq!((own.content_type, own.user_properties), (None, vec![pair(HOPS_PROPERTY, "2")]));
+            let hops = vec![pair(HOPS_PROPERTY, "2")];
+            let only_hops = MessageProperties { user_properties: hops, ..MessageProperties::default() };
+            assert_eq!(properties_of(&changed, 0), only_hops);
         }
     }
 

@@ -108,6 +108,7 @@ async fn publish(
         headers.insert(async_nats::header::NATS_MESSAGE_ID, ids.of(record.id()).as_str());
         headers.insert("Mqtt-Topic", record.topic().replace(['\r', '\n'], " ").as_str());
         headers.insert(HOPS_PROPERTY, record.hops().to_string().as_str());
+        put_properties(&mut headers, record);
         let subject = subject(&settings.subject, record.topic());
         let sent = context.publish_with_headers(subject, headers, record.body().into()).await;
         acknowledgements.push(sent.map_err(|error| judge(&error))?);
@@ -116,6 +117,18 @@ async fn publish(
         acknowledgement.await.map_err(|error| judge(&error))?;
     }
     Ok(())
+}
+
+/// Appends the properties of a record. A user property that NATS does not allow as a header is left out.
+fn put_properties(headers: &mut async_nats::HeaderMap, record: &Record) {
+    for (name, value) in crate::headers::NATS.of(record) {
+        // The server gives a meaning to names with this beginning.
+        let is_own = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("Nats-"));
+        if let (Ok(name), Ok(value), false) = (name.parse(), value.parse(), is_own || name.is_empty()) {
+            let (name, value): (async_nats::HeaderName, async_nats::HeaderValue) = (name, value);
+            headers.append(name, value);
+        }
+    }
 }
 
 impl Sink for NatsSink {
@@ -137,6 +150,21 @@ impl Sink for NatsSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn user_properties_that_nats_does_not_allow_are_left_out() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let own = [pair("unit", "C"), pair("unit", "K"), pair("a b", "1"), pair("\u{e4}", "1"), pair("x:", "1")];
+        let wrong = [pair("", "1"), pair("x", "a\nb"), pair("nats-Msg-Id", "1"), pair("Nats-TTL", "1")];
+        let user_properties = own.into_iter().chain(wrong).collect();
+        let message = crate::Message { response_topic: Some("r".into()), user_properties, ..crate::Message::default() };
+        let whole = crate::Content::Whole(crate::WholeMessage::default());
+        let mut headers = async_nats::HeaderMap::new();
+        put_properties(&mut headers, &Record::new(Arc::new(message), whole));
+        let mut names: Vec<_> = headers.iter().map(|(name, values)| (name.to_string(), values.len())).collect();
+        names.sort();
+        assert_eq!(names, [("Mqtt-Response-Topic".to_owned(), 1), ("unit".to_owned(), 2)]);
+    }
 
     #[test]
     fn a_topic_becomes_a_subject() {

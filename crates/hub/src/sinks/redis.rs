@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::place::Ids;
 use super::{Sink, SinkError};
+use crate::message::HOPS_PROPERTY;
 use crate::open_error::OpenError;
 use crate::record::Record;
 
@@ -87,6 +88,7 @@ impl RedisSink {
             command.extend([b"MAXLEN".to_vec(), b"~".to_vec(), self.settings.max_entries.to_string().into_bytes()]);
         }
         command.extend([b"*".to_vec(), b"message_id".to_vec(), self.ids.of(record.id()).into_bytes()]);
+        command.extend([HOPS_PROPERTY.as_bytes().to_vec(), record.hops().to_string().into_bytes()]);
         for (name, value) in record.fields() {
             let value = match (value, record.original()) {
                 (_, Some(original)) if &**name == "payload" => original.to_vec(),
@@ -235,8 +237,22 @@ mod tests {
         let whole = Content::Whole(WholeMessage::new(crate::Format::Json));
         let as_it_came = sink.add(&Record::new(message, whole));
         assert!(as_it_came.ends_with(&[b"payload".to_vec(), vec![0xff]]));
-        let expected: Vec<&[u8]> =
-            vec![b"XADD", b"s", b"MAXLEN", b"~", b"9", b"*", b"message_id", b"7", b"t", b"1", b"n", b"x"];
+        let expected: Vec<&[u8]> = vec![
+            b"XADD",
+            b"s",
+            b"MAXLEN",
+            b"~",
+            b"9",
+            b"*",
+            b"message_id",
+            b"7",
+            b"tidegate-hub-hops",
+            b"1",
+            b"t",
+            b"1",
+            b"n",
+            b"x",
+        ];
         assert_eq!(words, expected);
     }
 

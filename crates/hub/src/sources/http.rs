@@ -5,10 +5,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -33,6 +35,8 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 const MAX_HEAD: usize = 16 * 1024;
 /// Connections at once; further ones wait.
 const MAX_CONNECTIONS: usize = 1_000;
+/// What headers of user properties begin with.
+const USER_HEADER: &str = "x-mqtt-user-";
 /// Bytes of a digest that are in an id.
 const ID_DIGEST: usize = 16;
 /// Characters of the sender's key that are in an id.
@@ -174,6 +178,7 @@ impl Hook {
             return Err(text(StatusCode::SERVICE_UNAVAILABLE, "too many messages wait for the sinks"));
         };
         let headers = request.headers().clone();
+        let properties = properties(&headers).map_err(|why| text(StatusCode::BAD_REQUEST, &why.to_string()))?;
         let body = Limited::new(request.into_body(), self.settings.max_body).collect();
         let body = match timeout(REQUEST_WITHIN, body).await {
             Ok(Ok(body)) => body.to_bytes(),
@@ -183,7 +188,8 @@ impl Hook {
             _ => return Err(text(StatusCode::BAD_REQUEST, "the body did not come")),
         };
         let (answer, done) = oneshot::channel();
-        self.inbox.push((Arc::new(self.message(topic, &headers, &body)), Waiting { answer, _room: room }));
+        self.inbox
+            .push((Arc::new(self.message((topic, properties), &headers, &body)), Waiting { answer, _room: room }));
         match timeout(self.settings.timeout, done).await {
             Ok(Ok(Ending::Delivered)) => Ok(text(StatusCode::OK, "all sinks have the message")),
             Ok(Ok(Ending::Dropped)) => {
@@ -205,10 +211,10 @@ impl Hook {
         differs.fold(0, |found, (one, other)| found | (one ^ other)) == 0 && given.len() == token.len()
     }
 
-    fn message(&self, topic: String, headers: &HeaderMap, body: &[u8]) -> Message {
+    /// `properties` is a message with its properties alone.
+    fn message(&self, (topic, properties): (String, Message), headers: &HeaderMap, body: &[u8]) -> Message {
         static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let stated = header("idempotency-key").filter(|key| !key.is_empty());
+        let stated = header(headers, "idempotency-key").filter(|key| !key.is_empty());
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let id = stated.as_ref().map(|key| id_of(key, &topic, body));
         let message = Message {
@@ -217,13 +223,53 @@ impl Hook {
             topic,
             qos: 1,
             timestamp: wall_clock(),
-            content_type: header("content-type"),
-            user_properties: header(HOPS_PROPERTY).map(|hops| (HOPS_PROPERTY.to_owned(), hops)).into_iter().collect(),
             payload: body.to_vec(),
-            ..Message::default()
+            ..properties
         };
         message.with_hops()
     }
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+/// Why a header is no property.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum HeaderError {
+    #[error("X-MQTT-Expiry is a whole number of seconds")]
+    Expiry,
+    #[error("X-MQTT-Response-Topic is no topic")]
+    ResponseTopic,
+    #[error("X-MQTT-Correlation-Data is no base64")]
+    CorrelationData,
+}
+
+/// A message with the properties in the headers of a request, which have the names that HTTP listeners know.
+///
+/// # Errors
+/// When a header has not the form of its property.
+fn properties(headers: &HeaderMap) -> Result<Message, HeaderError> {
+    let expiry = header(headers, "x-mqtt-expiry").map(|seconds| seconds.parse::<u32>());
+    let expiry = expiry.transpose().map_err(|_| HeaderError::Expiry)?;
+    let data = header(headers, "x-mqtt-correlation-data").map(|data| STANDARD.decode(data));
+    let response_topic = header(headers, "x-mqtt-response-topic");
+    if response_topic.as_ref().is_some_and(|topic| TopicNameBuf::new(topic.as_str()).is_err()) {
+        return Err(HeaderError::ResponseTopic);
+    }
+    let user_property = |(name, value): (&HeaderName, &HeaderValue)| {
+        let name = name.as_str().strip_prefix(USER_HEADER)?;
+        Some((name.to_owned(), value.to_str().ok()?.to_owned()))
+    };
+    let hops = header(headers, HOPS_PROPERTY).map(|hops| (HOPS_PROPERTY.to_owned(), hops));
+    Ok(Message {
+        content_type: header(headers, "content-type"),
+        response_topic,
+        correlation_data: data.transpose().map_err(|_| HeaderError::CorrelationData)?,
+        expires_at: expiry.map(|seconds| wall_clock().saturating_add(u64::from(seconds) * 1000)),
+        user_properties: headers.iter().filter_map(user_property).chain(hops).collect(),
+        ..Message::default()
+    })
 }
 
 /// The id of a message whose sender states a key. Senders may choose the same key: messages are the same only with the
@@ -411,6 +457,39 @@ mod tests {
             ids.dedup();
             assert_eq!(ids.len(), 4, "{ids:?}");
         });
+    }
+
+    #[test]
+    fn headers_are_properties_of_the_message() {
+        let of = |pairs: &[(&str, &str)]| {
+            let named = |(name, value): &(&str, &str)| {
+                (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())
+            };
+            properties(&pairs.iter().map(named).collect())
+        };
+        let read = of(&[
+            ("Content-Type", "text/plain"),
+            ("X-MQTT-Expiry", "60"),
+            ("X-MQTT-Response-Topic", "answers/7"),
+            ("X-MQTT-Correlation-Data", "AP8="),
+            ("X-MQTT-User-Unit", "C"),
+            (HOPS_PROPERTY, "2"),
+        ])
+        .unwrap()
+        .with_hops();
+        assert!(read.expires_at.is_some_and(|at| at > 60_000));
+        let expected = Message {
+            content_type: Some("text/plain".into()),
+            response_topic: Some("answers/7".into()),
+            correlation_data: Some(vec![0, 255]),
+            hops: 2,
+            user_properties: vec![("unit".into(), "C".into())],
+            ..Message::default()
+        };
+        assert_eq!(Message { expires_at: None, ..read }, expected);
+        for wrong in [("X-MQTT-Expiry", "soon"), ("X-MQTT-Correlation-Data", "?"), ("X-MQTT-Response-Topic", "a/#")] {
+            assert!(of(&[wrong]).is_err_and(|why| why.to_string().contains(wrong.0)));
+        }
     }
 
     #[test]

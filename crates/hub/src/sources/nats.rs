@@ -277,10 +277,8 @@ fn own(message: &async_nats::Message, id: String, timestamp: u64) -> Message {
         for value in values.iter().map(async_nats::HeaderValue::as_str) {
             if name == TOPIC_HEADER {
                 value.clone_into(&mut own.topic);
-            } else if name.eq_ignore_ascii_case("content-type") {
-                own.content_type = Some(value.to_owned());
             } else if !name.starts_with("Nats-") {
-                own.user_properties.push((name.to_owned(), value.to_owned()));
+                crate::headers::NATS.take(&mut own, name, value);
             }
         }
     }

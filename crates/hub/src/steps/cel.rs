@@ -1,10 +1,13 @@
 //! CEL as a step: `payload.temp > 30 && clientid.startsWith('pump-')`.
 
+use std::sync::Arc;
+
 use serde_json::Value;
-use tidegate_context::{Expression, ExpressionError, Variables};
+use tidegate_context::{Expression, ExpressionError, HostError, HostFunction, Variables};
 
 use super::environment::Environment;
 use super::error::ComputeError;
+use super::tables::{Table, Tables};
 use super::{At, StepError};
 use crate::format::Wanted;
 use crate::message::FIELDS;
@@ -18,26 +21,35 @@ pub(super) struct Cel {
     /// The parts of the payload that it looks at.
     payload: Vec<Vec<String>>,
     needs_row: bool,
+    /// The tables that it looks into.
+    tables: Tables,
 }
+
+/// The function that finds a row of a table, in SQL, too.
+pub(super) const LOOKUP: &str = "lookup";
 
 /// What `row` is for a step that comes before there is one.
 static NO_ROW: Value = Value::Null;
 
 impl Cel {
-    pub(super) fn new(text: &str) -> Result<Self, StepError> {
+    /// Reads an expression, which may look into `tables`.
+    pub(super) fn new(text: &str, tables: &Tables) -> Result<Self, StepError> {
         let names: Vec<&'static str> =
             FIELDS.iter().copied().filter(|name| *name != "payload").chain(["row", "payload"]).collect();
-        let expression = Expression::over(text, &names).map_err(|error| error_of(text, &error))?;
+        let expression = Expression::calling(text, &names, Some(LOOKUP)).map_err(|error| error_of(text, &error))?;
+        let wanted = expression.subjects().iter().map(String::as_str);
+        let tables = tables.only(wanted).map_err(|error| StepError::new(error.to_string()))?;
         let parts = |name: &str| expression.parts_of(name);
         let fields = FIELDS.iter().copied().filter(|name| *name != "payload" && !parts(name).is_empty()).collect();
         let (payload, needs_row) = (parts("payload"), !parts("row").is_empty());
-        Ok(Self { expression, fields, payload, needs_row })
+        Ok(Self { expression, fields, payload, needs_row, tables })
     }
 
     /// Refuses a result that is of the wrong kind for each message, as that of `5` or `1 + 1`. The kind of all other results
     /// is known with a message.
     pub(super) fn giving(self, is_right: fn(&Value) -> bool, kind: &str) -> Result<Self, StepError> {
-        let is_constant = self.fields.is_empty() && self.payload.is_empty() && !self.needs_row;
+        let is_constant =
+            self.fields.is_empty() && self.payload.is_empty() && !self.needs_row && self.tables.is_empty();
         match is_constant.then(|| self.expression.json(&Variables::of_all([]))) {
             Some(Ok(value)) if !is_right(&value) => {
                 Err(StepError::new(format!("its result is always {value}, and has to be {kind}")))
@@ -68,7 +80,15 @@ impl Cel {
             self.fields.iter().filter_map(|name| Some((*name, environment.message.field(name)?))).collect();
         let rest = [("payload", payload), ("row", row.unwrap_or(&NO_ROW))];
         let all = fields.iter().map(|(name, value)| (*name, value)).chain(rest);
-        Ok(ask(&self.expression, &Variables::of_all(all))?)
+        let variables = Variables::of_all(all);
+        if self.tables.is_empty() {
+            return Ok(ask(&self.expression, &variables)?);
+        }
+        let (tables, now) = (self.tables.clone(), environment.now);
+        let lookup: Arc<HostFunction> = Arc::new(move |arguments| look_up(&tables, arguments, now));
+        let variables = variables.with_function(LOOKUP, lookup);
+        let variables = variables.map_err(|error| ExpressionError::Failed(error.to_string()))?;
+        Ok(ask(&self.expression, &variables)?)
     }
 
     /// Whether it holds.
@@ -88,6 +108,18 @@ impl Cel {
             other => other.to_string(),
         })
     }
+}
+
+/// `lookup(TABLE, KEY)` gives a row, and `lookup(TABLE, KEY, FIELD)` one of its fields.
+fn look_up(tables: &Tables, arguments: &[Value], now: u64) -> Result<Value, HostError> {
+    let failed = |error: &dyn std::fmt::Display| HostError(error.to_string());
+    let (table, key, field) = match arguments {
+        [Value::String(table), key] => (table, key, None),
+        [Value::String(table), key, Value::String(field)] => (table, key, Some(field.as_str())),
+        _ => return Err(HostError("`lookup` takes a table, a key and the name of a field".to_owned())),
+    };
+    let table: &Table = tables.get(table).map_err(|error| failed(&error))?;
+    table.find(key, field, now).map_err(|error| failed(&error))
 }
 
 /// The library writes places as `ERROR: <input>:LINE:COLUMN: text`; names have none, and are looked for.

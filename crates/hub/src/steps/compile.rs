@@ -1,5 +1,7 @@
 //! From an expression of SQL to the nodes that are evaluated for each message.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, CeilFloorKind, DataType, Expr, Function as Call, FunctionArg,
@@ -7,9 +9,11 @@ use sqlparser::ast::{
 };
 
 use super::aggregate::{Aggregate, Aggregates};
+use super::cel::LOOKUP;
 use super::functions::Function;
-use super::node::{Binary, Node, Step};
+use super::node::{Binary, Lookup, Node, Step};
 use super::regular::{Regular, is_name};
+use super::tables::Tables;
 use super::unit::Unit;
 use super::{At, StepError};
 use crate::message::FIELDS;
@@ -22,8 +26,10 @@ fn refuse(expr: &Expr, said: impl Into<String>) -> StepError {
 }
 
 /// The position of an expression.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Scope<'a> {
+    /// The tables of `lookup`.
+    tables: &'a Tables,
     /// The name of the element, in DO and INCASE of a FOREACH.
     item: Option<&'a str>,
     /// Where aggregates are noted, in the SELECT of a window.
@@ -32,14 +38,24 @@ pub(super) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
+    /// That of one message.
+    pub(super) fn new(tables: &'a Tables) -> Self {
+        Self { tables, item: None, aggregates: None, depth: 0 }
+    }
+
     /// That of DO and INCASE, with the name of the element.
-    pub(super) fn of_item(item: &'a str) -> Self {
-        Self { item: Some(item), ..Self::default() }
+    pub(super) fn of_item(self, item: &'a str) -> Self {
+        Self { item: Some(item), ..self }
     }
 
     /// That of the SELECT of a window.
-    pub(super) fn of_window(aggregates: &'a Aggregates) -> Self {
-        Self { aggregates: Some(aggregates), ..Self::default() }
+    pub(super) fn of_window(self, aggregates: &'a Aggregates) -> Self {
+        Self { aggregates: Some(aggregates), ..self }
+    }
+
+    /// That of a message in it.
+    pub(super) fn of_message(self) -> Self {
+        Self::new(self.tables)
     }
 
     fn below(self) -> Self {
@@ -231,6 +247,9 @@ fn function(expr: &Expr, call: &Call, scope: Scope<'_>) -> Result<Node, StepErro
     if let Some(found) = Aggregate::of_name(&name).filter(|_| !is_of_message) {
         return aggregate(expr, &name, found, call, scope);
     }
+    if name == LOOKUP {
+        return lookup(expr, arguments(expr, &name, call, scope)?, scope);
+    }
     if is_name(&name) {
         return regex(expr, &name, arguments(expr, &name, call, scope)?);
     }
@@ -296,6 +315,17 @@ fn arguments(expr: &Expr, name: &str, call: &Call, scope: Scope<'_>) -> Result<V
         }
         _ => Err(wrong()),
     }
+}
+
+/// `lookup('TABLE', KEY)` and `lookup('TABLE', KEY, FIELD)`.
+fn lookup(expr: &Expr, arguments: Vec<Node>, scope: Scope<'_>) -> Result<Node, StepError> {
+    let mut arguments = arguments.into_iter();
+    let (table, key, field, rest) = (arguments.next(), arguments.next(), arguments.next(), arguments.next());
+    let (Some(Node::Literal(Value::String(name))), Some(key), None) = (table, key, rest) else {
+        return Err(refuse(expr, "`lookup` takes a table in quotes, a key, and the name of a field if one is wanted"));
+    };
+    let table = scope.tables.get(&name).map_err(|error| refuse(expr, error.to_string()))?;
+    Ok(Node::Lookup(Box::new(Lookup { table: Arc::clone(table), key, field })))
 }
 
 /// A function with a regular expression, which is read once.

@@ -13,6 +13,9 @@ pub(crate) const MAX_ELEMENTS: usize = 1_000;
 /// Most memory of all records that FOREACH makes of one message, bytes; a message with larger records fails.
 pub(super) const MAX_RECORD_BYTES: usize = 4 << 20;
 
+/// Longest payload that the broker checks before an acknowledgement, bytes: its thread serves other clients, too.
+pub(super) const MAX_GATED_PAYLOAD: usize = 64 << 10;
+
 /// Longest text of the values of GROUP BY, bytes.
 pub(super) const MAX_GROUP: usize = 4 << 10;
 
@@ -54,6 +57,17 @@ pub enum ComputeError {
     /// The payload does not fulfil the schema of the pipeline.
     #[error("{0}")]
     Schema(String),
+    /// The payload is longer than payloads that are checked before the acknowledgement.
+    #[error("the payload is longer than {MAX_GATED_PAYLOAD} bytes, and on_invalid = \"refuse\" checks no longer ones")]
+    LongPayload,
+    /// A table has no row of a key, and `on_missing` makes that an error.
+    #[error("the table `{table}` has no row {key}")]
+    NoRow {
+        /// The table.
+        table: String,
+        /// The key, as JSON.
+        key: String,
+    },
     /// The values of GROUP BY are too long.
     #[error("the values of GROUP BY are longer than {MAX_GROUP} bytes")]
     LongGroup,

@@ -14,10 +14,12 @@ mod environment;
 mod error;
 mod foreach;
 mod functions;
+mod gate;
 mod node;
 mod regular;
 mod schema;
 mod sql;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod unit;
@@ -38,8 +40,10 @@ use self::cel::Cel;
 use self::environment::Environment;
 pub use self::error::ComputeError;
 pub(crate) use self::error::MAX_ELEMENTS;
+pub use self::gate::PayloadGate;
 use self::schema::PayloadSchema;
 use self::sql::Sql;
+use self::tables::Tables;
 pub(crate) use self::window::Ended;
 use crate::format::{Format, Wanted};
 use crate::message::{FieldName, Message};
@@ -121,6 +125,10 @@ pub struct StepSettings {
     pub schema_type: Option<String>,
     /// Whether a message that is not of the schema is dropped, and does not fail.
     pub drops_invalid: bool,
+    /// Tables of `lookup`, each `NAME = FILE#KEY`.
+    pub tables: Vec<String>,
+    /// Whether a key that a table does not have is an error, and not null.
+    pub demands_rows: bool,
     /// A condition (CEL).
     pub filter: Option<String>,
     /// A SELECT.
@@ -143,6 +151,8 @@ pub struct StepSettings {
 pub enum Part {
     /// `schema`.
     Schema,
+    /// `tables`.
+    Tables,
     /// `filter`.
     Filter,
     /// `sql`.
@@ -179,8 +189,10 @@ impl Steps {
     /// # Errors
     /// The first text that is wrong.
     pub fn new(settings: &StepSettings) -> Result<Self, (Part, StepError)> {
+        let tables = Tables::open(&settings.tables, settings.demands_rows);
+        let tables = &tables.map_err(|error| (Part::Tables, StepError::new(error.to_string())))?;
         let cel = |text: &String, part: Part| {
-            let expression = Cel::new(text).and_then(|cel| match part {
+            let expression = Cel::new(text, tables).and_then(|cel| match part {
                 Part::Filter => cel.giving(Value::is_boolean, "true or false"),
                 Part::Topic => cel.giving(Value::is_string, "text in single quotes: `topic = \"'plant/a'\"`"),
                 _ => Ok(cel),
@@ -190,7 +202,7 @@ impl Steps {
         let sql = settings
             .sql
             .as_deref()
-            .map(|text| Sql::new(text, settings.every.is_some()).map_err(|error| (Part::Sql, error)));
+            .map(|text| Sql::new(text, settings.every.is_some(), tables).map_err(|error| (Part::Sql, error)));
         let set = settings.set.iter().enumerate().map(|(index, text)| {
             let part = Part::Set(index);
             let (name, expression) = text

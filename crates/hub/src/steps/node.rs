@@ -2,6 +2,7 @@
 //! is null does not hold.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -9,6 +10,7 @@ use super::environment::{Environment, WindowView};
 use super::error::ComputeError;
 use super::functions::Function;
 use super::regular::Regular;
+use super::tables::Table;
 use super::values::{element, kind, number_of, order, real, text_of};
 use crate::format::Wanted;
 
@@ -72,6 +74,23 @@ pub(crate) enum Node {
     },
     Call(Function, Vec<Node>),
     Regex(Box<Regular>, Box<Node>),
+    Lookup(Box<Lookup>),
+}
+
+/// A row of a table, or one of its fields.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    pub(super) table: Arc<Table>,
+    pub(super) key: Node,
+    pub(super) field: Option<Node>,
+}
+
+impl Lookup {
+    fn value(&self, environment: &Environment<'_>) -> Result<Value, ComputeError> {
+        let field = self.field.as_ref().map(|field| field.value(environment)).transpose()?;
+        let field = field.as_ref().map(text_of);
+        self.table.find(&self.key.value(environment)?, field.as_deref(), environment.now)
+    }
 }
 
 impl Node {
@@ -116,6 +135,7 @@ impl Node {
                 all(&mut cases.iter().flat_map(|(when, then)| [when, then]));
             }
             Self::Call(_, arguments) => all(&mut arguments.iter()),
+            Self::Lookup(lookup) => all(&mut std::iter::once(&lookup.key).chain(&lookup.field)),
         }
     }
 
@@ -133,6 +153,7 @@ impl Node {
             Self::WindowStart => of_window(environment, |window| Some(window.start.into())),
             Self::WindowEnd => of_window(environment, |window| Some(window.end.into())),
             Self::Path(root, steps) => return path(root, steps, environment),
+            Self::Lookup(lookup) => return lookup.value(environment),
             Self::Not(operand) => match operand.value(environment)? {
                 Value::Bool(truth) => Value::Bool(!truth),
                 Value::Null => Value::Null,

@@ -22,6 +22,7 @@ use super::environment::Environment;
 use super::error::{ComputeError, MAX_ELEMENTS, MAX_GROUP};
 use super::foreach::{Foreach, is_foreach};
 use super::node::Node;
+use super::tables::Tables;
 use super::values::kind;
 use super::{At, StepError};
 use crate::format::Wanted;
@@ -76,7 +77,7 @@ impl Sql {
     ///
     /// # Errors
     /// With the place in the text, when it is not SQL or asks for something that is not there.
-    pub(crate) fn new(text: &str, is_windowed: bool) -> Result<Self, StepError> {
+    pub(crate) fn new(text: &str, is_windowed: bool, tables: &Tables) -> Result<Self, StepError> {
         if text.len() > MAX_TEXT {
             return Err(StepError::new(format!("it is longer than {MAX_TEXT} bytes")));
         }
@@ -85,17 +86,18 @@ impl Sql {
             let thread = std::thread::Builder::new().stack_size(PARSER_STACK_BYTES);
             let failed = |said: String| StepError::new(format!("it could not be read: {said}"));
             let thread = thread
-                .spawn_scoped(scope, || Self::read(text, is_windowed))
+                .spawn_scoped(scope, || Self::read(text, is_windowed, tables))
                 .map_err(|error| failed(error.to_string()))?;
             thread.join().map_err(|_| failed("the parser broke off".to_owned()))?
         })
     }
 
-    fn read(text: &str, is_windowed: bool) -> Result<Self, StepError> {
+    fn read(text: &str, is_windowed: bool, tables: &Tables) -> Result<Self, StepError> {
+        let of_message = Scope::new(tables);
         let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
         let tokens = tokens.map_err(|error| syntax(text, &ParserError::from(error)))?;
         if !is_foreach(&tokens) {
-            let sql = Self::of_query(&statement(text, tokens)?, Scope::default(), is_windowed)?;
+            let sql = Self::of_query(&statement(text, tokens)?, of_message, is_windowed)?;
             // The parser takes a SELECT without columns, whose records would be empty.
             if sql.select.is_empty() {
                 return Err(StepError::new("SELECT names no field: name some, or `*`").at(At::point(1, 1)));
@@ -108,8 +110,8 @@ impl Sql {
             );
         }
         let foreach = Foreach::new(tokens)?;
-        let scope = Scope::of_item(&foreach.item);
-        let list = compile(&expression(text, foreach.list)?, Scope::default())?;
+        let scope = of_message.of_item(&foreach.item);
+        let list = compile(&expression(text, foreach.list)?, of_message)?;
         let condition = foreach.condition.map(|tokens| compile(&expression(text, tokens)?, scope)).transpose()?;
         let mut sql = Self::of_query(&statement(text, foreach.select)?, scope, false)?;
         if !foreach.has_columns {
@@ -134,14 +136,14 @@ impl Sql {
             return Err(StepError::new(message).at(At::of(query.span())));
         };
         let aggregates = Aggregates::default();
-        let scope = if is_windowed { Scope::of_window(&aggregates) } else { scope };
-        let columns: Result<Vec<_>, _> = select.projection.iter().map(|item| column(item, scope)).collect();
+        let row_scope = if is_windowed { scope.of_window(&aggregates) } else { scope };
+        let columns: Result<Vec<_>, _> = select.projection.iter().map(|item| column(item, row_scope)).collect();
         let columns = columns?;
         if is_windowed && columns.iter().any(|column| matches!(column, Column::All)) {
             let message = "`*` is of one message: name the fields of a window, such as `count(*) AS messages`";
             return Err(StepError::new(message).at(At::of(query.span())));
         }
-        let of_message = |expr: &Expr| compile(expr, Scope::default());
+        let of_message = |expr: &Expr| compile(expr, scope.of_message());
         let condition = select.selection.as_ref().map(of_message).transpose()?;
         let group = group.iter().map(of_message).collect::<Result<_, _>>()?;
         Ok(Self { from: filters(select)?, each: None, select: columns, condition, group, aggregates })

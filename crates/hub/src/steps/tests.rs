@@ -198,7 +198,7 @@ fn a_bad_statement_is_refused_with_its_place() {
         ("SELECT item.x FROM 't'", Some((1, 8, 1)), "there is no `item`"),
         ("SELECT lower(topic, qos) AS x FROM 't'", Some((1, 8, 5)), "takes 1 values, not 2"),
     ] {
-        let error = Sql::new(sql, false).unwrap_err();
+        let error = Sql::new(sql, false, &Tables::default()).unwrap_err();
         assert!(error.message.contains(said), "{sql}: {error}");
         if let Some((line, column, len)) = place {
             let at = error.at.unwrap_or_else(|| panic!("{sql}: no place"));
@@ -206,8 +206,15 @@ fn a_bad_statement_is_refused_with_its_place() {
             assert!(at.len >= len || len == 1, "{sql}: {at:?}");
         }
     }
-    assert!(Sql::new(&format!("SELECT {}1 AS x FROM 't'", "1+".repeat(3_000)), false).is_err());
-    assert!(Sql::new(&format!("SELECT {}1{} AS x FROM 't'", "(".repeat(3_000), ")".repeat(3_000)), false).is_err());
+    assert!(Sql::new(&format!("SELECT {}1 AS x FROM 't'", "1+".repeat(3_000)), false, &Tables::default()).is_err());
+    assert!(
+        Sql::new(
+            &format!("SELECT {}1{} AS x FROM 't'", "(".repeat(3_000), ")".repeat(3_000)),
+            false,
+            &Tables::default()
+        )
+        .is_err()
+    );
 }
 
 #[test]
@@ -249,7 +256,7 @@ fn a_constant_of_the_wrong_kind_is_refused() {
 
 #[test]
 fn a_bad_expression_is_refused_with_its_place() {
-    let error = |text: &str| Cel::new(text).unwrap_err();
+    let error = |text: &str| Cel::new(text, &Tables::default()).unwrap_err();
     let unknown = error("payload.temp > limit");
     assert_eq!(unknown.at, Some(At { line: 1, column: 16, len: 5 }));
     assert!(error("payload.temp >").at.is_some(), "{}", error("payload.temp >"));
@@ -259,7 +266,7 @@ fn a_bad_expression_is_refused_with_its_place() {
 
 #[test]
 fn a_statement_that_breaks_off_is_wrong_at_its_end() {
-    let error = Sql::new("SELECT payload.a AS ä\nFROM 't' WHERE payload.a > ", false).unwrap_err();
+    let error = Sql::new("SELECT payload.a AS ä\nFROM 't' WHERE payload.a > ", false, &Tables::default()).unwrap_err();
     assert_eq!(error.at, Some(At { line: 2, column: 26, len: 1 }), "{error}");
     assert!(error.message.ends_with("found: the end"), "{error}");
 }
@@ -529,5 +536,55 @@ fn payloads_of_avro_are_json_for_all_steps() {
     assert!(Steps::new(&dropping).unwrap().run(&wrong, 0).unwrap().is_empty());
     let other = StepSettings { format: Format::Cbor, ..window };
     assert!(Steps::new(&other).unwrap_err().1.to_string().contains("leave out `format`"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn messages_are_joined_with_rows_of_a_table() {
+    let folder = std::env::temp_dir().join(format!("tidegate-join-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("pumps.csv");
+    std::fs::write(&file, "id,site,limit\na,hall,30\nb,yard,\n").unwrap();
+    let tables = vec![format!("pumps = {}#id", file.display())];
+    let steps = |settings: StepSettings| Steps::new(&StepSettings { tables: tables.clone(), ..settings });
+    let run = |settings: &StepSettings, payload: &Value| {
+        let steps = steps(settings.clone()).map_err(|(_, error)| error.to_string())?;
+        let records = steps.run(&message("t", payload), 0).map_err(|error| error.to_string())?;
+        Ok::<Option<Value>, String>(records.first.map(|record| serde_json::from_str(&record.json()).unwrap()))
+    };
+    let sql = |text: &str| StepSettings { sql: Some(text.to_owned()), ..StepSettings::default() };
+    let (known, unknown) = (json!({ "pump": "a", "temp": 31 }), json!({ "pump": "x", "temp": 31 }));
+    let joined = sql("SELECT payload.temp AS temp, lookup('pumps', payload.pump, 'site') AS site, \
+        lookup('pumps', payload.pump).limit AS most FROM 't'");
+    assert_eq!(run(&joined, &known), Ok(Some(json!({ "temp": 31, "site": "hall", "most": 30 }))));
+    assert_eq!(run(&joined, &unknown), Ok(Some(json!({ "temp": 31, "site": null, "most": null }))));
+    let inner =
+        sql("SELECT lookup('pumps', payload.pump) AS row FROM 't' WHERE lookup('pumps', payload.pump) IS NOT NULL");
+    assert_eq!(run(&inner, &unknown), Ok(None));
+    let row = json!({ "row": { "id": "a", "site": "hall", "limit": 30 } });
+    assert_eq!(run(&inner, &known), Ok(Some(row)));
+    let cel = StepSettings {
+        filter: Some("payload.temp > lookup('pumps', payload.pump, 'limit')".into()),
+        set: vec!["site = lookup('pumps', payload.pump).site".into()],
+        ..StepSettings::default()
+    };
+    assert_eq!(run(&cel, &known).unwrap().unwrap()["site"], "hall");
+    assert_eq!(run(&cel, &json!({ "pump": "a", "temp": 30 })), Ok(None));
+    for settings in [joined, cel] {
+        let demanding = StepSettings { demands_rows: true, ..settings };
+        let error = run(&demanding, &unknown).unwrap_err();
+        assert!(error.contains("the table `pumps` has no row \"x\""), "{error}");
+    }
+    for (wrong, said) in [
+        ("SELECT lookup('other', payload.pump) AS a FROM 't'", "no table `other`"),
+        ("SELECT lookup(payload.pump, 'pumps') AS a FROM 't'", "a table in quotes"),
+        ("SELECT lookup('pumps') AS a FROM 't'", "a table in quotes"),
+    ] {
+        assert!(run(&sql(wrong), &known).unwrap_err().contains(said), "{wrong}");
+    }
+    let filter = |text: &str| StepSettings { filter: Some(text.into()), ..StepSettings::default() };
+    assert!(run(&filter("lookup('other', 1) == 1"), &known).unwrap_err().contains("no table `other`"));
+    let missing = StepSettings { tables: vec!["t = /nowhere.csv#id".into()], ..StepSettings::default() };
+    assert_eq!(Steps::new(&missing).unwrap_err().0, Part::Tables);
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,7 +1,9 @@
 //! Pipelines in the broker and beside it.
 
 mod bus;
+mod full;
 mod own;
+mod refuse;
 mod sources;
 mod windows;
 

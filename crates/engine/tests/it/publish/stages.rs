@@ -1,8 +1,10 @@
 //! Which stage of the publish pipeline answers when several would, and what each answer means for the publisher.
 
+use std::sync::Arc;
+
 use tidegate_engine::{
-    Access, AddressSettings, Durability, Observer, ObserverPolicy, ObserverWindow, OverflowPolicy, Reason, Settings,
-    Subject,
+    Access, AddressSettings, Durability, HubFilter, Observer, ObserverPolicy, ObserverWindow, OverflowPolicy,
+    PayloadCheck, Reason, Settings, Subject, TenantId,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::{Packet, PacketType, QoS, ReasonCode};
@@ -22,6 +24,15 @@ impl Access for NothingIsAllowed {
     }
 }
 
+#[derive(Debug)]
+struct NothingBad;
+
+impl PayloadCheck for NothingBad {
+    fn accepts(&self, payload: &[u8]) -> bool {
+        payload != b"bad"
+    }
+}
+
 /// What may be wrong with a message, in the order of the stages that find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
@@ -31,6 +42,8 @@ enum Fault {
     Denied,
     /// It asks for receipts that do not exist.
     UnknownReceipts,
+    /// A pipeline refuses its payload.
+    PayloadRefused,
     /// The store is full.
     StoreFull,
     /// The window of an observer is full.
@@ -39,14 +52,23 @@ enum Fault {
     QueueFull,
 }
 
-const FAULTS: [Fault; 6] =
-    [Fault::Repeated, Fault::Denied, Fault::UnknownReceipts, Fault::StoreFull, Fault::ObserverFull, Fault::QueueFull];
+const FAULTS: [Fault; 7] = [
+    Fault::Repeated,
+    Fault::Denied,
+    Fault::UnknownReceipts,
+    Fault::PayloadRefused,
+    Fault::StoreFull,
+    Fault::ObserverFull,
+    Fault::QueueFull,
+];
 
 fn settings(settings: &mut Settings) {
     settings.durability = Durability::Commit;
     settings.queue.overflow = OverflowPolicy::Reject;
     settings.queue.max_messages = 1;
     settings.addresses = Some(AddressSettings { guarded: false, ..AddressSettings::default() });
+    let topics = HubFilter::unchecked(TenantId::DEFAULT, "#");
+    settings.hub_filters = vec![HubFilter { check: Some(Arc::new(NothingBad)), ..topics }];
 }
 
 /// The code of the PUBREC that a client gets next.
@@ -88,7 +110,9 @@ fn publish_with(faults: &[Fault]) -> (ReasonCode, Option<Reason>) {
     }
     world.engine(0, |engine, _| engine.store().set_store_full(faults.contains(&Fault::StoreFull)));
     let before = world.counters().dropped;
-    let last = if faults.contains(&Fault::UnknownReceipts) { sent(7).user("receipt", "bogus") } else { sent(7) };
+    let payload = if faults.contains(&Fault::PayloadRefused) { "bad" } else { "x" };
+    let last = message("ctx/to/node/x", payload).qos2().id(7);
+    let last = if faults.contains(&Fault::UnknownReceipts) { last.user("receipt", "bogus") } else { last };
     publisher.send_publish(last);
     let code = pub_rec(&publisher);
     let after = world.counters().dropped;
@@ -101,6 +125,7 @@ fn answer_of(fault: Option<Fault>) -> (ReasonCode, Option<Reason>) {
         None | Some(Fault::Repeated) => (ReasonCode::Success, None),
         Some(Fault::Denied) => (ReasonCode::NotAuthorized, Some(Reason::NotAuthorized)),
         Some(Fault::UnknownReceipts) => (ReasonCode::ImplementationSpecificError, Some(Reason::NotUnderstood)),
+        Some(Fault::PayloadRefused) => (ReasonCode::PayloadFormatInvalid, Some(Reason::PayloadRefused)),
         Some(Fault::StoreFull) => (ReasonCode::QuotaExceeded, Some(Reason::StoreFull)),
         Some(Fault::ObserverFull) => (ReasonCode::QuotaExceeded, Some(Reason::ObserverRefused)),
         Some(Fault::QueueFull) => (ReasonCode::QuotaExceeded, Some(Reason::QueueFullReject)),

@@ -1,6 +1,7 @@
 //! Frames and methods of AMQP 0-9-1, as far as a publisher needs them.
 
 use super::super::SinkError;
+use crate::message::HOPS_PROPERTY;
 
 pub(super) const METHOD: u8 = 1;
 pub(super) const HEADER: u8 = 2;
@@ -88,6 +89,8 @@ pub(super) struct Publication<'a> {
     pub(super) routing_key: &'a str,
     pub(super) id: &'a str,
     pub(super) topic: &'a str,
+    /// Pipelines that have published it one after the other.
+    pub(super) hops: u8,
     pub(super) content_type: &'a str,
     /// Unix milliseconds.
     pub(super) timestamp: u64,
@@ -113,6 +116,9 @@ impl Publication<'_> {
         short(b"mqtt-topic", &mut table);
         table.push(b'S');
         long(self.topic.as_bytes(), &mut table);
+        short(HOPS_PROPERTY.as_bytes(), &mut table);
+        table.push(b'S');
+        long(self.hops.to_string().as_bytes(), &mut table);
         long(&table, &mut header);
         header.push(2);
         short(self.id.as_bytes(), &mut header);
@@ -205,6 +211,7 @@ mod tests {
             routing_key: "a.b",
             id: "7",
             topic: "a/b",
+            hops: 3,
             content_type: "t",
             timestamp: 2_999,
             body: b"0123456789",
@@ -213,7 +220,7 @@ mod tests {
         publication.encode(FRAME_OVERHEAD + 4, &mut out);
         let method = b"\x01\0\x01\0\0\0\x0d\0\x3c\0\x28\0\0\x01x\x03a.b\x01\xce";
         assert_eq!(out[..method.len()], *method);
-        let header = b"\x02\0\x01\0\0\0\x32\0\x3c\0\0\0\0\0\0\0\0\0\x0a\xb0\xc0\x01t\0\0\0\x13\x0amqtt-topicS\0\0\0\x03a/b\x02\x017\0\0\0\0\0\0\0\x02\xce";
+        let header = b"\x02\0\x01\0\0\0\x4a\0\x3c\0\0\0\0\0\0\0\0\0\x0a\xb0\xc0\x01t\0\0\0\x2b\x0amqtt-topicS\0\0\0\x03a/b\x11tidegate-hub-hopsS\0\0\0\x013\x02\x017\0\0\0\0\0\0\0\x02\xce";
         let rest = &out[method.len()..];
         assert_eq!(rest[..header.len()], *header);
         let payload = &header[FRAME_HEAD..header.len() - 1];

@@ -1,7 +1,10 @@
 //! Records out of the batches of a partition (format 2). Batches of aborted transactions are left out, and so are the
 //! marks by which transactions end.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use super::unpack::{MAX_UNPACKED, UnpackError, unpack};
 
 /// A record of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,10 +21,8 @@ pub(crate) struct Taken {
 /// Why records cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BatchError {
-    #[error(
-        "a batch of records at offset {offset} is compressed ({codec}), and only uncompressed ones are read: set `compression.type=uncompressed` at the topic"
-    )]
-    Compressed { offset: i64, codec: &'static str },
+    #[error("the batch of records at offset {offset} cannot be unpacked: {why}")]
+    Packed { offset: i64, why: UnpackError },
     #[error("records at offset {0} have an old format, which is not read")]
     OldFormat(i64),
     #[error("the records behind offset {0} cannot be read")]
@@ -61,14 +62,19 @@ pub(crate) fn records(bytes: &[u8], from: i64, aborted: &[(i64, i64)]) -> Result
     let mut left: Vec<(i64, i64)> = aborted.to_vec();
     left.sort_by_key(|(_, first)| *first);
     let mut left = left.into_iter().peekable();
-    let (mut all, mut next, mut rest) = (Vec::new(), from, Reader(bytes));
+    let (mut all, mut next, mut rest, mut room) = (Vec::new(), from, Reader(bytes), MAX_UNPACKED);
     while let Some((base, batch)) = rest.batch() {
-        let (head, mut body) = match head(base, batch) {
+        let found = head(base, batch).and_then(|(head, body)| Ok((body_of(&head, body, room)?, head)));
+        let (body, head) = match found {
             Ok(found) => found,
             Err(error) if next == from => return Err(error),
             // The next answer begins with it.
             Err(_) => break,
         };
+        if let Cow::Owned(unpacked) = &body {
+            room -= unpacked.len();
+        }
+        let mut body = Reader(&body);
         while let Some((producer, first)) = left.next_if(|(_, first)| *first <= head.last) {
             open.insert(producer, first);
         }
@@ -95,7 +101,7 @@ fn kind_of_mark(key: &[u8]) -> i16 {
     key.get(2..4).and_then(|bytes| bytes.try_into().ok()).map_or(-1, i16::from_be_bytes)
 }
 
-fn head(base: i64, batch: &[u8]) -> Result<(Head, Reader<'_>), BatchError> {
+fn head(base: i64, batch: &[u8]) -> Result<(Head, &[u8]), BatchError> {
     let mut reader = Reader(batch);
     let format = batch.get(4).copied();
     if matches!(format, Some(0 | 1)) {
@@ -115,16 +121,16 @@ fn head(base: i64, batch: &[u8]) -> Result<(Head, Reader<'_>), BatchError> {
     if format != Some(2) || checksum != batch.get(9..).map(crc32c::crc32c) {
         return Err(broken());
     }
+    Ok((head, reader.0))
+}
+
+/// The records of a batch, unpacked where they are compressed. They have `room` bytes at most then.
+fn body_of<'a>(head: &Head, body: &'a [u8], room: usize) -> Result<Cow<'a, [u8]>, BatchError> {
     match head.attributes & CODEC {
-        0 => Ok((head, reader)),
+        0 => Ok(Cow::Borrowed(body)),
         codec => {
-            let codec = match codec {
-                1 => "gzip",
-                2 => "snappy",
-                3 => "lz4",
-                _ => "zstd",
-            };
-            Err(BatchError::Compressed { offset: base, codec })
+            let packed = |why| BatchError::Packed { offset: head.base, why };
+            unpack(codec, body, room).map(Cow::Owned).map_err(packed)
         }
     }
 }
@@ -217,7 +223,7 @@ mod tests {
             key: b"k".to_vec(),
             value: value.as_bytes().to_vec(),
             timestamp: 1000,
-            headers: vec![("h", b"x".to_vec())],
+            headers: vec![("h".into(), b"x".to_vec())],
         };
         let entries: Vec<BatchEntry> = values.iter().map(entry).collect();
         let mut bytes = batch(Sequence { producer, epoch: 0, first: 0, in_transaction: false }, &entries);
@@ -270,11 +276,43 @@ mod tests {
         assert_eq!((values(&found), next), (vec![(1, "kept".to_owned()), (3, "later".to_owned())], 5));
     }
 
+    /// The batch with its records packed.
+    fn packed(batch: &[u8], codec: i16) -> Vec<u8> {
+        let (head, body) = batch.split_at(61);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut gzip, body).unwrap();
+        let mut bytes = [head, &gzip.finish().unwrap()].concat();
+        let len = u32::try_from(bytes.len() - BEFORE_LENGTH).unwrap();
+        bytes[8..BEFORE_LENGTH].copy_from_slice(&len.to_be_bytes());
+        bytes[21..23].copy_from_slice(&codec.to_be_bytes());
+        let checksum = crc32c::crc32c(&bytes[21..]);
+        bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn compressed_batches_are_read_up_to_a_bound() {
+        let bytes = [packed(&at(5, 1, 0, &["a", "b"]), 1), at(7, 1, 0, &["c"])].concat();
+        let (found, next) = records(&bytes, 6, &[]).unwrap();
+        assert_eq!((values(&found), next), (vec![(6, "b".to_owned()), (7, "c".to_owned())], 8));
+        let large = "x".repeat(MAX_UNPACKED / 2);
+        let half = packed(&at(0, 1, 0, &[&large]), 1);
+        let mut other = half.clone();
+        other[..8].copy_from_slice(&1_i64.to_be_bytes());
+        let (found, next) = records(&[half.as_slice(), &other].concat(), 0, &[]).unwrap();
+        assert_eq!((found.len(), next), (1, 1), "the next answer begins with the other one");
+        assert_eq!(records(&other, 1, &[]).unwrap().1, 2);
+        let whole = packed(&at(0, 1, 0, &[&large, &large]), 1);
+        let why = UnpackError::TooLarge;
+        assert_eq!(records(&whole, 0, &[]), Err(BatchError::Packed { offset: 0, why }));
+    }
+
     #[test]
     fn what_cannot_be_read_is_an_error_and_never_skipped() {
-        let compressed = at(1, 1, 4, &["b"]);
-        assert_eq!(records(&compressed, 1, &[]), Err(BatchError::Compressed { offset: 1, codec: "zstd" }));
-        let (found, next) = records(&[at(0, 1, 0, &["a"]), compressed].concat(), 0, &[]).unwrap();
+        let wrong = at(1, 1, 5, &["b"]);
+        let why = UnpackError::Unknown(5);
+        assert_eq!(records(&wrong, 1, &[]), Err(BatchError::Packed { offset: 1, why }));
+        let (found, next) = records(&[at(0, 1, 0, &["a"]), wrong].concat(), 0, &[]).unwrap();
         assert_eq!((found.len(), next), (1, 1), "earlier records come");
         let mut broken = at(0, 1, 0, &["a"]);
         let end = broken.len() - 1;

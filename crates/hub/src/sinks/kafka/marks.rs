@@ -367,11 +367,12 @@ mod tests {
             answer.extend([1_i32.to_be_bytes(), 0_i32.to_be_bytes()].concat());
             answer.extend(0_i16.to_be_bytes());
         };
-        let (mut offsets, mut records) = (Vec::new(), 0_i32.to_be_bytes().to_vec());
+        // Before the topics: the throttle, the error and the session.
+        let (mut offsets, mut records) = (Vec::new(), vec![0; 4 + 2 + 4]);
         topic(&mut offsets);
         offsets.extend([0_i64.to_be_bytes(), 4_i64.to_be_bytes()].concat());
         topic(&mut records);
-        records.extend([7_i64.to_be_bytes(), 4_i64.to_be_bytes()].concat());
+        records.extend([7_i64.to_be_bytes(), 4_i64.to_be_bytes(), 0_i64.to_be_bytes()].concat());
         records.extend([0; 8]);
         for (correlation, answer) in (1_i32..).zip([offsets, records]) {
             let mut len = [0; 4];

@@ -2,7 +2,7 @@
 //! producer numbers its batches, so the broker drops one that comes again after a lost connection.
 //!
 //! - `connection`: requests and answers of one broker, and the login; `scram` is one way of it.
-//! - `wire` and `fetch`: requests and answers as bytes; `records` and `batches`: batches as Kafka stores them, written and read.
+//! - `wire` and `fetch`: requests and answers as bytes; `records` and `batches`, with `unpack`: batches, written and read.
 //! - `transactions`: exactly once through the end of this process; `marks`: the ids of the records that they have written;
 //!   `ends`: ends of transactions that Kafka has lost, with requests in the encoding of `compact`.
 
@@ -15,6 +15,7 @@ mod marks;
 pub(crate) mod records;
 mod scram;
 mod transactions;
+mod unpack;
 pub(crate) mod wire;
 
 use std::collections::{BTreeMap, HashSet};
@@ -214,16 +215,15 @@ impl KafkaSink {
     }
 
     fn entry(&self, record: &Record) -> BatchEntry {
-        BatchEntry {
-            key: record.key().as_bytes().to_vec(),
-            value: record.body(),
-            timestamp: record.timestamp(),
-            headers: vec![
-                ("message_id", self.ids.of(record.id()).into_bytes()),
-                ("mqtt_topic", record.topic().as_bytes().to_vec()),
-                (HOPS_PROPERTY, record.hops().to_string().into_bytes()),
-            ],
-        }
+        let own = [
+            ("message_id", self.ids.of(record.id())),
+            ("mqtt_topic", record.topic().to_owned()),
+            (HOPS_PROPERTY, record.hops().to_string()),
+        ];
+        let own = own.into_iter().map(|(name, value)| (name.into(), value));
+        let headers = own.chain(crate::headers::KAFKA.of(record)).map(|(name, value)| (name, value.into_bytes()));
+        let (key, value, timestamp) = (record.key().as_bytes().to_vec(), record.body(), record.timestamp());
+        BatchEntry { key, value, timestamp, headers: headers.collect() }
     }
 
     /// Writes groups of records to their partitions and returns the error of each partition, 0 for none.

@@ -1,5 +1,7 @@
 //! Batches of records as Kafka stores them (format 2), and the partition of a key.
 
+use std::borrow::Cow;
+
 /// Who produces, and the number of the first record: by these the broker drops a batch that it has already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sequence {
@@ -20,7 +22,7 @@ pub(crate) struct BatchEntry {
     pub(crate) value: Vec<u8>,
     /// Unix milliseconds.
     pub(crate) timestamp: u64,
-    pub(crate) headers: Vec<(&'static str, Vec<u8>)>,
+    pub(crate) headers: Vec<(Cow<'static, str>, Vec<u8>)>,
 }
 
 /// Bytes of a batch before its checksum: base offset, length, epoch of the leader, format.
@@ -136,7 +138,7 @@ mod tests {
             key: vec![b'k'],
             value: vec![n; 70],
             timestamp: 1000 + u64::from(n),
-            headers: vec![("h", vec![n])],
+            headers: vec![("h".into(), vec![n])],
         };
         let batch = batch(Sequence { producer: 7, epoch: 1, first: 40, in_transaction: false }, &[entry(1), entry(0)]);
         assert_eq!(batch[8..12], (batch.len() as u32 - 12).to_be_bytes());

@@ -1,4 +1,5 @@
-//! Requests and answers of Kafka's protocol, in versions that brokers from 1.0 on know. Making a topic needs 2.4.
+//! Requests and answers of Kafka's protocol, in versions that brokers from 1.0 on know. Making a topic needs 2.4, and reading
+//! records 2.1: before, Zstandard is not sent.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::sinks::socket::ServerAddress;
 pub(crate) struct Api(i16, i16);
 
 pub(crate) const PRODUCE: Api = Api(0, 3);
-pub(crate) const FETCH: Api = Api(1, 4);
+pub(crate) const FETCH: Api = Api(1, 10);
 pub(crate) const LIST_OFFSETS: Api = Api(2, 1);
 pub(crate) const METADATA: Api = Api(3, 4);
 pub(crate) const OFFSET_COMMIT: Api = Api(8, 2);

@@ -224,16 +224,21 @@ fn joined(body: &mut AnswerReader<'_>) -> Result<Vec<u8>, SinkError> {
 }
 
 fn fetch(state: &FakeState, body: &mut AnswerReader<'_>) -> Result<Vec<u8>, SinkError> {
-    body.take(4 * 4 + 1)?;
-    let asked = of_topic(body, |one| Ok((one.i32()?, one.i64()?, one.i32()?)))?;
-    let mut out = vec![0; 4];
-    out.extend(for_topic(&asked, |(partition, offset, _), out| {
+    body.take(4 * 4 + 1 + 8)?;
+    let asked = of_topic(body, |one| {
+        let (partition, _epoch, offset) = (one.i32()?, one.i32()?, one.i64()?);
+        one.take(8 + 4)?;
+        Ok((partition, offset))
+    })?;
+    let mut out = vec![0; 4 + 2 + 4];
+    out.extend(for_topic(&asked, |(partition, offset), out| {
         let end = state.records[partition];
         let is_moved = state.moved.contains(partition);
         number(*partition, out);
         out.extend(if is_moved { 6_i16 } else { 0 }.to_be_bytes());
         out.extend(end.to_be_bytes());
         out.extend(end.to_be_bytes());
+        out.extend(0_i64.to_be_bytes());
         number(0, out);
         let entries: Vec<BatchEntry> = (*offset..end).map(|_| BatchEntry::default()).collect();
         let mut batch = Vec::new();

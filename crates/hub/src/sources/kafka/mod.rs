@@ -129,8 +129,7 @@ fn message(topic: &str, partition: i32, record: Taken) -> Message {
         match name.as_str() {
             TOPIC_HEADER => message.topic = value,
             ID_HEADER => {}
-            name if name.eq_ignore_ascii_case("content-type") => message.content_type = Some(value),
-            _ => message.user_properties.push((name, value)),
+            name => crate::headers::KAFKA.take(&mut message, name, &value),
         }
     }
     if let Some(Ok(key)) = record.key.map(String::from_utf8) {

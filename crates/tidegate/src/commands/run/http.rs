@@ -1,10 +1,9 @@
 //! The listeners of a broker for HTTP, and the way of clients without MQTT to the node.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,17 +11,17 @@ use tidegate_administration::{BrokerStatus, Part};
 use tidegate_auth::KeyName;
 use tidegate_client::{MessageProperties, TopicNameBuf};
 use tidegate_config::Config;
-use tidegate_connectors::hub::{HistoryQuery, histories, read_history};
+use tidegate_connectors::hub::{Histories, HistoryQuery, ReadHistoryError};
 use tidegate_console::{HttpNumbers, Status};
 use tidegate_engine::{
     ListenerId, Millis, Partitions, Principal, PrincipalKind, Reason, RetainedValue, TenantId, partition_of,
 };
 use tidegate_http::{
-    Caller, Counters, DoorSettings, Gateway, HistoryError, HistoryQuestion, MAX_BODY_BYTES, ProtocolVersion,
-    RetainedMessage, Running, ServeError, TlsSession, TlsStart, Value, Who,
+    Caller, Counters, DoorSettings, Gateway, HistoryAnswer, HistoryError, HistoryQuestion, MAX_BODY_BYTES,
+    ProtocolVersion, RetainedMessage, Running, ServeError, TlsSession, TlsStart, Who,
 };
 use tidegate_mqtt::PublishProperties;
-use tidegate_node::{Door, Inlet, ListenAddress, Node, NotFetched, TenantSeat, TlsFacts, TlsVersion};
+use tidegate_node::{Door, Inlet, ListenAddress, Node, NodeHandle, NotFetched, TenantSeat, TlsFacts, TlsVersion};
 use tidegate_visitor::{Entry, Found, ReadError, Seat};
 
 use tidegate_identity::access::Tenancy;
@@ -47,8 +46,10 @@ pub(super) struct ToNode {
     asked: bool,
     /// Whether other nodes also serve clients.
     shared: bool,
-    /// The histories of each tenant, by its name; the default tenant has an empty one.
-    histories: BTreeMap<String, Vec<(PathBuf, Duration)>>,
+    /// The histories that pipelines write.
+    histories: Arc<Histories>,
+    /// The way to other nodes.
+    handle: NodeHandle,
 }
 
 impl ToNode {
@@ -59,12 +60,10 @@ impl ToNode {
         tenancy: &Tenancy,
         (visitors, clustered): (Visitors, bool),
     ) -> Self {
-        let (node, tenancy) = (Inlet::new(node.handle()), tenancy.clone());
+        let (handle, tenancy) = (node.handle(), tenancy.clone());
         let (asked, shared) = (config.needs_authentication(), clustered || config.orchestrator.enabled);
-        let tenants = std::iter::once("").chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
-        let found = tenants.map(|tenant| (tenant.to_owned(), histories(config, tenant)));
-        let histories = found.filter(|(_, histories)| !histories.is_empty()).collect();
-        Self { node, visitors, tenancy, asked, shared, histories }
+        let (node, histories) = (Inlet::new(handle.clone()), Arc::new(Histories::of(config)));
+        Self { node, visitors, tenancy, asked, shared, histories, handle }
     }
 
     /// The tenant of a client, as far as it is known before CONNECT.
@@ -241,9 +240,9 @@ impl Gateway for ToNode {
         client_id: &str,
         question: &HistoryQuestion,
         is_wanted: &dyn Fn() -> bool,
-    ) -> Result<Vec<Value>, HistoryError> {
+    ) -> Result<HistoryAnswer, HistoryError> {
         let (principal, door) = self.principal(caller, client_id).ok_or(ReadError::SessionElsewhere)?;
-        let histories = self.histories.get(&self.tenancy.name(principal.tenant)).ok_or(HistoryError::Missing)?;
+        let tenant = self.tenancy.name(principal.tenant);
         let query = HistoryQuery { filters: question.filters.clone(), from: question.from, limit: question.limit };
         let mut rights: HashMap<String, bool> = HashMap::new();
         let mut may = |topic: &str| {
@@ -255,16 +254,21 @@ impl Gateway for ToNode {
                 Some(door) => door.retained(&principal, topic),
                 None => self.node.retained(&principal, topic),
             };
-            let may = matches!(read, Ok(Ok(_)));
+            // The rules decide here, also about topics of other nodes.
+            let may = matches!(read, Ok(Ok(_) | Err(Reason::NotServedHere)));
             if rights.len() < MAX_RIGHTS {
                 rights.insert(topic.to_owned(), may);
             }
             may
         };
-        read_history(histories, &query, &mut may, is_wanted).map_err(|error| {
-            tracing::warn!(%error, "cannot read a history");
-            ReadError::Unavailable.into()
-        })
+        match self.histories.read(&self.handle, (&tenant, &query), &mut may, is_wanted) {
+            Ok(found) => Ok(HistoryAnswer { messages: found.messages, incomplete: found.incomplete }),
+            Err(ReadHistoryError::Missing) => Err(HistoryError::Missing),
+            Err(error) => {
+                tracing::warn!(%error, "cannot read a history");
+                Err(ReadError::Unavailable.into())
+            }
+        }
     }
 
     fn left(&self, client_id: &str) {
@@ -347,6 +351,8 @@ impl HttpListeners {
                 origins: listener.allowed_origins.0.clone(),
             });
         }
+        // Also for the listeners of other nodes.
+        status.parts().register_histories(Arc::clone(&gateway.histories) as _);
         if doors.is_empty() {
             return Ok(Self::default());
         }

@@ -8,6 +8,7 @@ mod directory;
 mod events;
 mod failover;
 mod failures;
+mod history;
 #[cfg(feature = "kafka")]
 pub(crate) mod kafka;
 mod members;

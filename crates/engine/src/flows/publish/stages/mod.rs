@@ -4,6 +4,7 @@ pub(crate) mod exchange;
 pub(crate) mod fleet;
 pub(crate) mod missing;
 pub(crate) mod observers;
+pub(crate) mod payload;
 pub(crate) mod refused;
 pub(crate) mod repetition;
 pub(crate) mod rights;
@@ -61,6 +62,7 @@ impl Deciding<'_> {
             Stage::Repetition => self.answer_repetition(it),
             Stage::Rights => self.check_rights(it),
             Stage::Understanding => self.check_understanding(it),
+            Stage::Payload => self.check_payload(it),
             Stage::Missing => self.check_missing(it),
             Stage::Store => self.check_store(it),
             Stage::Fleet => self.check_fleet(it),
