@@ -1,5 +1,6 @@
 //! The shards of other nodes: how much each of them and this shard know of the other's subscriptions.
 
+use crate::cluster::outgoing::Outgoing;
 use crate::roster::Shards;
 
 /// The shards of other nodes: which have announced all their subscriptions, and which are gone.
@@ -17,4 +18,6 @@ pub(crate) struct Peers {
     pub returning: Shards,
     /// Shards that have announced all their subscriptions.
     pub heard: Shards,
+    /// Messages that all nodes must get and that no client sends again.
+    pub outgoing: Outgoing,
 }

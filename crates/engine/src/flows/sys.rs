@@ -39,7 +39,7 @@ impl Subscribing<'_> {
             self.state.timers.cancel(at, Timer::Sys);
             self.sys.last = None;
             for topic in std::mem::take(&mut self.sys.published) {
-                self.retained.values.clear(TenantId::DEFAULT, &topic);
+                self.retaining.store.values.clear(TenantId::DEFAULT, &topic);
             }
         }
     }

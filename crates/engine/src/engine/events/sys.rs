@@ -32,10 +32,8 @@ impl ControlCalls<'_> {
 impl SysRounds<'_> {
     /// Begins a round: every shard is asked.
     pub(crate) fn publish_sys(&mut self, now: Now) {
-        self.engine.sys.set_sys_timer(
-            &mut self.engine.state,
-            now.monotonic.plus_seconds(self.engine.settings.sys_interval_seconds),
-        );
+        let next = now.monotonic.plus_seconds(self.engine.state.settings.sys_interval_seconds);
+        self.engine.sys.set_sys_timer(&mut self.engine.state, next);
         self.engine.sys.round = self.engine.sys.round.wrapping_add(1);
         self.engine.sys.gathered = self.engine.questions().sys_values();
         self.engine.sys.missing = self.engine.place.shards - 1;
@@ -80,7 +78,7 @@ impl SysRounds<'_> {
         self.engine.sys.clients_maximum = self.engine.sys.clients_maximum.max(connected);
         let uptime = now.monotonic.since(self.engine.sys.started.monotonic) / 1000;
         let mut texts: Vec<(String, String)> = vec![
-            ("version".into(), format!("tidegate version {}", self.engine.settings.version)),
+            ("version".into(), format!("tidegate version {}", self.engine.state.settings.version)),
             ("uptime".into(), format!("{uptime} seconds")),
             ("clients/total".into(), (connected + disconnected).to_string()),
             ("clients/maximum".into(), self.engine.sys.clients_maximum.to_string()),
@@ -108,11 +106,17 @@ impl SysRounds<'_> {
         let mut publication =
             Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
         // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
-        let kept = self.engine.settings.retained.available
-            && self.engine.retained.values.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
+        let kept = self.engine.state.settings.retained.available
+            && self
+                .engine
+                .retaining
+                .store
+                .values
+                .set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic)
+                .is_ok();
         let slot = publishing!(self.engine).route_of(TenantId::DEFAULT, &topic);
         let source = Source::inside(self.engine.place.shard, now);
-        let (_, route) = self.engine.cache.get(slot);
+        let (_, route) = self.engine.router.cache.get(slot);
         reach!(self.engine).dispatch(now, route, &mut publication, &source);
         if kept {
             self.engine.sys.published.insert(topic);

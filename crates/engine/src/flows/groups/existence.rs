@@ -15,7 +15,7 @@ impl Subscribing<'_> {
         let strategy =
             self.broker_links.brokers.config.strategy(group.tenant).unwrap_or(self.state.settings.shared.strategy);
         let key = self.groups.find_or_make(group, strategy);
-        let added = self.index.add_group(group.tenant, group.filter, key);
+        let added = self.router.index.add_group(group.tenant, group.filter, key);
         if !added.first_local {
             return (key, 0);
         }
@@ -27,7 +27,7 @@ impl Subscribing<'_> {
     pub(super) fn remove_group(&mut self, now: Now, group: GroupName<'_>) {
         let Some(key) = self.groups.find(group) else { return };
         self.groups.remove(key);
-        let removed = self.index.remove_group(group.tenant, group.filter, key);
+        let removed = self.router.index.remove_group(group.tenant, group.filter, key);
         if removed.is_some_and(|removed| removed.last_local) {
             self.announce_interest(group.tenant, group.filter, false, None);
             self.note_sys_interest(now, group.tenant, group.filter, false);

@@ -46,9 +46,9 @@ impl Moving<'_> {
 
     /// Delivers a message to the sessions of this shard for which `is_meant` is true.
     pub(crate) fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(Option<&Session>) -> bool) {
-        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
+        let Some((tenant, topic)) = of_brokers(&self.state.settings, message.topic()) else { return };
         let slot = publishing!(self).route_of(tenant, topic);
-        let (_, route) = self.cache.get(slot);
+        let (_, route) = self.router.cache.get(slot);
         let targets: Vec<_> = route
             .targets()
             .iter()
@@ -56,7 +56,7 @@ impl Moving<'_> {
             .copied()
             .collect();
         let mut publication = message.publication().named(tenant, topic);
-        let source = Source::inside(self.place.shard, now);
+        let source = Source::inside(self.links.place.shard, now);
         reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
     }
 }
@@ -71,9 +71,9 @@ impl Moving<'_> {
 
     /// The shared groups of this shard that a message of a broker is for.
     fn groups_of(&mut self, message: &MessageRef) -> Vec<GroupKey> {
-        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return Vec::new() };
+        let Some((tenant, topic)) = of_brokers(&self.state.settings, message.topic()) else { return Vec::new() };
         let slot = publishing!(self).route_of(tenant, topic);
-        self.cache.get(slot).1.groups().to_vec()
+        self.router.cache.get(slot).1.groups().to_vec()
     }
 
     /// The shared groups of this shard that get a message passed on for these partitions: a member has come with one of
@@ -99,13 +99,14 @@ impl Moving<'_> {
 
     /// Deals a message of a broker to shared groups of this shard.
     pub(crate) fn deal_to_groups(&mut self, now: Now, message: &MessageRef, groups: &[GroupKey]) {
-        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()).filter(|_| !groups.is_empty()) else {
+        let Some((tenant, topic)) = of_brokers(&self.state.settings, message.topic()).filter(|_| !groups.is_empty())
+        else {
             return;
         };
-        let source = Source::inside(self.place.shard, now);
+        let source = Source::inside(self.links.place.shard, now);
         for group in groups {
             let is_over = self.groups.are_all_of(*group, self.state.departures.over);
-            if self.groups.deals_for(self.place.shard, *group) && !is_over {
+            if self.groups.deals_for(self.links.place.shard, *group) && !is_over {
                 let mut publication = message.publication().named(tenant, topic);
                 dealing!(self).deal_to(now, *group, &mut publication, &source, None);
             }
