@@ -31,7 +31,7 @@ pub struct TestArgs {
     user: String,
     /// Client id
     client: String,
-    /// What the client wants to do
+    /// The action of the client
     #[arg(value_enum)]
     action: Action,
     /// Topic name; for `subscribe` a topic filter

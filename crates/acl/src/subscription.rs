@@ -9,7 +9,7 @@ use crate::request::{DecidedBy, Decision};
 /// The topics of a pattern, filled in for a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Topics<'a> {
-    /// What this filter matches.
+    /// The topics that this filter matches.
     Matched(&'a str),
     /// A subscription to this filter.
     Exactly(&'a str),

@@ -1,4 +1,4 @@
-//! Filters of one client, ordered: finds the first one that matches a topic name.
+//! Filters of one client, ordered: finds the first filter that matches a topic name.
 
 /// Filters by their levels. The filter inserted under the lowest number wins.
 #[derive(Debug)]

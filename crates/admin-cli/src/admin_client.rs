@@ -31,7 +31,7 @@ pub enum AdminError {
     Token {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// There is no answer, or it is a refusal.

@@ -76,7 +76,7 @@ pub(super) struct Target {
     tenant: Option<String>,
 }
 
-/// What can be banned.
+/// A kind of subject that can be banned.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Kind {
     /// A client id

@@ -26,7 +26,7 @@ call it. More: docs/kubernetes.md.";
 
 /// Time between two questions how far it is.
 const LOOK: Duration = Duration::from_millis(500);
-/// Answers in a row that may be missing: an orchestrator that is busy still answers, one that is gone never will.
+/// Answers in a row that may be missing: a busy orchestrator still answers, a stopped one never does.
 const MAX_SILENCE: u32 = 5;
 
 /// The flags of `tidegate drain`.

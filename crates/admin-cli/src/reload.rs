@@ -80,7 +80,7 @@ fn signal(path: &Path) -> Result<i32, ReloadError> {
     Ok(number)
 }
 
-/// What the broker says, whether it has done it, and nodes of its cluster that did not answer.
+/// The answer of the broker, whether it has reloaded, and nodes of its cluster that did not answer.
 fn ask(admin: &AdminArgs) -> Result<(String, bool, Vec<String>), ReloadError> {
     let outcome = admin.client(ANSWER_TIMEOUT)?.send_either(&ReloadRequest).map_err(AdminError::from)?;
     Ok((outcome.text, outcome.applied, outcome.unreachable))

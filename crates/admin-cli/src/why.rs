@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Exit {
     }
 }
 
-/// What to write instead of `why NAME`.
+/// The command to write instead of `why NAME`.
 fn nameless(words: &[String]) -> String {
     let name = words.first().map(String::as_str).unwrap_or_default();
     let subject = match name {

@@ -204,7 +204,7 @@ fn fields_of(target: BanTarget) -> (Option<String>, Option<String>, Option<Strin
 pub struct BanList {
     /// All bans, in the order of their targets.
     pub bans: Vec<BanEntry>,
-    /// Nodes of the cluster that answered, or the one broker.
+    /// Nodes of the cluster that answered, or the single broker.
     #[serde(default)]
     pub nodes: Vec<String>,
     /// Nodes of the cluster that did not answer.
@@ -234,7 +234,7 @@ pub struct BanEntry {
     /// Until when, milliseconds since 1970; `None` is until the ban is removed.
     #[serde(default)]
     pub until_ms: Option<u64>,
-    /// The first node of the cluster that has it, or the one broker.
+    /// The first node of the cluster that has it, or the single broker.
     #[serde(default)]
     pub node: String,
     /// All nodes that have it.

@@ -29,7 +29,7 @@ pub enum ClientError {
     Unreachable {
         /// The address.
         address: String,
-        /// What the system or HTTP says.
+        /// The error of the system or of HTTP.
         problem: String,
     },
     /// The request was not carried out.

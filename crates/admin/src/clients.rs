@@ -66,7 +66,7 @@ pub struct Clients {
     /// Whether there are more behind the last one.
     #[serde(default)]
     pub more: bool,
-    /// Nodes of the cluster that answered, or the one broker.
+    /// Nodes of the cluster that answered, or the single broker.
     #[serde(default)]
     pub nodes: Vec<String>,
     /// Nodes of the cluster that did not answer.
@@ -79,7 +79,7 @@ pub struct Clients {
 pub struct ClientEntry {
     /// The client id.
     pub client: String,
-    /// The node of the cluster, or the one broker.
+    /// The node of the cluster, or the single broker.
     #[serde(default)]
     pub node: String,
     /// The name of its tenant; empty for the default one.

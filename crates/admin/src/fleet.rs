@@ -265,7 +265,7 @@ pub struct BrokerStatus {
     /// Messages given to no broker any more, because this one closed the connection each time that it got them.
     #[serde(default)]
     pub set_aside: u64,
-    /// What went wrong last; may be empty.
+    /// The last error; may be empty.
     #[serde(default)]
     pub last_error: String,
 }

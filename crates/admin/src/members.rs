@@ -1,4 +1,4 @@
-//! What the members of a cluster ask each other, so that each of them answers for all.
+//! Questions of the members of a cluster to each other, so that each of them answers for all.
 //!
 //! The member that a person asks sends a [`MemberRequest`] to all others, and merges their [`MemberAnswer`]s with its
 //! own by the functions of [`Shares`].
@@ -30,7 +30,7 @@ pub const RELOAD_PATIENCE: Duration = Duration::from_secs(50);
 pub enum MemberRequest {
     /// Its clients.
     Clients(ClientsRequest),
-    /// What happened there.
+    /// The recent events there.
     Why(WhyRequest),
     /// Its slow clients.
     Slow(SlowRequest),
@@ -46,7 +46,7 @@ pub enum MemberRequest {
     Kick(KickRequest),
     /// Read your configuration again.
     Reload,
-    /// What tenants have used there.
+    /// The usage of tenants there.
     Meter(MeterRequest),
     /// Its pipelines.
     Hub,
@@ -221,7 +221,7 @@ impl Shares<SlowClients> {
 }
 
 impl Shares<Story> {
-    /// What happened on all members, oldest first by their clocks.
+    /// The events of all members, oldest first by their clocks.
     pub fn merge(self) -> Story {
         let nodes = self.names();
         let (answered, unreachable) = self.sorted();

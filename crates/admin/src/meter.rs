@@ -74,7 +74,7 @@ pub struct Metered {
     /// process.
     #[serde(default)]
     pub in_memory: Vec<String>,
-    /// Nodes of the cluster that answered, or the one broker.
+    /// Nodes of the cluster that answered, or the single broker.
     #[serde(default)]
     pub nodes: Vec<String>,
     /// Nodes of the cluster that did not answer.

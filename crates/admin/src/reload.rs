@@ -29,7 +29,7 @@ pub struct Reloaded {
     /// Keys whose values have changed.
     #[serde(default)]
     pub changes: Vec<Change>,
-    /// The outcome on each node of the cluster, or of the one broker.
+    /// The outcome on each node of the cluster, or of the single broker.
     #[serde(default)]
     pub nodes: Vec<NodeReloaded>,
     /// Nodes of the cluster that did not answer.

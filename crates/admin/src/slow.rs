@@ -42,7 +42,7 @@ impl Request for SlowRequest {
 pub struct SlowClients {
     /// The clients.
     pub clients: Vec<SlowClient>,
-    /// Nodes of the cluster that answered, or the one broker.
+    /// Nodes of the cluster that answered, or the single broker.
     #[serde(default)]
     pub nodes: Vec<String>,
     /// Nodes of the cluster that did not answer.
@@ -55,7 +55,7 @@ pub struct SlowClients {
 pub struct SlowClient {
     /// The client id.
     pub client: String,
-    /// The node of the cluster, or the one broker.
+    /// The node of the cluster, or the single broker.
     #[serde(default)]
     pub node: String,
     /// The name of its tenant; empty for the default one.

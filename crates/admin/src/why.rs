@@ -87,7 +87,7 @@ impl Request for WhyRequest {
     }
 }
 
-/// What happened, oldest first.
+/// The events of a subject, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Story {
     /// The events.
@@ -95,7 +95,7 @@ pub struct Story {
     /// Events after the last one that were only counted.
     #[serde(default)]
     pub suppressed: u64,
-    /// Nodes of the cluster that answered, or the one broker.
+    /// Nodes of the cluster that answered, or the single broker.
     #[serde(default)]
     pub nodes: Vec<String>,
     /// Nodes of the cluster that did not answer.
@@ -109,9 +109,9 @@ pub struct StoryEvent {
     /// When, milliseconds since 1970.
     #[serde(default)]
     pub at_ms: u64,
-    /// What, a word such as `refused`.
+    /// The kind of event, a word such as `refused`.
     pub kind: String,
-    /// The node of the cluster on which it happened, or the one broker.
+    /// The node of the cluster on which it happened, or the single broker.
     #[serde(default)]
     pub node: String,
     /// The number of the shard that recorded it.
@@ -132,7 +132,7 @@ pub struct StoryEvent {
     /// Why.
     #[serde(default)]
     pub reason: Option<ReasonEntry>,
-    /// What exactly; may be empty.
+    /// The details; may be empty.
     #[serde(default)]
     pub detail: String,
     /// Events like this one before it that were only counted.
@@ -153,7 +153,7 @@ pub struct ReasonEntry {
     /// The reason code of MQTT 5.
     #[serde(default)]
     pub code: u8,
-    /// What to do about it; may be empty.
+    /// The remedy; may be empty.
     #[serde(default)]
     pub advice: String,
 }

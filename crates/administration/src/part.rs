@@ -60,7 +60,7 @@ pub trait PipelinesPart: Part {
     /// When the node does not answer.
     fn view(&self, node: Option<&NodeHandle>) -> Result<Value, ControlError>;
 
-    /// What the start of the broker waits for, in one line. Never waits.
+    /// The condition that the start of the broker waits for, in one line. Never waits.
     fn start_waits_for(&self) -> Option<String>;
 
     /// The names of all pipelines.

@@ -20,7 +20,7 @@ impl Part for StorePart {
     }
 }
 
-/// What the metrics say of it.
+/// Its figures for the metrics.
 fn numbers(store: &Status) -> StoreNumbers {
     StoreNumbers {
         condition: condition(store),

@@ -45,7 +45,7 @@ pub enum KeyFileError {
 pub struct KeyName<'a> {
     /// The user name of the clients that show the key.
     pub user: &'a str,
-    /// What tells the key from others of the user.
+    /// The name of the key among the keys of its user.
     pub id: &'a str,
 }
 

@@ -23,7 +23,7 @@ pub enum BridgeError {
     System {
         /// The bridge.
         name: String,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Its name makes no topic.
@@ -109,7 +109,7 @@ impl Bridge {
         self.ended.try_recv() == Err(TryRecvError::Disconnected)
     }
 
-    /// Waits until both ends have stopped, but not beyond `deadline`: one that is about to connect takes its time.
+    /// Waits until both ends have stopped, but not beyond `deadline`: an end that is connecting stops late.
     pub fn wait_until_stopped(&self, deadline: Instant) {
         // It ends as soon as both threads have.
         let _ = self.ended.recv_timeout(deadline.saturating_duration_since(Instant::now()));

@@ -82,7 +82,7 @@ pub(crate) struct Across {
     pub(crate) waker: Waker,
 }
 
-/// What both ends share, and what lies between them.
+/// The parts that both ends share, and the state between them.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
@@ -304,7 +304,7 @@ impl End {
             return;
         }
         let v5 = self.driver.client().options().version.is_v5();
-        // What the bridge brings must not go back where it came from.
+        // Messages of the bridge must not return to the broker that sent them.
         let of_v5 = |qos| SubscriptionOptions {
             qos,
             no_local: true,

@@ -61,7 +61,7 @@ impl Routes {
         self.0.iter().filter(|rule| self.0.iter().any(|out| out.loops_with(Side::Local, rule)))
     }
 
-    /// What the broker of this side is asked for: each filter once, at the highest QoS that a line has for it. Where
+    /// The subscriptions at the broker of this side: each filter once, at the highest QoS that a line has for it. Where
     /// the broker sends a client's own messages back (`echoes`), lines that would bring them back are left out.
     pub(crate) fn subscriptions(&self, side: Side, echoes: bool) -> Vec<(TopicFilterBuf, QoS)> {
         let mut wanted: BTreeMap<&TopicFilterBuf, QoS> = BTreeMap::new();

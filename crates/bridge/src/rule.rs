@@ -99,7 +99,7 @@ impl Names {
 }
 
 impl TopicRule {
-    /// What this side's broker is asked for; nothing where no messages leave it.
+    /// The subscription at this side's broker; `None` where no messages leave it.
     pub(crate) fn wanted(&self, side: Side) -> Option<(&TopicFilterBuf, QoS)> {
         self.direction.leaves(side).then(|| (&self.names(side).filter, self.qos))
     }

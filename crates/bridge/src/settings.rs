@@ -42,7 +42,7 @@ pub struct EndSettings {
     pub password: Option<Vec<u8>>,
     /// Seconds of silence after which it pings; 0 for no pings.
     pub keep_alive: u16,
-    /// The version of MQTT; without one it is 5.0, or what the broker knows.
+    /// The version of MQTT; without one it is 5.0, or the highest that the broker accepts.
     pub version: Option<Version>,
 }
 

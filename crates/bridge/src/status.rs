@@ -1,4 +1,4 @@
-//! What others may know of a bridge.
+//! The status of a bridge for other parts of the process.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

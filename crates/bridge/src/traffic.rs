@@ -23,7 +23,7 @@ const MAX_KEPT: usize = 70_000;
 /// How long a message waits before it is given again to a broker that had no room for it.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What one end asks of the other.
+/// A request of one end to the other.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Publish a message, and say when the broker has it if there is a `delivery` to be acknowledged then.
@@ -55,18 +55,18 @@ impl NextStep {
     }
 }
 
-/// What of an end's messages is under way.
+/// The messages of an end that are not settled.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     side: Side,
     routes: Arc<Routes>,
     hop: HopName,
     status: Arc<BridgeStatus>,
-    /// What the broker here takes, by its last CONNACK.
+    /// The limits of the broker here, from its last CONNACK.
     limits: ServerLimits,
-    /// Published here and not settled; what the other end acknowledges then.
+    /// Messages published here and not settled, with the delivery that the other end acknowledges then.
     under_way: BTreeMap<PublishToken, Option<Delivery>>,
-    /// What found no room, first to last; [`MAX_KEPT`] at most.
+    /// Messages that exceeded a limit of the broker, in order; [`MAX_KEPT`] at most.
     kept: VecDeque<(Publish, Delivery)>,
     /// True if later messages wait behind them: there was no room, and messages of a topic keep their order.
     is_full: bool,
@@ -183,7 +183,7 @@ impl Traffic {
         self.retry_at
     }
 
-    /// Publishes again what found no room, once it is time.
+    /// Publishes the kept messages again when their wait is over.
     pub(crate) fn retry(&mut self, client: &mut Client, now: Instant) -> Vec<NextStep> {
         if self.retry_at.is_none_or(|at| now < at) {
             return Vec::new();

@@ -55,7 +55,7 @@ impl Versions {
         Self { ways, at: 0, best: 0, settled: false, fallback: None, verified: false }
     }
 
-    /// What to try now.
+    /// The introduction to try now.
     pub(crate) fn present(&self) -> Introduction {
         self.ways.get(self.at).copied().unwrap_or(LADDER[0])
     }
@@ -77,7 +77,7 @@ impl Versions {
     pub(crate) fn refused(&mut self, why: &Disconnected) -> bool {
         match why {
             Disconnected::Requested => self.fallback.is_some(),
-            // So it says also when another broker has come in the place of one that has taken it.
+            // A different broker at the same address may refuse a version that the previous broker accepted.
             Disconnected::Refused(dismissal) if dismissal.reason_code == ReasonCode::UnsupportedProtocolVersion => {
                 if self.at == self.best {
                     self.best += 1;

@@ -173,7 +173,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What ends the address of a directory that this process does not serve.
+/// The end of the address of a directory that this process does not serve.
 const NO_SERVER: &str = "?serve=no";
 
 fn parse_directory(text: &str) -> Result<Address, AddressError> {

@@ -1,4 +1,4 @@
-//! What can go wrong on a bus.
+//! Errors of a bus.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub enum BusError {
     Away {
         /// How long the request waited.
         waited: Duration,
-        /// What the backend said last.
+        /// The last error of the backend.
         reason: String,
     },
     /// The append was sent and not confirmed in time: it may be stored, or be stored later. Readers have to recognise a

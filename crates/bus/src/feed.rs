@@ -50,7 +50,7 @@ impl Feed {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a record in; one that was put in before is left out. The caller asks [`Self::has_room`] before it reads
+    /// Adds a record, unless it was added before. The caller asks [`Self::has_room`] before it reads
     /// more, and calls [`Self::wake`] when it holds no lock any more.
     pub(crate) fn push(&self, record: Record) {
         let mut inner = self.inner();

@@ -1,7 +1,7 @@
 //! Groups: a table that all members see and change by compare-and-swap, kept in its own log.
 //!
 //! A log with one order makes compare-and-swap possible on any backend: a member appends the wanted table, and the
-//! table on which it is based. A reader of the log accepts a proposal if it is based on the one accepted last, and
+//! table on which it is based. A reader of the log accepts a proposal if it is based on the table accepted last, and
 //! skips it otherwise; all readers come to the same table. Members trim the log below a table that was accepted, so
 //! that it always begins with one.
 

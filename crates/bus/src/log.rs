@@ -86,7 +86,7 @@ impl fmt::Display for LogPartition {
     }
 }
 
-/// What of a partition there is.
+/// The first and the next position of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The log begins here: earlier records have been trimmed.

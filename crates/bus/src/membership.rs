@@ -12,7 +12,7 @@ use crate::{MemberName, Partition, Wake};
 pub struct Member {
     /// Its name.
     pub name: MemberName,
-    /// Which process it is: one that joins again, or takes the name over, has another number.
+    /// The number of the process: a process that joins again, or takes the name over, has another number.
     pub incarnation: u64,
     /// By which lease it gives others up; none where it does not say.
     pub lease: Option<Duration>,
@@ -231,7 +231,7 @@ impl Membership {
         self.holdings.news()
     }
 
-    /// Who is in the group, by name, as this member last heard: one that died is among them until its lease is over.
+    /// Who is in the group, by name, as this member last heard: a dead member is among them until its lease is over.
     pub fn members(&self) -> Vec<Member> {
         self.holdings.inner().members.clone()
     }

@@ -86,7 +86,7 @@ impl Header {
 /// A record to append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Append {
-    /// What the record is about, at most 1,024 bytes; may be empty except where a log keeps the latest of each key.
+    /// The subject of the record, at most 1,024 bytes; may be empty except where a log keeps the latest of each key.
     pub key: Bytes,
     /// Names and values beside the payload.
     pub headers: Vec<Header>,

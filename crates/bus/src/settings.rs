@@ -1,4 +1,4 @@
-//! What can be set when a bus is opened.
+//! Settings of a bus when it is opened.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::name::is_name;
 /// Limits and habits of a bus. The defaults suit a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What all names on the server begin with (topics, streams, subjects, groups), so that several deployments can
+    /// The beginning of all names on the server (topics, streams, subjects, groups), so that several deployments can
     /// share one: ASCII letters, digits, `-` and `_`, at most 64.
     pub prefix: String,
     /// Appends and other requests that may wait at once; one more is refused with `BusError::Waiting`.

@@ -1,4 +1,4 @@
-//! What the log hears of now and then, however often it happens: others write records, and as many as they like.
+//! Faults that are counted always and logged now and then: other programs write records, in any number.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -28,7 +28,7 @@ struct Cluster {
     clients: Vec<u64>,
 }
 
-/// What happened until nothing changed any more.
+/// The course of events until nothing changed any more.
 #[derive(Default)]
 struct Course {
     tables: usize,

@@ -20,7 +20,7 @@ pub enum Standing {
     Restoring {
         /// As in [`crate::Home`].
         since: u64,
-        /// The image here was served here since this epoch, and may be the one to fetch.
+        /// The image here was served here since this epoch, and may be the image to fetch.
         aside: Option<u64>,
     },
     /// Another node has it. It may not have fetched the image that is here since this epoch.
@@ -157,7 +157,7 @@ impl Follower {
         self.member && matches!(self.standing(partition), Standing::Here { .. })
     }
 
-    /// What of partitions is here as it should be, and since when, for a next life.
+    /// The partitions whose content is complete here, and since which epoch, for the next start.
     pub fn holdings(&self) -> BTreeMap<u16, u64> {
         (0..PARTITIONS).filter_map(|partition| Some((partition, self.held(partition, None)?))).collect()
     }

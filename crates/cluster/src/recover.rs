@@ -27,7 +27,7 @@ pub enum Next {
     Table(Box<Table>),
 }
 
-/// The next table of a log, which continues from the newest one that any node knows.
+/// The next table of a log, which continues from the newest table that any node knows.
 pub fn next(logged: &Logged<'_>, seen: &Seen) -> Next {
     let known = seen.adverts.values().filter_map(|advert| advert.known.as_deref());
     let newest = known.chain([logged.own]).max_by_key(|table| table.epoch).unwrap_or(logged.own);

@@ -32,7 +32,7 @@ impl Settling {
         let there: BTreeSet<(String, u64)> = there.map(|(name, member)| (name.clone(), member.life)).collect();
         let (is_changed, is_gone) = match &self.known {
             Some(known) => (*known != there, !known.is_subset(&there)),
-            // What the leader before has seen is not known. Before the first table there was none.
+            // The observations of the previous leader are unknown. Before the first table there was no leader.
             None => (true, table.epoch > 0),
         };
         if is_gone || is_changed && self.since.is_some() {

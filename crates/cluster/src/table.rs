@@ -41,9 +41,9 @@ pub struct Factor(pub u16);
 impl Factor {
     /// No correction.
     pub const NONE: Self = Self(1_000);
-    /// The least one that counts: an eighth.
+    /// The least factor that counts: an eighth.
     pub const MIN: Self = Self(125);
-    /// The greatest one that counts: eight times the weight.
+    /// The greatest factor that counts: eight times the weight.
     pub const MAX: Self = Self(8_000);
 
     /// The nearest factor that counts.
@@ -112,7 +112,7 @@ pub struct Move {
     pub to: String,
 }
 
-/// Which node works which partition. Each table is made from the one before it, and has the next epoch.
+/// The node that works each partition. Each table is made from the previous table, and has the next epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "TableRecord", try_from = "TableRecord")]
 pub struct Table {
@@ -124,7 +124,7 @@ pub struct Table {
     /// For each partition who works it. Shared by the copies of a table until one of them changes it: there are many
     /// partitions, and most tables that are looked at stay as they are.
     pub homes: Arc<Homes>,
-    /// What moves.
+    /// The moves.
     pub moves: Vec<Move>,
     /// Lives that were given up before their leases had run out. None of them becomes a member again: another life of
     /// the node can.

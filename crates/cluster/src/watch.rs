@@ -26,7 +26,7 @@ pub struct Sight<'a> {
     pub has_lease: bool,
     /// Whether it fetches what dead nodes had, which takes as long as it takes.
     pub is_fetching: bool,
-    /// What its shards serve; `None` when they do not say.
+    /// The partitions that its shards serve; `None` when they do not say.
     pub serves: Option<&'a BTreeSet<u16>>,
 }
 

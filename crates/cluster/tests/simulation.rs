@@ -404,7 +404,7 @@ impl World {
         }
     }
 
-    /// What former homes have left: the partitions that each holds or has got by a move, and their content.
+    /// The state that former homes have left: the partitions that each holds or has got by a move, and their content.
     fn left_by(&self, former: &[Former]) -> Vec<Left> {
         let of = |it: &Former| {
             let node = self.nodes.iter().find(|node| node.name == it.node)?;

@@ -91,7 +91,7 @@ pub(crate) fn outcome(outcome: &Outcome) -> Answer {
 pub(crate) fn failure(failure: &Failure) -> Answer {
     match failure {
         Failure::Refused(refused) => outcome(refused),
-        // What ends a connection is not the rules, but credentials that hold no longer.
+        // Rules end no connection; credentials that are no longer valid do.
         Failure::Ended(ended) if ended.code == ReasonCode::NotAuthorized => {
             Answer::refusal(Code::UNAUTHORIZED, ended.why.as_deref().unwrap_or(ended.code.text()))
         }

@@ -127,7 +127,7 @@ fn finish(args: &ConvertArgs, name: &str, conversion: &Conversion) -> Exit {
     for note in &conversion.notes {
         complain(format_args!("note: {note}\n"));
     }
-    // What several values say together shows only now.
+    // Checks of several values together are possible only now.
     let result =
         Config::load(Inputs { file: Some(FileText::new("the result", &*conversion.toml)), ..Inputs::default() });
     let files = match result {

@@ -1,4 +1,4 @@
-//! What several keys say together: addresses that meet, and addresses that lead off the machine.
+//! Checks of several keys together: equal addresses, and addresses beyond this machine.
 
 use tidegate_node::{ClientCertificates, ListenAddress};
 

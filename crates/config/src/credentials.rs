@@ -1,4 +1,4 @@
-//! What may be a secret in the text of a key, and is left out wherever a value is shown.
+//! Finds parts of a value that may be secret, which are left out wherever the value is shown.
 
 use super::sections::{SECTIONS, section_keys};
 

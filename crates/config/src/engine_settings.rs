@@ -117,7 +117,7 @@ fn queue_bytes_in_memory(ceiling: u64) -> u64 {
 impl Node {
     /// Number of shards: the configured one, or one for every two cores. A shard has work for little more than half a
     /// core before the kernel's part of the same traffic fills the other half, and a message that crosses shards costs
-    /// more than one that does not.
+    /// more than a client that does not.
     pub fn shards(&self) -> u16 {
         let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         match self.shards {

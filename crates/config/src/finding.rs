@@ -9,7 +9,7 @@ use super::value::Problem;
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What.
+    /// The problem.
     pub problem: Problem,
     /// Where.
     pub source: Source,

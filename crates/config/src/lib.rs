@@ -157,7 +157,7 @@ impl Config {
     pub fn load(inputs: Inputs) -> Result<Self, Findings> {
         let Inputs { file, environment, flags } = inputs;
         let (config, mut findings) = Loading::new(file).read(&environment, &flags);
-        // What several keys say together is only worth a look when each of them is right.
+        // Keys are checked together only when each of them is right.
         if findings.is_empty() {
             checks::run(&config, &mut findings);
         }

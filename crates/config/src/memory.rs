@@ -1,4 +1,4 @@
-//! How the memory that a broker may use is given out: the ceiling, and what of it is not for the shards.
+//! Division of the memory that a broker may use: the ceiling, and the part of it that is not for the shards.
 
 use crate::authentication;
 use tidegate_process::physical_memory::{self, Available, Bound};

@@ -1,4 +1,4 @@
-//! What makes a broker an orchestrator: its name, and the brokers of its fleet.
+//! The settings of an orchestrator: its name, and the brokers of its fleet.
 
 mod broker_tls;
 mod identity;
@@ -242,8 +242,8 @@ pub fn with_relay_at(mut config: Config, address: ListenAddress, networks: Netwo
     config
 }
 
-/// The configuration with the name that this orchestrator has: the configured one, the one in its data directory, or a
-/// new one.
+/// The configuration with the name that this orchestrator has: the configured name, the name in its data directory, or
+/// a new name.
 ///
 /// # Errors
 /// When the data directory cannot be used.

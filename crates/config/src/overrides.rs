@@ -1,4 +1,4 @@
-//! What the environment and the command line say.
+//! Values from the environment and the command line.
 
 use super::credentials::{shown_flag, without_credentials};
 use super::finding::Findings;
@@ -9,7 +9,7 @@ use super::source::Source;
 use super::value::Problem;
 use tidegate_units::suggestion::nearest;
 
-/// What the manager of a fleet tells each process that it starts.
+/// Values that the manager of a fleet gives to each process that it starts.
 const FLEET_RESOURCE: &str = "TIDEGATE_FLEET_RESOURCE";
 
 /// A key that is set from outside the file.

@@ -31,7 +31,7 @@ pub fn page() -> String {
     out
 }
 
-/// What there is to know of one key, for a terminal.
+/// The documentation of one key, for a terminal.
 pub fn explain_key(section: &SectionKeys, key: &Key) -> String {
     let mut out = format!("{}.{}\n\n{}\n\n", section.name, key.name, wrap(&key.doc()));
     for (name, text) in facts(section, key) {

@@ -90,7 +90,7 @@ section! {
         crl_outdated: OutdatedLists = OutdatedLists::Accept, in Kind::OneOf(<OutdatedLists as super::value::Words>::WORDS);
         /// The part of a client's certificate with its identity.
         identity_from: IdentityField = IdentityField::CommonName, in Kind::OneOf(<IdentityField as super::value::Words>::WORDS);
-        /// What that part is taken for.
+        /// The identity that the part of the certificate is used as.
         identity_as: IdentityRole = IdentityRole::None, in Kind::OneOf(<IdentityRole as super::value::Words>::WORDS);
         /// The pre-shared keys of clients that speak DTLS, for `coaps://`: a line `IDENTITY:KEY` for each client, with a
         /// key of 16 to 64 bytes in hexadecimal digits. The identity is the user name. The file is read again when it
@@ -233,7 +233,7 @@ section! {
         max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("16 MiB, or a sixteenth of `limits.memory_ceiling` if that is less, and for a session that is in the store 1 GiB or an eighth of its disk, the smaller of both; of that at most as much as of a session in memory that cannot leave memory: priorities, shared groups, `keep-last`"));
         /// Bytes of them that stay in memory where a store holds the rest.
         memory_size: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(KIB, TIB));
-        /// What happens beyond either.
+        /// The policy beyond either limit.
         overflow: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as super::value::Words>::WORDS);
         /// Whether QoS 0 messages are kept for clients that are away.
         keep_qos0_offline: bool = false, in Kind::Boolean;
@@ -276,7 +276,7 @@ section! {
 }
 
 section! {
-    /// What the broker publishes about itself below `$SYS`.
+    /// The topics below `$SYS` that the broker publishes about itself.
     "sys" => Sys, SYS {
         /// Time between two rounds of values, while a client is subscribed to them.
         interval: Duration = Duration::from_secs(10), in Kind::Seconds(Range::of(SECOND, DAY).or_zero("no values"));
@@ -336,7 +336,7 @@ section! {
 }
 
 section! {
-    /// What happens on SIGTERM and SIGINT.
+    /// The shutdown on SIGTERM and SIGINT.
     "shutdown" => Shutdown, SHUTDOWN {
         /// Time within which waiting output must be written; then connections are closed all the same.
         grace: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(0, HOUR));

@@ -17,7 +17,7 @@ pub enum Source {
     Flag(String),
 }
 
-/// What some editors, of Windows above all, put before a text in UTF-8.
+/// A mark that some editors, most of them on Windows, write before a text in UTF-8.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A configuration file as it was read.

@@ -323,7 +323,7 @@ fn every_default_is_allowed_and_every_key_has_its_words() {
             assert!(key.doc().ends_with('.'), "{}.{}", section.name, key.name);
             let path = KeyPath { section: section.name, index: 0, key: key.name };
             assert_eq!(KeyPath::parse(&path.to_string(), ".").unwrap(), path);
-            // What may stand in [[auth]] depends on the kind of provider; and some keys have to be there.
+            // The keys of [[auth]] depend on the kind of provider, and some are required.
             let required = match section.name {
                 "tenant" => "name = 'x'\n",
                 "bridge" => "name = 'x'\nbroker = 'mqtt://h:1'\ntopics = 't'\n",

@@ -54,7 +54,7 @@ words! {
 }
 
 impl Listener {
-    /// What the identity of a client is taken for: that of its certificate, or of its pre-shared key.
+    /// The use of the identity of a client's certificate or pre-shared key.
     pub fn identity_role(&self) -> IdentityRole {
         if self.psk_file.is_some() { IdentityRole::Username } else { self.identity_as }
     }

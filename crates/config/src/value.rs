@@ -17,7 +17,7 @@ pub enum Raw {
     Boolean(bool),
     /// A list of texts of a file.
     List(Vec<String>),
-    /// What the environment or a flag says: the key decides whether it is text, a number or a truth value.
+    /// A value from the environment or a flag: the key decides whether it is text, a number or a truth value.
     Word(String),
     /// Something that no key takes, by the name of its type.
     Other(&'static str),
@@ -41,7 +41,7 @@ impl Raw {
 pub struct Problem {
     /// "must be ..., not ...".
     pub message: String,
-    /// What to write instead, when that is known.
+    /// The text to write instead, when it is known.
     pub hint: Option<String>,
 }
 
@@ -112,7 +112,7 @@ pub struct Range {
     pub min: u64,
     /// The greatest.
     pub max: u64,
-    /// What 0 means, where it is allowed beside the range.
+    /// The meaning of 0, where it is allowed beside the range.
     pub zero: Option<&'static str>,
 }
 
@@ -147,7 +147,7 @@ impl Range {
 }
 
 impl Kind {
-    /// What may be written, for people.
+    /// The allowed values, in words for people.
     pub fn describe(&self) -> String {
         match self {
             Self::Boolean => "`true` or `false`".to_owned(),
@@ -342,7 +342,7 @@ impl Value for Lifetime {
 /// How long a peer on a bus may be silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// What suits the bus.
+    /// The length that suits the bus.
     Auto,
     /// This long.
     For(Duration),

@@ -16,7 +16,7 @@ pub struct Case {
     pub statements_311: &'static [&'static str],
     /// Identifiers of the statements of MQTT 5.0 that it proves.
     pub statements_5: &'static [&'static str],
-    /// What the broker has to offer.
+    /// The features that the broker must offer.
     pub needs: &'static [Feature],
     /// Whether it waits for time to pass, as for a keep alive; such cases start first.
     pub slow: bool,

@@ -16,7 +16,7 @@ mod link;
 
 use link::Link;
 
-/// What the next read brought.
+/// The result of the next read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     Packet(Packet),

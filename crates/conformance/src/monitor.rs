@@ -1,4 +1,4 @@
-//! What holds for every packet of every connection, checked in every case: the limits that the client announced, and
+//! Checks of every packet of every connection in every case: the limits that the client announced, and
 //! the order in which a server may send things at all.
 
 use crate::outcome::{Outcome, ensure, failed};

@@ -47,7 +47,7 @@ impl Feature {
     }
 }
 
-/// What the broker announced in its CONNACK; the defaults of the specification where it was silent.
+/// The capabilities that the broker announced in its CONNACK, with the defaults of the specification for the others.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a yes or no of the CONNACK packet")]
 pub(crate) struct Capabilities {

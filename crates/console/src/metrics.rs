@@ -81,7 +81,7 @@ pub struct Metric {
     read: fn(&Reading<'_>, &mut Samples<'_>),
 }
 
-/// What metrics are read from.
+/// The sources of metrics.
 struct Reading<'a> {
     status: &'a Status,
     process: Process,
@@ -133,7 +133,7 @@ impl Samples<'_> {
     }
 
     /// Adds the samples of a histogram: the number of values up to each bound, and at the end of all. `counts` has the
-    /// values between one bound and the one before.
+    /// values between a bound and the previous bound.
     fn histogram(&mut self, bounds: &[f64], counts: &[u64], sum: f64) {
         let name = self.metric.name;
         let mut below = 0;

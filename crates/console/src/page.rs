@@ -9,8 +9,7 @@ const HTML: &str = include_str!("page/console.html");
 const STYLE: &str = include_str!("page/console.css");
 const SCRIPT: &str = include_str!("page/console.js");
 
-/// What the page may do: load its own two files, ask this address, and nothing else. No other page may show it within
-/// itself.
+/// The content policy of the page: it loads its own two files and asks this address only. No other page may embed it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -1,4 +1,4 @@
-//! What the system knows of this process, read from `/proc`. Where that is missing the metrics are, too.
+//! Figures of the system about this process, read from `/proc`. Without `/proc` the metrics are missing.
 
 use std::fs;
 

@@ -1,6 +1,6 @@
-//! Numbers of protocols beside MQTT: what the listeners for HTTP and CoAP of a broker have counted.
+//! Counters of the listeners for HTTP and CoAP.
 
-/// What the HTTP listeners have counted.
+/// Counters of the HTTP listeners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpNumbers {
     /// Requests by the first part of their path and by outcome.
@@ -17,7 +17,7 @@ pub struct HttpNumbers {
     pub websockets: u64,
 }
 
-/// What the CoAP listeners have counted.
+/// Counters of the CoAP listeners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoapNumbers {
     /// Requests by method and by outcome.

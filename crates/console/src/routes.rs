@@ -1,4 +1,4 @@
-//! What each path answers.
+//! The answer of each path.
 
 use std::sync::Arc;
 

@@ -21,7 +21,8 @@ use crate::api::{Access, Control};
 use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::routes;
 
-/// Longest life of a connection. A client that scrapes on opens another one; one that does not read is cut off.
+/// Longest life of a connection. A client that continues to scrape opens another connection. A client that does
+/// not read is disconnected.
 const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Time for the answer under way when a connection's life is over.
@@ -61,7 +62,7 @@ pub enum ConsoleError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Its thread or runtime cannot be made.

@@ -1,4 +1,4 @@
-//! What the console wants to know of a broker.
+//! The status of a broker that the console shows.
 
 use std::time::SystemTime;
 
@@ -37,7 +37,7 @@ pub struct Shell {
     pub refused_by_engine: u64,
     /// Times that a connection could not be accepted for lack of files or memory.
     pub accept_exhausted: u64,
-    /// Times that accepting failed for the one connection that was next.
+    /// Times that the next connection could not be accepted.
     pub accept_failed: u64,
     /// Connections handed to the home shard of their client.
     pub handed_over: u64,
@@ -81,7 +81,7 @@ pub struct Shell {
     pub memory_trims: u64,
 }
 
-/// What QUIC has done so far.
+/// Counters of QUIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuicCounters {
     /// Connections begun, those whose handshake failed included.
@@ -106,7 +106,7 @@ pub struct QuicCounters {
     pub dropped: u64,
 }
 
-/// What decides who is let in, and what remembers it.
+/// Counters and tables of the admission of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionStatus {
     /// Connections closed as soon as they were accepted, by reason.
@@ -158,7 +158,7 @@ pub struct Logins {
 pub const SYNC_BOUNDS_MICROSECONDS: [u64; 11] =
     [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000];
 
-/// What the store can do.
+/// The operations that the store can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreCondition {
     /// Everything.
@@ -184,7 +184,7 @@ impl StoreCondition {
     }
 }
 
-/// What outlives the process, and how it is kept. All bytes are bytes of files unless they say otherwise.
+/// Figures of the store. All bytes are bytes of files unless they say otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreNumbers {
     /// Its condition.
@@ -279,7 +279,7 @@ pub struct CoreNumbers {
 pub struct ClusterNumbers {
     /// Whether it is a member now.
     pub member: bool,
-    /// Whether it decides which node works what.
+    /// True if it decides which node serves which partition.
     pub leads: bool,
     /// Whether the bus is reached.
     pub bus_connected: bool,
@@ -408,15 +408,15 @@ pub struct PipelineNumbers {
 /// A broker's numbers at one moment, added up over its shards.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// What only grows.
+    /// Counters, which only grow.
     pub counters: Counters,
-    /// What there is now.
+    /// Present values.
     pub gauges: Gauges,
     /// Clients that read slowly, do not acknowledge, or whose queue is full.
     pub slow_sessions: u64,
-    /// What event loops and listeners have counted.
+    /// Counters of event loops and listeners.
     pub shell: Shell,
-    /// Who was let in.
+    /// Figures of the admission of connections.
     pub admission: AdmissionStatus,
     /// Outcomes of clients that were asked who they are.
     pub logins: Logins,
@@ -424,7 +424,7 @@ pub struct Status {
     pub cluster: Option<ClusterNumbers>,
     /// Its core for mobile nodes, where it is a gateway.
     pub core: Option<CoreNumbers>,
-    /// What outlives the process; nothing where nothing does.
+    /// Figures of the store, if there is one.
     pub store: Option<StoreNumbers>,
     /// The brokers of an orchestrator.
     pub fleet: Vec<BrokerStatus>,

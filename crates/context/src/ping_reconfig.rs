@@ -6,7 +6,7 @@ use std::time::Duration;
 /// By how much the window is stretched in an interval of ping rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateFactor {
-    /// The interval ends with this rate, 0 to 1, itself included; it begins where the one before it ends.
+    /// The interval ends with this rate, 0 to 1, itself included; it begins where the previous interval ends.
     pub up_to: f64,
     /// The window is multiplied by this; 1 keeps it.
     pub factor: f64,

@@ -28,7 +28,6 @@ mod timing;
 use crate::access::Rules;
 use crate::addresses::Nodes;
 use crate::cluster::exchanges::Exchanges;
-use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
 use crate::connection::output::Output;
 use crate::durable::Recovery;
@@ -42,21 +41,19 @@ use crate::image::Handover;
 use crate::link::{Batch, Links};
 use crate::memory::KERNEL_BUFFER_BYTES;
 use crate::now::{Millis, Now};
-use crate::observers::Observers;
 use crate::orchestrator::broker_link::BrokerLinks;
 use crate::orchestrator::homes::HomesInForce;
-use crate::principals::Principals;
+use crate::principals::Services;
 use crate::publish::admission::Admissions;
 use crate::publish::fan_out::FanOuts;
 use crate::publish::layouts::Layouts;
 use crate::publish::turn_share::TurnShare;
-use crate::retained::RetainedStore;
-use crate::retained::fetch::Fetches;
+use crate::retained::Retaining;
 use crate::session::ended::EndedSessions;
 use crate::settings::Settings;
 use crate::state::{ShardState, high_water};
 use crate::sys::Sys;
-use crate::topics::{Route, RouteCache, SubscriptionIndex};
+use crate::topics::Router;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -66,19 +63,12 @@ use std::sync::Arc;
 /// there.
 #[derive(Debug)]
 pub struct Engine {
-    pub(crate) settings: Arc<Settings>,
     pub(crate) place: ShardPosition,
     pub(crate) state: ShardState,
-    pub(crate) index: SubscriptionIndex,
-    pub(crate) cache: RouteCache,
-    /// A route that is not cached, reused.
-    pub(crate) scratch_route: Route,
-    /// Properties of the message at hand that are passed on, reused.
-    pub(crate) scratch_properties: Vec<u8>,
+    pub(crate) router: Router,
     pub(crate) layouts: Layouts,
     pub(crate) links: Links,
-    pub(crate) retained: RetainedStore,
-    pub(crate) fetches: Fetches,
+    pub(crate) retaining: Retaining,
     pub(crate) groups: Groups,
     /// The sessions of mobile nodes, and their groups.
     pub(crate) nodes: Nodes,
@@ -92,8 +82,6 @@ pub struct Engine {
     pub(crate) recovery: Recovery,
     /// Partitions that move to another process, or have come from one.
     pub(crate) handover: Handover,
-    /// For client ids that the server assigns.
-    pub(crate) assigned: AssignedNames,
     pub(crate) stopping: bool,
     /// Clients are sent elsewhere.
     pub(crate) redirecting: Option<Redirecting>,
@@ -110,12 +98,8 @@ pub struct Engine {
     /// Unacknowledged pings by session and packet id; true if they are of this round, so that their acknowledgement is
     /// reported.
     pub(crate) pings: BTreeMap<(u32, u16), bool>,
-    /// Who must have messages before they are acknowledged.
-    pub(crate) observers: Observers,
-    /// Who publishes without a session.
-    pub(crate) principals: Principals,
-    /// Messages that are owed to all nodes and that no client sends again.
-    pub(crate) outgoing: Outgoing,
+    /// The observers and the principals of this process.
+    pub(crate) services: Services,
     /// Whether [`Engine::work_off`] is running.
     pub(crate) working_off: bool,
 }
@@ -131,17 +115,13 @@ impl Engine {
         assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
         let mut state = ShardState::new(Arc::clone(&settings), place.shard, now);
         state.exchanges = Exchanges::new(seed, place);
+        state.assigned = AssignedNames { seed, next: 0 };
         Self {
             place,
             state,
-            index: SubscriptionIndex::default(),
-            cache: RouteCache::new(Arc::clone(&settings)),
-            scratch_route: Route::default(),
-            scratch_properties: Vec::new(),
             layouts: Layouts::default(),
             links: Links::new(place, settings.limits.shard_link_bytes),
-            retained: RetainedStore::new(&settings),
-            fetches: Fetches::new(settings.retained.step),
+            retaining: Retaining::new(&settings),
             groups: Groups::new(seed, place),
             nodes: Nodes::default(),
             broker_links: BrokerLinks::new(settings.broker_links.clone(), seed, place),
@@ -150,7 +130,6 @@ impl Engine {
             peers: Peers::default(),
             recovery: Recovery::default(),
             handover: Handover::default(),
-            assigned: AssignedNames { seed, next: 0 },
             stopping: false,
             redirecting: None,
             homes: HomesInForce::default(),
@@ -159,11 +138,9 @@ impl Engine {
             turn_share: TurnShare::default(),
             endings: EndedSessions::default(),
             pings: BTreeMap::new(),
-            observers: Observers::of_settings(&settings),
-            principals: Principals::default(),
-            outgoing: Outgoing::default(),
+            services: Services::new(&settings),
             working_off: false,
-            settings,
+            router: Router::new(settings),
         }
     }
 
@@ -186,7 +163,7 @@ impl Engine {
         if connection.blocked {
             self.state.memory.held -= KERNEL_BUFFER_BYTES;
             self.state.blocked_connections -= 1;
-            self.state.high_water = high_water(&self.settings, self.state.blocked_connections);
+            self.state.high_water = high_water(&self.state.settings, self.state.blocked_connections);
         }
         if let Some(tail) = &connection.tail {
             self.state.memory.held -= tail.len() as u64;
@@ -225,7 +202,7 @@ impl Engine {
     /// When [`Engine::handle_timers`] has something to do: a time that has passed when work is waiting already,
     /// [`Millis::NEVER`] when nothing is.
     pub fn next_deadline(&self) -> Millis {
-        if self.fetches.has_runnable()
+        if self.retaining.fetches.has_runnable()
             || self.rules.is_rechecking()
             || self.links.has_noted()
             || self.turn_share.has_work(&self.fan_outs, &self.state.to_write)
@@ -238,7 +215,7 @@ impl Engine {
             // Other shards' subscribers are not known yet, and a message published now would not reach them.
             return Millis::NEVER;
         }
-        self.state.timers.next().min(self.retained.values.next_expiry())
+        self.state.timers.next().min(self.retaining.store.values.next_expiry())
     }
 
     /// Handles due timers that count no silence, a bounded part of them at a time.
@@ -250,8 +227,8 @@ impl Engine {
             let Some((_, timer)) = self.state.timers.pop_due(now.monotonic) else { break };
             self.timing().handle_timer(now, timer);
         }
-        self.retained.values.expire(now.monotonic, RETAINED_EXPIRED_PER_TURN);
-        self.retained.forget_expired(&mut self.state);
+        self.retaining.store.values.expire(now.monotonic, RETAINED_EXPIRED_PER_TURN);
+        self.retaining.store.forget_expired(&mut self.state);
         self.control().recheck_rights(now);
         self.timing().begin_turn(now);
         fetching!(self).run_fetches(now);

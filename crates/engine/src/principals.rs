@@ -11,7 +11,9 @@ use crate::connection::{Connection, Outcome};
 use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ObserverId, PRINCIPAL_LISTENER, PrincipalId, SessionKey, TenantId};
 use crate::now::Millis;
+use crate::observers::Observers;
 use crate::service::InnerPublication;
+use crate::settings::Settings;
 use crate::state::ShardState;
 use std::collections::{BTreeMap, VecDeque};
 use tidegate_mqtt::QoS;
@@ -83,6 +85,21 @@ pub(crate) struct Registered {
     pub(crate) answering: VecDeque<u64>,
     /// Its answers that wait for a commit.
     pub(crate) uncommitted: usize,
+}
+
+/// The services of this process that work with messages without an MQTT session.
+#[derive(Debug)]
+pub(crate) struct Services {
+    /// Services that must get messages before these are acknowledged.
+    pub(crate) observers: Observers,
+    /// Services that publish.
+    pub(crate) principals: Principals,
+}
+
+impl Services {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self { observers: Observers::of_settings(settings), principals: Principals::default() }
+    }
 }
 
 /// All principals of a shard.

@@ -31,7 +31,7 @@ use crate::event::Event;
 use crate::events::EventLimit;
 use crate::events::counters::Counters;
 use crate::events::reason::Reason;
-use crate::ids::{ConnectionKey, Partitions, SessionKey, ShardId, ShardPosition, TenantId};
+use crate::ids::{AssignedNames, ConnectionKey, Partitions, SessionKey, ShardId, ShardPosition, TenantId};
 use crate::journal::Journal;
 use crate::journal::keys::Key;
 use crate::limits::loop_lag::LoopLag;
@@ -131,6 +131,8 @@ pub(crate) struct ShardState {
     pub crossings: Crossings,
     /// QoS 2 messages that cross between nodes.
     pub exchanges: Exchanges,
+    /// For client ids that the server assigns.
+    pub assigned: AssignedNames,
 }
 
 /// Whether a session is connected from a pipeline or a bridge of the broker.
@@ -192,6 +194,7 @@ impl ShardState {
             to_read: VecDeque::new(),
             crossings: Crossings::default(),
             exchanges: Exchanges::new(0, ShardPosition::ALONE),
+            assigned: AssignedNames { seed: 0, next: 0 },
         }
     }
 

@@ -19,9 +19,9 @@ pub(crate) enum Piece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expression(pub(crate) Vec<Vec<Piece>>);
 
-/// Reads an expression. `None` for one that is not translated.
+/// Reads an expression. `None` for an expression that is not translated.
 pub(crate) fn parse(text: &str) -> Option<Expression> {
-    // RabbitMQ takes an empty expression for one that matches nothing but an empty text.
+    // In RabbitMQ an empty expression matches only an empty text.
     let (inner, begins) = text.strip_prefix('^').map_or((text, false), |rest| (rest, true));
     let (inner, ends) = match inner.strip_suffix('$') {
         Some(rest) if !rest.ends_with('\\') => (rest, true),

@@ -163,7 +163,7 @@ fn elements(file: &File, root: &str) -> Result<Option<Vec<Entry>>, ConvertError>
         }
         open.extend(named.into_iter().rev());
     }
-    // A repeated element replaces the one before it.
+    // A repeated element replaces the previous element.
     for index in 0..entries.len() {
         let again = entries[index + 1..].iter().any(|later: &Entry| later.path == entries[index].path);
         entries[index].replaced = again;

@@ -1,7 +1,7 @@
 //! Reads configurations of EMQX, HiveMQ, NanoMQ, RabbitMQ and VerneMQ and makes a configuration of ours of each.
 //!
 //! A setting that restricts who may connect, publish or subscribe is carried over; if it cannot be, its listener is left
-//! out or refuses all clients. A setting that is not known counts as one that restricts. The result is never more open
+//! out or refuses all clients. An unknown setting counts as a restriction. The result is never more open
 //! than the original. The crate reads files only through a function that it is given.
 
 mod draft;

@@ -62,7 +62,7 @@ pub(crate) enum Shown {
 pub(crate) struct Listener {
     /// Its name there, such as `tcp.default`.
     pub(crate) name: String,
-    /// The setting that opened it; `None` for one that exists without a setting.
+    /// The setting that opened it; `None` for a listener that exists without a setting.
     pub(crate) opened_by: Option<usize>,
     pub(crate) kind: Kind,
     pub(crate) host: String,

@@ -376,7 +376,7 @@ impl Anonymous<'_> {
 
 /// The user whose rights clients without a user name have.
 fn anonymous_user<'a>(report: &mut Report, verifies: &'a dyn Fn(&str, &str) -> bool) -> Option<Anonymous<'a>> {
-    // What RabbitMQ takes without a setting.
+    // The default of RabbitMQ.
     let value = |report: &Report, path: &str| report.value(path).unwrap_or("guest").to_owned();
     let allowed = report.find("mqtt.allow_anonymous");
     if allowed.is_some_and(|index| report.entries[index].truth() != Some(true)) {

@@ -1,7 +1,7 @@
 //! Load: executes a plan, and returns exact numbers.
 //!
 //! A plan is data ([`LoadPlan`]), and so is its result ([`LoadOutcome`]): scenarios contain plans, reports contain
-//! results, and worker processes receive the one and return the other.
+//! results, and worker processes receive plans and return results.
 
 pub mod chance;
 pub(crate) mod core;

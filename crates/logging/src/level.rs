@@ -3,7 +3,7 @@
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// What went wrong.
+    /// Failures.
     Error,
     /// And what looks wrong.
     Warn,

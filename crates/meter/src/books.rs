@@ -1,7 +1,7 @@
 //! The books: the ledger, and the file that keeps it.
 //!
-//! Records are appended and synced. Each has the usage since the one before, so that they can be added. A start reads
-//! them all. From time to time the file is replaced as a whole by one with merged periods.
+//! Records are appended and synced. Each has the usage since the previous record, so that they can be added. A
+//! start reads all records. From time to time a file with merged periods replaces the file.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -155,7 +155,7 @@ impl Books {
         Ok(())
     }
 
-    /// What each payer has used in the periods that begin at `from_s` or later and before `to_s`, Unix seconds.
+    /// The usage of each payer in the periods that begin at `from_s` or later and before `to_s`, Unix seconds.
     pub fn sum(&self, from_s: u64, to_s: u64) -> BTreeMap<String, Amounts> {
         self.ledger.sum(from_s, to_s)
     }

@@ -31,7 +31,7 @@ pub struct Excess {
     pub forgotten: usize,
 }
 
-/// What each payer has used in each period.
+/// The usage of each payer in each period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     of: BTreeMap<(Period, String), Amounts>,
@@ -43,7 +43,7 @@ impl Ledger {
         self.of.entry((record.period, record.payer)).or_default().add(&record.amounts);
     }
 
-    /// What each payer has used in the periods that begin at `from_s` or later and before `to_s`, Unix seconds.
+    /// The usage of each payer in the periods that begin at `from_s` or later and before `to_s`, Unix seconds.
     pub fn sum(&self, from_s: u64, to_s: u64) -> BTreeMap<String, Amounts> {
         let mut sums: BTreeMap<String, Amounts> = BTreeMap::new();
         let first = (Period { start_s: from_s, length_s: 0 }, String::new());

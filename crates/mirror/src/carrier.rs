@@ -91,7 +91,7 @@ impl Carrier {
         order.since_index += sent.end() - order.offset;
         (order.sequence, order.offset) = (sequence, sent.end());
         state.push(sent);
-        // No record may follow one that the bus has refused, or the log would have a gap.
+        // No record may follow a refused record, or the log would have a gap.
         let goes = state.trouble.is_none();
         state.outstanding += usize::from(goes);
         drop(state);

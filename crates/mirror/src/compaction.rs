@@ -18,7 +18,7 @@ use crate::send_queue::Indexed;
 const MAX_FORWARDED_BYTES: u64 = 4 * 1024 * 1024;
 /// Most files that are written again at once.
 const MAX_FORWARDED: usize = 16;
-/// Pause before a repair after one that led to no confirmation.
+/// Pause before a repair after a repair without a confirmation.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Carrier {

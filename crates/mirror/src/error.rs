@@ -55,7 +55,7 @@ pub enum Damage {
     Gap {
         /// The number of the record.
         next: u64,
-        /// The number of the one before it.
+        /// The number of the previous record.
         last: u64,
     },
     /// The first records are missing.

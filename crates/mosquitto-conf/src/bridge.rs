@@ -71,7 +71,7 @@ pub(crate) struct Bridge {
     shared_key: BTreeSet<&'static str>,
     /// Whether it has certificates or authorities.
     has_certificates: bool,
-    /// The client id here, if a line names it or the one at the other broker.
+    /// The client id here, if a line names it or the client id at the other broker.
     local_id: Option<String>,
     remote_id: Option<String>,
     settings: Vec<Setting>,
@@ -179,7 +179,7 @@ impl Bridge {
         (self.shared_key.len() == 1).then_some("`bridge_psk` and `bridge_identity` belong together")
     }
 
-    /// The client id here, if it is known: by default it contains the one at the other broker.
+    /// The client id here, if it is known: by default it contains the client id at the other broker.
     pub(crate) fn local_id(&self) -> Option<String> {
         let of_remote = || self.remote_id.as_ref().map(|remote| format!("local.{remote}"));
         self.local_id.clone().or_else(of_remote)

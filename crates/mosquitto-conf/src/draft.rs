@@ -44,7 +44,7 @@ pub(crate) struct Draft<'a> {
     log_level: Option<usize>,
     /// Whether a line before names a file of the log.
     has_log_file: bool,
-    /// What the next lines of each file belong to.
+    /// The owners of the next lines of each file.
     pub(crate) files: BTreeMap<usize, Current>,
     once: Once<'a>,
 }

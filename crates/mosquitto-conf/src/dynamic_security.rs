@@ -54,7 +54,7 @@ struct Plugin {
     anonymous_group: String,
 }
 
-/// What the plugin decides where no rule does.
+/// The decisions of the plugin where no rule matches.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Defaults {

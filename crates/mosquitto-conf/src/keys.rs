@@ -98,7 +98,7 @@ pub fn key_page() -> String {
     tidegate_conversion::key_page("Mosquitto", whole.chain(beginnings))
 }
 
-/// The key with this name or a prefix of it; `None` for one that Mosquitto does not know.
+/// The key with this name or a prefix of it; `None` for a key that Mosquitto does not know.
 pub fn key(name: &str) -> Option<&'static Key> {
     let exact = KEYS.iter().find(|key| key.name == name);
     exact.or_else(|| PREFIXES.iter().find(|key| name.starts_with(key.name)))

@@ -155,7 +155,7 @@ pub(crate) fn subscription_refusal(version: Version, reason: ReasonCode) -> Stri
     reason.to_string()
 }
 
-/// What to do when a connection is refused.
+/// The remedy when a connection is refused.
 const fn refusal_hint(reason: ReasonCode) -> Option<&'static str> {
     Some(match reason {
         ReasonCode::UnsupportedProtocolVersion => "choose another version of MQTT: -V 5, -V 311 or -V 31",

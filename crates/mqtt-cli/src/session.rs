@@ -137,7 +137,7 @@ impl Session {
         self.driver.client()
     }
 
-    /// What makes [`Session::next`] return from another thread.
+    /// A waker, which makes [`Session::next`] return from another thread.
     pub(crate) fn waker(&self) -> Waker {
         self.driver.waker()
     }

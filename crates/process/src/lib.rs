@@ -1,4 +1,4 @@
-//! What surrounds a process that serves: the signals that stop it, the service manager that started it, and the memory
+//! The surroundings of a serving process: the signals that stop it, the service manager that started it, and the memory
 //! that it may use.
 
 pub mod control_groups;

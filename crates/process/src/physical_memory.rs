@@ -5,7 +5,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::control_groups::{ControlGroups, Read, system};
 
-/// What bounds the memory of this process.
+/// The bound of the memory of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The machine has no more.
@@ -21,7 +21,7 @@ pub enum Bound {
 pub struct Available {
     /// Bytes at most.
     pub bytes: u64,
-    /// What bounds it.
+    /// The bound that applies.
     pub bound: Bound,
 }
 

@@ -10,7 +10,7 @@ use signal_hook::low_level;
 
 use crate::service_manager;
 
-/// What asks for a graceful stop.
+/// Signals that ask for a graceful stop.
 const STOP: [i32; 2] = [SIGTERM, SIGINT];
 
 /// Exit code after a second signal, which does not wait for the graceful stop.
@@ -25,7 +25,7 @@ pub struct Insistence {
     first: Option<Instant>,
 }
 
-/// What one more signal means.
+/// The meaning of one more signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insisted {
     /// The first: stop in good order.

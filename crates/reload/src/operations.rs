@@ -1,4 +1,4 @@
-//! What can be asked of a running broker.
+//! The operations of a running broker.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ use tidegate_console::Operations;
 
 use crate::Reloader;
 
-/// What can be asked of this broker, once it is ready.
+/// The operations of this broker, once it is ready.
 #[derive(Default)]
 pub struct BrokerOperations {
     reloader: OnceLock<Reloader>,

@@ -127,7 +127,7 @@ fn report_of(directory: &Path, error: &dyn std::fmt::Display) {
     report(&with_directory(&error.to_string(), &directory.display().to_string()));
 }
 
-/// What an entry is, for people. The store itself does not know.
+/// The description of an entry, for people. The store itself does not know it.
 fn describe(key: &[u8], value: &[u8]) -> Option<String> {
     tidegate_engine::describe(key, value).or_else(|| tidegate_node::describe_stored(key, value))
 }

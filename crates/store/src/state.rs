@@ -1,4 +1,4 @@
-//! What the store can do at the moment.
+//! The operations that the store can do at the moment.
 
 /// The operations that the store can do at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]

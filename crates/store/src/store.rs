@@ -127,7 +127,7 @@ impl Store {
         Ok(running)
     }
 
-    /// What the writing thread would get.
+    /// The parts that the writing thread would get.
     #[cfg(test)]
     pub(crate) fn into_parts(self) -> (Arc<Shared>, JournalWriter) {
         (self.shared, self.writer)

@@ -87,7 +87,7 @@ pub struct Source {
     pub functions: Vec<Function>,
     /// Index expressions outside tests and macros: the line and the function that holds it.
     pub indexing: Vec<(usize, String)>,
-    /// What `use` brings in, outside tests.
+    /// The imports of `use`, outside tests.
     pub imports: Vec<Import>,
     /// Modules written inside the file, with their lines.
     pub inline_modules: Vec<(String, usize)>,

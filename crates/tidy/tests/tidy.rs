@@ -5,8 +5,8 @@
 use std::sync::LazyLock;
 
 use tidegate_tidy::rules::{
-    budgets, documented, errors, layers, links, map, named, names, panics, promises, purity, structure, text, walks,
-    words,
+    budgets, contexts, documented, errors, layers, links, map, named, names, panics, promises, purity, structure, text,
+    walks, words,
 };
 use tidegate_tidy::source::Sources;
 use tidegate_tidy::tree::{self, Tree};
@@ -58,6 +58,11 @@ fn modules_import_each_other_in_no_more_circles() {
 #[test]
 fn errors_are_types() {
     none(&errors::violations(&SOURCES, ceilings::TEXT_ERRORS));
+}
+
+#[test]
+fn contexts_of_the_engine_borrow_few_parts() {
+    none(&contexts::violations(&TREE));
 }
 
 #[test]

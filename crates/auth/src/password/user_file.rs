@@ -239,7 +239,7 @@ impl UserFile {
         })
     }
 
-    /// Sets a user's hash: in place of the one of the same sort (SCRAM or not), else at the end.
+    /// Sets a user's hash: in place of the hash of the same sort (SCRAM or not), else at the end.
     pub fn set(&mut self, user: UserName, hash: PasswordHash) {
         let sort = hash.scram().is_some();
         for line in &mut self.lines {
@@ -261,7 +261,7 @@ impl UserFile {
         self.lines.len() < before
     }
 
-    /// Writes a new file beside the old one and renames it, so that a reader finds the one or the other as a whole. A
+    /// Writes a new file beside the old one and renames it, so that a reader finds either file complete. A
     /// new file is readable by its owner only; an existing one keeps its owner and mode.
     ///
     /// # Errors

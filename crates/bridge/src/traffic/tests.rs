@@ -1,4 +1,4 @@
-//! Two ends without sockets: what brokers say is given as bytes.
+//! Two ends without sockets: the packets of brokers are given as bytes.
 
 use tidegate_client::{Acknowledgement, Event, Options, Version};
 

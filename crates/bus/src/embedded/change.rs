@@ -1,4 +1,4 @@
-//! What happens to a log, and how a file says it.
+//! Changes of a log, and their form in a file.
 
 use bytes::Bytes;
 
@@ -17,7 +17,7 @@ pub(super) struct Origin {
 /// One thing that happened to a log. A file is a sequence of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// What the log is: the first of a file, and again where its limits were changed.
+    /// The specification of the log: the first change of a file, and again where its limits were changed.
     Spec { partitions: u32, writers: Writers, keep: Keep, max_records: u64, max_bytes: u64 },
     /// The state of a partition when the file was rewritten; its records follow.
     Base { partition: u32, first: Position, next: Position, owner: Option<Position> },

@@ -21,7 +21,7 @@ const FILE_MAGIC: [u8; 4] = *b"TGb3";
 const MAGIC: [u8; 4] = *b"TGbb";
 /// Bytes of the head of a file, and of the head of a batch.
 const HEAD: usize = 16;
-/// What the names of files of logs end with, behind the name of the log.
+/// The end of the names of files of logs, after the name of the log.
 pub(super) const SUFFIX: &str = ".log";
 /// The end of the name of a mark: a sync of the file has failed.
 const UNSYNCED: &str = "log-unsynced";

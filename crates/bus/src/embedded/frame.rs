@@ -1,4 +1,4 @@
-//! What members of a bus and the process that serves it say to each other.
+//! Frames between the members of a bus and the process that serves it.
 //!
 //! A frame is the length of its body (4 bytes, little endian) and the body, whose first byte is its kind. A member
 //! begins with [`Ask::Hello`], the server answers [`Tell::Welcome`] or [`Tell::Refused`].
@@ -129,14 +129,14 @@ pub(super) enum AskFailure {
     Fenced,
     Full(String),
     Unknown,
-    /// What of the log is different, by its place in [`DIFFERENCES`].
+    /// The property of the log that differs, by its place in [`DIFFERENCES`].
     Mismatch(u8),
     Trimmed(Position),
     Directory(String),
     Other(String),
 }
 
-/// What may be different of a log that exists.
+/// Properties in which a log that exists may differ.
 pub(super) const DIFFERENCES: [&str; 3] = ["number of partitions", "kind of writers", "way of keeping records"];
 
 impl AskFailure {

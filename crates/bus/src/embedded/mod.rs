@@ -97,7 +97,7 @@ struct State {
     stopped: bool,
 }
 
-/// What the bus and its writer share.
+/// The state that the bus and its writer share.
 struct Shared {
     state: Mutex<State>,
     /// There is something to write.

@@ -76,7 +76,7 @@ mod tests {
         );
         assert_eq!(news(&[("b", Some(2)), ("c", Some(30))]), [one("b", 2), one("c", 30)]);
         assert_eq!(news(&[("b", Some(2)), ("c", Some(30))]), []);
-        // Gone, or rewritten by one that does not know of leases, and there again.
+        // The member left, or a member without leases rewrote its entry, and it has joined again.
         assert_eq!(news(&[("c", None)]), []);
         assert_eq!(news(&[("b", Some(2)), ("c", Some(30))]), []);
         assert_eq!(news(&[("b", Some(3)), ("c", Some(10))]), [one("b", 3)]);

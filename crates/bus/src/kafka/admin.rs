@@ -40,7 +40,7 @@ const LEAST_LEASE: Duration = Duration::from_secs(22);
 /// may be asked that has yet to hear how the topic was made a moment ago.
 const LOOKS: u32 = 10;
 
-/// What there is of a topic.
+/// The properties of a topic that exists.
 struct Found {
     partitions: u32,
     /// Copies of the partition that has the fewest.
@@ -101,7 +101,7 @@ pub(super) struct Admin {
     warned_of_short_lease: AtomicBool,
     client: AdminClient<DefaultClientContext>,
     consumer: BaseConsumer,
-    /// What the futures of the client are waited for with.
+    /// The runtime that waits for the futures of the client.
     runtime: Runtime,
 }
 

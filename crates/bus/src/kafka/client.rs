@@ -19,7 +19,7 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// wait for it.
 const BOUNDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// What all clients of one bus have in common.
+/// The settings that all clients of one bus share.
 pub(super) struct Common {
     pub(super) settings: Settings,
     pub(super) up: Up,
@@ -81,7 +81,7 @@ impl Common {
         format!("{}.live.messages", self.settings.prefix)
     }
 
-    /// What every client begins with.
+    /// The settings that every client begins with.
     pub(super) fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", &self.servers);

@@ -43,7 +43,7 @@ fn without_thread(message: &str) -> &str {
 const WANTS_CERTIFICATE: &str =
     "set `bus_certificate` and `bus_key`: that listener wants a certificate, from an authority that it believes";
 
-/// What the words of the client mean, the first that are found.
+/// Meanings of words in the client's errors; the first word that is found counts.
 const MEANINGS: [(&str, &str); 13] = [
     ("Failed to resolve", "check the name in the address of the bus, and who resolves names here"),
     ("Connection refused", "start Kafka there, or correct the port (9092 is the usual one)"),

@@ -60,7 +60,7 @@ fn texts(of_message: Option<&impl Headers>) -> Result<Option<Vec<Header>>, NoTex
             if header.key == CLAIM {
                 return None;
             }
-            // What others write need not be text.
+            // Headers of other programs need not be text.
             let value = String::from_utf8_lossy(header.value.unwrap_or_default()).into_owned();
             headers.push(Header { name: header.key.to_owned(), value });
         }

@@ -112,7 +112,7 @@ fn look(consumer: &Looker, common: &Common, link: &Link, stopped: &Receiver<()>)
             }
             Err(error) => {
                 link.lost();
-                // What the client has to say of it comes by this; there is nothing to consume.
+                // Polling delivers the client's errors; there is nothing to consume.
                 while consumer.poll(Duration::ZERO).is_some() {}
                 complaints
                     .tell(link, &diagnosis::complaint(consumer.context().last(), link.servers(), &error.to_string()));

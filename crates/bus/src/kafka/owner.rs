@@ -34,7 +34,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// How long the marker of a transaction that was committed may take to stand in its partition, before another one is
 /// made.
 const MARKER_WITHIN: Duration = Duration::from_secs(2);
-/// How long after the first look for it the second one comes; then each pause is twice the one before.
+/// Pause between the first and the second look for it; each further pause is twice as long.
 const FIRST_LOOK_AFTER: Duration = Duration::from_millis(1);
 
 /// A request to a partition's owner.

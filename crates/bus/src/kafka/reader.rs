@@ -28,7 +28,7 @@ impl ReaderThread {
     pub(super) fn run(self) {
         let mut config = self.common.consumer();
         if self.target.spec.keep == Keep::All {
-            // What an owner has stored stays, however its transaction ends.
+            // Records that an owner has stored stay, however its transaction ends.
             config.set("isolation.level", "read_uncommitted");
         }
         let consumer: BaseConsumer = match config.create() {

@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// What servers have said of streams: alone, and in a cluster of three.
+    /// Answers of servers about streams: of one server, and of a cluster of three.
     #[test]
     fn one_copy_or_fewer_than_configured_is_reported() {
         let alone = json!({ "config": { "name": "s", "num_replicas": 1 }, "cluster": { "leader": "NB6F" } });

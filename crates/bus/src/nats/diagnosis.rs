@@ -17,7 +17,7 @@ const STEP: Duration = Duration::from_secs(2);
 /// Bytes of the line with which a server begins that are read at most.
 const INFO_BYTES: u64 = 65_536;
 
-/// What this process brings to a connection.
+/// The security of this process's connections: TLS, and a certificate of its own.
 #[derive(Clone, Copy)]
 pub(super) struct Ours {
     pub(super) tls: bool,

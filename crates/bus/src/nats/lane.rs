@@ -77,7 +77,7 @@ pub(super) struct Lane {
     owner: Option<(Epoch, u64)>,
 }
 
-/// What the lane wakes up for.
+/// A reason for which the lane wakes up.
 enum Turn {
     Request(Request),
     Acked(Result<PublishAck, PublishError>),

@@ -47,7 +47,7 @@ pub(super) async fn receive(
             _ = &mut end => return,
         };
         let Some(message) = message else { return };
-        // What others send under subjects that are none of ours is not for us.
+        // Messages under subjects of other programs are left out.
         if let Some(subject) = naming::of_live(prefix, message.subject.as_str()) {
             mailbox.offer(&LiveMessage { subject, payload: message.payload });
         }

@@ -88,7 +88,7 @@ pub(crate) fn open(
     Ok(Arc::new(Nats { server, link, handle, lanes: Mutex::default(), live, _stop: stop }))
 }
 
-/// What the thread begins with.
+/// The arguments of the thread.
 struct Start {
     options: ConnectOptions,
     addresses: Vec<String>,

@@ -1,4 +1,4 @@
-//! What logs and live subjects are called on the servers.
+//! Names of logs and live subjects on the servers.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ pub(super) fn stream(prefix: &str, log: &LogName, partition: Partition) -> Strin
     format!("{prefix}_{log}_{partition}")
 }
 
-/// What all subjects of a partition begin with.
+/// The beginning of all subjects of a partition.
 fn root(prefix: &str, log: &LogName, partition: Partition) -> String {
     format!("{prefix}.log.{log}.{partition}")
 }
@@ -55,7 +55,7 @@ pub(super) fn of_live(prefix: &str, name: &str) -> Option<Subject> {
     Subject::new(name.strip_prefix(prefix)?.strip_prefix(".live.")?).ok()
 }
 
-/// What cannot change of a log, for its streams to say.
+/// The properties of a log that cannot change, as the description of its streams.
 pub(super) fn description(spec: &LogSpec) -> String {
     let writers = match spec.writers {
         Writers::Many => "many",
@@ -68,7 +68,7 @@ pub(super) fn description(spec: &LogSpec) -> String {
     format!("tidegate bus: partitions={} writers={writers} keep={keep}", spec.partitions)
 }
 
-/// What differs between a stream's description and a log.
+/// The property that differs between a stream's description and a log.
 pub(super) fn difference(found: &str, spec: &LogSpec) -> &'static str {
     let wanted = description(spec);
     let parts = found.split(' ').zip(wanted.split(' '));

@@ -35,7 +35,7 @@ pub(super) struct Pull {
     ends: Instant,
 }
 
-/// What the server says about the request itself.
+/// An answer of the server about the request itself.
 #[derive(Debug, PartialEq, Eq)]
 enum Word {
     /// It is still there.

@@ -27,7 +27,7 @@ const LOOKS_FOR: Duration = Duration::from_secs(5);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// Records that are asked for at once.
 const BATCH: usize = 512;
-/// What headers and subject may add to the largest record, bytes.
+/// Bytes that headers and subject may add to the largest record.
 const SPARE_BYTES: usize = 64 * 1024;
 
 pub(super) struct ReaderTask {
@@ -46,7 +46,7 @@ pub(super) struct ReaderTask {
 struct Reading {
     /// Where the log ended when the consumer was made.
     end: Position,
-    /// What the consumer has delivered: it counts, and a number that is left out has got lost on the way.
+    /// The consumer's number of its last delivery: a gap in the numbers is a lost delivery.
     delivered: u64,
     /// Whether nothing was read yet of a log that is read from its beginning: there the newest claim may stand before a
     /// gap.
@@ -87,7 +87,7 @@ impl ReaderTask {
         }
     }
 
-    /// Takes the next message if it is one that the client cannot read, and would never get past.
+    /// Takes the next message if the client cannot read it and would stay at it for ever.
     async fn step_over(&self, next: Position) {
         let deadline = Instant::now() + LOOKS_FOR;
         let Ok(Some(stored)) = self.server.stored(&self.target.place, next, deadline).await else { return };

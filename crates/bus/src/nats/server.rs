@@ -28,7 +28,7 @@ const STREAM_EXISTS: u64 = 10_058;
 const TOO_FEW_SERVERS: [u64; 3] = [10_005, 10_023, 10_074];
 /// JetStream's number for a stream that reserves more than the storage that is left.
 const NO_STORAGE: u64 = 10_047;
-/// What servers of a cluster say of such a stream, with the number for too few servers.
+/// The error of a cluster's servers for such a stream, with the number for too few servers.
 const NO_STORAGE_OF_PEERS: &str = "insufficient storage";
 /// JetStream's number for a message that is not there.
 pub(super) const NO_MESSAGE_FOUND: u64 = 10_037;
@@ -266,7 +266,7 @@ impl Server {
         })
     }
 
-    /// What of a partition there is.
+    /// The first and the next position of a partition.
     pub(super) async fn bounds(&self, place: &LogPartition, deadline: Instant) -> Result<Bounds, BusError> {
         let action = "report the bounds of a log";
         let info = self.info(place, deadline).await.map_err(|failure| failure.into_error_of(place, action))?;

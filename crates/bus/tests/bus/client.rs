@@ -1,4 +1,4 @@
-//! A bus for a test: one that waits.
+//! A bus for a test, whose calls wait.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};

@@ -1,4 +1,4 @@
-//! What the log of this process has heard, of all tests in it.
+//! The log lines of this process, of all tests in it.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Mutex, Once, PoisonError};

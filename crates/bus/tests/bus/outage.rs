@@ -80,7 +80,7 @@ pub(crate) fn a_late_append_fails_and_says_whether_it_may_be_stored<D: Outages>(
     assert!(matches!(outcome, Err(BusError::Away { .. })), "{outcome:?}");
     deployment.resume();
     wait_for(&changes, true);
-    // What failed has ended the ownership.
+    // The failure has ended the ownership.
     let outcome = client.append(&state, Append::new("late").by(owner));
     assert!(matches!(outcome, Err(BusError::Fenced { .. })), "{outcome:?}");
     assert_eq!(client.payloads(&state), ["stored"]);

@@ -71,7 +71,7 @@ fn write_current(target: &Path) {
     }
 }
 
-/// What each log file of a directory names as its format, with its file name, in order.
+/// The format that each log file of a directory names, with its file name, in order.
 fn formats(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut formats: Vec<_> = files

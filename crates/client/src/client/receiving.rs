@@ -20,8 +20,8 @@ impl Client {
     }
 
     /// Refuses a message of QoS 1 or 2; for [`Acknowledgement::Manual`]. The server forgets it nevertheless. A
-    /// `reason_code` below 0x80, or one that a PUBACK cannot carry, counts as [`ReasonCode::UnspecifiedError`]. Before
-    /// MQTT 5.0 the server is not informed of the refusal.
+    /// `reason_code` below 0x80, or a code that a PUBACK cannot carry, counts as [`ReasonCode::UnspecifiedError`].
+    /// Before MQTT 5.0 the server is not informed of the refusal.
     pub fn refuse(&mut self, now: Instant, delivery: Delivery, reason_code: ReasonCode) {
         let fits = reason_code.is_error()
             && reason_code.allowed_in(tidegate_mqtt::PacketType::PubAck)

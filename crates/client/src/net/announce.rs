@@ -23,7 +23,7 @@ pub enum SocketName {
 pub struct Announced(#[expect(dead_code, reason = "it is dropped with the socket")] Box<dyn Any + Send>);
 
 impl Announce {
-    /// Calls `tell` with each local address. What `tell` returns is dropped when the socket is closed.
+    /// Calls `tell` with each local address. The result of `tell` is dropped when the socket is closed.
     pub fn to<G: Send + 'static>(tell: impl Fn(SocketName) -> G + Send + Sync + 'static) -> Self {
         Self(Arc::new(move |name| Announced(Box::new(tell(name)))))
     }

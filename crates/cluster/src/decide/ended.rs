@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::{Advert, Seen, Table};
 
-/// What the nodes of a table say of each other. It is put together once for all nodes: a cluster may have a thousand.
+/// The reports of the nodes of a table about each other, joined once for all nodes: a cluster may have a thousand.
 pub(crate) struct Reports<'a, 's> {
     table: &'a Table,
     seen: &'s Seen,

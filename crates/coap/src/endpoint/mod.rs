@@ -50,7 +50,7 @@ pub struct SessionId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
-/// What the owner of an endpoint has to do.
+/// An action that the owner of an endpoint has to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Send a datagram.
@@ -257,7 +257,7 @@ struct Reading {
     block: Option<Block>,
 }
 
-/// What happens at a time.
+/// An action that is due at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     /// A request is acknowledged, since its answer takes long.

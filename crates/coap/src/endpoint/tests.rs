@@ -109,7 +109,7 @@ impl World {
         sent.remove(0)
     }
 
-    /// What the broker was asked since the last question.
+    /// The requests to the broker since the last call.
     fn asked(&mut self) -> Vec<Action> {
         let is_asked = |action: &mut Action| !matches!(action, Action::Send { .. });
         self.actions.extract_if(.., is_asked).collect()

@@ -1,4 +1,4 @@
-//! What the keys of `[[auth]]` say together.
+//! Checks of the keys of `[[auth]]` together.
 
 use tidegate_auth::is_algorithm;
 use tidegate_node::ClientCertificates;

@@ -39,7 +39,7 @@ pub fn ranking(context: &Context) -> Result<Box<dyn Ranking>, WrongKey> {
     Ok(ranking)
 }
 
-/// What scores the nodes of a cluster. Nodes have no statistics of pings: by default these resources do not count.
+/// The ranking of the nodes of a cluster. Nodes have no statistics of pings: by default these resources do not count.
 ///
 /// # Errors
 /// As for [`ranking`], and when weights or the expression name statistics of pings; the key is named with the remedy.
@@ -76,7 +76,7 @@ pub fn ranking_of_nodes(context: &Context) -> Result<Box<dyn Ranking>, WrongKey>
     }
 }
 
-/// What the manager of points of access works with.
+/// The settings of the manager of points of access.
 ///
 /// # Errors
 /// When a value cannot be used; the key is named.

@@ -26,7 +26,7 @@ use crate::value::{Problem, Words};
 /// Pipelines, and sinks, that a configuration may have.
 const MAX_SECTIONS: usize = 64;
 
-/// Checks what the keys of pipelines and sinks say together.
+/// Checks the keys of pipelines and sinks together.
 pub fn check(config: &Config, findings: &mut Findings) {
     let Config { hub, hub_sources: sources, sinks, pipelines, origins, .. } = config;
     let hub = HubSections { hub, sources, sinks, pipelines, origins };
@@ -59,7 +59,7 @@ pub fn check(config: &Config, findings: &mut Findings) {
     }
 }
 
-/// The bus is one that processes share, and names of pipelines are names there.
+/// Checks that the bus is shared by processes, and that names of pipelines are valid names on it.
 fn check_bus(findings: &mut Findings, hub: HubSections<'_>) {
     let Some(address) = &hub.hub.bus else { return };
     if let Err(error) = OnBus::new(address, "") {

@@ -42,7 +42,7 @@ pub(crate) use settings::{filters, overflow_rules};
 #[cfg(feature = "pipelines")]
 pub use way::Way;
 
-/// What client ids of the hub begin with.
+/// The beginning of client ids of the hub.
 pub const CLIENT_PREFIX: &str = tidegate_engine::HUB_CLIENT_PREFIX;
 
 /// The name of the listener that pipelines of a broker come in by.

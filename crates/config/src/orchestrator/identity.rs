@@ -70,7 +70,7 @@ impl Config {
     }
 }
 
-/// What brokers cannot be shown clients' credentials together with.
+/// Checks that no other key contradicts showing clients' credentials to brokers.
 pub fn check_identity(
     listeners: &[Listener],
     auths: &[Auth],

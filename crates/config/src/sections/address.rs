@@ -16,7 +16,7 @@ section! {
     "addresses" => Addresses, ADDRESSES {
         /// Whether there are addresses. They take effect with a restart.
         enabled: bool = false, in Kind::Boolean;
-        /// What all addresses begin with: one or more levels of a topic name.
+        /// The beginning of all addresses: one or more levels of a topic name.
         prefix: String = "ctx".to_owned(), in Kind::Text { max_len: 256 };
         /// Whether four actions need a rule of `[access]` that allows them: to publish to groups and to all nodes, to
         /// publish the context of another node, to advertise groups, and to read messages to other nodes or from them.

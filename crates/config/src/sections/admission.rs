@@ -9,7 +9,7 @@ use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::{Texts, read_texts, show_texts};
 use crate::value::{Kind, Problem, Range, Raw, Value};
 
-/// What several addresses, users and clients may be at most.
+/// Highest value of limits that count addresses, users and clients.
 const MILLIONS: u64 = 10_000_000;
 
 /// Failures and connects that are counted for one at most.

@@ -61,7 +61,7 @@ words! {
     }
 }
 
-/// What happens to clients while a server cannot be asked.
+/// The treatment of clients while a server is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// They are refused.
@@ -110,7 +110,7 @@ section! {
     /// and the first that says yes or no decides. A client that no provider knows is refused. With at least one provider
     /// no client connects without a name, except on listeners with `allow_anonymous`. See authentication.md.
     "auth" [repeated = true] => Auth, AUTH {
-        /// What the provider is.
+        /// The kind of the provider.
         kind: AuthKind = AuthKind::PasswordFile, in Kind::OneOf(<AuthKind as Words>::WORDS);
         /// Its name in logs and metrics; without one it is that of its kind, such as `jwt`.
         name: String = String::new(), in Kind::Name { empty: true };
@@ -122,7 +122,7 @@ section! {
         url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
         /// A file whose content is sent to that server as a bearer token; for `http`.
         bearer_token_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
-        /// What happens to clients while that server cannot be asked; for `http`.
+        /// The treatment of clients while that server is unreachable; for `http`.
         unreachable: Unreachable = Unreachable::Deny, in Kind::OneOf(<Unreachable as Words>::WORDS);
         /// Questions to that server, or to brokers, that are under way at once; for `http` and `fleet`.
         concurrency: u16 = 8, in Kind::Integer(Range::of(1, 64));

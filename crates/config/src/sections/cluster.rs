@@ -82,7 +82,7 @@ words! {
     }
 }
 
-/// What decides the sizes of shares.
+/// The measure that decides the sizes of shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// The configured weights.
@@ -110,7 +110,7 @@ section! {
         /// The bus that all nodes are on: `embedded://DIRECTORY` for nodes of one machine, where one node serves it to the
         /// others, `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, or `kafka://` in a build with that feature.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--bus";
-        /// What names on the bus begin with, so that several clusters can share one.
+        /// The beginning of names on the bus, so that several clusters can share one.
         prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
         /// Copies of each log of the cluster on the bus. It holds for logs that are made from now on; see
         /// [the bus](bus.md#several-servers).
@@ -179,8 +179,8 @@ section! {
         /// twice the partitions, and so the clients, of a node with 100; with another `balance` than `"weight"`, twice the
         /// load or the ideal number of clients.
         weight: u16 = 100, in Kind::Integer(Range::of(1, 1_000));
-        /// What decides the sizes of shares; see [cluster](cluster.md#shares-by-load). Give all nodes the same: that of the
-        /// leader counts, and it needs the measures of all.
+        /// The measure that decides the sizes of shares; see [cluster](cluster.md#shares-by-load). Give all nodes the same:
+        /// that of the leader counts, and it needs the measures of all.
         balance: Balance = Balance::Weight, in Kind::OneOf(<Balance as Words>::WORDS);
         /// With `balance` other than `"weight"`: time between the end of a change of shares and the next change. A change
         /// moves at most a sixteenth of the partitions.

@@ -118,7 +118,7 @@ section! {
         bus_key: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// How user and password are proved to Kafka.
         bus_sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
-        /// What names on the bus begin with.
+        /// The beginning of names on the bus.
         bus_prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
         /// Copies of each log on the bus. It holds for logs that are made from now on, by any gateway or service
         /// makes them: give all of them the same value.
@@ -186,8 +186,8 @@ section! {
         /// Whether the window follows the ping rate.
         ping_reconfigure: bool = true, in Kind::Boolean;
         /// By what the window is multiplied when the ping rate of the whole network is in an interval: `RATE%: FACTOR`,
-        /// ascending; an interval ends with its rate, and begins where the one before it ends. A factor is 0.1 to 10; 1
-        /// keeps the window, as does a rate above the last one.
+        /// ascending; an interval ends with its rate, and begins where the previous interval ends. A factor is 0.1 to 10;
+        /// 1 keeps the window, as does a rate above the last interval.
         ping_factors: Texts = Texts(ReconfigSettings::default().factors.iter().map(ToString::to_string).collect()), in Kind::Texts;
         /// Minimum of the window.
         ping_window_min: Duration = Duration::from_millis(200), in Kind::Duration(Range::of(10, HOUR));

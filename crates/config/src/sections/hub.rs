@@ -171,7 +171,7 @@ section! {
         stream: String = "TIDEGATE".to_owned(), in Kind::Text { max_len: 256 };
         /// Entries that the stream keeps, about (`redis`); older entries are removed.
         max_entries: u64 = 0, in Kind::Integer(Range::of(1, 1_000_000_000_000).or_zero("all"));
-        /// What subjects begin with (`nats`): a record of `a/b` goes to `SUBJECT.a.b`.
+        /// The beginning of subjects (`nats`): a record of `a/b` goes to `SUBJECT.a.b`.
         subject: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
         /// The SASL mechanism that proves the password of `url` to the brokers (`kafka`).
         sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
@@ -179,8 +179,8 @@ section! {
         /// consumers that read committed records alone. The topic `tidegate-hub-marks` keeps the ids of the last records.
         /// It needs `window` and `batch_messages` of at most 4096.
         exactly_once: bool = false, in Kind::Boolean;
-        /// What the ids of transactions begin with (`kafka` with `exactly_once`). Two brokers with the same names of a pipeline
-        /// and a sink, at one Kafka, need different ones.
+        /// The beginning of the ids of transactions (`kafka` with `exactly_once`). Two brokers with the same names of a
+        /// pipeline and a sink, at one Kafka, need different ones.
         transactions_prefix: String = "tidegate-hub".to_owned(), in Kind::Text { max_len: 256 };
         /// The queue of all records (`amqp`), which is made, durable, when it is not there; empty for `exchange`.
         queue: String = String::new(), in Kind::Text { max_len: 255 };
@@ -192,7 +192,7 @@ section! {
         bucket: String = String::new(), in Kind::Text { max_len: 63 };
         /// The region that requests are signed for (`s3`).
         region: String = "us-east-1".to_owned(), in Kind::Text { max_len: 64 };
-        /// What names of objects begin with (`s3`), such as `plant-7/`.
+        /// The beginning of names of objects (`s3`), such as `plant-7/`.
         prefix: String = String::new(), in Kind::Text { max_len: 512 };
         /// The id of the access key (`s3`); `secret_file` has its secret.
         access_key: String = String::new(), in Kind::Text { max_len: 128 };
@@ -426,7 +426,7 @@ section! {
         keep: Keep = Keep::Disk, in Kind::Keep(Range::of(SECOND, 365 * DAY));
         /// Bytes that wait at most. Without a bus, delivered messages of `keep` have as much room again.
         max_bytes: Bytes = Bytes(1024 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
-        /// What happens when as much waits: `block`, `drop-oldest`, `drop-newest` or `reject`, as with
+        /// The policy at this limit: `block`, `drop-oldest`, `drop-newest` or `reject`, as with
         /// [full queues](waiting.md).
         on_full: OverflowPolicy = OverflowPolicy::Block, in Kind::OneOf(<OverflowPolicy as Words>::WORDS);
         /// Messages above QoS 0 that the pipeline works on at once; the others wait.

@@ -14,7 +14,7 @@ section! {
         /// Whose files they are: the broker's own name on the bus, at most 58 letters, digits, `-` and `_`. Who starts
         /// with this name has them from then on, and the former owner stops.
         name: String = String::new(), in Kind::Name { empty: true }, flag "--mirror-name";
-        /// What names on the bus begin with.
+        /// The beginning of names on the bus.
         prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
         /// Copies of each log on the servers of the bus. It holds for logs that are made from now on.
         replicas: u8 = 0, in Kind::Integer(Range::of(1, 5).or_zero("3 where the bus has at least three servers, else 1"));

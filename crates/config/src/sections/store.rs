@@ -1,4 +1,4 @@
-//! What outlives the process.
+//! The section `[store]`: the data that outlives the process.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use crate::key::{Key, Section, SectionKeys, section};
 use crate::list::Texts;
 use crate::value::{Kind, Problem, Range, Raw, Value};
 
-/// What several clients may be at most.
+/// Highest value of limits that count clients of a tenant.
 const MILLIONS: u64 = 100_000_000;
 
 section! {

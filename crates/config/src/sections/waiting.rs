@@ -11,14 +11,14 @@ use tidegate_units::size::{Bytes, KIB, TIB};
 const MAX_TEXT: usize = 65_535;
 
 section! {
-    /// What happens at a full queue of some clients, or with messages of some topics, instead of the policy in `[queue]`.
-    /// The first one that fits client and topic decides.
+    /// The policy at a full queue of some clients, or for messages of some topics, instead of the policy in `[queue]`.
+    /// The first section that matches client and topic decides.
     "overflow" [repeated = true] => Overflow, OVERFLOW {
         /// Client ids of the subscribers: `*` matches any text, `?` any one character, all else itself.
         clients: String = "*".to_owned(), in Kind::Text { max_len: MAX_TEXT };
         /// Topic filter of the messages.
         filter: String = "#".to_owned(), in Kind::Text { max_len: MAX_TEXT };
-        /// What happens when the queue is full.
+        /// The policy when the queue is full.
         policy: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as Words>::WORDS);
         /// Maximum number of messages in the queue of the session when one of these arrives.
         max_messages: u32 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("as in `[queue]`"));

@@ -1,4 +1,4 @@
-//! What pages and examples say of the configuration is so.
+//! Statements of pages and examples about the configuration are true.
 
 use super::from_file;
 use crate::key::SectionKeys;

@@ -76,7 +76,7 @@ fn comes_once(s: &Scenario<'_>) -> Outcome {
     client.expect_error_close(&[PROTOCOL_ERROR])
 }
 
-/// What knocks at the wrong door: a browser, a TLS client, nothing but zeros. Each sends enough to make a whole packet
+/// Clients of other protocols: a browser, a TLS client, zeros. Each sends enough to make a whole packet
 /// of whatever its first bytes mean.
 fn other_protocols(s: &Scenario<'_>) -> Outcome {
     let accept = "a".repeat(200);

@@ -59,7 +59,7 @@ impl Link {
         self.monitor.acknowledged(packet_id);
     }
 
-    /// What arrives until the deadline.
+    /// The arrival until the deadline.
     pub(super) fn arrival_until(&mut self, deadline: Instant) -> Outcome<Arrival> {
         loop {
             if let Some(packet) = self.split_packet()? {

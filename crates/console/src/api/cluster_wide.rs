@@ -99,7 +99,7 @@ fn meter_all<S: Control>(source: &S, request: MeterRequest) -> Result<Metered, C
     Ok(shares.map_err(|refusal| ControlError::Refused(refusal.to_string()))?.merge())
 }
 
-/// What tenants have used in this process.
+/// The usage of tenants in this process.
 fn metered<S: Control>(source: &S, request: &MeterRequest) -> Result<Metered, ControlError> {
     let (tenants, kept) = source.meter(request)?;
     let in_memory = if kept { Vec::new() } else { vec![source.node_name()] };
@@ -159,7 +159,7 @@ fn kick_everywhere<S: Control>(source: &S, request: KickRequest) -> Result<Kicke
     Ok(changes(shares)?.kicked())
 }
 
-/// What members have changed.
+/// The changes of members.
 fn changes(shares: Shares<MemberAnswer>) -> Result<Shares<BanChanged>, ControlError> {
     let shares = shares.only(|share| match share {
         MemberAnswer::BanChanged(changed) => Ok(changed),

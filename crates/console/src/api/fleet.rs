@@ -59,7 +59,7 @@ fn done((): ()) -> Done {
     Done {}
 }
 
-/// Refuses what changes a fleet and does not say that it means it.
+/// Refuses a change of a fleet without the confirmation.
 pub(super) async fn guard_changes(request: Request, next: Next) -> Response {
     let meant = request.headers().get(COMMAND_HEADER).is_some_and(|given| given.as_bytes() == COMMAND.as_bytes());
     if meant || request.method() == axum::http::Method::GET || request.method() == axum::http::Method::HEAD {

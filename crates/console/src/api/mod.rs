@@ -1,4 +1,4 @@
-//! The admin API below `/api/v1/`: what people and scripts ask and tell a running broker.
+//! The admin API below `/api/v1/`: questions and commands of people and scripts to a running broker.
 //!
 //! [`tidegate_admin`] has the requests, answers and paths.
 //!
@@ -155,7 +155,7 @@ pub trait FleetControl {
 /// The service that answers questions and takes commands. Every call is made on a thread that may wait, for a bounded
 /// time.
 pub trait Control: crate::status::StatusSource {
-    /// What happened lately to a subject.
+    /// The recent events of a subject.
     ///
     /// # Errors
     /// When the broker does not answer, or the subject is no address.
@@ -189,7 +189,7 @@ pub trait Control: crate::status::StatusSource {
     /// When the broker does not answer, or there is no such tenant.
     fn kick(&self, request: &KickRequest) -> Result<u64, ControlError>;
 
-    /// The name of this node, or of the one broker.
+    /// The name of this node, or of the single broker.
     fn node_name(&self) -> String;
 
     /// The other members, where this is a node of a cluster. Never waits.

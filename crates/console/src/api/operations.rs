@@ -1,4 +1,4 @@
-//! What can be asked of a running broker over HTTP, and who may ask.
+//! The operations of a running broker over HTTP, and the rights that they need.
 //!
 //! A client with the token of `admin.token_file` may, from anywhere. A console without a token answers this machine
 //! only: the connection comes from loopback, the request names a loopback host, and it has a header that no web page of

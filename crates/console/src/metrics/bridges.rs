@@ -1,4 +1,4 @@
-//! Metrics of bridges to other brokers. Without one, none of them has a sample. Names of bridges come from the
+//! Metrics of bridges to other brokers. Without a bridge they have no samples. Names of bridges come from the
 //! configuration, which has a limited number of them.
 
 use super::Kind::{Counter, Gauge};

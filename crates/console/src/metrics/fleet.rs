@@ -1,4 +1,4 @@
-//! Metrics of an orchestrator's brokers. Without a fleet, none of them has a sample. The label `broker` has as many
+//! Metrics of an orchestrator's brokers. Without a fleet they have no samples. The label `broker` has as many
 //! values as the fleet has brokers, whatever the load.
 
 use tidegate_admin::{BrokerState, BrokerStatus};

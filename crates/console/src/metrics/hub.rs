@@ -1,4 +1,4 @@
-//! Metrics of pipelines. Without one, none of them has a sample. Names of pipelines come from the configuration, which
+//! Metrics of pipelines. Without a pipeline they have no samples. Names of pipelines come from the configuration, which
 //! has a limited number of them.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Metrics of listeners for HTTP and CoAP. Without such a listener, none of them has a sample.
+//! Metrics of listeners for HTTP and CoAP. Without such a listener they have no samples.
 
 use super::Kind::{Counter, Gauge};
 use super::Metric;

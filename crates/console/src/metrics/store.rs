@@ -1,4 +1,4 @@
-//! Metrics of the store. Without one, none of them has a sample.
+//! Metrics of the store. Without a store they have no samples.
 
 use std::time::Duration;
 

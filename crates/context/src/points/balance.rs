@@ -70,7 +70,7 @@ impl Points {
         actions
     }
 
-    /// Whether all active gateways have reported their nodes: one that has not is not necessarily empty.
+    /// Whether all active gateways have reported their nodes: a gateway without a report may have nodes.
     fn knows_all(&self, now: Duration) -> bool {
         let mut active = self.table.all(now).filter(|(_, standing)| *standing != Standing::Inactive);
         active.all(|(load, _)| {
@@ -188,7 +188,7 @@ fn handover(candidates: &[Candidate<'_>], one: &Move<'_>, at_ms: u64) -> Handove
     Handover { node: one.node.to_owned(), from: name(one.from), to: name(one.to), address, at_ms }
 }
 
-/// The gateways that take nodes, the one with the highest score first.
+/// The gateways that take nodes, by falling score.
 fn list(candidates: &[Candidate<'_>], scores: &[Option<f64>], ideal: &[u64]) -> Vec<ListedGateway> {
     let mut listed: Vec<ListedGateway> = candidates
         .iter()

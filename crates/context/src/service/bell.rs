@@ -1,4 +1,4 @@
-//! What wakes a service.
+//! The bell that wakes a service.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ impl Bell {
         state.alarm = Some(state.alarm.map_or(at, |alarm| alarm.min(at)));
     }
 
-    /// What to call for a ring.
+    /// The function that rings the bell.
     pub fn wake(&self) -> Arc<dyn Fn() + Send + Sync> {
         let bell = self.clone();
         Arc::new(move || bell.ring())

@@ -1,4 +1,4 @@
-//! What the services of this process have done, for metrics.
+//! Counters of the services of this process, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,7 +35,7 @@ macro_rules! figures {
         #[derive(Debug, Default)]
         pub struct CoreCounters { $($(#[$doc])* pub(crate) $name: Count,)* }
 
-        /// What the counters say at a moment.
+        /// The values of the counters at a moment.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct CoreFigures { $($(#[$doc])* pub $name: u64,)* }
 

@@ -76,7 +76,7 @@ impl Courier {
         self
     }
 
-    /// What all services that use this courier have counted.
+    /// The counters of all services that use this courier.
     pub fn counters(&self) -> &Arc<CoreCounters> {
         &self.counters
     }
@@ -141,7 +141,7 @@ impl Courier {
         })
     }
 
-    /// What of a partition there is, asked as often as it takes.
+    /// The first and the next position of a partition. It asks until the bus answers.
     pub(crate) fn bounds(&self, topic: Topic, partition: u32, course: &Course) -> Option<Bounds> {
         let place = place(topic, partition)?;
         until(course, || ask(course, |done| self.bus.bounds(&place, done)))

@@ -157,7 +157,7 @@ mod tests {
         for text in ["x", "[1]", "7", r#"{"x":"#, "\u{feff}{}", "{} {}", "NaN"] {
             assert_eq!(context("n", text), Err(LeftOut::NotJson), "{text}");
         }
-        // What looks like an object and cannot be read as one.
+        // Text that looks like an object and cannot be parsed.
         let deep = format!("{{\"x\":{}{}}}", "[".repeat(4_000), "]".repeat(4_000));
         for text in [r#"{"x":1e400}"#, r#"{"x":"\ud800"}"#, &deep] {
             assert_eq!(context("n", text), Err(LeftOut::NotJson), "{text:.20}");

@@ -85,7 +85,7 @@ fn run(
     }
 }
 
-/// What the manager has while it is its turn.
+/// The state of the manager while it is the owner.
 struct Work {
     points: Points,
     began: Instant,

@@ -313,7 +313,7 @@ fn a_context_puts_a_node_into_groups_at_its_gateway() {
 fn an_unusable_context_on_the_bus_is_counted() {
     let (world, courier) = (World::default(), courier());
     world.change(|state| state.at.insert("n".into(), "a".into()));
-    // What the test itself puts on the bus does not wait until a service has made the logs.
+    // The test appends records before a service has made the logs.
     courier.prepare(&Topic::ALL, &Course::new("test")).unwrap();
     let _gateway = world.gateway(&courier, "a");
     let _definer = definer(&courier, "d1", GROUPS);

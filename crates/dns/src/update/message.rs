@@ -10,7 +10,7 @@ use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use super::UpdateSettings;
 use crate::endpoint::{Endpoint, EndpointName};
 
-/// The records of endpoints: healthy ones that do not drain, else all.
+/// The records of endpoints: of healthy endpoints that do not drain, else of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Records {
     /// Addresses of all endpoints.

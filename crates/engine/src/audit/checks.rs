@@ -42,21 +42,21 @@ macro_rules! auditing {
     ($from:expr) => {
         $crate::audit::checks::Audit {
             state: &$from.state,
-            index: &$from.index,
+            index: &$from.router.index,
             links: &$from.links,
             groups: &$from.groups,
             nodes: &$from.nodes,
             broker_links: &$from.broker_links,
             sys: &$from.sys,
             fan_outs: &$from.fan_outs,
-            fetches: &$from.fetches,
+            fetches: &$from.retaining.fetches,
             turn_share: &$from.turn_share,
             endings: &$from.endings,
-            observers: &$from.observers,
-            principals: &$from.principals,
-            outgoing: &$from.outgoing,
+            observers: &$from.services.observers,
+            principals: &$from.services.principals,
+            outgoing: &$from.peers.outgoing,
             place: $from.place,
-            settings: &$from.settings,
+            settings: &$from.state.settings,
         }
     };
 }

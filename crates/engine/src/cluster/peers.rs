@@ -1,5 +1,6 @@
 //! The shards of other nodes: how much each of them and this shard know of the other's subscriptions.
 
+use crate::cluster::outgoing::Outgoing;
 use crate::roster::Shards;
 
 /// The shards of other nodes: which have announced all their subscriptions, and which are gone.
@@ -20,4 +21,6 @@ pub(crate) struct Peers {
     /// Shards that have not confirmed all that was sent to them, of a process that is about to stop. `None` before they
     /// are asked.
     pub farewells: Option<u64>,
+    /// Messages that all nodes must get and that no client sends again.
+    pub outgoing: Outgoing,
 }

@@ -18,7 +18,7 @@ impl ControlCalls<'_> {
         self.engine.rules.recheck_from = None;
         self.engine.rules.recheck();
         // Routes were made with the old rules.
-        self.engine.index.change_rights();
+        self.engine.router.index.change_rights();
     }
 
     /// A client is back: its subscriptions and its queued messages were allowed by the rules of that time.

@@ -13,7 +13,7 @@ impl ShardQuestions<'_> {
         let mut found = Findings::default();
         auditing!(self.engine).audit_sums(&mut found);
         auditing!(self.engine).audit_timers(&mut found);
-        self.engine.fetches.audit(&self.engine.state, &mut |what| found.0.push(what));
+        self.engine.retaining.fetches.audit(&self.engine.state, &mut |what| found.0.push(what));
         for (key, connection) in self.engine.state.connections.iter() {
             auditing!(self.engine).audit_connection(&mut found, key, connection);
         }
@@ -28,12 +28,12 @@ impl ShardQuestions<'_> {
         );
         self.engine.endings.audit(&mut |what| found.0.push(what));
         self.engine.state.tenants.audit(&self.engine.state.sessions, &mut |what| found.0.push(what));
-        self.engine.retained.values.audit(&mut |what| found.0.push(what));
+        self.engine.retaining.store.values.audit(&mut |what| found.0.push(what));
         self.engine
             .admissions
             .audit(&self.engine.state, self.engine.links.roster.is_alone(), &mut |what| found.0.push(what));
-        self.engine.observers.audit(&mut |what| found.0.push(what));
-        self.engine.principals.audit(&self.engine.state.connections, &mut |what| found.0.push(what));
+        self.engine.services.observers.audit(&mut |what| found.0.push(what));
+        self.engine.services.principals.audit(&self.engine.state.connections, &mut |what| found.0.push(what));
         found.0
     }
 }

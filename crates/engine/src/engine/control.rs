@@ -26,7 +26,7 @@ impl ControlCalls<'_> {
         self.engine.layouts.trim();
         self.engine.links.shrink();
         self.engine.fan_outs.shrink();
-        self.engine.cache.clear();
-        self.engine.retained.values.shrink();
+        self.engine.router.cache.clear();
+        self.engine.retaining.store.values.shrink();
     }
 }

@@ -23,16 +23,16 @@ impl InsiderCalls<'_> {
             }
         }
         let mut ids = (ObserverId::FIRST..MAX_OBSERVERS as u8).map(ObserverId);
-        let id = ids.find(|id| !self.engine.observers.all.contains_key(id)).ok_or(ObserverError::TooMany)?;
-        self.engine.observers.all.insert(id, Observing::new(observer));
-        self.engine.cache.set_observed(self.engine.observers.topics());
+        let id = ids.find(|id| !self.engine.services.observers.all.contains_key(id)).ok_or(ObserverError::TooMany)?;
+        self.engine.services.observers.all.insert(id, Observing::new(observer));
+        self.engine.router.cache.set_observed(self.engine.services.observers.topics());
         Ok(id)
     }
 
     /// Ends an observer. Its unconfirmed messages are refused for its reason.
     pub fn end_observer(&mut self, now: Now, id: ObserverId) {
-        let Some(it) = self.engine.observers.all.remove(&id) else { return };
-        self.engine.cache.set_observed(self.engine.observers.topics());
+        let Some(it) = self.engine.services.observers.all.remove(&id) else { return };
+        self.engine.router.cache.set_observed(self.engine.services.observers.topics());
         for ticket in it.unconfirmed.values().filter_map(|one| one.ticket) {
             answering!(self.engine).confirm_publisher(now, ticket, Some(it.observer.refusal));
         }
@@ -44,7 +44,7 @@ impl InsiderCalls<'_> {
 
     /// Gives an observer another window. One of the settings has none until this is called.
     pub fn set_observer_window(&mut self, now: Now, id: ObserverId, window: ObserverWindow) {
-        let Some(it) = self.engine.observers.all.get_mut(&id) else { return };
+        let Some(it) = self.engine.services.observers.all.get_mut(&id) else { return };
         it.observer.window = window;
         self.release_observed(now, id);
         self.engine.after_frame(now);
@@ -53,7 +53,7 @@ impl InsiderCalls<'_> {
     /// An observer has a message, or refuses it for now or for good. A ticket counts once.
     pub fn confirm_observed(&mut self, now: Now, ticket: ObservedTicket, answer: ObserverAnswer) {
         let ObservedTicket { observer: id, number } = ticket;
-        let Some(it) = self.engine.observers.all.get_mut(&id) else { return };
+        let Some(it) = self.engine.services.observers.all.get_mut(&id) else { return };
         let Some(one) = it.unconfirmed.remove(&number) else { return };
         it.bytes -= one.cost;
         let refused = match answer {
@@ -76,13 +76,13 @@ impl InsiderCalls<'_> {
 
     /// Lets publishers go on that wait for an observer, each after the other, while it has room.
     fn release_observed(&mut self, now: Now, id: ObserverId) {
-        let waiting = self.engine.observers.all.get(&id).map_or(0, |it| it.waiting.len());
+        let waiting = self.engine.services.observers.all.get(&id).map_or(0, |it| it.waiting.len());
         for _ in 0..waiting {
-            let Some(it) = self.engine.observers.all.get_mut(&id).filter(|it| it.has_room(0)) else { return };
+            let Some(it) = self.engine.services.observers.all.get_mut(&id).filter(|it| it.has_room(0)) else { return };
             let Some(key) = it.waiting.pop_front() else { return };
             self.engine.waiting().unpark(now, key);
             // Its message needs more room than there is: it stays the first.
-            if self.engine.observers.put_back(id, key) {
+            if self.engine.services.observers.put_back(id, key) {
                 return;
             }
         }

@@ -25,6 +25,7 @@ impl InsiderCalls<'_> {
         self.engine.state.event_limit.name_principal(key, &principal.name);
         let (held, answering) = (VecDeque::new(), VecDeque::new());
         self.engine
+            .services
             .principals
             .all
             .insert(key, Registered { principal, held, held_bytes: 0, answering, uncommitted: 0 });
@@ -35,12 +36,12 @@ impl InsiderCalls<'_> {
     pub fn remove_principal(&mut self, now: Now, id: PrincipalId) {
         let PrincipalId(key) = id;
         answering!(self.engine).refuse_all_of_principal(key, Reason::ConnectionLost);
-        if self.engine.principals.all.remove(&key).is_none() {
+        if self.engine.services.principals.all.remove(&key).is_none() {
             return;
         }
         self.engine.state.event_limit.forget_principal(key);
         self.engine.links.forget_waiting(key);
-        self.engine.observers.forget_waiting(key);
+        self.engine.services.observers.forget_waiting(key);
         self.engine.groups.dealers.waiting.remove(&key);
         self.engine.broker_links.forget_waiting(key);
         if let Some(connection) = self.engine.state.connections.remove(key)
@@ -64,7 +65,7 @@ impl InsiderCalls<'_> {
         let PrincipalId(key) = id;
         self.engine.state.journal.now = now;
         let held = Held { number, message };
-        let Some(registered) = self.engine.principals.all.get(&key) else {
+        let Some(registered) = self.engine.services.principals.all.get(&key) else {
             return answering!(self.engine).tell_published(id, number, Err(Reason::ConnectionLost));
         };
         let waits = !registered.held.is_empty() || self.engine.state.connections.is_parked(key);
@@ -86,14 +87,14 @@ impl ShardQuestions<'_> {
         TopicName::new(topic).map_err(|_| Reason::InvalidTopicName)?;
         let subject = principal.subject();
         if principal.kind == PrincipalKind::User
-            && !self.engine.rules.subject_may_read(&self.engine.settings, subject, topic)
+            && !self.engine.rules.subject_may_read(&self.engine.state.settings, subject, topic)
         {
             return Err(Reason::NotAuthorized);
         }
         if self.engine.links.roster.home_of_topic(principal.tenant, topic) != self.engine.place.shard {
             return Err(Reason::NotServedHere);
         }
-        let message = self.engine.retained.values.get(principal.tenant, topic, now.monotonic);
+        let message = self.engine.retaining.store.values.get(principal.tenant, topic, now.monotonic);
         Ok(message.map(|message| {
             let publication = message.publication();
             RetainedValue {
@@ -110,11 +111,11 @@ impl InsiderCalls<'_> {
     /// Takes one message of a principal through the pipeline.
     fn publish_held_by(&mut self, now: Now, key: ConnectionKey, held: &Held) -> Progress {
         let Held { number, message } = held;
-        let Some(registered) = self.engine.principals.all.get_mut(&key) else { return Progress::Taken };
+        let Some(registered) = self.engine.services.principals.all.get_mut(&key) else { return Progress::Taken };
         let is_broker = registered.principal.kind == PrincipalKind::Broker;
         let refused = if !is_broker && message.tenant != registered.principal.tenant {
             Some(Reason::NotAuthorized)
-        } else if message.retain && !self.engine.settings.retained.available && !is_broker {
+        } else if message.retain && !self.engine.state.settings.retained.available && !is_broker {
             Some(Reason::RetainNotSupported)
         } else if self.engine.homes.have_ended() {
             // Another node may have taken over, so promises made now may be lost.
@@ -134,7 +135,7 @@ impl InsiderCalls<'_> {
         let raw = RawPublish {
             dup: false,
             qos: message.qos,
-            retain: message.retain && self.engine.settings.retained.available,
+            retain: message.retain && self.engine.state.settings.retained.available,
             topic: message.topic.as_bytes(),
             // All that it publishes is answered, QoS 0 included.
             packet_id: Some(PacketId::MIN),
@@ -145,12 +146,12 @@ impl InsiderCalls<'_> {
         self.engine.state.counters.payload_bytes_in += raw.payload.len() as u64;
         let payer = self.engine.state.connections.payer_of(key);
         self.engine.state.meters.of(payer).messages_in += 1;
-        let mut properties = std::mem::take(&mut self.engine.scratch_properties);
+        let mut properties = std::mem::take(&mut self.engine.layouts.properties);
         properties.clear();
         let source = (key, None, message.tenant);
         let progress =
             self.engine.pipeline().publish_with_properties(now, source, &raw, message.expires_at, &mut properties);
-        self.engine.scratch_properties = properties;
+        self.engine.layouts.properties = properties;
         match progress {
             Ok(Progress::Taken) => {
                 if !is_broker && self.engine.state.tenants.limit_rates() {
@@ -161,7 +162,7 @@ impl InsiderCalls<'_> {
             Ok(Progress::Deferred) => {}
             Err(ref refused) => answering!(self.engine).refuse_publication(PrincipalId(key), *number, refused.reason),
         }
-        if let Some(registered) = self.engine.principals.all.get_mut(&key) {
+        if let Some(registered) = self.engine.services.principals.all.get_mut(&key) {
             registered.answering.pop_back();
         }
         progress.unwrap_or(Progress::Taken)
@@ -169,7 +170,7 @@ impl InsiderCalls<'_> {
 
     /// Keeps a message until the principal may go on, or refuses it.
     fn hold(&mut self, key: ConnectionKey, held: Held) {
-        let Some(registered) = self.engine.principals.all.get_mut(&key) else { return };
+        let Some(registered) = self.engine.services.principals.all.get_mut(&key) else { return };
         let cost = held.cost();
         let bytes = registered.held_bytes + cost;
         if registered.held.len() >= registered.principal.max_held_messages
@@ -190,14 +191,14 @@ impl InsiderCalls<'_> {
         {
             if self.publish_held_by(now, key, &held) == Progress::Deferred {
                 let cost = held.cost();
-                let Some(registered) = self.engine.principals.all.get_mut(&key) else { return };
+                let Some(registered) = self.engine.services.principals.all.get_mut(&key) else { return };
                 registered.held_bytes += cost;
                 registered.held.push_front(held);
                 self.engine.state.memory.held += cost;
                 self.engine.state.memory.input_bytes += cost;
                 return;
             }
-            self.engine.observers.end_giving_up(key);
+            self.engine.services.observers.end_giving_up(key);
             self.engine.after_frame(now);
         }
     }

@@ -30,13 +30,13 @@ impl<'e> ShardQuestions<'e> {
             }
         }
         Gauges {
-            connections: (state.connections.len() - self.engine.principals.len()) as u64,
+            connections: (state.connections.len() - self.engine.services.principals.len()) as u64,
             sessions_connected: connected,
             sessions_disconnected: (state.sessions.len() - broker_links.brokers.len()) as u64 - connected,
-            subscriptions: self.engine.index.subscriptions(),
+            subscriptions: self.engine.router.index.subscriptions(),
             shared_subscriptions: state.shared_memberships,
-            retained_messages: self.engine.retained.values.len(),
-            retained_bytes: self.engine.retained.values.bytes(),
+            retained_messages: self.engine.retaining.store.values.len(),
+            retained_bytes: self.engine.retaining.store.values.bytes(),
             queued_messages: state.memory.queued_messages,
             queued_bytes: state.memory.queued_bytes,
             stored_messages: state.memory.stored_messages,
@@ -63,7 +63,7 @@ impl<'e> ShardQuestions<'e> {
             }
         }
         for (_, session) in self.engine.state.sessions.iter() {
-            let payer = session.payer(&self.engine.settings);
+            let payer = session.payer(&self.engine.state.settings);
             if payer == TenantId::BROKER_LINK {
                 continue;
             }
@@ -76,7 +76,7 @@ impl<'e> ShardQuestions<'e> {
                 usage.stored_bytes += session.flow.as_ref().map_or(0, |flow| flow.waiting().1);
             }
         }
-        for (tenant, bytes) in self.engine.retained.values.bytes_of_tenants() {
+        for (tenant, bytes) in self.engine.retaining.store.values.bytes_of_tenants() {
             let place = usize::from(tenant.0);
             if place >= all.len() && tenant != TenantId::BROKER_LINK {
                 all.resize(place + 1, Usage::default());
@@ -93,7 +93,7 @@ impl<'e> ShardQuestions<'e> {
     /// users beyond [`MAX_METERED_USERS`](crate::MAX_METERED_USERS). Retained messages do not count. Empty unless
     /// [`Settings::usage_by_user`](crate::Settings::usage_by_user). Looks at every session.
     pub fn usage_by_user(&self, now: Now) -> Vec<(TenantId, Box<str>, Usage)> {
-        if !self.engine.settings.usage_by_user {
+        if !self.engine.state.settings.usage_by_user {
             return Vec::new();
         }
         let mut all: BTreeMap<(TenantId, &str), Usage> = BTreeMap::new();
@@ -101,7 +101,7 @@ impl<'e> ShardQuestions<'e> {
             all.entry((tenant, user)).or_default().add(&usage);
         }
         for (_, session) in self.engine.state.sessions.iter() {
-            let tenant = session.payer(&self.engine.settings);
+            let tenant = session.payer(&self.engine.state.settings);
             if tenant == TenantId::BROKER_LINK {
                 continue;
             }
@@ -119,8 +119,8 @@ impl<'e> ShardQuestions<'e> {
     pub fn held_bytes(&self) -> u64 {
         let sessions = self.engine.state.sessions.len() as u64 * SESSION_BYTES;
         self.engine.state.memory.held
-            + self.engine.retained.values.bytes()
-            + self.engine.index.bytes()
+            + self.engine.retaining.store.values.bytes()
+            + self.engine.router.index.bytes()
             + self.engine.links.bytes()
             + sessions
     }

@@ -20,11 +20,8 @@ impl InsiderCalls<'_> {
         if TopicName::new(&message.topic).is_err() || is_own_topic(&message.topic) {
             return false;
         }
-        publishing!(self.engine).publish_inside(
-            now,
-            &mut message.publication(self.engine.settings.retained.available),
-            None,
-        );
+        let may_retain = self.engine.state.settings.retained.available;
+        publishing!(self.engine).publish_inside(now, &mut message.publication(may_retain), None);
         self.engine.after_frame(now);
         true
     }
@@ -40,7 +37,7 @@ impl<'e> ShardQuestions<'e> {
     /// applications are not taken for mobile nodes. Looks at every session of the shard.
     pub fn connected_clients(&self) -> impl Iterator<Item = (TenantId, &'e str, ConnectionKey)> + use<'e> {
         let engine = self.engine;
-        let all = engine.settings.addresses.is_none();
+        let all = engine.state.settings.addresses.is_none();
         let clients = engine.state.sessions.iter().filter(move |(_, session)| all || session.standing.is_node());
         clients.filter_map(|(_, session)| Some((session.tenant, &*session.client_id, session.connection?)))
     }

@@ -13,11 +13,11 @@ use tidegate_mqtt::QoS;
 impl Deciding<'_> {
     /// Whether a message on its way in may be published. A yes is remembered.
     pub(crate) fn may_publish_inbound(&mut self, it: &Inbound<'_>) -> bool {
-        if self.rules.is_known_to_be_allowed(self.state, self.cache, it) {
+        if self.rules.is_known_to_be_allowed(self.state, &mut self.router.cache, it) {
             return true;
         }
-        let (_, topic) = owner_of(self.settings, it.tenant, self.cache.get(it.slot).0);
-        let allowed = self.principals.publisher_may(
+        let (_, topic) = owner_of(&self.state.settings, it.tenant, self.router.cache.get(it.slot).0);
+        let allowed = self.services.principals.publisher_may(
             self.state,
             self.rules,
             (it.key, it.session),
@@ -25,7 +25,7 @@ impl Deciding<'_> {
             it.raw.qos,
             it.raw.retain,
         );
-        let asked = self.rules.asked(self.cache, it);
+        let asked = self.rules.asked(&mut self.router.cache, it);
         if let Some(connection) = self.state.connections.get_mut(it.key).filter(|_| allowed) {
             connection.extra_mut().allowed = Some(asked);
         }
@@ -40,8 +40,12 @@ impl Subscribing<'_> {
         let mut ended: Vec<String> = Vec::new();
         let Some(session) = self.state.sessions.get(key.0) else { return };
         for filter in session.filters.iter() {
-            let qos = self.index.subscriber(filter, key).map_or(QoS::AtMostOnce, |subscriber| subscriber.options.qos());
-            let text = self.index.filter(filter).unwrap_or_default();
+            let qos = self
+                .router
+                .index
+                .subscriber(filter, key)
+                .map_or(QoS::AtMostOnce, |subscriber| subscriber.options.qos());
+            let text = self.router.index.filter(filter).unwrap_or_default();
             if !self.rules.may_subscribe(self.state, key, text, qos, false) {
                 ended.push(text.to_owned());
             }

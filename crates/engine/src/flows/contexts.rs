@@ -5,71 +5,56 @@
 
 use crate::access::Rules;
 use crate::addresses::Nodes;
-use crate::cluster::outgoing::Outgoing;
 use crate::cluster::peers::Peers;
 use crate::durable::Recovery;
 use crate::groups::Groups;
-use crate::ids::{AssignedNames, ShardPosition};
 use crate::image::Handover;
 use crate::link::Links;
-use crate::observers::Observers;
 use crate::orchestrator::broker_link::BrokerLinks;
 use crate::orchestrator::homes::HomesInForce;
-use crate::principals::Principals;
+use crate::principals::Services;
 use crate::publish::admission::Admissions;
 use crate::publish::layouts::Layouts;
 use crate::publish::turn_share::TurnShare;
-use crate::retained::RetainedStore;
-use crate::retained::fetch::Fetches;
+use crate::retained::Retaining;
 use crate::session::ended::EndedSessions;
-use crate::settings::Settings;
 use crate::state::ShardState;
 use crate::sys::Sys;
-use crate::topics::{Route, RouteCache, SubscriptionIndex};
+use crate::topics::Router;
 use std::collections::BTreeMap;
 
 /// The type of a part of an engine.
 macro_rules! part {
     (admissions) => { Admissions };
-    (assigned) => { AssignedNames };
-    (cache) => { RouteCache };
     (endings) => { EndedSessions };
-    (fetches) => { Fetches };
     (groups) => { Groups };
     (handover) => { Handover };
     (homes) => { HomesInForce };
-    (index) => { SubscriptionIndex };
     (layouts) => { Layouts };
     (links) => { Links };
     (nodes) => { Nodes };
-    (observers) => { Observers };
-    (outgoing) => { Outgoing };
     (peers) => { Peers };
     (pings) => { BTreeMap<(u32, u16), bool> };
-    (place) => { ShardPosition };
-    (principals) => { Principals };
     (recovery) => { Recovery };
-    (retained) => { RetainedStore };
+    (retaining) => { Retaining };
+    (router) => { Router };
     (rules) => { Rules };
-    (scratch_properties) => { Vec<u8> };
-    (scratch_route) => { Route };
-    (settings) => { Settings };
+    (services) => { Services };
     (state) => { ShardState };
     (sys) => { Sys };
     (turn_share) => { TurnShare };
     (broker_links) => { BrokerLinks };
 }
 
-/// Declares contexts: the parts that they change, read and copy. The first token is the `$` of the macros that it makes.
+/// Declares contexts: the parts that they change and read. The first token is the `$` of the macros that it makes.
 macro_rules! contexts {
     (($d:tt) $($(#[$doc:meta])* $borrow:ident => $Context:ident {
-        $(mut $($changed:ident),+;)? $(ref $($read:ident),+;)? $(copy $($copied:ident),+;)?
+        $(mut $($changed:ident),+;)? $(ref $($read:ident),+;)?
     })+) => {$(
         $(#[$doc])*
         pub(crate) struct $Context<'e> {
             $($(pub $changed: &'e mut part!($changed),)+)?
             $($(pub $read: &'e part!($read),)+)?
-            $($(pub $copied: part!($copied),)+)?
         }
 
         macro_rules! $borrow {
@@ -77,7 +62,6 @@ macro_rules! contexts {
                 $crate::flows::contexts::$Context {
                     $($($changed: &mut $d from.$changed,)+)?
                     $($($read: &$d from.$read,)+)?
-                    $($($copied: $d from.$copied,)+)?
                 }
             };
         }
@@ -88,25 +72,22 @@ macro_rules! contexts {
 contexts! { ($)
     /// The parts of an engine that route, retain and deliver a message. No connection is opened or closed by it.
     publishing => Publishing {
-        mut state, layouts, links, groups, broker_links, index, cache, scratch_route, retained, assigned, observers,
-            nodes;
-        ref homes, rules, principals;
+        mut state, layouts, links, groups, broker_links, router, retaining, services, nodes;
+        ref homes, rules;
     }
 
     /// The parts of an engine that the stages of the pipeline look at, and the room that they reserve.
     deciding => Deciding {
-        mut state, index, cache, scratch_route, layouts, links, retained, fetches, groups, nodes, broker_links, peers,
-            assigned, admissions, turn_share, observers, principals, outgoing;
-        ref rules, homes, settings;
-        copy place;
+        mut state, router, layouts, links, retaining, groups, nodes, broker_links, peers, admissions, turn_share,
+            services;
+        ref rules, homes;
     }
 
     /// The parts of an engine that acknowledge a packet when all that it promises is confirmed, and that tell
     /// principals the outcome.
     answering => Answering {
-        mut state, index, layouts, links, retained, fetches, groups, broker_links, peers, principals, outgoing;
+        mut state, router, layouts, links, retaining, groups, broker_links, peers, services;
         ref rules;
-        copy place;
     }
 
     /// The parts of an engine that dealing works on: the groups, the sessions that may get a message, and the way to
@@ -124,25 +105,25 @@ contexts! { ($)
     /// The parts of an engine that take messages of a queue back from the store.
     reading => Reading {
         mut state;
-        ref rules, settings;
+        ref rules;
     }
 
     /// The parts of an engine that bring retained messages to subscriptions.
     fetching => Fetching {
-        mut state, fetches, layouts, links, retained;
-        ref index, rules;
+        mut state, retaining, layouts, links;
+        ref router, rules;
     }
 
     /// The parts of an engine that change with a subscription: the index, the groups, and the announcements to other
     /// shards and brokers.
     subscribing => Subscribing {
-        mut state, index, groups, nodes, links, peers, broker_links, sys, retained, layouts, fetches;
+        mut state, router, groups, nodes, links, peers, broker_links, sys, retaining, layouts;
         ref rules;
     }
 
     /// The parts of an engine that decide whether a client comes in, and under which name and limits.
     connecting => Connecting {
-        mut state, index, assigned;
+        mut state, router;
         ref rules, homes, links;
     }
 
@@ -150,44 +131,36 @@ contexts! { ($)
     /// the turn.
     parking => Parking {
         mut state, links, turn_share;
-        ref settings;
-        copy place;
     }
 
     /// The parts of an engine that end a session, and that publish its will here or owe it to other nodes.
     ending => SessionEnding {
-        mut state, index, cache, scratch_route, layouts, links, retained, fetches, groups, nodes, broker_links, sys,
-            peers, recovery, handover, assigned, endings, observers, principals, outgoing;
-        ref rules, homes, settings;
-        copy place;
+        mut state, router, layouts, links, retaining, groups, nodes, broker_links, sys, peers, recovery, handover,
+            endings, services;
+        ref rules, homes;
     }
 
     /// The parts of an engine that process announcements of other shards about their subscriptions and groups.
     peering => Peering {
-        mut state, index, layouts, links, retained, fetches, groups, nodes, broker_links, sys, peers, principals,
-            outgoing;
+        mut state, router, layouts, links, retaining, groups, nodes, broker_links, sys, peers, services;
         ref rules;
-        copy place;
     }
 
     /// The parts of an engine that an image of a partition is written from. It changes none of them.
     imaging => Imaging {
-        ref state, index, links, retained, fetches, groups, nodes, outgoing;
+        ref state, router, links, retaining, groups, nodes, peers;
     }
 
     /// The parts of an engine that write, read, hand over and forget the sessions of partitions that move.
     moving => Moving {
-        mut state, index, cache, scratch_route, layouts, links, retained, fetches, groups, nodes, broker_links, sys,
-            peers, handover, assigned, observers, principals;
-        ref rules, homes, settings;
-        copy place;
+        mut state, router, layouts, links, retaining, groups, nodes, broker_links, sys, peers, handover, services;
+        ref rules, homes;
     }
 
     /// The parts of an engine that an orchestrator needs to exchange messages and subscriptions with its brokers.
     broker_linking => BrokerLinking {
-        mut state, index, cache, scratch_route, scratch_properties, layouts, links, retained, fetches, groups,
-            nodes, broker_links, sys, peers, handover, assigned, turn_share, observers, principals, outgoing;
-        ref rules, homes, settings;
-        copy place;
+        mut state, router, layouts, links, retaining, groups, nodes, broker_links, sys, peers,
+            handover, turn_share, services;
+        ref rules, homes;
     }
 }

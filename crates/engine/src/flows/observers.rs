@@ -43,15 +43,19 @@ impl Deciding<'_> {
     /// get its own messages.
     #[inline]
     pub(crate) fn observers_of(&self, it: &Inbound<'_>) -> ObserverSet {
-        let all = self.cache.traits(it.slot).observers;
-        if it.session.is_some() || all.is_empty() { all } else { all.without(self.principals.unobserved_by(it.key)) }
+        let all = self.router.cache.traits(it.slot).observers;
+        if it.session.is_some() || all.is_empty() {
+            all
+        } else {
+            all.without(self.services.principals.unobserved_by(it.key))
+        }
     }
 
     /// The same for a message on its way in. Its acknowledgement waits for each observer that receives it.
     #[cold]
     pub(crate) fn tell_observers_of(&mut self, it: &Inbound<'_>, ticket: Option<Ticket>) -> u32 {
-        let (topic, set) = (self.cache.topic_of(it), self.observers_of(it));
+        let (topic, set) = (self.router.cache.topic_of(it), self.observers_of(it));
         let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.observers.tell_observers(self.state, set, &it.publication(&topic), &name, ticket)
+        self.services.observers.tell_observers(self.state, set, &it.publication(&topic), &name, ticket)
     }
 }

@@ -13,7 +13,7 @@ use tidegate_mqtt::ReasonCode;
 impl Answering<'_> {
     /// Takes the message that is held longest.
     pub(crate) fn take_held(&mut self, key: ConnectionKey) -> Option<Held> {
-        let registered = self.principals.all.get_mut(&key)?;
+        let registered = self.services.principals.all.get_mut(&key)?;
         let held = registered.held.pop_front()?;
         let cost = held.cost();
         registered.held_bytes -= cost;
@@ -35,7 +35,8 @@ impl Answering<'_> {
             // Later confirmations are ignored.
             extra.acks.abandon();
         }
-        let answering = self.principals.all.get_mut(&key).map(|registered| std::mem::take(&mut registered.answering));
+        let answering =
+            self.services.principals.all.get_mut(&key).map(|registered| std::mem::take(&mut registered.answering));
         for number in answering.into_iter().flatten() {
             self.tell_published(PrincipalId(key), number, Err(reason));
         }
@@ -44,12 +45,12 @@ impl Answering<'_> {
 
     /// What all principals were not answered is refused: the lease of this node has ended, and no promise counts.
     pub(crate) fn refuse_all_of_principals(&mut self, reason: Reason) {
-        let keys: Vec<ConnectionKey> = self.principals.all.keys().copied().collect();
+        let keys: Vec<ConnectionKey> = self.services.principals.all.keys().copied().collect();
         for key in keys {
             self.refuse_all_of_principal(key, reason);
         }
-        for (_, id, number, _) in std::mem::take(&mut self.principals.uncommitted) {
-            if let Some(registered) = self.principals.all.get_mut(&id.0) {
+        for (_, id, number, _) in std::mem::take(&mut self.services.principals.uncommitted) {
+            if let Some(registered) = self.services.principals.all.get_mut(&id.0) {
                 registered.uncommitted -= 1;
             }
             self.tell_published(id, number, Err(reason));
@@ -66,16 +67,16 @@ impl Answering<'_> {
     /// Answers the oldest unanswered message of a principal. `promises` is true if the answer must wait for the commit.
     #[cold]
     pub(crate) fn answer_principal(&mut self, key: ConnectionKey, outcome: Outcome, promises: bool) {
-        let Some(registered) = self.principals.all.get_mut(&key) else { return };
+        let Some(registered) = self.services.principals.all.get_mut(&key) else { return };
         let Some(number) = registered.answering.pop_front() else { return };
         // An acknowledgement that promises nothing waits for the acknowledgements before it.
         let waits = registered.uncommitted > 0;
-        let last = self.principals.uncommitted.back().map(|(batch, ..)| *batch).filter(|_| waits);
+        let last = self.services.principals.uncommitted.back().map(|(batch, ..)| *batch).filter(|_| waits);
         let batch = if promises { self.state.journal.promised_batch() } else { last };
         match batch {
             Some(batch) => {
                 registered.uncommitted += 1;
-                self.principals.uncommitted.push_back((batch, PrincipalId(key), number, outcome));
+                self.services.principals.uncommitted.push_back((batch, PrincipalId(key), number, outcome));
             }
             None => self.tell_published(PrincipalId(key), number, outcome),
         }
@@ -83,11 +84,11 @@ impl Answering<'_> {
 
     /// All batches up to this one are committed.
     pub(crate) fn tell_committed(&mut self, committed: u64) {
-        while let Some((batch, id, number, outcome)) = self.principals.uncommitted.front().copied()
+        while let Some((batch, id, number, outcome)) = self.services.principals.uncommitted.front().copied()
             && batch <= committed
         {
-            self.principals.uncommitted.pop_front();
-            if let Some(registered) = self.principals.all.get_mut(&id.0) {
+            self.services.principals.uncommitted.pop_front();
+            if let Some(registered) = self.services.principals.all.get_mut(&id.0) {
                 registered.uncommitted -= 1;
             }
             self.tell_published(id, number, outcome);
@@ -107,7 +108,7 @@ impl Deciding<'_> {
                 let session = self.state.sessions.get(session.0)?;
                 Some((session.tenant, &*session.client_id))
             }
-            None => self.principals.name(it.key),
+            None => self.services.principals.name(it.key),
         }
     }
 }

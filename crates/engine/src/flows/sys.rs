@@ -41,7 +41,7 @@ impl Subscribing<'_> {
             self.sys.nodes.clear();
             self.sys.awaited = Shards::default();
             for topic in std::mem::take(&mut self.sys.published) {
-                self.retained.values.clear(TenantId::DEFAULT, &topic);
+                self.retaining.store.values.clear(TenantId::DEFAULT, &topic);
             }
         }
     }

@@ -290,9 +290,12 @@ fn a_retained_message_that_came_since_is_newer() {
     let mut engine = engine();
     let publisher = Peer::connect(&mut engine, "someone", None);
     publisher.publish(&mut engine, &name("kept/"), 9, QoS::AtLeastOnce, true);
-    let deadline = engine.retained.values.next_expiry();
+    let deadline = engine.retaining.store.values.next_expiry();
     engine.moves().import_partition(NOW, &image).unwrap();
-    assert_eq!((engine.questions().owed(partition).retained, engine.retained.values.next_expiry()), (1, deadline));
+    assert_eq!(
+        (engine.questions().owed(partition).retained, engine.retaining.store.values.next_expiry()),
+        (1, deadline)
+    );
 }
 
 /// The images of a partition, which stays in its engine.

@@ -42,6 +42,8 @@ pub(crate) struct Layouts {
     slots: [Layout; 4],
     /// True if there is a single receiver: a layout would only be one more copy.
     single: bool,
+    /// Memory for the properties of a message that are passed on to its receivers.
+    pub(crate) properties: Vec<u8>,
 }
 
 /// A scratch layout that grew beyond this is freed after its use.

@@ -18,8 +18,22 @@ use crate::ids::TenantId;
 use crate::now::Millis;
 use crate::settings::{Holding, Settings, TenantLedger};
 
+use self::fetch::Fetches;
 use self::seek::{Judgement, judge};
 pub(crate) use self::store::RetainedStore;
+
+/// The retained messages of a shard, and the fetches that bring them to subscriptions.
+#[derive(Debug)]
+pub(crate) struct Retaining {
+    pub(crate) store: RetainedStore,
+    pub(crate) fetches: Fetches,
+}
+
+impl Retaining {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self { store: RetainedStore::new(settings), fetches: Fetches::new(settings.retained.step) }
+    }
+}
 
 /// The properties of a message for a table of retained messages. Neither answer may change while it is retained.
 pub(crate) trait Retainable {

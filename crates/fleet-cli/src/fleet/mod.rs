@@ -15,7 +15,7 @@ use clap::Subcommand;
 
 use tidegate_terminal::Exit;
 
-/// What can be done with a fleet.
+/// The commands for a fleet.
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "the help of each command is the documentation of its arguments")]
 pub enum FleetCommand {

@@ -93,7 +93,7 @@ pub struct DayArgs {
     /// Deviation of the noise
     #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
     noise: f64,
-    /// What the noise begins with
+    /// The seed of the noise
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -106,7 +106,7 @@ pub struct TaxiArgs {
     /// How many lines
     #[arg(long, default_value_t = 400_000)]
     records: u64,
-    /// What the records begin with
+    /// The seed of the records
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -1,4 +1,4 @@
-//! What an entry point has answered, for Prometheus.
+//! Counters of the answers of an entry point, for Prometheus.
 
 use std::fmt::Write;
 

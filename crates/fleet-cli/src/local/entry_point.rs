@@ -112,7 +112,7 @@ pub(super) struct DnsEntryPoint {
     resolver: Resolver,
     counters: Option<Arc<Counters>>,
     updater: Option<Updater>,
-    /// What the fleet file says of orchestrators.
+    /// The settings of the fleet file for orchestrators.
     dns: Dns,
 }
 
@@ -242,7 +242,8 @@ fn update(
 }
 
 impl DnsEntryPoint {
-    /// The load of an orchestrator is its number of clients beside that of the one with the most.
+    /// The load of an orchestrator is its number of clients divided by the largest number of clients of
+    /// all orchestrators.
     #[expect(clippy::cast_precision_loss, reason = "a load needs no more than 52 bits")]
     fn endpoint(&mut self, orchestrator: &Orchestrator, most: u64) -> Result<Endpoint, UnnamedEndpoint> {
         let name = EndpointName::new(orchestrator.name.as_str())?;

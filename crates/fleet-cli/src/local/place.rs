@@ -47,7 +47,7 @@ pub(crate) enum PlaceError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The state is no JSON.
@@ -75,11 +75,11 @@ pub(crate) struct Known {
     pub plan: Value,
     /// Where that comes from.
     pub source: String,
-    /// What the fleet's manager does.
+    /// The state of the fleet's manager.
     pub manager: ManagerState,
 }
 
-/// What the manager of a fleet does.
+/// The state of the manager of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ManagerState {
     /// It works.

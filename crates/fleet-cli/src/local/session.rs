@@ -16,7 +16,7 @@ use tidegate_logging::{LogFormat, LogLevel};
 use tidegate_process::signals::{Asked, BrokerSignals};
 use tidegate_terminal::{Exit, report};
 
-/// What `up` and `manager` share.
+/// The flags that `up` and `manager` share.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SessionArgs {
     /// Keep the fleet's state here instead of where the fleet file or the user's state directory says
@@ -53,7 +53,7 @@ pub(crate) enum After {
     Stop,
 }
 
-/// What happens to the fleet at the end of a session.
+/// The treatment of the fleet at the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtItsEnd {
     /// It runs on.

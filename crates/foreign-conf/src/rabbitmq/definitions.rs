@@ -99,7 +99,7 @@ fn line_of(text: &str, name: &str) -> usize {
     1 + text[..text.find(&format!("\"{name}\"")).unwrap_or_default()].matches('\n').count()
 }
 
-/// What limits of a user or a virtual host mean.
+/// The meaning of a limit of a user or a virtual host.
 enum Limit {
     /// They bound nothing.
     None,

@@ -1,4 +1,4 @@
-//! What the core asks of this broker.
+//! Requests of the core to this broker.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

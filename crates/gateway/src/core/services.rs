@@ -26,7 +26,7 @@ impl std::fmt::Debug for Services {
     }
 }
 
-/// What keeps services from working.
+/// The reason for which services do not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     /// In words for people.
@@ -50,7 +50,7 @@ impl Services {
         self.watches.iter().map(Watch::service).collect::<Vec<_>>().join(",")
     }
 
-    /// What keeps some of them from working; nothing when all work, or stand by for others.
+    /// The reason for which some of them do not work; `None` when all work, or stand by for others.
     pub fn lack(&self) -> Option<Lack> {
         let mut waiting = Vec::new();
         for watch in &self.watches {

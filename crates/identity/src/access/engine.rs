@@ -30,7 +30,7 @@ struct Views {
     count: usize,
 }
 
-/// What rules say to a client, as long as it is who it was.
+/// The decisions of rules for a client, as long as its identity is the same.
 #[derive(Debug)]
 struct View {
     identity: Option<Identity>,

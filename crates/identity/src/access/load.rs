@@ -11,7 +11,7 @@ use tidegate_config::Config;
 use tidegate_config::sections::access::DefaultAccess;
 use tidegate_config::sections::auth::Auth;
 
-/// What of a file's mode lets others than its owner write.
+/// The bits of a file's mode that let users other than its owner write.
 const WRITE_OF_OTHERS: u32 = 0o022;
 
 /// Why there are no rules.
@@ -24,7 +24,7 @@ pub enum AccessError {
         key: &'static str,
         /// The file.
         path: String,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Its rules are wrong.

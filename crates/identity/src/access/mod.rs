@@ -43,7 +43,7 @@ impl Names {
     }
 }
 
-/// What makes each shard's view of these rules.
+/// The factory of each shard's view of these rules.
 pub fn factory(rules: Arc<Rules>, names: Names) -> AccessFactory {
     AccessFactory::new(move |_| Box::new(RuleAccess::new(Arc::clone(&rules), names.clone())))
 }

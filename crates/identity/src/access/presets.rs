@@ -26,7 +26,7 @@ pub fn presets(tenancy: Tenancy) -> Presets {
     Presets::new(find).marking(move |tenant| mark_of(&names, tenant))
 }
 
-/// What the name of a tenant gives for other processes; 0 for the default tenant.
+/// The mark of a tenant's name, equal in all processes; 0 for the default tenant.
 fn mark_of(tenancy: &Tenancy, tenant: TenantId) -> u32 {
     tenancy.topic_level_of(tenant).map_or(0, tenant_mark)
 }
@@ -56,7 +56,7 @@ fn of_relayed(tenancy: &Tenancy, relayed: RelayedTenant) -> Preset {
     }
 }
 
-/// What the handshake of a client of this listener has shown.
+/// The identity and tenant that the TLS handshake of a client of this listener has shown.
 fn preset(tenants: &TenantMap, listener: &str, tls: &TlsFacts) -> Preset {
     let identity = tls.identity.as_ref();
     let named = |role| identity.filter(|identity| identity.role == role).map(|identity| &*identity.value);

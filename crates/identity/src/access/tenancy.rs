@@ -133,7 +133,7 @@ impl Tenancy {
         self.names.find(&level_of(name))
     }
 
-    /// The name of a tenant; empty for the default one and for one that is not known.
+    /// The name of a tenant; empty for the default tenant and for an unknown tenant.
     pub fn name(&self, tenant: TenantId) -> String {
         self.names.name(tenant).unwrap_or_default().to_owned()
     }
@@ -143,12 +143,12 @@ impl Tenancy {
         self.names.iter().map(|(_, name)| name.to_owned()).collect()
     }
 
-    /// What counts for all shards what tenants have.
+    /// The counters of the holdings of tenants, for all shards.
     pub fn counts(&self) -> &Arc<TenantCounts> {
         &self.counts
     }
 
-    /// What each tenant has, by name.
+    /// The holdings of each tenant, by name.
     pub fn holdings(&self) -> Vec<(String, TenantHoldings)> {
         self.names.iter().map(|(tenant, name)| (name.to_owned(), self.counts.holdings(tenant))).collect()
     }

@@ -36,7 +36,7 @@ impl TenantNames {
         Self(config.tenants.iter().map(|tenant| tenant.name.clone()).collect())
     }
 
-    /// The name of a tenant; empty for the default one and for one that is not known.
+    /// The name of a tenant; empty for the default tenant and for an unknown tenant.
     pub fn name(&self, tenant: TenantId) -> &str {
         let place = usize::from(tenant.0).checked_sub(1);
         place.and_then(|place| self.0.get(place)).map_or("", String::as_str)

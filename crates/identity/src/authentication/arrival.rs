@@ -16,9 +16,9 @@ use crate::access::tenants::{TenantMap, Traits};
 /// A client that wants to come in.
 #[derive(Debug)]
 pub(super) struct Arrival {
-    /// What providers are asked.
+    /// The request to providers.
     pub(super) request: Arc<Request>,
-    /// What the listener takes from the certificate.
+    /// The name that the listener takes from the certificate.
     pub(super) certificate_name: Option<String>,
     /// The tenant that the engine has found for it.
     tenant: TenantId,
@@ -54,7 +54,7 @@ impl Arrival {
         self.request.user_name.is_none() && self.request.password.is_none()
     }
 
-    /// What the engine learns of a client that may come in. The client id and the tenant are settled by now: who was
+    /// The grant for the engine of a client that is accepted. The client id and the tenant are settled by now: who was
     /// given others by its provider is not let in under these.
     pub(super) fn admit(&self, tenants: &TenantMap, identity: Identity) -> Result<engine::Identity, Refusal> {
         let refuse = |why: String| Err(Refusal::new(RefusalKind::NotAuthorized, &identity.provider, why));

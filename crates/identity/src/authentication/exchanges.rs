@@ -26,7 +26,7 @@ pub(super) struct Exchanges {
 #[derive(Debug, Default)]
 struct State {
     table: HashMap<ConnectionAddress, Waiting>,
-    /// What the requests of all of them hold.
+    /// Bytes that the requests of all of them hold.
     bytes: usize,
 }
 

@@ -11,7 +11,7 @@ use tidegate_node::{BrokerWord, Brokers, Question};
 
 /// Asks brokers about users.
 struct Asker {
-    /// What the client ids of connections that ask begin with.
+    /// The beginning of the client ids of connections that ask.
     prefix: String,
     brokers: Brokers,
     /// The number of the next question; also which broker is asked first.

@@ -76,7 +76,7 @@ struct Next {
 struct Gate {
     name: String,
     allow_anonymous: bool,
-    /// What the certificate of a client is taken for.
+    /// The use of a client's certificate as its identity.
     certificate: IdentityRole,
 }
 

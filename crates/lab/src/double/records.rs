@@ -19,7 +19,7 @@ pub struct Records {
     pub dropped: u64,
     /// Deliveries given a second time.
     pub duplicated: u64,
-    /// Deliveries overtaken by the one behind them.
+    /// Deliveries overtaken by the next delivery.
     pub reordered: u64,
     /// How long each delivery took.
     pub delays: Histogram,

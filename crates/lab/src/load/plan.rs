@@ -64,7 +64,8 @@ pub struct LoadPlan {
     /// The seed of all random choices. It also marks the messages, so that messages of another run are recognised.
     #[serde(default)]
     pub seed: u64,
-    /// Topics that systems on the way rewrite: messages are published under the one and received under the other.
+    /// Topics that systems on the way rewrite: messages are published under the first topic and
+    /// received under the second.
     #[serde(default)]
     pub routes: Vec<Route>,
     /// The age at which a message is late, in milliseconds. A late or lost message is a missed deadline (LAV-15).

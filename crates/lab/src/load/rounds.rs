@@ -10,7 +10,7 @@ use super::histogram::Histogram;
 const STEPS: usize = 100;
 
 /// Round trips of a group's publishers, by node and by order. A node is a stream: one topic of one publisher, so that
-/// it is the publisher itself where each has one topic, and the one who is asked where one publisher asks many.
+/// it is the publisher itself where each has one topic, and the receiver of the request where one publisher asks many.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rounds {
     /// Nodes that messages were offered to or by.

@@ -27,7 +27,7 @@ pub fn run(plan: &LoadPlan, progress: &mut dyn Progress, stop: &AtomicBool) -> R
     Ok(judged(outcome))
 }
 
-/// Carries out a plan in as many processes as it asks for; `command` starts the one with a number, which is to call
+/// Carries out a plan in as many processes as it asks for; `command` starts the process with a number, which is to call
 /// [`work`](super::work) on its standard input and output. A plan for one process is carried out in this one.
 ///
 /// # Errors

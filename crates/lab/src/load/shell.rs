@@ -72,11 +72,11 @@ pub(crate) struct Shell<'a> {
     second_ends_ns: u64,
     cpu_ns: u64,
     measured: Measured,
-    /// Connections that could not be made, by what the system said: there are no more kinds than it has errors.
+    /// Connections that could not be made, by the error of the system, whose kinds are few.
     unmade: BTreeMap<String, u64>,
 }
 
-/// What the measured time has cost this process.
+/// The resources that this process used in the measured time.
 #[derive(Default)]
 struct Measured {
     from: Option<(u64, u64)>,
@@ -372,7 +372,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// What time alone makes due on links of QUIC.
+    /// Handles the due timers of QUIC links.
     fn on_deadlines(&mut self, now_ns: u64) {
         while let Some(connection) = self.deadlines.next(now_ns) {
             let Some(Link::Quic(quic)) = &mut self.connections[connection as usize] else { continue };

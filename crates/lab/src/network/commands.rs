@@ -8,7 +8,7 @@ use super::{Network, NetworkError};
 /// Maximum number of packets in netem: delayed and queued ones.
 const UNDER_WAY: &str = "1000000";
 
-/// What carries out a command of words that have no spaces in them.
+/// Runs a command whose words contain no spaces.
 pub(super) type Run<'a> = &'a mut dyn FnMut(&str) -> Result<(), NetworkError>;
 
 /// Runs a command of words that have no spaces in them.
@@ -26,7 +26,7 @@ pub(super) fn run(command: &str) -> Result<(), NetworkError> {
     Err(failed(format!("{}: {}", output.status, said.trim().replace('\n', " "))))
 }
 
-/// What this end of the link has the kernel do to packets that leave by it, and its name in reports.
+/// The queueing discipline of the kernel for packets that leave by this end of the link, and its name in reports.
 pub(super) fn discipline(network: &Network) -> Option<(String, &'static str)> {
     if network.disturbs() {
         return Some((netem(network), "netem"));

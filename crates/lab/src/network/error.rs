@@ -14,7 +14,7 @@ pub enum NetworkError {
     /// Values that are none.
     #[error("[network] {0}")]
     Wrong(String),
-    /// What cannot be combined.
+    /// The features that cannot be combined.
     #[error("{0}")]
     Together(&'static str),
     /// The kernel has no netem, and the devices of the replacement are missing too.

@@ -18,7 +18,7 @@ const INNER: &str = "broker";
 /// How often it is looked for processes that are left.
 const ROUNDS: u32 = 1_000;
 
-/// What the lab asks for, on the first line of the standard input.
+/// The request of the lab, on the first line of the standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Asked {
     pub(super) network: Network,
@@ -87,7 +87,7 @@ pub(super) fn configure(device: &str, own: Ipv4Addr, other: Ipv4Addr, run: Run<'
     run(&format!("ip link set {device} mtu 1500 gso_max_segs 1 up"))
 }
 
-/// Has the kernel do to packets that leave by a device what the network asks for.
+/// Gives a device the queueing discipline of the network.
 pub(super) fn shape(device: &str, network: &Network, run: Run<'_>) -> Result<(), NetworkError> {
     discipline(network).map_or(Ok(()), |(words, _)| run(&format!("tc qdisc add dev {device} root {words}")))
 }
@@ -155,7 +155,7 @@ mod tests {
         commands
     }
 
-    // What these words mean to the kernel was read off the netlink messages that tc (iproute2 6.1) makes of them: a
+    // The meaning of these words was read off the netlink messages that tc (iproute2 6.1) makes of them: a
     // latency of 20 ms and a jitter of 2 ms in ticks of 64 ns, 1,000,000 packets, a loss of 0.015 × 2^32, and 125,000
     // bytes in a second.
     #[test]

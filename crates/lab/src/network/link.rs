@@ -97,7 +97,7 @@ impl Link {
         self.holder.id()
     }
 
-    /// What makes it, in words for the report.
+    /// The mechanism that makes it, in words for the report.
     pub const fn by(&self) -> &'static str {
         self.by
     }
@@ -115,7 +115,7 @@ impl Drop for Link {
 fn addresses() -> Result<(Ipv4Addr, Ipv4Addr), NetworkError> {
     let candidates = (0..LINKS).map(|step| FIRST + (std::process::id().wrapping_add(step) % LINKS) * 4);
     let free = candidates.map(|first| (Ipv4Addr::from(first + 1), Ipv4Addr::from(first + 2)));
-    // What can be bound to is an address of this machine already.
+    // An address that can be bound belongs to this machine already.
     let mut free = free.filter(|(outer, _)| TcpListener::bind((*outer, 0)).is_err());
     free.next().ok_or(NetworkError::Together("all addresses in 198.18.0.0/15 are taken"))
 }

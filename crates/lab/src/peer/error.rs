@@ -47,7 +47,7 @@ pub enum PeerError {
         peer: String,
         /// The searched files; one of them is enough.
         alternatives: Vec<String>,
-        /// What to do.
+        /// The remedy.
         next: String,
     },
     /// A peer that this program cannot install.
@@ -55,7 +55,7 @@ pub enum PeerError {
     NotInstallable {
         /// The peer.
         peer: String,
-        /// What to do instead.
+        /// The way to install it instead.
         hint: String,
     },
     /// A step of an installation that failed.

@@ -53,7 +53,7 @@ pub struct Template {
     /// Its name: that of the file.
     #[serde(skip)]
     pub name: String,
-    /// What people call it.
+    /// Its name for people.
     pub title: String,
     /// Its programming language.
     pub language: String,
@@ -82,7 +82,7 @@ pub struct Template {
     /// in `PATH`.
     #[serde(default)]
     pub(super) installed: Vec<String>,
-    /// Commands that run before it and have to end, such as one that formats a directory.
+    /// Commands that run before it and have to end, such as a command that formats a directory.
     #[serde(default)]
     pub(super) prepare: Vec<Vec<String>>,
     pub(super) ready: Ready,
@@ -125,7 +125,7 @@ impl Default for StopHow {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Version {
-    /// What the installation pins, where the program does not say.
+    /// The version that the installation pins, where the program does not print one.
     #[serde(default)]
     pub(super) fixed: Option<String>,
     /// A command whose output has the version.

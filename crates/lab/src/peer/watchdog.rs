@@ -52,7 +52,7 @@ impl Drop for Watchdog {
 /// stopped them, with their files.
 pub fn watch(scratch: &Path, mut input: impl Read) {
     let mut said = Vec::new();
-    // An input that breaks ends as one that is closed.
+    // A broken input counts as closed.
     let _ = input.read_to_end(&mut said);
     if said.contains(&FAREWELL) {
         return;
@@ -63,7 +63,7 @@ pub fn watch(scratch: &Path, mut input: impl Read) {
         left_behind::kill(scratch);
         wait.wait(LOOK_EVERY);
     }
-    // What cannot be removed is in the temporary directory.
+    // A failure leaves files in the temporary directory alone.
     let _ = fs::remove_dir_all(scratch);
 }
 

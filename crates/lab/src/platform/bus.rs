@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// The stream.
 pub(super) const STREAM: &str = "DEVICES";
-/// What its subjects begin with.
+/// The beginning of its subjects.
 pub(super) const SUBJECT: &str = "devices";
 /// Bytes of the stream at most.
 const MAX_BYTES: u64 = 1 << 30;

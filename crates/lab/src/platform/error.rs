@@ -15,7 +15,7 @@ pub enum PlatformError {
     Missing {
         /// The program.
         program: &'static str,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The system refused.

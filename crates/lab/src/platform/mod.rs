@@ -161,7 +161,7 @@ impl<'a> Builder<'a> {
         let limits = self.platform.limits;
         for (kind, limits) in [("gateway", limits.gateway), ("hub", limits.hub)] {
             for (number, broker) in brokers.iter().enumerate() {
-                // Each at its own server, beside the one with the stream's requests.
+                // Each program has its own server, apart from the server with the stream's requests.
                 let server = format!("nats://{}:{}", self.host, self.servers[(number + 1) % SERVERS]);
                 let text = match kind {
                     "gateway" => files::gateway(&server, self.platform.encoding),

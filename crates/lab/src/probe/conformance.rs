@@ -5,7 +5,7 @@ use tidegate_conformance::{CaseOutcome, Options, Report, Unreachable, Version, r
 
 use crate::load::plan::Target;
 
-/// What the suite found.
+/// The results of the suite.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Conformance {
     /// The score of each version that the broker speaks.

@@ -27,7 +27,7 @@ pub struct Probed {
     pub address: String,
     /// The findings, in groups.
     pub findings: Vec<Finding>,
-    /// What the conformance suite found, where it was asked for.
+    /// The results of the conformance suite, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conformance: Option<Conformance>,
 }

@@ -60,7 +60,7 @@ pub(crate) struct Session {
 /// The answer to a CONNECT.
 pub(crate) struct Accepted<T> {
     pub(crate) session: Session,
-    /// What the caller took out of the CONNACK.
+    /// The part of the CONNACK that the caller took.
     pub(crate) said: T,
 }
 

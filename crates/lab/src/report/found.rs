@@ -1,4 +1,4 @@
-//! What tests found that a load does not answer.
+//! Results of tests for questions that a load does not answer.
 
 use super::markup::{escape, put};
 use crate::results::{Found, Results};

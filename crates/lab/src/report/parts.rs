@@ -1,4 +1,4 @@
-//! The parts of a platform: what each was allowed and has used.
+//! The parts of a platform: the limits and the use of each.
 
 use super::markup::{escape, put};
 use super::number::shown;

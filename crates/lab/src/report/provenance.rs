@@ -103,7 +103,7 @@ fn runs(results: &Results, out: &mut String) {
     out.push_str("</tbody></table></div>");
 }
 
-/// Whether a run counts, and the errors and refusals of one that does.
+/// Whether a run counts, and the errors and refusals of a run that does.
 fn valid(run: &Run) -> String {
     if let Some(why) = &run.invalid {
         return format!("no: {}", escape(why));

@@ -7,7 +7,7 @@ use crate::results::{Measure, Results, Table};
 
 /// Less than this part of the base falls short of it.
 const PART: f64 = 0.95;
-/// What must not be less.
+/// Measures that must not fall.
 const MEASURES: [Measure; 2] = [Measure::Accepted, Measure::Delivered];
 
 pub(super) fn write(results: &Results, out: &mut String) {

@@ -101,7 +101,7 @@ fn imbalance(clients: &[u64]) -> Option<f64> {
     (mean > 0.0).then(|| distances.fold(0.0, f64::max) * 100.0 / mean)
 }
 
-/// What counts as work done: deliveries, or messages acknowledged, or messages sent.
+/// The work done: deliveries, or messages acknowledged, or messages sent.
 fn deliveries(run: &Run) -> u64 {
     let counts = &run.load.counts;
     if counts.due > 0 { counts.received } else { counts.acknowledged.max(counts.sent) }

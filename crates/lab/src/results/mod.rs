@@ -68,7 +68,7 @@ pub struct Settings {
 /// A broker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PeerInfo {
-    /// What people call it.
+    /// Its name for people.
     pub title: String,
     /// Its programming language; empty for an address.
     pub language: String,
@@ -104,21 +104,21 @@ pub struct Run {
     pub plan: LoadPlan,
     /// The outcome of the load.
     pub load: LoadOutcome,
-    /// What tests found that a load does not answer, as tables.
+    /// Results of tests for questions that a load does not answer, as tables.
     #[serde(default)]
     pub found: Vec<Found>,
-    /// What the broker used.
+    /// Samples of the broker.
     pub broker: Sampled,
-    /// What the generator used.
+    /// Samples of the generator.
     pub generator: Sampled,
-    /// What happened, on the run's time axis.
+    /// Events, on the run's time axis.
     pub events: Vec<Happened>,
     /// The limits of the broker, and their means.
     pub limits: AppliedLimits,
-    /// What groups of clients were allowed that have limits of their own.
+    /// The limits of groups of clients that have their own.
     #[serde(default)]
     pub group_limits: Vec<GroupLimits>,
-    /// What the parts of a platform have used under load.
+    /// The resources that the parts of a platform used under load.
     #[serde(default)]
     pub parts: Vec<PartUse>,
     /// The network that was made for the broker; `None` when it had that of the machine.
@@ -136,7 +136,7 @@ pub struct Run {
 pub struct Found {
     /// Its subject.
     pub title: String,
-    /// What the columns are.
+    /// The names of the columns.
     pub columns: Vec<String>,
     /// The rows, each with a cell for each column.
     pub rows: Vec<Vec<String>>,
@@ -149,7 +149,7 @@ pub struct Found {
 pub struct Happened {
     /// Seconds on the run's time axis.
     pub at_s: f64,
-    /// What, in a few words.
+    /// The event, in a few words.
     pub what: String,
 }
 
@@ -158,7 +158,7 @@ pub struct Happened {
 pub struct AppliedLimits {
     /// The limits.
     pub wanted: Limits,
-    /// What kept them; `None` when there were none.
+    /// The mechanism that enforced them; `None` when there were none.
     pub by: Option<String>,
     /// How often the limited process had to wait because its CPU time was used up.
     pub throttled: u64,
@@ -180,7 +180,7 @@ pub struct GroupLimits {
 pub struct AppliedNetwork {
     /// The requested network.
     pub wanted: Network,
-    /// What made it.
+    /// The mechanism that made it.
     pub by: String,
 }
 

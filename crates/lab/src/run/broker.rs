@@ -138,7 +138,7 @@ impl Broker {
         }
     }
 
-    /// What the parts of a platform have used since the load began.
+    /// The resources that the parts of a platform have used since the load began.
     pub(super) fn parts(&self) -> Vec<PartUse> {
         let Some(around) = &self.around else { return Vec::new() };
         let seconds = around.begun.elapsed().as_secs_f64();

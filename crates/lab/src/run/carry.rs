@@ -1,4 +1,4 @@
-//! A load is carried to its broker by what speaks the broker's protocol.
+//! The choice of the driver that carries a load to its broker.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +33,7 @@ pub(super) enum CarryError {
     Check(#[from] CheckError),
 }
 
-/// What carries a load.
+/// The driver of a load.
 #[derive(Clone, Debug)]
 pub(super) enum Carrier {
     /// The load generator for MQTT; processes of groups with limits join the cgroups of whose files each has a list.

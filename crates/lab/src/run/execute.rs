@@ -213,7 +213,7 @@ fn unix_now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// What the load says to the thread that looks after the broker.
+/// A message of the load to the thread that watches the broker.
 enum Word {
     Second(Second),
     Began,

@@ -42,7 +42,7 @@ pub enum KeptError {
     },
 }
 
-/// What all runs in a directory have in common.
+/// The settings that all runs in a directory share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Series {
     pub(super) schema: String,

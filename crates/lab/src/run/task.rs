@@ -74,7 +74,7 @@ impl ExecuteError {
     }
 }
 
-/// What happens in a run, on its time axis.
+/// The events of a run, on its time axis.
 pub(super) struct Timeline {
     begin: Instant,
     pub(super) happened: Vec<Happened>,

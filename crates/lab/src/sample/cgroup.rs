@@ -32,7 +32,7 @@ pub enum Cgroups {
 #[derive(Debug)]
 pub struct Limited {
     directories: Vec<PathBuf>,
-    /// What limits, in words for the report.
+    /// The mechanism of the limit, in words for the report.
     pub by: &'static str,
 }
 

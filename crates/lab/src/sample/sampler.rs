@@ -28,7 +28,7 @@ pub struct Sampled {
     pub cpu_s: Vec<f64>,
     /// Resident memory, bytes.
     pub rss: Vec<u64>,
-    /// Proportional memory, bytes; the last one that was read.
+    /// The last sample of proportional memory, bytes.
     pub pss: Vec<u64>,
     /// Anonymous memory, bytes.
     pub anonymous: Vec<u64>,

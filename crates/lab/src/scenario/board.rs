@@ -12,7 +12,7 @@ pub struct Board {
     /// Its hardware.
     pub about: &'static str,
     cores: f64,
-    /// What one of its cores does, in cores of a server of today. An estimate: clock times work for each cycle.
+    /// The speed of one of its cores, in cores of a server of today. An estimate: clock times work for each cycle.
     speed: f64,
     /// Its network, bits in a second; none where it has no Ethernet.
     network: Option<u64>,

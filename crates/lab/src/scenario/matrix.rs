@@ -18,7 +18,7 @@ pub struct Case {
     pub values: BTreeMap<String, String>,
     /// The plan of its load, without the target, the sources and the seed.
     pub load: toml::Table,
-    /// What the broker may use.
+    /// The limits of the broker.
     pub limits: Limits,
     /// The network that is made for it.
     pub network: Option<Network>,

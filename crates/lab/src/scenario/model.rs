@@ -20,7 +20,7 @@ pub struct Scenario {
     pub question: String,
     /// How, in a sentence or two.
     pub method: String,
-    /// What of the question it leaves open, or does otherwise than the study that it follows.
+    /// Parts of the question that it leaves open, and differences from the study that it follows.
     #[serde(default)]
     pub differences: Vec<String>,
     /// Which statements of the studies it follows, such as `PI-09`.
@@ -60,7 +60,7 @@ pub struct Scenario {
     /// Sampled after the last client has gone.
     #[serde(default)]
     pub idle_after: Span,
-    /// What happens to the broker, at times after publishing has begun.
+    /// Events of the broker, at times after publishing has begun.
     #[serde(default)]
     pub events: Vec<Event>,
     /// Published figures beside ours.
@@ -83,17 +83,17 @@ pub enum Check {
     Criteria,
 }
 
-/// What happens to the broker while it is under load.
+/// An event of the broker while it is under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
     /// After the load has begun.
     pub at: Span,
-    /// What.
+    /// The action.
     pub action: Action,
 }
 
-/// What can be done to a broker.
+/// An action on a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {

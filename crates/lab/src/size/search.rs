@@ -11,7 +11,7 @@ pub struct Candidate {
     pub mebibytes: u32,
 }
 
-/// What resources cost, in any currency and time.
+/// Prices of resources, in any currency and time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
     /// A core.
@@ -41,8 +41,8 @@ impl Candidate {
     }
 }
 
-/// A search for the cheapest candidate that holds. A candidate with less of everything than one that did not hold does not
-/// hold either, and a candidate that costs more than one that holds is not tried.
+/// A search for the cheapest candidate that holds. A candidate with less of everything than a failed candidate does not
+/// hold either, and a candidate that costs more than a successful candidate is not tried.
 #[derive(Clone, Debug)]
 pub struct SizeSearch {
     /// The undecided ones, the cheapest first.
@@ -79,7 +79,7 @@ impl SizeSearch {
         }
     }
 
-    /// The cheapest one that held so far.
+    /// The cheapest candidate that held so far.
     pub const fn best(&self) -> Option<Candidate> {
         self.best
     }

@@ -33,7 +33,7 @@ pub struct Drifted {
     pub is_worse: bool,
 }
 
-/// What drifts in a run while publishers publish.
+/// The measures that drift in a run while publishers publish.
 pub fn drifts(run: &Run) -> Vec<Drifted> {
     let of = |quantity: &Quantity| {
         let drift = Drift::of(&quantity.at_s, &quantity.values);

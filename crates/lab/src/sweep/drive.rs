@@ -17,7 +17,7 @@ pub struct Knee {
     pub broke: Option<u64>,
     /// Why not; or why the search ended before something broke.
     pub why: String,
-    /// What the repetitions at each rate said, in the order in which rates were tried.
+    /// The outcomes of the repetitions at each rate, in the order in which rates were tried.
     pub tried: Vec<(u64, Votes)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the repetitions of one rate say together.
+//! The outcome of all repetitions of one rate.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub struct Votes {
     pub held: u32,
     /// Runs that did not.
     pub broke: u32,
-    /// The reason of the last one that did not hold or was invalid.
+    /// The reason of the last repetition that did not hold or was invalid.
     pub why: String,
 }
 

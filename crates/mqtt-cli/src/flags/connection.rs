@@ -133,7 +133,7 @@ pub(crate) struct ConnectionFlags {
     help: Option<bool>,
 }
 
-/// What the flags of the connection come to.
+/// The plan of a connection that its flags result in.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub options: Options,

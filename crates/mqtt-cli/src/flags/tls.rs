@@ -125,7 +125,7 @@ impl TlsFlags {
         self.connector_with(self.cafile.clone().or(development))
     }
 
-    /// What connections are made with.
+    /// The connector of TLS connections.
     ///
     /// # Errors
     /// When a file cannot be used.

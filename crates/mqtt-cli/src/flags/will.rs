@@ -14,7 +14,7 @@ pub(super) struct WillFlags {
     #[arg(id = "will-topic", long, value_name = "TOPIC", allow_hyphen_values = true, help_heading = heading::WILL)]
     topic: Option<String>,
 
-    /// What that message says [default: nothing]
+    /// The payload of that message [default: empty]
     #[arg(id = "will-payload", long, value_name = "TEXT", allow_hyphen_values = true, help_heading = heading::WILL)]
     payload: Option<String>,
 

@@ -7,7 +7,7 @@ use tidegate_client::Message;
 use super::RenderError;
 use super::time::strftime;
 
-/// What one level of a JSON object is indented by.
+/// The indentation of one level of a JSON object.
 const INDENT: &str = "  ";
 
 /// Levels beyond this one are not indented any further, so that the layout grows no faster than the JSON.

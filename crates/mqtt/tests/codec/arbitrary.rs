@@ -34,7 +34,7 @@ fn walk(packet: &Packet<'_>) {
     assert!(!format!("{packet:?}").is_empty());
 }
 
-/// MQTT 3.1 has no failure in a SUBACK, so the encoder drops one that a server sent.
+/// MQTT 3.1 has no failure in a SUBACK, so the encoder drops a failure that a server sent.
 fn is_failure_in_v31(version: Version, packet: &Packet<'_>) -> bool {
     match packet {
         Packet::SubAck(suback) if version == Version::V31 => suback.reason_codes.iter().any(ReasonCode::is_error),

@@ -40,7 +40,7 @@ pub(crate) fn filter(text: &str) -> TopicFilter<'_> {
     TopicFilter::new(text).unwrap()
 }
 
-/// Decodes the one packet that `wire` consists of.
+/// Decodes `wire`, which consists of one packet.
 pub(crate) fn decode(version: Version, wire: &[u8]) -> Result<Packet<'_>, DecodeError> {
     let frame = split_frame(wire, MAX_PACKET_SIZE).expect("a frame").expect("a whole frame");
     assert_eq!(frame.total_len, wire.len(), "one packet: {}", hex(wire));

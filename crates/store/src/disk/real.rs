@@ -256,7 +256,7 @@ mod tests {
         let path = folder.join(LOCK);
         let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
         let held = HeldLock(take(open()).unwrap());
-        // As the process of a program has one that another thread starts.
+        // A child process of another thread holds such a copy.
         let copy = held.0.try_clone().unwrap();
         assert!(matches!(take(open()), Err(LockError::Held { .. })));
         drop(held);

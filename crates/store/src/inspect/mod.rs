@@ -1,4 +1,4 @@
-//! Commands on a closed store: check it, measure it, export and import it. A backup also reads one that is in use.
+//! Commands on a closed store: check it, measure it, export and import it. A backup also reads a store that is in use.
 //!
 //! They never write into the store that they read.
 

@@ -44,7 +44,7 @@ impl Row {
     }
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryKind {
     /// The name of its kind.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Violation;
 use crate::tree::{TreeError, run_program};
 
-/// What one crate may use.
+/// The crates that one crate may use.
 struct Layer {
     name: &'static str,
     /// Our crates that it may use.

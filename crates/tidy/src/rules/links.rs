@@ -46,7 +46,7 @@ fn targets(line: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// What the headings of a page are called in links, as GitHub makes it of their texts.
+/// The names of the headings of a page in links, as GitHub makes them from the texts.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut in_code = false;

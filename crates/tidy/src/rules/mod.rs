@@ -1,6 +1,7 @@
 //! One file per rule. Each takes the sources or the tree and returns the violations.
 
 pub mod budgets;
+pub mod contexts;
 pub mod documented;
 pub mod errors;
 pub mod layers;

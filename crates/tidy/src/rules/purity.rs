@@ -111,7 +111,7 @@ fn is_seeded(source: &Source, written: &Written) -> bool {
     })
 }
 
-/// What to do instead of a path, when it is banned. A glob is judged by everything it could bring in.
+/// The remedy for a path that is banned. A glob is judged by everything it could bring in.
 fn banned(path: &str) -> Option<&'static str> {
     let path = match path.split_once("::") {
         Some(("core" | "alloc", rest)) => format!("std::{rest}"),

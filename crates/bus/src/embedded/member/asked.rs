@@ -195,7 +195,7 @@ impl Pending {
     }
 }
 
-/// Whether an append of an owner is behind one that has failed.
+/// Whether an append of an owner follows an append that has failed.
 fn is_behind(ended: &HashMap<LogPartition, (Epoch, u64)>, (place, epoch): (&LogPartition, Epoch), id: u64) -> bool {
     ended.get(place).is_some_and(|(ended, first)| *ended == epoch && *first < id)
 }

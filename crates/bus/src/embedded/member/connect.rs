@@ -41,7 +41,7 @@ pub(super) struct Connector {
     link: Arc<Link>,
     settings: Arc<Settings>,
     complaints: Complaints,
-    /// What this process serves, if it does.
+    /// The server of the directory in this process, if it has one.
     server: Option<DirectoryServer>,
 }
 
@@ -51,7 +51,7 @@ enum NotConnected {
     NobodyServes,
     /// No process serves the bus, and this one may not.
     Absent(Complaint),
-    /// What people have to see to.
+    /// A fault that people have to mend.
     Wrong(Complaint),
 }
 

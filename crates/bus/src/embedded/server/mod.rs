@@ -47,7 +47,7 @@ impl DirectoryServer {
     }
 }
 
-/// What members of one server share.
+/// The state that the members of one server share.
 struct Served {
     embedded: Embedded,
     settings: Settings,

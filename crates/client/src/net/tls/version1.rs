@@ -2,7 +2,7 @@
 //!
 //! They are accepted where the name of the server is not checked. The signature of a trusted authority and the dates
 //! count as in any other certificate. The authority has to sign them itself, without an intermediate. They have no
-//! purpose either: one that was issued for a client is accepted as a server's.
+//! purpose either: a certificate that was issued for a client is accepted as a server's.
 
 use std::ops::Range;
 

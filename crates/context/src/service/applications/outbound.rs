@@ -29,7 +29,7 @@ struct Waiting {
 pub(super) struct Outbound {
     gateway: String,
     packing: Packing,
-    /// What the ids of records begin with: no other process has it.
+    /// The beginning of the ids of records, unique to this process.
     life: String,
     next: u64,
     bell: Bell,

@@ -18,7 +18,7 @@ impl InsiderCalls<'_> {
             .find_session(change.tenant, &change.client_id)
             .filter(|key| self.engine.state.sessions.get(key.0).is_some_and(|session| session.standing.is_node()));
         let Some(key) = node else { return MembershipOutcome::NoSuchNode };
-        if let Err(error) = self.engine.nodes.check_change(&self.engine.settings, key, change) {
+        if let Err(error) = self.engine.nodes.check_change(&self.engine.state.settings, key, change) {
             return MembershipOutcome::Refused(error);
         }
         let tenant = change.tenant;

@@ -16,14 +16,15 @@ impl ClusterCalls<'_> {
     /// Takes the next step to the end of this shard's exchanges with other nodes. Called again until it returns true:
     /// no shard has messages of groups dealt here, none that was dealt here is kept here, and each shard of another node
     /// has read all answers of this one. With `gives_kept` the homes of the groups get the messages whose members have
-    /// not answered; these may come again at QoS 1. Orchestrators deal to their own members alone and have nothing to end.
+    /// not answered; these may come again at QoS 1. Orchestrators hand
+    /// over kept messages with the partitions of their groups.
     pub fn take_leave(&mut self, now: Now, gives_kept: bool) -> bool {
         let engine = &mut *self.engine;
-        if engine.links.roster.has_no_peers() || engine.links.roster.keeps_groups() {
+        if engine.links.roster.has_no_peers() || engine.links.roster.is_of_orchestrators() {
             return true;
         }
         engine.state.journal.now = now;
-        let deals = engine.groups.dealers.dealt_by_others(&engine.links.group_roster) != Partitions::ALL;
+        let deals = engine.groups.dealers.dealt_by_others(&engine.links.roster) != Partitions::ALL;
         // A message of QoS 2 stays bound to its client, which may have it.
         if !deals && gives_kept && engine.groups.kept.lose_all_deals(now) {
             dealing!(engine).deal_waiting(now);

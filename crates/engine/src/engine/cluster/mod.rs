@@ -52,8 +52,13 @@ impl ClusterCalls<'_> {
         self.engine.state.transfers.note_scope(&self.engine.links.roster);
         let lead_ms = self.engine.links.roster.clock_lead_ms();
         self.engine.broker_links.clock.follow(lead_ms);
-        self.engine.retained.removed.follow(lead_ms);
-        self.engine.fetches.follow_moved(&self.engine.links.roster, &mut self.engine.state.transfers, &old, unsettled);
+        self.engine.retaining.store.removed.follow(lead_ms);
+        self.engine.retaining.fetches.follow_moved(
+            &self.engine.links.roster,
+            &mut self.engine.state.transfers,
+            &old,
+            unsettled,
+        );
         self.engine.state.transfers.end_cuts(&self.engine.links.roster, &old);
         let decided = self.engine.state.transfers.settle_undecided(&self.engine.links.roster);
         for peer in after.without(before) {
@@ -62,9 +67,9 @@ impl ClusterCalls<'_> {
                 self.engine.peers.is_blind = true;
                 self.engine.peers.returning.add(peer);
             }
-            self.engine.peers.forget_gone(&mut self.engine.index, Shards::of(peer));
+            self.engine.peers.forget_gone(&mut self.engine.router.index, Shards::of(peer));
             self.engine.peers.welcome_peer(
-                &self.engine.index,
+                &self.engine.router.index,
                 &mut self.engine.links,
                 &mut self.engine.state.transfers,
                 peer,
@@ -82,7 +87,7 @@ impl ClusterCalls<'_> {
         }
         ending!(self.engine).publish_held(now);
         moving!(self.engine).follow_roster(now);
-        self.engine.retained.bring_strays_home(now, &mut self.engine.state, &mut self.engine.links);
+        self.engine.retaining.store.bring_strays_home(now, &mut self.engine.state, &mut self.engine.links);
         // Their next messages use the new roster: these may be for clients of the lost node.
         for publisher in let_go {
             self.engine.waiting().unpark(now, publisher);
@@ -108,7 +113,7 @@ impl ClusterCalls<'_> {
         }
         self.engine.peers.is_blind = false;
         subscribing!(self.engine).remove_forsaken_groups(now);
-        self.engine.peers.forget_gone(&mut self.engine.index, self.engine.peers.gone);
+        self.engine.peers.forget_gone(&mut self.engine.router.index, self.engine.peers.gone);
         self.engine.peers.returning = Shards::default();
         // Wills go first: their clients may be among the publishers that wait.
         ending!(self.engine).publish_held(now);
@@ -165,9 +170,9 @@ impl ClusterCalls<'_> {
                 // A lost shard sends nothing: no announcement to it is open.
                 answering!(self.engine).handle_interest_seen(now, owed.ticket);
             } else if owed.ticket.connection.index == OUTGOING_INDEX {
-                self.engine.outgoing.doubt_outgoing(owed.ticket);
+                self.engine.peers.outgoing.doubt_outgoing(owed.ticket);
             } else if owed.ticket.connection.index == STRAY_INDEX {
-                self.engine.retained.keep_strays_of(peer);
+                self.engine.retaining.store.keep_strays_of(peer);
             } else {
                 // Its confirmation never comes. The client, or the principal, asks again.
                 let connection = self.engine.state.connections.get(owed.ticket.connection);
@@ -187,7 +192,7 @@ impl ClusterCalls<'_> {
             .give_up_blocking(&mut self.engine.state.blockers, |publisher| publisher.shard == peer);
         self.engine.groups.leave_groups_of(peer);
         self.engine.groups.kept.lose_deals_of(now, &mut self.engine.state, peer);
-        self.engine.fetches.skip_fetches(&self.engine.links.roster, &mut self.engine.state.sessions, peer);
+        self.engine.retaining.fetches.skip_fetches(&self.engine.links.roster, &mut self.engine.state.sessions, peer);
         waiting
     }
 }

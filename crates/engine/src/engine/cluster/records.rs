@@ -70,7 +70,7 @@ impl ClusterCalls<'_> {
     /// for the next one.
     #[inline]
     pub fn has_matched_for_a_turn(&mut self) -> bool {
-        self.engine.index.has_visited(DELIVERIES_MAX * VISITS_PER_DELIVERY)
+        self.engine.router.index.has_visited(DELIVERIES_MAX * VISITS_PER_DELIVERY)
     }
 
     /// Processes the unread records of a batch, until the share of the turn is used up or a record cannot be read. In the
@@ -246,7 +246,7 @@ impl ClusterCalls<'_> {
             let is_stray = envelope.purpose & VERSIONED != 0;
             let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::BROKER_LINK;
             refused = if is_stray {
-                self.engine.retained.take_stray(
+                self.engine.retaining.store.take_stray(
                     now,
                     self.engine.place,
                     &self.engine.links.roster,
@@ -264,11 +264,12 @@ impl ClusterCalls<'_> {
             self.engine.state.reports().discard_publication(Reason::MessageExpired, &mut envelope.publication);
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let (tenant, topic) = (envelope.publication.tenant, envelope.publication.topic);
-            let slot = match self.engine.cache.lookup(self.engine.index.epoch(), tenant, topic.as_bytes()) {
+            let slot = match self.engine.router.cache.lookup(self.engine.router.index.epoch(), tenant, topic.as_bytes())
+            {
                 Some(slot) => slot,
                 None => publishing!(self.engine).make_route(tenant, topic),
             };
-            let receivers = self.engine.cache.get(slot).1.targets().len();
+            let receivers = self.engine.router.cache.get(slot).1.targets().len();
             self.engine.state.gave_up = false;
             if self.engine.handover.forwards() && self.engine.links.roster.is_own(from) {
                 moving!(self.engine).note_of_brokers(slot, &mut envelope.publication);
@@ -297,7 +298,7 @@ impl ClusterCalls<'_> {
         present: bool,
         ticket: Option<Ticket>,
     ) {
-        if self.engine.index.set_remote(tenant, filter, from, present) {
+        if self.engine.router.index.set_remote(tenant, filter, from, present) {
             subscribing!(self.engine).note_sys_interest(now, tenant, filter, present);
         }
         // Another orchestrator asks its own brokers.
@@ -329,13 +330,13 @@ impl Peering<'_> {
         match record {
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 let (asker, wanted) = ((from, fetch), (tenant, filter));
-                self.retained.answer_retained_query(now, self.state, self.links, asker, wanted, after);
+                self.retaining.store.answer_retained_query(now, self.state, self.links, asker, wanted, after);
             }
             Record::RetainedItem { fetch, mut envelope } => {
                 fetching!(self).handle_retained_item(now, from, fetch, &mut envelope.publication);
             }
             Record::RetainedEnd { fetch, after } => {
-                self.fetches.handle_retained_end(&mut self.state.sessions, fetch, after);
+                self.retaining.fetches.handle_retained_end(&mut self.state.sessions, fetch, after);
             }
             group => self.handle_group_record(now, from, group),
         }

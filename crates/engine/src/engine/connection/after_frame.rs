@@ -50,7 +50,7 @@ impl Engine {
             } else if let Some(session) = self.state.to_refill.pop() {
                 self.state.refill(now.monotonic, &mut self.layouts, session);
             } else if let Some(session) = self.state.needs_fetch.pop() {
-                self.fetches.wake(&self.state, session);
+                self.retaining.fetches.wake(&self.state, session);
             } else if let Some(publisher) = self.state.to_unpark.pop() {
                 self.waiting().unpark_publisher(now, publisher);
             } else if self.state.overload.has_memory_again(&self.state.memory) {

@@ -213,7 +213,7 @@ impl Engine {
             }
         }
         self.broker_links.forget_waiting(key);
-        self.observers.forget_waiting(key);
+        self.services.observers.forget_waiting(key);
         let of_broker_link = connection_listener == BROKER_LINK_LISTENER;
         self.state.connections.set_connection_timer(&mut self.state.timers, key, Millis::NEVER);
         self.state.events.push_back(Event::Close { key, reason });

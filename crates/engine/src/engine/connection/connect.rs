@@ -50,7 +50,7 @@ impl EntryCalls<'_> {
         }
         let of_settings =
             || self.engine.state.settings.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
-        let known = self.engine.settings.tenants.as_ref().and_then(|tenants| tenants.of_listener(listener));
+        let known = self.engine.state.settings.tenants.as_ref().and_then(|tenants| tenants.of_listener(listener));
         let tenant = known.unwrap_or_else(of_settings);
         let mut connection = Connection::new(listener, tenant, now.monotonic);
         connection.peer = match self.engine.state.settings.listener(listener) {
@@ -63,7 +63,7 @@ impl EntryCalls<'_> {
             *open += 1;
         }
         self.engine.state.counters.sockets_opened += 1;
-        let deadline = now.monotonic.plus(self.engine.settings.limits.connect_timeout_ms);
+        let deadline = now.monotonic.plus(self.engine.state.settings.limits.connect_timeout_ms);
         self.engine.state.connections.set_connection_timer(&mut self.engine.state.timers, key, deadline);
         Ok(key)
     }
@@ -107,7 +107,7 @@ impl EntryCalls<'_> {
             asked_for
         };
         let is_of_hub = self.engine.state.connections.get(key).is_some_and(Connection::is_of_hub);
-        if is_of_hub || self.engine.settings.authentication == Authentication::External {
+        if is_of_hub || self.engine.state.settings.authentication == Authentication::External {
             connecting!(self.engine).request_authentication(key, tenant, client_id, &connect, frame);
             return Flow::Next;
         }

@@ -148,7 +148,7 @@ impl Engine {
     fn check_tail(&mut self, now: Now, key: ConnectionKey) {
         self.state.memory.lower_excess();
         let over_ceiling = self.state.memory.is_far_over_ceiling();
-        let limit = self.settings.limits.pipelined_bytes as usize;
+        let limit = self.state.settings.limits.pipelined_bytes as usize;
         let Some(connection) = self.state.connections.get(key) else { return };
         let tail = connection.tail.as_ref().map_or(&[][..], |tail| tail);
         let is_long_connect = connection.phase == Phase::AwaitConnect
@@ -310,7 +310,7 @@ impl Engine {
                     "DISCONNECT gives a session expiry although CONNECT gave none",
                 ));
             }
-            session.expiry_seconds = seconds.min(self.settings.limits.max_session_expiry_seconds);
+            session.expiry_seconds = seconds.min(self.state.settings.limits.max_session_expiry_seconds);
         }
         let reason = match disconnect.reason_code {
             ReasonCode::Success => Reason::NormalDisconnect,
@@ -380,7 +380,7 @@ impl WaitingCalls<'_> {
         if parking!(self.engine).waits_for_turn_alone(now, key) {
             return;
         }
-        self.engine.observers.give_up(key);
+        self.engine.services.observers.give_up(key);
         let shard = self.engine.place.shard;
         self.engine.cluster().give_up_blocking(BlockedPublisher { shard, connection: key });
         self.engine.links.forget_waiting(key);
@@ -418,12 +418,12 @@ impl WaitingCalls<'_> {
             return self.engine.insiders().resume_principal(now, key);
         }
         // If a packet among these fills a queue again, the rest is parked again by the same way.
-        let mut taken = self.engine.observers.len_of_given_up(key, &parked.bytes);
+        let mut taken = self.engine.services.observers.len_of_given_up(key, &parked.bytes);
         if taken > 0 {
             taken = self.engine.take_frames(now, key, &parked.bytes[..taken]);
             let waits_again = self.engine.state.connections.get(key).is_some_and(Connection::is_parked);
             if !waits_again {
-                self.engine.observers.end_giving_up(key);
+                self.engine.services.observers.end_giving_up(key);
             }
         }
         taken += self.engine.take_frames(now, key, &parked.bytes[taken..]);

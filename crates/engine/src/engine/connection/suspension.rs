@@ -87,7 +87,7 @@ impl WaitingCalls<'_> {
     /// sent something is refused.
     pub(crate) fn keeps_waiting(&mut self, now: Now, key: ConnectionKey) -> bool {
         let is_patient = self.engine.homes.is_patient(now);
-        let limit = now.monotonic.plus(self.engine.settings.limits.block_timeout_ms);
+        let limit = now.monotonic.plus(self.engine.state.settings.limits.block_timeout_ms);
         let Some(connection) = self.engine.state.connections.get_mut(key).filter(|it| it.is_suspended()) else {
             return false;
         };

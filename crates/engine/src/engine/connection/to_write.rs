@@ -86,13 +86,14 @@ impl OutputCalls<'_> {
                 self.engine.state.memory.held += KERNEL_BUFFER_BYTES;
                 self.engine.state.blocked_connections += 1;
             }
-            self.engine.state.high_water = high_water(&self.engine.settings, self.engine.state.blocked_connections);
+            self.engine.state.high_water =
+                high_water(&self.engine.state.settings, self.engine.state.blocked_connections);
         }
         if connection.paused && connection.phase == Phase::Open {
             // It reads, so it lives, and its input is read again once it has caught up.
             connection.last_seen = now.monotonic;
             if !connection.is_parked()
-                && connection.output_len() <= self.engine.settings.limits.output_high_water as usize / 2
+                && connection.output_len() <= self.engine.state.settings.limits.output_high_water as usize / 2
             {
                 connection.paused = false;
                 self.engine.state.events.push_back(Event::ResumeReading { key });

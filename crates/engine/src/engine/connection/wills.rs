@@ -10,7 +10,7 @@ use std::sync::Arc;
 impl ControlCalls<'_> {
     /// Another process has taken this one's place and knows the wills of its clients: they are that one's to publish.
     pub fn leave_wills_to_another(&mut self) {
-        Arc::make_mut(&mut self.engine.settings).wills_on_shutdown = false;
+        Arc::make_mut(&mut self.engine.state.settings).wills_on_shutdown = false;
     }
 
     /// Takes no more connections, because the server is about to stop, and publishes the wills of all clients if that
@@ -19,7 +19,7 @@ impl ControlCalls<'_> {
     pub fn publish_last_wills(&mut self, now: Now) {
         self.engine.stopping = true;
         self.engine.broker_links.brokers.stopping = true;
-        if !self.engine.settings.wills_on_shutdown {
+        if !self.engine.state.settings.wills_on_shutdown {
             return;
         }
         let sessions: Vec<SessionKey> =

@@ -137,7 +137,11 @@ impl StoreCalls<'_> {
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
             Key::Outgoing(number) => {
-                self.engine.outgoing.restore_outgoing(now, &mut self.engine.state, number, value).map_err(wrong)?;
+                self.engine
+                    .peers
+                    .outgoing
+                    .restore_outgoing(now, &mut self.engine.state, number, value)
+                    .map_err(wrong)?;
             }
             Key::Mark(name, shard) => {
                 let by = Got::read_stored(&mut WireReader::new(value)).map_err(wrong)?;
@@ -146,7 +150,7 @@ impl StoreCalls<'_> {
             Key::Retained(tenant, topic) => {
                 let message = read_retained(value, now, tenant, topic).map_err(wrong)?;
                 all.done.retained += u64::from(!message.payload().is_empty());
-                self.engine.retained.restore_retained(now, &mut self.engine.state, tenant, message);
+                self.engine.retaining.store.restore_retained(now, &mut self.engine.state, tenant, message);
             }
             Key::Arrival(_) | Key::Passed(..) => self.restore_arrived(now, read, value).map_err(wrong)?,
             Key::Group(tenant, name) => self.restore_group(now, tenant, name).map_err(wrong)?,

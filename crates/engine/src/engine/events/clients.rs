@@ -31,7 +31,7 @@ impl ShardQuestions<'_> {
         let flow = session.flow.as_ref();
         let memberships = session.rare.as_ref().map_or(&[][..], |rare| &rare.memberships);
         let shared = memberships.iter().map(|member| format!("$share/{}/{}", member.share, member.filter));
-        let plain = session.filters.iter().filter_map(|key| self.engine.index.filter(key).map(str::to_owned));
+        let plain = session.filters.iter().filter_map(|key| self.engine.router.index.filter(key).map(str::to_owned));
         ClientSummary {
             tenant: session.tenant,
             client_id: session.client_id.to_string(),

@@ -79,7 +79,7 @@ impl SysRounds<'_> {
     }
 
     fn interval_ms(&self) -> u64 {
-        u64::from(self.engine.settings.sys_interval_seconds) * 1000
+        u64::from(self.engine.state.settings.sys_interval_seconds) * 1000
     }
 
     /// Rounds begin an interval after each other.
@@ -114,7 +114,7 @@ impl ShardQuestions<'_> {
     fn sys_report(self, now: Now) -> Vec<u8> {
         let engine = self.engine;
         let values = SysValues::of(&engine.state.counters, &self.gauges());
-        let (node, shards) = (&*engine.settings.node_name, engine.place.shards);
+        let (node, shards) = (&*engine.state.settings.node_name, engine.place.shards);
         SysReport { node, shards, uptime_ms: engine.sys.uptime_ms(now), values }.write()
     }
 }
@@ -126,7 +126,7 @@ impl SysRounds<'_> {
         let sys = &mut self.engine.sys;
         sys.nodes.end_round(now.monotonic);
         let mut texts: Vec<(String, String)> = vec![
-            ("version".into(), format!("tidegate version {}", self.engine.settings.version)),
+            ("version".into(), format!("tidegate version {}", self.engine.state.settings.version)),
             ("uptime".into(), format!("{} seconds", sys.uptime_ms(now) / 1000)),
         ];
         texts.extend(sys.nodes.sum_texts());
@@ -134,7 +134,7 @@ impl SysRounds<'_> {
             texts.push(("heap/current".into(), now.to_string()));
             texts.push(("heap/maximum".into(), most.to_string()));
         }
-        let of_nodes = sys.nodes.node_texts(&self.engine.settings.node_name);
+        let of_nodes = sys.nodes.node_texts(&self.engine.state.settings.node_name);
         let of_broker = texts.into_iter().map(|(topic, text)| (format!("$SYS/broker/{topic}"), text));
         let all = of_broker.chain(of_nodes.into_iter().map(|(topic, text)| (format!("$SYS/{topic}"), text)));
         let mut outdated = std::mem::take(&mut self.engine.sys.published);
@@ -146,7 +146,7 @@ impl SysRounds<'_> {
         }
         // Values of nodes that are left out.
         for topic in outdated {
-            self.engine.retained.values.clear(TenantId::DEFAULT, &topic);
+            self.engine.retaining.store.values.clear(TenantId::DEFAULT, &topic);
         }
     }
 
@@ -155,11 +155,17 @@ impl SysRounds<'_> {
         let mut publication =
             Publication::new(TenantId::DEFAULT, topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
         // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
-        let kept = self.engine.settings.retained.available
-            && self.engine.retained.values.set(TenantId::DEFAULT, topic, publication.keep(), now.monotonic).is_ok();
+        let kept = self.engine.state.settings.retained.available
+            && self
+                .engine
+                .retaining
+                .store
+                .values
+                .set(TenantId::DEFAULT, topic, publication.keep(), now.monotonic)
+                .is_ok();
         let slot = publishing!(self.engine).route_of(TenantId::DEFAULT, topic);
         let source = Source::inside(self.engine.place.shard, now);
-        let (_, route) = self.engine.cache.get(slot);
+        let (_, route) = self.engine.router.cache.get(slot);
         reach!(self.engine).dispatch(now, route, &mut publication, &source);
         kept
     }

@@ -48,13 +48,13 @@ impl MoveCalls<'_> {
                 imaging!(self.engine).put_session(&mut out, now, *key, session);
             }
         }
-        self.engine.retained.take_retained(&mut self.engine.state, &mut out, now, partition);
+        self.engine.retaining.store.take_retained(&mut self.engine.state, &mut out, now, partition);
         self.engine.groups.put_kept(&self.engine.links.roster, &mut out, now, one);
         self.engine.state.exchanges.put_dealt_before(&mut out, Partitions::NONE);
-        self.engine.outgoing.put_outgoing(&mut out, now, partition);
-        self.engine.outgoing.forget_outgoing(&mut self.engine.state, one);
-        RetainedStore::put_removed(&mut out, self.engine.retained.removed_by_partition(one).of(partition));
-        self.engine.retained.forget_removed(&mut self.engine.state, one);
+        self.engine.peers.outgoing.put_outgoing(&mut out, now, partition);
+        self.engine.peers.outgoing.forget_outgoing(&mut self.engine.state, one);
+        RetainedStore::put_removed(&mut out, self.engine.retaining.store.removed_by_partition(one).of(partition));
+        self.engine.retaining.store.forget_removed(&mut self.engine.state, one);
         for key in sessions {
             moving!(self.engine).forget_session(now, key);
         }

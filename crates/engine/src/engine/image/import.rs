@@ -64,12 +64,12 @@ impl MoveCalls<'_> {
             moving!(self.engine).adopt_session(now, session);
         }
         for message in retained {
-            self.engine.retained.adopt_retained(now, &mut self.engine.state, &self.engine.homes, message);
+            self.engine.retaining.store.adopt_retained(now, &mut self.engine.state, &self.engine.homes, message);
         }
-        self.engine.retained.adopt_removed(now, &mut self.engine.state, removed);
+        self.engine.retaining.store.adopt_removed(now, &mut self.engine.state, removed);
         self.engine.groups.kept.adopt_kept(now, &mut self.engine.state, &mut self.engine.links, partition, kept);
         deciding!(self.engine).adopt_dealt_before(dealt_before);
-        self.engine.outgoing.adopt_outgoing(&mut self.engine.state, outgoing);
+        self.engine.peers.outgoing.adopt_outgoing(&mut self.engine.state, outgoing);
         // The rules here may differ from the rules that allowed the subscriptions.
         self.engine.rules.recheck();
         self.engine.after_frame(now);

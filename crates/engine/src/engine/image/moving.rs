@@ -131,7 +131,7 @@ impl MoveCalls<'_> {
             return Ok(Snapshot::Loading);
         }
         let (retained, removed) =
-            (self.engine.retained.by_partition(own), self.engine.retained.removed_by_partition(own));
+            (self.engine.retaining.store.by_partition(own), self.engine.retaining.store.removed_by_partition(own));
         let (mut images, mut beside) = (Vec::new(), Beside { marks: own, others });
         // Counted in the same turn.
         for (partition, owed) in self.engine.questions().owed_of(own) {
@@ -155,7 +155,7 @@ impl MoveCalls<'_> {
         self.engine.state.exchanges.note_left(partitions);
         let own = self.engine.place.own(partitions);
         self.engine.state.exchanges.leave_marks(self.engine.place, &mut self.engine.state.journal, own);
-        self.engine.outgoing.forget_outgoing(&mut self.engine.state, partitions);
+        self.engine.peers.outgoing.forget_outgoing(&mut self.engine.state, partitions);
         self.engine.handover.forget(now, &mut self.engine.state.journal, partitions);
         self.engine.handover.tell_departures(&mut self.engine.state);
         let mut all = Owed::default();
@@ -175,15 +175,15 @@ impl MoveCalls<'_> {
     pub fn forget_retained(&mut self, now: Now, partitions: Partitions) {
         self.engine.state.journal.now = now;
         let own = self.engine.place.own(partitions);
-        let its = self.engine.retained.by_partition(own);
+        let its = self.engine.retaining.store.by_partition(own);
         let elsewhere = its.all().filter(|(_, topic)| !is_own_topic(topic));
         let topics: Vec<(TenantId, String)> = elsewhere.map(|(tenant, topic)| (*tenant, (*topic).to_owned())).collect();
         for (tenant, topic) in topics {
-            if self.engine.retained.values.clear(tenant, &topic).is_some() {
+            if self.engine.retaining.store.values.clear(tenant, &topic).is_some() {
                 self.engine.state.journal.delete(Key::Retained(tenant, &topic));
             }
         }
-        self.engine.retained.forget_removed(&mut self.engine.state, own);
+        self.engine.retaining.store.forget_removed(&mut self.engine.state, own);
         self.engine.after_frame(now);
     }
 

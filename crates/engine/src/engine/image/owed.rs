@@ -21,7 +21,7 @@ impl ShardQuestions<'_> {
     /// What each of some partitions owes and keeps, in their order.
     pub(super) fn owed_of(self, partitions: Partitions) -> Vec<(PartitionId, Owed)> {
         let sessions = self.engine.state.sessions.by_partition(partitions);
-        let retained = self.engine.retained.by_partition(partitions);
+        let retained = self.engine.retaining.store.by_partition(partitions);
         let owed_of = |partition| {
             let mut owed = Owed::default();
             for key in sessions.of(partition) {
@@ -29,7 +29,7 @@ impl ShardQuestions<'_> {
                     owed.add_session(session);
                 }
             }
-            owed.wills += self.engine.outgoing.count_of(partition);
+            owed.wills += self.engine.peers.outgoing.count_of(partition);
             owed.retained = retained.of(partition).len() as u64;
             (partition, owed)
         };

@@ -11,7 +11,7 @@ impl ControlCalls<'_> {
     /// messages and of queues, whether QoS 0 messages wait for offline clients, and the limits of listeners of the same
     /// name. Messages beyond a lower limit already stay; values that clients got in CONNACK do not change.
     pub fn set_limits(&mut self, new: &Settings) {
-        let mut settings = (*self.engine.settings).clone();
+        let mut settings = (*self.engine.state.settings).clone();
         settings.limits = Limits { shard_link_bytes: settings.limits.shard_link_bytes, ..new.limits.clone() };
         settings.retained.max_messages = new.retained.max_messages;
         settings.retained.max_bytes = new.retained.max_bytes;
@@ -25,13 +25,12 @@ impl ControlCalls<'_> {
                 take_limits(listener, new);
             }
         }
-        self.engine.retained.values.set_limits(settings.retained.max_messages, settings.retained.max_bytes);
+        self.engine.retaining.store.values.set_limits(settings.retained.max_messages, settings.retained.max_bytes);
         let settings = Arc::new(settings);
         self.engine.state.overflow = OverflowRules::new(&settings);
         self.engine.state.high_water = high_water(&settings, self.engine.state.blocked_connections);
         self.engine.state.memory.set_ceiling(settings.limits.memory_ceiling);
-        self.engine.state.settings = Arc::clone(&settings);
-        self.engine.settings = settings;
+        self.engine.state.settings = settings;
     }
 }
 

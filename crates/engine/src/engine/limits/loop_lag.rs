@@ -26,7 +26,7 @@ impl TimerCalls<'_> {
         let lag = &mut self.engine.state.loop_lag;
         self.engine.state.to_unpark.extend(std::mem::take(&mut lag.waiting));
         if lag.is_on(now) {
-            lag.begin_window(now.monotonic, self.engine.settings.limits.lag_exempt_bytes);
+            lag.begin_window(now.monotonic, self.engine.state.settings.limits.lag_exempt_bytes);
             self.engine.state.timers.set(lag.window_ends, Timer::LoopLag);
         } else {
             *lag = LoopLag::default();

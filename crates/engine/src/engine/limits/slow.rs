@@ -14,7 +14,7 @@ impl ShardQuestions<'_> {
     pub fn slow_sessions(&self, now: Now, limit: usize) -> Vec<SlowSession> {
         let mut worst: BinaryHeap<Reverse<(u64, u64, u32)>> = BinaryHeap::new();
         for (key, session) in self.engine.state.sessions.iter() {
-            let Some(weight) = self.engine.settings.slowness(now, session) else { continue };
+            let Some(weight) = self.engine.state.settings.slowness(now, session) else { continue };
             worst.push(Reverse((weight.0, weight.1, key)));
             if worst.len() > limit {
                 worst.pop();
@@ -31,7 +31,7 @@ impl ShardQuestions<'_> {
             .state
             .sessions
             .iter()
-            .filter(|(_, session)| self.engine.settings.slowness(now, session).is_some())
+            .filter(|(_, session)| self.engine.state.settings.slowness(now, session).is_some())
             .count() as u64
     }
 }

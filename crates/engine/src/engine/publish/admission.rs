@@ -20,7 +20,7 @@ impl WaitingCalls<'_> {
             return false;
         }
         self.engine.state.counters.drop_message(Reason::QueueFullReject);
-        if self.engine.principals.name(key).is_some() {
+        if self.engine.services.principals.name(key).is_some() {
             self.engine.state.connections.end_withholding(key);
             answering!(self.engine).refuse_held(key, Reason::RejectedTooLong);
             return false;

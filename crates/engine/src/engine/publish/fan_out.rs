@@ -44,7 +44,7 @@ impl PublishPipeline<'_> {
         let message = MessageRef::clone(&fan_out.message);
         let mut publication = message.publication();
         let slot = publishing!(self.engine).route_of(message.tenant, message.topic());
-        let (_, route) = self.engine.cache.get(slot);
+        let (_, route) = self.engine.router.cache.get(slot);
         let rest = &route.targets()[route.targets().partition_point(|target| target.session <= fan_out.reached)..];
         let part = &rest[..rest.len().min(most)];
         if message.is_expired(now.monotonic) {

@@ -44,7 +44,7 @@ impl PublishPipeline<'_> {
         if raw.qos > listener.maximum_qos && !connection.was_promised(raw.qos) {
             return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
         }
-        if raw.retain && !self.engine.settings.retained.available {
+        if raw.retain && !self.engine.state.settings.retained.available {
             return Err(Refused::new(Reason::RetainNotSupported, "RETAIN is set"));
         }
         self.engine.state.counters.messages_in[raw.qos as usize] += 1;
@@ -57,12 +57,12 @@ impl PublishPipeline<'_> {
         if !goes_to_fleet
             && (raw.properties.is_empty() || PublishProperties::are_plain_pairs(raw.properties, ORIGIN_PROPERTY))
         {
-            let slot = match self.engine.cache.lookup(self.engine.index.epoch(), tenant, raw.topic) {
+            let slot = match self.engine.router.cache.lookup(self.engine.router.index.epoch(), tenant, raw.topic) {
                 Some(slot) => slot,
                 // The context is made for a new topic only: it costs as much as the look-up.
                 None => publishing!(self.engine).new_slot(tenant, raw.topic)?,
             };
-            let traits = self.engine.cache.traits(slot);
+            let traits = self.engine.router.cache.traits(slot);
             if !traits.is_for_hub && (raw.properties.is_empty() || !traits.is_address) {
                 let expires_at = self.expiry_of(now, slot, Millis::NEVER);
                 let (raw, session, properties, unknown_receipts) = (&raw, Some(session), raw.properties, false);
@@ -73,14 +73,14 @@ impl PublishPipeline<'_> {
             }
         }
         let is_plain = raw.properties.is_empty() && tenant == TenantId::DEFAULT;
-        let mut properties = std::mem::take(&mut self.engine.scratch_properties);
+        let mut properties = std::mem::take(&mut self.engine.layouts.properties);
         properties.clear();
-        let progress = if is_plain && goes_to_fleet && !self.engine.settings.is_of_addresses(raw.topic) {
+        let progress = if is_plain && goes_to_fleet && !self.engine.state.settings.is_of_addresses(raw.topic) {
             self.publish_plain_to_fleet(now, (key, session), &raw, &mut properties)
         } else {
             self.publish_with_properties(now, (key, Some(session), tenant), &raw, Millis::NEVER, &mut properties)
         };
-        self.engine.scratch_properties = properties;
+        self.engine.layouts.properties = properties;
         self.charge_matching(now, key);
         progress
     }
@@ -88,7 +88,7 @@ impl PublishPipeline<'_> {
     /// Counts the work of finding the receivers of new topics: many filters of one client can match a topic.
     #[inline]
     fn charge_matching(&mut self, now: Now, key: ConnectionKey) {
-        let visited = self.engine.index.take_visited();
+        let visited = self.engine.router.index.take_visited();
         if visited >= VISITS_PER_DELIVERY {
             self.charge_long_matching(now, key, visited);
         }
@@ -104,7 +104,8 @@ impl PublishPipeline<'_> {
     /// The expiry of a message whose sender asks for `asked`: the broker may shorten it for mobile nodes.
     #[inline]
     fn expiry_of(&self, now: Now, slot: RouteSlot, asked: Millis) -> Millis {
-        let addresses = self.engine.settings.addresses.as_ref().filter(|_| self.engine.cache.traits(slot).is_address);
+        let addresses =
+            self.engine.state.settings.addresses.as_ref().filter(|_| self.engine.router.cache.traits(slot).is_address);
         addresses.map_or(asked, |addresses| addresses.expiry(now.monotonic, asked))
     }
 

@@ -102,9 +102,9 @@ impl PublishPipeline<'_> {
             Deferral::Queues { shard, full, whose } => parking!(self.engine).withhold(now, key, (shard, full), whose),
             Deferral::Answers => parking!(self.engine).park(now, key),
             Deferral::Observer(id) => {
-                let name = self.engine.observers.name(id).unwrap_or_default().to_owned();
+                let name = self.engine.services.observers.name(id).unwrap_or_default().to_owned();
                 self.engine.state.reports().tell_delayed(Delay::Observer(name), key);
-                if self.engine.observers.wait(id, key) {
+                if self.engine.services.observers.wait(id, key) {
                     parking!(self.engine).park(now, key);
                 }
             }
@@ -119,7 +119,7 @@ impl PublishPipeline<'_> {
     /// Counts a rejected message, logs it, and answers its publisher.
     #[cold]
     fn reject(&mut self, it: &Inbound<'_>, Rejection { reason, whose }: Rejection) {
-        let (now, key, topic) = (it.now, it.key, self.engine.cache.topic_of(it));
+        let (now, key, topic) = (it.now, it.key, self.engine.router.cache.topic_of(it));
         if reason == Reason::QueueFullReject {
             self.engine.state.reports().discard_publication(reason, &mut it.publication(&topic));
         } else {
@@ -162,17 +162,17 @@ impl PublishPipeline<'_> {
         {
             deciding!(self.engine).name_exchange(session, (it.tenant, slot), raw, ticket);
         }
-        let traits = self.engine.cache.traits(slot);
-        let mut first = self.engine.cache.get(slot).1.targets().len();
+        let traits = self.engine.router.cache.traits(slot);
+        let mut first = self.engine.router.cache.get(slot).1.targets().len();
         if first > FAN_OUT_STEP {
             first = parking!(self.engine).first_receivers(now, key, raw, first);
         }
-        let (topic, route) = self.engine.cache.get(slot);
+        let (topic, route) = self.engine.router.cache.get(slot);
         let mut publication = it.publication(topic);
         publication.priority = traits.priority.level(it.properties);
         if session.is_none() {
             publication.publisher =
-                self.engine.principals.name(key).map_or(0, |(tenant, name)| hash_name(tenant, name));
+                self.engine.services.principals.name(key).map_or(0, |(tenant, name)| hash_name(tenant, name));
         }
         let deliveries = route.targets().len();
         self.engine.state.gave_up = false;

@@ -35,7 +35,7 @@ impl PublishPipeline<'_> {
         }
         let has_brokers = self.engine.broker_links.brokers.config.is_on();
         let (tenant, topic) = if has_brokers && !self.is_of_addresses(key, &properties, raw) {
-            to_fleet(&self.engine.settings, tenant, raw.topic)?
+            to_fleet(&self.engine.state.settings, tenant, raw.topic)?
         } else {
             (tenant, Cow::Borrowed(raw.topic))
         };
@@ -49,7 +49,7 @@ impl PublishPipeline<'_> {
         let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
         let expires_at = self.expiry_of(now, slot, expires_at.min(latest));
         let mut unknown_receipts = false;
-        let is_for_hub = self.engine.cache.traits(slot).is_for_hub;
+        let is_for_hub = self.engine.router.cache.traits(slot).is_for_hub;
         if is_for_hub {
             self.append_origin(now, session, forwarded);
         }
@@ -58,13 +58,13 @@ impl PublishPipeline<'_> {
             // known.
             properties.copy_forwardable_without(&[PROPERTY, ORIGIN_PROPERTY], forwarded);
             self.engine.broker_links.append_next_id(now, &self.engine.state, session, raw.retain, forwarded);
-        } else if !self.engine.cache.traits(slot).is_address {
+        } else if !self.engine.router.cache.traits(slot).is_address {
             // A pipeline that is added later may read this message from a queue or retained, and believes its origin.
             properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
         } else {
             properties.copy_forwardable_without(SET_BY_BROKER, forwarded);
             unknown_receipts = asks_for_unknown_receipts(&properties);
-            let topic = self.engine.cache.get(slot).0.to_owned();
+            let topic = self.engine.router.cache.get(slot).0.to_owned();
             publishing!(self.engine).add_receipts((key, session), &topic, &properties, forwarded);
         }
         let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
@@ -82,7 +82,7 @@ impl PublishPipeline<'_> {
     ) -> Result<Progress, Refused> {
         let (tenant, session) = (TenantId::BROKER_LINK, Some(session));
         let slot = publishing!(self.engine).slot_of(tenant, raw.topic)?;
-        if self.engine.cache.traits(slot).is_for_hub {
+        if self.engine.router.cache.traits(slot).is_for_hub {
             self.append_origin(now, session, forwarded);
         }
         self.engine.broker_links.append_next_id(now, &self.engine.state, session, raw.retain, forwarded);
@@ -94,11 +94,11 @@ impl PublishPipeline<'_> {
     /// Whether a message has a topic of addresses, by its name or by a topic alias.
     fn is_of_addresses(&self, key: ConnectionKey, properties: &PublishProperties<'_>, raw: &RawPublish<'_>) -> bool {
         let Some(alias) = properties.topic_alias.filter(|_| raw.topic.is_empty()) else {
-            return self.engine.settings.is_of_addresses(raw.topic);
+            return self.engine.state.settings.is_of_addresses(raw.topic);
         };
         let extra = self.engine.state.connections.get(key).and_then(|connection| connection.extra.as_ref());
         let known = extra.and_then(|extra| extra.aliases_in.get(alias));
-        known.is_some_and(|topic| self.engine.settings.is_of_addresses(topic.as_bytes()))
+        known.is_some_and(|topic| self.engine.state.settings.is_of_addresses(topic.as_bytes()))
     }
 
     fn checks_payload_format(&self, key: ConnectionKey) -> bool {
@@ -140,14 +140,16 @@ impl PublishPipeline<'_> {
             let Some(topic) = known else {
                 return Err(Refused::new(Reason::InvalidTopicAlias, format!("topic alias {alias} was never set")));
             };
-            if let Some(slot) = self.engine.cache.lookup(self.engine.index.epoch(), tenant, topic.as_bytes()) {
+            if let Some(slot) =
+                self.engine.router.cache.lookup(self.engine.router.index.epoch(), tenant, topic.as_bytes())
+            {
                 return Ok(slot);
             }
             let topic = topic.to_owned();
             return Ok(publishing!(self.engine).make_route(tenant, &topic));
         }
         let slot = publishing!(self.engine).slot_of(tenant, topic)?;
-        let (name, _) = self.engine.cache.get(slot);
+        let (name, _) = self.engine.router.cache.get(slot);
         if let Some(connection) = self.engine.state.connections.get_mut(key) {
             let aliases = &mut connection.extra_mut().aliases_in;
             let before = aliases.bytes();

@@ -246,7 +246,7 @@ impl SubscribeSteps<'_> {
     ) {
         self.engine.endings.give_way(now, asked.tenant, &mut subscribing!(self.engine));
         // More filters than a client may have are repetitions; no other limit bounds their work.
-        let max_filters = self.engine.settings.limits.max_subscriptions_per_client as usize;
+        let max_filters = self.engine.state.settings.limits.max_subscriptions_per_client as usize;
         let result = match filter {
             Err(_) => Err(Reason::InvalidTopicFilter),
             Ok(_) if asked.number >= max_filters => Err(Reason::TooManySubscriptions),

@@ -13,7 +13,7 @@ impl Subscribing<'_> {
             let filter = self.state.settings.filter_of(&format!("group/{name}"));
             self.want_address(now, tenant, &filter);
         }
-        self.nodes.nodes_changed(self.index);
+        self.nodes.nodes_changed(&mut self.router.index);
     }
 
     pub(crate) fn leave_node_group(&mut self, now: Now, tenant: TenantId, name: &str, group: u32, key: SessionKey) {
@@ -23,7 +23,7 @@ impl Subscribing<'_> {
             let filter = self.state.settings.filter_of(&format!("group/{name}"));
             self.want_address_no_more(now, tenant, &filter);
         }
-        self.nodes.nodes_changed(self.index);
+        self.nodes.nodes_changed(&mut self.router.index);
     }
 
     /// A node is gone: it is in no group any more.

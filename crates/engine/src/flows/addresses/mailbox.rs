@@ -25,7 +25,7 @@ impl SessionEnding<'_> {
     /// the reason for its dropped messages.
     pub(crate) fn tell_mailbox_limit(&mut self, key: SessionKey) -> Option<Reason> {
         let session = self.state.sessions.get(key.0).filter(|session| session.standing == Standing::Node)?;
-        let addresses = self.settings.addresses.as_ref().filter(|addresses| addresses.node_expiry_seconds > 0)?;
+        let addresses = self.state.settings.addresses.as_ref().filter(|addresses| addresses.node_expiry_seconds > 0)?;
         let address = format!("{}/to/node/{}", addresses.prefix, encoded(&session.client_id));
         self.state.counters.requests_refused[Reason::MailboxLimit.number()] += 1;
         self.state.reports().tell_denied(Attempt::Mailbox, key, &address, Reason::MailboxLimit);
@@ -35,11 +35,11 @@ impl SessionEnding<'_> {
     /// The session of a node has ended, and messages to its address stay. Its other messages are dropped as with any
     /// session.
     pub(crate) fn begin_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        let Some(addresses) = &self.settings.addresses else { return };
+        let Some(addresses) = &self.state.settings.addresses else { return };
         let ends_at = addresses.mailbox_ends_at(now.monotonic);
         self.end_will_and_timers(now, key);
-        self.fetches.end_fetches(self.state, key);
-        self.index.forget_stored_subscriptions(&mut self.state.sessions, &mut self.state.journal, key);
+        self.retaining.fetches.end_fetches(self.state, key);
+        self.router.index.forget_stored_subscriptions(&mut self.state.sessions, &mut self.state.journal, key);
         subscribing!(self).remove_subscriptions(now, key);
         subscribing!(self).set_standing(now, key, Standing::Mailbox);
         dealing!(self).empty_into_mailbox(now, key, reason);
@@ -61,7 +61,7 @@ impl Reading<'_> {
     pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {
         let Some(session) = self.state.sessions.get(key.0) else { return true };
         let before = session.flow.as_ref().is_some_and(|flow| number <= flow.mailbox_from);
-        !before || is_addressed(self.settings.addresses.as_ref(), session, message)
+        !before || is_addressed(self.state.settings.addresses.as_ref(), session, message)
     }
 }
 

@@ -43,7 +43,7 @@ impl Subscribing<'_> {
             let filter = self.state.settings.filter_of("all");
             self.want_address(now, tenant, &filter);
         }
-        self.nodes.nodes_changed(self.index);
+        self.nodes.nodes_changed(&mut self.router.index);
     }
 
     /// Forgets a node, and the groups that it was in.
@@ -56,12 +56,12 @@ impl Subscribing<'_> {
             let filter = self.state.settings.filter_of("all");
             self.want_address_no_more(now, tenant, &filter);
         }
-        self.nodes.nodes_changed(self.index);
+        self.nodes.nodes_changed(&mut self.router.index);
     }
 
     /// This shard has nodes that an address reaches: it announces that to the other shards.
     pub(super) fn want_address(&mut self, now: Now, tenant: TenantId, filter: &str) {
-        if self.index.subscribe(tenant, filter, subscriber()).first_local {
+        if self.router.index.subscribe(tenant, filter, subscriber()).first_local {
             self.announce_interest(tenant, filter, true, None);
             self.note_sys_interest(now, tenant, filter, true);
         }
@@ -69,7 +69,7 @@ impl Subscribing<'_> {
 
     /// This shard has no interest in it any more.
     pub(super) fn want_address_no_more(&mut self, now: Now, tenant: TenantId, filter: &str) {
-        let removed = self.index.unsubscribe(tenant, filter, ADDRESSED);
+        let removed = self.router.index.unsubscribe(tenant, filter, ADDRESSED);
         if removed.is_some_and(|removed| removed.last_local) {
             self.announce_interest(tenant, filter, false, None);
             self.note_sys_interest(now, tenant, filter, false);

@@ -26,17 +26,24 @@ impl Publishing<'_> {
         let Some(addresses) = self.state.settings.addresses.as_ref() else { return };
         let session = sender.1.and_then(|session| self.state.sessions.get(session.0));
         let name = session.map(|session| &*session.client_id);
-        let Some(name) = name.or(self.principals.name(sender.0).map(|(_, name)| name)) else { return };
+        let Some(name) = name.or(self.services.principals.name(sender.0).map(|(_, name)| name)) else { return };
         let own = format!("{}/receipts/{}", addresses.prefix, encoded(name));
         let wished = asked.response_topic.map(TopicName::as_str);
         let may = |topic: &&str| {
             !is_own_topic(topic)
-                && self.principals.publisher_may(self.state, self.rules, sender, topic, QoS::AtLeastOnce, false)
+                && self.services.principals.publisher_may(
+                    self.state,
+                    self.rules,
+                    sender,
+                    topic,
+                    QoS::AtLeastOnce,
+                    false,
+                )
         };
         match wished.filter(may) {
             Some(wished) => self.add_receipts_to(topic, asked, wished, out),
             // The broker subscribes to no receipts.
-            None if self.principals.is_broker(sender.0) => {}
+            None if self.services.principals.is_broker(sender.0) => {}
             None => self.add_receipts_to(topic, asked, &own, out),
         }
     }
@@ -57,7 +64,7 @@ impl Publishing<'_> {
         put_user_property(out, GOES_TO, to);
         if several {
             self.nodes.asked += 1;
-            let number = crate::hash::hash_bytes(self.assigned.seed, &self.nodes.asked.to_le_bytes());
+            let number = crate::hash::hash_bytes(self.state.assigned.seed, &self.nodes.asked.to_le_bytes());
             put_user_property(out, NUMBER, &format!("{number:x}"));
         }
     }

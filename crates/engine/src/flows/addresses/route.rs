@@ -23,11 +23,11 @@ impl Publishing<'_> {
                         route.keep_remote(roster.of_process().0);
                     }
                 };
-                self.cache.fill(self.index, tenant, topic, keep_here)
+                self.router.cache.fill(&mut self.router.index, tenant, topic, keep_here)
             }
             Some(address) => self.route_to(tenant, topic, &address),
         };
-        self.rules.keep_receivers(self.state, self.cache, self.nodes, slot);
+        self.rules.keep_receivers(self.state, &mut self.router.cache, self.nodes, slot);
         slot
     }
 
@@ -49,20 +49,20 @@ impl Publishing<'_> {
                         route.add_addressed(node.then_some(key));
                     }
                 };
-                self.cache.fill_once(self.index, tenant, topic, extend)
+                self.router.cache.fill_once(&mut self.router.index, tenant, topic, extend)
             }
             Address::Group(name) => {
                 nodes.routed = true;
                 let members = nodes.members(tenant, name);
                 let extend = |route: &mut Route| route.add_addressed(members.iter().copied().map(SessionKey));
-                self.cache.fill(self.index, tenant, topic, extend)
+                self.router.cache.fill(&mut self.router.index, tenant, topic, extend)
             }
             Address::All => {
                 nodes.routed = true;
                 let all =
                     state.sessions.iter().filter(|(_, session)| session.tenant == tenant && session.standing.is_node());
                 let extend = |route: &mut Route| route.add_addressed(all.map(|(key, _)| SessionKey(key)));
-                self.cache.fill(self.index, tenant, topic, extend)
+                self.router.cache.fill(&mut self.router.index, tenant, topic, extend)
             }
         }
     }
@@ -99,7 +99,7 @@ impl Reach<'_> {
         let is_node = |key: SessionKey| self.state.sessions.get(key.0).is_some_and(|it| it.standing.is_node());
         match address {
             Some(Address::Node(id)) => {
-                let here = self.links.roster.home_of(partition_of(publication.tenant, &id)) == self.place.shard;
+                let here = self.links.roster.home_of(partition_of(publication.tenant, &id)) == self.links.place.shard;
                 if here && !self.state.sessions.find_session(publication.tenant, &id).is_some_and(is_node) {
                     self.state.reports().tell_unknown(&id, publication);
                 }
@@ -115,7 +115,7 @@ impl Reach<'_> {
                 let counted =
                     Counted { members: members.len() as u32, others: others.iter().filter_map(name).collect() };
                 let mut shards = Shards(self.links.roster.living(route.remote_bits()));
-                shards.add(self.place.shard);
+                shards.add(self.links.place.shard);
                 let awaited = entered.then_some(shards);
                 self.state.reports().begin_tally(now, publication, counted, source.origin, awaited);
             }

@@ -41,7 +41,7 @@ impl FromBroker<'_> {
             return;
         }
         let adopted = adopted_of(&mut broker_linking.broker_links.brokers.all, self.broker_link);
-        if let Some(adopted) = adopted.filter(|_| broker_linking.place.shards > 1) {
+        if let Some(adopted) = adopted.filter(|_| broker_linking.links.place.shards > 1) {
             put_first_or_next(&mut adopted.for_shards, now, Some(id), &message);
         }
         moving!(broker_linking).pass_on_to(now, &message, partitions);
@@ -91,7 +91,7 @@ impl FromBroker<'_> {
             return;
         }
         let Some(message) = self.kept(now) else { return };
-        let Some((tenant, topic)) = of_brokers(broker_linking.settings, message.topic()) else { return };
+        let Some((tenant, topic)) = of_brokers(&broker_linking.state.settings, message.topic()) else { return };
         let slot = publishing!(broker_linking).route_of(tenant, topic);
         moving!(broker_linking).collect_for_left(now, slot, self.id, &message);
     }

@@ -118,7 +118,7 @@ impl BrokerLinking<'_> {
     }
 
     fn confirm_wait(&mut self, now: Now, shard: ShardId, ticket: Ticket) {
-        if shard == self.place.shard {
+        if shard == self.links.place.shard {
             answering!(self).handle_interest_seen(now, ticket);
         } else {
             self.links.confirm_interest(shard, ticket);

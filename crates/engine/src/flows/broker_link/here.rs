@@ -33,22 +33,22 @@ impl BrokerLinking<'_> {
                 broker_link.keep_id(self.state, session, message.qos, id);
             }
         }
-        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
+        let Some((tenant, topic)) = of_brokers(&self.state.settings, message.topic()) else { return };
         let slot = publishing!(self).route_of(tenant, topic);
         let given = message.publication();
         let properties = MessageId::strip(given.properties);
         if self.attend_moves_here(now, slot, id.as_ref(), given.clone().with_properties(properties)) {
             return;
         }
-        let priority = self.cache.traits(slot).priority.level(properties);
+        let priority = self.router.cache.traits(slot).priority.level(properties);
         let publisher = id.map_or(0, |id| id.publisher);
-        let (topic, route) = self.cache.get(slot);
+        let (topic, route) = self.router.cache.get(slot);
         let (qos, expires_at, payload) = (given.qos, given.expires_at, given.payload);
         let mut own = Publication::new(tenant, topic, qos, given.retain, properties, expires_at, payload, publisher);
         own.priority = priority;
         // Its topic's home has kept it when it entered.
         own.retain_is_done = true;
-        let source = Source::inside(self.place.shard, now);
+        let source = Source::inside(self.links.place.shard, now);
         reach!(self).dispatch(now, route, &mut own, &source);
     }
 

@@ -104,12 +104,12 @@ impl BrokerLinking<'_> {
         if properties.raw.is_empty() {
             return self.pass_on(now, key, session, raw, (&[], Millis::NEVER), id);
         }
-        let mut forwarded = std::mem::take(self.scratch_properties);
+        let mut forwarded = std::mem::take(&mut self.layouts.properties);
         forwarded.clear();
         properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
         let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
         let outcome = self.pass_on(now, key, session, raw, (&forwarded, expires_at), id);
-        *self.scratch_properties = forwarded;
+        self.layouts.properties = forwarded;
         outcome
     }
 
@@ -121,7 +121,7 @@ impl BrokerLinking<'_> {
             return;
         }
         message.forward_again(self, now);
-        if self.place.shards == 1 {
+        if self.links.place.shards == 1 {
             message.deliver_to_taken_over(self, now);
         }
         let noted = message.note_repetition(self, now);
@@ -179,7 +179,7 @@ impl BrokerLinking<'_> {
         id: Option<MessageId>,
     ) -> Result<u32, Refused> {
         // Without such a tenant, no client here wants it.
-        let Some((tenant, topic)) = owner_of_raw(self.settings, raw.topic)? else { return Ok(0) };
+        let Some((tenant, topic)) = owner_of_raw(&self.state.settings, raw.topic)? else { return Ok(0) };
         let slot = match publishing!(self).slot_of(tenant, topic) {
             Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
                 // A broker may know wider limits, and would bring it again on each connection.
@@ -207,21 +207,21 @@ impl BrokerLinking<'_> {
             let Ok(topic) = std::str::from_utf8(raw.topic) else { return Ok(0) };
             let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);
             let mut own = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
-            own.priority = self.cache.traits(slot).priority.level(properties);
+            own.priority = self.router.cache.traits(slot).priority.level(properties);
             if moving!(self).attend_moves(now, slot, id.as_ref(), &own.keep()) {
                 return Ok(0);
             }
         }
-        let (topic, route) = self.cache.get(slot);
+        let (topic, route) = self.router.cache.get(slot);
         let mut publication =
             Publication::new(tenant, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
-        publication.priority = self.cache.traits(slot).priority.level(properties);
+        publication.priority = self.router.cache.traits(slot).priority.level(properties);
         publication.retain_is_done = retain;
         publication.from_retained = kept_there;
         let source = Source {
             session: Some(session),
             connection: Some(key),
-            origin: self.place.shard,
+            origin: self.links.place.shard,
             ticket,
             entered_at: now.monotonic,
             hops: 0,
@@ -244,8 +244,8 @@ impl BrokerLinking<'_> {
 impl BrokerLinking<'_> {
     /// Whether a message of a broker is not delivered here because of its topic.
     fn is_left_out(&mut self, slot: RouteSlot) -> bool {
-        let topic = self.cache.get(slot).0;
-        if self.settings.is_of_addresses(topic.as_bytes()) {
+        let topic = self.router.cache.get(slot).0;
+        if self.state.settings.is_of_addresses(topic.as_bytes()) {
             // The rights of a client of a broker are not known here.
             self.state.counters.drop_message(Reason::NotAuthorized);
             return true;
@@ -310,8 +310,8 @@ impl Publishing<'_> {
         }
         let (tenant, topic) = of_brokers(&self.state.settings, publication.topic)?;
         let slot = self.route_of(tenant, topic);
-        let priority = self.cache.traits(slot).priority.level(publication.properties);
-        let (topic, route) = self.cache.get(slot);
+        let priority = self.router.cache.traits(slot).priority.level(publication.properties);
+        let (topic, route) = self.router.cache.get(slot);
         let properties = MessageId::strip(publication.properties);
         let (qos, expires_at, payload) = (publication.qos, publication.expires_at, publication.payload);
         let mut own = Publication::new(tenant, topic, qos, true, properties, expires_at, payload, 0);
@@ -368,13 +368,13 @@ impl Publishing<'_> {
         let Some((tenant, topic)) = of_brokers(&self.state.settings, publication.topic) else { return Ok(false) };
         if enters {
             let present = self.broker_links.clock.present(now.unix);
-            version = self.retained.version_entering(now, tenant, topic, (version, present));
+            version = self.retaining.store.version_entering(now, tenant, topic, (version, present));
         }
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
-        if self.retained.has_as_new(now, tenant, topic, version) {
+        if self.retaining.store.has_as_new(now, tenant, topic, version) {
             return Ok(false);
         }
-        let is_known = self.retained.values.get(tenant, topic, now.monotonic).is_some();
+        let is_known = self.retaining.store.values.get(tenant, topic, now.monotonic).is_some();
         let partition = partition_of(tenant, topic);
         // A dead home may know a newer value: the node that takes its place sends it.
         let is_settled = !self.links.roster.lacks_home(partition);
@@ -390,7 +390,7 @@ impl Publishing<'_> {
             version,
         );
         let (place, roster) = (self.links.place, &self.links.roster);
-        self.retained.take_stray(now, place, roster, self.state, &own).map_or(Ok(news), Err)
+        self.retaining.store.take_stray(now, place, roster, self.state, &own).map_or(Ok(news), Err)
     }
 }
 

@@ -23,7 +23,7 @@ impl BrokerLinking<'_> {
         }
         let behind = self.broker_links.wanted.who_waits_behind();
         for (shard, ticket) in std::iter::once((shard, ticket)).chain(behind) {
-            if shard == self.place.shard {
+            if shard == self.links.place.shard {
                 self.refuse_filter(now, ticket, &answers.filter, answers.code);
             } else {
                 let (filter, code) = (&*answers.filter, answers.code);
@@ -59,7 +59,7 @@ impl BrokerLinking<'_> {
             return;
         }
         let Some(session) = self.state.connections.session_of(ticket.connection) else { return };
-        let Some((tenant, filter)) = of_brokers(self.settings, filter) else { return };
+        let Some((tenant, filter)) = of_brokers(&self.state.settings, filter) else { return };
         if self.state.sessions.get(session.0).is_none_or(|session| session.tenant != tenant) {
             return;
         }

@@ -58,14 +58,14 @@ impl BrokerLinking<'_> {
         let room = messages <= max_messages / part && bytes <= max_bytes / part;
         let gate = Gate::of(room, &self.broker_links.brokers);
         if let Some(largest) = self.broker_links.new_largest(now.monotonic) {
-            for shard in self.place.others() {
+            for shard in self.links.place.others() {
                 self.links.send(shard, Record::Fleet(largest.word()));
             }
         }
         if gate == self.broker_links.gate {
             return;
         }
-        for shard in self.place.others() {
+        for shard in self.links.place.others() {
             self.links.send(shard, Record::Fleet(FleetWord::Room { gate: gate.number() }));
         }
         self.set_gate(gate);
@@ -81,7 +81,7 @@ impl BrokerLinking<'_> {
                     // Its next wait starts with the full time.
                     extra.withheld_until = Millis::NEVER;
                 }
-                self.state.to_unpark.push(BlockedPublisher { shard: self.place.shard, connection: key });
+                self.state.to_unpark.push(BlockedPublisher { shard: self.links.place.shard, connection: key });
             }
         }
     }

@@ -217,7 +217,7 @@ impl Publishing<'_> {
     fn is_wanted_here(&mut self, message: &MessageRef) -> bool {
         let Some((tenant, topic)) = of_brokers(&self.state.settings, message.topic()) else { return false };
         let slot = self.route_of(tenant, topic);
-        !self.cache.get(slot).1.is_empty()
+        !self.router.cache.get(slot).1.is_empty()
     }
 }
 

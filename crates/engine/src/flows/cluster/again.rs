@@ -52,11 +52,16 @@ impl Deciding<'_> {
             return missing;
         }
         let mark = self.state.journal.mark();
-        let source =
-            Source::publisher_here(self.place.shard, now, session, key, Some(self.state.connections.next_ticket(key)));
-        let topic = self.cache.topic_of(it);
+        let source = Source::publisher_here(
+            self.links.place.shard,
+            now,
+            session,
+            key,
+            Some(self.state.connections.next_ticket(key)),
+        );
+        let topic = self.router.cache.topic_of(it);
         let mut publication = it.publication(&topic);
-        publication.priority = self.cache.traits(slot).priority.level(it.properties);
+        publication.priority = self.router.cache.traits(slot).priority.level(it.properties);
         let (exchange, waits, refused) =
             publishing!(self).send_exchange_again(now, exchange, slot, &mut publication, &source);
         self.state.sessions.set_exchange(&mut self.state.journal, of_session, id, &exchange);
@@ -89,7 +94,7 @@ impl Publishing<'_> {
         if publication.retain && !known.sessions.has(partition_of(tenant, topic)) {
             refused = self.retain_of(now, publication, source.session);
         }
-        let (_, route) = self.cache.get(slot);
+        let (_, route) = self.router.cache.get(slot);
         reach!(self).deliver_to_rest(now, route, publication, source, &known);
         let in_transit = self.state.exchanges.mark_in_transit(
             self.links.place,
@@ -116,7 +121,7 @@ impl Publishing<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) -> u32 {
-        let (_, route) = self.cache.get(slot);
+        let (_, route) = self.router.cache.get(slot);
         let deliver = Shards(self.links.roster.living(route.remote_bits()));
         let (tenant, topic) = owner_of(&self.state.settings, publication.tenant, publication.topic);
         let home = self.links.roster.home_of_topic(tenant, topic);
@@ -158,7 +163,7 @@ impl Publishing<'_> {
         source: &Source,
         known: Option<&Got>,
     ) {
-        let (_, route) = self.cache.get(slot);
+        let (_, route) = self.router.cache.get(slot);
         match known {
             None => reach!(self).dispatch_here(now, route, publication, source),
             Some(known) => reach!(self).deliver_to_rest(now, route, publication, source, known),

@@ -16,7 +16,7 @@ impl Moving<'_> {
             TransferWord::Cut { id, partitions } => self.state.transfers.note_cut(from, id, partitions),
             TransferWord::End { id } => {
                 self.state.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, from));
-                self.fetches.wake_moved();
+                self.retaining.fetches.wake_moved();
             }
         }
     }
@@ -36,7 +36,7 @@ impl Moving<'_> {
         for shard in self.links.roster.others() {
             self.links.send_transfer(shard, TransferWord::Cut { id, partitions });
         }
-        self.state.transfers.note_cut(self.place.shard, id, partitions);
+        self.state.transfers.note_cut(self.links.place.shard, id, partitions);
     }
 
     /// The moves of these partitions have ended: arrived partitions are served, leaving ones stay.
@@ -69,13 +69,13 @@ impl Moving<'_> {
             all.append(&mut coming.aside);
         }
         for id in ids {
-            let own = self.place.shard;
+            let own = self.links.place.shard;
             self.state.transfers.cuts.retain(|cut| (cut.id, cut.to) != (id, own));
             for shard in self.links.roster.others() {
                 self.links.send_transfer(shard, TransferWord::End { id });
             }
         }
-        self.fetches.wake_moved();
+        self.retaining.fetches.wake_moved();
         all
     }
 }

@@ -12,7 +12,12 @@ impl Deciding<'_> {
         for (name, groups) in all {
             let groups = groups.among(left);
             if !groups.is_empty() {
-                self.state.exchanges.put_mark(self.place, &mut self.state.journal, name, Got { groups, ..Got::EMPTY });
+                self.state.exchanges.put_mark(
+                    self.links.place,
+                    &mut self.state.journal,
+                    name,
+                    Got { groups, ..Got::EMPTY },
+                );
                 self.links.tell_homes(self.state, name, groups);
             }
         }

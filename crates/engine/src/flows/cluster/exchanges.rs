@@ -23,7 +23,7 @@ impl Deciding<'_> {
         if !self.state.sessions.get(session.0).is_some_and(crate::session::Session::lasts) {
             return;
         }
-        let (topic, route) = self.cache.get(slot);
+        let (topic, route) = self.router.cache.get(slot);
         let (tenant, topic) = owner_of(&self.state.settings, tenant, topic);
         let is_home_elsewhere = raw.retain && !self.links.roster.is_own(self.links.roster.home_of_topic(tenant, topic));
         if route.remote_bits() & self.links.roster.peers().0 == 0 && !is_home_elsewhere {
@@ -33,7 +33,7 @@ impl Deciding<'_> {
         let exchange = self.state.exchanges.begin(ticket, groups, self.state.transfers.cut_away(&self.links.roster));
         self.state.sessions.set_exchange(&mut self.state.journal, session, id, &exchange);
         self.state.exchanges.mark_in_transit(
-            self.place,
+            self.links.place,
             &self.links.roster,
             &self.state.transfers,
             &mut self.state.journal,

@@ -22,7 +22,7 @@ impl Moving<'_> {
             }
             Entry::Name(name) => {
                 self.state.exchanges.put_mark(
-                    self.place,
+                    self.links.place,
                     &mut self.state.journal,
                     name,
                     Got { sessions: partitions, ..Got::EMPTY },
@@ -30,7 +30,7 @@ impl Moving<'_> {
             }
             Entry::Dealt(name) => {
                 self.state.exchanges.put_mark(
-                    self.place,
+                    self.links.place,
                     &mut self.state.journal,
                     name,
                     Got { groups: partitions, ..Got::EMPTY },
@@ -50,9 +50,9 @@ impl Moving<'_> {
     fn take_noted_value(&mut self, now: Now, publication: &mut Publication<'_>) {
         let roster = &self.links.roster;
         if self.broker_links.brokers.config.goes_to_fleet(&self.state.settings, publication) {
-            self.retained.take_stray(now, self.place, roster, self.state, publication);
+            self.retaining.store.take_stray(now, self.links.place, roster, self.state, publication);
         } else {
-            self.retained.keep_retained(now, roster, self.state, self.homes, publication);
+            self.retaining.store.keep_retained(now, roster, self.state, self.homes, publication);
         }
     }
 
@@ -80,7 +80,7 @@ impl Moving<'_> {
         self.state.enqueue(now.monotonic, &mut publication, to, &terms, delivery.qos);
         self.state.transfers.late = false;
         self.state.exchanges.note_taken(
-            self.place,
+            self.links.place,
             &mut self.state.transfers,
             &mut self.state.journal,
             delivery.message.qos,

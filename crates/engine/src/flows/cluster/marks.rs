@@ -18,13 +18,13 @@ impl Deciding<'_> {
     pub(crate) fn mark_coming(&mut self, from: ShardId, word: &ExchangeWord) -> Got {
         let known = self.state.exchanges.marks.get(word.name).with(word.covered);
         let got = self.state.exchanges.got_here(self.groups, from);
-        self.state.exchanges.put_mark(self.place, &mut self.state.journal, word.name, got);
+        self.state.exchanges.put_mark(self.links.place, &mut self.state.journal, word.name, got);
         self.groups.tell_next_homes(self.state, self.links, word.name, got.groups);
         self.state.transfers.note_name(from, word.name);
         let done = self.state.exchanges.marks.forget_below(word.name.origin, word.done_below);
         let silent = self.state.exchanges.marks.forget_silent();
         for (name, stored) in done.into_iter().chain(silent) {
-            self.state.journal.delete_marks(self.place, name, stored);
+            self.state.journal.delete_marks(self.links.place, name, stored);
         }
         known
     }

@@ -31,7 +31,7 @@ impl SessionEnding<'_> {
     pub(crate) fn publish_owed(&mut self, now: Now, publication: &mut Publication<'_>, session: SessionKey) {
         let promised = publication.qos != QoS::AtMostOnce || publication.retain;
         let is_alone = self.homes.are_everywhere() && self.links.roster.has_no_peers();
-        let full = self.outgoing.bytes > OUTGOING_MAX_BYTES;
+        let full = self.peers.outgoing.bytes > OUTGOING_MAX_BYTES;
         if is_alone || !promised || full || is_own_topic(publication.topic) {
             return publishing!(self).publish_inside(now, publication, Some(session));
         }
@@ -39,21 +39,21 @@ impl SessionEnding<'_> {
             return;
         };
         let slot = publishing!(self).route_of(publication.tenant, publication.topic);
-        publication.priority = self.cache.traits(slot).priority.level(publication.properties);
+        publication.priority = self.router.cache.traits(slot).priority.level(publication.properties);
         let it = OutgoingMessage { client_id, message: publication.keep(), sent: None, ticket: None, waits: 0 };
-        let number = self.outgoing.new_outgoing_number(self.state);
-        self.outgoing.add_outgoing(self.state, number, it);
+        let number = self.peers.outgoing.new_outgoing_number(self.state);
+        self.peers.outgoing.add_outgoing(self.state, number, it);
         if !self.try_outgoing(now, number) {
-            self.outgoing.store_outgoing(self.state, number);
+            self.peers.outgoing.store_outgoing(self.state, number);
         }
     }
 
     /// Publishes all messages that have waited until this node may.
     pub(crate) fn publish_held(&mut self, now: Now) {
-        if self.outgoing.by_number.is_empty() {
+        if self.peers.outgoing.by_number.is_empty() {
             return;
         }
-        for number in self.outgoing.held() {
+        for number in self.peers.outgoing.held() {
             self.try_outgoing(now, number);
         }
     }
@@ -69,14 +69,14 @@ impl SessionEnding<'_> {
             return false;
         }
         // Messages of clients have this way, too: none of them comes in before that.
-        self.outgoing.has_met_nodes |= !self.links.roster.lacks_nodes()
+        self.peers.outgoing.has_met_nodes |= !self.links.roster.lacks_nodes()
             && !self.peers.awaits_absent_home(&self.links.roster, self.groups, &self.state.transfers);
-        self.outgoing.has_met_nodes
+        self.peers.outgoing.has_met_nodes
             && !(self.peers.may_lack_receiver(&self.links.roster, &self.state.transfers)
                 && self.peers.lacks_receiver(
                     self.state,
                     &self.links.roster,
-                    self.cache.get(slot),
+                    self.router.cache.get(slot),
                     it.message.tenant,
                     it.message.retain,
                 ))
@@ -84,10 +84,10 @@ impl SessionEnding<'_> {
 
     /// Sends a message, if it may leave. Returns whether it has left.
     fn try_outgoing(&mut self, now: Now, number: u64) -> bool {
-        let Some(it) = self.outgoing.by_number.get(&number).cloned() else { return true };
+        let Some(it) = self.peers.outgoing.by_number.get(&number).cloned() else { return true };
         if it.message.is_expired(now.monotonic) {
             self.state.reports().discard(Reason::MessageExpired, &it.message);
-            self.outgoing.remove_outgoing(self.state, number);
+            self.peers.outgoing.remove_outgoing(self.state, number);
             return true;
         }
         if self.broker_links.brokers.config.goes_to_fleet(&self.state.settings, &it.message.publication()) {
@@ -97,9 +97,9 @@ impl SessionEnding<'_> {
         if !self.may_leave(&it, slot) {
             return false;
         }
-        let (ticket, as_ticket) = self.outgoing.new_ticket(number);
+        let (ticket, as_ticket) = self.peers.outgoing.new_ticket(number);
         let session = self.state.sessions.find_session(it.message.tenant, &it.client_id);
-        let source = Source { session, ticket: Some(as_ticket), ..Source::inside(self.place.shard, now) };
+        let source = Source { session, ticket: Some(as_ticket), ..Source::inside(self.links.place.shard, now) };
         let mut publication = it.message.publication();
         let (exchange, waits) = match it.sent {
             Some((name, covered)) => {
@@ -110,13 +110,13 @@ impl SessionEnding<'_> {
             }
             None => publishing!(self).send_first(now, slot, &mut publication, &source),
         };
-        if let Some(it) = self.outgoing.by_number.get_mut(&number) {
+        if let Some(it) = self.peers.outgoing.by_number.get_mut(&number) {
             (it.sent, it.ticket, it.waits) = (Some((exchange.name, exchange.covered)), Some(ticket), waits);
         }
         if waits == 0 {
-            self.outgoing.remove_outgoing(self.state, number);
+            self.peers.outgoing.remove_outgoing(self.state, number);
         } else {
-            self.outgoing.store_outgoing(self.state, number);
+            self.peers.outgoing.store_outgoing(self.state, number);
         }
         true
     }
@@ -129,7 +129,7 @@ impl SessionEnding<'_> {
         }
         let session = self.state.sessions.find_session(it.message.tenant, &it.client_id);
         publishing!(self).publish_inside(now, &mut it.message.publication(), session);
-        self.outgoing.remove_outgoing(self.state, number);
+        self.peers.outgoing.remove_outgoing(self.state, number);
         true
     }
 }

@@ -49,7 +49,7 @@ impl SessionEnding<'_> {
         self.state.tenants.release(tenant, Holding::Connections, 1);
         self.state.sessions_connected -= 1;
         self.state.meters.disconnect(payer, now.monotonic);
-        self.fetches.suspend_fetches(&mut self.state.sessions, key);
+        self.retaining.fetches.suspend_fetches(&mut self.state.sessions, key);
         self.schedule_will(now, key, reason);
         if expiry == 0 {
             self.end_session(now, key, reason);
@@ -89,7 +89,7 @@ impl SessionEnding<'_> {
         }
         let reason = self.tell_mailbox_limit(key).unwrap_or(reason);
         self.end_will_and_timers(now, key);
-        self.fetches.end_fetches(self.state, key);
+        self.retaining.fetches.end_fetches(self.state, key);
         subscribing!(self).set_standing(now, key, Standing::Client);
         self.state.sessions.end_exchanges(&mut self.state.exchanges, key);
         let Some(mut session) = self.state.withdraw_session(key) else { return };

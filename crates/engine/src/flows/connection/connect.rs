@@ -51,8 +51,8 @@ impl Connecting<'_> {
     /// A client id that no session has, at home on this shard.
     pub(crate) fn assign_client_id(&mut self, tenant: TenantId) -> String {
         loop {
-            self.assigned.next += 1;
-            let mixed = crate::hash::hash_bytes(self.assigned.seed, &self.assigned.next.to_le_bytes());
+            self.state.assigned.next += 1;
+            let mixed = crate::hash::hash_bytes(self.state.assigned.seed, &self.state.assigned.next.to_le_bytes());
             let name = format!("auto-{mixed:016x}");
             let partition = partition_of(tenant, &name);
             let here = self.links.place.owns(partition) && self.homes.home_of(self.state, partition) == Home::Here;

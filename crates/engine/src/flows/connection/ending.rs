@@ -93,7 +93,7 @@ impl EndedSession {
     /// Removes a subscription or some messages; returns the work that it was.
     fn remove_some(&mut self, now: Now, context: &mut Subscribing<'_>) -> usize {
         if let Some(filter) = self.filters.pop() {
-            let work = filter_work(context.index.filter(filter).unwrap_or_default());
+            let work = filter_work(context.router.index.filter(filter).unwrap_or_default());
             context.remove_subscription(now, self.key, filter);
             return work;
         }

@@ -103,7 +103,7 @@ impl Connecting<'_> {
                 extra.allowed = None;
             }
             if has_subscriptions {
-                self.index.change_rights();
+                self.router.index.change_rights();
             }
         }
     }

@@ -9,7 +9,7 @@ impl Parking<'_> {
     /// Answers pile up for a client that does not read them: it is not read either, then, until it does.
     #[inline]
     pub(crate) fn check_output(&mut self, key: ConnectionKey) {
-        let limit = self.settings.limits.output_high_water as usize * UNREAD_ANSWERS_FACTOR;
+        let limit = self.state.settings.limits.output_high_water as usize * UNREAD_ANSWERS_FACTOR;
         let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.output_len() > limit && connection.phase == Phase::Open && !connection.paused {
             connection.paused = true;

@@ -13,7 +13,7 @@ use crate::timers::Timer;
 impl Parking<'_> {
     /// Keeps a packet of a publisher that has to wait, or stops reading when too much is kept.
     pub(crate) fn park_frame(&mut self, key: ConnectionKey, whole: &[u8]) -> Flow {
-        let limit = self.settings.limits.parked_bytes as usize;
+        let limit = self.state.settings.limits.parked_bytes as usize;
         let Some(connection) = self.state.connections.get_mut(key) else { return Flow::Hold };
         let paused = connection.paused;
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.as_mut()) else { return Flow::Hold };
@@ -32,7 +32,7 @@ impl Parking<'_> {
 
     /// A full queue asks a publisher to wait, here or on its own shard.
     pub(crate) fn park_publisher(&mut self, now: Now, publisher: BlockedPublisher) {
-        if publisher.shard == self.place.shard {
+        if publisher.shard == self.links.place.shard {
             self.park(now, publisher.connection);
         } else {
             self.links.send(publisher.shard, Record::Park { connection: publisher.connection });
@@ -41,7 +41,7 @@ impl Parking<'_> {
 
     /// One more queue or link that this publisher waits for.
     pub(crate) fn park(&mut self, now: Now, key: ConnectionKey) {
-        let latest = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        let latest = now.monotonic.plus(self.state.settings.limits.block_timeout_ms);
         let Some(connection) = self.state.connections.get_mut(key) else { return };
         if connection.phase != Phase::Open || connection.leaving {
             return;

@@ -20,7 +20,7 @@ impl SessionEnding<'_> {
             return;
         }
         let unwanted = reason == Reason::NormalDisconnect
-            || (reason == Reason::ServerShuttingDown && !self.settings.wills_on_shutdown);
+            || (reason == Reason::ServerShuttingDown && !self.state.settings.wills_on_shutdown);
         if unwanted {
             let is_stored = rare.stored_will.is_some() || (session.stored.is_some() && rare.will.is_some());
             if is_stored && reason == Reason::NormalDisconnect {

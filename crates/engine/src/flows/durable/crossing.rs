@@ -64,7 +64,7 @@ impl Publishing<'_> {
             return;
         }
         let slot = self.route_of(publication.tenant, publication.topic);
-        let (_, route) = self.cache.get(slot);
+        let (_, route) = self.router.cache.get(slot);
         let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };
         let is_missing = |partition| left.is_missing(deliver, shards, partition);
         let wants = |partition| is_missing(partition) && !known.sessions.has(partition);

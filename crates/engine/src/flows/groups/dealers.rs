@@ -29,7 +29,7 @@ impl Peering<'_> {
     pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) -> bool {
         if let DealingWord::Dealt { name, partitions } = word {
             let got = Got { groups: partitions, ..Got::EMPTY };
-            self.state.exchanges.put_mark(self.place, &mut self.state.journal, name, got);
+            self.state.exchanges.put_mark(self.links.place, &mut self.state.journal, name, got);
             return false;
         }
         let Some(other) = self.groups.dealers.other(from) else { return false };
@@ -72,7 +72,7 @@ impl Peering<'_> {
                 self.links.send_dealing(shard, DealingWord::Ready { partitions, round });
             }
         }
-        let changed = self.deal_at(now, self.place.shard, complete);
+        let changed = self.deal_at(now, self.links.place.shard, complete);
         if !complete.without(before).is_empty() {
             subscribing!(self).remove_forsaken_groups(now);
         }

@@ -16,7 +16,7 @@ impl Subscribing<'_> {
             self.broker_links.brokers.config.strategy(group.tenant).unwrap_or(self.state.settings.shared.strategy);
         let key = self.groups.find_or_make(group, strategy);
         self.groups.store_name(self.state, &self.links.roster, key);
-        let added = self.index.add_group(group.tenant, group.filter, key);
+        let added = self.router.index.add_group(group.tenant, group.filter, key);
         if !added.first_local {
             return (key, 0);
         }
@@ -30,7 +30,7 @@ impl Subscribing<'_> {
         if let Some(dealt) = self.groups.remove(key) {
             dealt.forget_name(&mut self.state.journal);
         }
-        let removed = self.index.remove_group(group.tenant, group.filter, key);
+        let removed = self.router.index.remove_group(group.tenant, group.filter, key);
         if removed.is_some_and(|removed| removed.last_local) {
             self.announce_interest(group.tenant, group.filter, false, None);
             self.note_sys_interest(now, group.tenant, group.filter, false);

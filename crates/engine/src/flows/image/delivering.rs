@@ -45,9 +45,9 @@ impl Moving<'_> {
 
     /// Delivers a message to the sessions of this shard for which `is_meant` is true.
     pub(crate) fn deliver_only(&mut self, now: Now, message: &MessageRef, is_meant: impl Fn(Option<&Session>) -> bool) {
-        let Some((tenant, topic)) = of_brokers(self.settings, message.topic()) else { return };
+        let Some((tenant, topic)) = of_brokers(&self.state.settings, message.topic()) else { return };
         let slot = publishing!(self).route_of(tenant, topic);
-        let (_, route) = self.cache.get(slot);
+        let (_, route) = self.router.cache.get(slot);
         let targets: Vec<_> = route
             .targets()
             .iter()
@@ -55,7 +55,7 @@ impl Moving<'_> {
             .copied()
             .collect();
         let mut publication = message.publication().named(tenant, topic);
-        let source = Source::inside(self.place.shard, now);
+        let source = Source::inside(self.links.place.shard, now);
         reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
     }
 }

@@ -40,13 +40,13 @@ impl Imaging<'_> {
         put_will(out, now, session.expiry_seconds, will, rare.and_then(|rare| rare.will_due));
         out.put_u32(session.filters.len() as u32);
         for filter in session.filters.iter() {
-            let subscriber = self.index.subscriber(filter, key);
-            let text = self.index.filter(filter).unwrap_or_default();
+            let subscriber = self.router.index.subscriber(filter, key);
+            let text = self.router.index.filter(filter).unwrap_or_default();
             out.put_bytes(text.as_bytes());
             out.put_u8(subscriber.map_or(0, |subscriber| subscriber.options.bits()));
             out.put_u32(subscriber.map_or(0, |subscriber| subscriber.subscription_id));
-            let fetches =
-                self.fetches.is_starting(key, text) || self.fetches.fetch_of(&self.state.sessions, key, text).is_some();
+            let fetches = self.retaining.fetches.is_starting(key, text)
+                || self.retaining.fetches.fetch_of(&self.state.sessions, key, text).is_some();
             out.put_u8(u8::from(fetches));
         }
         let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
@@ -67,7 +67,7 @@ impl Moving<'_> {
     /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
     pub(crate) fn forget_session(&mut self, now: Now, key: SessionKey) {
         connecting!(self).cancel_session_timers(key);
-        self.fetches.end_fetches(self.state, key);
+        self.retaining.fetches.end_fetches(self.state, key);
         subscribing!(self).set_standing(now, key, Standing::Client);
         subscribing!(self).remove_subscriptions(now, key);
         self.state.sessions.end_answered_exchanges(&mut self.state.exchanges, key);

@@ -18,14 +18,14 @@ use tidegate_mqtt::QoS;
 impl Moving<'_> {
     /// A message of a broker on the topic of the clients.
     pub(crate) fn of_clients(&self, message: &MessageRef) -> Option<MessageRef> {
-        let (tenant, topic) = of_brokers(self.settings, message.topic())?;
+        let (tenant, topic) = of_brokers(&self.state.settings, message.topic())?;
         Some(message.publication().named(tenant, topic).keep())
     }
 
     /// Notes a new message for the groups of this shard whose partitions leave. From the roster in which the new home has
     /// them, that one deals.
     pub(crate) fn note_for_groups(&mut self, slot: RouteSlot, message: &MessageRef) {
-        let (_, route) = self.cache.get(slot);
+        let (_, route) = self.router.cache.get(slot);
         let (groups, roster, state) = (&*self.groups, &self.links.roster, &mut *self.state);
         let Forwarding { left, stored, .. } = &mut self.handover.forwarding;
         for left in left.values_mut() {
@@ -42,7 +42,7 @@ impl Moving<'_> {
     /// The same for a message that another shard of this process has passed on, if a broker has brought it.
     #[cold]
     pub(crate) fn note_of_brokers(&mut self, slot: RouteSlot, publication: &mut Publication<'_>) {
-        if reach!(self).is_of_brokers(publication) && !self.cache.get(slot).1.groups().is_empty() {
+        if reach!(self).is_of_brokers(publication) && !self.router.cache.get(slot).1.groups().is_empty() {
             let message = publication.keep();
             self.note_for_groups(slot, &message);
         }
@@ -97,7 +97,7 @@ impl Moving<'_> {
     /// Takes a message that an earlier process had noted for the groups of partitions.
     pub(crate) fn replay_for_groups(&mut self, left: &Left, partitions: Partitions) {
         let is_taken = |partition| left.crossed.iter().any(|place| place.owns(partition));
-        let own = self.place.own(partitions).filtered(|partition| !is_taken(partition));
+        let own = self.links.place.own(partitions).filtered(|partition| !is_taken(partition));
         if !own.is_empty() {
             let Forwarding { undealt, stored, .. } = &mut self.handover.forwarding;
             undealt.note(&mut self.state.journal, stored, left.message.clone(), own);
@@ -116,7 +116,7 @@ impl Moving<'_> {
         let deals = self.state.departures;
         self.for_groups(message, partitions, |moving, group, partition, publication| {
             if deals.deals(&moving.links.roster, partition) {
-                let source = Source::inside(moving.place.shard, now);
+                let source = Source::inside(moving.links.place.shard, now);
                 dealing!(moving).deal_to(now, group, publication, &source, None);
             }
         });
@@ -143,7 +143,7 @@ impl Moving<'_> {
         mut act: impl FnMut(&mut Self, GroupKey, PartitionId, &mut Publication<'_>),
     ) {
         let slot = publishing!(self).route_of(message.tenant, message.topic());
-        let groups = self.cache.get(slot).1.groups().to_vec();
+        let groups = self.router.cache.get(slot).1.groups().to_vec();
         for group in groups {
             let partition = self.groups.partition_of(group).filter(|partition| partitions.has(*partition));
             if let Some(partition) = partition {

@@ -27,14 +27,14 @@ impl Moving<'_> {
         having: Partitions,
     ) -> Partitions {
         if self.handover.forwards()
-            && !self.cache.get(slot).1.groups().is_empty()
+            && !self.router.cache.get(slot).1.groups().is_empty()
             && let Some(message) = self.of_clients(message)
         {
             self.note_for_groups(slot, &message);
         }
         let mut passed_over = self.collect_for_left(now, slot, id, message);
-        let (_, route) = self.cache.get(slot);
-        let (place, state) = (self.place, &mut *self.state);
+        let (_, route) = self.router.cache.get(slot);
+        let (place, state) = (self.links.place, &mut *self.state);
         let Forwarding { come, at_hand, .. } = &mut self.handover.forwarding;
         let mut full = Vec::new();
         for (number, come) in come.iter_mut().filter(|(number, _)| Some(**number) != at_hand.former) {
@@ -60,8 +60,8 @@ impl Moving<'_> {
         message: &MessageRef,
     ) -> Partitions {
         let mut passed_over = Partitions::NONE;
-        let (_, route) = self.cache.get(slot);
-        let (place, state) = (self.place, &mut *self.state);
+        let (_, route) = self.router.cache.get(slot);
+        let (place, state) = (self.links.place, &mut *self.state);
         let Forwarding { left, at_hand, stored, .. } = &mut self.handover.forwarding;
         for left in left.values_mut() {
             if !concerns_left(left.partitions, place, state, self.groups, route) {

@@ -13,7 +13,7 @@ use crate::topics::Subscriber;
 impl Moving<'_> {
     pub(crate) fn adopt_session(&mut self, now: Now, image: SessionImage) {
         let SessionImage { mut session, subscriptions, memberships, node_groups } = image;
-        self.settings.fit_standing(now, &mut session);
+        self.state.settings.fit_standing(now, &mut session);
         let (ends_at, will_due) = session.rare.as_ref().map_or((None, None), |rare| (rare.ends_at, rare.will_due));
         let (tenant, standing) = (session.tenant, session.standing);
         if let Some(flow) = &mut session.flow {
@@ -39,7 +39,7 @@ impl Moving<'_> {
             if fetching {
                 // The topics have other homes now, so it begins from the start.
                 let sessions = &mut self.state.sessions;
-                self.fetches.add_fetch(&self.links.roster, sessions, filter.into(), subscriber);
+                self.retaining.fetches.add_fetch(&self.links.roster, sessions, filter.into(), subscriber);
             }
         }
         for membership in memberships {
@@ -59,7 +59,7 @@ impl Subscribing<'_> {
     /// Subscribes a session that has no connection, without anyone to answer or to bring retained messages to.
     pub(crate) fn adopt_subscription(&mut self, now: Now, tenant: TenantId, filter: &str, subscriber: Subscriber) {
         let SessionKey(session) = subscriber.session;
-        let done = self.index.subscribe(tenant, filter, subscriber);
+        let done = self.router.index.subscribe(tenant, filter, subscriber);
         if done.replaced.is_none()
             && let Some(session) = self.state.sessions.get_mut(session)
         {

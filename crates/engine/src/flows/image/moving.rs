@@ -41,10 +41,10 @@ impl Imaging<'_> {
                 self.put_session(&mut out, now, *key, session);
             }
         }
-        self.retained.put_retained(&mut out, now, held.retained);
+        self.retaining.store.put_retained(&mut out, now, held.retained);
         self.groups.put_kept(&self.links.roster, &mut out, now, others.with(Partitions::of(partition)));
         self.state.exchanges.put_dealt_before(&mut out, others);
-        self.outgoing.put_outgoing(&mut out, now, partition);
+        self.peers.outgoing.put_outgoing(&mut out, now, partition);
         RetainedStore::put_removed(&mut out, held.removed);
         self.groups.put_names(&mut out, &self.links.roster, partition);
         seal(out)

@@ -9,7 +9,7 @@ impl Parking<'_> {
     /// Counts a message of a client of this shard.
     pub(crate) fn charge_own_loop_lag(&mut self, now: Now, key: ConnectionKey, receivers: usize, payload: usize) {
         if self.state.loop_lag.is_on(now) {
-            let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
+            let publisher = BlockedPublisher { shard: self.links.place.shard, connection: key };
             self.state.charge_loop_lag(now, publisher, receivers, payload);
         }
     }

@@ -56,7 +56,7 @@ impl Parking<'_> {
 
     /// True if a parked client keeps waiting for its rate alone, although its time to wait for others is over.
     pub(crate) fn waits_for_rate(&mut self, key: ConnectionKey) -> bool {
-        let timeout = self.settings.limits.block_timeout_ms;
+        let timeout = self.state.settings.limits.block_timeout_ms;
         let Some(connection) = self.state.connections.get_mut(key) else { return false };
         let Some(extra) = connection.extra.as_mut() else { return false };
         let waits_until = extra.rate.as_ref().map_or(Millis::NEVER, |rate| rate.waits_until);

@@ -31,7 +31,7 @@ impl Deciding<'_> {
         let waits = !connection.version.is_v5() && !self.state.journal.full;
         let leaving = connection.leaving;
         let before = connection.extra.as_mut().map_or(Reserving::Not, |extra| std::mem::take(&mut extra.reserving));
-        let (_, route) = self.cache.get(slot);
+        let (_, route) = self.router.cache.get(slot);
         let wanted = Wanted::of(publication);
         match before {
             Reserving::Granted { number, shards } => {
@@ -47,7 +47,7 @@ impl Deciding<'_> {
             Reserving::Refused if !waits => return self.state.journal.no_room(None),
             Reserving::Refused | Reserving::Not => {}
         }
-        let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
+        let publisher = BlockedPublisher { shard: self.links.place.shard, connection: key };
         let remote = self.links.roster.living(route.remote_bits());
         match self.state.rejecting(
             now.monotonic,
@@ -58,7 +58,7 @@ impl Deciding<'_> {
         ) {
             Err(_) if leaving && waits => Step::Done,
             Err(full) if waits => {
-                let (shard, whose) = (self.place.shard, Some(full.first));
+                let (shard, whose) = (self.links.place.shard, Some(full.first));
                 Step::Defer(Deferral::Queues { shard, full: full.asked, whose })
             }
             Err(full) => self.state.journal.no_room(Some(full.first)),
@@ -84,7 +84,7 @@ impl Deciding<'_> {
     ) {
         let number = self.admissions.next;
         self.admissions.next = number.wrapping_add(1);
-        self.state.reservations.keep((self.place.shard, number), sessions, wanted.cost);
+        self.state.reservations.keep((self.links.place.shard, number), sessions, wanted.cost);
         let asked = Asked { connection: key, waiting: remote, granted: 0, refused: false, waits };
         self.admissions.asked.insert(number, asked);
         let Wanted { tenant, topic, qos, cost } = *wanted;
@@ -99,7 +99,7 @@ impl Deciding<'_> {
 
     /// The message is delivered: it uses its reservations.
     pub(crate) fn commit(&mut self, number: u32, shards: u64, remote: u64) {
-        self.state.reservations.release((self.place.shard, number));
+        self.state.reservations.release((self.links.place.shard, number));
         for shard in shards_of(shards) {
             // No interest is left there, so no message will follow that could use the room.
             let used = remote & (1 << shard.0) != 0;
@@ -113,7 +113,7 @@ impl Deciding<'_> {
         for shard in shards_of(asked.map_or(0, |asked| asked.waiting | asked.granted)) {
             self.links.send(shard, Record::Release { number });
         }
-        self.release((self.place.shard, number));
+        self.release((self.links.place.shard, number));
     }
 
     /// Another shard asks for room.
@@ -126,7 +126,7 @@ impl Deciding<'_> {
         waits: Option<ConnectionKey>,
     ) {
         let slot = publishing!(self).route_of(wanted.tenant, wanted.topic);
-        let (_, route) = self.cache.get(slot);
+        let (_, route) = self.router.cache.get(slot);
         let publisher = waits.map(|connection| BlockedPublisher { shard: from, connection });
         let full = match self.state.rejecting(now, route, wanted, None, publisher) {
             Ok(_) if self.state.journal.full && publishing!(self).has_to_be_stored_for_receivers(slot, wanted) => 1,
@@ -170,7 +170,7 @@ impl Deciding<'_> {
             connection.extra_mut().reserving =
                 if refused { Reserving::Refused } else { Reserving::Granted { number, shards } };
         }
-        self.state.to_unpark.push(BlockedPublisher { shard: self.place.shard, connection: key });
+        self.state.to_unpark.push(BlockedPublisher { shard: self.links.place.shard, connection: key });
     }
 
     /// Room that was kept is anyone's again.
@@ -214,7 +214,7 @@ impl Parking<'_> {
 
     /// The acknowledgement of a connection is withheld, within the limit.
     pub(crate) fn start_withholding(&mut self, now: Now, key: ConnectionKey) {
-        let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        let until = now.monotonic.plus(self.state.settings.limits.block_timeout_ms);
         if let Some(connection) = self.state.connections.get_mut(key) {
             let extra = connection.extra_mut();
             extra.withheld_until = extra.withheld_until.min(until);

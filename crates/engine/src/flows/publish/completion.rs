@@ -42,10 +42,10 @@ impl Answering<'_> {
     pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>, promises: bool) {
         let key = ticket.connection;
         if key.index == OUTGOING_INDEX {
-            return self.outgoing.confirm_outgoing(self.state, ticket);
+            return self.peers.outgoing.confirm_outgoing(self.state, ticket);
         }
         if key.index == STRAY_INDEX {
-            return self.retained.confirm_stray(self.state, self.links, ticket);
+            return self.retaining.store.confirm_stray(self.state, self.links, ticket);
         }
         let Some(connection) = self.state.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };
@@ -68,7 +68,7 @@ impl Answering<'_> {
         refused: Option<Reason>,
         promises: bool,
     ) {
-        if shard == self.place.shard {
+        if shard == self.links.place.shard {
             self.confirm(now, ticket, refused, promises);
         } else {
             if promises && self.links.is_foreign(shard) {

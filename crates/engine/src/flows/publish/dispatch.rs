@@ -7,7 +7,7 @@ use crate::events::reason::Reason;
 use crate::flows::contexts::Publishing;
 use crate::flows::contexts::dealing;
 use crate::groups::Groups;
-use crate::ids::{SessionKey, ShardId, ShardPosition, TenantId, hash_name, partition_of};
+use crate::ids::{SessionKey, ShardId, TenantId, hash_name, partition_of};
 use crate::link::Links;
 use crate::link::envelope::{BROUGHT, DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
 use crate::message::Publication;
@@ -32,7 +32,6 @@ pub(crate) struct Reach<'e> {
     pub broker_links: &'e mut BrokerLinks,
     pub index: &'e mut SubscriptionIndex,
     pub scratch: &'e mut Route,
-    pub place: ShardPosition,
     pub nodes: &'e Nodes,
 }
 
@@ -40,14 +39,13 @@ pub(crate) struct Reach<'e> {
 macro_rules! reach {
     ($engine:expr) => {
         $crate::flows::publish::dispatch::Reach {
-            place: $engine.links.place,
             state: &mut $engine.state,
             layouts: &mut $engine.layouts,
             links: &mut $engine.links,
             groups: &mut $engine.groups,
             broker_links: &mut $engine.broker_links,
-            index: &mut $engine.index,
-            scratch: &mut $engine.scratch_route,
+            index: &mut $engine.router.index,
+            scratch: &mut $engine.router.scratch,
             nodes: &$engine.nodes,
         }
     };
@@ -59,7 +57,7 @@ impl Publishing<'_> {
     /// The route of a topic name that is valid.
     #[inline]
     pub(crate) fn route_of(&mut self, tenant: crate::TenantId, topic: &str) -> RouteSlot {
-        if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+        if let Some(slot) = self.router.cache.lookup(self.router.index.epoch(), tenant, topic.as_bytes()) {
             return slot;
         }
         self.make_route(tenant, topic)
@@ -89,7 +87,7 @@ impl Publishing<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) -> u32 {
-        let traits = self.cache.traits(slot);
+        let traits = self.router.cache.traits(slot);
         publication.priority = traits.priority.level(publication.properties);
         if let Some(addresses) = self.state.settings.addresses.as_ref().filter(|_| traits.is_address) {
             publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
@@ -102,9 +100,9 @@ impl Publishing<'_> {
         if !traits.observers.is_empty() {
             let session = source.session.and_then(|session| self.state.sessions.get(session.0));
             let name = session.map(|session| session.client_id.to_string()).unwrap_or_default();
-            self.observers.tell_observers(self.state, traits.observers, publication, &name, None);
+            self.services.observers.tell_observers(self.state, traits.observers, publication, &name, None);
         }
-        let (_, route) = self.cache.get(slot);
+        let (_, route) = self.router.cache.get(slot);
         u32::from(reach!(self).dispatch(now, route, publication, source).waits)
     }
 
@@ -123,7 +121,7 @@ impl Publishing<'_> {
         if !self.state.transfers.are_none() && !is_own_topic(publication.topic) {
             self.state.transfers.note_retained(now, publication);
         }
-        self.retained.keep_retained(now, &self.links.roster, self.state, self.homes, publication)
+        self.retaining.store.keep_retained(now, &self.links.roster, self.state, self.homes, publication)
     }
 }
 
@@ -326,14 +324,15 @@ impl Reach<'_> {
             let home = self.links.roster.home_of_topic(tenant, topic);
             let partition = partition_of(tenant, topic);
             let new_home = self.state.transfers.new_home(partition).filter(|_| !is_own_topic(topic));
-            homes = (1u64 << home.0 | new_home.map_or(0, |shard| 1 << shard.0)) & !(1 << self.place.shard.0);
+            homes = (1u64 << home.0 | new_home.map_or(0, |shard| 1 << shard.0)) & !(1 << self.links.place.shard.0);
         }
         let mut bits = remote | homes;
         let mut crossing = None;
         let own = bits & !self.links.roster.peers().0;
         if own != 0 && self.must_be_kept(publication, source) {
             let name = self.links.exchange.map(|word| word.name);
-            let way = Way::Publish { shards: self.place.shards, deliver: remote & own, retain: homes & own, name };
+            let way =
+                Way::Publish { shards: self.links.place.shards, deliver: remote & own, retain: homes & own, name };
             crossing = Some(self.state.crossings.begin_crossing(&mut self.state.journal, publication, &way, own));
         }
         while bits != 0 {

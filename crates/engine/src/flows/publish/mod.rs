@@ -32,7 +32,7 @@ impl Publishing<'_> {
     /// The route of a packet's topic. A topic in the cache is known to be valid.
     #[inline]
     pub(crate) fn slot_of(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
-        if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic) {
+        if let Some(slot) = self.router.cache.lookup(self.router.index.epoch(), tenant, topic) {
             return Ok(slot);
         }
         self.new_slot(tenant, topic)
@@ -57,12 +57,12 @@ impl Deciding<'_> {
         if it.tenant == TenantId::BROKER_LINK && self.broker_links.brokers.config.brokers_decide() {
             return None;
         }
-        let topic = self.cache.topic_of(it);
+        let topic = self.router.cache.topic_of(it);
         let publisher = self.publisher_of(it).map_or(0, |(tenant, name)| crate::ids::hash_name(tenant, name));
         let mut publication = it.publication(&topic);
         publication.publisher = publisher;
         publication.beyond_quota = crate::state::is_of_own(it.session, (&self.state.sessions, &self.state.connections));
-        publication.priority = self.cache.traits(it.slot).priority.level(it.properties);
+        publication.priority = self.router.cache.traits(it.slot).priority.level(it.properties);
         publishing!(self).retain_of(it.now, &mut publication, it.session)
     }
 }

@@ -37,7 +37,7 @@ impl Parking<'_> {
     /// True if a publisher waits only for its turn. That wait always ends, so the timer of waiting publishers is set
     /// again.
     pub(crate) fn waits_for_turn_alone(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        let until = now.monotonic.plus(self.state.settings.limits.block_timeout_ms);
         let connection = self.state.connections.get_mut(key);
         let parked = connection.and_then(|connection| connection.extra.as_mut()?.parked.as_mut());
         let Some(parked) = parked.filter(|parked| parked.waits == 1) else { return false };

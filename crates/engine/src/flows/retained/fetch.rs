@@ -20,10 +20,10 @@ impl Fetching<'_> {
         let at_once = filters.len() <= STARTS_IN_ANY_CASE;
         for filter in filters {
             if at_once {
-                self.fetches.withdraw_start(self.state, session, &filter);
+                self.retaining.fetches.withdraw_start(self.state, session, &filter);
                 self.start_fetch(session, filter);
             } else {
-                self.fetches.start_later(self.state, session, filter);
+                self.retaining.fetches.start_later(self.state, session, filter);
             }
         }
         self.forget_expected(session);
@@ -32,11 +32,11 @@ impl Fetching<'_> {
 
     fn start_fetch(&mut self, session: SessionKey, filter: Box<str>) {
         // The client may have unsubscribed meanwhile, or have subscribed with other options.
-        let subscription = self.index.subscription(&self.state.sessions, session, &filter);
+        let subscription = self.router.index.subscription(&self.state.sessions, session, &filter);
         let Some(subscription) = subscription else { return };
         let sessions = &mut self.state.sessions;
-        if let Some(id) = self.fetches.add_fetch(&self.links.roster, sessions, filter, subscription) {
-            self.fetches.set_fetch_running(id);
+        if let Some(id) = self.retaining.fetches.add_fetch(&self.links.roster, sessions, filter, subscription) {
+            self.retaining.fetches.set_fetch_running(id);
         }
     }
 
@@ -59,46 +59,46 @@ impl Fetching<'_> {
 
     /// Takes the steps of a new turn.
     pub(crate) fn run_fetches(&mut self, now: Now) {
-        self.fetches.budget = turn_budget(self.state.settings.retained.step);
-        self.fetches.allow_starts();
+        self.retaining.fetches.budget = turn_budget(self.state.settings.retained.step);
+        self.retaining.fetches.allow_starts();
         self.go_on_fetching(now);
     }
 
     /// Takes as many steps as this turn still allows; the next turn continues.
     fn go_on_fetching(&mut self, now: Now) {
-        while let Some((session, filter)) = self.fetches.next_start(self.state) {
+        while let Some((session, filter)) = self.retaining.fetches.next_start(self.state) {
             self.start_fetch(session, filter);
             if let Some(session) = self.state.sessions.get_mut(session.0) {
                 settle_fetches(session);
             }
         }
-        while self.fetches.budget > 0 {
-            let Some(id) = self.fetches.runnable.pop_front() else { return };
-            let Some(fetch) = self.fetches.by_id.get(&id) else { continue };
+        while self.retaining.fetches.budget > 0 {
+            let Some(id) = self.retaining.fetches.runnable.pop_front() else { return };
+            let Some(fetch) = self.retaining.fetches.by_id.get(&id) else { continue };
             let looked_at =
                 if fetch.filter.contains(['+', '#']) { self.state.settings.retained.step.max(1) } else { 1 };
-            self.fetches.budget = self.fetches.budget.saturating_sub(looked_at);
+            self.retaining.fetches.budget = self.retaining.fetches.budget.saturating_sub(looked_at);
             self.step_fetch(now, id);
         }
     }
 
     fn step_fetch(&mut self, now: Now, id: u32) {
-        let Some(fetch) = self.fetches.by_id.get(&id) else { return };
+        let Some(fetch) = self.retaining.fetches.by_id.get(&id) else { return };
         if !self.state.connections.have_room_for(&self.state.sessions, self.state.high_water, fetch.session) {
-            self.fetches.let_sleep(id);
+            self.retaining.fetches.let_sleep(id);
             return;
         }
-        if self.fetches.waits_for_moves(&self.links.roster, &self.state.transfers, id) {
+        if self.retaining.fetches.waits_for_moves(&self.links.roster, &self.state.transfers, id) {
             return;
         }
-        if self.fetches.waits_for_dead(&self.links.roster, id) {
+        if self.retaining.fetches.waits_for_dead(&self.links.roster, id) {
             return;
         }
-        let Some(shard) = self.fetches.next_to_ask(&self.links.roster, id) else {
-            self.fetches.end_fetch(&mut self.state.sessions, id);
+        let Some(shard) = self.retaining.fetches.next_to_ask(&self.links.roster, id) else {
+            self.retaining.fetches.end_fetch(&mut self.state.sessions, id);
             return;
         };
-        let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
+        let Some(fetch) = self.retaining.fetches.by_id.get_mut(&id) else { return };
         if shard != self.links.place.shard {
             fetch.state = FetchState::Asked;
             let (tenant, filter, after) = (fetch.tenant, &*fetch.filter, &*fetch.after);
@@ -108,10 +108,16 @@ impl Fetching<'_> {
         let mut found = Vec::new();
         let after = (!fetch.after.is_empty()).then_some(&*fetch.after);
         let budget = self.state.settings.retained.step;
-        let end =
-            self.retained.values.scan(fetch.tenant, &fetch.filter, after, budget, now.monotonic, &mut |_, message| {
+        let end = self.retaining.store.values.scan(
+            fetch.tenant,
+            &fetch.filter,
+            after,
+            budget,
+            now.monotonic,
+            &mut |_, message| {
                 found.push(Rc::clone(message));
-            });
+            },
+        );
         found.retain(|message| {
             is_own_topic(message.topic())
                 || !self.state.transfers.is_incomplete(partition_of(message.tenant, message.topic()))
@@ -123,11 +129,11 @@ impl Fetching<'_> {
         for message in found {
             self.deliver_retained(now, shard, id, &mut message.publication());
         }
-        self.fetches.continue_fetch(&mut self.state.sessions, id, after);
+        self.retaining.fetches.continue_fetch(&mut self.state.sessions, id, after);
     }
 
     fn deliver_retained(&mut self, now: Now, from: ShardId, id: u32, publication: &mut Publication<'_>) {
-        let Some(fetch) = self.fetches.by_id.get(&id) else { return };
+        let Some(fetch) = self.retaining.fetches.by_id.get(&id) else { return };
         if self.state.transfers.is_value_of_other_shard(&self.links.roster, fetch, from, publication) {
             return;
         }

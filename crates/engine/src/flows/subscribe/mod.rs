@@ -98,7 +98,7 @@ impl Subscribing<'_> {
         self.check_subscription_limit(request)?;
         let subscriber =
             Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
-        let done = self.index.subscribe(request.tenant, filter, subscriber);
+        let done = self.router.index.subscribe(request.tenant, filter, subscriber);
         self.state.sessions.store_subscription(
             &mut self.state.journal,
             request.session,
@@ -141,11 +141,11 @@ impl Subscribing<'_> {
         }
         let Some(session) = self.state.sessions.get_mut(key.0) else { return false };
         let (tenant, counted) = (session.tenant, session.counted_for());
-        let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
+        let Some(removed) = self.router.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
         session.filters.remove(removed.entry);
         self.state.tenants.release(counted, Holding::Subscriptions, 1);
         self.state.sessions.forget_subscription(&mut self.state.journal, key, filter.as_str());
-        self.fetches.forget_fetch_of(self.state, key, filter.as_str());
+        self.retaining.fetches.forget_fetch_of(self.state, key, filter.as_str());
         if removed.last_local {
             self.announce_interest(tenant, filter.as_str(), false, None);
             self.note_sys_interest(now, tenant, filter.as_str(), false);
@@ -178,7 +178,7 @@ impl Subscribing<'_> {
     /// one subscription of its tenant is reserved until the subscription counts itself.
     fn check_subscription_limit(&mut self, request: &Request<'_>) -> Result<(), Reason> {
         let Some(refused) = self.subscription_refusal(request) else { return Ok(()) };
-        if !self.index.has_subscription(&self.state.sessions, request) {
+        if !self.router.index.has_subscription(&self.state.sessions, request) {
             return Err(refused);
         }
         self.state.tenants.add(request.counted_for, Holding::Subscriptions);
@@ -195,7 +195,7 @@ impl Subscribing<'_> {
         if self.state.journal.full && session.stored.is_some() {
             return Some(Reason::StoreFull);
         }
-        if self.state.memory.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
+        if self.state.memory.would_exceed_ceiling(self.router.index.bytes() + request.filter.as_str().len() as u64) {
             return Some(Reason::MemoryCeiling);
         }
         if session.connection.and_then(|key| self.state.connections.get(key)).is_some_and(Connection::is_own) {
@@ -253,7 +253,7 @@ impl Subscribing<'_> {
         let links = &mut *self.links;
         let notes_unwanted = self.broker_links.brokers.config.has_broker_links_here();
         let mut noted = None;
-        self.index.unsubscribe_entry(filter, key, |tenant, filter| {
+        self.router.index.unsubscribe_entry(filter, key, |tenant, filter| {
             for shard in links.roster.others_for(tenant, filter) {
                 links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
             }

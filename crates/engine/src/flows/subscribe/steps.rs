@@ -13,7 +13,7 @@ use tidegate_mqtt::{ReasonCode, TopicError, TopicFilter};
 impl Parking<'_> {
     /// True if a connection waits beyond its timeout, for the next step of its packet. That wait always ends.
     pub(crate) fn waits_for_step(&mut self, now: Now, key: ConnectionKey) -> bool {
-        let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        let until = now.monotonic.plus(self.state.settings.limits.block_timeout_ms);
         let Some(extra) = self.state.connections.get_mut(key).and_then(|connection| connection.extra.as_mut()) else {
             return false;
         };

@@ -57,7 +57,7 @@ pub struct ChaosArgs {
     /// Repeats the choices of a run; random when absent
     #[arg(long)]
     seed: Option<u64>,
-    /// What happens to processes
+    /// The faults of processes
     #[arg(long, value_enum, value_delimiter = ',', default_value = "kill,stop,slow")]
     faults: Vec<Fault>,
     /// Whose processes are struck: broker, orchestrator
@@ -157,7 +157,7 @@ fn load(args: &ChaosArgs, seed: u64) -> Result<Load, ChaosError> {
     })
 }
 
-/// What the manager says.
+/// The status of the manager.
 fn status(args: &ChaosArgs) -> Result<Value, ChaosError> {
     let known = args.fleet.find().and_then(|place| place.known())?;
     if known.manager != ManagerState::Running {

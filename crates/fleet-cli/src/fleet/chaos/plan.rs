@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tidegate_random::SplitMix64;
 
-/// What happens to a process.
+/// A fault of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Fault {
     /// SIGKILL

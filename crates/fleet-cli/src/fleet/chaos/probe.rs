@@ -32,7 +32,7 @@ const MAX_UNSETTLED: usize = 1_000;
 /// Time for the subscription.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What both clients share.
+/// The state that both clients share.
 pub(super) struct Shared {
     books: Mutex<Books>,
     endpoints: Mutex<Vec<String>>,

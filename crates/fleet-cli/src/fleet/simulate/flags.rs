@@ -10,7 +10,7 @@ use tidegate_fleet::simulate::{Model, ModelError, TierModel};
 use crate::fleet::arguments::{FlagError, fraction, time};
 use tidegate_units::size;
 
-/// What the fleet is made of and what policies are set by.
+/// The flags of the fleet's model and of policies.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Fleet")]
 pub(super) struct ModelArgs {
@@ -66,7 +66,7 @@ pub(super) struct ModelArgs {
     policy: PolicyArgs,
 }
 
-/// What policies are set by.
+/// The flags of policies.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Policies")]
 struct PolicyArgs {

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     bus: String,
 
-    /// The command that serves the bus; without it one that runs already is used
+    /// The command that serves the bus; without it the lab uses a bus that runs already
     #[arg(long, value_name = "COMMAND")]
     bus_command: Option<String>,
 
@@ -61,7 +61,7 @@ enum Points {
     Unmanaged,
 }
 
-/// What signals ask for.
+/// Requests by signals.
 #[derive(Debug, Default)]
 struct Asked {
     kill: Arc<AtomicBool>,

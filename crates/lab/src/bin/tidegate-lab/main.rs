@@ -101,7 +101,7 @@ struct Cli {
     command: LabCommand,
 }
 
-/// What the lab can do.
+/// The commands of the lab.
 #[derive(Debug, Subcommand)]
 enum LabCommand {
     /// List the scenarios

@@ -1,4 +1,4 @@
-//! `tidegate lab soak`: hours under load, and what drifts meanwhile.
+//! `tidegate lab soak`: hours under load, and the measures that drift meanwhile.
 
 use std::fmt::Write as _;
 use std::time::Duration;

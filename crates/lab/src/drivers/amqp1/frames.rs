@@ -6,7 +6,7 @@ use crate::drivers::driver::Bytes;
 
 /// The size of a frame's header, in bytes.
 const HEAD: usize = 8;
-/// The section of a message with bytes, and the one with a value.
+/// The section of a message with bytes, and the section with a value.
 const DATA: u64 = 0x75;
 const VALUE: u64 = 0x77;
 

@@ -89,7 +89,7 @@ pub(super) fn write(
     }
 }
 
-/// Writes an option whose number is at most 12 behind the one before, and whose value has at most 268 bytes.
+/// Writes an option whose number is at most 12 above the previous number, and whose value has at most 268 bytes.
 fn option(number: u16, value: &[u8], before: &mut u16, out: &mut Vec<u8>) {
     let delta = ((number - *before) as u8) << 4;
     *before = number;

@@ -1,4 +1,4 @@
-//! What the processes of a run have to agree on.
+//! Agreement between the processes of a run.
 
 use crate::load::core::Totals;
 use crate::load::error::LoadError;

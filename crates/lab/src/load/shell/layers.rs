@@ -1,4 +1,4 @@
-//! What lies between MQTT and TCP: TLS, WebSocket, or one in the other.
+//! The layers between MQTT and TCP: TLS, WebSocket, or WebSocket in TLS.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ const READ_BYTES: usize = 16 * 1024;
 /// Sealed bytes above which no more bytes are sealed.
 const CROWDED: usize = 64 * 1024;
 
-/// What the layers of all connections of a run have in common.
+/// Settings of the layers of all connections of a run.
 pub(crate) struct LayerSettings {
     tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
-    /// What TLS has to agree to (ALPN).
+    /// The protocol that TLS must agree on (ALPN).
     must_agree: Option<&'static [u8]>,
     /// Host and path.
     websocket: Option<(String, String)>,

@@ -1,4 +1,4 @@
-//! What carries a client: bytes over TCP, whatever lies on it, or a stream of QUIC.
+//! The link of a client: TCP with its layers, or a stream of QUIC.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use crate::load::core::Output;
 use crate::load::error::LoadError;
 use crate::load::plan::LoadPlan;
 
-/// What the links of all clients of a run have in common.
+/// Settings of the links of all clients of a run.
 pub(super) struct LinkSettings {
     layers: Option<LayerSettings>,
     quic: Option<QuicSettings>,
@@ -51,7 +51,7 @@ impl LinkSettings {
     }
 }
 
-/// What carries a client.
+/// The link of a client.
 pub(super) enum Link {
     /// TCP with its layers.
     Stream(Box<Connection>),

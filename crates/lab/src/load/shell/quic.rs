@@ -34,7 +34,7 @@ const ROOM: usize = 64 * 1024;
 /// The code of a connection that has ended as it should.
 const ENDED: VarInt = VarInt::from_u32(0);
 
-/// What all connections of a run have in common.
+/// Settings of all connections of a run.
 pub(super) struct QuicSettings {
     client: ClientConfig,
     endpoint: Arc<EndpointConfig>,
@@ -272,7 +272,7 @@ impl Quic {
         let mut receiving = self.connection.recv_stream(stream);
         let Ok(mut chunks) = receiving.read(true) else { return Ok(Some(0)) };
         let outcome = chunks.next(buffer.len());
-        // What this would send leaves with the next datagram.
+        // The frames that this queues leave with the next datagram.
         let _ = chunks.finalize();
         match outcome {
             Ok(Some(chunk)) => {

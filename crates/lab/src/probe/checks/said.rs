@@ -1,4 +1,4 @@
-//! What the broker says of itself in CONNACK (MQTT 5).
+//! Statements of a broker about itself in CONNACK (MQTT 5).
 
 use tidegate_mqtt::{ConnAck, ConnectProperties, Version};
 

@@ -1,4 +1,4 @@
-//! What outlives a connection.
+//! State that outlives a connection.
 
 use tidegate_mqtt::{Connect, ConnectProperties, QoS, TopicName, Version, Will, WillProperties};
 

@@ -1,4 +1,4 @@
-//! What filters and subscriptions can do.
+//! Capabilities of filters and subscriptions.
 
 use std::time::Duration;
 

@@ -219,7 +219,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether the next change is the one in which the power goes off.
+    /// Whether the power goes off in the next change.
     fn power_ends_now(&self) -> bool {
         !self.powerless && !self.read_only && self.power_loss_at.is_some_and(|at| self.operations >= at)
     }

@@ -15,7 +15,7 @@ impl Deciding<'_> {
     /// would be dropped.
     #[cold]
     pub(super) fn check_fleet(&mut self, it: &Inbound<'_>) -> Step {
-        let (topic, _) = self.cache.get(it.slot);
+        let (topic, _) = self.router.cache.get(it.slot);
         if self.broker_links.quarantine.holds(topic, it.now.monotonic) {
             return Reason::TopicDenied.into();
         }

@@ -19,8 +19,13 @@ impl Deciding<'_> {
     /// The same for any message. Where a node has yet to take over what another one had, which takes longer, the
     /// message is rejected: its publisher sends it again, to another node perhaps.
     pub(crate) fn defer_if_missing(&self, it: &Inbound<'_>) -> Step {
-        if !self.peers.lacks_receiver(self.state, &self.links.roster, self.cache.get(it.slot), it.tenant, it.raw.retain)
-        {
+        if !self.peers.lacks_receiver(
+            self.state,
+            &self.links.roster,
+            self.router.cache.get(it.slot),
+            it.tenant,
+            it.raw.retain,
+        ) {
             return Step::Continue;
         }
         if self.links.roster.misses_any() || self.state.connections.is_leaving(it) {

@@ -28,13 +28,13 @@ impl Deciding<'_> {
     /// and each of the other conditions is one comparison.
     #[inline]
     pub(crate) fn stages_of(&self, it: &Inbound<'_>) -> StageSet {
-        let traits = self.cache.traits(it.slot);
-        let receivers = self.cache.get(it.slot).1.targets().len();
+        let traits = self.router.cache.traits(it.slot);
+        let receivers = self.router.cache.get(it.slot).1.targets().len();
         let full = self.state.journal.full;
         let mut stages = traits
             .stages
-            .with_if(it.raw.payload.len() > self.settings.limits.max_payload, Stage::Rights)
-            .with_if(!self.rules.is_known_to_be_allowed(self.state, self.cache, it), Stage::Rights)
+            .with_if(it.raw.payload.len() > self.state.settings.limits.max_payload, Stage::Rights)
+            .with_if(!self.rules.is_known_to_be_allowed(self.state, &self.router.cache, it), Stage::Rights)
             .with_if(it.unknown_receipts, Stage::Understanding)
             .with_if(full, Stage::Store)
             // Other shards say whether their stores would have to take it in.
@@ -45,7 +45,7 @@ impl Deciding<'_> {
         }
         if it.tenant == TenantId::BROKER_LINK {
             // The gate of the fleet bounds the messages queued for brokers.
-            let parts = self.cache.get(it.slot).0.len() + it.properties.len() + it.raw.payload.len();
+            let parts = self.router.cache.get(it.slot).0.len() + it.properties.len() + it.raw.payload.len();
             stages = stages.without(Stage::Room).with_if(self.broker_links.is_choosy(parts), Stage::Fleet);
             if !it.raw.retain {
                 return stages;

@@ -11,9 +11,9 @@ impl Deciding<'_> {
     #[cold]
     pub(super) fn check_observers(&mut self, it: &Inbound<'_>) -> Step {
         let set = self.observers_of(it);
-        let cost = observed_cost(&it.publication(self.cache.get(it.slot).0));
+        let cost = observed_cost(&it.publication(self.router.cache.get(it.slot).0));
         let (is_answered, may_wait) = (it.raw.packet_id.is_some(), !self.state.connections.is_leaving(it));
-        match self.observers.room(set, cost, it.key, is_answered, may_wait) {
+        match self.services.observers.room(set, cost, it.key, is_answered, may_wait) {
             Room::Enough => Step::Continue,
             Room::Wait(id) => Step::Defer(Deferral::Observer(id)),
             Room::Refused(reason) => reason.into(),

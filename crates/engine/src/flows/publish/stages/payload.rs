@@ -15,8 +15,8 @@ impl Deciding<'_> {
         if it.raw.retain && it.raw.payload.is_empty() {
             return Step::Continue;
         }
-        let (owner, topic) = owner_of(self.settings, it.tenant, self.cache.get(it.slot).0);
-        if checks_of(self.settings, owner, topic).all(|check| check.accepts(it.raw.payload)) {
+        let (owner, topic) = owner_of(&self.state.settings, it.tenant, self.router.cache.get(it.slot).0);
+        if checks_of(&self.state.settings, owner, topic).all(|check| check.accepts(it.raw.payload)) {
             return Step::Continue;
         }
         Reason::PayloadRefused.into()

@@ -30,13 +30,13 @@ impl Deciding<'_> {
     /// Names a message that may be refused after it was routed; `None` for all others, which cost nothing so.
     #[inline]
     pub(crate) fn digest_if_refusable(&self, it: &Inbound<'_>) -> Option<Digest> {
-        let is_refusable = it.raw.retain || !self.cache.traits(it.slot).observers.is_empty();
+        let is_refusable = it.raw.retain || !self.router.cache.traits(it.slot).observers.is_empty();
         let is_wanted = it.raw.qos == QoS::ExactlyOnce && it.session.is_some() && is_refusable;
         is_wanted.then(|| self.digest_of(it))
     }
 
     #[cold]
     fn digest_of(&self, it: &Inbound<'_>) -> Digest {
-        Digest(hash_bytes(hash_name(it.tenant, self.cache.get(it.slot).0), it.raw.payload))
+        Digest(hash_bytes(hash_name(it.tenant, self.router.cache.get(it.slot).0), it.raw.payload))
     }
 }

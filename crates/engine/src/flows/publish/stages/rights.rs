@@ -12,15 +12,15 @@ impl Deciding<'_> {
     /// Rejects a message that the publisher may not publish.
     pub(super) fn check_rights(&mut self, it: &Inbound<'_>) -> Step {
         // Below the name of a tenant at brokers, only its own clients may publish.
-        let topic = self.cache.get(it.slot).0;
+        let topic = self.router.cache.get(it.slot).0;
         let is_foreign = it.tenant == TenantId::BROKER_LINK
             && is_of_tenant(topic)
             && self.publisher_of(it).map(|(tenant, _)| tenant)
-                != of_brokers(self.settings, topic).map(|(tenant, _)| tenant);
-        if self.cache.traits(it.slot).is_own || is_foreign || !self.may_publish_inbound(it) {
+                != of_brokers(&self.state.settings, topic).map(|(tenant, _)| tenant);
+        if self.router.cache.traits(it.slot).is_own || is_foreign || !self.may_publish_inbound(it) {
             return Reason::NotAuthorized.into();
         }
-        if it.raw.payload.len() > self.settings.limits.max_payload {
+        if it.raw.payload.len() > self.state.settings.limits.max_payload {
             return Reason::PayloadTooLong.into();
         }
         Step::Continue

@@ -11,7 +11,7 @@ impl Deciding<'_> {
         if it.raw.packet_id.is_none() {
             return Step::Continue;
         }
-        let topic = self.cache.topic_of(it);
+        let topic = self.router.cache.topic_of(it);
         let publication = it.publication(&topic);
         self.admit(it.now, it.key, it.session, it.slot, &publication)
     }

@@ -32,7 +32,7 @@ impl Publishing<'_> {
         if it.raw.retain && !it.raw.payload.is_empty() {
             return true;
         }
-        let publication = it.publication(self.cache.get(it.slot).0);
+        let publication = it.publication(self.router.cache.get(it.slot).0);
         (it.raw.qos == QoS::ExactlyOnce && it.session.is_some_and(|session| self.state.sessions.is_stored(session)))
             || self.has_to_be_stored_for_receivers(it.slot, &Wanted::of(&publication))
     }
@@ -43,7 +43,7 @@ impl Publishing<'_> {
         if wanted.qos == QoS::AtMostOnce {
             return false;
         }
-        let (_, route) = self.cache.get(slot);
+        let (_, route) = self.router.cache.get(slot);
         let mut targets = route.targets().iter().filter(|target| target.qos() != QoS::AtMostOnce);
         targets.any(|target| self.state.sessions.is_stored(target.session))
             || route.groups().iter().any(|group| {

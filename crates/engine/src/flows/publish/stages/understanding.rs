@@ -17,13 +17,13 @@ impl Deciding<'_> {
         if it.unknown_receipts {
             return Reason::NotUnderstood.into();
         }
-        if !self.cache.traits(it.slot).is_report || !self.is_unusable_report(it) {
+        if !self.router.cache.traits(it.slot).is_report || !self.is_unusable_report(it) {
             return Step::Continue;
         }
         // Observers of reports find the fault and count it.
-        let (topic, set) = (self.cache.topic_of(it), ObserverSet::default().with_if(true, ObserverId::REPORTS));
+        let (topic, set) = (self.router.cache.topic_of(it), ObserverSet::default().with_if(true, ObserverId::REPORTS));
         let name = self.publisher_of(it).map(|(_, name)| name.to_owned()).unwrap_or_default();
-        self.observers.tell_observers(self.state, set, &it.publication(&topic), &name, None);
+        self.services.observers.tell_observers(self.state, set, &it.publication(&topic), &name, None);
         Reason::NotUnderstood.into()
     }
 
@@ -31,8 +31,8 @@ impl Deciding<'_> {
     /// subscribers, and the shell ignores it.
     fn is_unusable_report(&self, it: &Inbound<'_>) -> bool {
         let can_reject = self.state.connections.get(it.key).is_some_and(|connection| connection.version.is_v5());
-        let Some(addresses) = self.settings.addresses.as_ref().filter(|_| can_reject) else { return false };
-        let topic = self.cache.get(it.slot).0;
+        let Some(addresses) = self.state.settings.addresses.as_ref().filter(|_| can_reject) else { return false };
+        let topic = self.router.cache.get(it.slot).0;
         addresses.unusable_report.is_some_and(|check| check.holds(&addresses.prefix, topic, it.raw.payload))
     }
 }
