@@ -92,7 +92,7 @@ fn a_home_that_leaves_waits_for_answers_to_its_deals() {
     let world = four();
     let topic = group_at(&world, 0);
     let member = member_at(&world, 3, &topic);
-    let publisher = world.connect(v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX).manual());
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX));
     handed_over(&world);
     assert!(!has_left(&world, false), "node 2 has messages dealt at node 0");
     world.hold(0, 2);
@@ -104,6 +104,7 @@ fn a_home_that_leaves_waits_for_answers_to_its_deals() {
     world.release(0, 2);
     world.run();
     assert!(!publisher.expect_answer(PacketType::PubRec, id).is_error());
+    publisher.expect_answer(PacketType::PubComp, id);
     assert!(has_left(&world, false));
     world.stop_node(0);
     world.run();
