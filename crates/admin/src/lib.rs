@@ -7,6 +7,7 @@
 //! | --- | --- | --- |
 //! | `GET /api/v1/why` | [`WhyRequest`] | [`Story`] |
 //! | `GET /api/v1/slow` | [`SlowRequest`] | [`SlowClients`] |
+//! | `GET /api/v1/totals` | [`GetTotals`] | [`Totals`] |
 //! | `GET /api/v1/clients` | [`ClientsRequest`] | [`Clients`] |
 //! | `GET /api/v1/bans` | [`ListBans`] | [`BanList`] |
 //! | `POST /api/v1/bans` | [`BanRequest`] | [`Banned`] |
@@ -45,6 +46,7 @@ pub mod reload;
 mod request;
 pub mod slow;
 mod token;
+mod totals;
 pub mod why;
 
 pub use bans::{
@@ -65,6 +67,7 @@ pub use reload::{Change, ReloadRequest, Reloaded};
 pub use request::{Body, COMMAND_HEADER, Done, Method, Refusal, Request};
 pub use slow::{SlowClient, SlowClients, SlowRequest};
 pub use token::{ListenerToken, MIN_TOKEN_LEN, TokenError, TokenFileError, read_listener_token};
+pub use totals::{Amount, GetTotals, NodeTotals, Totals};
 pub use why::{ReasonEntry, Story, StoryEvent, Subject, WhyRequest};
 
 use std::ops::RangeInclusive;

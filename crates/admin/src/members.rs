@@ -17,6 +17,7 @@ use crate::kick::{KickRequest, Kicked};
 use crate::meter::{MeterRequest, Metered, TenantUsage};
 use crate::reload::{NodeReloaded, Reloaded};
 use crate::slow::{SlowClients, SlowRequest};
+use crate::totals::{Amount, NodeTotals, Totals};
 use crate::why::{Story, WhyRequest};
 
 /// Time that other members have for an answer.
@@ -34,6 +35,8 @@ pub enum MemberRequest {
     Why(WhyRequest),
     /// Its slow clients.
     Slow(SlowRequest),
+    /// Its totals.
+    Totals,
     /// Its bans.
     Bans,
     /// Take this change of a ban in.
@@ -90,6 +93,8 @@ pub enum MemberAnswer {
     Why(Story),
     /// To [`MemberRequest::Slow`].
     Slow(SlowClients),
+    /// To [`MemberRequest::Totals`].
+    Totals(Amount),
     /// To [`MemberRequest::Bans`].
     Bans(BanList),
     /// To [`MemberRequest::ChangeBan`].
@@ -217,6 +222,19 @@ impl Shares<SlowClients> {
         clients.sort_by_key(|slow| std::cmp::Reverse((slow.waiting_ms, slow.queued_messages)));
         clients.truncate(limit);
         SlowClients { clients, nodes, unreachable }
+    }
+}
+
+impl Shares<Amount> {
+    /// The sum over all members, and the amounts at each.
+    pub fn merge(self) -> Totals {
+        let (answered, unreachable) = self.sorted();
+        let mut totals = Totals { unreachable, ..Totals::default() };
+        for (node, amount) in answered {
+            totals.sum.add(&amount);
+            totals.nodes.push(NodeTotals { node, amount });
+        }
+        totals
     }
 }
 
@@ -392,6 +410,16 @@ mod tests {
         assert_eq!((&all["hot"]["state"], &all["hot"]["node"]), (&"retrying".into(), &"b".into()), "{all}");
         assert_eq!((&all["hot"]["since"], &all["cold"]["node"]), (&"2026-01".into(), &"b".into()));
         assert_eq!((&all["lost"]["state"], &all["lost"]["error"]), (&"unknown".into(), &"no answer of c".into()));
+    }
+
+    #[test]
+    fn totals_are_sums_beside_the_nodes_that_answer() {
+        let amount = |clients_connected, bytes_out| Amount { clients_connected, bytes_out, ..Amount::default() };
+        let answered = vec![("b".to_owned(), amount(2, 30)), ("a".to_owned(), amount(1, 5))];
+        let totals = Shares { answered, unreachable: vec!["c".to_owned()] }.merge();
+        assert_eq!((totals.sum, totals.unreachable), (amount(3, 35), vec!["c".to_owned()]));
+        let names: Vec<_> = totals.nodes.iter().map(|of| (&*of.node, of.amount.bytes_out)).collect();
+        assert_eq!(names, [("a", 5), ("b", 30)]);
     }
 
     #[test]

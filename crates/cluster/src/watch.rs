@@ -24,7 +24,8 @@ pub struct Sight<'a> {
     pub table: &'a Table,
     /// Whether its lease is good: without one it has to serve no client.
     pub has_lease: bool,
-    /// Whether it fetches what dead nodes had, which takes as long as it takes.
+    /// Whether it waits for the bus: it fetches stores of dead nodes, or has its memory written. That takes as long as it
+    /// takes.
     pub is_fetching: bool,
     /// The partitions that its shards serve; `None` when they do not say.
     pub serves: Option<&'a BTreeSet<u16>>,

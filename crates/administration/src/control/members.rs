@@ -10,13 +10,13 @@ use tidegate_admin::members::{MemberAnswer, MemberRequest, Shares};
 use tidegate_console::Operations;
 use tidegate_console::api::{BanControl as _, Control as _, Members, answer_member};
 use tidegate_node::{
-    AskError, Inlet, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion, QUOTAS_ANNOUNCEMENT,
-    RETAINED_QUESTION, TenantCounts,
+    AskError, Inlet, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion, RETAINED_QUESTION,
 };
 
-use super::quotas::Announcer;
 use crate::part::{FORMER_LIFE, HISTORY_QUESTION, INHERITED, PIECE};
 use crate::status::BrokerStatus;
+
+use super::quotas::{Announcer, take_announcement};
 
 /// Requests that give a node the bans of this one, with requests that it was too busy for: a minute of pauses.
 const MAX_BAN_ATTEMPTS: u32 = 240;
@@ -122,20 +122,6 @@ pub fn answer_others(
     };
     let thread = Builder::new().name("members".to_owned()).spawn(listen);
     thread.map(drop).map_err(MembersThreadError)
-}
-
-/// Takes what another node announces of the use of tenants, at once. Returns all other events.
-fn take_announcement(counts: Option<&TenantCounts>, node: &NodeHandle, event: PeerEvent) -> Option<PeerEvent> {
-    match event {
-        PeerEvent::Question(question) if question.body.first() == Some(&QUOTAS_ANNOUNCEMENT) => {
-            if let Some(counts) = counts {
-                counts.take_announcement(node.now().monotonic.0, question.from.as_str(), &question.body);
-            }
-            question.answer(vec![QUOTAS_ANNOUNCEMENT]);
-            None
-        }
-        other => Some(other),
-    }
 }
 
 /// Gives a node that was not linked all bans of operators, and their ends; it does the same.

@@ -13,6 +13,8 @@ pub(super) struct Counters {
     pub(super) lapses: AtomicU64,
     pub(super) passing: AtomicU64,
     pub(super) restoring: AtomicU64,
+    /// Writes of the node's memory that the bus has not confirmed.
+    saving: AtomicU64,
     pub(super) restored: AtomicU64,
     pub(super) failovers: AtomicU64,
     pub(super) failover_ms: AtomicU64,
@@ -22,6 +24,20 @@ impl Counters {
     /// The number of partitions that wait for a dead node's images.
     pub(super) fn set_restoring(&self, partitions: usize) {
         self.restoring.store(partitions as u64, Ordering::Relaxed);
+    }
+
+    /// Saves the node's memory, which may wait for the bus.
+    pub(super) fn while_saving<T>(&self, is_on_bus: bool, save: impl FnOnce() -> T) -> T {
+        self.saving.fetch_add(u64::from(is_on_bus), Ordering::Relaxed);
+        let saved = save();
+        self.saving.fetch_sub(u64::from(is_on_bus), Ordering::Relaxed);
+        saved
+    }
+
+    /// Whether the node waits for the bus before it can serve its partitions: for a store of a dead node, or for its own
+    /// memory.
+    pub(super) fn waits_for_bus(&self) -> bool {
+        self.restoring.load(Ordering::Relaxed) > 0 || self.saving.load(Ordering::Relaxed) > 0
     }
 
     /// A share of a dead node's partitions is served here, and of some nothing was left.
@@ -60,5 +76,21 @@ impl Counters {
 
     pub(super) fn note_mismatch(&self) {
         self.mismatches.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_waits_for_the_bus_while_it_saves_or_restores() {
+        let counters = Counters::default();
+        assert!(!counters.waits_for_bus());
+        assert!(counters.while_saving(true, || counters.waits_for_bus()));
+        assert!(!counters.while_saving(false, || counters.waits_for_bus()), "a disk that hangs is a fault");
+        assert!(!counters.waits_for_bus());
+        counters.set_restoring(1);
+        assert!(counters.waits_for_bus());
     }
 }

@@ -149,6 +149,11 @@ impl MemoryFile {
         self.mirror.as_ref().is_some_and(|mirror| mirror.lost().is_some())
     }
 
+    /// Whether it is on the bus, too, and so waits for the bus.
+    pub(super) fn is_on_bus(&self) -> bool {
+        self.mirror.is_some()
+    }
+
     /// Notes that this process serves as a member, from the table of this epoch on. Returns whether it may: not when
     /// another process owns the log, or has fenced the members of this epoch.
     pub(super) fn serve_since(&self, epoch: u64) -> bool {

@@ -184,11 +184,10 @@ impl Shared {
         self.state().standpoint = standpoint;
     }
 
-    /// The partitions that the node should serve: the table, whether there is a lease, whether it fetches.
+    /// The partitions that the node should serve: the table, whether there is a lease, whether it waits for the bus.
     pub(super) fn meant(&self) -> (Table, bool, bool) {
         let state = self.state();
-        let is_fetching = self.counters.restoring.load(Ordering::Relaxed) > 0;
-        (state.standpoint.table.clone(), state.has_lease(), is_fetching)
+        (state.standpoint.table.clone(), state.has_lease(), self.counters.waits_for_bus())
     }
 
     pub(super) fn set_watched(&self, difference: PartitionDifference) {

@@ -10,8 +10,8 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use tidegate_admin::members::{BanChanged, MemberAnswer, MemberRequest, Shares};
 use tidegate_admin::{
-    BanList, BanRequest, Banned, Clients, ClientsRequest, KickRequest, Kicked, MeterRequest, Metered, Reloaded,
-    SlowClients, SlowRequest, Story, UnbanRequest, Unbanned, WhyRequest, read_body, read_query,
+    Amount, BanList, BanRequest, Banned, Clients, ClientsRequest, KickRequest, Kicked, MeterRequest, Metered, Reloaded,
+    SlowClients, SlowRequest, Story, Totals, UnbanRequest, Unbanned, WhyRequest, read_body, read_query,
 };
 
 use super::answers::answer;
@@ -104,6 +104,38 @@ fn metered<S: Control>(source: &S, request: &MeterRequest) -> Result<Metered, Co
     let (tenants, kept) = source.meter(request)?;
     let in_memory = if kept { Vec::new() } else { vec![source.node_name()] };
     Ok(Metered { tenants, in_memory, ..Metered::default() })
+}
+
+pub(super) async fn totals<S: Control>(State(source): State<Arc<S>>) -> Response {
+    answer(waiting(move || all_totals(&*source)).await)
+}
+
+fn all_totals<S: Control>(source: &S) -> Result<Totals, ControlError> {
+    let own = amount(source)?;
+    let shares = ask_all(source, &MemberRequest::Totals, MemberAnswer::Totals(own)).only(|share| match share {
+        MemberAnswer::Totals(amount) => Ok(amount),
+        other => Err(refusal_of(other)),
+    });
+    Ok(shares.map_err(|refusal| ControlError::Refused(refusal.to_string()))?.merge())
+}
+
+/// The amounts at this process.
+fn amount<S: Control>(source: &S) -> Result<Amount, ControlError> {
+    let status = source.status()?;
+    let (counters, gauges) = (&status.counters, &status.gauges);
+    Ok(Amount {
+        clients_connected: gauges.sessions_connected,
+        sessions: gauges.sessions_connected + gauges.sessions_disconnected,
+        subscriptions: gauges.subscriptions + gauges.shared_subscriptions,
+        retained_messages: gauges.retained_messages,
+        queued_messages: gauges.queued_messages,
+        queued_bytes: gauges.queued_bytes,
+        messages_in: counters.messages_in.iter().sum(),
+        messages_out: counters.messages_out.iter().sum(),
+        messages_dropped: counters.dropped_total(),
+        bytes_in: counters.bytes_in,
+        bytes_out: counters.bytes_out,
+    })
 }
 
 pub(super) async fn bans<S: Control>(State(source): State<Arc<S>>) -> Response {
@@ -217,6 +249,7 @@ pub fn answer_member<S: Control>(source: &S, operations: &dyn Operations, reques
         MemberRequest::Slow(request) => source
             .slow(request.limit as usize)
             .map(|clients| MemberAnswer::Slow(SlowClients { clients, ..SlowClients::default() })),
+        MemberRequest::Totals => amount(source).map(MemberAnswer::Totals),
         MemberRequest::Bans => {
             source.bans().list().map(|bans| MemberAnswer::Bans(BanList { bans, ..BanList::default() }))
         }

@@ -26,8 +26,8 @@ use tidegate_admin::fleet::{BrokerAddress, DrainBroker};
 use tidegate_admin::members::BanChanged;
 use tidegate_admin::{
     BanEntry, BanRecord, BanRequest, ClientEntry, ClientsRequest, DrainRequest, DrainStatus, FleetStatus, GetFleet,
-    InvalidRequest, KickRequest, MeterRequest, PipelineOrder, Request, SlowClient, SlowRequest, Story, TenantUsage,
-    UnbanRequest, WhyRequest,
+    GetTotals, InvalidRequest, KickRequest, MeterRequest, PipelineOrder, Request, SlowClient, SlowRequest, Story,
+    TenantUsage, UnbanRequest, WhyRequest,
 };
 
 use crate::status::Unavailable;
@@ -254,6 +254,7 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
         .route(WhyRequest::ROUTE, get(cluster_wide::why::<S>))
         .route(SlowRequest::ROUTE, get(cluster_wide::slow::<S>))
         .route(MeterRequest::ROUTE, get(cluster_wide::meter::<S>))
+        .route(GetTotals::ROUTE, get(cluster_wide::totals::<S>))
         .route(ClientsRequest::ROUTE, get(cluster_wide::clients::<S>))
         .route(KickRequest::ROUTE, post(cluster_wide::kick::<S>))
         .route(BanRequest::ROUTE, bans)

@@ -227,6 +227,7 @@ async function showCluster(numbers) {
   const isMember = numbers.has("tidegate_cluster_member");
   id("cluster").hidden = !isMember;
   if (!isMember) return;
+  await showTotals();
   const view = await (await ask("api/v1/cluster")).json();
   const part = (share) => `${(100 * share).toFixed(0)} %`;
   const load = (node) => (node.load ? `${part(node.load.busy)} busy, ${some(node.load.clients, "client")}` : "");
@@ -238,6 +239,17 @@ async function showCluster(numbers) {
     { title: "Load", text: true }, { title: "For clients", text: true }], members, "no node has joined yet");
   table(id("moves"), [{ title: "From", text: true }, { title: "To", text: true }, { title: "Partitions that move" }],
     view.moves.map((it) => [it.from, it.to, whole(it.partitions.length)]), "nothing moves");
+}
+
+// The numbers above are of this node alone.
+async function showTotals() {
+  const { sum, nodes, unreachable } = await (await ask("api/v1/totals")).json();
+  const row = (name, it) => [name, whole(it.clients_connected), whole(it.sessions), whole(it.subscriptions), whole(it.retained_messages),
+    whole(it.queued_messages), whole(it.messages_in), whole(it.messages_out), whole(it.messages_dropped)];
+  const silent = unreachable.map((name) => [name, "no answer", "", "", "", "", "", "", ""]);
+  table(id("totals"), [{ title: "Node", text: true }, { title: "Clients" }, { title: "Sessions" }, { title: "Subscriptions" }, { title: "Retained" },
+    { title: "Queued" }, { title: "Received" }, { title: "Sent" }, { title: "Dropped" }],
+    [row("all", sum), ...nodes.map((it) => row(it.node, it)), ...silent], "none");
 }
 
 let shown = [];

@@ -281,6 +281,17 @@ fn clients_are_sent_elsewhere_and_taken_again() {
 }
 
 #[test]
+fn totals_are_of_all_members() {
+    let fixture = Fixture::start(Limits::default());
+    let totals = fixture.get("/api/v1/totals");
+    assert_eq!(code(&totals), "200", "{totals}");
+    for part in [r#""sum":{"clients_connected":"#, r#""nodes":[{"node":"#, r#""unreachable":["#] {
+        assert!(totals.contains(part), "{part}: {totals}");
+    }
+    fixture.running.stop();
+}
+
+#[test]
 fn slow_clients_are_named_as_many_as_are_asked_for() {
     let fixture = Fixture::start(Limits::default());
     let slow = fixture.get("/api/v1/slow");

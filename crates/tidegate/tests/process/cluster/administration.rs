@@ -64,6 +64,10 @@ fn a_client_is_listed_explained_and_banned_from_another_node() {
     assert!(without.out.contains(r#""unreachable":["c"]"#), "{}", without.out);
     assert!(without.err.contains("node c did not answer"), "{}", without.err);
 
+    let (_, totals) = cluster.node(A).get("/api/v1/totals");
+    let totals: Value = serde_json::from_str(&totals).unwrap();
+    assert_eq!((&totals["nodes"][1]["node"], &totals["unreachable"][0]), (&"b".into(), &"c".into()), "{totals}");
+
     // Changes made while it is away are in force when it is back.
     done(&cluster, A, &["ban", "remove", "client", &id], 3);
     done(&cluster, B, &["ban", "add", "client", "other"], 3);
