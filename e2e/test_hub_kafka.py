@@ -16,6 +16,8 @@ from pipelines import Books, PipelineCase
 # Where ./test puts it.
 LIBRARIES = ROOT / "target" / "servers" / "kafka" / "lib"
 JAVA = shutil.which("java")
+# How often its start is waited for: on a busy machine it takes minutes.
+START_WAITS = 4
 
 
 def number_of(value):
@@ -69,7 +71,13 @@ class Kafka:
         self.process = subprocess.Popen(self.command("kafka.Kafka", self.properties), stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, text=True)
         self.log = Lines(self.process.stderr)
-        self.log.wait(lambda line: "Kafka Server started" in line)
+        for left in reversed(range(START_WAITS)):
+            try:
+                self.log.wait(lambda line: "Kafka Server started" in line)
+                return
+            except AssertionError:
+                if not left or self.process.poll() is not None:
+                    raise
 
     def has_lost_an_end(self):
         """Whether it has said that it writes no end of a transaction (KAFKA-20734 in 4.3): when it starts after a kill, it takes

@@ -39,6 +39,7 @@ const OPEN_TEXTS: &[&str] = &[
     "banned_clients",
     "topics",
     "schema",
+    "tables",
     "schema_type",
     "property_topics",
     "ping_factors",

@@ -31,7 +31,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "admin", ours: &[], tests: &[], others: None },
     Layer { name: "client", ours: &["mqtt"], tests: &[], others: None },
     Layer { name: "bridge", ours: &["client"], tests: &[], others: None },
-    Layer { name: "hub", ours: &["random", "client", "context", "bus"], tests: &[], others: None },
+    Layer { name: "hub", ours: &["panics", "random", "client", "context", "bus"], tests: &[], others: None },
     Layer { name: "visitor", ours: &[], tests: &[], others: Some(&["tokio", "thiserror"]) },
     Layer { name: "http", ours: &["client", "units", "visitor"], tests: &[], others: None },
     Layer { name: "coap", ours: &["client", "visitor"], tests: &[], others: None },
