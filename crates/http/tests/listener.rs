@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_http::{
-    Caller, DoorSettings, Entry, Found, Gateway, HistoryError, HistoryQuestion, MessageProperties, ReadError,
-    RetainedMessage, Running, Seat, TlsStart, Value, Who, start,
+    Caller, DoorSettings, Entry, Found, Gateway, HistoryAnswer, HistoryError, HistoryQuestion, MessageProperties,
+    ReadError, RetainedMessage, Running, Seat, TlsStart, Value, Who, start,
 };
 
 /// CONNACK of MQTT 5 with this reason.
@@ -102,7 +102,7 @@ impl Gateway for Broker {
         _: &str,
         _: &HistoryQuestion,
         _: &dyn Fn() -> bool,
-    ) -> Result<Vec<Value>, HistoryError> {
+    ) -> Result<HistoryAnswer, HistoryError> {
         Err(HistoryError::Missing)
     }
 
