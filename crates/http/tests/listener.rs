@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidegate_http::{
     Caller, DoorSettings, Entry, Found, Gateway, HistoryAnswer, HistoryError, HistoryQuestion, MessageProperties,
-    ReadError, RetainedMessage, Running, Seat, TlsStart, Value, Who, start,
+    ReadError, RetainedMessage, Running, Seat, TlsStart, Who, start,
 };
 
 /// CONNACK of MQTT 5 with this reason.
