@@ -6,6 +6,11 @@ use tidegate_cluster::{Advert, Seen, Sighting, Table, decide};
 
 /// The table that a leader decides for these nodes, all in their first life and settled.
 pub(super) fn first_table(adverts: &BTreeMap<String, Advert>) -> Table {
+    table_after(&Table::default(), adverts)
+}
+
+/// The table that a leader decides after another one, when only these nodes are members.
+pub(super) fn table_after(before: &Table, adverts: &BTreeMap<String, Advert>) -> Table {
     let sighting = Sighting { life: 1, settled: true };
     let seen = Seen {
         members: adverts.keys().map(|name| (name.clone(), sighting)).collect(),
@@ -16,5 +21,5 @@ pub(super) fn first_table(adverts: &BTreeMap<String, Advert>) -> Table {
         factors: None,
         expected: BTreeSet::new(),
     };
-    decide(&Table::default(), &seen).unwrap_or_default()
+    decide(before, &seen).unwrap_or_default()
 }

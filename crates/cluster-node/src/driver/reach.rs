@@ -3,19 +3,22 @@
 use tidegate_cluster::Table;
 use tidegate_engine::PARTITIONS;
 
-/// Why no new client is served at this node, if so: it has no partition, and to each node with partitions it has only a link
-/// through a third one (`indirect`). Messages cross such a link, clients do not.
-pub(super) fn no_home_in_reach(name: &str, table: &Table, indirect: &[&str]) -> Option<String> {
-    let far = |home: &str| home != name && indirect.contains(&home);
+/// Why no new client is served at this node, if so: it serves no partition (`serves`), and to each node that does it has only
+/// a link through a third one (`indirect`). Messages cross such a link, clients do not. Partitions that move, or that a new
+/// home has yet to fetch, are served by no node.
+pub(super) fn no_home_in_reach(name: &str, serves: bool, table: &Table, indirect: &[&str]) -> Option<String> {
     // Few nodes are linked through others, and mostly none.
-    let homes = || (0..PARTITIONS).filter_map(|partition| table.home(partition));
-    if indirect.is_empty() || !homes().all(|home| far(&home.node)) {
+    if serves || indirect.is_empty() {
         return None;
     }
-    homes().next().map(|home| {
+    let homes = || (0..PARTITIONS).filter_map(|partition| Some((partition, table.home(partition)?.node.as_str())));
+    let is_near = |home: &str| home != name && !indirect.contains(&home);
+    if homes().any(|(partition, home)| is_near(home) && table.is_settled(partition)) {
+        return None;
+    }
+    homes().find(|(_, home)| indirect.contains(home)).map(|(_, home)| {
         format!(
-            "it has no partitions, and no direct connection to {}, which has some: clients are served at other nodes",
-            home.node
+            "it serves no partitions, and has no direct connection to {home}, which has some: clients are served at other nodes"
         )
     })
 }
@@ -25,7 +28,7 @@ mod tests {
     use tidegate_cluster::{Advert, Table};
 
     use super::*;
-    use crate::driver::first_table::first_table;
+    use crate::driver::first_table::{first_table, table_after};
 
     /// A table in which these nodes have the partitions.
     fn table_of(nodes: &[&str]) -> Table {
@@ -36,16 +39,27 @@ mod tests {
     #[test]
     fn a_node_that_reaches_no_home_is_not_ready() {
         let table = table_of(&["a", "b"]);
-        let why = no_home_in_reach("c", &table, &["a", "b"]).unwrap();
+        let why = no_home_in_reach("c", false, &table, &["a", "b"]).unwrap();
         assert!(why.contains("no direct connection to"), "{why}");
+    }
+
+    #[test]
+    fn a_node_that_has_yet_to_fetch_its_partitions_is_not_ready() {
+        let before = table_of(&["a", "b"]);
+        let alive = ["b", "c"].map(|name| (name.to_owned(), Advert { life: 1, ..Advert::default() }));
+        let table = table_after(&before, &alive.into());
+        assert!(!table.of("c").is_empty(), "it inherits partitions of the dead node");
+        assert!(no_home_in_reach("c", false, &table, &["b"]).is_some());
+        assert_eq!(no_home_in_reach("c", true, &table, &["b"]), None, "it has fetched some");
+        assert_eq!(no_home_in_reach("c", false, &table, &["a"]), None, "node b serves its own");
     }
 
     #[test]
     fn a_node_that_reaches_a_home_or_is_one_is_ready() {
         let table = table_of(&["a", "b"]);
-        assert_eq!(no_home_in_reach("c", &table, &["a"]), None, "clients of b are served");
-        assert_eq!(no_home_in_reach("a", &table, &["b"]), None, "node a has partitions");
-        assert_eq!(no_home_in_reach("c", &table, &[]), None);
-        assert_eq!(no_home_in_reach("c", &Table::default(), &["a"]), None, "another hindrance says this");
+        assert_eq!(no_home_in_reach("c", false, &table, &["a"]), None, "clients of b are served");
+        assert_eq!(no_home_in_reach("a", true, &table, &["b"]), None, "node a has partitions");
+        assert_eq!(no_home_in_reach("c", false, &table, &[]), None);
+        assert_eq!(no_home_in_reach("c", false, &Table::default(), &["a"]), None, "another hindrance says this");
     }
 }

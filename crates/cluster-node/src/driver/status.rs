@@ -295,7 +295,8 @@ impl Shared {
         let peers = self.node.cluster().peers;
         let indirect: Vec<&str> =
             peers.iter().filter(|peer| peer.through.is_some()).map(|peer| peer.name.as_str()).collect();
-        no_home_in_reach(&self.name, &self.state().standpoint.table, &indirect)
+        let serves = self.served() > 0;
+        no_home_in_reach(&self.name, serves, &self.state().standpoint.table, &indirect)
     }
 
     fn own_hindrance(&self) -> Option<String> {
