@@ -32,6 +32,8 @@ pub(crate) struct Tail {
     pub batch: u64,
     /// Whether a part of it is being read.
     pub loading: bool,
+    /// The batch of the journal before whose commit no part is read again: the store has shown nothing.
+    waits_for: u64,
     /// Whether all of it was committed at the request: then some of it has to come.
     pub seen: bool,
     /// Further parts to read one after another, since a move needs the whole queue in memory.
@@ -49,6 +51,22 @@ impl Tail {
     /// Without a message; the first one will have this number.
     pub(crate) fn beginning_at(first: u64) -> Self {
         Self { first, ..Self::default() }
+    }
+
+    /// Begins to read a part; returns false where one is being read already, or where the store would show nothing new.
+    /// `committed` is the last committed batch of the journal.
+    fn begin_loading(&mut self, committed: u64) -> bool {
+        if self.loading || self.waits_for > committed {
+            return false;
+        }
+        self.loading = true;
+        self.seen = self.batch <= committed;
+        true
+    }
+
+    /// The store has shown nothing: the next part is read when this batch is committed.
+    fn load_after(&mut self, batch: u64) {
+        (self.loading, self.waits_for) = (false, batch);
     }
 
     /// A stored message is appended.
@@ -154,9 +172,10 @@ impl Session {
     pub(crate) fn load_tail(&mut self, journal: &Journal, events: &mut VecDeque<Event>) {
         let Some(stored) = self.stored else { return };
         let Some(flow) = self.flow.as_mut() else { return };
-        let Some(tail) = flow.tail.as_mut().filter(|tail| !tail.loading) else { return };
-        tail.loading = true;
-        tail.seen = tail.batch <= journal.committed();
+        let Some(tail) = flow.tail.as_mut() else { return };
+        if !tail.begin_loading(journal.committed()) {
+            return;
+        }
         let (from, to) = entries_from(stored, tail.first);
         let wanted = WantedQueue {
             tenant: self.tenant,
@@ -220,8 +239,8 @@ impl Session {
         key: SessionKey,
     ) {
         if let Some(tail) = self.flow.as_mut().and_then(|flow| flow.tail.as_mut()) {
-            tail.loading = false;
             let batch = journal.awaited_batch();
+            tail.load_after(batch);
             to_read.push_back((batch, key));
         }
     }
@@ -247,6 +266,16 @@ impl Session {
 mod tests {
     use super::*;
     use crate::journal::keys::{Key, StoredSession, entries_from};
+
+    #[test]
+    fn a_tail_is_read_again_after_the_next_commit() {
+        let mut tail = Tail { batch: 4, ..Tail::beginning_at(1) };
+        assert!(tail.begin_loading(3) && !tail.seen);
+        assert!(!tail.begin_loading(3), "it is being read");
+        tail.load_after(5);
+        assert!(!tail.begin_loading(3) && !tail.begin_loading(4), "nothing new can be there");
+        assert!(tail.begin_loading(5) && tail.seen);
+    }
 
     #[test]
     fn a_tail_counts_as_queued_messages() {

@@ -250,9 +250,7 @@ impl Engine {
         if connection.phase == Phase::AwaitAuth && !matches!(packet_type, PacketType::Auth | PacketType::Disconnect) {
             return Err(Refused::new(Reason::ProtocolError, "AUTH is awaited"));
         }
-        if connection.is_parked()
-            && !passes_parked(packet_type)
-            && !(may_repeat(frame.first_byte) && self.questions().is_repetition(key, version, frame))
+        if connection.is_parked() && !passes_parked(packet_type) && !self.questions().is_repetition(key, version, frame)
         {
             return Ok(parking!(self).park_frame(key, whole));
         }
@@ -342,6 +340,9 @@ impl ShardQuestions<'_> {
     /// behind the PUBREL of the first one, which does not wait either, it would look like a new message.
     #[cold]
     fn is_repetition(self, key: ConnectionKey, version: Version, frame: &Frame<'_>) -> bool {
+        if !may_repeat(frame.first_byte) {
+            return false;
+        }
         let Ok(raw) = RawPublish::decode(version, frame.first_byte, frame.body) else { return false };
         let session =
             self.engine.state.connections.session_of(key).and_then(|session| self.engine.state.sessions.get(session.0));
