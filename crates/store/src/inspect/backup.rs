@@ -361,7 +361,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Removes files that this backup does not need: those of the previous backup, and of interrupted ones.
+    /// Removes files that this backup does not need: files of the previous backup, and of interrupted backups.
     fn remove_others(&mut self, manifest: &Manifest, companions: &[&str]) -> Result<(), BackupError> {
         let segments = manifest.segments.iter().map(|(id, _)| segment::name(*id));
         let needed: Vec<String> = segments.chain(manifest.table.map(table::name)).collect();

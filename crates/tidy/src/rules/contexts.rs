@@ -1,4 +1,4 @@
-//! A context of the engine borrows few parts, so that its borrows say what a flow can change.
+//! A context of the engine borrows few parts, so that its borrows show the state that a flow can change.
 
 use crate::Violation;
 use crate::tree::Tree;

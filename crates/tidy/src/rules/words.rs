@@ -1,4 +1,4 @@
-//! Plain words: riddling phrases, long test names and repeated type names may only become fewer.
+//! Plain words: riddling phrases and comments, long test names and repeated type names may only become fewer.
 //!
 //! `ceilings.tsv` holds a number of each kind for every area (a crate, the pages below `docs`, a page of the root). A
 //! count above its ceiling fails, and so does a ceiling above the count: the second keeps what a rewrite has gained.
@@ -91,6 +91,8 @@ pub struct Counts {
     pub long_tests: usize,
     /// Types, outside tests, that share their name with another type of the same crate.
     pub repeated_types: usize,
+    /// Comments that begin with `What` in the place of a noun.
+    pub what_comments: usize,
 }
 
 /// Counts of every area that has a ceiling, by name.
@@ -103,6 +105,7 @@ pub fn counts(tree: &Tree) -> BTreeMap<String, Counts> {
         let words = normal(&file.text);
         counts.phrases += PHRASES.iter().map(|(phrase, _)| occurrences(&words, phrase)).sum::<usize>();
         counts.long_tests += long_tests(&file.text).len();
+        counts.what_comments += what_comments(&file.text);
         types.entry(area).or_default().extend(type_names(file));
     }
     for (area, names) in types {
@@ -131,6 +134,11 @@ pub fn violations(tree: &Tree) -> Vec<Violation> {
             ("riddling phrases (`PHRASES` in rules/words.rs has the plain forms)", count.phrases, ceiling.phrases),
             ("test names over 60 characters", count.long_tests, ceiling.long_tests),
             ("types named like another one of the crate", count.repeated_types, ceiling.repeated_types),
+            (
+                "comments that begin with `What` (name the thing: `What was sent` -> `The packet sent`)",
+                count.what_comments,
+                ceiling.what_comments,
+            ),
         ];
         for (kind, count, ceiling) in kinds {
             if count > ceiling {
@@ -152,27 +160,29 @@ pub fn violations(tree: &Tree) -> Vec<Violation> {
 /// The table with each ceiling lowered to its count. No ceiling rises.
 pub fn lowered(tree: &Tree) -> String {
     let ceilings = tree.get(CEILINGS).map(|file| parse(&file.text)).unwrap_or_default();
-    let mut text = String::from("# area\tphrases\tlong test names\trepeated type names\n");
+    let mut text = String::from("# area\tphrases\tlong test names\trepeated type names\tcomments with What\n");
     for (area, count) in counts(tree) {
         let ceiling = ceilings.get(&area).copied().unwrap_or_default();
         let _ = writeln!(
             text,
-            "{area}\t{}\t{}\t{}",
+            "{area}\t{}\t{}\t{}\t{}",
             count.phrases.min(ceiling.phrases),
             count.long_tests.min(ceiling.long_tests),
-            count.repeated_types.min(ceiling.repeated_types)
+            count.repeated_types.min(ceiling.repeated_types),
+            count.what_comments.min(ceiling.what_comments)
         );
     }
     text
 }
 
-/// Reads the table; a line that is not a row of four columns is skipped, and its area then has a ceiling of 0.
+/// Reads the table; a line that is not a row of five columns is skipped, and its area then has a ceiling of 0.
 fn parse(text: &str) -> BTreeMap<String, Counts> {
     let row = |line: &str| {
         let mut columns = line.split('\t');
         let area = columns.next()?.to_owned();
         let mut number = || columns.next()?.parse().ok();
-        Some((area, Counts { phrases: number()?, long_tests: number()?, repeated_types: number()? }))
+        let (phrases, long_tests, repeated_types, what_comments) = (number()?, number()?, number()?, number()?);
+        Some((area, Counts { phrases, long_tests, repeated_types, what_comments }))
     };
     text.lines().filter_map(row).collect()
 }
@@ -241,6 +251,15 @@ fn long_tests(text: &str) -> Vec<&str> {
     long
 }
 
+/// Lines of comments that begin with `What`.
+fn what_comments(text: &str) -> usize {
+    let begins = |line: &&str| {
+        let comment = line.trim_start().strip_prefix("//").unwrap_or_default().trim_start_matches(['/', '!']);
+        comment.strip_prefix(" What").is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    };
+    text.lines().filter(begins).count()
+}
+
 /// Names of the structs and enums that a file outside tests declares at its top level.
 fn type_names(file: &File) -> Vec<&str> {
     let test = file.path.contains("/tests") || !file.path.contains("/src/") || is_stand_in(&file.path);
@@ -285,8 +304,14 @@ mod tests {
     }
 
     #[test]
+    fn comments_that_begin_with_what_are_found() {
+        let text = "//! What holds.\n    /// What is sent\n// What, then?\n// Whatever\n/// The packet. What\nlet x = 1; // What\n";
+        assert_eq!(what_comments(text), 3);
+    }
+
+    #[test]
     fn a_count_stays_within_its_ceiling_and_its_slack() {
-        let table = |phrases: usize| format!("crates/a\t{phrases}\t0\t1\n");
+        let table = |phrases: usize| format!("crates/a\t{phrases}\t0\t1\t0\n");
         let check = |phrases: usize| {
             let source = "// nobody\nstruct Place;\n";
             let files = [("crates/a/src/x.rs", source), ("crates/a/src/y.rs", source), (CEILINGS, &table(phrases))];
@@ -298,8 +323,8 @@ mod tests {
     #[test]
     fn lowering_raises_no_ceiling() {
         let source = "// nobody, nobody\n";
-        let files = [("crates/a/src/x.rs", source), ("README.md", "plain\n"), (CEILINGS, "README.md\t4\t0\t0\n")];
+        let files = [("crates/a/src/x.rs", source), ("README.md", "plain\n"), (CEILINGS, "README.md\t4\t0\t0\t0\n")];
         let rows = lowered(&Tree::of(&files));
-        assert_eq!(rows.lines().skip(1).collect::<Vec<_>>(), ["README.md\t0\t0\t0", "crates/a\t0\t0\t0"]);
+        assert_eq!(rows.lines().skip(1).collect::<Vec<_>>(), ["README.md\t0\t0\t0\t0", "crates/a\t0\t0\t0\t0"]);
     }
 }
