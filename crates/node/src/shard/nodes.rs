@@ -153,8 +153,8 @@ impl PeerCalls<'_> {
         }
     }
 
-    /// Takes a batch of another shard, or of a shard of another node. What is left of it for the next turn is the
-    /// answer.
+    /// Takes a batch of another shard, or of a shard of another node. Returns the rest, which is for the next
+    /// turn.
     pub(crate) fn take_batch(&mut self, batch: Batch) -> Option<Batch> {
         let from = batch.from;
         if from.0 < self.shard.place.shards {

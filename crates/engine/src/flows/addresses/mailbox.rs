@@ -76,7 +76,7 @@ impl Dealing<'_> {
         if let Some(rare) = session.rare.as_mut() {
             rare.refused.forget_all(&mut self.state.journal, stored);
         }
-        // What is read from the store is checked when it comes.
+        // Messages read from the store are checked when they come.
         session.forget_newest(&mut self.state.memory);
         let Some(mut flow) = session.flow.take() else { return };
         self.state.to_unpark.append(&mut flow.blocking);
