@@ -3,22 +3,20 @@
 use tidegate_cluster::Table;
 use tidegate_engine::PARTITIONS;
 
-/// Why no new client is served at this node, if so: it serves no partition (`serves`), and to each node that does it has only
-/// a link through a third one (`indirect`). Messages cross such a link, clients do not. Partitions that move, or that a new
-/// home has yet to fetch, are served by no node.
-pub(super) fn no_home_in_reach(name: &str, serves: bool, table: &Table, indirect: &[&str]) -> Option<String> {
-    // Few nodes are linked through others, and mostly none.
-    if serves || indirect.is_empty() {
+/// Why no new client is served at this node, if so: it serves no partition (`serves`), and no node that does is among those
+/// `near` it, which are members and have a direct link with it. Messages cross a link through a third node, clients do not.
+/// Partitions that move, or that a new home has yet to fetch, are served by no node.
+pub(super) fn no_home_in_reach(name: &str, serves: bool, table: &Table, near: &[&str]) -> Option<String> {
+    if serves {
         return None;
     }
     let homes = || (0..PARTITIONS).filter_map(|partition| Some((partition, table.home(partition)?.node.as_str())));
-    let is_near = |home: &str| home != name && !indirect.contains(&home);
-    if homes().any(|(partition, home)| is_near(home) && table.is_settled(partition)) {
+    if homes().any(|(partition, home)| near.contains(&home) && table.is_settled(partition)) {
         return None;
     }
-    homes().find(|(_, home)| indirect.contains(home)).map(|(_, home)| {
+    homes().find(|(_, home)| *home != name).map(|(_, home)| {
         format!(
-            "it serves no partitions, and has no direct connection to {home}, which has some: clients are served at other nodes"
+            "it serves no partitions, and has no direct connection to a member that does ({home} has some): clients are served at other nodes"
         )
     })
 }
@@ -39,8 +37,9 @@ mod tests {
     #[test]
     fn a_node_that_reaches_no_home_is_not_ready() {
         let table = table_of(&["a", "b"]);
-        let why = no_home_in_reach("c", false, &table, &["a", "b"]).unwrap();
+        let why = no_home_in_reach("c", false, &table, &[]).unwrap();
         assert!(why.contains("no direct connection to"), "{why}");
+        assert!(no_home_in_reach("c", false, &table, &["d"]).is_some(), "node d has no partitions either");
     }
 
     #[test]
@@ -49,17 +48,17 @@ mod tests {
         let alive = ["b", "c"].map(|name| (name.to_owned(), Advert { life: 1, ..Advert::default() }));
         let table = table_after(&before, &alive.into());
         assert!(!table.of("c").is_empty(), "it inherits partitions of the dead node");
-        assert!(no_home_in_reach("c", false, &table, &["b"]).is_some());
-        assert_eq!(no_home_in_reach("c", true, &table, &["b"]), None, "it has fetched some");
-        assert_eq!(no_home_in_reach("c", false, &table, &["a"]), None, "node b serves its own");
+        assert!(no_home_in_reach("c", false, &table, &["a"]).is_some());
+        assert_eq!(no_home_in_reach("c", true, &table, &["a"]), None, "it has fetched some");
+        assert_eq!(no_home_in_reach("c", false, &table, &["b"]), None, "node b serves its own");
     }
 
     #[test]
     fn a_node_that_reaches_a_home_or_is_one_is_ready() {
         let table = table_of(&["a", "b"]);
-        assert_eq!(no_home_in_reach("c", false, &table, &["a"]), None, "clients of b are served");
-        assert_eq!(no_home_in_reach("a", true, &table, &["b"]), None, "node a has partitions");
-        assert_eq!(no_home_in_reach("c", false, &table, &[]), None);
-        assert_eq!(no_home_in_reach("c", false, &Table::default(), &["a"]), None, "another hindrance says this");
+        assert_eq!(no_home_in_reach("c", false, &table, &["b"]), None, "clients of b are served");
+        assert_eq!(no_home_in_reach("a", true, &table, &[]), None, "node a has partitions");
+        assert_eq!(no_home_in_reach("a", false, &table_of(&["a"]), &[]), None, "another hindrance says this");
+        assert_eq!(no_home_in_reach("c", false, &Table::default(), &[]), None, "so it does here");
     }
 }

@@ -17,7 +17,7 @@ use tidegate_administration::{ClusterPart, FORMER_LIFE, INHERITED, Part};
 use tidegate_cluster::{Advert, PartitionDifference, Table};
 use tidegate_console::{ClusterNumbers, Status};
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
-use tidegate_node::{LinkState, NodeHandle};
+use tidegate_node::{LinkState, NodeHandle, PeerStatus};
 
 /// What the thread that speaks to the bus knows.
 #[derive(Clone, Debug, Default)]
@@ -292,11 +292,18 @@ impl Shared {
     }
 
     fn reach_hindrance(&self) -> Option<String> {
-        let peers = self.node.cluster().peers;
-        let indirect: Vec<&str> =
-            peers.iter().filter(|peer| peer.through.is_some()).map(|peer| peer.name.as_str()).collect();
-        let serves = self.served() > 0;
-        no_home_in_reach(&self.name, serves, &self.state().standpoint.table, &indirect)
+        let (serves, peers) = (self.served() > 0, self.node.cluster().peers);
+        let state = self.state();
+        let standpoint = &state.standpoint;
+        // While the bus is away, the members are those that it had.
+        let is_member = |peer: &PeerStatus| {
+            let advert = standpoint.adverts.get(peer.name.as_str());
+            !standpoint.bus || advert.is_some_and(|advert| advert.incarnation == peer.incarnation)
+        };
+        let is_near =
+            |peer: &&PeerStatus| peer.state != LinkState::Dialing && peer.through.is_none() && is_member(peer);
+        let near: Vec<&str> = peers.iter().filter(is_near).map(|peer| peer.name.as_str()).collect();
+        no_home_in_reach(&self.name, serves, &standpoint.table, &near)
     }
 
     fn own_hindrance(&self) -> Option<String> {
