@@ -219,7 +219,7 @@ impl Rules {
     /// Withdraws the queued messages that a client may no longer receive.
     pub(crate) fn withdraw_waiting(&self, state: &mut ShardState, key: SessionKey) {
         if let Some(session) = state.sessions.get_mut(key.0) {
-            // Messages read from the store are checked when they come.
+            // Messages of the tail are checked when they are read from the store.
             session.forget_newest(&mut state.memory);
         }
         let queue = state.sessions.get(key.0).and_then(|session| session.flow.as_ref()).map(|flow| &flow.queue);

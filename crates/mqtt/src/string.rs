@@ -54,8 +54,8 @@ pub(crate) fn is_plain(bytes: &[u8]) -> bool {
         }
 }
 
-/// Whether each of the eight bytes is from 1 to 127: no other byte leaves all highest bits unset, here and in the
-/// difference when 1 is taken from it. A borrow comes from a byte that is 0 only.
+/// Whether each of the eight bytes is from 1 to 127: no other byte leaves its highest bit unset both before and after 1
+/// is subtracted. Only a byte that is 0 borrows from the next one.
 #[inline]
 const fn are_plain(bytes: u64) -> bool {
     const LOWEST: u64 = u64::from_ne_bytes([0x01; STEP]);

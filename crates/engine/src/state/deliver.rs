@@ -15,6 +15,7 @@ use crate::session::terms::Terms;
 use crate::session::terms::awaited;
 use crate::session::{Delivery, Flow, InFlight, Membership, Session, SubscriptionIds};
 use crate::settings::{OverflowPolicy, Settings};
+use crate::state::tail::end_tail_in_memory;
 use crate::state::{ShardState, open_output};
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, QoS};
@@ -202,7 +203,7 @@ impl ShardState {
             return;
         }
         if flow.is_some_and(|flow| flow.tail.is_some()) {
-            self.end_tail_in_memory(to);
+            end_tail_in_memory(self, to);
         }
         while let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) {
             let empty = flow.queue.is_empty();

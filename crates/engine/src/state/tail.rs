@@ -57,25 +57,25 @@ fn may_leave_memory(delivery: &Delivery) -> bool {
         && delivery.message.priority == 0
 }
 
-impl ShardState {
-    /// Ends the tail of a queue when all its messages are in memory.
-    #[cold]
-    pub(crate) fn end_tail_in_memory(&mut self, to: SessionKey) {
-        let flow = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
-        let Some(flow) = flow.filter(|flow| flow.tail.as_ref().is_some_and(|tail| tail.is_in_memory())) else { return };
-        let Some(tail) = flow.tail.take() else { return };
-        self.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
-        let mut first_expiry = Millis::NEVER;
-        for delivery in tail.into_newest() {
-            let cost = delivery.cost();
-            first_expiry = first_expiry.min(delivery.message.expires_at);
-            flow.queue.push_back(delivery);
-            flow.queue_bytes += cost;
-            self.memory.count_queued(cost);
-        }
-        self.sessions.note_expiry(&mut self.timers, to, first_expiry);
+/// Ends the tail of a queue when all its messages are in memory.
+#[cold]
+pub(crate) fn end_tail_in_memory(state: &mut ShardState, to: SessionKey) {
+    let flow = state.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
+    let Some(flow) = flow.filter(|flow| flow.tail.as_ref().is_some_and(|tail| tail.is_in_memory())) else { return };
+    let Some(tail) = flow.tail.take() else { return };
+    state.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
+    let mut first_expiry = Millis::NEVER;
+    for delivery in tail.into_newest() {
+        let cost = delivery.cost();
+        first_expiry = first_expiry.min(delivery.message.expires_at);
+        flow.queue.push_back(delivery);
+        flow.queue_bytes += cost;
+        state.memory.count_queued(cost);
     }
+    state.sessions.note_expiry(&mut state.timers, to, first_expiry);
+}
 
+impl ShardState {
     /// Reads again for messages that were invisible before a commit.
     pub(crate) fn read_committed(&mut self, committed: u64) {
         while let Some((_, key)) = self.to_read.front().filter(|(batch, _)| *batch <= committed).copied() {

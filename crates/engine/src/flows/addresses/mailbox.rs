@@ -42,6 +42,10 @@ impl SessionEnding<'_> {
         self.router.index.forget_stored_subscriptions(&mut self.state.sessions, &mut self.state.journal, key);
         subscribing!(self).remove_subscriptions(now, key);
         subscribing!(self).set_standing(now, key, Standing::Mailbox);
+        if let Some(session) = self.state.sessions.get_mut(key.0) {
+            // Messages of the tail are checked when they are read from the store.
+            session.forget_newest(&mut self.state.memory);
+        }
         dealing!(self).empty_into_mailbox(now, key, reason);
         self.state.sessions.watch_expiry(&mut self.state.timers, key);
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
@@ -76,8 +80,6 @@ impl Dealing<'_> {
         if let Some(rare) = session.rare.as_mut() {
             rare.refused.forget_all(&mut self.state.journal, stored);
         }
-        // Messages read from the store are checked when they come.
-        session.forget_newest(&mut self.state.memory);
         let Some(mut flow) = session.flow.take() else { return };
         self.state.to_unpark.append(&mut flow.blocking);
         self.state.blockers.remove(&key.0);
