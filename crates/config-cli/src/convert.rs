@@ -260,11 +260,11 @@ fn convert_security(args: &ConvertArgs, theirs: &TheirFile) -> Exit {
                 return Exit::Failure;
             }
         }
-        return if args.json { print_and_exit(&json(&conversion, &NamedFiles::default(), exit), exit) } else { exit };
+        return if args.json { print_and_exit(&json(&conversion, None, exit), exit) } else { exit };
     }
     complain("The users and the rules are files: --output DIRECTORY writes them\n");
     match (args.json, args.diff) {
-        (true, _) => print_and_exit(&json(&conversion, &NamedFiles::default(), exit), exit),
+        (true, _) => print_and_exit(&json(&conversion, None, exit), exit),
         (_, true) => print_and_exit(&diff(&conversion.lines), exit),
         (false, false) => print_and_exit(&security.rules, exit),
     }
@@ -278,7 +278,7 @@ fn write(args: &ConvertArgs, conversion: &Conversion, files: &NamedFiles, exit: 
         return Exit::Failure;
     }
     match (args.json, args.diff, &args.output) {
-        (true, ..) => print_and_exit(&json(conversion, files, exit), exit),
+        (true, ..) => print_and_exit(&json(conversion, Some(files), exit), exit),
         (_, true, _) => print_and_exit(&diff(&conversion.lines), exit),
         (false, false, Some(_)) => exit,
         (false, false, None) => print_and_exit(&conversion.toml, exit),
@@ -329,7 +329,8 @@ fn diff(lines: &[ConvertedLine]) -> String {
     out
 }
 
-fn json(conversion: &Conversion, files: &NamedFiles, exit: Exit) -> String {
+/// `files`: the files of a checked result.
+fn json(conversion: &Conversion, files: Option<&NamedFiles>, exit: Exit) -> String {
     let lines: Vec<serde_json::Value> = conversion
         .lines
         .iter()
@@ -341,15 +342,15 @@ fn json(conversion: &Conversion, files: &NamedFiles, exit: Exit) -> String {
         })
         .collect();
     let left_out = exit == Exit::LeftOut;
-    let unchecked: Vec<serde_json::Value> = files
-        .unchecked
-        .iter()
-        .map(|(file, why)| serde_json::json!({ "file": file.display().to_string(), "why": why }))
-        .collect();
-    let all = serde_json::json!({
-        "left_out": left_out, "lines": lines, "notes": conversion.notes,
-        "problems": files.problems, "unchecked_files": unchecked, "toml": conversion.toml,
-    });
+    let mut all =
+        serde_json::json!({ "left_out": left_out, "lines": lines, "notes": conversion.notes, "toml": conversion.toml });
+    if let Some(NamedFiles { problems, unchecked }) = files {
+        let unchecked = unchecked.iter();
+        all["problems"] = problems.clone().into();
+        all["unchecked_files"] = unchecked
+            .map(|(file, why)| serde_json::json!({ "file": file.display().to_string(), "why": why }))
+            .collect();
+    }
     format!("{all:#}\n")
 }
 

@@ -357,7 +357,7 @@ mod tests {
             output.advance(bytes);
             (pool.put(output), pool.take(large).capacity())
         };
-        assert_eq!(used(&mut pool, false, 100).0, false);
+        assert!(!used(&mut pool, false, 100).0);
         let (large, capacity) = used(&mut pool, true, POOL_BUFFER_BYTES + 1);
         assert!(large && capacity > POOL_BUFFER_BYTES);
         assert_eq!(used(&mut pool, true, POOL_LARGE_BYTES + 1), (true, 0), "it is freed");

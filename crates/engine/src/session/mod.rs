@@ -14,6 +14,7 @@ pub(crate) mod reservations;
 pub(crate) mod table;
 pub(crate) mod tail;
 pub(crate) mod terms;
+pub(crate) mod will;
 
 use crate::hash::NameHasher;
 use crate::identity::Identity;
@@ -32,6 +33,7 @@ use crate::session::promise::Promise;
 use crate::session::queue::SessionQueue;
 use crate::session::refused::RefusedMessages;
 use crate::session::tail::Tail;
+pub(crate) use crate::session::will::{FormerWill, Will};
 use crate::settings::Settings;
 use crate::settings::overflow::Bounds;
 use std::cell::{Cell, RefCell};
@@ -344,32 +346,6 @@ impl Rare {
             && self.fetches_expected == 0
             && self.exchanges.is_empty()
             && self.refused.is_empty()
-    }
-}
-
-/// The will of a connection that is on its way here, where its client has connected again. If it comes, the client had
-/// lost or replaced it, and the will is published. If not, the client was asked to connect again.
-#[derive(Debug)]
-pub(crate) struct FormerWill {
-    pub will: Will,
-    /// Until when the connection is expected; also the key of its timer.
-    pub expected_until: Millis,
-}
-
-/// A will, published when its connection ends without a goodbye.
-#[derive(Clone, Debug)]
-pub(crate) struct Will {
-    pub message: MessageRef,
-    /// Will Delay Interval, seconds.
-    pub delay_seconds: u32,
-    /// Message Expiry Interval, seconds from publication.
-    pub expiry_seconds: Option<u32>,
-}
-
-impl Will {
-    /// Bytes that it holds in memory.
-    pub(crate) fn cost(&self) -> u64 {
-        self.message.cost() + size_of::<Self>() as u64
     }
 }
 

@@ -15,7 +15,6 @@ use crate::session::terms::Terms;
 use crate::session::terms::awaited;
 use crate::session::{Delivery, Flow, InFlight, Membership, Session, SubscriptionIds};
 use crate::settings::{OverflowPolicy, Settings};
-use crate::state::tail::end_tail_in_memory;
 use crate::state::{ShardState, open_output};
 use std::rc::Rc;
 use tidegate_mqtt::{PacketId, QoS};
@@ -202,8 +201,11 @@ impl ShardState {
             // Nearly all acknowledgements come to a session for which nothing waits.
             return;
         }
-        if flow.is_some_and(|flow| flow.tail.is_some()) {
-            end_tail_in_memory(self, to);
+        if flow.is_some_and(|flow| flow.tail.is_some())
+            && let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut())
+        {
+            let first_expiry = flow.end_tail_in_memory(&mut self.memory);
+            self.sessions.note_expiry(&mut self.timers, to, first_expiry);
         }
         while let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) {
             let empty = flow.queue.is_empty();

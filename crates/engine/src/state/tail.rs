@@ -1,10 +1,11 @@
 //! The end of a long queue is left to the store and read again.
 
 use crate::ids::SessionKey;
+use crate::memory::MemoryUse;
 use crate::message::Publication;
 use crate::now::Millis;
-use crate::session::Delivery;
 use crate::session::tail::Tail;
+use crate::session::{Delivery, Flow};
 use crate::state::ShardState;
 
 impl ShardState {
@@ -57,22 +58,22 @@ fn may_leave_memory(delivery: &Delivery) -> bool {
         && delivery.message.priority == 0
 }
 
-/// Ends the tail of a queue when all its messages are in memory.
-#[cold]
-pub(crate) fn end_tail_in_memory(state: &mut ShardState, to: SessionKey) {
-    let flow = state.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut());
-    let Some(flow) = flow.filter(|flow| flow.tail.as_ref().is_some_and(|tail| tail.is_in_memory())) else { return };
-    let Some(tail) = flow.tail.take() else { return };
-    state.memory.forget_tail(tail.messages, tail.bytes, tail.counted);
-    let mut first_expiry = Millis::NEVER;
-    for delivery in tail.into_newest() {
-        let cost = delivery.cost();
-        first_expiry = first_expiry.min(delivery.message.expires_at);
-        flow.queue.push_back(delivery);
-        flow.queue_bytes += cost;
-        state.memory.count_queued(cost);
+impl Flow {
+    /// Ends the tail of the queue if all its messages are in memory. Returns when the first of them expires.
+    #[cold]
+    pub(crate) fn end_tail_in_memory(&mut self, memory: &mut MemoryUse) -> Millis {
+        let Some(tail) = self.tail.take_if(|tail| tail.is_in_memory()) else { return Millis::NEVER };
+        memory.forget_tail(tail.messages, tail.bytes, tail.counted);
+        let mut first_expiry = Millis::NEVER;
+        for delivery in tail.into_newest() {
+            let cost = delivery.cost();
+            first_expiry = first_expiry.min(delivery.message.expires_at);
+            self.queue.push_back(delivery);
+            self.queue_bytes += cost;
+            memory.count_queued(cost);
+        }
+        first_expiry
     }
-    state.sessions.note_expiry(&mut state.timers, to, first_expiry);
 }
 
 impl ShardState {

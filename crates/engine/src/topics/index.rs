@@ -103,14 +103,10 @@ impl SubscriptionIndex {
         std::mem::take(&mut self.visited)
     }
 
-    /// Whether this number of nodes was visited; then the count begins at 0 again.
+    /// Whether this number of nodes was visited since the number was last taken.
     #[inline]
-    pub(crate) fn has_visited(&mut self, nodes: usize) -> bool {
-        let has = self.visited >= nodes;
-        if has {
-            self.visited = 0;
-        }
-        has
+    pub(crate) fn has_visited(&self, nodes: usize) -> bool {
+        self.visited >= nodes
     }
 
     /// Number of subscriptions of sessions.

@@ -125,6 +125,13 @@ impl Shard {
 impl OrderCalls<'_> {
     fn take_inbox(&mut self) {
         self.shard.inbox.awake();
+        self.shard.engine.cluster().begin_matching();
+        self.take_messages();
+        // A publisher of this shard is not charged for it.
+        self.shard.engine.cluster().begin_matching();
+    }
+
+    fn take_messages(&mut self) {
         for _ in 0..INBOX_MESSAGES_PER_TURN {
             match self.shard.inbox.next() {
                 None => return,

@@ -66,10 +66,15 @@ impl ClusterCalls<'_> {
         whole.map(|()| None)
     }
 
-    /// True if finding the receivers of messages from other shards has taken as long as a turn may: further records wait
-    /// for the next one.
+    /// Begins or ends a turn's share of finding the receivers of messages from other shards.
     #[inline]
-    pub fn has_matched_for_a_turn(&mut self) -> bool {
+    pub fn begin_matching(&mut self) {
+        self.engine.router.index.take_visited();
+    }
+
+    /// True if finding these receivers has taken as long as a turn may: further records wait for the next one.
+    #[inline]
+    pub fn has_matched_for_a_turn(&self) -> bool {
         self.engine.router.index.has_visited(DELIVERIES_MAX * VISITS_PER_DELIVERY)
     }
 

@@ -23,7 +23,8 @@ impl World {
         batch.write_to(&mut bytes);
         let batch = Batch::read_from(&bytes, from, 0).expect("a batch as it was written");
         self.note(format!("{} bytes from a member that is {from} here", batch.bytes_len()));
-        self.engine(0, |engine, now| engine.cluster().handle_batch(now, batch)).expect("a batch that can be read");
+        let rest = self.engine(0, |engine, now| engine.cluster().handle_batch(now, batch));
+        assert!(rest.expect("a batch that can be read").is_none(), "few filters match");
     }
 
     /// The member gets a roster, with these shards of other members.

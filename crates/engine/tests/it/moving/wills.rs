@@ -33,7 +33,7 @@ fn a_moved_will_is_published_unless_its_client_returns() {
 }
 
 #[test]
-fn a_will_is_published_if_its_client_returns_before_its_connection() {
+fn a_will_is_published_if_its_client_is_back_before_it() {
     // The client has lost its connection, or was asked to connect again; the will has a delay or not.
     for (is_lost, delay) in [(true, 0), (true, 30), (false, 0)] {
         let here = World::new(1);
