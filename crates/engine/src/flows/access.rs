@@ -13,7 +13,7 @@ use tidegate_mqtt::QoS;
 impl Deciding<'_> {
     /// Whether a message on its way in may be published. A yes is remembered.
     pub(crate) fn may_publish_inbound(&mut self, it: &Inbound<'_>) -> bool {
-        if self.rules.is_known_to_be_allowed(self.state, &mut self.router.cache, it) {
+        if self.rules.is_known_to_be_allowed(self.state, &self.router.cache, it) {
             return true;
         }
         let (_, topic) = owner_of(&self.state.settings, it.tenant, self.router.cache.get(it.slot).0);
@@ -25,7 +25,7 @@ impl Deciding<'_> {
             it.raw.qos,
             it.raw.retain,
         );
-        let asked = self.rules.asked(&mut self.router.cache, it);
+        let asked = self.rules.asked(&self.router.cache, it);
         if let Some(connection) = self.state.connections.get_mut(it.key).filter(|_| allowed) {
             connection.extra_mut().allowed = Some(asked);
         }

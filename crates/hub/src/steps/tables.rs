@@ -326,7 +326,8 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             format!("t = {}#id", path.display())
         };
-        let many: String = (0..=MAX_ROWS).map(|row| format!("{row}\n")).collect();
+        let rows: Vec<String> = (0..=MAX_ROWS).map(|row| row.to_string()).collect();
+        let many = rows.join("\n");
         for (text, said) in [
             ("t".to_owned(), "NAME = FILE#KEY"),
             ("t = a.csv".to_owned(), "NAME = FILE#KEY"),

@@ -212,7 +212,9 @@ mod tests {
     }
 
     fn set(flags: &[Arc<AtomicBool>], value: bool) {
-        flags.iter().for_each(|flag| flag.store(value, Ordering::Relaxed));
+        for flag in flags {
+            flag.store(value, Ordering::Relaxed);
+        }
     }
 
     #[test]
