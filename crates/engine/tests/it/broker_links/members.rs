@@ -177,8 +177,20 @@ impl Run {
         };
         let readers = names[MEMBERS..].iter().map(reader).collect();
         let (streams, lines, open, published) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
-        let (transfers, links, moving) = (0, MemberLinks::default(), None);
-        Self { seed, random, members, connections, readers, streams, lines, open, published, transfers, links, moving }
+        Self {
+            seed,
+            random,
+            members,
+            connections,
+            readers,
+            streams,
+            lines,
+            open,
+            published,
+            transfers: 0,
+            links: MemberLinks::default(),
+            moving: None,
+        }
     }
 
     fn play(mut self) {

@@ -133,7 +133,9 @@ fn a_home_that_leaves_gives_unanswered_deals_to_the_next_home() {
     world.read_all_tables();
     assert_eq!(world.gauges().kept_deals, 1, "its next home keeps it");
     let second = member.expect_publish(&topic, "x");
-    [first, second].into_iter().for_each(|got| member.puback(got.id.expect("a packet id")));
+    for got in [first, second] {
+        member.puback(got.id.expect("a packet id"));
+    }
     world.run();
     assert_eq!(world.gauges().kept_deals, 0);
     world.revive(0);
