@@ -168,6 +168,19 @@ impl<T> Shares<T> {
         Ok(Shares { answered, unreachable: self.unreachable })
     }
 
+    /// The answers of one kind, as `kind` takes them. A member that refused, or answered something else, as one of
+    /// an earlier release does, is named with those that did not answer.
+    pub fn those<U, R>(self, kind: impl Fn(T) -> Result<U, R>) -> Shares<U> {
+        let mut shares = Shares { answered: Vec::with_capacity(self.answered.len()), unreachable: self.unreachable };
+        for (node, answer) in self.answered {
+            match kind(answer) {
+                Ok(answer) => shares.answered.push((node, answer)),
+                Err(_) => shares.unreachable.push(node),
+            }
+        }
+        shares
+    }
+
     /// In the order of names.
     fn sorted(mut self) -> (Vec<(String, T)>, Vec<String>) {
         self.answered.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -420,6 +433,22 @@ mod tests {
         assert_eq!((totals.sum, totals.unreachable), (amount(3, 35), vec!["c".to_owned()]));
         let names: Vec<_> = totals.nodes.iter().map(|of| (&*of.node, of.amount.bytes_out)).collect();
         assert_eq!(names, [("a", 5), ("b", 30)]);
+    }
+
+    #[test]
+    fn a_member_that_refuses_totals_is_unreachable() {
+        let answered = vec![("b".to_owned(), Err("hangs")), ("a".to_owned(), Ok(Amount::default()))];
+        let totals = Shares { answered, unreachable: vec!["c".to_owned()] }.those(|share| share).merge();
+        assert_eq!(totals.unreachable, ["b", "c"]);
+        assert_eq!(totals.nodes.iter().map(|of| &*of.node).collect::<Vec<_>>(), ["a"]);
+    }
+
+    #[test]
+    fn totals_of_a_member_overflow_nothing() {
+        let amount = Amount { sessions: u64::MAX, bytes_in: 1, ..Amount::default() };
+        let answered = vec![("a".to_owned(), amount), ("b".to_owned(), amount)];
+        let sum = Shares { answered, unreachable: Vec::new() }.merge().sum;
+        assert_eq!((sum.sessions, sum.bytes_in), (u64::MAX, 2));
     }
 
     #[test]

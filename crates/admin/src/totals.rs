@@ -23,7 +23,7 @@ pub struct Totals {
     /// Nodes of the cluster that answered, or the one broker.
     #[serde(default)]
     pub nodes: Vec<NodeTotals>,
-    /// Nodes of the cluster that did not answer.
+    /// Nodes of the cluster that did not answer, or refused.
     #[serde(default)]
     pub unreachable: Vec<String>,
 }
@@ -67,21 +67,19 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// Adds the amounts at another node.
+    /// Adds the amounts at another node, up to the greatest number.
     pub fn add(&mut self, other: &Self) {
-        let Self {
-            clients_connected, sessions, subscriptions, retained_messages, queued_messages, queued_bytes, ..
-        } = other;
-        self.clients_connected += clients_connected;
-        self.sessions += sessions;
-        self.subscriptions += subscriptions;
-        self.retained_messages += retained_messages;
-        self.queued_messages += queued_messages;
-        self.queued_bytes += queued_bytes;
-        self.messages_in += other.messages_in;
-        self.messages_out += other.messages_out;
-        self.messages_dropped += other.messages_dropped;
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
+        let add = |mine: &mut u64, theirs: u64| *mine = mine.saturating_add(theirs);
+        add(&mut self.clients_connected, other.clients_connected);
+        add(&mut self.sessions, other.sessions);
+        add(&mut self.subscriptions, other.subscriptions);
+        add(&mut self.retained_messages, other.retained_messages);
+        add(&mut self.queued_messages, other.queued_messages);
+        add(&mut self.queued_bytes, other.queued_bytes);
+        add(&mut self.messages_in, other.messages_in);
+        add(&mut self.messages_out, other.messages_out);
+        add(&mut self.messages_dropped, other.messages_dropped);
+        add(&mut self.bytes_in, other.bytes_in);
+        add(&mut self.bytes_out, other.bytes_out);
     }
 }

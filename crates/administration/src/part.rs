@@ -34,7 +34,8 @@ pub trait ClusterPart: Part {
 }
 
 /// The first byte of such a question. Other questions are JSON texts, which do not begin with it, or begin with
-/// [`RETAINED_QUESTION`](tidegate_node::RETAINED_QUESTION).
+/// [`RETAINED_QUESTION`](tidegate_node::RETAINED_QUESTION), 4, or
+/// [`QUOTAS_ANNOUNCEMENT`](tidegate_node::QUOTAS_ANNOUNCEMENT), 6.
 pub const PIECE: u8 = 1;
 
 /// The same for messages that the connection of a dead orchestrator to a broker has brought.

@@ -36,5 +36,5 @@ pub use settle::{SETTLE_LIMIT, Settling};
 pub use table::homes::Homes;
 pub use table::record::{EARLIER_PARTITIONS, parts_of_earlier};
 pub use table::{Factor, Former, Home, Move, PARTITIONS, RecordError, Table};
-pub use watch::{DIFFERENCE_LIMIT, PartitionDifference, SHORTEST_BOUND, Sight, Watchdog};
+pub use watch::{DIFFERENCE_LIMIT, LONGEST_SAVE, PartitionDifference, SHORTEST_BOUND, Sight, Watchdog};
 pub use weighing::{Burden, PARTITIONS_PER_CHANGE, Weighing, WeighingSettings};

@@ -12,6 +12,9 @@ use crate::Table;
 pub const DIFFERENCE_LIMIT: Duration = Duration::from_secs(2);
 /// A difference is given at least this time to pass before the node ends.
 pub const SHORTEST_BOUND: Duration = Duration::from_secs(10);
+/// A wait for the bus to confirm the node's memory is excused for at most this many bounds. A node that waits longer
+/// has a lease, but a log that no longer works: another node can serve its partitions.
+pub const LONGEST_SAVE: u32 = 4;
 /// Time between two looks that counts at most. In a longer time the process stood still, and could mend nothing.
 const LONGEST_STEP: Duration = Duration::from_secs(2);
 
@@ -24,9 +27,10 @@ pub struct Sight<'a> {
     pub table: &'a Table,
     /// Whether its lease is good: without one it has to serve no client.
     pub has_lease: bool,
-    /// Whether it waits for the bus: it fetches stores of dead nodes, or has its memory written. That takes as long as it
-    /// takes.
+    /// Whether it fetches stores of dead nodes from the bus. That takes as long as it takes.
     pub is_fetching: bool,
+    /// Whether it waits until the bus confirms its memory.
+    pub is_saving: bool,
     /// The partitions that its shards serve; `None` when they do not say.
     pub serves: Option<&'a BTreeSet<u16>>,
 }
@@ -51,12 +55,36 @@ pub struct Watchdog {
     last: Option<Duration>,
     /// For how long each look has found a difference.
     lasted: Duration,
+    /// The part of that in which nothing has excused it.
+    unexcused: Duration,
+    /// The part of that in which the node waited for its memory.
+    saving: Duration,
 }
 
 impl Watchdog {
-    /// For a node with this lease. A difference ends it after a lease, and not before [`SHORTEST_BOUND`].
+    /// For a node with this lease. A difference ends it after a lease, and not before [`SHORTEST_BOUND`]. Time in which
+    /// it waits for the bus does not count: of a wait for its memory, [`LONGEST_SAVE`] times as long.
     pub fn new(lease: Duration) -> Self {
-        Self { bound: lease.max(SHORTEST_BOUND), last: None, lasted: Duration::ZERO }
+        let none = Duration::ZERO;
+        Self { bound: lease.max(SHORTEST_BOUND), last: None, lasted: none, unexcused: none, saving: none }
+    }
+
+    /// There is no difference any more.
+    const fn reset(&mut self) {
+        (self.lasted, self.unexcused, self.saving) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    }
+
+    /// A difference has lasted for one more step. Only missing partitions can wait for the bus.
+    fn note(&mut self, step: Duration, is_excess: bool, sight: &Sight<'_>) {
+        self.lasted += step;
+        let is_fetching = !is_excess && sight.is_fetching;
+        let is_saving = !is_excess && !is_fetching && sight.is_saving;
+        if is_saving {
+            self.saving += step;
+        }
+        if !is_fetching && !(is_saving && self.saving <= self.bound.saturating_mul(LONGEST_SAVE)) {
+            self.unexcused += step;
+        }
     }
 
     /// Looks once. `now` is a monotonic time.
@@ -67,15 +95,18 @@ impl Watchdog {
         // In order.
         let own = if sight.has_lease { sight.table.of(sight.name) } else { Vec::new() };
         if own.iter().eq(serves) {
-            self.lasted = Duration::ZERO;
+            self.reset();
             return PartitionDifference::default();
         }
         let missing = own.iter().filter(|it| !serves.contains(it) && sight.table.is_settled(**it)).count();
         let excess = serves.iter().filter(|it| own.binary_search(it).is_err()).count();
-        let differs = missing > 0 || excess > 0;
-        self.lasted = if differs { self.lasted + step } else { Duration::ZERO };
-        let lasts = self.lasted > DIFFERENCE_LIMIT;
-        PartitionDifference { missing, excess, lasts, ends: self.lasted > self.bound && !sight.is_fetching }
+        if missing > 0 || excess > 0 {
+            self.note(step, excess > 0, sight);
+        } else {
+            self.reset();
+        }
+        let (lasts, ends) = (self.lasted > DIFFERENCE_LIMIT, self.unexcused > self.bound);
+        PartitionDifference { missing, excess, lasts, ends }
     }
 }
 
@@ -96,7 +127,7 @@ mod tests {
     }
 
     fn sight<'a>(table: &'a Table, serves: &'a BTreeSet<u16>) -> Sight<'a> {
-        Sight { name: "me", table, has_lease: true, is_fetching: false, serves: Some(serves) }
+        Sight { name: "me", table, has_lease: true, is_fetching: false, is_saving: false, serves: Some(serves) }
     }
 
     /// Looks each second from a time on; says after how many seconds a difference lasts first.
@@ -175,5 +206,36 @@ mod tests {
         let sight = Sight { is_fetching: true, ..sight(&table, &none) };
         assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.lasts), Some(3));
         assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.ends), None);
+    }
+
+    #[test]
+    fn a_wait_for_the_bus_leaves_the_whole_bound() {
+        let (table, none) = (table(), BTreeSet::new());
+        let sight = sight(&table, &none);
+        for (is_fetching, is_saving) in [(true, false), (false, true)] {
+            let mut watchdog = Watchdog::new(LEASE);
+            let waits = Sight { is_fetching, is_saving, ..sight };
+            let ends: Vec<_> = (0..=40).map(|second| watchdog.look(Duration::from_secs(second), &waits).ends).collect();
+            assert!(!ends.contains(&true));
+            // The wait is over, and the shards have not followed yet.
+            let after = (41..100).find(|second| watchdog.look(Duration::from_secs(*second), &sight).ends);
+            assert_eq!(after, Some(41 + 12));
+        }
+    }
+
+    #[test]
+    fn a_wait_for_the_bus_excuses_no_partition_too_many() {
+        let (table, serves) = (table(), BTreeSet::from([0, 1, 2]));
+        let sight = Sight { is_fetching: true, is_saving: true, ..sight(&table, &serves) };
+        assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.ends), Some(13));
+    }
+
+    #[test]
+    fn a_node_whose_memory_is_never_saved_ends() {
+        let (table, none) = (table(), BTreeSet::new());
+        let sight = Sight { is_saving: true, ..sight(&table, &none) };
+        assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.lasts), Some(3));
+        let bounds = u64::from(LONGEST_SAVE) + 1;
+        assert_eq!(first(&mut Watchdog::new(LEASE), &sight, |it| it.ends), Some(bounds * 12 + 1));
     }
 }

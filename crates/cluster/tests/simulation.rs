@@ -291,6 +291,7 @@ impl World {
             table: &node.table,
             has_lease: node.lease_until > now && node.follower.is_member(),
             is_fetching: !node.restoring.is_empty(),
+            is_saving: false,
             serves: Some(&serves),
         };
         node.difference = node.watchdog.look(TICK * now as u32, &sight);

@@ -349,6 +349,11 @@ impl Shards {
         self.0 |= Self::of(shard).0;
     }
 
+    /// The shards that are in either set.
+    pub(crate) fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
     /// The shards that are in the first set only.
     pub(crate) fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)

@@ -77,6 +77,12 @@ impl MirrorDisk {
         }
     }
 
+    /// Whether the bus has not confirmed all records, or a failure of it is being repaired. Never waits for the disk.
+    pub fn waits_for_bus(&self) -> bool {
+        let state = self.carrier.send_queue.state();
+        !state.queue.is_empty() || state.trouble.is_some() || state.is_refilling
+    }
+
     /// Why writes fail for good; `None` while they do not.
     pub fn lost(&self) -> Option<Lost> {
         self.carrier.send_queue.state().lost.clone()

@@ -13,7 +13,7 @@ pub(super) struct Counters {
     pub(super) lapses: AtomicU64,
     pub(super) passing: AtomicU64,
     pub(super) restoring: AtomicU64,
-    /// Writes of the node's memory that the bus has not confirmed.
+    /// Writes of the node's memory that have not returned.
     saving: AtomicU64,
     pub(super) restored: AtomicU64,
     pub(super) failovers: AtomicU64,
@@ -26,18 +26,22 @@ impl Counters {
         self.restoring.store(partitions as u64, Ordering::Relaxed);
     }
 
-    /// Saves the node's memory, which may wait for the bus.
-    pub(super) fn while_saving<T>(&self, is_on_bus: bool, save: impl FnOnce() -> T) -> T {
-        self.saving.fetch_add(u64::from(is_on_bus), Ordering::Relaxed);
+    /// Saves the node's memory, which may wait for the disk or for the bus.
+    pub(super) fn while_saving<T>(&self, save: impl FnOnce() -> T) -> T {
+        self.saving.fetch_add(1, Ordering::Relaxed);
         let saved = save();
-        self.saving.fetch_sub(u64::from(is_on_bus), Ordering::Relaxed);
+        self.saving.fetch_sub(1, Ordering::Relaxed);
         saved
     }
 
-    /// Whether the node waits for the bus before it can serve its partitions: for a store of a dead node, or for its own
-    /// memory.
-    pub(super) fn waits_for_bus(&self) -> bool {
-        self.restoring.load(Ordering::Relaxed) > 0 || self.saving.load(Ordering::Relaxed) > 0
+    /// Whether the node fetches stores of dead nodes.
+    pub(super) fn is_restoring(&self) -> bool {
+        self.restoring.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the node's memory is being saved.
+    pub(super) fn is_saving(&self) -> bool {
+        self.saving.load(Ordering::Relaxed) > 0
     }
 
     /// A share of a dead node's partitions is served here, and of some nothing was left.
@@ -84,13 +88,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_waits_for_the_bus_while_it_saves_or_restores() {
+    fn a_node_says_when_it_saves_and_when_it_restores() {
         let counters = Counters::default();
-        assert!(!counters.waits_for_bus());
-        assert!(counters.while_saving(true, || counters.waits_for_bus()));
-        assert!(!counters.while_saving(false, || counters.waits_for_bus()), "a disk that hangs is a fault");
-        assert!(!counters.waits_for_bus());
+        assert!(!counters.is_saving() && !counters.is_restoring());
+        assert!(counters.while_saving(|| counters.is_saving() && !counters.is_restoring()));
+        assert!(!counters.is_saving());
         counters.set_restoring(1);
-        assert!(counters.waits_for_bus());
+        assert!(counters.is_restoring() && !counters.is_saving());
     }
 }

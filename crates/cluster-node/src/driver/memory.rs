@@ -149,9 +149,9 @@ impl MemoryFile {
         self.mirror.as_ref().is_some_and(|mirror| mirror.lost().is_some())
     }
 
-    /// Whether it is on the bus, too, and so waits for the bus.
-    pub(super) fn is_on_bus(&self) -> bool {
-        self.mirror.is_some()
+    /// Whether it is on the bus, too, and the bus has not confirmed all of the log: a save waits for that.
+    pub(super) fn waits_for_bus(&self) -> bool {
+        self.mirror.as_ref().is_some_and(|mirror| mirror.waits_for_bus())
     }
 
     /// Notes that this process serves as a member, from the table of this epoch on. Returns whether it may: not when

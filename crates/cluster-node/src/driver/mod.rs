@@ -236,6 +236,7 @@ impl Joining {
         let engine = config.engine_settings(config.node.shards());
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
         let (handle, told) = (node.handle(), events.clone());
+        let saves_to = memory.clone();
         let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
         let setup = Setup {
             name,
@@ -256,7 +257,8 @@ impl Joining {
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work, policy);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(NodeError::Thread)?;
-        let mut looks = vec![watch::begin(Arc::clone(&shared))?, doubt::begin(Arc::clone(&shared), events.clone())?];
+        let watched = watch::begin(Arc::clone(&shared), saves_to)?;
+        let mut looks = vec![watched, doubt::begin(Arc::clone(&shared), events.clone())?];
         if is_measured {
             looks.push(measuring::begin(Arc::clone(&shared), bus, config.limits.max_connections.into())?);
         }

@@ -184,10 +184,10 @@ impl Shared {
         self.state().standpoint = standpoint;
     }
 
-    /// The partitions that the node should serve: the table, whether there is a lease, whether it waits for the bus.
-    pub(super) fn meant(&self) -> (Table, bool, bool) {
+    /// The partitions that the node should serve: the table, and whether there is a lease.
+    pub(super) fn meant(&self) -> (Table, bool) {
         let state = self.state();
-        (state.standpoint.table.clone(), state.has_lease(), self.counters.waits_for_bus())
+        (state.standpoint.table.clone(), state.has_lease())
     }
 
     pub(super) fn set_watched(&self, difference: PartitionDifference) {

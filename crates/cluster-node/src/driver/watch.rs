@@ -11,6 +11,7 @@ use tidegate_cluster::{PartitionDifference, Sight, Watchdog};
 
 use super::ending::end;
 use super::error::NodeError;
+use super::memory::MemoryFile;
 use super::status::{Shared, describe};
 
 /// Time between two looks.
@@ -20,18 +21,18 @@ const PAUSE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// In words for people, when the system gives no thread.
-pub(super) fn begin(shared: Arc<Shared>) -> Result<Sender<()>, NodeError> {
+pub(super) fn begin(shared: Arc<Shared>, memory: MemoryFile) -> Result<Sender<()>, NodeError> {
     let (keeps_on, ended) = channel();
-    let watch = move || run(&shared, &ended);
+    let watch = move || run(&shared, &memory, &ended);
     let begun = Builder::new().name("cluster-watch".into()).spawn(watch);
     begun.map(|_| keeps_on).map_err(NodeError::Thread)
 }
 
-fn run(shared: &Shared, ended: &Receiver<()>) {
+fn run(shared: &Shared, memory: &MemoryFile, ended: &Receiver<()>) {
     let mut watchdog = Watchdog::new(shared.lease());
     let (began, mut lasts) = (Instant::now(), false);
     while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-        let difference = look(shared, &mut watchdog, began.elapsed());
+        let difference = look(shared, memory, &mut watchdog, began.elapsed());
         shared.set_watched(difference);
         if difference.lasts && !lasts {
             tracing::error!(why = describe(&difference), "the node is not ready");
@@ -46,12 +47,16 @@ fn run(shared: &Shared, ended: &Receiver<()>) {
     }
 }
 
-fn look(shared: &Shared, watchdog: &mut Watchdog, now: Duration) -> PartitionDifference {
+fn look(shared: &Shared, memory: &MemoryFile, watchdog: &mut Watchdog, now: Duration) -> PartitionDifference {
     // Asked first: a table that comes meanwhile is newer than the answer, and the next look is right again.
     let serves = shared.node().served().ok();
     let serves = serves.map(|it| it.iter().map(|partition| partition.0).collect::<BTreeSet<u16>>());
-    let (table, has_lease, is_fetching) = shared.meant();
-    watchdog.look(now, &Sight { name: shared.name(), table: &table, has_lease, is_fetching, serves: serves.as_ref() })
+    let (table, has_lease) = shared.meant();
+    let is_fetching = shared.counters.is_restoring();
+    // A disk that hangs is a fault of the node.
+    let is_saving = shared.counters.is_saving() && memory.waits_for_bus();
+    let (name, serves) = (shared.name(), serves.as_ref());
+    watchdog.look(now, &Sight { name, table: &table, has_lease, is_fetching, is_saving, serves })
 }
 
 fn farewell(name: &str, difference: &PartitionDifference) -> String {

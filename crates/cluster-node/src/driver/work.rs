@@ -275,8 +275,7 @@ impl Worker {
             self.take_note(step);
         }
         self.plan_to_restore(work);
-        let serve_since = || self.memory.serve_since(work.told.view.epoch);
-        if work.told.is_member && !self.shared.counters.while_saving(self.memory.is_on_bus(), serve_since) {
+        if work.told.is_member && !self.memory.serve_since(work.told.view.epoch) {
             // The process is about to end for it, and says so.
             return;
         }
@@ -344,8 +343,7 @@ impl Worker {
         let (passing, receiving) = (self.passing.to_remember(), self.receiving.open_partitions());
         let adopted = self.adopted.to_remember();
         let memory = &Memory { passing, receiving, adopted, ..memory.clone() };
-        let kept =
-            self.shared.counters.while_saving(self.memory.is_on_bus(), || self.memory.keep(&mut self.saved, memory));
+        let kept = self.shared.counters.while_saving(|| self.memory.keep(&mut self.saved, memory));
         if let Err(error) = &kept {
             self.complain(error, "cannot remember the partitions worked here: a restart would begin them empty");
         }

@@ -112,11 +112,11 @@ pub(super) async fn totals<S: Control>(State(source): State<Arc<S>>) -> Response
 
 fn all_totals<S: Control>(source: &S) -> Result<Totals, ControlError> {
     let own = amount(source)?;
-    let shares = ask_all(source, &MemberRequest::Totals, MemberAnswer::Totals(own)).only(|share| match share {
+    let shares = ask_all(source, &MemberRequest::Totals, MemberAnswer::Totals(own)).those(|share| match share {
         MemberAnswer::Totals(amount) => Ok(amount),
         other => Err(refusal_of(other)),
     });
-    Ok(shares.map_err(|refusal| ControlError::Refused(refusal.to_string()))?.merge())
+    Ok(shares.merge())
 }
 
 /// The amounts at this process.

@@ -227,7 +227,6 @@ async function showCluster(numbers) {
   const isMember = numbers.has("tidegate_cluster_member");
   id("cluster").hidden = !isMember;
   if (!isMember) return;
-  await showTotals();
   const view = await (await ask("api/v1/cluster")).json();
   const part = (share) => `${(100 * share).toFixed(0)} %`;
   const load = (node) => (node.load ? `${part(node.load.busy)} busy, ${some(node.load.clients, "client")}` : "");
@@ -250,6 +249,15 @@ async function showTotals() {
   table(id("totals"), [{ title: "Node", text: true }, { title: "Clients" }, { title: "Sessions" }, { title: "Subscriptions" }, { title: "Retained" },
     { title: "Queued" }, { title: "Received" }, { title: "Sent" }, { title: "Dropped" }],
     [row("all", sum), ...nodes.map((it) => row(it.node, it)), ...silent], "none");
+}
+
+// Beside a look, which does not wait for it: a node that is slow to answer, or fails, takes nothing else away.
+let totalsAsked = false;
+async function beginTotals() {
+  if (totalsAsked || id("cluster").hidden) return;
+  totalsAsked = true;
+  try { await showTotals(); } catch (error) { table(id("totals"), [{ title: "Node" }], [], problem(error)); }
+  totalsAsked = false;
 }
 
 let shown = [];
@@ -311,6 +319,7 @@ async function look(everything) {
     showNumbers(numbers);
     await showSlow();
     await showCluster(numbers);
+    beginTotals();
     if (everything || turn % 5 === 0) await showPipelines();
     if (everything || (turn % 5 === 0 && shown.length <= CLIENTS && !inUse(id("clients")))) await showClients(false);
     turn += 1;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::events::reason::Reason;
+use crate::ids::{MAX_SHARDS, ShardId};
 use crate::now::Millis;
+use crate::roster::Shards;
 use crate::sys::loads::Loads;
 use crate::sys::values::{NUMBERS, SysValues};
 use crate::wire::{WireError, WireReader, WireWrite};
@@ -12,6 +14,11 @@ use crate::wire::{WireError, WireReader, WireWrite};
 const SILENT_ROUNDS: u32 = 3;
 /// Rounds without a whole answer after which a node is forgotten. Until then its state is shown as silent.
 const FORGOTTEN_ROUNDS: u32 = 30;
+
+/// The first byte of a report: its layout. A node with another layout has not answered.
+const LAYOUT: u8 = 1;
+/// Longest name of a node in a report, bytes: `tidegate_node::MAX_NODE_NAME`.
+const NAME_MAX: usize = 64;
 
 /// The report of a shard in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +34,7 @@ pub(crate) struct SysReport<'a> {
 
 impl<'a> SysReport<'a> {
     pub(crate) fn write(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = vec![LAYOUT];
         out.put_u16(self.shards);
         out.put_u64(self.uptime_ms);
         out.put_bytes(self.node.as_bytes());
@@ -35,16 +42,29 @@ impl<'a> SysReport<'a> {
         out
     }
 
-    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, WireError> {
+    /// Reads a report of a shard. The name of another node is checked; that of a broker alone may be any text.
+    pub(crate) fn read(bytes: &'a [u8], is_of_other: bool) -> Result<Self, WireError> {
         let mut reader = WireReader::new(bytes);
+        if reader.u8("a layout")? != LAYOUT {
+            return Err(WireError { reading: "a known layout" });
+        }
         let shards = reader.u16("a number of shards")?;
+        if !(1..=MAX_SHARDS).contains(&shards) {
+            return Err(WireError { reading: "a number of shards" });
+        }
         let uptime_ms = reader.u64("an uptime")?;
         let node = reader.text("the name of a node")?;
-        if node.is_empty() {
+        if node.is_empty() || is_of_other && !is_node_name(node) {
             return Err(WireError { reading: "the name of a node" });
         }
         Ok(Self { node, shards, uptime_ms, values: SysValues::read(&mut reader) })
     }
+}
+
+/// Whether a text is the name of a node of a cluster, by the rules of `tidegate_node::NodeName`.
+fn is_node_name(name: &str) -> bool {
+    let is_possible = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_possible)
 }
 
 /// A node, as its shards have reported.
@@ -56,6 +76,8 @@ pub(crate) struct NodeValues {
     answered: u16,
     /// Shards that it has.
     shards: u16,
+    /// Its shards that have reported, as this process numbers them.
+    places: Shards,
     uptime_ms: u64,
     /// The sums of the last round in which all its shards have reported.
     values: SysValues,
@@ -71,9 +93,11 @@ impl NodeValues {
         self.silent <= SILENT_ROUNDS
     }
 
-    fn end_round(&mut self, now: Millis) {
+    /// Ends a round. `live` are the shards to which this process has links, and its own.
+    fn end_round(&mut self, now: Millis, live: Shards) {
         if self.answered == 0 || self.answered < self.shards {
-            self.silent += 1;
+            let is_gone = self.places.without(live) == self.places;
+            self.silent = if is_gone { self.silent.max(SILENT_ROUNDS) } else { self.silent } + 1;
             return;
         }
         self.silent = 0;
@@ -112,20 +136,28 @@ impl SysNodes {
     }
 
     /// Takes the report of a shard for this round.
-    pub(crate) fn take(&mut self, report: &SysReport<'_>) {
+    pub(crate) fn take(&mut self, from: ShardId, report: &SysReport<'_>) {
+        let place = Shards::of(from);
+        // Its number may have been that of another node.
+        for node in self.nodes.values_mut() {
+            node.places = node.places.without(place);
+        }
         let node = self.nodes.entry(report.node.to_owned()).or_default();
+        node.places = node.places.with(place);
         node.gathered.add(&report.values);
         node.answered += 1;
         (node.shards, node.uptime_ms) = (report.shards, report.uptime_ms);
     }
 
-    /// Ends a round. A node without a whole round is not shown.
-    pub(crate) fn end_round(&mut self, now: Millis) {
+    /// Ends a round. A node without a whole round is not shown, and one without a live shard is silent at once.
+    pub(crate) fn end_round(&mut self, now: Millis, live: Shards) {
         for node in self.nodes.values_mut() {
-            node.end_round(now);
+            node.end_round(now, live);
         }
         self.nodes.retain(|_, node| node.silent <= FORGOTTEN_ROUNDS && node.loads.is_begun());
-        let connected = self.sum().0.numbers[0];
+        // The clients of a node that has not answered may be connected elsewhere by now.
+        let answered = self.nodes.values().filter(|node| node.silent == 0);
+        let connected = answered.fold(0_u64, |sum, node| sum.saturating_add(node.values.numbers[0]));
         self.clients_maximum = self.clients_maximum.max(connected);
     }
 
@@ -198,21 +230,57 @@ mod tests {
         texts.iter().find(|(it, _)| it == topic).map(|(_, text)| text.clone())
     }
 
-    fn round(nodes: &mut SysNodes, reports: &[SysReport<'_>]) {
+    /// The shards of the nodes `a` and `b`.
+    fn all() -> Shards {
+        Shards::of(ShardId(0)).with(Shards::of(ShardId(1)))
+    }
+
+    fn round_with(nodes: &mut SysNodes, reports: &[SysReport<'_>], live: Shards) {
         nodes.begin_round();
         for report in reports {
-            nodes.take(report);
+            nodes.take(ShardId(u16::from(report.node != "a")), report);
         }
-        nodes.end_round(Millis(1));
+        nodes.end_round(Millis(1), live);
+    }
+
+    fn round(nodes: &mut SysNodes, reports: &[SysReport<'_>]) {
+        round_with(nodes, reports, all());
     }
 
     #[test]
     fn a_report_survives_its_bytes_and_cut_ones_are_refused() {
         let report = report("a", 2, 7);
         let bytes = report.write();
-        assert_eq!(SysReport::read(&bytes).unwrap(), report);
-        assert!(SysReport::read(&bytes[..8]).is_err());
-        assert_eq!(SysReport::read(&bytes[..bytes.len() - 1]).unwrap().node, "a");
+        assert_eq!(SysReport::read(&bytes, true).unwrap(), report);
+        assert!(SysReport::read(&bytes[..8], true).is_err());
+        assert_eq!(SysReport::read(&bytes[..bytes.len() - 1], true).unwrap().node, "a");
+        let other_layout = [&[LAYOUT + 1], &bytes[1..]].concat();
+        assert!(SysReport::read(&other_layout, true).is_err());
+    }
+
+    #[test]
+    fn a_report_with_an_impossible_name_or_size_is_refused() {
+        let long = "n".repeat(NAME_MAX + 1);
+        for name in ["", "a/b", "a+", "#", "a\u{0}", "ä", &long] {
+            assert!(SysReport::read(&report(name, 1, 7).write(), true).is_err(), "{name:?}");
+        }
+        for shards in [0, MAX_SHARDS + 1] {
+            assert!(SysReport::read(&report("a", shards, 7).write(), true).is_err(), "{shards}");
+        }
+        assert!(SysReport::read(&report("Node-1.b_c", MAX_SHARDS, 7).write(), true).is_ok());
+        assert!(SysReport::read(&report("a broker/1", 1, 7).write(), false).is_ok(), "a broker alone");
+    }
+
+    #[test]
+    fn clients_of_a_dead_node_raise_no_maximum_elsewhere() {
+        let mut nodes = SysNodes::default();
+        round(&mut nodes, &[report("a", 1, 3), report("b", 1, 4)]);
+        for live in [all(), all(), Shards::of(ShardId(0))] {
+            round_with(&mut nodes, &[report("a", 1, 7)], live);
+        }
+        assert_eq!(text(&nodes.sum_texts(), "clients/maximum").unwrap(), "7");
+        assert_eq!(text(&nodes.sum_texts(), "clients/connected").unwrap(), "7", "it has no shard any more");
+        assert_eq!(text(&nodes.node_texts("a"), "brokers/b/state").unwrap(), "silent");
     }
 
     #[test]

@@ -61,6 +61,7 @@ impl TenantCounts {
         }
         self.follow_others(None);
         self.limits_rates.store(quotas.values().any(|quota| quota.max_message_rate != 0), Relaxed);
+        self.sharing.wake();
     }
 
     /// The current usage of a tenant.
@@ -132,6 +133,24 @@ impl TenantCounts {
         self.sharing.set_wake(wake);
     }
 
+    /// Whether any tenant has a quota: without one there is nothing to announce until other quotas are set, which wakes.
+    pub fn has_quotas(&self) -> bool {
+        self.limited().next().is_some()
+    }
+
+    /// Another node is linked, which may know nothing of this one: it gets a whole announcement.
+    pub fn note_linked(&self) {
+        self.sharing.introduce();
+    }
+
+    /// Forgets the use at nodes that are no members of the cluster any more.
+    pub fn keep_members(&self, is_member: impl Fn(&str) -> bool) {
+        let has_fewer = self.sharing.others().keep_members(is_member);
+        if has_fewer {
+            self.follow_others(None);
+        }
+    }
+
     /// What the other nodes need to know now, or `None` if no tenant has a quota. `now` is in milliseconds of the monotonic
     /// clock. A whole announcement, one each second, has all tenants; the others have only those whose use has
     /// changed much.
@@ -167,15 +186,22 @@ impl TenantCounts {
         self.made().filter(|(_, of)| of.is_limited())
     }
 
-    /// Applies what other nodes have announced, to some tenants or all.
+    /// Applies what other nodes have announced, to some tenants or all. With less room left, a smaller change of the use
+    /// here is due.
     fn follow_others(&self, some: Option<&[TenantId]>) {
         let others = self.sharing.others();
+        let mut is_due = false;
         let follow = |(tenant, of): (TenantId, &TenantUse)| {
             of.follow(others.len(), others.counts(tenant), others.demands(tenant));
+            is_due |= of.is_due();
         };
         match some {
             Some(tenants) => tenants.iter().filter_map(|it| Some((*it, self.get(*it)?))).for_each(follow),
             None => self.limited().for_each(follow),
+        }
+        drop(others);
+        if is_due {
+            self.sharing.wake();
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) struct Sharing {
     others: Mutex<Others>,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
     is_woken: AtomicBool,
-    /// A node is heard for the first time, and needs a whole announcement.
+    /// A node has just been linked or heard for the first time, and needs a whole announcement.
     has_new: AtomicBool,
     /// When messages were last counted, milliseconds of the monotonic clock.
     measured: AtomicU64,
@@ -48,7 +48,7 @@ impl Sharing {
         }
     }
 
-    /// Another node is heard for the first time.
+    /// Another node may not have heard this one.
     pub(super) fn introduce(&self) {
         self.has_new.store(true, Relaxed);
         self.wake();

@@ -60,7 +60,10 @@ impl TenantUse {
     pub(super) fn take_message(&self, now: u64) -> Option<u64> {
         let rate = u64::from(self.rate.load(Relaxed));
         let each = NANOSECONDS.checked_div(rate)?;
-        self.taken.fetch_add(1, Relaxed);
+        // Only other nodes need the count.
+        if self.others.load(Relaxed) != 0 {
+            self.taken.fetch_add(1, Relaxed);
+        }
         let after = |full_at: u64| full_at.max(now).saturating_add(each);
         let before = self.full_at.fetch_update(Relaxed, Relaxed, |full_at| Some(after(full_at)));
         let full_at = after(before.unwrap_or_else(|unchanged| unchanged));
@@ -111,8 +114,7 @@ impl TenantUse {
         Holding::ALL.into_iter().any(|holding| self.is_due_for(holding))
     }
 
-    /// Whether the use of one kind has grown by the part of the room that a node may fill unannounced, or has fallen where
-    /// no room was left.
+    /// Whether the use of one kind has grown or fallen by the part of the room that a node may fill unannounced.
     pub(super) fn is_due_for(&self, holding: Holding) -> bool {
         let ((max, elsewhere), others) = (self.quota(holding), self.others.load(Relaxed));
         if max == 0 || others == 0 {
@@ -120,11 +122,11 @@ impl TenantUse {
         }
         let (count, announced) = (self.counts[holding as usize].load(), self.announced[holding as usize].load(Relaxed));
         let room = max.saturating_sub(announced.saturating_add(elsewhere));
-        if count < announced { room == 0 } else { count - announced >= unannounced(room, others) }
+        count.abs_diff(announced) >= unannounced(room, others)
     }
 }
 
-/// How many a node may add to its use before it announces that, where this room was left.
+/// By how many the use of a node may change before it announces that, where this room was left.
 fn unannounced(room: u64, others: u64) -> u64 {
     (room / (2 * (others + 1))).max(1)
 }

@@ -179,22 +179,91 @@ fn a_silent_node_counts_for_five_seconds() {
     world.exchange();
     assert!(world.claim(1));
     world.exchange();
-    for (seconds, admits) in [(1, false), (4, false), (1, true)] {
-        world.now += seconds * 1_000;
+    for second in 1..=6 {
+        world.now += 1_000;
         world.announce(0, true);
-        assert_eq!(world.claim(0), admits, "after {seconds} more seconds");
+        assert_eq!(world.claim(0), second == 6, "after {second} seconds");
     }
+}
+
+#[test]
+fn a_process_that_stood_still_forgets_no_node() {
+    let mut world = World::new(2, &connections(1));
+    world.exchange();
+    assert!(world.claim(1));
+    world.exchange();
+    world.now += 3_600_000;
+    world.announce(0, true);
+    assert!(!world.claim(0));
+}
+
+#[test]
+fn the_use_of_a_node_that_has_left_counts_no_longer() {
+    let mut world = World::new(3, &connections(2));
+    world.exchange();
+    assert!(world.claim(1) && world.claim(2));
+    world.exchange();
+    assert!(!world.claim(0));
+    world.nodes[0].keep_members(|name| name != "2");
+    assert!(world.claim(0) && !world.claim(0), "node 1 is still there");
+}
+
+/// Counts how often a node wakes its announcer.
+fn count_wakes(node: &TenantCounts) -> impl Fn() -> u32 + use<> {
+    let woken = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counter = Arc::clone(&woken);
+    node.share(Box::new(move || {
+        counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }));
+    move || woken.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+#[test]
+fn a_fall_that_others_make_due_is_announced() {
+    let mut world = World::new(2, &connections(100));
+    (0..60).for_each(|_| assert!(world.claim(0)));
+    world.exchange();
+    world.exchange();
+    let wakes = count_wakes(&world.nodes[0]);
+    // 40 places are left, and each of two nodes may change its use by a quarter unannounced.
+    world.nodes[0].release(ONE, Holding::Connections, 9);
+    assert_eq!(wakes(), 0);
+    (0..40).for_each(|_| assert!(world.claim(1)));
+    assert!(!world.claim(1));
+    world.announce(1, true);
+    world.arrive(1, 0);
+    assert_eq!(wakes(), 1, "no place is left there, and 9 are free here");
+    world.announce(0, false);
+    world.arrive(0, 1);
+    assert!((0..9).all(|_| world.claim(1)) && !world.claim(1));
+}
+
+#[test]
+fn a_large_fall_is_announced_at_once() {
+    let mut world = World::new(2, &connections(100));
+    (0..60).for_each(|_| assert!(world.claim(0)));
+    world.exchange();
+    world.exchange();
+    let wakes = count_wakes(&world.nodes[0]);
+    world.nodes[0].release(ONE, Holding::Connections, 10);
+    assert_eq!(wakes(), 1);
+}
+
+#[test]
+fn a_linked_node_and_new_quotas_wake_the_announcer() {
+    let world = World::new(2, &connections(100));
+    let wakes = count_wakes(&world.nodes[0]);
+    world.nodes[0].note_linked();
+    assert_eq!(wakes(), 1);
+    assert!(world.nodes[0].announce(world.now, false).is_some(), "a whole one");
+    world.nodes[0].set_quotas(&BTreeMap::new());
+    assert_eq!((wakes(), world.nodes[0].has_quotas()), (2, false));
 }
 
 #[test]
 fn a_change_wakes_the_announcer_once() {
     let mut world = World::new(2, &connections(100));
-    let woken = Arc::new(std::sync::atomic::AtomicU32::new(0));
-    let counter = Arc::clone(&woken);
-    world.nodes[0].share(Box::new(move || {
-        counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    }));
-    let wakes = || woken.load(std::sync::atomic::Ordering::Relaxed);
+    let wakes = count_wakes(&world.nodes[0]);
     (0..50).for_each(|_| assert!(world.claim(0)));
     assert_eq!(wakes(), 0, "there is no other node");
     world.exchange();

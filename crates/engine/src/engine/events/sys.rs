@@ -12,7 +12,7 @@ use crate::roster::Shards;
 use crate::sys::ROUND_PATIENCE_MS;
 use crate::sys::nodes::SysReport;
 use crate::sys::values::SysValues;
-use tidegate_mqtt::QoS;
+use tidegate_mqtt::{QoS, TopicName};
 
 impl ShardQuestions<'_> {
     /// Whether the next [`Engine::handle_timers`](crate::Engine::handle_timers) publishes `$SYS`. It includes the
@@ -101,8 +101,8 @@ impl SysRounds<'_> {
 
     fn take_report(&mut self, now: Now, from: ShardId, values: &[u8]) {
         // A node whose report cannot be read has not answered.
-        let Ok(report) = SysReport::read(values) else { return };
-        self.engine.sys.nodes.take(&report);
+        let Ok(report) = SysReport::read(values, !self.engine.links.roster.is_own(from)) else { return };
+        self.engine.sys.nodes.take(from, &report);
         self.engine.sys.awaited = self.engine.sys.awaited.without(Shards::of(from));
         if self.is_gathered(now) {
             self.finish_sys_round(now);
@@ -123,8 +123,8 @@ impl SysRounds<'_> {
     fn finish_sys_round(&mut self, now: Now) {
         self.engine.sys.awaited = Shards::default();
         self.set_next_round(now);
-        let sys = &mut self.engine.sys;
-        sys.nodes.end_round(now.monotonic);
+        let (sys, live) = (&mut self.engine.sys, self.engine.links.roster.all());
+        sys.nodes.end_round(now.monotonic, live);
         let mut texts: Vec<(String, String)> = vec![
             ("version".into(), format!("tidegate version {}", self.engine.state.settings.version)),
             ("uptime".into(), format!("{} seconds", sys.uptime_ms(now) / 1000)),
@@ -152,6 +152,9 @@ impl SysRounds<'_> {
 
     /// Returns whether the value is retained.
     fn publish_sys_value(&mut self, now: Now, topic: &str, text: &str) -> bool {
+        if TopicName::new(topic).is_err() {
+            return false;
+        }
         let mut publication =
             Publication::new(TenantId::DEFAULT, topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
         // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.

@@ -53,7 +53,13 @@ impl Connecting<'_> {
         self.state.connections.get(key).is_some_and(Connection::is_own)
     }
 
-    /// Gives back the places of `take_places`.
+    /// Counts a client and its session that were admitted before, until `return_places`.
+    pub(crate) fn add_places(&mut self, tenant: TenantId) {
+        self.state.tenants.add(tenant, Holding::Connections);
+        self.state.tenants.add(tenant, Holding::Sessions);
+    }
+
+    /// Gives back the places of `take_places` or `add_places`.
     pub(crate) fn return_places(&mut self, tenant: TenantId) {
         self.state.tenants.release(tenant, Holding::Connections, 1);
         self.state.tenants.release(tenant, Holding::Sessions, 1);

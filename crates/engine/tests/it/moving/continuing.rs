@@ -1,6 +1,8 @@
 //! Connections that continue at the new home of their client: the client notices nothing.
 
-use tidegate_engine::{LeftConnection, NotContinued};
+use std::sync::Arc;
+
+use tidegate_engine::{Holding, LeftConnection, NotContinued, TenantLedger};
 
 use super::*;
 
@@ -164,4 +166,38 @@ fn a_client_that_was_ended_on_its_way_is_not_continued() {
         engine.control().disconnect_client(now, T, "a", tidegate_engine::Reason::AdministrativeAction)
     });
     assert_eq!(client.continue_at(&there, left).map(drop), Err(NotContinued::NotExpected));
+}
+
+/// A ledger without a place: the announced use of the old home still has its clients.
+#[derive(Debug)]
+struct FullLedger;
+
+impl TenantLedger for FullLedger {
+    fn claim(&self, _: TenantId, holding: Holding) -> bool {
+        !matches!(holding, Holding::Connections | Holding::Sessions)
+    }
+
+    fn add(&self, _: TenantId, _: Holding, _: u64) {}
+
+    fn release(&self, _: TenantId, _: Holding, _: u64) {}
+
+    fn limits_rates(&self) -> bool {
+        false
+    }
+
+    fn take_message(&self, _: TenantId, _: u64) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn a_full_quota_refuses_no_continued_connection() {
+    let here = World::new(1);
+    let client = here.connect(v5("a").lasting());
+    here.run();
+    let left = client.leave().unwrap();
+    let there = elsewhere_with(&here, 1, millis(30), |settings| settings.tenant_ledger = Some(Arc::new(FullLedger)));
+    move_all(&here, &there);
+    let client = client.continue_at(&there, left).expect("its old home has admitted it");
+    client.ping();
 }
