@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use tidegate_client::TopicNameBuf;
 
 use crate::message::{HOPS_PROPERTY, Message};
 use crate::record::Record;
@@ -64,7 +65,7 @@ impl HeaderNames {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         if is(self.content_type) {
             message.content_type = Some(value.to_owned());
-        } else if is(self.response_topic) {
+        } else if is(self.response_topic) && TopicNameBuf::new(value).is_ok() {
             message.response_topic = Some(value.to_owned());
         } else if let Some(data) = STANDARD.decode(value).ok().filter(|_| is(self.correlation_data)) {
             message.correlation_data = Some(data);
@@ -119,7 +120,9 @@ mod tests {
             let mut odd = Message::default();
             names.take(&mut odd, names.correlation_data, "?");
             names.take(&mut odd, names.expires_at, "soon");
-            assert_eq!(odd.user_properties, [pair(names.correlation_data, "?"), pair(names.expires_at, "soon")]);
+            names.take(&mut odd, names.response_topic, "a/#");
+            let unread = [(names.correlation_data, "?"), (names.expires_at, "soon"), (names.response_topic, "a/#")];
+            assert_eq!(odd.user_properties, unread.map(|(name, value)| pair(name, value)));
             let replayed = Message { archived: true, ..message.clone() };
             assert_eq!(of(&replayed).expires_at, None, "a replayed message does not expire");
             let row = Record::new(Arc::new(message.clone()), Content::Row(Vec::new()));

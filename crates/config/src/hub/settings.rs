@@ -187,9 +187,16 @@ pub(crate) fn filters(pipelines: &[Pipeline], tenants: &[Tenant]) -> Vec<HubFilt
 fn gate_of(pipeline: &Pipeline) -> Arc<dyn PayloadCheck> {
     match PayloadGate::open(&pipeline.step_settings()) {
         Ok(Some(gate)) => Arc::new(Gate(gate)),
-        // The schema was there when the configuration was checked. The start of the pipeline says why it is not now.
-        Ok(None) | Err(_) => Arc::new(Closed),
+        // The schema was there when the configuration was checked: without it, no payload is one of the pipeline.
+        Ok(None) => closed(&pipeline.name, &"it has no schema"),
+        Err((_, error)) => closed(&pipeline.name, &error),
     }
+}
+
+/// Refuses all payloads, and says why.
+fn closed(pipeline: &str, error: &dyn std::fmt::Display) -> Arc<dyn PayloadCheck> {
+    tracing::error!(pipeline, %error, "all messages of the pipeline's topics are refused: its schema cannot be read");
+    Arc::new(Closed)
 }
 
 /// Accepts payloads of a schema.

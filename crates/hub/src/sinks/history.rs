@@ -21,7 +21,7 @@ use crate::segments::{SegmentBounds, SegmentWriter, next_line, segments};
 use crate::time::wall_clock;
 
 /// Bytes of lines after which an answer has no more messages.
-const MAX_ANSWER: usize = 8 << 20;
+pub const MAX_HISTORY_ANSWER: usize = 8 << 20;
 
 /// Where a history is, and its bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,6 +105,15 @@ pub struct HistoryQuery {
     pub limit: usize,
 }
 
+/// Messages of histories.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HistoryFound {
+    /// The messages, the oldest first.
+    pub messages: Vec<Value>,
+    /// Whether their bytes have ended the reading: there may be more, also below the limit of the question.
+    pub is_cut: bool,
+}
+
 /// Reads messages of several histories, the oldest first. `may` says whether a topic may be read. `is_wanted` is asked
 /// before each segment; when it says no, the rest is not read.
 ///
@@ -115,15 +124,23 @@ pub fn read_history(
     query: &HistoryQuery,
     may: &mut dyn FnMut(&str) -> bool,
     is_wanted: &dyn Fn() -> bool,
-) -> io::Result<Vec<Value>> {
-    let mut all: Vec<Line> = Vec::new();
+) -> io::Result<HistoryFound> {
+    let (mut all, mut is_cut): (Vec<Line>, bool) = (Vec::new(), false);
     for (folder, max_age) in histories {
         let oldest = wall_clock().saturating_sub(u64::try_from(max_age.as_millis()).unwrap_or(u64::MAX));
-        all.extend(read_one(folder, oldest, query, (may, is_wanted))?);
+        let found = read_one(folder, oldest, query, (may, is_wanted))?;
+        is_cut |= exceeds(&found);
+        all.extend(within(found, query));
     }
+    is_cut |= exceeds(&all);
     // Stable: messages of one history keep their order.
     all.sort_by_key(|line| line.time);
-    Ok(within(all.into(), query).into_iter().map(|line| line.value).collect())
+    Ok(HistoryFound { messages: within(all.into(), query).into_iter().map(|line| line.value).collect(), is_cut })
+}
+
+/// Whether lines have more bytes than an answer.
+fn exceeds<'a>(lines: impl IntoIterator<Item = &'a Line>) -> bool {
+    lines.into_iter().map(|line| line.bytes).sum::<usize>() > MAX_HISTORY_ANSWER
 }
 
 /// Puts messages of several nodes together, which [`read_history`] has read for the same question. A message that a pipeline
@@ -151,9 +168,9 @@ struct Line {
     value: Value,
 }
 
-/// The first or the last lines, within the limit of the question and [`MAX_ANSWER`]; one line in any case.
+/// The first or the last lines, within the limit of the question and [`MAX_HISTORY_ANSWER`]; one line in any case.
 fn within(mut lines: VecDeque<Line>, query: &HistoryQuery) -> VecDeque<Line> {
-    let is_full = |count: usize, bytes: usize| count >= query.limit || count > 0 && bytes > MAX_ANSWER;
+    let is_full = |count: usize, bytes: usize| count >= query.limit || count > 0 && bytes > MAX_HISTORY_ANSWER;
     let (mut count, mut bytes) = (0, 0);
     let mut next = |line: &Line| {
         bytes += line.bytes;
@@ -174,7 +191,8 @@ fn within(mut lines: VecDeque<Line>, query: &HistoryQuery) -> VecDeque<Line> {
 /// Whether messages of a topic may be shown.
 type May<'f> = &'f mut dyn FnMut(&str) -> bool;
 
-/// The first or the last messages of one history, with their times.
+/// The first or the last messages of one history, with their times. Where their bytes end the reading, they exceed
+/// [`MAX_HISTORY_ANSWER`].
 fn read_one(
     folder: &Path,
     oldest: u64,
@@ -192,8 +210,7 @@ fn read_one(
     let places: Vec<usize> =
         if is_forward { (0..segments.len()).collect() } else { (0..segments.len()).rev().collect() };
     for at in places {
-        let bytes: usize = found.iter().map(|line| line.bytes).sum();
-        if found.len() >= query.limit || bytes > MAX_ANSWER {
+        if found.len() >= query.limit || exceeds(&found) {
             break;
         }
         let Some((_, path)) = segments.get(at) else { break };
@@ -209,7 +226,7 @@ fn read_one(
             part.into_iter().rev().for_each(|one| found.push_front(one));
         }
     }
-    Ok(within(found, query))
+    Ok(found)
 }
 
 /// The first or the last lines of a segment that are asked for, without messages whose ids are known. A line that was
@@ -238,11 +255,11 @@ fn lines(
         }
         found.push_back(Line { time, bytes: length, value: line });
         bytes += length;
-        if query.from.is_some() && (found.len() >= query.limit || bytes > MAX_ANSWER) {
+        if query.from.is_some() && (found.len() >= query.limit || bytes > MAX_HISTORY_ANSWER) {
             break;
         }
         // The last ones are asked for: the first ones go.
-        while found.len() > query.limit || found.len() > 1 && bytes - first_bytes(&found) > MAX_ANSWER {
+        while found.len() > query.limit || found.len() > 1 && bytes - first_bytes(&found) > MAX_HISTORY_ANSWER {
             bytes -= found.pop_front().map_or(0, |line: Line| line.bytes);
         }
     }
@@ -288,7 +305,8 @@ mod tests {
             let settings = self.settings(0);
             let histories = [(settings.folder("p"), settings.max_age)];
             let found = read_history(&histories, query, &mut |topic| topic != "secret", &|| true).unwrap();
-            found.iter().map(|line| line["payload"].as_str().unwrap().to_owned()).collect()
+            assert!(!found.is_cut);
+            found.messages.iter().map(|line| line["payload"].as_str().unwrap().to_owned()).collect()
         }
     }
 
@@ -328,7 +346,7 @@ mod tests {
         let from = Some(records[2].timestamp());
         assert_eq!(folder.read(&HistoryQuery { from, ..last(9) }), ["3", "4"]);
         let none = [(folder.0.join("none"), Duration::MAX)];
-        assert!(read_history(&none, &last(1), &mut |_| true, &|| true).unwrap().is_empty());
+        assert!(read_history(&none, &last(1), &mut |_| true, &|| true).unwrap().messages.is_empty());
     }
 
     #[test]
@@ -338,10 +356,10 @@ mod tests {
             let lines = sizes.iter().zip(1..).map(|(bytes, time)| line(time, *bytes)).collect();
             within(lines, query).iter().map(|line| line.time).collect::<Vec<_>>()
         };
-        let sizes = [MAX_ANSWER - 1, 1, 1, MAX_ANSWER - 1];
+        let sizes = [MAX_HISTORY_ANSWER - 1, 1, 1, MAX_HISTORY_ANSWER - 1];
         assert_eq!(times(&last(9), &sizes), [3, 4]);
         assert_eq!(times(&HistoryQuery { from: Some(0), ..last(9) }, &sizes), [1, 2]);
-        assert_eq!(times(&last(9), &[1, 2 * MAX_ANSWER]), [2], "one message comes in any case");
+        assert_eq!(times(&last(9), &[1, 2 * MAX_HISTORY_ANSWER]), [2], "one message comes in any case");
     }
 
     #[test]
@@ -405,9 +423,14 @@ mod tests {
     fn no_more_lines_are_held_than_an_answer_has() {
         let folder = Folder::new("held");
         let mut sink = HistorySink::new(&folder.settings(1 << 30), "p");
-        let payload = "x".repeat(MAX_ANSWER / 4);
+        let payload = "x".repeat(MAX_HISTORY_ANSWER / 4);
         let records: Vec<_> = (1..=9).map(|number| record(number, "a", &payload)).collect();
         sink.write(&records).unwrap();
+        for from in [None, Some(0)] {
+            let histories = [(folder.settings(0).folder("p"), Duration::MAX)];
+            let found = read_history(&histories, &HistoryQuery { from, ..last(100) }, &mut |_| true, &|| true).unwrap();
+            assert_eq!((found.messages.len(), found.is_cut), (3, true));
+        }
         let (_, path) = segments(&folder.settings(0).folder("p")).unwrap().pop().unwrap();
         let held = |query: &HistoryQuery| {
             let lines = lines(&path, 0, query, (&mut |_| true, &HashSet::new())).unwrap();

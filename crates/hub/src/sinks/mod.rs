@@ -26,7 +26,9 @@ use std::sync::Arc;
 
 pub use self::amqp::AmqpSettings;
 pub use self::file::{FileSettings, FileSinks};
-pub use self::history::{HistoryQuery, HistorySettings, merge_histories, read_history};
+pub use self::history::{
+    HistoryFound, HistoryQuery, HistorySettings, MAX_HISTORY_ANSWER, merge_histories, read_history,
+};
 pub use self::http::HttpSettings;
 pub use self::influxdb::InfluxSettings;
 pub use self::kafka::{KafkaSettings, MAX_MARKED_WINDOW, SaslMechanism};

@@ -243,6 +243,8 @@ enum HeaderError {
     ResponseTopic,
     #[error("X-MQTT-Correlation-Data is no base64")]
     CorrelationData,
+    #[error("a header that is read has other characters than those of ASCII")]
+    NotAscii,
 }
 
 /// A message with the properties in the headers of a request, which have the names that HTTP listeners know.
@@ -250,6 +252,11 @@ enum HeaderError {
 /// # Errors
 /// When a header has not the form of its property.
 fn properties(headers: &HeaderMap) -> Result<Message, HeaderError> {
+    let is_read =
+        |name: &str| name.starts_with("x-mqtt-") || ["content-type", "idempotency-key", HOPS_PROPERTY].contains(&name);
+    if headers.iter().any(|(name, value)| is_read(name.as_str()) && value.to_str().is_err()) {
+        return Err(HeaderError::NotAscii);
+    }
     let expiry = header(headers, "x-mqtt-expiry").map(|seconds| seconds.parse::<u32>());
     let expiry = expiry.transpose().map_err(|_| HeaderError::Expiry)?;
     let data = header(headers, "x-mqtt-correlation-data").map(|data| STANDARD.decode(data));
@@ -490,6 +497,10 @@ mod tests {
         for wrong in [("X-MQTT-Expiry", "soon"), ("X-MQTT-Correlation-Data", "?"), ("X-MQTT-Response-Topic", "a/#")] {
             assert!(of(&[wrong]).is_err_and(|why| why.to_string().contains(wrong.0)));
         }
+        for name in ["Content-Type", "X-MQTT-User-Unit", "X-MQTT-Expiry", "Idempotency-Key"] {
+            assert_eq!(of(&[(name, "\u{b0}C")]), Err(HeaderError::NotAscii), "{name}");
+        }
+        assert!(of(&[("Other", "\u{b0}C")]).is_ok(), "a header that is not read");
     }
 
     #[test]

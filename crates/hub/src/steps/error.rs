@@ -15,6 +15,8 @@ pub(super) const MAX_RECORD_BYTES: usize = 4 << 20;
 
 /// Longest payload that the broker checks before an acknowledgement, bytes: its thread serves other clients, too.
 pub(super) const MAX_GATED_PAYLOAD: usize = 64 << 10;
+/// Most values of such a payload that a JSON Schema checks: each may be an error, and all are collected.
+pub(super) const MAX_GATED_VALUES: usize = 10_000;
 
 /// Longest text of the values of GROUP BY, bytes.
 pub(super) const MAX_GROUP: usize = 4 << 10;
@@ -60,6 +62,9 @@ pub enum ComputeError {
     /// The payload is longer than payloads that are checked before the acknowledgement.
     #[error("the payload is longer than {MAX_GATED_PAYLOAD} bytes, and on_invalid = \"refuse\" checks no longer ones")]
     LongPayload,
+    /// The payload has more values than are checked before the acknowledgement.
+    #[error("the payload has more than {MAX_GATED_VALUES} values, and on_invalid = \"refuse\" checks no more")]
+    ManyValues,
     /// A table has no row of a key, and `on_missing` makes that an error.
     #[error("the table `{table}` has no row {key}")]
     NoRow {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::error::MAX_GATED_PAYLOAD;
+use super::error::{MAX_GATED_PAYLOAD, MAX_GATED_VALUES};
 use super::schema::PayloadSchema;
+use super::values::count;
 use super::{ComputeError, Part, StepError, StepSettings, Steps};
 use crate::format::{Format, Wanted};
 
@@ -27,14 +28,21 @@ impl PayloadGate {
     /// Checks a payload as the step `schema` does.
     ///
     /// # Errors
-    /// When it is longer than [`MAX_GATED_PAYLOAD`], or not of the schema.
+    /// When it is longer than [`MAX_GATED_PAYLOAD`], has more than [`MAX_GATED_VALUES`] for a JSON Schema, or is not of the
+    /// schema.
     pub fn check(&self, payload: &[u8]) -> Result<(), ComputeError> {
         if payload.len() > MAX_GATED_PAYLOAD {
             return Err(ComputeError::LongPayload);
         }
         match &*self.schema {
             PayloadSchema::Decoder(decoder) => decoder.decode(payload).map(drop),
-            PayloadSchema::Json(schema) => schema.check(&self.format.decode_parts(payload, &Wanted::All)?),
+            PayloadSchema::Json(schema) => {
+                let value = self.format.decode_parts(payload, &Wanted::All)?;
+                if count(&value) > MAX_GATED_VALUES {
+                    return Err(ComputeError::ManyValues);
+                }
+                schema.check(&value)
+            }
         }
     }
 }
@@ -63,6 +71,9 @@ mod tests {
         let filled = |len: usize| format!("{{\"temp\":\"{}\"}}", "x".repeat(len - 11)).into_bytes();
         assert_eq!(gate.check(&filled(MAX_GATED_PAYLOAD)), Ok(()));
         assert_eq!(gate.check(&filled(MAX_GATED_PAYLOAD + 1)), Err(ComputeError::LongPayload));
+        let many = |count: usize| format!("{{\"temp\":[{}0]}}", "0,".repeat(count - 3)).into_bytes();
+        assert_eq!(gate.check(&many(MAX_GATED_VALUES)), Ok(()));
+        assert_eq!(gate.check(&many(MAX_GATED_VALUES + 1)), Err(ComputeError::ManyValues));
         let packed = open(Some(&json), Format::MessagePack).unwrap();
         assert_eq!(packed.check(b"\x81\xa4temp\x01"), Ok(()));
         assert!(packed.check(br#"{"temp":1}"#).is_err());

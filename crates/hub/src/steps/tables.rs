@@ -10,12 +10,15 @@ use std::time::SystemTime;
 use serde_json::{Map, Value};
 
 use super::error::ComputeError;
-use super::values::text_of;
+use super::values::{count, text_of};
 
 /// Largest file of a table, bytes; a larger one is refused.
 const MAX_TABLE_BYTES: u64 = 16 << 20;
 /// Most rows of a table; a file with more is refused.
 const MAX_ROWS: usize = 100_000;
+/// Most values of all rows of a table, also empty ones and those within lists and objects: each takes memory beside its
+/// bytes. A file with more is refused.
+const MAX_VALUES: usize = 1_000_000;
 /// Most tables of a pipeline.
 const MAX_TABLES: usize = 16;
 /// Time between two looks at whether the file has changed, milliseconds.
@@ -57,6 +60,8 @@ pub(super) enum FileError {
     TooLarge,
     #[error("it has more than {MAX_ROWS} rows")]
     TooManyRows,
+    #[error("its rows have more than {MAX_VALUES} values")]
+    TooManyValues,
     #[error("its name has to end in .csv, .ndjson or .jsonl")]
     Kind,
     #[error("it is no CSV: {0}")]
@@ -73,6 +78,13 @@ pub(super) enum FileError {
 
 /// The rows by their keys, each an object.
 type Rows = HashMap<String, Value>;
+
+/// Rows that are read, and how many values they have.
+#[derive(Default)]
+struct Filling {
+    rows: Rows,
+    values: usize,
+}
 
 /// What tells one version of a file from another.
 type Version = (Option<SystemTime>, u64);
@@ -91,7 +103,10 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Loaded {
     rows: Rows,
+    /// The version that was read last; it gave these rows, or was no table.
     version: Version,
+    /// Why the file was not read at the last look. It is reported once.
+    failure: Option<String>,
     /// When the file was looked at last, Unix milliseconds.
     looked: u64,
 }
@@ -107,7 +122,7 @@ impl Table {
         }
         match read(&path, &key) {
             Ok((rows, version)) => {
-                let state = Mutex::new(Loaded { rows, version, looked: 0 });
+                let state = Mutex::new(Loaded { rows, version, failure: None, looked: 0 });
                 Ok(Self { name, path, key, demands, state })
             }
             Err(why) => Err(TableError::File { path, why }),
@@ -140,22 +155,26 @@ impl Table {
         state.looked = now;
         let version = version_of(&self.path);
         if version.as_ref().ok() == Some(&state.version) {
+            state.failure = None;
             return;
         }
-        let read = version.map_err(FileError::from).and_then(|version| {
-            // A version that cannot be read is reported once.
-            state.version = version;
-            read(&self.path, &self.key)
-        });
-        match read {
+        let error = match read(&self.path, &self.key) {
             Ok((rows, version)) => {
                 tracing::info!(table = self.name, rows = rows.len(), "the table was read again");
-                (state.rows, state.version) = (rows, version);
+                (state.rows, state.version, state.failure) = (rows, version, None);
+                return;
             }
-            Err(error) => {
-                let path = self.path.display();
-                tracing::warn!(table = self.name, %path, %error, "the table has changed and cannot be read; its last rows stay");
-            }
+            Err(error) => error,
+        };
+        let failure = Some(error.to_string());
+        if state.failure != failure {
+            let path = self.path.display();
+            tracing::warn!(table = self.name, %path, %error, "the table has changed and cannot be read; its last rows stay");
+        }
+        // The same content has the same error. A file that cannot be opened is tried again.
+        match (error, version) {
+            (FileError::Io(_) | FileError::NoFile, _) | (_, Err(_)) => state.failure = failure,
+            (_, Ok(version)) => (state.version, state.failure) = (version, None),
         }
     }
 }
@@ -192,14 +211,14 @@ fn of_csv(text: &[u8], key: &str) -> Result<Rows, FileError> {
     let Some(at) = names.iter().position(|name| name == key) else {
         return Err(FileError::NoColumn(key.to_owned()));
     };
-    let mut rows = Rows::new();
+    let mut filling = Filling::default();
     for (number, record) in (1..).zip(reader.records()) {
         let record = record?;
         let fields = names.iter().zip(&record).map(|(name, field)| (name.to_owned(), value_of(field)));
         let row = Value::Object(fields.collect());
-        add(&mut rows, number, (key, record.get(at).unwrap_or_default().to_owned()), row)?;
+        filling.add(number, (key, record.get(at).unwrap_or_default().to_owned()), row)?;
     }
-    Ok(rows)
+    Ok(filling.rows)
 }
 
 /// A field of CSV: a number or a truth value as JSON writes it, null for an empty one, else a text.
@@ -213,26 +232,32 @@ fn value_of(field: &str) -> Value {
 }
 
 fn of_lines(text: &[u8], key: &str) -> Result<Rows, FileError> {
-    let mut rows = Rows::new();
+    let mut filling = Filling::default();
     let lines = (1..).zip(text.split(|byte| *byte == b'\n')).filter(|(_, line)| !line.trim_ascii().is_empty());
     for (number, line) in lines {
         let row: Map<String, Value> = serde_json::from_slice(line).map_err(|_| FileError::Line(number))?;
         let found = row.get(key).map(text_of).unwrap_or_default();
-        add(&mut rows, number, (key, found), Value::Object(row))?;
+        filling.add(number, (key, found), Value::Object(row))?;
     }
-    Ok(rows)
+    Ok(filling.rows)
 }
 
-fn add(rows: &mut Rows, row: usize, (name, key): (&str, String), value: Value) -> Result<(), FileError> {
-    if key.is_empty() {
-        return Err(FileError::NoKey { row, key: name.to_owned() });
-    }
-    if rows.len() == MAX_ROWS {
-        return Err(FileError::TooManyRows);
-    }
-    match rows.insert(key.clone(), value) {
-        None => Ok(()),
-        Some(_) => Err(FileError::KeyTwice { row, key }),
+impl Filling {
+    fn add(&mut self, row: usize, (name, key): (&str, String), value: Value) -> Result<(), FileError> {
+        if key.is_empty() {
+            return Err(FileError::NoKey { row, key: name.to_owned() });
+        }
+        if self.rows.len() == MAX_ROWS {
+            return Err(FileError::TooManyRows);
+        }
+        self.values += count(&value);
+        if self.values > MAX_VALUES {
+            return Err(FileError::TooManyValues);
+        }
+        match self.rows.insert(key.clone(), value) {
+            None => Ok(()),
+            Some(_) => Err(FileError::KeyTwice { row, key }),
+        }
     }
 }
 
@@ -326,8 +351,15 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             format!("t = {}#id", path.display())
         };
-        let rows: Vec<String> = (0..=MAX_ROWS).map(|row| row.to_string()).collect();
-        let many = rows.join("\n");
+        let lines = |rows: usize, end: &str| {
+            (0..rows).map(|row| format!("{row}{end}")).collect::<Vec<_>>().join(
+                "
+",
+            )
+        };
+        let many = lines(MAX_ROWS + 1, "");
+        let columns = |count: usize| (0..count).map(|at| format!("c{at}")).collect::<Vec<_>>().join(",");
+        let wide = lines(7_000, &",".repeat(160));
         for (text, said) in [
             ("t".to_owned(), "NAME = FILE#KEY"),
             ("t = a.csv".to_owned(), "NAME = FILE#KEY"),
@@ -341,6 +373,11 @@ mod tests {
             (file("e.csv", "id\n1\n2\n1\n"), "row 3 has the key `1`"),
             (file("f.csv", &format!("id\n{many}")), "more than 100000 rows"),
             (file("g.csv", &" ".repeat((16 << 20) + 1)), "larger than"),
+            (file("k.csv", &format!("id,{}\n{}", columns(160), wide)), "more than 1000000 values"),
+            (
+                file("l.jsonl", &format!("{{\"id\":1,\"a\":[{}0]}}\n", "0,".repeat(MAX_VALUES))),
+                "more than 1000000 values",
+            ),
             (file("h.jsonl", "{\"id\":1}\n[]\n"), "line 2"),
             (file("i.jsonl", "{\"a\":1}\n"), "row 1 has no `id`"),
         ] {
@@ -350,6 +387,31 @@ mod tests {
         let twice = file("j.csv", "id\n1\n");
         let error = Tables::open(&[twice.clone(), twice], false).unwrap_err().to_string();
         assert!(error.contains("two tables have the name `t`"), "{error}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_version_that_cannot_be_opened_is_tried_again() {
+        let folder = folder("retried");
+        let path = folder.join("t.csv");
+        std::fs::write(&path, "id,v\n1,a\n").unwrap();
+        let tables = Tables::open(&[format!("t = {}#id", path.display())], false).unwrap();
+        let table = tables.get("t").unwrap();
+        let read_at = |now: u64| {
+            table.find(&json!(1), None, now).unwrap();
+            let state = table.state.lock().unwrap();
+            (state.version, state.failure.is_some())
+        };
+        let first = read_at(10_000);
+        assert!(!first.1);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(read_at(20_000), (first.0, true), "its version is not remembered, and its failure is reported once");
+        std::fs::remove_dir(&path).unwrap();
+        std::fs::write(&path, "id\n1\n1\n").unwrap();
+        let wrong = read_at(30_000);
+        assert_eq!((wrong.0 == first.0, wrong.1), (false, false), "the content is wrong: it is not read again");
+        assert_eq!(table.find(&json!(1), Some("v"), 31_000).unwrap(), "a", "the last good version stays");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -16,6 +16,15 @@ pub(super) fn element(items: &[Value], at: i64) -> Option<&Value> {
     }
 }
 
+/// How many values it has: itself, and all within it.
+pub(super) fn count(value: &Value) -> usize {
+    match value {
+        Value::Object(fields) => 1 + fields.values().map(count).sum::<usize>(),
+        Value::Array(elements) => 1 + elements.iter().map(count).sum::<usize>(),
+        _ => 1,
+    }
+}
+
 /// A value as text; text without quotes.
 pub(super) fn text_of(value: &Value) -> String {
     match value {

@@ -52,29 +52,61 @@ struct Head {
     count: i32,
 }
 
-/// The records of all whole batches from `from` on, and the offset behind them. `aborted` are the producers of aborted
-/// transactions with the first offset of each.
+/// A compressed batch of which some records are taken: it is not unpacked again for the next ones.
+#[derive(Debug, Default)]
+pub(crate) struct PartlyTaken {
+    /// The offset of the next record.
+    next: i64,
+    checksum: Option<[u8; 4]>,
+    /// The records, unpacked.
+    bytes: Vec<u8>,
+    /// Where the next one begins in `bytes`, and how many are left.
+    at: usize,
+    left: i32,
+}
+
+impl PartlyTaken {
+    /// Its bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// The records of all whole batches from `from` on, `most` at most, and the offset that is next behind them. `aborted` are
+/// the producers of aborted transactions with the first offset of each. `partly` is the batch that the last call has left,
+/// and becomes that of this one.
 ///
 /// # Errors
 /// When there are no records before a batch that cannot be read.
-pub(crate) fn records(bytes: &[u8], from: i64, aborted: &[(i64, i64)]) -> Result<(Vec<Taken>, i64), BatchError> {
+pub(crate) fn records(
+    bytes: &[u8],
+    from: i64,
+    aborted: &[(i64, i64)],
+    most: usize,
+    partly: &mut Option<PartlyTaken>,
+) -> Result<(Vec<Taken>, i64), BatchError> {
     let mut open: BTreeMap<i64, i64> = BTreeMap::new();
     let mut left: Vec<(i64, i64)> = aborted.to_vec();
     left.sort_by_key(|(_, first)| *first);
     let mut left = left.into_iter().peekable();
     let (mut all, mut next, mut rest, mut room) = (Vec::new(), from, Reader(bytes), MAX_UNPACKED);
     while let Some((base, batch)) = rest.batch() {
-        let found = head(base, batch).and_then(|(head, body)| Ok((body_of(&head, body, room)?, head)));
-        let (body, head) = match found {
+        let checksum = batch.get(5..9).and_then(|bytes| bytes.try_into().ok());
+        let known = partly.take().filter(|it| it.next == from && it.checksum == checksum);
+        let found = head(base, batch).and_then(|(head, body)| match known {
+            Some(known) => Ok((Cow::Owned(known.bytes), known.at, Head { count: known.left, ..head })),
+            None => Ok((body_of(&head, body, room)?, 0, head)),
+        });
+        let (unpacked, start, head) = match found {
             Ok(found) => found,
             Err(error) if next == from => return Err(error),
             // The next answer begins with it.
             Err(_) => break,
         };
-        if let Cow::Owned(unpacked) = &body {
-            room -= unpacked.len();
+        if let Cow::Owned(unpacked) = &unpacked {
+            room = room.saturating_sub(unpacked.len());
         }
-        let mut body = Reader(&body);
+        let mut body = Reader(unpacked.get(start..).unwrap_or_default());
         while let Some((producer, first)) = left.next_if(|(_, first)| *first <= head.last) {
             open.insert(producer, first);
         }
@@ -84,12 +116,22 @@ pub(crate) fn records(bytes: &[u8], from: i64, aborted: &[(i64, i64)]) -> Result
                 open.remove(&head.producer);
             }
         } else if head.attributes & TRANSACTION == 0 || !open.contains_key(&head.producer) {
-            for _ in 0..head.count {
+            for taken in 0..head.count {
+                let at = unpacked.len() - body.0.len();
                 let record = body.record(&head).ok_or(BatchError::Broken(base))?;
                 // A batch is sent whole, also when a record in it is asked for.
-                if record.offset >= from {
-                    all.push(record);
+                if record.offset < from {
+                    continue;
                 }
+                if all.len() >= most {
+                    // The records behind it are not held: many tiny ones need far more memory than the batch.
+                    let (next, left) = (record.offset, head.count - taken);
+                    if let Cow::Owned(bytes) = unpacked {
+                        *partly = Some(PartlyTaken { next, checksum, bytes, at, left });
+                    }
+                    return Ok((all, next));
+                }
+                all.push(record);
             }
         }
         next = next.max(head.last.saturating_add(1));
@@ -253,14 +295,47 @@ mod tests {
     #[test]
     fn records_are_read_from_the_offset_on() {
         let bytes = [at(5, 1, 0, &["a", "b"]), at(9, 1, 0, &["c"])].concat();
-        let (found, next) = records(&bytes, 6, &[]).unwrap();
+        let (found, next) = records(&bytes, 6, &[], usize::MAX, &mut None).unwrap();
         assert_eq!((values(&found), next), (vec![(6, "b".to_owned()), (9, "c".to_owned())], 10));
         let headers = vec![("h".to_owned(), b"x".to_vec())];
         assert_eq!((found[0].time, &found[0].key, &found[0].headers), (1000, &Some(b"k".to_vec()), &headers));
         // The last batch may be cut off.
-        let (found, next) = records(&bytes[..bytes.len() - 1], 5, &[]).unwrap();
+        let (found, next) = records(&bytes[..bytes.len() - 1], 5, &[], usize::MAX, &mut None).unwrap();
         assert_eq!((found.len(), next), (2, 7));
-        assert_eq!(records(&[], 5, &[]), Ok((vec![], 5)));
+        assert_eq!(records(&[], 5, &[], usize::MAX, &mut None), Ok((vec![], 5)));
+    }
+
+    #[test]
+    fn no_more_records_are_read_than_are_wanted() {
+        let bytes = [packed(&at(5, 1, 0, &["a", "b", "c"]), 1), at(9, 1, 0, &["d"])].concat();
+        let (mut from, mut all, mut partly) = (6, Vec::new(), None);
+        for (next, left) in [(7, Some(1)), (9, None), (10, None), (10, None)] {
+            let (found, behind) = records(&bytes, from, &[], 1, &mut partly).unwrap();
+            assert_eq!((behind, partly.as_ref().map(|it: &PartlyTaken| it.left)), (next, left));
+            all.extend(values(&found));
+            from = behind;
+        }
+        assert_eq!(all, [(6, "b".to_owned()), (7, "c".to_owned()), (9, "d".to_owned())]);
+    }
+
+    #[test]
+    fn a_batch_is_unpacked_once_unless_it_is_read_again() {
+        let bytes = packed(&at(5, 1, 0, &["a", "b", "c"]), 1);
+        let mut partly = None;
+        records(&bytes, 5, &[], 1, &mut partly).unwrap();
+        // What is kept is read, and not the batch.
+        let kept = partly.as_mut().unwrap();
+        let place = kept.bytes.iter().position(|byte| *byte == b'b').unwrap();
+        kept.bytes[place] = b'B';
+        let (found, next) = records(&bytes, 6, &[], 1, &mut partly).unwrap();
+        assert_eq!((values(&found), next), (vec![(6, "B".to_owned())], 7));
+        // A replay begins elsewhere, and another batch has another checksum.
+        for (bytes, from, value) in [(&bytes, 6, "b"), (&packed(&at(5, 1, 0, &["a", "b", "x"]), 1), 7, "x")] {
+            let mut partly = None;
+            records(&packed(&at(5, 1, 0, &["a", "b", "c"]), 1), 5, &[], 2, &mut partly).unwrap();
+            let (found, _) = records(bytes, from, &[], 1, &mut partly).unwrap();
+            assert_eq!(values(&found), [(from, value.to_owned())]);
+        }
     }
 
     #[test]
@@ -272,7 +347,7 @@ mod tests {
             at(3, 7, TRANSACTION, &["later"]),
             mark(4, 7, 1),
         ];
-        let (found, next) = records(&bytes.concat(), 0, &[(7, 0)]).unwrap();
+        let (found, next) = records(&bytes.concat(), 0, &[(7, 0)], usize::MAX, &mut None).unwrap();
         assert_eq!((values(&found), next), (vec![(1, "kept".to_owned()), (3, "later".to_owned())], 5));
     }
 
@@ -293,33 +368,33 @@ mod tests {
     #[test]
     fn compressed_batches_are_read_up_to_a_bound() {
         let bytes = [packed(&at(5, 1, 0, &["a", "b"]), 1), at(7, 1, 0, &["c"])].concat();
-        let (found, next) = records(&bytes, 6, &[]).unwrap();
+        let (found, next) = records(&bytes, 6, &[], usize::MAX, &mut None).unwrap();
         assert_eq!((values(&found), next), (vec![(6, "b".to_owned()), (7, "c".to_owned())], 8));
         let large = "x".repeat(MAX_UNPACKED / 2);
         let half = packed(&at(0, 1, 0, &[&large]), 1);
         let mut other = half.clone();
         other[..8].copy_from_slice(&1_i64.to_be_bytes());
-        let (found, next) = records(&[half.as_slice(), &other].concat(), 0, &[]).unwrap();
+        let (found, next) = records(&[half.as_slice(), &other].concat(), 0, &[], usize::MAX, &mut None).unwrap();
         assert_eq!((found.len(), next), (1, 1), "the next answer begins with the other one");
-        assert_eq!(records(&other, 1, &[]).unwrap().1, 2);
+        assert_eq!(records(&other, 1, &[], usize::MAX, &mut None).unwrap().1, 2);
         let whole = packed(&at(0, 1, 0, &[&large, &large]), 1);
         let why = UnpackError::TooLarge;
-        assert_eq!(records(&whole, 0, &[]), Err(BatchError::Packed { offset: 0, why }));
+        assert_eq!(records(&whole, 0, &[], usize::MAX, &mut None), Err(BatchError::Packed { offset: 0, why }));
     }
 
     #[test]
     fn what_cannot_be_read_is_an_error_and_never_skipped() {
         let wrong = at(1, 1, 5, &["b"]);
         let why = UnpackError::Unknown(5);
-        assert_eq!(records(&wrong, 1, &[]), Err(BatchError::Packed { offset: 1, why }));
-        let (found, next) = records(&[at(0, 1, 0, &["a"]), wrong].concat(), 0, &[]).unwrap();
+        assert_eq!(records(&wrong, 1, &[], usize::MAX, &mut None), Err(BatchError::Packed { offset: 1, why }));
+        let (found, next) = records(&[at(0, 1, 0, &["a"]), wrong].concat(), 0, &[], usize::MAX, &mut None).unwrap();
         assert_eq!((found.len(), next), (1, 1), "earlier records come");
         let mut broken = at(0, 1, 0, &["a"]);
         let end = broken.len() - 1;
         broken[end] ^= 1;
-        assert_eq!(records(&broken, 0, &[]), Err(BatchError::Broken(0)));
+        assert_eq!(records(&broken, 0, &[], usize::MAX, &mut None), Err(BatchError::Broken(0)));
         let mut old = at(0, 1, 0, &["a"]);
         old[16] = 1;
-        assert_eq!(records(&old, 0, &[]), Err(BatchError::OldFormat(0)));
+        assert_eq!(records(&old, 0, &[], usize::MAX, &mut None), Err(BatchError::OldFormat(0)));
     }
 }

@@ -39,6 +39,8 @@ const PAGES: u64 = (2 * UNDER_WAY / PAGE_IDS) as u64 + 1;
 /// Ids that a lane remembers, its own and the ids of other lanes. A page that is written again brings up to a page of earlier
 /// ids of each lane to the end.
 const IDS_KEPT: usize = 2 * UNDER_WAY + MAX_LANES * PAGE_IDS;
+/// Pages that are read at once; the next question begins behind them.
+const MAX_PAGES_READ: usize = 10_000;
 /// The version of pages.
 const FORMAT: u8 = 1;
 /// Bytes of an id in a page: the first ones of its hash.
@@ -211,7 +213,8 @@ impl Marks {
             }
             judged(one.error)?;
             end = end.min(one.end);
-            let (records, next) = batches::records(one.batches, at, &one.aborted).map_err(SinkError::away)?;
+            let found = batches::records(one.batches, at, &one.aborted, MAX_PAGES_READ, &mut None);
+            let (records, next) = found.map_err(SinkError::away)?;
             for record in records {
                 let page = record.key.zip(record.value).and_then(|(key, value)| self.read(&key, &value));
                 if let Some(page) = page {

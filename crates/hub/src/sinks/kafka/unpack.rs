@@ -4,18 +4,22 @@ use std::io::{self, Read};
 
 use tidegate_panics::contain;
 
-/// Most bytes of the batches of one answer when they are unpacked. An answer has 1 MiB, or one larger batch.
+/// Most bytes of the batches of one partition in an answer when they are unpacked, and of the window of a batch of
+/// Zstandard. The batches have 1 MiB, or one larger batch.
 pub(super) const MAX_UNPACKED: usize = 32 << 20;
 /// What blocks of Snappy begin with that producers in Java write: a name, a version, and the oldest version that reads it.
 const SNAPPY_MAGIC: &[u8; 8] = b"\x82SNAPPY\0";
 /// Bytes before the first of these blocks.
 const SNAPPY_HEAD: usize = 16;
 
+/// The first bytes of a frame of Zstandard (RFC 8878, 3.1.1).
+const ZSTD_MAGIC: &[u8; 4] = b"\x28\xb5\x2f\xfd";
+
 /// Why a batch cannot be unpacked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnpackError {
-    /// It has more bytes than may be unpacked.
-    #[error("it has more than {MAX_UNPACKED} bytes when it is unpacked")]
+    /// It has more bytes than may be unpacked, or its window has.
+    #[error("it needs more than {MAX_UNPACKED} bytes when it is unpacked")]
     TooLarge,
     /// The bytes are not of the codec.
     #[error("its bytes are not of the codec {0}: {1}")]
@@ -44,6 +48,10 @@ pub(super) fn unpack(codec: i16, bytes: &[u8], room: usize) -> Result<Vec<u8>, U
         1 => unpacked("gzip", &|| bounded(&mut flate2::read::MultiGzDecoder::new(bytes))),
         2 => unpacked("snappy", &|| snappy(bytes, room)),
         3 => unpacked("lz4", &|| bounded(&mut lz4_flex::frame::FrameDecoder::new(bytes))),
+        // The decoder holds a window of bytes back, of any size that the batch says.
+        4 if zstd_window(bytes).is_some_and(|window| window > MAX_UNPACKED as u64) => {
+            return Err(UnpackError::TooLarge);
+        }
         4 => unpacked("zstd", &|| {
             let mut decoder = ruzstd::decoding::StreamingDecoder::new(bytes).map_err(io::Error::other)?;
             bounded(&mut decoder)
@@ -51,6 +59,23 @@ pub(super) fn unpack(codec: i16, bytes: &[u8], room: usize) -> Result<Vec<u8>, U
         other => return Err(UnpackError::Unknown(other)),
     }?;
     if out.len() > room { Err(UnpackError::TooLarge) } else { Ok(out) }
+}
+
+/// The bytes that a decoder of a frame of Zstandard holds back (RFC 8878, 3.1.1.1); nothing where its head is not whole.
+fn zstd_window(bytes: &[u8]) -> Option<u64> {
+    let (descriptor, rest) = bytes.strip_prefix(ZSTD_MAGIC)?.split_first()?;
+    if descriptor & 0x20 == 0 {
+        let window = rest.first()?;
+        let base = 1_u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    // A single segment: the window is the whole content.
+    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let len = [1, 2, 4, 8][usize::from(descriptor >> 6)];
+    let mut size = [0; 8];
+    size.get_mut(..len)?.copy_from_slice(rest.get(dictionary..dictionary + len)?);
+    // A size of two bytes begins at 256.
+    Some(u64::from_le_bytes(size).saturating_add(if len == 2 { 256 } else { 0 }))
 }
 
 /// Unpacks Snappy: one block, or blocks with their lengths as producers in Java write them. What exceeds `room` is left.
@@ -126,6 +151,36 @@ mod tests {
         }
         // A block of Snappy that says it has 4 GiB.
         assert_eq!(unpack(2, b"\xff\xff\xff\xff\x0f\0", MAX_UNPACKED), Err(UnpackError::TooLarge));
+    }
+
+    /// A frame of Zstandard with this head and blocks of 128 KiB, each a byte that is repeated.
+    fn frame(head: &[u8], blocks: u32) -> Vec<u8> {
+        let mut bytes = [&ZSTD_MAGIC[..], head].concat();
+        for number in 1..=blocks {
+            let block = (128 << 10 << 3) | (1 << 1) | u32::from(number == blocks);
+            bytes.extend_from_slice(&block.to_le_bytes()[..3]);
+            bytes.push(b'x');
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_large_window_of_zstandard_is_refused_at_once() {
+        let single = |size: u64| [&[0xe0][..], &size.to_le_bytes()].concat();
+        // 3.75 TiB, 64 MiB, and single segments.
+        for head in [vec![0, 0xff], vec![0, 16 << 3], single(u64::MAX), single(MAX_UNPACKED as u64 + 1)] {
+            assert!(zstd_window(&frame(&head, 0)).unwrap() > MAX_UNPACKED as u64);
+            assert_eq!(unpack(4, &frame(&head, 300), MAX_UNPACKED), Err(UnpackError::TooLarge), "{head:?}");
+        }
+        let windows = [([0x00, 0x0b].as_slice(), 2816), (&[0x20, 7], 7), (&[0x63, 9, 9, 9, 9, 1, 1], 513)];
+        for (head, window) in windows {
+            assert_eq!(zstd_window(&[&ZSTD_MAGIC[..], head].concat()), Some(window));
+        }
+        assert_eq!(zstd_window(b"\x28\xb5\x2f\xfd\xe0\x01"), None);
+        // A window of 32 MiB with less in it, and with more.
+        let head = [0, 15 << 3];
+        assert_eq!(unpack(4, &frame(&head, 2), MAX_UNPACKED).unwrap().len(), 256 << 10);
+        assert_eq!(unpack(4, &frame(&head, 300), MAX_UNPACKED), Err(UnpackError::TooLarge));
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::work::{NAP, RETRY, Session, Stop, Work, judged, soon};
 use super::{KafkaNews, message, wire};
 use crate::sinks::SinkError;
-use crate::sinks::kafka::batches;
+use crate::sinks::kafka::batches::{self, PartlyTaken};
 use crate::sinks::kafka::fetch::{self, Fetched, OLDEST};
 use crate::sinks::kafka::wire::{self as kafka, AnswerReader, code};
 
@@ -15,6 +15,9 @@ use crate::sinks::kafka::wire::{self as kafka, AnswerReader, code};
 const LEADER_RETRY: Duration = Duration::from_secs(5);
 /// How long a leader waits for the first record, milliseconds, where no other leader is asked.
 const FETCH_WAIT_MS: i32 = 200;
+/// Bytes of unpacked batches that are kept until all their records are taken; those of further partitions are unpacked
+/// again.
+const MAX_KEPT: usize = 64 << 20;
 
 impl Work {
     /// Takes records until the source is stopped.
@@ -36,6 +39,7 @@ impl Work {
 
     /// Asks each leader once for records.
     fn take_round(&self, session: &mut Session, positions: Vec<(i32, i64)>) -> Result<(), Stop> {
+        session.partly.retain(|partition, _| positions.iter().any(|(number, _)| number == partition));
         let mut by_leader: BTreeMap<i32, Vec<(i32, i64)>> = BTreeMap::new();
         for (partition, offset) in positions {
             match session.cluster.leader_of(partition) {
@@ -110,12 +114,11 @@ impl Work {
             session.is_stale = true;
             return Err(SinkError::Away(kafka::in_words(fetched.error)));
         }
-        let (mut records, mut next) =
-            batches::records(fetched.batches, from, &fetched.aborted).map_err(SinkError::away)?;
-        if let Some(first) = records.get(most) {
-            next = first.offset;
-            records.truncate(most);
-        }
+        let mut partly = session.partly.remove(&partition);
+        let found = batches::records(fetched.batches, from, &fetched.aborted, most, &mut partly);
+        let kept: usize = session.partly.values().map(PartlyTaken::len).sum();
+        session.partly.extend(partly.filter(|it| kept + it.len() <= MAX_KEPT).map(|it| (partition, it)));
+        let (records, next) = found.map_err(SinkError::away)?;
         for record in records {
             if let Some(token) = self.shares.take(partition, record.offset) {
                 let message = message(&self.settings.topic, partition, record);

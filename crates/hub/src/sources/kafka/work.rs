@@ -9,6 +9,7 @@ use super::shares::Shares;
 use super::wire::{self, Assignment, Joined, Member, Subscriber};
 use super::{KafkaNews, KafkaSourceSettings, deal};
 use crate::open_error::TrustError;
+use crate::sinks::kafka::batches::PartlyTaken;
 use crate::sinks::kafka::connection::{Access, BrokerConnection};
 use crate::sinks::kafka::wire::{self as kafka, AnswerReader, Api, Coordinated, code};
 use crate::sinks::kafka::{Cluster, Seeker};
@@ -55,6 +56,8 @@ pub(super) struct Session {
     pub(super) coordinator: BrokerConnection,
     coordinator_at: ServerAddress,
     pub(super) cluster: Cluster,
+    /// The unpacked batches of partitions of which some records are taken.
+    pub(super) partly: BTreeMap<i32, PartlyTaken>,
     /// Whether a partition has another leader than `cluster` says.
     pub(super) is_stale: bool,
     heartbeat_at: Instant,
@@ -162,6 +165,7 @@ impl Work {
             coordinator,
             coordinator_at,
             cluster,
+            partly: BTreeMap::new(),
             is_stale,
             heartbeat_at,
             commit_at,

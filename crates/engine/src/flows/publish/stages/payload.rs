@@ -8,8 +8,8 @@ use crate::topics::origin::checks_of;
 use crate::topics::stages::Step;
 
 impl Deciding<'_> {
-    /// Rejects a message whose payload a pipeline refuses. An empty retained message passes: it only deletes the
-    /// retained message [MQTT-3.3.1-6].
+    /// Rejects a message whose payload a pipeline refuses. An empty retained message passes, to subscribers and to the
+    /// pipeline too: otherwise nobody could delete the retained message [MQTT-3.3.1-6].
     #[cold]
     pub(super) fn check_payload(&mut self, it: &Inbound<'_>) -> Step {
         if it.raw.retain && it.raw.payload.is_empty() {
