@@ -320,8 +320,7 @@ pub(crate) fn open_output<'a>(
     pool: &mut OutputPool,
 ) -> &'a mut Output {
     to_write.note(connection, key);
-    let large = connection.listed.has_large_output();
-    connection.output.get_or_insert_with(|| pool.take(large))
+    connection.output.get_or_insert_with(|| pool.take(connection.listed.has_large_output()))
 }
 
 impl Connections {
