@@ -125,6 +125,8 @@ pub(crate) struct ShardState {
     pub high_water: usize,
     /// Changes for the store.
     pub journal: Journal,
+    /// Sessions that may have messages both in the store and in memory.
+    pub copied: BTreeSet<SessionKey>,
     /// Sessions whose queue is read on when a batch is committed.
     pub to_read: VecDeque<(u64, SessionKey)>,
     /// Messages on their way to other shards that are stored until they have arrived.
@@ -191,6 +193,7 @@ impl ShardState {
             blocked_connections: 0,
             high_water,
             journal,
+            copied: BTreeSet::new(),
             to_read: VecDeque::new(),
             crossings: Crossings::default(),
             exchanges: Exchanges::new(0, ShardPosition::ALONE),

@@ -64,9 +64,13 @@ impl Tail {
         true
     }
 
-    /// The store has shown nothing: the next part is read when this batch is committed.
-    fn load_after(&mut self, batch: u64) {
-        (self.loading, self.waits_for) = (false, batch);
+    /// No part is being read. The store has shown nothing, unless it was busy: then the next part is read when this batch is
+    /// committed.
+    fn load_after(&mut self, batch: u64, why: Unread) {
+        self.loading = false;
+        if why == Unread::Uncommitted {
+            self.waits_for = batch;
+        }
     }
 
     /// A stored message is appended.
@@ -109,6 +113,11 @@ impl Tail {
         self.newest
     }
 
+    /// Messages and bytes of its newest messages, which are in memory as well.
+    pub(crate) fn copies(&self) -> (usize, u64) {
+        (self.newest.len(), self.newest_bytes)
+    }
+
     /// Bytes of memory that it takes.
     pub(crate) fn memory(&self) -> u64 {
         self.runs.memory() + self.newest_bytes
@@ -139,6 +148,15 @@ pub enum ReadFailure {
     Busy,
     /// It cannot be read. Its messages are given up and counted under [`Reason::QueueLost`](crate::Reason::QueueLost).
     Lost,
+}
+
+/// The reason why a part of a queue is requested again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// The store has too much to read.
+    Busy,
+    /// The store has shown nothing, since nothing of it was committed.
+    Uncommitted,
 }
 
 impl Sessions {
@@ -197,12 +215,16 @@ impl Session {
         self.load_tail(journal, events);
     }
 
-    /// Requests the next part for a move that has asked for it.
-    pub(crate) fn load_next_to_move(&mut self, journal: &Journal, events: &mut VecDeque<Event>) {
-        let tail = self.flow.as_mut().and_then(|flow| flow.tail.as_mut());
-        let Some(tail) = tail.filter(|tail| tail.parts_to_move > 0 && !tail.loading) else { return };
-        tail.parts_to_move -= 1;
-        self.load_tail(journal, events);
+    /// Requests the next part for a move that has asked for it, if the session `moves` still.
+    pub(crate) fn load_next_to_move(&mut self, moves: bool, journal: &Journal, events: &mut VecDeque<Event>) {
+        let Some(tail) = self.flow.as_mut().and_then(|flow| flow.tail.as_mut()) else { return };
+        if !moves {
+            tail.parts_to_move = 0;
+        }
+        if tail.parts_to_move > 0 && !tail.loading {
+            tail.parts_to_move -= 1;
+            self.load_tail(journal, events);
+        }
     }
 
     /// Deletes the run of messages in the tail that expired first, and returns their number. They are deleted unread: the
@@ -237,10 +259,11 @@ impl Session {
         journal: &mut Journal,
         to_read: &mut VecDeque<(u64, SessionKey)>,
         key: SessionKey,
+        why: Unread,
     ) {
         if let Some(tail) = self.flow.as_mut().and_then(|flow| flow.tail.as_mut()) {
             let batch = journal.awaited_batch();
-            tail.load_after(batch);
+            tail.load_after(batch, why);
             to_read.push_back((batch, key));
         }
     }
@@ -272,9 +295,11 @@ mod tests {
         let mut tail = Tail { batch: 4, ..Tail::beginning_at(1) };
         assert!(tail.begin_loading(3) && !tail.seen);
         assert!(!tail.begin_loading(3), "it is being read");
-        tail.load_after(5);
+        tail.load_after(5, Unread::Uncommitted);
         assert!(!tail.begin_loading(3) && !tail.begin_loading(4), "nothing new can be there");
         assert!(tail.begin_loading(5) && tail.seen);
+        tail.load_after(7, Unread::Busy);
+        assert!(tail.begin_loading(5), "a busy store has shown nothing of what is there");
     }
 
     #[test]

@@ -234,8 +234,8 @@ pub enum BrokerLinkError {
         /// How many.
         owed: u64,
     },
-    /// No other broker could take its messages.
-    #[error("the broker {0:?} is the last active one; add another one first")]
+    /// No other broker could take its messages: none is active, or none has been connected yet.
+    #[error("the broker {0:?} is the last active one; add another one first, and wait until it is connected")]
     Last(String),
     /// This engine has no broker links.
     #[error("this is a broker, not an orchestrator: it has no fleet")]

@@ -7,6 +7,7 @@ use crate::now::Millis;
 use crate::session::Delivery;
 use crate::settings::overflow::Bounds;
 use crate::state::ShardState;
+use crate::state::tail::shed_copies;
 
 impl ShardState {
     /// True if a queue has room for a message of this cost, after expired messages have left it.
@@ -25,10 +26,11 @@ impl ShardState {
         }
     }
 
-    /// True if the shard is above its memory ceiling also after expired messages have left this queue.
+    /// True if the shard is above its memory ceiling also after copies of stored messages have been shed, and expired messages
+    /// have left this queue.
     pub(crate) fn is_over_ceiling_after_expiry(&mut self, now: Millis, to: SessionKey) -> bool {
         while self.memory.is_over_ceiling() {
-            if self.expire_next(now, to) == 0 {
+            if !shed_copies(self) && self.expire_next(now, to) == 0 {
                 return true;
             }
         }

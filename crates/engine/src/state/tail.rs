@@ -39,6 +39,9 @@ impl ShardState {
         tail.runs.add(number, publication.expires_at, cost);
         let room = share.saturating_sub(flow.queue_bytes);
         tail.keep_newest(Delivery { number, ..delivery.clone() }, room);
+        if tail.copies().0 == 1 {
+            self.copied.insert(to);
+        }
         // What several sessions share is read by another key, so that such a message is written for each of them.
         let wide = std::mem::replace(&mut publication.wide, false);
         self.journal.put_entry(stored, number, publication, terms, delivery.qos, None, false);
@@ -74,6 +77,18 @@ impl Flow {
         }
         first_expiry
     }
+}
+
+/// Leaves the ends of queues to the store alone that are in memory as well; returns whether that has freed memory.
+#[cold]
+pub(crate) fn shed_copies(state: &mut ShardState) -> bool {
+    let held = state.memory.held;
+    for key in std::mem::take(&mut state.copied) {
+        if let Some(session) = state.sessions.get_mut(key.0) {
+            session.forget_newest(&mut state.memory);
+        }
+    }
+    state.memory.held < held
 }
 
 impl ShardState {

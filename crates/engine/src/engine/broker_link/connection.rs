@@ -102,7 +102,7 @@ impl FleetCalls<'_> {
             return match packet_type {
                 PacketType::ConnAck => {
                     broker_linking!(self.engine).handle_conn_ack(now, key, version, frame)?;
-                    // Wills wait for the first limit of a broker.
+                    // In a cluster, wills wait for the first limit of a broker.
                     ending!(self.engine).publish_held(now);
                     Ok(Flow::Next)
                 }

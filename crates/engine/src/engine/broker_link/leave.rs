@@ -38,7 +38,7 @@ impl FleetCalls<'_> {
         dealing!(self.engine).keep_order(now);
         subscribing!(self.engine).leave_group(now, session, BROKER_LINK_SHARE, BROKER_LINK_FILTER);
         self.engine.broker_links.brokers.set_broker_link_timer(&mut self.engine.state, key);
-        // The limits of the others may be smaller, or not known yet.
+        // The limits of the others may be smaller.
         broker_linking!(self.engine).check_gate(now);
         self.engine.after_frame(now);
         Ok(())

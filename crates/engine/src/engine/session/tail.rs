@@ -3,10 +3,10 @@
 use crate::engine::facets::StoreCalls;
 use crate::event::LoadedQueue;
 use crate::flows::contexts::reading;
-use crate::ids::{SessionKey, TenantId};
+use crate::ids::{SessionKey, TenantId, partition_of};
 use crate::now::Now;
 use crate::records::stored::read_entry;
-use crate::session::tail::ReadFailure;
+use crate::session::tail::{ReadFailure, Unread};
 
 impl StoreCalls<'_> {
     /// Takes a part of a queue that [`Event::ReadQueue`](crate::Event::ReadQueue) asked for.
@@ -37,7 +37,7 @@ impl StoreCalls<'_> {
     pub fn fail_read(&mut self, now: Now, tenant: TenantId, client_id: &str, session: u64, failure: ReadFailure) {
         let Some(key) = self.engine.state.sessions.wanted_by(tenant, client_id, session) else { return };
         match failure {
-            ReadFailure::Busy => reading!(self.engine).read_later(key),
+            ReadFailure::Busy => reading!(self.engine).read_later(key, Unread::Busy),
             ReadFailure::Lost => reading!(self.engine).give_up_tail(key),
         }
         self.engine.after_frame(now);
@@ -52,14 +52,16 @@ impl StoreCalls<'_> {
         if left == 0 {
             reading!(self.engine).drop_tail(key);
         } else if taken > 0 {
-            if let Some(session) = self.engine.state.sessions.get_mut(key.0) {
-                session.load_next_to_move(&self.engine.state.journal, &mut self.engine.state.events);
+            let state = &mut self.engine.state;
+            if let Some(session) = state.sessions.get_mut(key.0) {
+                let moves = state.moving.has(partition_of(session.tenant, &session.client_id));
+                session.load_next_to_move(moves, &state.journal, &mut state.events);
             }
         } else if seen {
             // Everything is committed, and there is less than was written.
             reading!(self.engine).give_up_tail(key);
         } else {
-            reading!(self.engine).read_later(key);
+            reading!(self.engine).read_later(key, Unread::Uncommitted);
         }
         self.engine.state.refill(now.monotonic, &mut self.engine.layouts, key);
         self.engine.after_frame(now);

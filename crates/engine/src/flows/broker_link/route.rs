@@ -21,7 +21,7 @@ use tidegate_mqtt::{PublishProperties, QoS};
 /// Messages after which the gate is looked at.
 const UNCHECKED_MAX: u32 = 32;
 
-/// The gate opens again when the owed messages have fallen to the limit divided by this.
+/// A full fleet has room again when the owed messages have fallen to the limit divided by this.
 const OPENS_AT: u64 = 2;
 
 impl BrokerLinking<'_> {
@@ -54,7 +54,7 @@ impl BrokerLinking<'_> {
                 bytes += flow.queue_bytes + flow.inflight_bytes;
             }
         }
-        let part = if self.broker_links.gate == Gate::Open { 1 } else { OPENS_AT };
+        let part = if self.broker_links.gate.is_full() { OPENS_AT } else { 1 };
         let room = messages <= max_messages / part && bytes <= max_bytes / part;
         let gate = Gate::of(room, &self.broker_links.brokers);
         if let Some(largest) = self.broker_links.new_largest(now.monotonic) {

@@ -10,7 +10,6 @@ use crate::link::envelope::{OUTGOING_INDEX, Ticket};
 use crate::link::got::Got;
 use crate::message::Publication;
 use crate::now::Now;
-use crate::orchestrator::broker_link::route::Gate;
 use crate::orchestrator::homes::Home;
 use crate::publish::dispatch::Source;
 use crate::records::image::put_publication;
@@ -124,7 +123,7 @@ impl SessionEnding<'_> {
     /// Gives a message to the fleet, if it may leave. The batch that removes it from the outgoing messages owes it to a
     /// broker, under an id: a member that takes over either part knows it by that.
     fn try_outgoing_to_fleet(&mut self, now: Now, number: u64, it: &OutgoingMessage) -> bool {
-        if !self.is_at_home(it) || matches!(self.broker_links.gate, Gate::NoBroker | Gate::LimitsUnknown) {
+        if !self.is_at_home(it) || !self.broker_links.gate.knows_limits() {
             return false;
         }
         let session = self.state.sessions.find_session(it.message.tenant, &it.client_id);

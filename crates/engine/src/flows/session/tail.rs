@@ -5,7 +5,7 @@ use crate::flows::contexts::Reading;
 use crate::ids::SessionKey;
 use crate::now::Millis;
 use crate::records::stored::EntryRead;
-use crate::session::tail::Tail;
+use crate::session::tail::{Tail, Unread};
 
 impl Reading<'_> {
     /// Puts one message back into memory, or passes over one that is there; returns how many that were.
@@ -15,6 +15,7 @@ impl Reading<'_> {
             delivery.as_ref().is_none_or(|delivery| self.rules.may_receive(self.state, key, delivery.message.topic()));
         let owed = delivery.as_ref().is_none_or(|delivery| self.is_owed_still(key, number, &delivery.message));
         let state = &mut *self.state;
+        let share = state.memory.queue_share();
         let Some(session) = state.sessions.get_mut(key.0) else { return 0 };
         let stored = session.stored;
         let Some(flow) = session.flow.as_mut() else { return 0 };
@@ -44,6 +45,10 @@ impl Reading<'_> {
         let expires_at = delivery.message.expires_at;
         flow.queue.push_back(delivery);
         flow.queue_bytes += cost;
+        let queue_bytes = flow.queue_bytes;
+        if let Some(tail) = flow.tail.as_mut().filter(|tail| queue_bytes + tail.copies().1 > share) {
+            tail.forget_newest();
+        }
         state.memory.queued_messages += 1;
         state.memory.queued_bytes += cost;
         state.memory.held += cost;
@@ -52,9 +57,9 @@ impl Reading<'_> {
     }
 
     /// Repeats the read of the tail after the next commit.
-    pub(crate) fn read_later(&mut self, key: SessionKey) {
+    pub(crate) fn read_later(&mut self, key: SessionKey, why: Unread) {
         if let Some(session) = self.state.sessions.get_mut(key.0) {
-            session.read_later(&mut self.state.journal, &mut self.state.to_read, key);
+            session.read_later(&mut self.state.journal, &mut self.state.to_read, key, why);
         }
     }
 

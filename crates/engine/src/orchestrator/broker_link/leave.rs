@@ -2,13 +2,19 @@
 
 use crate::ids::BrokerLinkKey;
 use crate::ids::ConnectionKey;
-use crate::orchestrator::broker_link::Brokers;
+use crate::orchestrator::broker_link::{BrokerLink, Brokers};
 use crate::state::ShardState;
 use tidegate_mqtt::{Disconnect, PacketType};
 
 impl Brokers {
+    /// Whether another broker can take the messages of this one. Where the limit of this one counts, the other has one as
+    /// well: without any limit no message is taken.
     pub(crate) fn has_another(&self, key: BrokerLinkKey) -> bool {
-        self.all.iter().any(|(other, broker_link)| *other != key && broker_link.draining.is_none())
+        let counts = |it: &BrokerLink| it.draining.is_none() && it.accepted.is_some();
+        let needs_limit = self.all.get(&key).is_some_and(counts);
+        self.all
+            .iter()
+            .any(|(other, it)| *other != key && it.draining.is_none() && (it.accepted.is_some() || !needs_limit))
     }
 
     /// A DISCONNECT to a broker; for good, it need not keep the session.

@@ -22,6 +22,8 @@ pub(crate) enum Gate {
     Open,
     /// No broker has been connected since the start, so no limit of a message's length is known.
     LimitsUnknown,
+    /// The same, and it owes as much as it may.
+    FullLimitsUnknown,
 }
 
 impl Gate {
@@ -29,14 +31,25 @@ impl Gate {
     pub(crate) fn of(has_room: bool, brokers: &Brokers) -> Self {
         let mut stay = brokers.all.values().filter(|broker_link| broker_link.draining.is_none()).peekable();
         if stay.peek().is_none() {
-            Self::NoBroker
-        } else if stay.all(|broker_link| broker_link.accepted.is_none()) {
-            Self::LimitsUnknown
-        } else if has_room {
-            Self::Open
-        } else {
-            Self::Full
+            return Self::NoBroker;
         }
+        let knows_limits = stay.any(|broker_link| broker_link.accepted.is_some());
+        match (has_room, knows_limits) {
+            (true, true) => Self::Open,
+            (true, false) => Self::LimitsUnknown,
+            (false, true) => Self::Full,
+            (false, false) => Self::FullLimitsUnknown,
+        }
+    }
+
+    /// Whether the fleet owes as much as it may.
+    pub(crate) fn is_full(self) -> bool {
+        matches!(self, Self::Full | Self::FullLimitsUnknown)
+    }
+
+    /// Whether a limit of a message's length is known.
+    pub(crate) fn knows_limits(self) -> bool {
+        matches!(self, Self::Open | Self::Full)
     }
 
     /// The number for other shards.
@@ -50,6 +63,7 @@ impl Gate {
             1 => Self::Full,
             2 => Self::Open,
             3 => Self::LimitsUnknown,
+            4 => Self::FullLimitsUnknown,
             _ => Self::NoBroker,
         }
     }

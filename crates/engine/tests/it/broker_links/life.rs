@@ -110,6 +110,29 @@ fn the_last_broker_is_neither_drained_nor_removed_while_it_owes() {
 }
 
 #[test]
+fn a_broker_is_not_drained_before_another_was_connected() {
+    in_front_of(["a"], |world, [a]| {
+        let b = world.broker_with("b", lasting(), Ways { reachable: false, ..Ways::default() });
+        assert_eq!(a.drain(), Err(BrokerLinkError::Last("a".into())));
+        assert_eq!(a.remove(true), Err(BrokerLinkError::Last("a".into())));
+        let publisher = world.connect(v5("p"));
+        assert_eq!(publisher.publish(message("t", "x").qos1()), ReasonCode::Success);
+        b.come_back();
+        a.drain().unwrap();
+        assert_eq!(publisher.publish(message("t", "y").qos1()), ReasonCode::Success);
+    });
+}
+
+#[test]
+fn a_broker_that_was_never_connected_can_be_removed() {
+    let world = World::with(1, |settings| fleet_settings(settings, RoutingPolicy::TopicHash));
+    let [a, b] =
+        ["a", "b"].map(|name| world.broker_with(name, lasting(), Ways { reachable: false, ..Ways::default() }));
+    a.remove(true).unwrap();
+    assert_eq!(b.remove(true), Err(BrokerLinkError::Last("b".into())));
+}
+
+#[test]
 fn a_removed_broker_gets_a_disconnect_and_may_forget() {
     in_front_of(["a", "b"], |world, [a, b]| {
         let client = world.connect(v5("c"));

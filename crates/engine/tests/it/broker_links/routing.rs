@@ -273,6 +273,32 @@ fn a_full_fleet_drops_and_counts_qos_0_messages() {
 }
 
 #[test]
+fn a_fleet_that_was_never_connected_bounds_qos_0_messages() {
+    everywhere_with(
+        |settings| {
+            fleet_settings(settings, RoutingPolicy::TopicHash);
+            settings.broker_links.as_mut().unwrap().max_owed_messages = 40;
+        },
+        |world| {
+            let a = world.broker_with("a", fleet::lasting(), Ways { reachable: false, ..Ways::default() });
+            let old = world.connect(v311("old"));
+            for _ in 0..200 {
+                old.publish(message("t", "x"));
+                world.run();
+            }
+            let (owed, dropped) = (world.owed(), world.dropped(Reason::FleetFull));
+            assert!((40..80).contains(&owed), "{owed}");
+            assert_eq!(owed + dropped, 200);
+            let new = world.connect(v5("new"));
+            assert_eq!(new.publish(message("t", "refused").qos1()), ReasonCode::QuotaExceeded);
+            a.come_back();
+            assert_eq!((a.taken().len() as u64, world.owed()), (owed, 0));
+            assert_eq!(new.publish(message("t", "taken").qos1()), ReasonCode::Success);
+        },
+    );
+}
+
+#[test]
 fn messages_wait_for_the_first_broker() {
     everywhere_with(
         |settings| fleet_settings(settings, RoutingPolicy::TopicHash),

@@ -1,12 +1,17 @@
 //! Wills of clients of an orchestrator that is a member of a cluster.
 
-use tidegate_engine::{Durability, Home, Homes, Millis, PARTITIONS, RoutingPolicy};
+use tidegate_engine::{BrokerLinkSettings, Durability, Home, Homes, Millis, PARTITIONS, Reason, RoutingPolicy};
 
 use crate::harness::*;
 
 fn member() -> World {
+    member_with(|_| ())
+}
+
+fn member_with(change: impl Fn(&mut BrokerLinkSettings)) -> World {
     let world = World::with(1, |settings| {
         fleet_settings(settings, RoutingPolicy::TopicHash);
+        change(settings.broker_links.as_mut().unwrap());
         settings.durability = Durability::Commit;
     });
     world.become_member(1);
@@ -60,4 +65,25 @@ fn wills_of_a_member_wait_for_its_first_broker() {
     let mut wills = broker.payloads();
     wills.sort();
     assert_eq!(wills, ["ends", "stays"]);
+}
+
+#[test]
+fn wills_of_a_full_member_wait_for_its_first_limit() {
+    let world = member_with(|links| links.max_owed_messages = 10);
+    serve(&world, Home::Here);
+    connect_with_wills(&world);
+    world.crash(Crash::now(1));
+    serve(&world, Home::Here);
+    let broker = world.broker_with("a", fleet::lasting(), Ways { reachable: false, ..Ways::default() });
+    let publisher = world.connect(v5("p"));
+    for _ in 0..20 {
+        publisher.publish(message("t", "telemetry"));
+    }
+    assert_eq!(world.dropped(Reason::FleetFull), 9);
+    let owed = world.owed();
+    world.advance(seconds(5));
+    assert_eq!(world.owed(), owed, "the wills are not given to a broker");
+    broker.come_back();
+    let wills = broker.payloads().into_iter().filter(|it| it != "telemetry").count();
+    assert_eq!(wills, 2);
 }

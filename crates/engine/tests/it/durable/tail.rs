@@ -302,9 +302,8 @@ fn messages_in_flight_beyond_the_memory_are_read_again() {
     }
 }
 
-/// A move looks at intervals whether the queue is in memory; eight parts of it are read in one of them.
-#[test]
-fn a_move_reads_a_long_queue_without_asking_for_each_part() {
+/// A world with a client whose queue is eight parts long in the store.
+fn of_eight_parts() -> World {
     let world = stored_with(1, small);
     let client = world.connect(v5("a").lasting());
     client.subscribe("t/#", AtLeastOnce);
@@ -313,13 +312,68 @@ fn a_move_reads_a_long_queue_without_asking_for_each_part() {
     for number in 0..40 {
         publisher.publish(message("t/1", format!("{number} {}", "x".repeat(50_000))).qos1());
     }
-    let snapshot = || {
-        let taken =
-            world.engine(0, |engine, now| engine.moves().snapshot_partitions(now, Partitions::ALL, u64::MAX).unwrap());
-        world.run();
-        taken
-    };
-    assert!(matches!(snapshot(), Snapshot::Loading));
-    let Snapshot::Taken(images) = snapshot() else { panic!("the queue is not in memory") };
+    world
+}
+
+fn snapshot(world: &World) -> Snapshot {
+    world.engine(0, |engine, now| engine.moves().snapshot_partitions(now, Partitions::ALL, u64::MAX).unwrap())
+}
+
+/// A move looks at intervals whether the queue is in memory; eight parts of it are read in one of them.
+#[test]
+fn a_move_reads_a_long_queue_without_asking_for_each_part() {
+    let world = of_eight_parts();
+    world.engine(0, |engine, now| engine.moves().hold_partitions(now, Partitions::ALL, None));
+    assert!(matches!(snapshot(&world), Snapshot::Loading));
+    world.run();
+    let Snapshot::Taken(images) = snapshot(&world) else { panic!("the queue is not in memory") };
     assert_eq!(images.iter().map(|image| image.owed.queued).sum::<u64>(), 40);
+}
+
+#[test]
+fn a_move_that_is_called_off_reads_no_further_part() {
+    let world = of_eight_parts();
+    world.engine(0, |engine, now| {
+        engine.moves().hold_partitions(now, Partitions::ALL, None);
+        assert!(matches!(engine.moves().snapshot_partitions(now, Partitions::ALL, u64::MAX), Ok(Snapshot::Loading)));
+        engine.moves().release_partitions(now, Partitions::ALL);
+    });
+    world.run();
+    let read = world.read_from_store();
+    assert!((1..=6).contains(&read), "{read} messages");
+}
+
+#[test]
+fn copies_of_stored_messages_are_shed_at_the_ceiling() {
+    let world = stored_with(1, |settings| {
+        settings.limits.memory_ceiling = 1_000_000;
+        settings.limits.max_inflight = 3;
+        settings.queue.memory_bytes = 350_000;
+        settings.queue.max_bytes = 1 << 30;
+        settings.queue.max_messages = 10_000;
+    });
+    let reader = world.connect(v5("a").lasting().manual());
+    reader.subscribe("t", AtLeastOnce);
+    let member = world.connect(v5("b").lasting());
+    member.subscribe("$share/g/s", AtLeastOnce);
+    member.lose();
+    let publisher = world.connect(v5("p"));
+    let publish = |topic: &str, count: usize| {
+        for _ in 0..count {
+            publisher.publish(message(topic, "x".repeat(10_000)).qos1());
+        }
+    };
+    publish("t", 60);
+    for _ in 0..4 {
+        for next in reader.messages_among_others() {
+            reader.puback(next.id.unwrap());
+        }
+    }
+    // Its queue is longer than half of its share, and nothing is read: the newest are in memory as well.
+    publish("t", 20);
+    assert!(world.read_from_store() == 0 && world.gauges().stored_messages > 20);
+    publish("s", 100);
+    assert!(world.dropped(Reason::MemoryCeiling) > 0);
+    let gauges = world.gauges();
+    assert!(gauges.queued_bytes > 900_000, "{gauges:?}");
 }

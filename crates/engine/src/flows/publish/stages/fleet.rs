@@ -11,8 +11,8 @@ use tidegate_mqtt::QoS;
 impl Deciding<'_> {
     /// Rejects topics that brokers deny, and messages that are longer than any broker takes. Rejects or defers a message
     /// as long as the fleet has no room: an MQTT 5 publisher gets an error, and the acknowledgement of others is
-    /// withheld. It is withheld from all publishers while no limit of a broker is known: an acknowledged message above it
-    /// would be dropped.
+    /// withheld. While no limit of a broker is known, it is withheld from all publishers: an acknowledged message above
+    /// it would be dropped.
     #[cold]
     pub(super) fn check_fleet(&mut self, it: &Inbound<'_>) -> Step {
         let (topic, _) = self.router.cache.get(it.slot);
@@ -27,13 +27,13 @@ impl Deciding<'_> {
         match gate {
             Gate::Open => Step::Continue,
             // An orchestrator that has just started learns of its brokers in a moment.
-            _ if it.raw.qos != QoS::AtMostOnce && (gate != Gate::Full || !can_reject) => {
+            _ if it.raw.qos != QoS::AtMostOnce && !(gate.is_full() && can_reject) => {
                 if self.state.connections.is_leaving(it) { Step::Done } else { Step::Defer(Deferral::Fleet) }
             }
-            // QoS 0 promises nothing.
+            // QoS 0 promises nothing. It counts as owed.
             Gate::LimitsUnknown => Step::Continue,
             Gate::NoBroker => Reason::NoBroker.into(),
-            Gate::Full => Reason::FleetFull.into(),
+            Gate::Full | Gate::FullLimitsUnknown => Reason::FleetFull.into(),
         }
     }
 }
