@@ -14,10 +14,8 @@ pub(super) fn no_home_in_reach(name: &str, serves: bool, table: &Table, near: &[
     if homes().any(|(partition, home)| near.contains(&home) && table.is_settled(partition)) {
         return None;
     }
-    homes().find(|(_, home)| *home != name).map(|(_, home)| {
-        format!(
-            "it serves no partitions, and has no direct connection to a member that does ({home} has some): clients are served at other nodes"
-        )
+    homes().any(|(_, home)| home != name).then(|| {
+        "it serves no partitions, and no directly linked member does either: clients are served at other nodes".to_owned()
     })
 }
 
@@ -38,7 +36,7 @@ mod tests {
     fn a_node_that_reaches_no_home_is_not_ready() {
         let table = table_of(&["a", "b"]);
         let why = no_home_in_reach("c", false, &table, &[]).unwrap();
-        assert!(why.contains("no direct connection to"), "{why}");
+        assert!(why.contains("no directly linked member"), "{why}");
         assert!(no_home_in_reach("c", false, &table, &["d"]).is_some(), "node d has no partitions either");
     }
 
