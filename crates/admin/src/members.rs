@@ -169,7 +169,7 @@ impl<T> Shares<T> {
     }
 
     /// The answers of one kind, as `kind` takes them. A member that refused, or answered something else, as one of
-    /// an earlier release does, is named with those that did not answer.
+    /// an earlier release does, is named with the silent members.
     pub fn those<U, R>(self, kind: impl Fn(T) -> Result<U, R>) -> Shares<U> {
         let mut shares = Shares { answered: Vec::with_capacity(self.answered.len()), unreachable: self.unreachable };
         for (node, answer) in self.answered {
