@@ -25,7 +25,7 @@ const MAX_PAGES: usize = 8;
 /// Time for the first pages of all other nodes, and as much again for their further pages. It begins when the own history
 /// was read. A node reads no longer for another one.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a node waits for its turn to read for another one, which is told when it does not come.
+/// How long a node waits for its turn to read for another one. The answer says when the turn does not come.
 const TURN: Duration = Duration::from_secs(2);
 /// Bytes of a page beside its messages, at most.
 const PAGE_HEAD: usize = 1024;
@@ -142,7 +142,7 @@ struct Page {
     next: Option<Place>,
     /// The time of the last message that the page has passed, Unix milliseconds.
     reached: Option<u64>,
-    /// Messages that are left out because they are longer than a link carries, and times of which some are.
+    /// Messages that are left out because they are longer than a link carries, and times that have such messages.
     too_long: usize,
     /// Why there is no page.
     failure: Option<PageFailure>,

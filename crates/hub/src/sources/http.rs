@@ -243,7 +243,7 @@ enum HeaderError {
     ResponseTopic,
     #[error("X-MQTT-Correlation-Data is no base64")]
     CorrelationData,
-    #[error("a header that is read has other characters than those of ASCII")]
+    #[error("a header that is read has characters outside ASCII")]
     NotAscii,
 }
 

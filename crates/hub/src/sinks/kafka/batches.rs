@@ -52,7 +52,7 @@ struct Head {
     count: i32,
 }
 
-/// A compressed batch of which some records are taken: it is not unpacked again for the next ones.
+/// A compressed batch with records that are not taken yet: it is not unpacked again for them.
 #[derive(Debug, Default)]
 pub(crate) struct PartlyTaken {
     /// The offset of the next record.
@@ -323,7 +323,7 @@ mod tests {
         let bytes = packed(&at(5, 1, 0, &["a", "b", "c"]), 1);
         let mut partly = None;
         records(&bytes, 5, &[], 1, &mut partly).unwrap();
-        // What is kept is read, and not the batch.
+        // The kept bytes are read, and not the batch.
         let kept = partly.as_mut().unwrap();
         let place = kept.bytes.iter().position(|byte| *byte == b'b').unwrap();
         kept.bytes[place] = b'B';

@@ -15,7 +15,7 @@ use crate::sinks::kafka::wire::{self as kafka, AnswerReader, code};
 const LEADER_RETRY: Duration = Duration::from_secs(5);
 /// How long a leader waits for the first record, milliseconds, where no other leader is asked.
 const FETCH_WAIT_MS: i32 = 200;
-/// Bytes of unpacked batches that are kept until all their records are taken; those of further partitions are unpacked
+/// Bytes of unpacked batches that are kept until all their records are taken; batches beyond it are unpacked
 /// again.
 const MAX_KEPT: usize = 64 << 20;
 

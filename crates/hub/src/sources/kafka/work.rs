@@ -56,7 +56,7 @@ pub(super) struct Session {
     pub(super) coordinator: BrokerConnection,
     coordinator_at: ServerAddress,
     pub(super) cluster: Cluster,
-    /// The unpacked batches of partitions of which some records are taken.
+    /// The unpacked batches of partitions with records that are not taken yet.
     pub(super) partly: BTreeMap<i32, PartlyTaken>,
     /// Whether a partition has another leader than `cluster` says.
     pub(super) is_stale: bool,

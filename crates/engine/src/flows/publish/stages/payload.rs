@@ -9,7 +9,7 @@ use crate::topics::stages::Step;
 
 impl Deciding<'_> {
     /// Rejects a message whose payload a pipeline refuses. An empty retained message passes, to subscribers and to the
-    /// pipeline too: otherwise nobody could delete the retained message [MQTT-3.3.1-6].
+    /// pipeline too: otherwise no client could delete the retained message [MQTT-3.3.1-6].
     #[cold]
     pub(super) fn check_payload(&mut self, it: &Inbound<'_>) -> Step {
         if it.raw.retain && it.raw.payload.is_empty() {
