@@ -280,6 +280,12 @@ pub enum LogEvent {
         /// The topic.
         topic: String,
     },
+    /// Messages that were kept back for partitions that have moved here cannot be read by the process that has noted them:
+    /// they are lost.
+    KeptBackLost {
+        /// What cannot be read.
+        detail: String,
+    },
     /// Messages for a session are being dropped: reported once until its queue has room again.
     QueueFull {
         /// The client.

@@ -134,6 +134,7 @@ impl Observer for TracingObserver {
             | LogEvent::BadPacket { .. }
             | LogEvent::BrokerLost { .. }
             | LogEvent::BrokerIsOlder { .. }
+            | LogEvent::KeptBackLost { .. }
             | LogEvent::TopicDenied { .. } => {
                 tracing::enabled!(tracing::Level::WARN)
             }
@@ -172,6 +173,7 @@ impl Observer for TracingObserver {
             LogEvent::BrokerServes { .. }
             | LogEvent::BrokerLost { .. }
             | LogEvent::BrokerIsOlder { .. }
+            | LogEvent::KeptBackLost { .. }
             | LogEvent::TopicDenied { .. } => log_of_broker(shard, occasion.event),
             LogEvent::QueueFull {
                 client_id, reason, connected, unacknowledged, oldest_packet_id, waiting_ms, ..
@@ -222,6 +224,9 @@ fn log_of_broker(shard: u16, event: &LogEvent) {
                 broker,
                 "broker in MQTT 3.1.1: it closed MQTT 5.0 twice without an answer; messages to it lose their properties"
             );
+        }
+        LogEvent::KeptBackLost { detail } => {
+            tracing::error!(shard, detail, "messages kept back for partitions that have moved here are lost");
         }
         LogEvent::TopicDenied { broker, topic } => {
             let reason = Reason::TopicDenied.label();

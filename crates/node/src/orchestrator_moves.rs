@@ -242,8 +242,8 @@ impl<'n> OrchestratorMoves<'n> {
         self.node.dialer().release(but);
     }
 
-    /// Imports and holds partitions of a dead member; answers when they are in the store. Its brokers' connections bring later messages in pieces:
-    /// [`OrchestratorMoves::take_piece`]. `had` are the messages that the sessions have
+    /// Imports and holds partitions of a dead member; answers when they are in the store. Its brokers' connections bring
+    /// later messages in pieces: [`OrchestratorMoves::take_piece`]. `had` are the messages that the sessions have
     /// ([`OrchestratorMoves::take_had`]).
     ///
     /// # Errors

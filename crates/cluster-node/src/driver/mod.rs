@@ -340,7 +340,7 @@ impl ClusterNode {
                 Err(error) => return tracing::warn!(%error, "the node stops without the answers of all others"),
                 Ok(false) if began.elapsed() >= limit => {
                     return tracing::warn!(
-                        "not all messages of shared groups were answered within cluster.leave_timeout; they stay in the store of this node"
+                        "cluster.leave_timeout ended before all nodes had confirmed the messages of shared groups; unconfirmed ones stay in the store of this node and may come twice"
                     );
                 }
                 Ok(false) => pause(LEAVE_PAUSE),

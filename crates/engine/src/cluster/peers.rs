@@ -18,9 +18,46 @@ pub(crate) struct Peers {
     pub returning: Shards,
     /// Shards that have announced all their subscriptions.
     pub heard: Shards,
-    /// Shards that have not confirmed all that was sent to them, of a process that is about to stop. `None` before they
-    /// are asked.
-    pub farewells: Option<u64>,
+    pub farewells: Farewells,
     /// Messages that all nodes must get and that no client sends again.
     pub outgoing: Outgoing,
+}
+
+/// The question of a process that is about to stop: whether the other shards have read all that was sent to them.
+#[derive(Debug, Default)]
+pub(crate) struct Farewells {
+    /// Number of the last question. Confirmations of earlier ones do not count.
+    pub round: u32,
+    /// The shards that were asked.
+    pub asked: Shards,
+    /// Shards that have not confirmed; `None` if no question is open.
+    pub open: Option<u64>,
+}
+
+impl Farewells {
+    /// A shard has confirmed the question of a round.
+    pub(crate) fn confirm(&mut self, round: u32) {
+        if round == self.round {
+            self.open = self.open.map(|open| open.saturating_sub(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_confirmations_of_the_last_question_count() {
+        let mut farewells = Farewells { round: 2, open: Some(2), ..Farewells::default() };
+        farewells.confirm(1);
+        assert_eq!(farewells.open, Some(2));
+        farewells.confirm(2);
+        farewells.confirm(2);
+        farewells.confirm(2);
+        assert_eq!(farewells.open, Some(0));
+        farewells.open = None;
+        farewells.confirm(2);
+        assert_eq!(farewells.open, None);
+    }
 }

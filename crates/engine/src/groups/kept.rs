@@ -92,6 +92,11 @@ impl Deal {
     fn group(&self) -> OfGroup {
         (self.message.tenant, self.share.clone(), self.filter.clone())
     }
+
+    /// Whether it is a message for brokers, and none of a shared group of clients.
+    fn is_for_broker(&self) -> bool {
+        self.message.tenant == TenantId::BROKER_LINK
+    }
 }
 
 impl Kept {
@@ -101,6 +106,11 @@ impl Kept {
 
     pub(crate) fn len(&self) -> usize {
         self.deals.len()
+    }
+
+    /// Whether there are messages that groups of clients have dealt, and not only messages for brokers.
+    pub(crate) fn has_any_of_clients(&self) -> bool {
+        self.deals.values().any(|deal| !deal.is_for_broker())
     }
 
     /// Bytes of memory that it takes.
@@ -239,8 +249,8 @@ impl Kept {
         self.keep_message(now, state, message, group, None, 0, 1);
     }
 
-    /// Keeps a message that this process has noted for a group before, and that has been acknowledged. The notes have a limit of
-    /// their own.
+    /// Keeps a message that this process or an earlier one has noted for a group, and that has been acknowledged. The notes
+    /// and the window of crossing messages limit these.
     pub(crate) fn keep_noted(
         &mut self,
         now: Now,
@@ -373,13 +383,13 @@ impl Groups {
 }
 
 impl Kept {
-    /// No answer for a dealt message is awaited any longer: each is to be dealt by another shard. Does it once, and returns
-    /// whether it was done now.
+    /// No answer for a dealt message of a client is awaited any longer: each is to be dealt by another shard. Does it once, and
+    /// returns whether it was done now.
     pub(crate) fn lose_all_deals(&mut self, now: Now) -> bool {
         if std::mem::replace(&mut self.given, true) {
             return false;
         }
-        for id in self.ids(|deal| deal.at.is_some()) {
+        for id in self.ids(|deal| deal.at.is_some() && !deal.is_for_broker()) {
             self.put(id, None, now.monotonic);
             self.set_doubt(id, Doubt::Open);
         }

@@ -188,7 +188,10 @@ fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId) -> Result<Memb
     let member =
         MemberOptions { options: read_options(reader)?.bits(), subscription_id: read_subscription_id(reader, 0)? };
     let partition = crate::groups::group_partition(tenant, share, filter);
-    Ok(Membership::new(GroupName { tenant, share, filter }, partition, member))
+    let membership = Membership::new(GroupName { tenant, share, filter }, partition, member);
+    // The image does not say whether the home of the group has confirmed it.
+    membership.set_unconfirmed(true);
+    Ok(membership)
 }
 
 /// A message in flight: the awaited packet, and the packet that is sent again if it does not come.

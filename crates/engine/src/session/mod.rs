@@ -358,7 +358,7 @@ pub(crate) struct Membership {
     /// Its home deals.
     pub partition: PartitionId,
     pub member: MemberOptions,
-    /// Whether a SUBACK waits for the group's home. A membership of a store or an image has no SUBACK any more.
+    /// Whether the group's home has not confirmed it to this process.
     is_unconfirmed: Cell<bool>,
     /// Set for one delivery: the notice that its group is promised.
     promise: RefCell<Option<Promise>>,

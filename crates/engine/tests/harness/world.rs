@@ -12,7 +12,7 @@ mod store;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use tidegate_engine::{AddressSettings, Engine, ListenerId, Millis, Now, Reason, RoutingPolicy, Settings};
+use tidegate_engine::{AddressSettings, Durability, Engine, ListenerId, Millis, Now, Reason, RoutingPolicy, Settings};
 
 pub(crate) use self::books::principal;
 pub(crate) use self::everywhere::{
@@ -73,6 +73,13 @@ impl World {
     pub(crate) fn orchestrators(members: u16, shards: u16) -> Self {
         let title = format!("{members} orchestrators of {shards} shards in turn");
         Self::of_nodes(&Nodes::orchestrators(members, shards), addressed(), Schedule::InTurn, false, &title)
+    }
+
+    /// The same with stores on the bus.
+    pub(crate) fn stored_orchestrators(members: u16, shards: u16) -> Self {
+        let title = format!("{members} orchestrators of {shards} shards with stores in turn");
+        let settings = Settings { durability: Durability::Commit, ..addressed() };
+        Self::of_nodes(&Nodes::orchestrators(members, shards), settings, Schedule::InTurn, false, &title)
     }
 
     /// The same, in which the seed decides what happens next.

@@ -8,6 +8,7 @@ use tidegate_engine::{ImageError, Owed, PartitionId, PartitionImage, Partitions,
 
 use super::{NoAnswer, NodeHandle};
 use crate::left_out::LeftOut;
+use crate::moves::pieces::PieceOrder;
 use crate::moves::{BROKER_LINK_SHARD, Collecting, MoveOrder};
 use crate::orders::{Admin, ToShard};
 
@@ -113,11 +114,28 @@ impl NodeMoves<'_> {
         for shard in self.shard_ids() {
             let order = |answer| MoveOrder::Snapshot { partitions, max_bytes, collecting, answer };
             match self.on(shard, order)?? {
-                Snapshot::Loading => return Ok(None),
+                Snapshot::Loading => {
+                    self.end_forwarding_before(shard, partitions, collecting)?;
+                    return Ok(None);
+                }
                 Snapshot::Taken(taken) => images.extend(taken),
             }
         }
         Ok(Some(images))
+    }
+
+    /// A shard is not ready to give out its images. The shards before it have given theirs out and collect messages of
+    /// brokers for the new home. They deliver these here, since their images are to be taken again.
+    fn end_forwarding_before(
+        &self,
+        shard: ShardId,
+        partitions: Partitions,
+        collecting: Collecting,
+    ) -> Result<(), NoAnswer> {
+        let (Collecting::InPieces(transfer) | Collecting::FromBoth(transfer)) = collecting else { return Ok(()) };
+        self.shard_ids().take_while(|begun| *begun != shard).try_for_each(|begun| {
+            self.on(begun, |done| MoveOrder::Piece(PieceOrder::EndForwarding { transfer, partitions, done }))
+        })
     }
 
     /// Checks whether all messages have arrived that brokers sent before [`begin_settling`](crate::OrchestratorMoves::begin_settling). Returns

@@ -336,6 +336,7 @@ impl AdmissionCalls<'_> {
             LogEvent::BrokerServes { .. }
             | LogEvent::BrokerLost { .. }
             | LogEvent::BrokerIsOlder { .. }
+            | LogEvent::KeptBackLost { .. }
             | LogEvent::TopicDenied { .. } => return,
             LogEvent::Connected { key, client_id, tenant, version, session_present } => {
                 self.note_connect(*key);

@@ -358,7 +358,7 @@ impl Shard {
     fn log(&mut self, event: &tidegate_engine::LogEvent) {
         use tidegate_engine::LogEvent::{
             BadPacket, BrokerIsOlder, BrokerLost, BrokerServes, Connected, Delayed, Denied, Disconnected, Dropped,
-            QueueFull, Refused, TopicDenied,
+            KeptBackLost, QueueFull, Refused, TopicDenied,
         };
         self.admission().record(event);
         if !self.shared.observer.wants(event) {
@@ -376,6 +376,7 @@ impl Shard {
             | BrokerServes { .. }
             | BrokerLost { .. }
             | BrokerIsOlder { .. }
+            | KeptBackLost { .. }
             | TopicDenied { .. } => None,
         };
         let peer = key.and_then(|key| self.table.peer(key));

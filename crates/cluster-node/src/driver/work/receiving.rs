@@ -13,6 +13,8 @@ use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartAnswer, answer_part};
 
 /// How long messages are awaited for partitions whose old home is gone: longer than others work off its connections.
 const GONE_LIMIT: Duration = Duration::from_secs(60);
+/// How long a piece waits for the members of shared groups. Afterwards it is delivered to the members that are known.
+const MEMBERS_LIMIT: Duration = Duration::from_secs(30);
 /// Numbers of transfers for partitions that join a stream later have these bits, which no other transfer has.
 const FURTHER_TRANSFERS: u64 = 5 << 61;
 
@@ -44,6 +46,10 @@ struct Coming {
     since: Instant,
     /// Since when no member has the life of the old home that forwards.
     gone_since: Option<Instant>,
+    /// Since when its pieces wait for the members of shared groups.
+    lacking_since: Option<Instant>,
+    /// Whether the end of that wait has still to be reported.
+    warns_of_members: bool,
     /// Whether messages of the own brokers wait no longer.
     is_late: bool,
     /// Whether the last piece has come. It may come once more if the answer was lost.
@@ -61,6 +67,8 @@ impl Coming {
             life,
             since: Instant::now(),
             gone_since: None,
+            lacking_since: None,
+            warns_of_members: true,
             is_late,
             is_over: false,
             assembly: Arc::new(Mutex::new(Assembly::of_life(life))),
@@ -190,7 +198,7 @@ impl Receiving {
         question: &[u8],
         served: Partitions,
     ) -> Vec<u8> {
-        answer_part(question, |part| self.take_part(node, inheriting, from, part, served))
+        answer_part(question, |part| self.take_part(node, inheriting, from, part, (served, Instant::now())))
     }
 
     fn take_part(
@@ -199,23 +207,23 @@ impl Receiving {
         inheriting: &Inheriting,
         from: &str,
         part: &Part<'_>,
-        served: Partitions,
+        (served, now): (Partitions, Instant),
     ) -> PartAnswer {
         if !part.partitions.without(served).is_empty() {
             // They are on their way here, or away.
             return PartAnswer::NotHere;
         }
+        let id = part.stream[1];
+        let Some(assembly) = self.assembly_of(from, part) else { return PartAnswer::Again };
         // A group that is not known here would not get its messages.
         match steps.knows_groups(part.partitions) {
-            Ok(true) => {}
-            Ok(false) => return PartAnswer::Again,
+            Ok(knows) if self.awaits_members(id, knows, now) => return PartAnswer::Again,
+            Ok(_) => {}
             Err(error) => {
                 tracing::error!(%error, from, "cannot import messages for partitions that moved here");
                 return PartAnswer::Again;
             }
         }
-        let id = part.stream[1];
-        let Some(assembly) = self.assembly_of(from, part) else { return PartAnswer::Again };
         let mut assembly = assembly.lock().unwrap_or_else(PoisonError::into_inner);
         match assembly.take(part) {
             Arrival::Unfit => return PartAnswer::Again,
@@ -238,6 +246,27 @@ impl Receiving {
             return PartAnswer::Again;
         }
         if knows { PartAnswer::BrokersKnow } else { PartAnswer::Taken }
+    }
+
+    /// Whether the pieces of a move wait for the members of shared groups. `knows` says whether all are known.
+    fn awaits_members(&self, id: u64, knows: bool, now: Instant) -> bool {
+        let mut moves = self.moves();
+        let Some(coming) = moves.open.get_mut(&id) else { return !knows };
+        if knows {
+            coming.lacking_since = None;
+            return false;
+        }
+        let since = *coming.lacking_since.get_or_insert(now);
+        let waits = now.saturating_duration_since(since) < MEMBERS_LIMIT;
+        if !waits && coming.warns_of_members {
+            coming.warns_of_members = false;
+            tracing::warn!(
+                from = coming.from,
+                seconds = MEMBERS_LIMIT.as_secs(),
+                "messages for partitions that moved here no longer wait for members of shared groups: a node is out of reach"
+            );
+        }
+        waits
     }
 
     /// The parts that have come of the part's stream; `None` if its move is of another old home. A move that is not
@@ -351,7 +380,11 @@ mod tests {
 
     /// Takes parts of the node `a`.
     fn take(steps: &TestSteps<'_>, receiving: &Receiving, part: &Part<'_>) -> PartAnswer {
-        receiving.take_part(steps, &Inheriting::default(), "a", part, part.partitions)
+        take_at(steps, receiving, part, Instant::now())
+    }
+
+    fn take_at(steps: &TestSteps<'_>, receiving: &Receiving, part: &Part<'_>, now: Instant) -> PartAnswer {
+        receiving.take_part(steps, &Inheriting::default(), "a", part, (part.partitions, now))
     }
 
     #[test]
@@ -395,11 +428,12 @@ mod tests {
         };
         // The engine has ended it, and the list of transfers does not say so yet.
         inheriting.begin(&inherited);
-        let answer = receiving.take_part(&steps, &inheriting, "a", &part(two, 0, ENDS_PIECE, b"m"), two);
+        let answer =
+            receiving.take_part(&steps, &inheriting, "a", &part(two, 0, ENDS_PIECE, b"m"), (two, Instant::now()));
         assert_eq!((answer, steps.have(b"m")), (PartAnswer::Taken, two));
         steps.resume_awaiting(transfer, two).unwrap();
         receiving.end(&steps, two).unwrap();
-        receiving.take_part(&steps, &inheriting, "a", &part(two, 1, ENDS_PIECE, b"n"), two);
+        receiving.take_part(&steps, &inheriting, "a", &part(two, 1, ENDS_PIECE, b"n"), (two, Instant::now()));
         assert_eq!(steps.delivered.borrow().last(), Some(&(transfer, two, b"n".to_vec())));
     }
 
@@ -427,6 +461,19 @@ mod tests {
         steps.lacks_members = false;
         assert_eq!(take(&steps, &receiving, &part(one, 0, ENDS_PIECE, b"m")), PartAnswer::Taken);
         assert_eq!(steps.have(b"m"), one);
+    }
+
+    #[test]
+    fn a_piece_waits_for_members_no_longer_than_the_limit() {
+        let (steps, receiving) = (TestSteps { lacks_members: true, ..TestSteps::default() }, Receiving::default());
+        let (one, began) = (partitions(&[1]), Instant::now());
+        let take =
+            |number, bytes, after| take_at(&steps, &receiving, &part(one, number, ENDS_PIECE, bytes), began + after);
+        assert_eq!(take(0, b"m", Duration::ZERO), PartAnswer::Again);
+        assert_eq!(take(0, b"m", MEMBERS_LIMIT - Duration::from_millis(1)), PartAnswer::Again);
+        assert_eq!(take(0, b"m", MEMBERS_LIMIT), PartAnswer::Taken);
+        assert_eq!(take(1, b"n", MEMBERS_LIMIT), PartAnswer::Taken, "the wait is over for the whole move");
+        assert_eq!((steps.have(b"m"), steps.have(b"n")), (one, one));
     }
 
     #[test]

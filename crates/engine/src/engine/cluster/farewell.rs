@@ -5,6 +5,7 @@
 //! that it had dealt, and it would deal its own copies when it returns with its store.
 
 use crate::cluster::FAREWELL_INDEX;
+use crate::cluster::peers::Farewells;
 use crate::engine::facets::ClusterCalls;
 use crate::flows::contexts::dealing;
 use crate::ids::{ConnectionKey, Partitions};
@@ -16,11 +17,11 @@ impl ClusterCalls<'_> {
     /// Takes the next step to the end of this shard's exchanges with other nodes. Called again until it returns true:
     /// no shard has messages of groups dealt here, none that was dealt here is kept here, and each shard of another node
     /// has read all answers of this one. With `gives_kept` the homes of the groups get the messages whose members have
-    /// not answered; these may come again at QoS 1. Orchestrators hand
-    /// over kept messages with the partitions of their groups.
+    /// not answered; these may come again at QoS 1. Messages for brokers do not count: they are in the store, and a broker
+    /// that is away would hold up the stop.
     pub fn take_leave(&mut self, now: Now, gives_kept: bool) -> bool {
         let engine = &mut *self.engine;
-        if engine.links.roster.has_no_peers() || engine.links.roster.is_of_orchestrators() {
+        if engine.links.roster.has_no_peers() {
             return true;
         }
         engine.state.journal.now = now;
@@ -29,24 +30,26 @@ impl ClusterCalls<'_> {
         if !deals && gives_kept && engine.groups.kept.lose_all_deals(now) {
             dealing!(engine).deal_waiting(now);
         }
-        if deals || engine.groups.kept.len() > 0 || engine.links.has_promised() {
-            engine.peers.farewells = None;
-        } else if engine.peers.farewells.is_none() {
+        let farewells = &mut engine.peers.farewells;
+        if deals || engine.groups.kept.has_any_of_clients() || engine.links.has_promised() {
+            farewells.open = None;
+        } else if farewells.open.is_none() || farewells.asked != engine.links.roster.peers() {
             self.ask_for_farewells();
         }
         self.engine.after_frame(now);
-        self.engine.peers.farewells == Some(0)
+        self.engine.peers.farewells.open == Some(0)
     }
 
     /// Asks each shard of another node to confirm all that was sent to it.
     fn ask_for_farewells(&mut self) {
-        let ticket = Ticket { connection: ConnectionKey { index: FAREWELL_INDEX, generation: 0 }, sequence: 0 };
+        let (asked, round) = (self.engine.links.roster.peers(), self.engine.peers.farewells.round.wrapping_add(1));
+        let ticket = Ticket { connection: ConnectionKey { index: FAREWELL_INDEX, generation: round }, sequence: 0 };
         let mut open = 0;
-        for peer in self.engine.links.roster.peers() {
+        for peer in asked {
             self.engine.links.send(peer, Record::InterestBarrier { ticket });
             open += 1;
         }
         self.engine.peers.interest_under_way += open;
-        self.engine.peers.farewells = Some(open);
+        self.engine.peers.farewells = Farewells { round, asked, open: Some(open) };
     }
 }

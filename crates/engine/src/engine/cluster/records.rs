@@ -382,7 +382,7 @@ impl Answering<'_> {
         } else if ticket.connection.index == WELCOME_INDEX {
             self.peers.welcomes = self.peers.welcomes.saturating_sub(1);
         } else if ticket.connection.index == FAREWELL_INDEX {
-            self.peers.farewells = self.peers.farewells.map(|open| open.saturating_sub(1));
+            self.peers.farewells.confirm(ticket.connection.generation);
         } else {
             self.confirm(now, ticket, None, false);
         }

@@ -198,10 +198,11 @@ impl<'e> OrchestratorMoves<'e> {
         self.drop_groups(now);
     }
 
-    /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the broker links. With
-    /// [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back; with the last one it ends
-    /// the wait here, and [`OrchestratorMoves::end_awaiting`] ends it on the other shards. Returns the messages that the other shards have to deliver
-    /// ([`OrchestratorMoves::deliver_forwarded`]), and the partitions of their receivers.
+    /// Delivers a piece of forwarded messages to the sessions of these partitions on this shard, which has the broker
+    /// links. With [`Behind::LatePieces`] and the last piece it also delivers the messages that were kept back; with the
+    /// last one it ends the wait here, and [`OrchestratorMoves::end_awaiting`] ends it on the other shards. Returns the
+    /// messages that the other shards have to deliver ([`OrchestratorMoves::deliver_forwarded`]), and the partitions of
+    /// their receivers.
     ///
     /// # Errors
     /// When the bytes cannot be read.

@@ -86,11 +86,16 @@ impl Connecting<'_> {
 
     /// The connection of such a will is expected no more, or the session ends. Returns the will.
     pub(crate) fn drop_former_will(&mut self, key: SessionKey) -> Option<Will> {
+        self.take_former(key).map(|former| former.will)
+    }
+
+    /// Takes such a will from its session.
+    pub(crate) fn take_former(&mut self, key: SessionKey) -> Option<FormerWill> {
         let rare = self.state.sessions.get_mut(key.0)?.rare.as_mut()?;
-        let FormerWill { will, expected_until } = *rare.former_will.take()?;
-        self.state.timers.cancel(expected_until, Timer::FormerWill(key));
-        self.state.memory.held -= will.cost();
-        Some(will)
+        let former = *rare.former_will.take()?;
+        self.state.timers.cancel(former.expected_until, Timer::FormerWill(key));
+        self.state.memory.held -= former.will.cost();
+        Some(former)
     }
 
     /// The same, if the connection was expected until this time.

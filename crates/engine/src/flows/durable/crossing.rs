@@ -103,7 +103,9 @@ impl Dealing<'_> {
         }
         let mut publication = left.message.publication();
         if self.groups.kept.rests && publication.qos != QoS::AtMostOnce {
-            self.groups.kept.wait_for_member(now, self.state, (share, filter), &mut publication);
+            // A node whose store others have read may so deal it once more. If each reader dealt its own copy to sessions
+            // that others have, it could be lost.
+            self.groups.kept.keep_noted(now, self.state, (share, filter), &mut publication);
             return true;
         }
         let source = Source { hops: 1, ..Source::inside(self.links.place.shard, now) };

@@ -103,6 +103,8 @@ impl Subscribing<'_> {
             let partition = crate::groups::group_partition(tenant, share, filter.as_str());
             let group = GroupName { tenant, share, filter: filter.as_str() };
             let membership = Rc::new(Membership::new(group, partition, MemberOptions { options, subscription_id }));
+            // The store does not say whether the home of the group has confirmed it.
+            membership.set_unconfirmed(true);
             restoring.memberships.push(Rc::clone(&membership));
             self.rejoin_group(now, key, &membership);
         } else {

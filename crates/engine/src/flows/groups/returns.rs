@@ -147,7 +147,7 @@ impl Dealing<'_> {
         if self.groups.find(group).is_some() || publication.qos == QoS::AtMostOnce {
             self.deal_again(now, group, publication, source, (self.links.place.shard, u32::MAX));
         } else {
-            self.groups.kept.wait_for_member(now, self.state, (group.share, group.filter), publication);
+            self.groups.kept.keep_noted(now, self.state, (group.share, group.filter), publication);
         }
     }
 

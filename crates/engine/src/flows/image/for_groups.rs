@@ -22,14 +22,14 @@ impl Moving<'_> {
         Some(message.publication().named(tenant, topic).keep())
     }
 
-    /// Notes a new message for the groups of this shard whose partitions leave. From the roster in which the new home has
-    /// them, that one deals.
-    pub(crate) fn note_for_groups(&mut self, slot: RouteSlot, message: &MessageRef) {
+    /// Notes a new message for the groups of this shard whose partitions leave, except the partitions `having`, which have
+    /// it. From the roster in which the new home has them, that one deals.
+    pub(crate) fn note_for_groups(&mut self, slot: RouteSlot, message: &MessageRef, having: Partitions) {
         let (_, route) = self.router.cache.get(slot);
         let (groups, roster, state) = (&*self.groups, &self.links.roster, &mut *self.state);
         let Forwarding { left, stored, .. } = &mut self.handover.forwarding;
         for left in left.values_mut() {
-            let leaving = left.partitions.without(left.back);
+            let leaving = left.partitions.without(left.back).without(having);
             let leaves = |partition: &PartitionId| leaving.has(*partition) && roster.works(*partition);
             let partitions = route.groups().iter().filter_map(|group| groups.partition_of(*group)).filter(leaves);
             let partitions: Partitions = partitions.collect();
@@ -44,7 +44,7 @@ impl Moving<'_> {
     pub(crate) fn note_of_brokers(&mut self, slot: RouteSlot, publication: &mut Publication<'_>) {
         if reach!(self).is_of_brokers(publication) && !self.router.cache.get(slot).1.groups().is_empty() {
             let message = publication.keep();
-            self.note_for_groups(slot, &message);
+            self.note_for_groups(slot, &message, Partitions::NONE);
         }
     }
 

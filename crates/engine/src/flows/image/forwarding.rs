@@ -2,6 +2,7 @@
 
 use crate::cluster::transfer::error::ImageError;
 use crate::durable::crossing::Left;
+use crate::event::{Event, LogEvent};
 use crate::events::reason::Reason;
 use crate::flows::contexts::Moving;
 use crate::ids::Partitions;
@@ -30,7 +31,7 @@ impl Moving<'_> {
             && !self.router.cache.get(slot).1.groups().is_empty()
             && let Some(message) = self.of_clients(message)
         {
-            self.note_for_groups(slot, &message);
+            self.note_for_groups(slot, &message, having);
         }
         let mut passed_over = self.collect_for_left(now, slot, id, message);
         let (_, route) = self.router.cache.get(slot);
@@ -43,9 +44,12 @@ impl Moving<'_> {
             full.extend(come.kept_back.as_ref().filter(|it| it.noted.len() > KEPT_BACK_MAX_BYTES).map(|_| *number));
         }
         for number in full {
-            // The messages kept back before are complete and in order. An error would mean that this process cannot
-            // read its own format.
-            let _ = self.deliver_kept_back(now, number);
+            // The messages kept back before are complete and in order.
+            if let Err(error) = self.deliver_kept_back(now, number) {
+                // This process cannot read its own format.
+                let lost = LogEvent::KeptBackLost { detail: error.to_string() };
+                self.state.events.push_back(Event::Log(lost));
+            }
         }
         passed_over
     }

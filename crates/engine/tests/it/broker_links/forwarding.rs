@@ -1,8 +1,8 @@
 //! Messages of brokers for partitions that have moved from one orchestrator to another.
 
 use tidegate_engine::{
-    Behind, Durability, OrchestratorMoves, PARTITIONS, PartitionId, PartitionImage, Partitions, RoutingPolicy,
-    Snapshot, TenantId, partition_of,
+    Behind, Durability, OrchestratorMoves, PARTITIONS, PartitionId, PartitionImage, Partitions, Roster, RoutingPolicy,
+    ShardPosition, Snapshot, TenantId, partition_of,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 
@@ -262,4 +262,36 @@ fn a_partition_that_returns_ends_its_own_forwarding_alone() {
     broker.carry(&carried);
     assert!(world.take_forwarded().is_some_and(|piece| piece.ends_with(b"1")));
     assert_eq!(broker.with(|broker| broker.owes()), 1);
+}
+
+/// An orchestrator with a broker, and a member of a group of another partition, which is given too.
+fn with_group() -> (World, Broker, Client, Partitions) {
+    let (world, broker) = durable();
+    world.engine(0, |engine, now| {
+        engine.cluster().set_roster(now, Roster::alone(ShardPosition::ALONE).with_values_only());
+    });
+    let member = world.connect(v5("member").lasting());
+    member.subscribe("$share/g/t", ExactlyOnce);
+    (world, broker, member, partitions_of("g/t"))
+}
+
+#[test]
+fn a_group_that_has_a_message_is_dealt_none_by_an_ended_move() {
+    let [carried] = with_ids(["1"]);
+    let (old, brings, _, group) = with_group();
+    old.engine(0, |engine, _| OrchestratorMoves::of(engine).begin_forwarding(MOVE, group));
+    brings.carry(&carried);
+    let piece = old.take_forwarded().expect("a message");
+    let (home, broker, member, _) = with_group();
+    assert!(!group.has(partition_of(TenantId::DEFAULT, "member")));
+    home.engine(0, |engine, now| OrchestratorMoves::of(engine).begin_awaiting(now, MOVE, group, None))
+        .expect("no messages");
+    home.take(&piece, Behind::Nothing);
+    member.expect_publish("t", "1");
+    home.engine(0, |engine, _| OrchestratorMoves::of(engine).begin_forwarding(MOVE + 1, group));
+    broker.carry(&carried);
+    home.run();
+    home.engine(0, |engine, now| OrchestratorMoves::of(engine).end_forwarding(now, MOVE + 1, group));
+    home.run();
+    member.expect_nothing();
 }

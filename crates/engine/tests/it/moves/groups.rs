@@ -144,6 +144,29 @@ fn a_home_that_leaves_gives_unanswered_deals_to_the_next_home() {
 }
 
 #[test]
+fn an_orchestrator_that_leaves_waits_for_its_last_deals() {
+    let world = World::stored_orchestrators(4, 1);
+    let broker = world.broker("a");
+    let topic = group_at(&world, 0);
+    let member = member_at(&world, 3, &topic);
+    world.hold(0, 3);
+    broker.publish(&message(&topic, "x").qos2());
+    handed_over(&world);
+    world.read_all_tables();
+    world.run();
+    assert_eq!(world.gauges().kept_deals, 1, "it is under way to its member");
+    assert!(!has_left(&world, false), "the home still keeps it");
+    world.release(0, 3);
+    world.run();
+    assert!(has_left(&world, false));
+    world.stop_node(0);
+    world.run();
+    world.revive(0);
+    world.run();
+    comes_to(&world, member);
+}
+
+#[test]
 fn a_deal_of_an_old_home_is_not_repeated_if_its_node_dies() {
     let world = four();
     let topic = group_at(&world, 0);

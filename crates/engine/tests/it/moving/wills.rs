@@ -64,6 +64,26 @@ fn a_will_is_published_if_its_client_is_back_before_it() {
 }
 
 #[test]
+fn a_will_waits_for_its_connection_over_several_connects() {
+    let here = World::new(1);
+    let client = here.connect(v5("a").lasting().will(message("w/a", "w").qos1()));
+    here.run();
+    let left = client.leave().expect("a connection at rest");
+    let there = elsewhere(&here, 2, millis(30));
+    move_all(&here, &there);
+    let watcher = there.connect(v5("watcher"));
+    watcher.subscribe("w/#", AtLeastOnce);
+    for _ in 0..3 {
+        there.connect(v5("a").lasting().clean(false)).disconnect();
+    }
+    assert_eq!(client.continue_at(&there, left).err(), Some(NotContinued::NotExpected));
+    there.run();
+    assert_eq!(topics(&watcher), ["w/a"]);
+    there.advance(minutes(1));
+    watcher.expect_nothing();
+}
+
+#[test]
 fn a_will_is_published_after_a_move_that_was_called_off() {
     let here = World::new(1);
     let watcher = here.connect(v5("watcher"));
