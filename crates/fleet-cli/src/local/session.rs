@@ -128,7 +128,7 @@ impl Session {
         let provider = match file.provider(&directory, executable, &mut || signals.stop_is_asked()) {
             Ok(provider) => provider,
             // A manager that leaves its fleet as it is may end at any moment.
-            Err(error) if at_its_end == AtItsEnd::Leave && signals.stop_is_asked() => {
+            Err(error) if at_its_end == AtItsEnd::Leave && error.is_interruption() => {
                 return Err(NoSession { exit: Exit::Ok, text: error.to_string() });
             }
             Err(error) => return Err(failure(error)),

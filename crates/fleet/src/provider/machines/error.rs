@@ -89,6 +89,15 @@ impl MachineError {
     }
 }
 
+impl ProviderError {
+    /// Whether a signal ended the manager before the first list of the machines.
+    #[must_use]
+    pub fn is_interruption(&self) -> bool {
+        let Self::Cloud(error) = self else { return false };
+        matches!(error.downcast_ref(), Some(MachineError::Interrupted))
+    }
+}
+
 impl From<MachineError> for ProviderError {
     fn from(error: MachineError) -> Self {
         Self::Cloud(Box::new(error))

@@ -303,7 +303,7 @@ impl Inventory {
     fn listed(&mut self, now: u64, outcome: Outcome) {
         let command = || Call::List.shown(&self.settings, None);
         let read = |text: String| {
-            let problem = |error: answer::AnswerError| Secrets::of(&self.settings).hide(error.to_string());
+            let problem = |error: answer::AnswerError| Secrets::of(&self.settings).hide(&error.to_string(), false);
             let wrong = |error| MachineError::Answer { command: command(), problem: problem(error) };
             answer::read(&text).map_err(wrong)
         };

@@ -99,7 +99,7 @@ impl Machines {
         }
     }
 
-    /// Takes the calls that end within a time, until it is over or the manager has to end.
+    /// Takes the calls that end within a time, until it is over or the manager has to end: then no call is under way.
     fn attend(
         &mut self,
         longest: Duration,
@@ -108,12 +108,13 @@ impl Machines {
     ) -> Result<(), MachineError> {
         let deadline = Instant::now() + longest;
         loop {
-            if is_stopped() {
-                return Err(MachineError::Interrupted);
-            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || is_over(self) {
                 return Ok(());
+            }
+            if is_stopped() {
+                self.runner.end_all();
+                return Err(MachineError::Interrupted);
             }
             self.collect(left.min(SIGNAL_LOOK));
         }

@@ -4,6 +4,8 @@ use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +37,9 @@ pub(super) trait Runner: Send {
 
     /// The calls that have ended since, waiting at most so long for the next end.
     fn ended(&mut self, patience: Duration) -> Vec<(Call, Outcome)>;
+
+    /// Ends the calls under way, whose outcomes nobody needs, and returns when none is.
+    fn end_all(&mut self);
 }
 
 /// Runs commands as processes.
@@ -43,6 +48,9 @@ pub(super) struct CommandRunner {
     limit: Duration,
     secrets: Secrets,
     results: (Sender<Ended>, Receiver<Ended>),
+    under_way: usize,
+    /// Whether calls under way have to end.
+    ends: Arc<AtomicBool>,
 }
 
 /// A call that has ended.
@@ -51,19 +59,20 @@ type Ended = (Call, Outcome);
 impl CommandRunner {
     /// Runs commands in a directory, each for at most so long. Errors have no `secrets`.
     pub(super) fn new(directory: PathBuf, limit: Duration, secrets: Secrets) -> Self {
-        Self { directory, limit, secrets, results: channel() }
+        Self { directory, limit, secrets, results: channel(), under_way: 0, ends: Arc::default() }
     }
 }
 
 impl Runner for CommandRunner {
     fn begin(&mut self, call: Call, command: Vec<String>, shown: String) {
         let (directory, limit, results) = (self.directory.clone(), self.limit, self.results.0.clone());
-        let (of_call, secrets) = (call.clone(), self.secrets.clone());
+        let (of_call, secrets, ends) = (call.clone(), self.secrets.clone(), self.ends.clone());
+        self.under_way += 1;
         let run = {
             let shown = shown.clone();
             move || {
                 // The receiver is gone when the manager has ended; a later one lists the machines.
-                let outcome = run(&of_call, &command, shown, (&directory, limit), &secrets);
+                let outcome = run(&of_call, &command, shown, (&directory, Until { limit, ends: &ends }), &secrets);
                 let _ = results.send((of_call, outcome));
             }
         };
@@ -76,8 +85,28 @@ impl Runner for CommandRunner {
 
     fn ended(&mut self, patience: Duration) -> Vec<(Call, Outcome)> {
         let first = self.results.1.recv_timeout(patience).ok();
-        first.into_iter().chain(self.results.1.try_iter()).collect()
+        let ended: Vec<Ended> = first.into_iter().chain(self.results.1.try_iter()).collect();
+        self.under_way -= ended.len();
+        ended
     }
+
+    fn end_all(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        while self.under_way > 0 {
+            // Each call looks at `ends`, and returns its outcome once its processes are killed.
+            self.ended(LOOK);
+        }
+        self.ends.store(false, Ordering::Relaxed);
+    }
+}
+
+/// When a command is killed.
+#[derive(Clone, Copy)]
+struct Until<'e> {
+    /// After this time.
+    limit: Duration,
+    /// As soon as this is set.
+    ends: &'e AtomicBool,
 }
 
 /// A program with `/` is relative to the directory; another one is looked for in `PATH`.
@@ -89,7 +118,7 @@ fn run(
     call: &Call,
     command: &[String],
     shown: String,
-    (directory, limit): (&Path, Duration),
+    (directory, until): (&Path, Until<'_>),
     secrets: &Secrets,
 ) -> Outcome {
     let not_started = |problem: String| MachineError::NotStarted { command: shown.clone(), problem };
@@ -109,9 +138,11 @@ fn run(
         end(&mut child);
         return Err(not_started("no thread for its output".to_owned()));
     };
-    let status = wait(&mut child, limit);
+    let status = wait(&mut child, until);
     let output = rest(&stdout, if *call == Call::List { REST_OF_LIST } else { REST });
-    let stderr = secrets.hide(whole_words(&rest(&stderr, REST).bytes));
+    let stderr = rest(&stderr, REST).bytes;
+    let is_cut = stderr.len() as u64 >= MAX_STDERR;
+    let stderr = secrets.hide(&String::from_utf8_lossy(&stderr), is_cut);
     if *call == Call::List && !output.is_whole && matches!(&status, Ok(Some(status)) if status.success()) {
         let problem = "a process that it left holds the output open, and the list may not be whole".to_owned();
         return Err(MachineError::Answer { command: shown, problem });
@@ -126,21 +157,14 @@ fn run(
             Some(code) => MachineError::Exited { command: shown, code, stderr },
             None => MachineError::Signalled { command: shown, stderr },
         }),
-        Ok(None) => Err(MachineError::TooLong { command: shown, limit, stderr }),
+        Ok(None) => Err(MachineError::TooLong { command: shown, limit: until.limit, stderr }),
         Err(error) => Err(not_started(error.to_string())),
     }
 }
 
-/// The output of a command, without its last word where more was cut off: that may be a part of a secret.
-fn whole_words(bytes: &[u8]) -> String {
-    let is_cut = bytes.len() as u64 >= MAX_STDERR;
-    let end = bytes.iter().rposition(u8::is_ascii_whitespace).filter(|_| is_cut).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
-}
-
-/// Waits for the end of a command; `None` when it was killed at its limit.
-fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
-    let deadline = Instant::now() + limit;
+/// Waits for the end of a command; `None` when it was killed.
+fn wait(child: &mut Child, until: Until<'_>) -> std::io::Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + until.limit;
     let mut pause = Duration::from_millis(1);
     let (_never, nothing) = channel::<()>();
     loop {
@@ -148,7 +172,7 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus
             return Ok(Some(status));
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() || until.ends.load(Ordering::Relaxed) {
             end(child);
             return Ok(None);
         }
@@ -234,14 +258,6 @@ mod tests {
         runner.begin(Call::List, vec!["./no-such-program".to_owned()], "./no-such-program".to_owned());
         let error = runner.ended(LONG).pop().unwrap().1.unwrap_err();
         assert!(error.to_string().contains("cannot start `./no-such-program`"), "{error}");
-    }
-
-    #[test]
-    fn a_secret_that_is_cut_off_is_not_passed_on() {
-        let most = usize::try_from(MAX_STDERR).unwrap();
-        let text = format!("{} secret", "x".repeat(most - 4));
-        assert_eq!(whole_words(&text.as_bytes()[..most]), "x".repeat(most - 4));
-        assert_eq!(whole_words(b"no secret"), "no secret");
     }
 
     #[test]

@@ -12,6 +12,8 @@ const HIDDEN: &str = "***";
 const SECRET_NAMES: [&str; 6] = ["SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL", "ACCESS_KEY"];
 /// Shorter values of such variables are not hidden, bytes: they are more likely a setting such as `1`.
 const MIN_VARIABLE: usize = 8;
+/// Shorter secrets of the fleet file are not hidden, bytes: `***` in place of each `a` would hide the error itself.
+const MIN_SECRET: usize = 4;
 
 /// Secrets of the fleet file and of the manager's environment. It has no `Debug`: nothing may print them.
 #[derive(Clone, Default)]
@@ -37,16 +39,29 @@ impl Secrets {
         Self { known, files: settings.secret_files.clone() }
     }
 
-    /// A text of a command with `***` in place of each secret.
-    pub(super) fn hide(&self, text: String) -> String {
+    /// A text of a command with `***` in place of each secret. If it `is_cut`, the part of a secret at its end is removed.
+    pub(super) fn hide(&self, text: &str, is_cut: bool) -> String {
         // The secret of a file that cannot be read is not known, to the manager as little as to its commands.
         let of_files = self.files.iter().filter_map(|file| secret_file::read(file).ok());
         let mut all: Vec<String> = self.known.iter().cloned().chain(of_files).collect();
-        all.retain(|secret| !secret.is_empty());
+        all.retain(|secret| secret.len() >= MIN_SECRET);
         // A secret may be a part of a longer one.
         all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        all.iter().fold(text, |text, secret| text.replace(secret.as_str(), HIDDEN))
+        let mut hidden = all.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN));
+        if is_cut {
+            // A character may be cut as well.
+            let text = hidden.trim_end_matches(char::REPLACEMENT_CHARACTER);
+            let longest = all.iter().map(|secret| begun_at_end(text, secret)).max().unwrap_or(0);
+            hidden.truncate(text.len() - longest);
+        }
+        hidden
     }
+}
+
+/// Bytes at the end of a text that are the beginning of a secret.
+fn begun_at_end(text: &str, secret: &str) -> usize {
+    let mut lengths = secret.char_indices().map(|(length, _)| length).rev();
+    lengths.find(|length| text.ends_with(&secret[..*length])).unwrap_or(0)
 }
 
 /// The login in the address of a bus, its password, and both as they are without escapes.
@@ -76,7 +91,7 @@ mod tests {
         settings.secret_files = vec![file.clone(), missing];
         let secrets = Secrets::with(&settings, std::iter::empty());
         let said = "+ cloud --bus nats://fleet:p%40ss@10.0.0.1:4222 p@ss; fleet: no login 'of the broker'";
-        assert_eq!(secrets.hide(said.to_owned()), "+ cloud --bus nats://***@10.0.0.1:4222 ***; fleet: no login '***'");
+        assert_eq!(secrets.hide(said, false), "+ cloud --bus nats://***@10.0.0.1:4222 ***; fleet: no login '***'");
         std::fs::remove_file(file).unwrap();
     }
 
@@ -89,8 +104,26 @@ mod tests {
             variable("REGION", "eu-central"),
         ];
         let secrets = Secrets::with(&settings(), variables.into_iter());
-        let said = "wJalrXUtnFEMI/long and wJalrXUtnFEMI: 1 of eu-central".to_owned();
-        assert_eq!(secrets.hide(said), "*** and ***: 1 of eu-central");
-        assert_eq!(Secrets::with(&settings(), std::iter::empty()).hide("a: b".to_owned()), "a: b");
+        let said = "wJalrXUtnFEMI/long and wJalrXUtnFEMI: 1 of eu-central";
+        assert_eq!(secrets.hide(said, false), "*** and ***: 1 of eu-central");
+        assert_eq!(Secrets::with(&settings(), std::iter::empty()).hide("a: b", true), "a: b");
+    }
+
+    #[test]
+    fn a_secret_that_is_cut_off_is_not_passed_on() {
+        let secret = "of the b\u{fc}ro\nand more";
+        let secrets = Secrets::with(&settings(), [variable("TOKEN", secret)].into_iter());
+        for cut in 1..secret.len() {
+            let said = format!("no login {secret} {}", String::from_utf8_lossy(&secret.as_bytes()[..cut]));
+            assert_eq!(secrets.hide(&said, true), "no login *** ", "{cut}");
+        }
+        assert_eq!(secrets.hide("kept of the", false), "kept of the");
+    }
+
+    #[test]
+    fn a_secret_of_three_bytes_is_not_hidden() {
+        let settings = MachineSettings { bus: "nats://bus:abc@10.0.0.1:4222".to_owned(), ..settings() };
+        let secrets = Secrets::with(&settings, std::iter::empty());
+        assert_eq!(secrets.hide("abcd nats://bus:abc@10.0.0.1", false), "abcd nats://***@10.0.0.1");
     }
 }

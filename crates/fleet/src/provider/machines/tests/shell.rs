@@ -3,7 +3,13 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::{Pid, test_kill_process};
+
+use super::super::call::Call;
+use super::super::runner::Outcome;
 use super::super::*;
 use super::cloud::{name, settings, wanted};
 
@@ -164,24 +170,59 @@ fn machines_are_observed_while_list_fails() {
 fn a_signal_ends_the_wait_for_the_first_list() {
     let folder = Folder::new("signal");
     let mut settings = cloud(&folder.0, 1);
-    // It ends with the folder.
-    let script = "touch begun; while [ -e begun ]; do sleep 0.05; done";
+    let script = "echo $$ > pid; touch begun; sleep 3000";
     settings.commands.list = ["sh", "-c", script].map(str::to_owned).to_vec();
     let begun = folder.0.join("begun");
-    let error = Machines::open(settings, folder.0.join("state"), &mut || begun.exists()).unwrap_err().to_string();
-    assert!(error.contains("a signal ended the manager before `list`"), "{error}");
+    let error = Machines::open(settings, folder.0.join("state"), &mut || begun.exists()).unwrap_err();
+    assert!(error.is_interruption(), "{error}");
+    assert!(error.to_string().contains("a signal ended the manager before `list`"), "{error}");
+    let pid = fs::read_to_string(folder.0.join("pid")).unwrap().trim().parse().ok().and_then(Pid::from_raw).unwrap();
+    assert!(test_kill_process(pid).is_err(), "the command is under way");
+}
+
+/// Calls fail at once.
+#[derive(Default)]
+struct Failing {
+    begun: Vec<Call>,
+    /// Looks since the first call has failed.
+    looks: Arc<AtomicU32>,
+}
+
+impl Runner for Failing {
+    fn begin(&mut self, call: Call, _: Vec<String>, _: String) {
+        self.begun.push(call);
+    }
+
+    fn ended(&mut self, patience: Duration) -> Vec<(Call, Outcome)> {
+        let ended: Vec<Call> = std::mem::take(&mut self.begun);
+        if ended.is_empty() {
+            assert!(patience <= SIGNAL_LOOK, "a signal is not seen for {patience:?}");
+            self.looks.fetch_add(1, Ordering::Relaxed);
+        }
+        let failed = MachineError::Exited { command: "list".to_owned(), code: 5, stderr: String::new() };
+        ended.into_iter().map(|call| (call, Err(failed.clone()))).collect()
+    }
+
+    fn end_all(&mut self) {
+        assert!(self.begun.is_empty(), "a call is under way");
+    }
 }
 
 #[test]
 fn a_signal_ends_the_pause_after_a_failed_list() {
-    let folder = Folder::new("pause");
-    let mut settings = cloud(&folder.0, 1);
+    let mut settings = settings();
     settings.limits.backoff = Duration::from_secs(3000);
     settings.limits.backoff_limit = settings.limits.backoff;
-    fs::write(folder.0.join("fails-once"), "").unwrap();
-    let mut has_failed = || !folder.0.join("fails-once").exists();
-    let error = Machines::open(settings, folder.0.join("state"), &mut has_failed).unwrap_err().to_string();
-    assert!(error.contains("a signal ended the manager"), "{error}");
+    let looks = Arc::new(AtomicU32::new(0));
+    let runner = Box::new(Failing { looks: looks.clone(), ..Failing::default() });
+    let (probes, answered, hanging) = Default::default();
+    let (inventory, directory) = (Inventory::new(settings, Vec::new()), PathBuf::new());
+    let mut machines = Machines { inventory, runner, clock: Clock::start(), directory, probes, answered, hanging };
+    // A look without a call under way is in the pause.
+    let mut is_stopped = || looks.load(Ordering::Relaxed) > 2;
+    let error = machines.first_list(Duration::from_secs(300), &mut is_stopped).unwrap_err();
+    assert!(error.is_interruption(), "{error}");
+    assert!(!machines.inventory.is_listing() && !machines.inventory.has_listed());
 }
 
 #[test]
