@@ -82,7 +82,8 @@ impl Watchdog {
         if is_saving {
             self.saving += step;
         }
-        if !is_fetching && !(is_saving && self.saving <= self.bound.saturating_mul(LONGEST_SAVE)) {
+        let is_excused = is_fetching || is_saving && self.saving <= self.bound.saturating_mul(LONGEST_SAVE);
+        if !is_excused {
             self.unexcused += step;
         }
     }
