@@ -299,7 +299,7 @@ mod tests {
         assert!(!tail.begin_loading(3) && !tail.begin_loading(4), "nothing new can be there");
         assert!(tail.begin_loading(5) && tail.seen);
         tail.load_after(7, Unread::Busy);
-        assert!(tail.begin_loading(5), "a busy store has shown nothing of what is there");
+        assert!(tail.begin_loading(5), "a busy store is asked again at once");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) trait Runner: Send {
     /// The calls that have ended since, waiting at most so long for the next end.
     fn ended(&mut self, patience: Duration) -> Vec<(Call, Outcome)>;
 
-    /// Ends the calls under way, whose outcomes nobody needs, and returns when none is.
+    /// Ends the calls under way, drops their outcomes, and returns when none is left.
     fn end_all(&mut self);
 }
 
