@@ -1,6 +1,6 @@
 //! Long queues, whose end is in the store alone.
 
-use tidegate_engine::{Partitions, Reason, Snapshot};
+use tidegate_engine::{Durability, Partitions, Reason, Snapshot};
 use tidegate_mqtt::QoS::AtLeastOnce;
 
 use super::*;
@@ -270,6 +270,39 @@ fn a_client_that_leaves_while_it_is_read_gets_all_of_it_later() {
         client.lose();
     }
     assert_eq!(got, texts);
+}
+
+/// A read that comes before the commit shows nothing. Whenever the commit comes, the client gets its messages, although
+/// nothing else happens at the store.
+#[test]
+fn a_tail_read_before_its_commit_is_read_after_it() {
+    let mut empty = 0;
+    for steps in 0..80 {
+        let world = World::with(1, |settings| {
+            small(settings);
+            settings.durability = Durability::Relaxed;
+        });
+        let client = world.connect(v5("a").lasting());
+        client.subscribe("t/#", AtLeastOnce);
+        client.lose();
+        world.run();
+        world.hold_commits();
+        let publisher = world.connect(v5("p"));
+        let texts: Vec<String> = (0..60).map(|number| format!("message {number}")).collect();
+        for text in &texts {
+            publisher.publish(message("t/1", text).qos1());
+        }
+        assert!(world.gauges().stored_messages > 20);
+        let again = v5("a").lasting();
+        let mut client = world.open(&again);
+        client.send_bytes(&again.encode());
+        world.run_some(steps);
+        empty += usize::from(world.awaited() > 0);
+        world.release_commits();
+        client.expect_accepted();
+        assert_eq!(client.payloads(), texts, "after {steps} steps");
+    }
+    assert!(empty > 0, "no read waited for a commit");
 }
 
 #[test]
