@@ -15,7 +15,8 @@ pub(super) fn no_home_in_reach(name: &str, serves: bool, table: &Table, near: &[
         return None;
     }
     homes().any(|(_, home)| home != name).then(|| {
-        "it serves no partitions, and no directly linked member does either: clients are served at other nodes".to_owned()
+        "it serves no partitions, and no directly linked member does either: clients are served at other nodes"
+            .to_owned()
     })
 }
 

@@ -295,7 +295,7 @@ impl Shared {
         let (serves, peers) = (self.served() > 0, self.node.cluster().peers);
         let state = self.state();
         let standpoint = &state.standpoint;
-        // While the bus is away, the members are those that it had.
+        // While the bus is away, its last members count.
         let is_member = |peer: &PeerStatus| {
             let advert = standpoint.adverts.get(peer.name.as_str());
             !standpoint.bus || advert.is_some_and(|advert| advert.incarnation == peer.incarnation)
