@@ -22,6 +22,9 @@ pub(crate) fn settle(
     if !drain(world, patience, is_over)? {
         name_the_unanswered(world, cycle);
     }
+    for subscriber in &mut world.subscribers {
+        world.ledger.kept_by_guest(&subscriber.take_kept());
+    }
     let names: Vec<String> = world.subscribers.iter().map(|subscriber| subscriber.session.name.clone()).collect();
     let subscribers = &world.subscribers;
     let holds = |owed: Expectation| subscribers[usize::from(owed.subscriber)].holds(owed);

@@ -104,8 +104,9 @@ pub(crate) struct Ledger {
     /// Per publisher, the numbers of QoS 2 messages that may come again: they were under way when the process of a bridge
     /// ended.
     repeatable: Vec<Range<u32>>,
-    /// Messages that came to a guest of a group at QoS 1: they may come to a member as well.
-    at_guests: HashSet<MessageId>,
+    /// Messages that came to a guest of a group at QoS 1, and may come to a member as well; true once the accounts were
+    /// settled since.
+    at_guests: HashMap<MessageId, bool>,
     pub(crate) findings: Findings,
     pub(crate) trace: Trace,
 }
@@ -146,7 +147,7 @@ impl Ledger {
             lost: HashSet::new(),
             keeps_order: true,
             repeatable: vec![0..0; publishers],
-            at_guests: HashSet::new(),
+            at_guests: HashMap::new(),
             findings: Findings::default(),
             trace: Trace::default(),
         }
@@ -272,9 +273,7 @@ impl Ledger {
         self.trace.note(topic, clock, id, "delivered to", subscriber);
         let entry = entry_mut(&mut self.tracks, id);
         let qos = entry.as_ref().map(|entry| entry.qos);
-        if granted == QoS::AtLeastOnce && self.topics.kind(topic) == Kind::Shared {
-            self.at_guests.insert(id);
-        }
+        let is_guest = granted == QoS::AtLeastOnce && self.topics.kind(topic) == Kind::Shared;
         if let (Some(ended), Some(entry)) = (ended, &entry)
             && entry.sent > ended
         {
@@ -284,10 +283,10 @@ impl Ledger {
             // A publisher's messages that are settled have left the books; their QoS is that of their topic.
             let exactly_once = qos.map_or_else(|| self.is_exactly_once(topic), |qos| qos == QoS::ExactlyOnce);
             let kind = self.topics.kind(topic);
-            let may_repeat = self.at_guests.contains(&id)
+            let may_repeat = self.at_guests.contains_key(&id)
                 || kind != Kind::Will
                     && self.repeatable.get(usize::from(id.publisher)).is_some_and(|range| range.contains(&id.number));
-            if exactly_once && granted == QoS::ExactlyOnce && !may_repeat {
+            if exactly_once && (granted == QoS::ExactlyOnce || is_guest) && !may_repeat {
                 let finding = match kind {
                     Kind::Will => Finding::WillTwice,
                     Kind::Shared => Finding::GroupTwice,
@@ -298,6 +297,9 @@ impl Ledger {
                 self.findings.totals.repeated += 1;
             }
             return;
+        }
+        if is_guest {
+            self.at_guests.insert(id, false);
         }
         // A message sent again by right may meet a subscription that was not there the first time, and come late to it.
         let mut expected = false;
@@ -316,6 +318,14 @@ impl Ledger {
             } else {
                 self.findings.totals.reordered += 1;
             }
+        }
+    }
+
+    /// A guest has acknowledged these messages, and its connection lived on until everything was finished: they may come to no
+    /// other member.
+    pub(crate) fn kept_by_guest(&mut self, ids: &[MessageId]) {
+        for id in ids {
+            self.at_guests.remove(id);
         }
     }
 
@@ -396,6 +406,8 @@ impl Ledger {
             }
         }
         self.backlog.clear();
+        // A guest that left before this may have kept a message; another member had its time until the next settlement.
+        self.at_guests.retain(|_, was_settled| !std::mem::replace(was_settled, true));
     }
 
     /// Checks the retained messages of a new subscriber: the number of the message per topic.

@@ -14,7 +14,7 @@ use crate::ledger::{Arrival, Clock, Expectation, Ledger};
 use crate::rng::Rng;
 use crate::session::Session;
 use crate::wire::{Delivery, Incoming};
-use crate::workload::{self, Wish};
+use crate::workload::{self, MessageId, Wish};
 
 /// Packet ids of SUBSCRIBE and UNSUBSCRIBE.
 const REQUEST_IDS: std::ops::Range<u64> = 1..60_000;
@@ -68,6 +68,8 @@ pub(crate) struct Subscriber {
     pub(crate) account: u16,
     /// A member of a group whose session ends with its connection: nothing is owed to it alone.
     pub(crate) is_guest: bool,
+    /// The messages that a guest has received on this connection.
+    visited: Vec<MessageId>,
     subscriptions: Vec<Subscription>,
     request: Option<Request>,
     /// QoS 2 messages that were received and not yet released, with their payloads.
@@ -103,6 +105,7 @@ impl Subscriber {
             session,
             account,
             is_guest: false,
+            visited: Vec::new(),
             subscriptions: subscriptions.collect(),
             request: None,
             unreleased: BTreeMap::new(),
@@ -147,6 +150,11 @@ impl Subscriber {
             && self.acks.is_empty()
             && self.unreleased.keys().all(|id| self.given_up.contains(id))
             && self.subscriptions.iter().all(as_wanted)
+    }
+
+    /// The messages that a guest has received and acknowledged on a connection that is still open.
+    pub(crate) fn take_kept(&mut self) -> Vec<MessageId> {
+        if self.is_settled() { std::mem::take(&mut self.visited) } else { Vec::new() }
     }
 
     /// What the broker still owes this client, which has waited long enough; it is not asked for again.
@@ -213,6 +221,7 @@ impl Subscriber {
     /// The connection is gone: unacknowledged messages will come again.
     pub(crate) fn closed(&mut self) {
         self.acks.clear();
+        self.visited.clear();
         self.request = None;
         self.next_ack = None;
     }
@@ -366,6 +375,9 @@ impl Subscriber {
             Standing::Uncertain | Standing::Held => None,
         };
         let arrival = Arrival { id: message, subscriber: self.account, granted: subscription.granted, ended };
+        if self.is_guest {
+            self.visited.push(message);
+        }
         let packet = delivery.id.map_or(String::new(), |id| format!(" under packet id {id}"));
         ledger.delivered(arrival, &delivery.topic, &format!("{}{packet}", self.session.name));
         true

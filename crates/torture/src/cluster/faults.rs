@@ -191,9 +191,22 @@ impl Faults {
         self.in_force.is_empty()
     }
 
-    /// True while a way of the network carries nothing.
-    pub(super) fn have_silence(&self) -> bool {
-        self.in_force.iter().any(|fault| matches!(fault.fault, NodeFault::Way(_, WayState::Silent)))
+    /// True while a link between two nodes carries nothing and keeps its connections.
+    pub(super) fn have_silent_link(&self) -> bool {
+        self.in_force.iter().any(|fault| matches!(fault.fault, NodeFault::Way(Way::Link(..), WayState::Silent)))
+    }
+
+    /// True while the way of a node to the bus carries nothing and keeps its connections: it finds this out by its lease.
+    pub(super) fn have_silent_bus(&self) -> bool {
+        self.in_force.iter().any(|fault| matches!(fault.fault, NodeFault::Way(Way::Bus(_), WayState::Silent)))
+    }
+
+    /// The nodes whose way to the bus is slow.
+    pub(super) fn slow_at_bus(&self) -> impl Iterator<Item = usize> {
+        self.in_force.iter().filter_map(|fault| match fault.fault {
+            NodeFault::Way(Way::Bus(node), WayState::Slow) => Some(node),
+            _ => None,
+        })
     }
 
     /// True while a node reaches the bus badly or not at all.
@@ -351,6 +364,24 @@ mod tests {
             let environment = bench.faults.environment(1, &bench.data);
             let said = Command::new("sleep").arg("0").envs(environment).env(name, value).output().unwrap();
             assert!(!said.status.success() && String::from_utf8_lossy(&said.stderr).contains(name), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_fault_that_others_cannot_see_needs_time() {
+        let mut bench = TestMachines::new("silence");
+        let at =
+            |faults: &Faults| (faults.have_silent_link(), faults.have_silent_bus(), faults.slow_at_bus().collect());
+        for (way, state, expected) in [
+            (Way::Link(0, 1), WayState::Cut, (false, false, Vec::new())),
+            (Way::Bus(1), WayState::Cut, (false, false, Vec::new())),
+            (Way::Bus(1), WayState::Slow, (false, false, vec![1])),
+            (Way::Bus(1), WayState::Silent, (false, true, Vec::new())),
+            (Way::Link(0, 1), WayState::Slow, (false, true, Vec::new())),
+            (Way::Link(0, 1), WayState::Silent, (true, true, Vec::new())),
+        ] {
+            bench.faults.strike(NodeFault::Way(way, state), bench.later).unwrap();
+            assert_eq!(at(&bench.faults), expected, "{way:?} {state:?}");
         }
     }
 

@@ -127,6 +127,9 @@ pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut 
         return Err(Failure::Broker(format!("the cluster does not get ready; it said: {}", rounds.nodes.output())));
     }
     rounds.nodes.check_reach()?;
+    // The first start is no heal, and no partition was served before it.
+    rounds.observers.forget_longest();
+    rounds.world.ledger.findings.totals.slowest_heal_ms = 0;
     while rounds.round < rounds.settings.cycles {
         rounds.round += 1;
         if !rounds.play()? {
@@ -270,13 +273,8 @@ impl Rounds {
             self.observers.disturb();
         }
         self.observers.excuse(self.round == 0 || !self.nodes.has_bus());
-        self.observers.allow(if self.nodes.miss_bus() && self.brokers.is_there() {
-            Allowance::AwaitsBus
-        } else if self.nodes.have_silence() {
-            Allowance::Silence
-        } else {
-            Allowance::None
-        });
+        let awaits_bus = self.nodes.miss_bus() && self.brokers.is_there();
+        self.observers.allow(&if awaits_bus { Allowance::AwaitsBus } else { self.nodes.allowance() });
         self.note_observed()
     }
 

@@ -145,7 +145,7 @@ impl Network {
         }
     }
 
-    /// How often a way, while it was not open, had something to carry.
+    /// How often a way, while it was not open, had a new connection, an event of a socket, or bytes to carry.
     pub(super) fn hindered(&self, way: Way) -> u64 {
         self.0.hindered.get(self.0.place(way)).map_or(0, |count| count.load(Ordering::Relaxed))
     }
@@ -180,6 +180,8 @@ struct Port {
 #[derive(Default)]
 struct Pipe {
     waiting: Vec<u8>,
+    /// Bytes that the receiver has got.
+    carried: u64,
     /// The sender has said that nothing follows.
     is_ended: bool,
     /// The receiver knows that.
@@ -215,11 +217,11 @@ impl Carrier {
             if changes != self.seen {
                 // A port that another process has taken meanwhile refuses for longer; the next change tries again.
                 self.seen = if self.listen().is_ok() { changes } else { u64::MAX };
-                (0..self.connections.len()).for_each(|place| self.carry(place, now));
+                (0..self.connections.len()).for_each(|place| self.carry(place, now, false));
             }
             for token in events.iter().map(mio::event::Event::token) {
                 match token.0.checked_sub(CONNECTIONS) {
-                    Some(place) => self.carry(place / 2, now),
+                    Some(place) => self.carry(place / 2, now, true),
                     None => self.accept(token.0, now),
                 }
             }
@@ -228,7 +230,7 @@ impl Carrier {
                     self.shared.state(connection.way) == WayState::Slow && now >= connection.next
                 };
                 if self.connections[place].as_ref().is_some_and(is_due) {
-                    self.carry(place, now);
+                    self.carry(place, now, false);
                 }
             }
         }
@@ -280,16 +282,18 @@ impl Carrier {
                 self.connections.push(None);
             }
             self.connections[free] = Some(connection);
-            self.carry(free, now);
+            self.carry(free, now, true);
         }
     }
 
-    /// Carries what can be carried on one connection.
-    fn carry(&mut self, place: usize, now: Instant) {
+    /// Carries what can be carried on one connection. `has_event`: it is new, or its sockets have something to do. A way that
+    /// is not open hinders nothing on a connection without that and without bytes.
+    fn carry(&mut self, place: usize, now: Instant, has_event: bool) {
         let Some(Some(connection)) = self.connections.get_mut(place) else { return };
-        let state = self.shared.state(connection.way);
-        if state != WayState::Open {
-            self.shared.note_hindered(connection.way);
+        let (way, state, before) = (connection.way, self.shared.state(connection.way), connection.carried());
+        let is_met = has_event || connection.has_waiting();
+        if is_met && state != WayState::Open {
+            self.shared.note_hindered(way);
         }
         let lives = match state {
             WayState::Open => connection.pass(ROOM),
@@ -301,6 +305,10 @@ impl Carrier {
                 connection.pass(SLOW_BYTES)
             }
         };
+        // Bytes of an event that came while the way was silent.
+        if !is_met && state == WayState::Slow && connection.carried() != before {
+            self.shared.note_hindered(way);
+        }
         if !lives {
             self.connections[place] = None;
         }
@@ -315,6 +323,16 @@ impl Connection {
             registry.register(end, token, Interest::READABLE | Interest::WRITABLE)?;
         }
         Ok(())
+    }
+
+    /// Bytes that were carried so far, in both directions.
+    fn carried(&self) -> u64 {
+        self.pipes.iter().map(|pipe| pipe.carried).sum()
+    }
+
+    /// True if bytes wait on their way.
+    fn has_waiting(&self) -> bool {
+        self.pipes.iter().any(|pipe| !pipe.waiting.is_empty())
     }
 
     /// Passes bytes on, in each direction at most `most` when that is less than all. False at the end of the connection.
@@ -350,6 +368,7 @@ impl Pipe {
                     Ok(0) => return Err(ErrorKind::WriteZero.into()),
                     Ok(count) => {
                         self.waiting.drain(..count);
+                        self.carried += count as u64;
                         is_moving = true;
                     }
                     Err(error) if waits(&error) => break,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::faults::{Faults, NodeFault};
 use super::network::{ADVERTISED, Carried, Network, Owner};
 use super::observer::Watched;
+use super::service::Allowance;
 use crate::failure::Failure;
 use crate::member::Member;
 use crate::ports::Ports;
@@ -143,11 +144,16 @@ impl Nodes {
         !self.has_bus() || self.faults.as_ref().is_some_and(Faults::hinder_bus)
     }
 
-    /// True while a node stands still, a way of the network carries nothing, or a node reaches the bus badly: others cannot
-    /// know at once that it does not answer.
-    pub(super) fn have_silence(&self) -> bool {
-        let is_silent = |faults: &Faults| faults.have_silence() || faults.hinder_bus();
-        self.members.iter().any(Member::is_frozen) || self.faults.as_ref().is_some_and(is_silent)
+    /// What nodes cannot know at once: that another one stands still, or that a link is silent, or a way to the bus silent or
+    /// slow. Connections end where a way is cut.
+    pub(super) fn allowance(&self) -> Allowance {
+        let mut knowing: Vec<usize> = (0..self.count()).filter(|node| self.members[*node].is_frozen()).collect();
+        let Some(faults) = &self.faults else { return Allowance::of_silence(!knowing.is_empty(), knowing) };
+        if faults.have_silent_link() {
+            return Allowance::SilentLink;
+        }
+        knowing.extend(faults.slow_at_bus());
+        Allowance::of_silence(!knowing.is_empty() || faults.have_silent_bus(), knowing)
     }
 
     /// Begins a fault of a machine or of the network.

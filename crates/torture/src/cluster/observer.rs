@@ -113,8 +113,13 @@ impl Observers {
     }
 
     /// What keeps ready nodes from an answer at present, by the book.
-    pub(super) fn allow(&self, allowance: Allowance) {
+    pub(super) fn allow(&self, allowance: &Allowance) {
         lock(&self.service).allow(allowance);
+    }
+
+    /// Forgets the longest time without an answer so far.
+    pub(super) fn forget_longest(&self) {
+        lock(&self.service).sums.longest = Duration::ZERO;
     }
 
     /// All that was counted so far.

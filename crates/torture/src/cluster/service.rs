@@ -16,8 +16,8 @@ pub(super) type Moment = Duration;
 const SECOND: Duration = Duration::from_secs(1);
 /// Bad seconds in a row that are a finding: one alone may be cut from two halves.
 const BAD_SECONDS: u32 = 2;
-/// The same while others cannot know that a node does not answer: they find out by 5 s of silence.
-const SILENT_SECONDS: u32 = 8;
+/// How long a node may need to find out that a link is silent: 5 s, and the time of a takeover.
+const LINK_LIMIT: Duration = Duration::from_secs(7);
 /// A look at the books that comes later than this shows that the rig itself stood still. Meanwhile no probe has asked, so
 /// partitions may be unserved for as much longer.
 const LATE: Duration = Duration::from_millis(500);
@@ -40,14 +40,24 @@ pub(super) struct Asked {
 }
 
 /// What keeps ready nodes from an answer, by the book.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Allowance {
     None,
-    /// A node stands still, a way of the network carries nothing, or acknowledgements of one node wait for a slow way to
-    /// the bus: other nodes cannot know it at once.
-    Silence,
+    /// A node stands still, or its way to the bus is silent or slow. Nodes know it when its lease has ended, and these at once.
+    Silence {
+        knowing: Vec<usize>,
+    },
+    /// A link between two nodes is silent.
+    SilentLink,
     /// Acknowledgements wait for a bus that is away: orchestrators keep each message.
     AwaitsBus,
+}
+
+impl Allowance {
+    /// That of a silence, if there is one.
+    pub(super) fn of_silence(is_there: bool, knowing: Vec<usize>) -> Self {
+        if is_there { Self::Silence { knowing } } else { Self::None }
+    }
 }
 
 /// What the books say in all.
@@ -90,6 +100,8 @@ struct NodeRecord {
     failed: u32,
     /// Seconds in a row in which it was ready, and no question to it was answered.
     bad: u32,
+    /// How many of these are a finding.
+    bad_seconds: u32,
     is_reported: bool,
 }
 
@@ -115,7 +127,7 @@ pub(super) struct Service {
     stalled_seconds: u32,
     /// A strike lasts during which nothing is owed, such as a bus that is away.
     is_excused: bool,
-    /// Bad seconds in a row that are a finding.
+    /// Bad seconds in a row of a partition that are a finding.
     bad_seconds: u32,
     looked: Moment,
     second: Moment,
@@ -126,7 +138,10 @@ pub(super) struct Service {
 impl Service {
     /// Books of these partitions and nodes. `limit` is how long a partition may be unserved after a disturbance.
     pub(super) fn new(numbers: Vec<u16>, nodes: Vec<String>, limit: Duration) -> Self {
-        let nodes = nodes.into_iter().map(|name| NodeRecord { name, ..NodeRecord::default() }).collect();
+        let nodes = nodes
+            .into_iter()
+            .map(|name| NodeRecord { name, bad_seconds: BAD_SECONDS, ..NodeRecord::default() })
+            .collect();
         Self {
             limit,
             partitions: vec![Partition::default(); numbers.len()],
@@ -162,16 +177,24 @@ impl Service {
     }
 
     /// What keeps ready nodes from an answer at present, by the book.
-    pub(super) fn allow(&mut self, allowance: Allowance) {
+    pub(super) fn allow(&mut self, allowance: &Allowance) {
+        let whole_seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         let bad_seconds = match allowance {
             Allowance::None => BAD_SECONDS,
-            Allowance::Silence => SILENT_SECONDS,
+            Allowance::Silence { .. } => whole_seconds(self.limit),
+            Allowance::SilentLink => whole_seconds(self.limit.max(LINK_LIMIT)),
             Allowance::AwaitsBus => u32::MAX,
         };
         if self.bad_seconds != bad_seconds {
             self.bad_seconds = bad_seconds;
-            self.nodes.iter_mut().for_each(|node| node.bad = 0);
             self.partitions.iter_mut().for_each(|partition| partition.bad = 0);
+        }
+        for (place, node) in self.nodes.iter_mut().enumerate() {
+            let knows = matches!(allowance, Allowance::Silence { knowing } if knowing.contains(&place));
+            let own = if knows { BAD_SECONDS } else { bad_seconds };
+            if node.bad_seconds != own {
+                (node.bad_seconds, node.bad) = (own, 0);
+            }
         }
     }
 
@@ -296,7 +319,7 @@ impl Service {
             } else if node.failed > 0 {
                 node.bad += bad;
             }
-            if node.bad >= most && !node.is_reported {
+            if node.bad >= node.bad_seconds && !node.is_reported {
                 node.is_reported = true;
                 let text = format!(
                     "{} says for {} s that it is ready, and answered none of {} probes in the last one",

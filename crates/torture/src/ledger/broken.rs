@@ -209,3 +209,42 @@ fn a_message_of_a_guest_may_come_to_a_member_as_well() {
         assert_eq!(ledger.findings.count(Finding::GroupTwice), twice);
     }
 }
+
+/// The findings when a message comes to a guest at QoS 1, something happens, and it comes to a member at QoS 2.
+fn twice_after_a_guest(meanwhile: impl Fn(&mut Ledger, MessageId)) -> u64 {
+    let mut ledger = Ledger::new(1, 3, TOPICS);
+    let id = MessageId { publisher: 0, number: 0 };
+    let expected = vec![expectation(GROUP)];
+    ledger.sent(Outgoing { id, topic: "s/0/1", qos: QoS::ExactlyOnce, retained: None, expected });
+    ledger.completed(id);
+    ledger.delivered(arrival(id, GROUP, QoS::AtLeastOnce), "s/0/1", "a guest");
+    meanwhile(&mut ledger, id);
+    ledger.delivered(arrival(id, GROUP, QoS::ExactlyOnce), "s/0/1", "a member");
+    ledger.findings.count(Finding::GroupTwice)
+}
+
+#[test]
+fn a_message_that_a_guest_has_kept_may_not_come_again() {
+    let settle = |ledger: &mut Ledger| ledger.settle(|_| true, |subscriber| subscriber.to_string());
+    assert_eq!(twice_after_a_guest(|_, _| {}), 0);
+    assert_eq!(twice_after_a_guest(|ledger, id| ledger.kept_by_guest(&[id])), 1);
+    assert_eq!(twice_after_a_guest(|ledger, _| settle(ledger)), 0, "the guest may have left without an answer");
+    let twice = twice_after_a_guest(|ledger, _| {
+        settle(ledger);
+        settle(ledger);
+    });
+    assert_eq!(twice, 1, "another member had its time");
+}
+
+#[test]
+fn a_message_of_a_member_may_not_come_to_a_guest() {
+    let mut ledger = Ledger::new(1, 3, TOPICS);
+    let id = MessageId { publisher: 0, number: 0 };
+    let expected = vec![expectation(GROUP)];
+    ledger.sent(Outgoing { id, topic: "s/0/1", qos: QoS::ExactlyOnce, retained: None, expected });
+    ledger.completed(id);
+    for (granted, who) in [(QoS::ExactlyOnce, "a member"), (QoS::AtLeastOnce, "a guest")] {
+        ledger.delivered(arrival(id, GROUP, granted), "s/0/1", who);
+    }
+    assert_eq!(ledger.findings.count(Finding::GroupTwice), 1);
+}

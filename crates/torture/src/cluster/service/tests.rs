@@ -150,9 +150,12 @@ fn dead_partitions_of_ready_nodes_are_found() {
 
 #[test]
 fn silence_is_found_out_after_a_while() {
-    for (time, found) in [(6, 0), (12, 1)] {
+    let silence = || Allowance::Silence { knowing: Vec::new() };
+    for (allowance, time, found) in
+        [(silence(), 4, 0), (silence(), 7, 1), (Allowance::SilentLink, 6, 0), (Allowance::SilentLink, 9, 1)]
+    {
         let mut bench = Bench::new();
-        bench.service.allow(Allowance::Silence);
+        bench.service.allow(&allowance);
         bench.pass(seconds(10));
         bench.homes[4] = None;
         // Other strikes keep the limit of partitions away.
@@ -161,8 +164,19 @@ fn silence_is_found_out_after_a_while() {
             bench.service.disturb(now);
             bench.pass(seconds(1));
         }
-        assert_eq!(bench.found().len(), found, "after {time} s");
+        assert_eq!(bench.found().len(), found, "after {time} s of {allowance:?}");
     }
+}
+
+#[test]
+fn a_node_that_knows_of_a_silence_says_so_at_once() {
+    let mut bench = Bench::new();
+    bench.service.allow(&Allowance::Silence { knowing: vec![1] });
+    bench.pass(seconds(10));
+    (bench.alive[1], bench.alive[2]) = (false, false);
+    bench.pass(seconds(3));
+    let found: Vec<String> = bench.found().into_iter().map(|(_, text)| text).collect();
+    assert!(found.len() == 1 && found[0].starts_with("b says"), "{found:?}");
 }
 
 #[test]
@@ -171,10 +185,10 @@ fn ready_nodes_may_wait_for_a_bus_that_is_away() {
     bench.pass(seconds(10));
     bench.alive = [false; 3];
     bench.service.excuse(true, bench.now);
-    bench.service.allow(Allowance::AwaitsBus);
+    bench.service.allow(&Allowance::AwaitsBus);
     bench.pass(seconds(20));
     bench.service.excuse(false, bench.now);
-    bench.service.allow(Allowance::None);
+    bench.service.allow(&Allowance::None);
     bench.pass(seconds(1));
     assert_eq!(bench.found(), []);
     bench.pass(seconds(3));
