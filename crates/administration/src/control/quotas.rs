@@ -170,9 +170,11 @@ mod tests {
 
     use super::*;
 
+    type Answerer = Sender<Result<Vec<u8>, AskError>>;
+
     /// Nodes that answer later.
     #[derive(Default)]
-    struct Nodes(RefCell<BTreeMap<NodeName, Sender<Result<Vec<u8>, AskError>>>>);
+    struct Nodes(RefCell<BTreeMap<NodeName, Answerer>>);
 
     impl Nodes {
         /// Announces to both nodes. Returns which of them were asked.

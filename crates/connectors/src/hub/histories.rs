@@ -460,10 +460,11 @@ mod tests {
             let folder = self.0.join(node);
             std::fs::create_dir_all(&folder).unwrap();
             let line = |time: u64| {
-                let topic = if time % 3 == 0 { "secret" } else { "a" };
+                let topic = if time.is_multiple_of(3) { "secret" } else { "a" };
                 json!({ "time": time, "message_id": format!("{node}-{time}"), "topic": topic, "payload": filling })
             };
-            let text: String = times.map(|time| format!("{}\n", line(time))).collect();
+            let lines: Vec<String> = times.map(|time| line(time).to_string()).collect();
+            let text = lines.join("\n") + "\n";
             std::fs::write(folder.join("00000000000000000001.ndjson"), text).unwrap();
             let folders = BTreeMap::from([(String::new(), vec![(folder, Duration::MAX)])]);
             Histories { folders, turn: Turn::default() }

@@ -470,7 +470,7 @@ mod tests {
         let take =
             |number, bytes, after| take_at(&steps, &receiving, &part(one, number, ENDS_PIECE, bytes), began + after);
         assert_eq!(take(0, b"m", Duration::ZERO), PartAnswer::Again);
-        assert_eq!(take(0, b"m", MEMBERS_LIMIT - Duration::from_millis(1)), PartAnswer::Again);
+        assert_eq!(take(0, b"m", MEMBERS_LIMIT.saturating_sub(Duration::from_millis(1))), PartAnswer::Again);
         assert_eq!(take(0, b"m", MEMBERS_LIMIT), PartAnswer::Taken);
         assert_eq!(take(1, b"n", MEMBERS_LIMIT), PartAnswer::Taken, "the wait is over for the whole move");
         assert_eq!((steps.have(b"m"), steps.have(b"n")), (one, one));
