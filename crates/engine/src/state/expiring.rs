@@ -30,7 +30,8 @@ impl ShardState {
     /// have left this queue.
     pub(crate) fn is_over_ceiling_after_expiry(&mut self, now: Millis, to: SessionKey) -> bool {
         while self.memory.is_over_ceiling() {
-            if !shed_copies(self) && self.expire_next(now, to) == 0 {
+            let has_shed = shed_copies(&mut self.copied, &mut self.sessions, &mut self.memory);
+            if !has_shed && self.expire_next(now, to) == 0 {
                 return true;
             }
         }

@@ -4,9 +4,11 @@ use crate::ids::SessionKey;
 use crate::memory::MemoryUse;
 use crate::message::Publication;
 use crate::now::Millis;
+use crate::session::table::Sessions;
 use crate::session::tail::Tail;
 use crate::session::{Delivery, Flow};
 use crate::state::ShardState;
+use std::collections::BTreeSet;
 
 impl ShardState {
     /// Writes a message that a stored session is owed behind what its queue holds in memory, if it belongs there; says
@@ -81,14 +83,14 @@ impl Flow {
 
 /// Leaves the ends of queues to the store alone that are in memory as well; returns whether that has freed memory.
 #[cold]
-pub(crate) fn shed_copies(state: &mut ShardState) -> bool {
-    let held = state.memory.held;
-    for key in std::mem::take(&mut state.copied) {
-        if let Some(session) = state.sessions.get_mut(key.0) {
-            session.forget_newest(&mut state.memory);
+pub(crate) fn shed_copies(copied: &mut BTreeSet<SessionKey>, sessions: &mut Sessions, memory: &mut MemoryUse) -> bool {
+    let held = memory.held;
+    for key in std::mem::take(copied) {
+        if let Some(session) = sessions.get_mut(key.0) {
+            session.forget_newest(memory);
         }
     }
-    state.memory.held < held
+    memory.held < held
 }
 
 impl ShardState {
