@@ -218,7 +218,10 @@ impl Histories {
                 Err(why) => NodePart { missing: vec![why], ..NodePart::default() },
             };
             for why in part.missing {
-                tracing::warn!(node = %name, %why, "messages of a history are missing");
+                // A client that has gone is no fault of the node.
+                if !matches!(why, NodeError::Unwanted) {
+                    tracing::warn!(node = %name, %why, "messages of a history are missing");
+                }
                 incomplete.push(format!("{name}: {why}"));
             }
             bounds.extend(part.bound.filter(|_| query.from.is_some()));

@@ -125,14 +125,20 @@ pub fn read_history(
     may: &mut dyn FnMut(&str) -> bool,
     is_wanted: &dyn Fn() -> bool,
 ) -> io::Result<HistoryFound> {
-    let (mut all, mut is_cut): (Vec<Line>, bool) = (Vec::new(), false);
+    let (mut all, mut edges): (Vec<Line>, Vec<u64>) = (Vec::new(), Vec::new());
+    let is_forward = query.from.is_some();
     for (folder, max_age) in histories {
         let oldest = wall_clock().saturating_sub(u64::try_from(max_age.as_millis()).unwrap_or(u64::MAX));
         let found = read_one(folder, oldest, query, (may, is_wanted))?;
-        is_cut |= exceeds(&found);
-        all.extend(within(found, query));
+        let has_more = exceeds(&found);
+        let kept = within(found, query);
+        let edge = if is_forward { kept.back() } else { kept.front() };
+        edges.extend(edge.filter(|_| has_more).map(|line| line.time));
+        all.extend(kept);
     }
-    is_cut |= exceeds(&all);
+    // The answer ends where a history ends that has more: the next question begins there.
+    all.retain(|line| edges.iter().all(|edge| if is_forward { line.time <= *edge } else { line.time >= *edge }));
+    let is_cut = !edges.is_empty() || exceeds(&all);
     // Stable: messages of one history keep their order.
     all.sort_by_key(|line| line.time);
     Ok(HistoryFound { messages: within(all.into(), query).into_iter().map(|line| line.value).collect(), is_cut })
@@ -328,6 +334,31 @@ mod tests {
 
     fn last(limit: usize) -> HistoryQuery {
         HistoryQuery { limit, ..HistoryQuery::default() }
+    }
+
+    /// Writes lines of 3 MB, each with the time that it has for its payload's name.
+    fn write_long_lines(folder: &Path, times: impl Iterator<Item = u64>) {
+        fs::create_dir_all(folder).unwrap();
+        let filling = "x".repeat(3_000_000);
+        let line = |time: u64| serde_json::json!({ "time": time, "message_id": format!("{}-{time}", folder.display()), "topic": "a", "payload": filling });
+        let lines: Vec<String> = times.map(|time| line(time).to_string()).collect();
+        fs::write(folder.join("00000000000000000001.ndjson"), lines.join("\n") + "\n").unwrap();
+    }
+
+    #[test]
+    fn an_answer_ends_where_a_history_with_more_ends() {
+        let folder = Folder::new("two");
+        let (long, short) = (folder.0.join("long"), folder.0.join("short"));
+        let now = wall_clock();
+        write_long_lines(&long, (now..now + 10).step_by(2));
+        fs::create_dir_all(&short).unwrap();
+        let late = serde_json::json!({ "time": now + 9, "message_id": "late", "topic": "a", "payload": "late" });
+        fs::write(short.join("00000000000000000001.ndjson"), format!("{late}\n")).unwrap();
+        let histories = [(long, Duration::from_secs(3_600)), (short, Duration::from_secs(3_600))];
+        let query = HistoryQuery { from: Some(now), limit: 100, ..HistoryQuery::default() };
+        let found = read_history(&histories, &query, &mut |_| true, &|| true).unwrap();
+        let times: Vec<u64> = found.messages.iter().map(|line| line["time"].as_u64().unwrap() - now).collect();
+        assert_eq!((times, found.is_cut), (vec![0, 2], true), "the message of time 9 is behind unread ones");
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl PayloadGate {
     /// Checks a payload as the step `schema` does.
     ///
     /// # Errors
-    /// When it is longer than [`MAX_GATED_PAYLOAD`], has more than [`MAX_GATED_VALUES`] for a JSON Schema, or is not of the
+    /// When it is longer than `MAX_GATED_PAYLOAD`, has more than `MAX_GATED_VALUES` for a JSON Schema, or is not of the
     /// schema.
     pub fn check(&self, payload: &[u8]) -> Result<(), ComputeError> {
         if payload.len() > MAX_GATED_PAYLOAD {

@@ -10,7 +10,7 @@ const START: &str = "contexts! { ($)";
 /// Parts that one context may borrow.
 const PARTS: usize = 16;
 
-/// Contexts that borrow more than [`PARTS`] parts.
+/// Contexts that borrow more parts than a context may.
 pub fn violations(tree: &Tree) -> Vec<Violation> {
     let text = tree.get(PATH).map_or("", |file| file.text.as_str());
     let (before, declared) = text.split_once(START).unwrap_or((text, ""));

@@ -14,7 +14,7 @@ use super::pieces::{Arrival, Assembly, ENDS_ALL, Part, PartAnswer, answer_part};
 /// How long messages are awaited for partitions whose old home is gone: longer than others work off its connections.
 const GONE_LIMIT: Duration = Duration::from_secs(60);
 /// How long a piece waits for the members of shared groups. Afterwards it is delivered to the members that are known.
-const MEMBERS_LIMIT: Duration = Duration::from_secs(30);
+const MEMBERS_LIMIT: Duration = Duration::from_secs(10);
 /// Numbers of transfers for partitions that join a stream later have these bits, which no other transfer has.
 const FURTHER_TRANSFERS: u64 = 5 << 61;
 

@@ -92,8 +92,10 @@ impl Runner for CommandRunner {
 
     fn end_all(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
-        while self.under_way > 0 {
-            // Each call looks at `ends`, and returns its outcome once its processes are killed.
+        // Each call looks at `ends`, and returns its outcome once its processes are killed; one whose thread has panicked
+        // never does.
+        let until = Instant::now() + REST_OF_LIST + REST + REST;
+        while self.under_way > 0 && Instant::now() < until {
             self.ended(LOOK);
         }
         self.ends.store(false, Ordering::Relaxed);
