@@ -177,8 +177,8 @@ impl SysNodes {
         texts(&values, &loads, self.clients_maximum)
     }
 
-    /// Topics below `$SYS/` with the names and the values of the nodes. `own` is the name of this one; without other
-    /// nodes there are none.
+    /// Topics below `$SYS/` with the names and the values of the nodes. `own` is the name of this node. Empty
+    /// where there are no other nodes.
     pub(crate) fn node_texts(&self, own: &str) -> Vec<(String, String)> {
         if self.nodes.keys().all(|name| name == own) {
             return Vec::new();

@@ -5,8 +5,8 @@ use crate::ids::{PartitionId, Partitions};
 use crate::image::owed::Owed;
 
 impl ShardQuestions<'_> {
-    /// Whether this shard is the home of its own partitions among these, and knows all members of their groups. A piece
-    /// of forwarded messages waits for that: a group may have got its first member after the image was taken.
+    /// True if this shard is the home of its share of these partitions, and knows all members of their
+    /// groups. Forwarded messages wait for that: a group may have got its first member after the image was taken.
     pub fn knows_groups(&self, partitions: Partitions) -> bool {
         let engine = self.engine;
         let roster = &engine.links.roster;
