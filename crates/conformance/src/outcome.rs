@@ -16,8 +16,8 @@ pub type Outcome<T = ()> = Result<T, Stop>;
 ///
 /// # Errors
 /// Always: the failure with this text.
-pub(crate) fn failed<T>(what: impl Into<String>) -> Outcome<T> {
-    Err(Stop::Failed(what.into()))
+pub(crate) fn failed<T>(fault: impl Into<String>) -> Outcome<T> {
+    Err(Stop::Failed(fault.into()))
 }
 
 /// Stops the case as not applicable to this broker.

@@ -45,7 +45,7 @@ struct Scenario {
     change: fn(&mut Settings),
 }
 
-/// What serves the clients.
+/// The server of the clients.
 #[derive(Clone, Copy)]
 enum Place {
     /// A broker with this number of shards.

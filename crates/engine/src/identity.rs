@@ -12,7 +12,7 @@ pub struct Identity {
     pub certificate: Option<String>,
     /// Whether no rules hold for it.
     pub superuser: bool,
-    /// What else is known of it and rules may refer to: claims of a token, attributes from a service.
+    /// Further attributes that rules may refer to: claims of a token, attributes from a service.
     pub attributes: Vec<(String, String)>,
     /// Rules from authentication; without any, the configured rules decide.
     pub grants: Option<Vec<Grant>>,

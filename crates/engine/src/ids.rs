@@ -4,7 +4,7 @@ use crate::hash::hash_bytes;
 pub use crate::partitions::{EARLIER_PARTITIONS, PARTITIONS, PartitionId, Partitions};
 use std::fmt;
 
-/// What the client ids of broker links begin with; such a name is at home in partition 0.
+/// The prefix of the client ids of broker links; such a name is at home in partition 0.
 pub(crate) const BROKER_LINK_PREFIX: &str = "$uplink/";
 
 /// The start of client ids of the hub's sessions. Only clients of the hub's listener may have such an id.

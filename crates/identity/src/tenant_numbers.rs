@@ -172,8 +172,8 @@ fn read(path: &Path) -> io::Result<Vec<String>> {
     }
 }
 
-fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{what}; bring the file back from a copy of the directory"))
+fn damaged(problem: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{problem}; bring the file back from a copy of the directory"))
 }
 
 /// Replaces the file.
@@ -239,10 +239,10 @@ mod tests {
     #[test]
     fn a_damaged_file_is_not_taken_for_another_one() {
         let folder = Folder::new("damaged");
-        for (text, what) in [("a\nb", "no end"), ("a\n\nb\n", "line 2"), ("a\nb\na\n", "line 3")] {
+        for (text, problem) in [("a\nb", "no end"), ("a\n\nb\n", "line 2"), ("a\nb\na\n", "line 3")] {
             fs::write(folder.0.join(NAME), text).unwrap();
             let error = folder.settle(&["a"]).unwrap_err().to_string();
-            assert!(error.contains(what) && error.contains("tenants"), "{error}");
+            assert!(error.contains(problem) && error.contains("tenants"), "{error}");
             assert_eq!(fs::read_to_string(folder.0.join(NAME)).unwrap(), text, "it is left alone");
         }
     }

@@ -407,11 +407,11 @@ impl Backend for Embedded {
 
 /// Whether a log exists as a request wants it; its limits may differ.
 fn same(exists: &LogSpec, wanted: &LogSpec) -> Result<(), BusError> {
-    let what = match () {
+    let difference = match () {
         () if exists.partitions != wanted.partitions => "number of partitions",
         () if exists.writers != wanted.writers => "kind of writers",
         () if exists.keep != wanted.keep => "way of keeping records",
         () => return Ok(()),
     };
-    Err(BusError::Mismatch { log: exists.name.to_string(), what })
+    Err(BusError::Mismatch { log: exists.name.to_string(), difference })
 }

@@ -84,7 +84,7 @@ impl Counters {
 }
 
 summed! {
-    /// What there is at this moment, of one shard.
+    /// Gauges of one shard at this moment.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Gauges {
         /// Open connections, including connections without a CONNECT so far.

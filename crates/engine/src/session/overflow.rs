@@ -1,4 +1,4 @@
-//! What happens to a message for a session whose queue is full: one file for each policy.
+//! Overflow policies for a message to a session whose queue is full: one file for each.
 
 use crate::journal::Journal;
 use crate::memory::MemoryUse;

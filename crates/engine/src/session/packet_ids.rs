@@ -41,7 +41,7 @@ impl<T> InflightEntry<T> {
     }
 }
 
-/// What the server has sent to one client and the client has not finished, in the order of sending.
+/// Messages sent to one client that it has not completed, in the order of sending.
 ///
 /// Ids count up and around, past those in use. Clients finish mostly in order, which takes constant time; out of order
 /// the time is linear in the number in flight, which the caller bounds by its in-flight limit. Without entries it owns

@@ -3,7 +3,7 @@
 /// Which topics are addresses, and what holds for the nodes behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressSettings {
-    /// What all addresses begin with: levels of a topic name, without a slash at either end.
+    /// The prefix of all addresses: levels of a topic name, without a slash at either end.
     pub prefix: String,
     /// True if publishing to groups and to all nodes, and reading messages to other nodes, needs an explicit rule. The
     /// default of the rules does not suffice.

@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Unsubscribe,
 }
 
-/// What holds for all filters of a SUBSCRIBE.
+/// The terms that hold for all filters of a SUBSCRIBE.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) tenant: TenantId,

@@ -98,7 +98,7 @@ pub(super) struct Session {
     stream: Option<TcpStream>,
     /// How another node carries its bytes, where one does.
     pub indirect: Option<Box<Indirect>>,
-    /// What lies between frames and the socket, where links are encrypted.
+    /// The TLS layer between frames and the socket, where links are encrypted.
     tls: Option<Box<Connection>>,
     pub address: SocketAddr,
     pub phase: Phase,

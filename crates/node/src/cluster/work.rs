@@ -280,7 +280,7 @@ mod tests {
             let shared = Arc::new(SharedLinks::new(links));
             let attached = AttachedLinks::attach(shared, &sender, poll.registry(), Token(7)).unwrap();
             let mut turns = Self { poll, attached, sender };
-            // What the attachment itself has caused.
+            // Work that the attachment itself has caused.
             turns.turn(Millis::NEVER);
             turns
         }

@@ -151,8 +151,8 @@ impl TenantCounts {
         }
     }
 
-    /// What the other nodes need to know now, or `None` if no tenant has a quota. `now` is in milliseconds of the monotonic
-    /// clock. A whole announcement, one each second, has all tenants; the others have only those whose use has
+    /// The announcement to the other nodes now, or `None` if no tenant has a quota. `now` is in milliseconds of the
+    /// monotonic clock. A whole announcement, one each second, has all tenants; the others have only those whose use has
     /// changed much.
     pub fn announce(&self, now: u64, is_whole: bool) -> Option<Vec<u8>> {
         let is_whole = self.sharing.begin(now, is_whole);

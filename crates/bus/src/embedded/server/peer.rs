@@ -85,7 +85,7 @@ struct PeerReading {
 pub(super) struct Peer {
     stream: UnixStream,
     served: Arc<Served>,
-    /// What names of its logs and subjects begin with, and its number; before its first frame nothing.
+    /// The prefix of its logs and subjects, and its number; `None` before its first frame.
     hello: Option<(String, u64)>,
     /// Bounds its requests that are not answered.
     budget: Arc<Budget>,

@@ -1,4 +1,4 @@
-//! What other shards send.
+//! Records from other shards.
 
 use crate::cluster::{FAREWELL_INDEX, WELCOME_INDEX};
 use crate::durable::RESTORING_INDEX;

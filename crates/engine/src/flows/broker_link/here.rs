@@ -1,4 +1,4 @@
-//! What no broker brings back is delivered to the clients of this process without one.
+//! A message that no broker brings back is delivered to the clients of this process directly.
 
 use crate::flows::contexts::BrokerLinking;
 use crate::flows::contexts::moving;

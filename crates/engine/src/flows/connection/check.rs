@@ -9,7 +9,7 @@ use crate::settings::{Authentication, ListenerSettings, QUEUE_CLIENT_PREFIX};
 use tidegate_mqtt::{Connect, Version};
 
 impl Connecting<'_> {
-    /// What the listener does not allow.
+    /// Refuses a CONNECT that the listener does not allow.
     pub(crate) fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
         let Some(listener) = self.state.connections.get(key).and_then(|c| self.state.settings.listener(c.listener))
         else {

@@ -222,8 +222,8 @@ impl Net {
             socket.window -= bytes.len();
         }
         let name = socket.side.client_id.clone();
-        let what = if socket.broker.is_some() { kinds(&bytes) } else { String::new() };
-        self.trace.note(format!("shard {shard}: writes {} bytes to {name} (socket {id}) {what}", bytes.len()));
+        let packets = if socket.broker.is_some() { kinds(&bytes) } else { String::new() };
+        self.trace.note(format!("shard {shard}: writes {} bytes to {name} (socket {id}) {packets}", bytes.len()));
         if self.sockets[id].broker.is_some() {
             self.give_to_broker(id, &bytes);
         } else {

@@ -1,4 +1,4 @@
-//! What `list` has shown last.
+//! The last result of `list`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
