@@ -11,7 +11,7 @@ use crate::sections::{Admin, Listener};
 use crate::source::Source;
 use crate::value::Problem;
 
-/// The problem of the key or section `what`: it needs a feature, and this program was built without that feature.
+/// The problem of the key or section `part`: it needs a feature, and this program was built without that feature.
 pub(crate) fn not_built(part: &str, feature: &str) -> Problem {
     Problem::new(format!("{part} needs the feature `{feature}`, and this program was built without it"))
         .hint(format!("take the full program, or build this one with `--features {feature}`"))

@@ -5,7 +5,7 @@
 pub enum Stop {
     /// The broker broke the specification. The text names the expected and the received behaviour.
     Failed(String),
-    /// The broker legitimately does not offer what the case needs. The text names it.
+    /// The broker legitimately lacks a feature that the case needs. The text names it.
     Skipped(String),
 }
 

@@ -18,7 +18,7 @@ pub enum CaseOutcome {
         /// The packets of the case in hexadecimal, oldest first.
         conversation: String,
     },
-    /// The broker does not offer what the case needs; the text says what.
+    /// The broker lacks a feature that the case needs; the text names it.
     Skipped(String),
 }
 

@@ -11,7 +11,7 @@ use tidegate_mqtt::{QoS, ReasonCode, Version};
 /// Something that the shell has to do or to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Write what the output still holds, within a bound, then close the transport and release the connection.
+    /// Write the rest of the output, within a bound, then close the transport and release the connection.
     Close {
         /// The connection.
         key: ConnectionKey,

@@ -46,7 +46,8 @@ impl Proof {
     }
 }
 
-/// A rule that a token or a service brings along for its bearer. The first that fits decides; what none fits is denied.
+/// A rule that a token or a service brings along for its bearer. The first that applies decides; without one, a
+/// request is denied.
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts, stated by a token")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {

@@ -133,7 +133,7 @@ impl ObserverId {
     /// Who puts messages for applications on a bus, where [`AddressSettings::records`](crate::AddressSettings::records)
     /// says that there is one.
     pub const APPLICATIONS: Self = Self(0);
-    /// Who listens to what mobile nodes say of themselves, on the topics of
+    /// The receiver of mobile nodes' reports, on the topics of
     /// [`AddressSettings::reports`](crate::AddressSettings::reports).
     pub const REPORTS: Self = Self(1);
     /// The first one that has filters of its own.

@@ -56,7 +56,7 @@ pub struct Settings {
     pub durability: Durability,
     /// Finds the tenant of a client, unless [`ListenerSettings::tenant`] sets it.
     pub tenants: Option<Arc<dyn Tenants>>,
-    /// Counts what tenants have on all shards together, against quotas of its own; `None` counts this shard's against
+    /// Counts the uses of tenants on all shards together, against quotas of its own; `None` counts this shard's against
     /// `tenant_quotas`.
     pub tenant_ledger: Option<Arc<dyn TenantLedger>>,
     /// Makes it an orchestrator in front of other brokers; `None` is a broker.

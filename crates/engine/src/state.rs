@@ -1,4 +1,4 @@
-//! The state of a shard: connections, sessions, and what both have in common.
+//! The state of a shard: connections, sessions, and their common parts.
 //!
 //! It hands packets to outputs and messages to queues. It knows no topics: the receivers of a message are decided
 //! before.
@@ -340,7 +340,7 @@ impl Connections {
     }
 }
 
-/// The parts of a shard that count and report what happens to messages: dropped, denied, delayed or delivered. No
+/// The parts of a shard that count and report events of messages: dropped, denied, delayed or delivered. No
 /// queue changes by it.
 pub(crate) struct Reporting<'d> {
     pub settings: &'d Settings,
@@ -360,7 +360,7 @@ pub(crate) struct Reporting<'d> {
 }
 
 impl ShardState {
-    /// The parts that count and report what happens to messages.
+    /// The parts that count and report events of messages.
     #[inline]
     pub(crate) fn reports(&mut self) -> Reporting<'_> {
         Reporting {

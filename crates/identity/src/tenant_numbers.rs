@@ -72,7 +72,7 @@ fn in_place(place: Option<&String>) -> String {
 /// Called once the store is open, so that no other broker writes the file.
 ///
 /// # Errors
-/// When the file cannot be read, is not what this function writes, or cannot be written; when the cluster has other
+/// When the file cannot be read, has another format, or cannot be written; when the cluster has other
 /// numbers, or does not answer.
 pub fn settle(config: &Config, agree: Option<&Agree>, mirror: Option<&MirrorDisk>) -> Result<Config, NumbersError> {
     let directory = config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);

@@ -44,7 +44,7 @@ pub enum Damage {
         /// Files by the list.
         listed: usize,
     },
-    /// A file is not what the list says.
+    /// A file differs from the list.
     #[error("{0} has unexpected content")]
     Content(String),
     /// A part of a file is missing at the end of the log.

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! The differences of access rules.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -123,7 +123,7 @@ pub(super) enum Tell {
     Pong,
 }
 
-/// Why a request has failed, without what the member knows itself.
+/// Why a request has failed, without facts that the member knows itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AskFailure {
     Fenced,

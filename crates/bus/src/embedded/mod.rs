@@ -112,7 +112,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the readers of a partition what there is for them.
+    /// Gives the readers of a partition their records.
     fn pump(&self, place: &LogPartition) {
         let feeds = {
             let mut state = self.state();
@@ -141,7 +141,7 @@ impl Shared {
 }
 
 impl State {
-    /// Makes changes visible and counts what there is now.
+    /// Makes changes visible and counts the present records.
     fn settle(&mut self, log: &LogName, changes: impl IntoIterator<Item = (u32, Change)>) {
         let Some(log) = self.logs.get_mut(log) else { return };
         let keep = log.spec.keep;

@@ -108,7 +108,7 @@ impl Endpoint {
         self.ended(session, failure);
     }
 
-    /// Forgets a session, and what clients have in it.
+    /// Forgets a session, and its clients' state.
     fn drop_session(&mut self, session: SessionId) {
         let Some(it) = self.sessions.remove(&session) else { return };
         let Some(known) = self.wire.peers.get_mut(&it.peer) else { return };

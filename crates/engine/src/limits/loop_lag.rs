@@ -89,7 +89,7 @@ impl LoopLag {
         *had > self.allowed
     }
 
-    /// Begins the next second: decides from the last one what each publisher may have done in it.
+    /// Begins the next second: decides from the last one how much work each publisher may cause in it.
     pub(crate) fn begin_window(&mut self, now: Millis, exempt: u64) {
         if self.long {
             let sum = self.work.values().fold(0_u64, |sum, work| sum.saturating_add(*work));

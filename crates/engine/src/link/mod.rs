@@ -130,7 +130,7 @@ struct Noted {
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) place: ShardPosition,
-    /// All shards that there are, and what each of them works.
+    /// All shards, and the partitions of each.
     pub(crate) roster: Roster,
     /// The shards of other nodes that a link is open to.
     peers: Shards,

@@ -40,7 +40,7 @@ impl OverflowRules {
 }
 
 impl Session {
-    /// Logs what holds the queue up: once per time that it fills.
+    /// Logs the cause of the full queue: once per time that it fills.
     pub(crate) fn tell_queue_full(&mut self, events: &mut VecDeque<Event>, now: Millis, reason: Reason) {
         let flow = self.flow_mut();
         if std::mem::replace(&mut flow.full_logged, true) {

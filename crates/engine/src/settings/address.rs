@@ -1,6 +1,6 @@
 //! Addresses: names of topics by which mobile nodes are reached without subscribing.
 
-/// Which topics are addresses, and what holds for the nodes behind them.
+/// The topics that are addresses, and the terms of the nodes behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressSettings {
     /// The prefix of all addresses: levels of a topic name, without a slash at either end.

@@ -61,7 +61,7 @@ impl fmt::Debug for SharedLinks {
 }
 
 impl Work {
-    /// Asks the poller for events, and works off what there is.
+    /// Asks the poller for events, and handles them.
     fn turn(&mut self, timeout: Option<Duration>) {
         let Some(links) = &mut self.links else { return };
         let asked = links.clock.now().monotonic;
@@ -233,7 +233,7 @@ impl AttachedLinks {
         }
     }
 
-    /// Writes what the shard has put into outboxes.
+    /// Writes the frames that the shard has put into outboxes.
     pub(crate) fn write(&self, now: Now) {
         if let Some(links) = &mut self.shared.work().links {
             links.now = now;

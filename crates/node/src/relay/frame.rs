@@ -101,7 +101,7 @@ impl RelayFrame {
     }
 }
 
-/// A frame of these parts. They are bounded by what an engine gives out, far below the longest varint.
+/// A frame of these parts. They are bounded by the engine's output, far below the longest varint.
 fn frame(parts: &[&[u8]]) -> Vec<u8> {
     let body = parts.concat();
     let mut frame = vec![RELAY_FRAME];

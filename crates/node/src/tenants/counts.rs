@@ -186,8 +186,8 @@ impl TenantCounts {
         self.made().filter(|(_, of)| of.is_limited())
     }
 
-    /// Applies what other nodes have announced, to some tenants or all. With less room left, a smaller change of the use
-    /// here is due.
+    /// Applies the announcements of other nodes, to some tenants or all. With less room left, a smaller change of
+    /// the use here is due.
     fn follow_others(&self, some: Option<&[TenantId]>) {
         let others = self.sharing.others();
         let mut is_due = false;

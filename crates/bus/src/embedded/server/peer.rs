@@ -330,7 +330,7 @@ impl Peer {
         let begun = embedded.target(place).and_then(|target| {
             let end = embedded.end(&target)?;
             if from > end {
-                // The directory has lost what the member has read.
+                // The directory has lost records that the member has read.
                 return Err(BusError::Trimmed { place: target.place, from, first: end });
             }
             embedded.read(target, from, self.news.wake(true, id))

@@ -119,7 +119,7 @@ fn is_of_a_request(client_id: &str) -> bool {
 }
 
 /// Whether a client is the user of the queue that it has the client id of, `http-queue/USER/NAME`. A name of a queue has
-/// no `/`. Also a node that takes relayed clients checks it: what reaches its port need not be another node.
+/// no `/`. Also a node that takes relayed clients checks it: a connection to its port need not come from another node.
 fn is_owner(subject: Subject<'_>) -> bool {
     let Some(queue) = subject.client_id.strip_prefix(QUEUE_CLIENT_PREFIX) else { return true };
     let proven = subject.identity.and_then(|identity| identity.user_name.as_deref()).unwrap_or_default();

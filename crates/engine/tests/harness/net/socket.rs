@@ -1,4 +1,4 @@
-//! Sockets: the ends of clients, and what the shell does with the other ones.
+//! Sockets: the ends of clients, and the shell's handling of the other ones.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

@@ -15,7 +15,7 @@ impl FleetRun {
         known.unwrap_or_else(|| panic!("seed {}: {payload} was never sent", self.seed))
     }
 
-    /// When everything is over: who has got what.
+    /// When everything is over: the messages that each client has got.
     pub(super) fn check_outcome(&self) {
         for device in 0..self.devices.len() {
             let begun = self.devices[device].begun;
