@@ -105,7 +105,7 @@ summed! {
         pub queued_messages: u64,
         /// Bytes of those (a message that waits in several queues counts in each).
         pub queued_bytes: u64,
-        /// Messages waiting in the store alone, after those that queues hold in memory.
+        /// Messages waiting in the store alone, after the messages that queues hold in memory.
         pub stored_messages: u64,
         /// Bytes of the stored messages, as their size in memory.
         pub stored_bytes: u64,

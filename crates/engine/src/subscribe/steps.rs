@@ -2,7 +2,7 @@
 //! would wait for them.
 //!
 //! A turn processes a limited number of filters of all clients together. The other filters wait for the next
-//! turns, and later packets of its client wait as those of a parked publisher do. The answer has its place
+//! turns, and later packets of its client wait as a parked publisher's do. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 
 use crate::ids::{SessionKey, TenantId};
