@@ -43,7 +43,7 @@ pub enum TrustError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What its reader says.
+        /// The reader's error.
         error: rustls::pki_types::pem::Error,
     },
     /// There is no authority.

@@ -1,4 +1,4 @@
-//! What keeps the rig itself from going on. What the broker does wrong is no failure but a finding, see `ledger`.
+//! Failures of the rig itself. A fault of the broker is no failure but a finding, see `ledger`.
 
 use std::io;
 use std::net::IpAddr;
@@ -59,7 +59,7 @@ pub(crate) enum Failure {
     /// A connection between nodes does not come from the address of a node.
     #[error("a connection between nodes comes from {0}, which is no node's address, so that its way cannot be struck")]
     Stranger(IpAddr),
-    /// What the preload library wrote makes no sense.
+    /// The log of the preload library makes no sense.
     #[error("the log of file calls is damaged at byte {at}: {what}")]
     Log {
         /// The offset of the record.

@@ -25,7 +25,7 @@ const MAX_STEPS: usize = 64;
 /// broker and the pipeline more than the message does.
 const GATHER_TIME: Duration = Duration::from_millis(2);
 
-/// What others ask of a pipeline.
+/// Requests of other threads to a pipeline.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     pub(super) paused: AtomicBool,

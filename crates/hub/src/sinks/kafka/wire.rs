@@ -211,7 +211,7 @@ pub(crate) struct Led {
     pub(crate) leader: i32,
 }
 
-/// What brokers say of a topic.
+/// The brokers' description of a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Metadata {
     /// Brokers with their host and port.
