@@ -248,8 +248,8 @@ impl<S: Source> Worker<S> {
                 }
                 self.course.failures_told = Some(Instant::now());
                 let untold = std::mem::take(&mut self.course.failures_untold);
-                let what = if kept { "a message became a dead letter" } else { "a message was dropped" };
-                tracing::warn!(pipeline, topic, untold, "{what}: {why}");
+                let outcome = if kept { "a message became a dead letter" } else { "a message was dropped" };
+                tracing::warn!(pipeline, topic, untold, "{outcome}: {why}");
             }
         }
     }

@@ -288,10 +288,10 @@ pub(crate) enum Coordinated {
 }
 
 /// The body of a request for the broker that coordinates a group, or the transactions of an id.
-pub(crate) fn coordinator(what: Coordinated, id: &str) -> Vec<u8> {
+pub(crate) fn coordinator(kind: Coordinated, id: &str) -> Vec<u8> {
     let mut body = Vec::new();
     string(id, &mut body);
-    body.push(match what {
+    body.push(match kind {
         Coordinated::Group => 0,
         Coordinated::Transactions => 1,
     });
