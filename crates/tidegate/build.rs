@@ -22,7 +22,7 @@ fn main() {
     println!("cargo::rustc-env=TIDEGATE_COMMIT={commit}");
 }
 
-/// What `git` answers; nothing without it, or outside of a repository.
+/// The output of `git`; `None` without it, or outside of a repository.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
     let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();

@@ -45,8 +45,8 @@ enum DevError {
     Exists(PathBuf),
     #[error("cannot write {}: {source}", file.display())]
     Write { file: PathBuf, source: io::Error },
-    #[error("cannot make the {what}: {source}; names are host names or addresses")]
-    Issue { what: &'static str, source: rcgen::Error },
+    #[error("cannot make the {item}: {source}; names are host names or addresses")]
+    Issue { item: &'static str, source: rcgen::Error },
 }
 
 /// Carries out a command.
@@ -70,7 +70,7 @@ fn dev(args: &DevArgs) -> Exit {
 /// Makes all files and returns the names of the server.
 fn make(args: &DevArgs) -> Result<Vec<String>, DevError> {
     let names = server_names(args);
-    let issue = |what| move |source| DevError::Issue { what, source };
+    let issue = |item| move |source| DevError::Issue { item, source };
     let authority = Authority::new().map_err(issue("authority"))?;
     let server = authority.issue(Holder::Server, "localhost", &names).map_err(issue("server's certificate"))?;
     let client = authority.issue(Holder::Client, &args.client, &[]).map_err(issue("client's certificate"))?;

@@ -66,7 +66,7 @@ enum KeyError {
     NoKey(String),
 }
 
-/// Does what the command says.
+/// Carries out the command.
 pub fn run(command: &KeyCommand) -> Exit {
     match carry_out(command) {
         Ok(text) => print_and_exit(&text, Exit::Ok),

@@ -92,7 +92,7 @@ enum PasswdError {
     Read(std::io::Error),
 }
 
-/// Does what the arguments say.
+/// Carries out the arguments.
 pub fn run(args: &Args) -> Exit {
     if args.batch {
         complain(

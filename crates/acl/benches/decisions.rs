@@ -102,10 +102,10 @@ fn compile(count: usize) {
 }
 
 /// Nanoseconds of one repetition, in the fastest round.
-fn fastest(repetitions: u32, what: impl Fn()) -> f64 {
+fn fastest(repetitions: u32, work: impl Fn()) -> f64 {
     let round = |_| {
         let started = Instant::now();
-        (0..repetitions).for_each(|_| what());
+        (0..repetitions).for_each(|_| work());
         started.elapsed().as_secs_f64() * 1e9 / f64::from(repetitions)
     };
     (0..ROUNDS).map(round).fold(f64::INFINITY, f64::min)

@@ -1,4 +1,4 @@
-//! The effect of a rule, and what limits it: its place, its QoS levels, its answer to a SUBSCRIBE.
+//! The effect of a rule, and its conditions: its place, its QoS levels, its answer to a SUBSCRIBE.
 
 use tidegate_mqtt::QoS;
 

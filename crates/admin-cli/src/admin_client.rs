@@ -11,7 +11,7 @@ use tidegate_terminal::{Exit, complain};
 /// Time for an answer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Where the admin API is, and what opens it.
+/// The address of the admin API, and the token.
 #[derive(Clone, Debug, Args)]
 pub struct AdminArgs {
     /// The broker's admin address, as its line that says "ready" names it

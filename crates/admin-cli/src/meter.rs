@@ -65,7 +65,7 @@ pub struct MeterArgs {
     admin: AdminArgs,
 }
 
-/// Asks the broker, and prints what tenants have used.
+/// Asks the broker, and prints the usage of tenants.
 pub fn run(args: &MeterArgs) -> Exit {
     let all = MeterRequest::default();
     let by = match args.by {

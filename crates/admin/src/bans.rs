@@ -243,7 +243,7 @@ pub struct BanEntry {
 }
 
 impl BanEntry {
-    /// Whether both are one ban, perhaps of two nodes. Their ends may differ by what two clocks do.
+    /// Whether both are one ban, perhaps of two nodes. Their ends may differ by the difference of two clocks.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let facts = |ban: &Self| {
             let ends = ban.until_ms.is_some();

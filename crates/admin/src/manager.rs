@@ -15,7 +15,7 @@ impl Request for GetStatus {
     const ROUTE: &'static str = "/api/v1/status";
 }
 
-/// `GET /api/v1/plan`: what would be done now, and why not.
+/// `GET /api/v1/plan`: the action that would begin now, or the cause of none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GetPlan;
 

@@ -76,7 +76,7 @@ pub trait Request {
         Body::Empty
     }
 
-    /// Checks what types do not say: ranges, and fields that exclude each other.
+    /// Checks beyond the types: ranges, and fields that exclude each other.
     ///
     /// # Errors
     /// When a broker would refuse the request whatever its state.

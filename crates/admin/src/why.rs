@@ -27,7 +27,7 @@ impl Subject {
     }
 }
 
-/// Asks what happened lately.
+/// A question for recent events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WhyFields", into = "WhyFields")]
 pub struct WhyRequest {

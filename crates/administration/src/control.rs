@@ -1,4 +1,4 @@
-//! What the admin API asks and tells the node.
+//! Questions and commands of the admin API to the node.
 
 mod bans;
 mod fleet;

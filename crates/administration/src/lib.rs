@@ -2,7 +2,7 @@
 //!
 //! [`BrokerStatus`] holds the phase, the node and the drain, and answers the console. Features are not known by name:
 //! each registers a [`Part`] with its numbers and the reason why the broker is not ready, and a cluster, a fleet of
-//! brokers and pipelines register what the admin API asks of them.
+//! brokers and pipelines register their answers to the admin API.
 
 mod brokers;
 pub mod console;

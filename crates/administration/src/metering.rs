@@ -318,7 +318,7 @@ impl Metering {
                 }
                 failing = booked.is_err();
                 if let Some(records) = &mut records {
-                    // The books come first: what the bus has not taken by then is written in the next turn.
+                    // The books come first: entries that the bus has not accepted by then are written in the next turn.
                     let mut may_continue = || Instant::now() < next && ended.try_recv() == Err(TryRecvError::Empty);
                     away = read.write_records(records, away, &mut may_continue);
                 }

@@ -47,7 +47,7 @@ struct AwaitedBus {
 }
 
 impl AwaitedBus {
-    /// What the start waits for, in one line.
+    /// The cause for which the start waits, in one line.
     fn why(&self) -> String {
         let (bus, seconds) = (&self.address, self.since.elapsed().as_secs());
         match (self.bus.connection().is_connected(), self.bus.failure()) {

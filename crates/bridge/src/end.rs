@@ -415,7 +415,7 @@ fn with_cause(error: &dyn Error) -> String {
 
 /// Why a connection has ended, in words.
 fn said(why: &Disconnected) -> String {
-    let dismissal = |what: &str, code: &str, text: Option<&str>| format!("{what}: {}", text.unwrap_or(code));
+    let dismissal = |label: &str, code: &str, text: Option<&str>| format!("{label}: {}", text.unwrap_or(code));
     match why {
         Disconnected::Requested => "it was ended".to_owned(),
         Disconnected::Refused(it) => {

@@ -1,4 +1,4 @@
-//! A bridge: a client of this broker and a client of another one, which hand each other what their topics ask for.
+//! A bridge: a client of this broker and a client of another one, which hand each other the messages of their topics.
 //!
 //! - `rule` reads one line of topics, in the words of Mosquitto's configuration; `routes` are all lines of a bridge:
 //!   the subscriptions of each end, and the name under which a message is passed on.

@@ -122,7 +122,7 @@ pub enum Address {
 const KAFKA_LEASE: Duration = Duration::from_secs(30);
 
 impl Address {
-    /// The lease of groups that outlasts what happens to servers of this kind: the death of one of several among them.
+    /// The lease of groups that outlasts events of servers of this kind: the death of one of several among them.
     pub fn usual_lease(&self) -> Duration {
         match self {
             Self::Embedded | Self::Directory { .. } | Self::Nats { .. } => USUAL_LEASE,

@@ -20,7 +20,7 @@ use crate::{
 /// Most partitions of a log or a group.
 const MAX_PARTITIONS: u32 = 4_096;
 
-/// A bus. Clones are the same bus; the last one to be dropped stops it, and what then waits fails with
+/// A bus. Clones are the same bus; the last one to be dropped stops it, and pending requests fail with
 /// [`BusError::Stopped`].
 #[derive(Clone)]
 pub struct Bus {
@@ -148,7 +148,7 @@ impl Bus {
         self.backend.read(self.target(place)?, from, wake)
     }
 
-    /// Asks what of a partition there is.
+    /// Asks for the positions of a partition.
     ///
     /// # Errors
     /// At once: a log that is unknown, or too much waiting. Later: [`BusError::Away`], [`BusError::Refused`].

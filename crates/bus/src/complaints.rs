@@ -23,7 +23,7 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// Tells what the client of the bus complains about.
+/// Logs the complaints of the bus's client.
 #[derive(Default)]
 pub(crate) struct Complaints {
     next: Mutex<Option<Instant>>,

@@ -99,12 +99,12 @@ pub enum BusError {
     #[error("there is no {0}; create the log first, and keep to its number of partitions")]
     Unknown(LogPartition),
     /// The log exists otherwise than it should.
-    #[error("log {log} exists with another {what}; take another name or prefix, or delete it on the servers")]
+    #[error("log {log} exists with another {difference}; take another name or prefix, or delete it on the servers")]
     Mismatch {
         /// Which log.
         log: String,
         /// The difference.
-        what: &'static str,
+        difference: &'static str,
     },
     /// The record is too large.
     #[error(
@@ -120,10 +120,10 @@ pub enum BusError {
     #[error("this cannot be carried: {0}")]
     Malformed(&'static str),
     /// A number is out of its range.
-    #[error("{what} is {value}; it has to be {range}")]
+    #[error("{option} is {value}; it has to be {range}")]
     Range {
         /// Which number.
-        what: &'static str,
+        option: &'static str,
         /// The value.
         value: u64,
         /// The allowed range.
@@ -166,10 +166,10 @@ impl BusError {
 
 /// Checks that a number is in its range, which is also given as text.
 pub(crate) fn in_range(
-    what: &'static str,
+    option: &'static str,
     value: u64,
     range: std::ops::RangeInclusive<u64>,
     text: &'static str,
 ) -> Result<(), BusError> {
-    if range.contains(&value) { Ok(()) } else { Err(BusError::Range { what, value, range: text }) }
+    if range.contains(&value) { Ok(()) } else { Err(BusError::Range { option, value, range: text }) }
 }

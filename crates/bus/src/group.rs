@@ -71,7 +71,7 @@ enum Event {
 const MAX_RECORDS: u64 = 1_000_000;
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Who joins what.
+/// The member and the group that it joins.
 pub(crate) struct Joining<'a> {
     pub(crate) group: &'a GroupName,
     pub(crate) member: &'a MemberName,

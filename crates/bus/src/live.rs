@@ -70,7 +70,7 @@ impl Mailbox {
 /// A subscription to live messages. Dropping it ends it.
 pub struct Subscription {
     mailbox: Arc<Mailbox>,
-    /// Ends what the backend has for it.
+    /// Ends the backend's part of it.
     end: Option<Box<dyn FnOnce() + Send>>,
 }
 

@@ -4,16 +4,16 @@ use std::fmt;
 
 /// Why a text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a {what}: {rule}")]
+#[error("`{text}` is not a {kind}: {rule}")]
 pub struct NameError {
     text: String,
-    what: &'static str,
+    kind: &'static str,
     rule: &'static str,
 }
 
 impl NameError {
-    fn new(text: &str, what: &'static str, rule: &'static str) -> Self {
-        Self { text: text.chars().take(64).collect(), what, rule }
+    fn new(text: &str, kind: &'static str, rule: &'static str) -> Self {
+        Self { text: text.chars().take(64).collect(), kind, rule }
     }
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn is_name(text: &str) -> bool {
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $type:ident, $what:literal) => {
+    ($(#[$doc:meta])* $type:ident, $kind:literal) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $type(String);
@@ -35,7 +35,7 @@ macro_rules! name {
             /// # Errors
             /// When it is not 1 to 64 ASCII letters, digits, `-` and `_`.
             pub fn new(text: &str) -> Result<Self, NameError> {
-                if is_name(text) { Ok(Self(text.to_owned())) } else { Err(NameError::new(text, $what, RULE)) }
+                if is_name(text) { Ok(Self(text.to_owned())) } else { Err(NameError::new(text, $kind, RULE)) }
             }
 
             /// The name as text.

@@ -105,8 +105,8 @@ fn prepare_in(place: &Path) -> Result<(), DevelopmentError> {
 }
 
 /// A name in the same directory that no other process uses.
-fn beside(place: &Path, what: &str) -> PathBuf {
-    place.with_extension(format!("{what}-{}", std::process::id()))
+fn beside(place: &Path, purpose: &str) -> PathBuf {
+    place.with_extension(format!("{purpose}-{}", std::process::id()))
 }
 
 /// Whether all files are there, and not too old.

@@ -60,10 +60,10 @@ pub enum RequestError {
     #[error("the topic filter {0}")]
     InvalidTopicFilter(#[from] TopicError),
     /// The request uses a feature that needs MQTT 5.0.
-    #[error("{what} need MQTT 5.0")]
+    #[error("{feature} need MQTT 5.0")]
     NeedsV5 {
         /// The feature.
-        what: &'static str,
+        feature: &'static str,
     },
     /// The server does not support such subscriptions.
     #[error("{}", .0.text())]

@@ -313,7 +313,7 @@ impl Plan {
         steps.extend(Some(self.resume).filter(some).map(Step::Resume));
         steps.extend(Some(self.keep).filter(some).map(Step::Keep));
         steps.extend(self.taken.into_iter().map(|(id, partitions)| Step::TakeOver { id, partitions }));
-        // Another life of a first home has lost what the one before had.
+        // Another life of a first home has lost the state of the one before.
         let is_first =
             |partition: &u16| table.home(*partition).is_some_and(|home| home.first && home.since == table.epoch);
         let lost = !self.begin.iter().all(is_first);

@@ -1,4 +1,4 @@
-//! The table: who is in the cluster, who works which partition, and what moves.
+//! The table: the nodes of the cluster, the home of each partition, and its moves.
 
 pub(crate) mod homes;
 pub(crate) mod record;

@@ -1,4 +1,4 @@
-//! A node's check of itself: whether it serves what the table gives it.
+//! A node's check of itself: whether it serves the partitions that the table gives it.
 //!
 //! Tables, leases and shards each go their own way, and a fault in any of them shows in the same place: a partition that
 //! the table gives to a node which does not serve it. So the two ends are compared, whatever lies between them.

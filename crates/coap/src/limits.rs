@@ -1,4 +1,4 @@
-//! The bounds of a listener. docs/coap.md says what happens at each.
+//! The bounds of a listener. docs/coap.md has the policy of each.
 
 /// A time in milliseconds, from any beginning.
 pub type Millis = u64;

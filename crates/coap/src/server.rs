@@ -295,7 +295,7 @@ impl Server {
         }
     }
 
-    /// Does what the guard and the endpoint want.
+    /// Carries out the requests of the guard and the endpoint.
     fn act(&mut self) {
         loop {
             while let Some(action) = self.endpoint.poll_action() {

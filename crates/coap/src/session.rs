@@ -276,7 +276,7 @@ impl Connected {
         }
     }
 
-    /// Refuses what needs a connection that counts, where the tenant has no place for it.
+    /// Refuses a request that needs a counted connection, where the tenant has no place for it.
     async fn refuse_beyond_quota(&mut self, command: &Command) -> bool {
         let job = match command {
             Command::Publish { job, .. } => Some(*job),
@@ -295,7 +295,7 @@ impl Connected {
         true
     }
 
-    /// Does what the endpoint asks.
+    /// Carries out the endpoint's requests.
     async fn obey(&mut self, command: Command) {
         if self.refuse_beyond_quota(&command).await {
             return;

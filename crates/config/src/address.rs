@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn each_slip_gets_its_own_advice() {
-        let refused = |text: &str, what: &str| {
+        let refused = |text: &str, expected: &str| {
             let said = shown(text);
-            assert!(said.contains(what), "{text}: {said}");
+            assert!(said.contains(expected), "{text}: {said}");
         };
         refused("localhost", "write HOST:PORT");
         refused("127.0.0.1:70000", "is too large");

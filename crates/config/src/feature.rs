@@ -11,9 +11,9 @@ use crate::sections::{Admin, Listener};
 use crate::source::Source;
 use crate::value::Problem;
 
-/// The problem of the key or section `what`: it needs a feature, and this program was built without that feature.
-pub(crate) fn not_built(what: &str, feature: &str) -> Problem {
-    Problem::new(format!("{what} needs the feature `{feature}`, and this program was built without it"))
+/// The problem of the key or section `part`: it needs a feature, and this program was built without that feature.
+pub(crate) fn not_built(part: &str, feature: &str) -> Problem {
+    Problem::new(format!("{part} needs the feature `{feature}`, and this program was built without it"))
         .hint(format!("take the full program, or build this one with `--features {feature}`"))
 }
 
@@ -29,9 +29,9 @@ pub(crate) fn bus_problem(address: &Result<Address, AddressError>) -> Option<Pro
 /// Refuses each listener and section whose feature this program lacks.
 pub(crate) fn check(listeners: &[Listener], admin: &Admin, origins: &Origins, findings: &mut Findings) {
     for (index, listener) in listeners.iter().enumerate() {
-        if let Some((what, feature)) = missing_for(&listener.address) {
+        if let Some((part, feature)) = missing_for(&listener.address) {
             let path = KeyPath { section: "listener", index, key: "address" };
-            findings.push(not_built(what, feature), origins.source(&path).clone());
+            findings.push(not_built(part, feature), origins.source(&path).clone());
         }
     }
     if !cfg!(feature = "admin") && admin.address != AdminAddress::Off {
@@ -43,10 +43,10 @@ pub(crate) fn check(listeners: &[Listener], admin: &Admin, origins: &Origins, fi
         ("mirror", "bus", "a store on a bus", "cluster", cfg!(feature = "cluster")),
         ("context", "enabled", "a gateway of mobile nodes", "mobile", cfg!(feature = "mobile")),
     ];
-    for (section, key, what, feature, is_built) in sections {
+    for (section, key, part, feature, is_built) in sections {
         let source = origins.source_of(section, key);
         if !is_built && *source != Source::Default {
-            findings.push(not_built(what, feature), source.clone());
+            findings.push(not_built(part, feature), source.clone());
         }
     }
 }

@@ -79,7 +79,7 @@ mod tests {
         let one = PathBuf::from("one.pem");
         let listener =
             Listener { key: Paths(vec![one.clone()]), client_ca: Some("one.pem".to_owned()), ..Listener::default() };
-        let missing = |block| TlsError::Missing { file: one.clone(), what: "item", block, found: Vec::new() };
+        let missing = |block| TlsError::Missing { file: one.clone(), item: "item", block, found: Vec::new() };
         assert_eq!(key_of(&listener, &missing("CERTIFICATE")), "client_ca");
         assert_eq!(key_of(&listener, &missing("PRIVATE KEY")), "key");
         let unread = TlsError::Certificate { file: one.clone(), number: 1, reason: String::new() };

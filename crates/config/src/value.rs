@@ -31,7 +31,7 @@ impl Raw {
             Self::Integer(number) => format!("the number {number}"),
             Self::Boolean(truth) => format!("{truth}"),
             Self::List(_) => "a list".to_owned(),
-            Self::Other(what) => (*what).to_owned(),
+            Self::Other(expected) => (*expected).to_owned(),
         }
     }
 }
@@ -57,8 +57,8 @@ impl Problem {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    fn expected(what: &str, raw: &Raw) -> Self {
-        Self::new(format!("must be {what}, not {}", raw.describe()))
+    fn expected(expected: &str, raw: &Raw) -> Self {
+        Self::new(format!("must be {expected}, not {}", raw.describe()))
     }
 }
 

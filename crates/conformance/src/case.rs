@@ -67,7 +67,7 @@ impl Case {
         self
     }
 
-    /// Names what the broker has to offer.
+    /// Names the features that the broker needs.
     pub(crate) const fn needs(mut self, needs: &'static [Feature]) -> Self {
         self.needs = needs;
         self

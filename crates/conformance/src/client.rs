@@ -161,7 +161,7 @@ impl Client {
         self.arrival_within(self.patience)
     }
 
-    /// A packet kept from an earlier wait, or else what arrives within this time.
+    /// A packet kept from an earlier wait, or else the next one within this time.
     pub(crate) fn kept_or_arrival_within(&mut self, patience: Duration) -> Outcome<Arrival> {
         match self.stash.pop_front() {
             Some(packet) => Ok(Arrival::Packet(packet)),

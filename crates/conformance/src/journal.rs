@@ -47,14 +47,14 @@ impl Journal {
     }
 
     /// Records an event without bytes, such as a closed connection.
-    pub(crate) fn note(&self, who: &str, what: &str) {
+    pub(crate) fn note(&self, who: &str, event: &str) {
         let milliseconds = self.started.elapsed().as_secs_f64() * 1000.0;
         let mut inner = self.inner.borrow_mut();
         if inner.entries.len() == ENTRIES_MAX {
             inner.entries.pop_front();
             inner.forgotten += 1;
         }
-        let entry = format!("{milliseconds:8.1} ms {who} {what}");
+        let entry = format!("{milliseconds:8.1} ms {who} {event}");
         inner.entries.push_back(entry.trim_end().to_owned());
     }
 

@@ -170,7 +170,7 @@ impl Row {
     /// The faults of this row alone.
     fn problems(&self, version: Version, statement: &str) -> Vec<String> {
         let mut problems = Vec::new();
-        let mut complain = |what: String| problems.push(format!("{version} {statement}: {what}"));
+        let mut complain = |problem: String| problems.push(format!("{version} {statement}: {problem}"));
         let has_reason = self.reason.as_ref().is_some_and(|reason| !reason.trim().is_empty());
         match self.status {
             Status::Tested | Status::Codec if self.tests.is_empty() => {

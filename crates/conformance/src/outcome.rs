@@ -5,7 +5,7 @@
 pub enum Stop {
     /// The broker broke the specification. The text names the expected and the received behaviour.
     Failed(String),
-    /// The broker legitimately does not offer what the case needs. The text names it.
+    /// The broker legitimately lacks a feature that the case needs. The text names it.
     Skipped(String),
 }
 
@@ -16,8 +16,8 @@ pub type Outcome<T = ()> = Result<T, Stop>;
 ///
 /// # Errors
 /// Always: the failure with this text.
-pub(crate) fn failed<T>(what: impl Into<String>) -> Outcome<T> {
-    Err(Stop::Failed(what.into()))
+pub(crate) fn failed<T>(fault: impl Into<String>) -> Outcome<T> {
+    Err(Stop::Failed(fault.into()))
 }
 
 /// Stops the case as not applicable to this broker.

@@ -14,11 +14,11 @@ pub enum CaseOutcome {
     /// It did not.
     Failed {
         /// The expected and the received behaviour.
-        what: String,
+        fault: String,
         /// The packets of the case in hexadecimal, oldest first.
         conversation: String,
     },
-    /// The broker does not offer what the case needs; the text says what.
+    /// The broker lacks a feature that the case needs; the text names it.
     Skipped(String),
 }
 
@@ -42,9 +42,9 @@ impl Result {
         match &self.outcome {
             CaseOutcome::Passed => String::new(),
             CaseOutcome::Skipped(why) => format!("skipped {} (MQTT {version}): {why}\n", case.name),
-            CaseOutcome::Failed { what, conversation } => {
+            CaseOutcome::Failed { fault, conversation } => {
                 let statements = case.statements(*version).join(", ");
-                let mut text = format!("FAILED {} (MQTT {version})\n  {what}\n", case.name);
+                let mut text = format!("FAILED {} (MQTT {version})\n  {fault}\n", case.name);
                 if !statements.is_empty() {
                     let _ = writeln!(text, "  statements: {statements}");
                 }

@@ -107,9 +107,9 @@ fn play(target: &Target, job: Job) -> CaseOutcome {
     match outcome {
         Ok(Ok(())) => CaseOutcome::Passed,
         Ok(Err(Stop::Skipped(why))) => CaseOutcome::Skipped(why),
-        Ok(Err(Stop::Failed(what))) => CaseOutcome::Failed { what, conversation },
+        Ok(Err(Stop::Failed(fault))) => CaseOutcome::Failed { fault, conversation },
         Err(_) => CaseOutcome::Failed {
-            what: "the case itself panicked, which is a defect of the suite".to_owned(),
+            fault: "the case itself panicked, which is a defect of the suite".to_owned(),
             conversation,
         },
     }

@@ -48,7 +48,7 @@ pub(crate) fn write_all(stream: &mut TcpStream, bytes: &[u8], patience: Duration
     }
 }
 
-/// Appends what arrives on a TCP stream until the deadline.
+/// Appends the bytes that arrive on a TCP stream until the deadline.
 pub(crate) fn read_some(stream: &mut TcpStream, into: &mut Vec<u8>, deadline: Instant) -> Outcome<Reading> {
     let mut buffer = [0; 16 * 1024];
     loop {

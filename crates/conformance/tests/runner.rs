@@ -21,7 +21,7 @@ fn stand_in(pingresp: &'static [u8]) -> String {
     address
 }
 
-/// Ends with the connection; what fails then is the suite's to notice.
+/// Ends with the connection; the suite notices failures then.
 fn serve(mut stream: TcpStream, pingresp: &[u8]) -> Option<()> {
     loop {
         let mut head = [0; 2];

@@ -12,9 +12,9 @@ pub const MAX_NAME_BYTES: usize = 64;
 
 /// Why a payload was not understood.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} is not the JSON of docs/context.md: {why}")]
+#[error("{kind} is not the JSON of docs/context.md: {why}")]
 pub struct PayloadError {
-    what: &'static str,
+    kind: &'static str,
     why: String,
 }
 
@@ -32,7 +32,7 @@ pub trait Payload: Serialize + DeserializeOwned {
     /// When the payload is invalid.
     fn read(bytes: &[u8]) -> Result<Self, PayloadError> {
         let shown = |error: serde_json::Error| error.to_string().chars().take(SHOWN_CHARACTERS).collect();
-        serde_json::from_slice(bytes).map_err(|error| PayloadError { what: Self::NAME, why: shown(error) })
+        serde_json::from_slice(bytes).map_err(|error| PayloadError { kind: Self::NAME, why: shown(error) })
     }
 
     /// Its bytes.

@@ -1,4 +1,4 @@
-//! What costs grow with a client's own subscriptions: `cargo bench -p tidegate-engine --bench filters`.
+//! Costs that grow with a client's own subscriptions: `cargo bench -p tidegate-engine --bench filters`.
 //!
 //! One line per operation: the CPU time of the whole operation, and of its longest turn, which is how long others wait.
 
@@ -16,7 +16,7 @@ use tidegate_engine::{ConnectionKey, Engine, Event, ListenerId, Millis, Now, Set
 const NOW: Now = Now { monotonic: Millis(1_000), unix: 1_700_000_000_000 };
 const FILTERS: usize = 10_000;
 
-/// What this thread has used, so that other processes do not count. Its resolution is the kernel's tick, some
+/// The processor time of this thread, so that other processes do not count. Its resolution is the kernel's tick, some
 /// milliseconds.
 fn cpu_time() -> Duration {
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();

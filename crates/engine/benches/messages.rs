@@ -45,7 +45,7 @@ struct Scenario {
     change: fn(&mut Settings),
 }
 
-/// What serves the clients.
+/// The server of the clients.
 #[derive(Clone, Copy)]
 enum Place {
     /// A broker with this number of shards.
@@ -198,7 +198,7 @@ impl World {
 }
 
 impl World {
-    /// Carries what one end of the connection between orchestrator and broker sends to the other end.
+    /// Carries the bytes of one end of the connection between orchestrator and broker to the other end.
     fn carry(&mut self, from: usize, link: [ConnectionKey; 2], bytes: &mut Vec<u8>) {
         let engine = &mut self.engines[from];
         while let Some(output) = engine.output(link[from]).filter(|output| !output.is_empty()) {

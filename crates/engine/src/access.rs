@@ -144,7 +144,7 @@ impl Rules {
         connection.and_then(|connection| connection.extra.as_ref()?.allowed) == Some(self.asked(cache, it))
     }
 
-    /// What the rules are asked about a message.
+    /// The question to the rules about a message.
     #[inline]
     pub(crate) fn asked(&self, cache: &RouteCache, it: &Inbound<'_>) -> Allowed {
         let bits = it.raw.qos.bits() | u8::from(it.raw.retain) << 2;

@@ -17,15 +17,15 @@ use crate::settings::OverflowPolicy;
 pub(crate) struct Findings(pub(crate) Vec<String>);
 
 impl Findings {
-    fn equal(&mut self, what: &str, kept: u64, counted: u64) {
+    fn equal(&mut self, name: &str, kept: u64, counted: u64) {
         if kept != counted {
-            self.0.push(format!("{what}: {kept} is kept, {counted} is true"));
+            self.0.push(format!("{name}: {kept} is kept, {counted} is true"));
         }
     }
 
-    fn holds(&mut self, holds: bool, what: impl FnOnce() -> String) {
+    fn holds(&mut self, holds: bool, fault: impl FnOnce() -> String) {
         if !holds {
-            self.0.push(what());
+            self.0.push(fault());
         }
     }
 }

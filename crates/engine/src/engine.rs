@@ -91,7 +91,7 @@ pub struct Engine {
     pub(crate) admissions: Admissions,
     /// Messages that reached only some of their receivers.
     pub(crate) fan_outs: FanOuts,
-    /// What the present turn has delivered.
+    /// Messages that the present turn has delivered.
     pub(crate) turn_share: TurnShare,
     /// Sessions that have ended and are being removed.
     pub(crate) endings: EndedSessions,

@@ -1,4 +1,4 @@
-//! What the engine asks of its shell.
+//! Requests of the engine to its shell.
 
 use crate::events::reason::Reason;
 use crate::identity::Identity;
@@ -11,7 +11,7 @@ use tidegate_mqtt::{QoS, ReasonCode, Version};
 /// Something that the shell has to do or to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Write what the output still holds, within a bound, then close the transport and release the connection.
+    /// Write the rest of the output, within a bound, then close the transport and release the connection.
     Close {
         /// The connection.
         key: ConnectionKey,
@@ -166,7 +166,7 @@ pub struct AuthRequest {
 pub struct Enhanced {
     /// The name of the method.
     pub method: String,
-    /// What the client sent along.
+    /// The client's authentication data.
     pub data: Vec<u8>,
 }
 
@@ -242,7 +242,7 @@ pub enum LogEvent {
         key: ConnectionKey,
         /// Why.
         reason: Reason,
-        /// What exactly was wrong, when a packet was.
+        /// The fault of the packet, if the cause is a packet.
         detail: String,
     },
     /// A packet was refused; the connection ends.
@@ -265,7 +265,7 @@ pub enum LogEvent {
     BrokerLost {
         /// Its name.
         broker: String,
-        /// What went wrong.
+        /// The fault.
         detail: String,
     },
     /// A broker of the fleet is spoken to in MQTT 3.1.1: it has closed MQTT 5.0 twice without an answer.
@@ -283,7 +283,7 @@ pub enum LogEvent {
     /// Messages that were kept back for partitions that have moved here cannot be read by the process that has noted them:
     /// they are lost.
     KeptBackLost {
-        /// What cannot be read.
+        /// The record that cannot be read, and why.
         detail: String,
     },
     /// Messages for a session are being dropped: reported once until its queue has room again.
@@ -344,7 +344,7 @@ pub enum LogEvent {
         client_id: String,
         /// The tenant of the client.
         tenant: TenantId,
-        /// What for.
+        /// The cause of the delay.
         delay: Delay,
         /// Number of omitted events about the client since the last reported one.
         omitted: u64,

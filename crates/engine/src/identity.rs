@@ -12,7 +12,7 @@ pub struct Identity {
     pub certificate: Option<String>,
     /// Whether no rules hold for it.
     pub superuser: bool,
-    /// What else is known of it and rules may refer to: claims of a token, attributes from a service.
+    /// Further attributes that rules may refer to: claims of a token, attributes from a service.
     pub attributes: Vec<(String, String)>,
     /// Rules from authentication; without any, the configured rules decide.
     pub grants: Option<Vec<Grant>>,
@@ -46,7 +46,8 @@ impl Proof {
     }
 }
 
-/// A rule that a token or a service brings along for its bearer. The first that fits decides; what none fits is denied.
+/// A rule that a token or a service brings along for its bearer. The first that applies decides; without one, a
+/// request is denied.
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts, stated by a token")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {

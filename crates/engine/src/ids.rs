@@ -4,7 +4,7 @@ use crate::hash::hash_bytes;
 pub use crate::partitions::{EARLIER_PARTITIONS, PARTITIONS, PartitionId, Partitions};
 use std::fmt;
 
-/// What the client ids of broker links begin with; such a name is at home in partition 0.
+/// The prefix of the client ids of broker links; such a name is at home in partition 0.
 pub(crate) const BROKER_LINK_PREFIX: &str = "$uplink/";
 
 /// The start of client ids of the hub's sessions. Only clients of the hub's listener may have such an id.
@@ -133,7 +133,7 @@ impl ObserverId {
     /// Who puts messages for applications on a bus, where [`AddressSettings::records`](crate::AddressSettings::records)
     /// says that there is one.
     pub const APPLICATIONS: Self = Self(0);
-    /// Who listens to what mobile nodes say of themselves, on the topics of
+    /// The receiver of mobile nodes' reports, on the topics of
     /// [`AddressSettings::reports`](crate::AddressSettings::reports).
     pub const REPORTS: Self = Self(1);
     /// The first one that has filters of its own.

@@ -42,7 +42,7 @@
 //!
 //! # Map
 //!
-//! - `engine` has the calls above, `flows` what happens across components, `event` what the calls answer with,
+//! - `engine` has the calls above, `flows` operations across components, `event` the answers of calls,
 //!   `state` the state of a shard (connections, sessions, timers, events, counters), `settings` the settings at start;
 //!   `ids`, `now`, `hash`, `slab`, `timers`, `message` and `wire` are below everything.
 //! - A client: `connection` (bytes, CONNECT, output, close), `session` (queues, packet ids, acknowledgements),

@@ -15,7 +15,7 @@ pub(crate) const DELIVERY_BYTES: usize = 56;
 /// A kept message; receivers share it.
 pub(crate) type MessageRef = Rc<Message>;
 
-/// Topic, properties and payload as published, plus what the engine needs to pass it on later.
+/// Topic, properties and payload as published, plus the data that the engine needs to pass it on later.
 #[derive(Debug)]
 pub(crate) struct Message {
     /// Topic, forwarded properties and (unless shared) payload, one after the other.

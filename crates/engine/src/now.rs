@@ -52,7 +52,7 @@ impl Now {
 }
 
 /// A time on one clock as a time on another, where `from` and `to` are the same moment. What lies before the other
-/// clock's start is its start; what lies beyond its end is its last moment that is not never.
+/// clock's start is its start; a time beyond its end is its last moment that is not never.
 fn moved(time: u64, from: u64, to: u64) -> u64 {
     let there = u128::from(time) + u128::from(to);
     u64::try_from(there.saturating_sub(u128::from(from))).unwrap_or(u64::MAX).min(u64::MAX - 1)

@@ -20,7 +20,7 @@ use crate::topics::origin::without_origin;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_mqtt::split_frame;
 
-/// What happens when the window of an observer is full.
+/// The policy for a full window of an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObserverPolicy {
     /// The publisher waits, within the limit for blocked publishers; then its message is refused.
@@ -51,7 +51,7 @@ pub struct Observer {
     pub tenant: Option<TenantId>,
     /// The bound of its unconfirmed messages.
     pub window: ObserverWindow,
-    /// What happens beyond that.
+    /// The policy for a full window.
     pub policy: ObserverPolicy,
     /// The reason of refused or dropped messages.
     pub refusal: Reason,
@@ -126,7 +126,7 @@ pub(crate) struct Observers {
     given_up: BTreeSet<ConnectionKey>,
 }
 
-/// What the window of some observers has to say about a message.
+/// The decision of some observers' windows about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// It is delivered.

@@ -148,7 +148,7 @@ impl FromIterator<PartitionId> for Partitions {
     }
 }
 
-/// What some partitions hold of one kind, found in one pass over all.
+/// Items of one kind by partition, found in one pass over all.
 #[derive(Debug)]
 pub(crate) struct ByPartition<T>(BTreeMap<PartitionId, Vec<T>>);
 

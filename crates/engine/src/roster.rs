@@ -8,7 +8,7 @@ use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Partitions, ShardId, Shard
 use crate::topics::is_own_topic;
 use std::sync::Arc;
 
-/// The shards of a cluster and what each of them works, as one process sees it.
+/// The shards of a cluster and the partitions of each, as one process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roster {
     place: ShardPosition,

@@ -1,4 +1,4 @@
-//! What services within the process do beside being subscribers: publish, ask who is connected, ping, and send clients
+//! Calls of services within the process beside subscriptions: publish, ask who is connected, ping, and send clients
 //! elsewhere.
 
 use crate::ids::{SessionKey, TenantId};

@@ -32,7 +32,7 @@ pub struct Settings {
     pub limits: Limits,
     /// Queues of sessions.
     pub queue: QueueSettings,
-    /// What holds for the queues of some clients or with some topics instead; the first rule that fits decides.
+    /// Rules for the queues of some clients or for some topics; the first rule that applies decides.
     pub overflow_rules: Vec<OverflowRule>,
     /// Topics of the hub's pipelines: its sessions receive the publisher of each matching message.
     pub hub_filters: Vec<HubFilter>,
@@ -50,13 +50,13 @@ pub struct Settings {
     pub sys_events: bool,
     /// Who decides about CONNECT packets.
     pub authentication: Authentication,
-    /// What happens to wills when the server stops.
+    /// True if wills are published when the server stops.
     pub wills_on_shutdown: bool,
-    /// What outlives the process.
+    /// The state that outlives the process.
     pub durability: Durability,
     /// Finds the tenant of a client, unless [`ListenerSettings::tenant`] sets it.
     pub tenants: Option<Arc<dyn Tenants>>,
-    /// Counts what tenants have on all shards together, against quotas of its own; `None` counts this shard's against
+    /// Counts the uses of tenants on all shards together, against quotas of its own; `None` counts this shard's against
     /// `tenant_quotas`.
     pub tenant_ledger: Option<Arc<dyn TenantLedger>>,
     /// Makes it an orchestrator in front of other brokers; `None` is a broker.
@@ -157,7 +157,7 @@ pub struct TenantQuota {
     pub max_message_rate: u32,
 }
 
-/// What of sessions and retained messages outlives the process.
+/// The sessions and retained messages that outlive the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing does.
@@ -178,10 +178,10 @@ pub enum Authentication {
     External,
 }
 
-/// What client ids of queues of HTTP listeners begin with. No other client has such an id.
+/// The prefix of client ids of queues of HTTP listeners. No other client has such an id.
 pub const QUEUE_CLIENT_PREFIX: &str = "http-queue/";
 
-/// What holds for the connections of one listener.
+/// Settings of the connections of one listener.
 #[expect(clippy::struct_excessive_bools, reason = "each flag is a key")]
 #[derive(Clone, Debug)]
 pub struct ListenerSettings {
@@ -356,7 +356,7 @@ impl Default for Limits {
     }
 }
 
-/// What happens to a message for a session whose queue is full.
+/// The policy for a message to a session whose queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverflowPolicy {
     /// The new message is dropped.
@@ -391,7 +391,7 @@ pub struct QueueSettings {
     pub stored_max_bytes: Option<u64>,
     /// Bytes of them in memory where a store holds the rest.
     pub memory_bytes: u64,
-    /// What happens beyond.
+    /// The policy beyond these bounds.
     pub overflow: OverflowPolicy,
     /// Whether QoS 0 messages are kept for clients that are away.
     pub keep_qos0_offline: bool,

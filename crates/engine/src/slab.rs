@@ -181,7 +181,7 @@ impl<T> Slab<T> {
         self.vacancies.shrink_to(self.chunks.len());
     }
 
-    /// Bytes of heap that the table itself holds, without what its entries own.
+    /// Bytes of heap that the table itself holds, without the heap of its entries.
     #[cfg(test)]
     pub(crate) fn heap_bytes(&self) -> usize {
         let chunks = self.chunks.iter().filter(|chunk| chunk.slots.capacity() > 0).count();

@@ -1,4 +1,4 @@
-//! The state of a shard: connections, sessions, and what both have in common.
+//! The state of a shard: connections, sessions, and their common parts.
 //!
 //! It hands packets to outputs and messages to queues. It knows no topics: the receivers of a message are decided
 //! before.
@@ -84,7 +84,7 @@ pub(crate) struct ShardState {
     pub moving: Partitions,
     /// Partitions that leave, and whose messages the brokers still deliver here.
     pub departures: Departures,
-    /// What arrives for them.
+    /// Arriving parts of these partitions.
     pub transfers: Transfers,
     pub sessions: Sessions,
     /// Connections with output.
@@ -95,15 +95,15 @@ pub(crate) struct ShardState {
     pub timers: Schedule<Timer>,
     /// Open connections by listener.
     pub connections_by_listener: Vec<u32>,
-    /// What clients have published lately, by listener.
+    /// Recent publications of clients, by listener.
     pub published_by_listener: Vec<Published>,
-    /// What the shard holds in memory.
+    /// Memory in use by the shard.
     pub memory: MemoryUse,
     pub sessions_connected: u64,
     pub shared_memberships: u64,
-    /// What tenants with a quota have.
+    /// Uses of tenants with a quota.
     pub tenants: TenantUses,
-    /// What each tenant uses, for its bill.
+    /// The usage of each tenant, for its bill.
     pub meters: Meters,
     /// Sessions whose queues may delay publishers.
     pub blockers: BTreeSet<u32>,
@@ -340,7 +340,7 @@ impl Connections {
     }
 }
 
-/// The parts of a shard that count and report what happens to messages: dropped, denied, delayed or delivered. No
+/// The parts of a shard that count and report events of messages: dropped, denied, delayed or delivered. No
 /// queue changes by it.
 pub(crate) struct Reporting<'d> {
     pub settings: &'d Settings,
@@ -360,7 +360,7 @@ pub(crate) struct Reporting<'d> {
 }
 
 impl ShardState {
-    /// The parts that count and report what happens to messages.
+    /// The parts that count and report events of messages.
     #[inline]
     pub(crate) fn reports(&mut self) -> Reporting<'_> {
         Reporting {

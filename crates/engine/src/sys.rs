@@ -37,11 +37,11 @@ pub(crate) struct Sys {
     pub(crate) begun: Millis,
     /// Shards whose reports this round waits for.
     pub(crate) awaited: Shards,
-    /// What the nodes have reported.
+    /// The reports of the nodes.
     pub(crate) nodes: SysNodes,
     /// Memory of the process in bytes, from the shell for this round, and the most of any round.
     pub(crate) process_memory: Option<(u64, u64)>,
-    /// What subscribers can find as retained values, to be cleared when the last one leaves.
+    /// Topics with a retained value, cleared when the last subscriber leaves.
     pub(crate) published: BTreeSet<String>,
 }
 
@@ -96,9 +96,9 @@ impl Sys {
             return None;
         }
         let session = state.sessions.get(key.0)?;
-        let what = news.level();
+        let kind = news.level();
         let (node, client) = (level(&state.settings.node_name), level(&session.client_id));
-        let topic = format!("$SYS/brokers/{node}/clients/{client}/{what}");
+        let topic = format!("$SYS/brokers/{node}/clients/{client}/{kind}");
         let mut text = String::from("{\"clientid\":");
         put_json_string(&mut text, &session.client_id);
         let _ = write!(text, ",\"ts\":{}", now.unix);

@@ -101,8 +101,8 @@ fn waits_for(driver: &Driver) -> String {
         let step = action["steps"].as_array()?.last()?;
         let told = text_of(&step["note"]);
         let note = if told.is_empty() { "under way" } else { &told };
-        let (what, level) = (text_of(&action["action"]), text_of(&action["level"]));
-        Some(format!("{what} of {level}: {}, {note}", text_of(&step["step"])))
+        let (kind, level) = (text_of(&action["action"]), text_of(&action["level"]));
+        Some(format!("{kind} of {level}: {}, {note}", text_of(&step["step"])))
     });
     let actions: Vec<String> = actions.collect();
     if actions.is_empty() { "nothing is under way".to_owned() } else { actions.join("; ") }

@@ -19,14 +19,14 @@ pub(crate) type Read<'a> = &'a dyn Fn(&str) -> io::Result<String>;
 
 /// Why a text is not read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {what}")]
+#[error("{file}:{line}: {problem}")]
 pub struct HoconError {
     /// The file.
     file: String,
     /// The line, from 1.
     line: usize,
     /// The fault.
-    what: String,
+    problem: String,
 }
 
 /// Reads a text.
@@ -77,8 +77,8 @@ enum Scalar {
 }
 
 impl Parser<'_> {
-    fn error(&self, what: impl Into<String>) -> HoconError {
-        HoconError { file: self.file.to_owned(), line: self.line, what: what.into() }
+    fn error(&self, problem: impl Into<String>) -> HoconError {
+        HoconError { file: self.file.to_owned(), line: self.line, problem: problem.into() }
     }
 
     fn peek(&self) -> Option<char> {

@@ -69,11 +69,6 @@ impl Broker {
         }
     }
 
-    /// The broker with this word.
-    pub fn by_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|broker| broker.word() == word)
-    }
-
     /// Its keys.
     pub const fn keys(self) -> &'static [Key] {
         match self {

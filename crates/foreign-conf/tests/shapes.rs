@@ -53,8 +53,8 @@ fn unmet(shape: &Path, converted: &Converted, expected: &str) -> Option<String> 
     let conversion = &converted.conversion;
     let result: Vec<&str> = conversion.toml.lines().filter(|line| !line.starts_with('#')).collect();
     let result = compact(&result.join("\n"));
-    let (what, about) = expected.split_once(' ').unwrap();
-    let met = match what {
+    let (kind, about) = expected.split_once(' ').unwrap();
+    let met = match kind {
         "exit" => conversion.left_out == (about == "3"),
         "has" => result.contains(&compact(about)) || result.replace("\\\"", "\"").contains(&compact(about)),
         "lacks" => {

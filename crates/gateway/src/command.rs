@@ -146,7 +146,7 @@ fn wait_until_ready(services: &Services, signals: &mut BrokerSignals) -> Result<
     let mut told = Instant::now();
     while let Some(lack) = services.lack() {
         if !lack.passes {
-            return Err(lack.what.into());
+            return Err(lack.cause.into());
         }
         if signals.stop_is_asked() {
             return Ok(false);
@@ -154,7 +154,7 @@ fn wait_until_ready(services: &Services, signals: &mut BrokerSignals) -> Result<
         // Of a bus that is not reached the bus itself tells.
         if told.elapsed() > STILL_WAITING && services.reach_bus() {
             told = Instant::now();
-            tracing::warn!(why = lack.what, "the services are not ready yet");
+            tracing::warn!(why = lack.cause, "the services are not ready yet");
         }
         std::thread::park_timeout(LOOK_EVERY);
     }

@@ -177,7 +177,7 @@ pub(crate) fn outcome(outcome: &Result<Outcome, Failure>) -> (StatusCode, Value)
         }
         Err(Failure::Ended { code, why }) => {
             let reason = why.as_deref().unwrap_or(code.text());
-            // What ends a connection is not the rules, but credentials that hold no longer.
+            // Not the rules end a connection, but credentials that are no longer valid.
             let status = if *code == ReasonCode::NotAuthorized { StatusCode::UNAUTHORIZED } else { status_of(*code) };
             (status, json!({ "reason_code": *code as u8, "reason": reason }))
         }

@@ -44,7 +44,7 @@ pub use self::body_room::MAX_BODY_BYTES;
 pub use self::counters::Counters;
 pub use self::server::{DoorSettings, Running, ServeError, start};
 
-/// What client ids of queues begin with. The broker gives them to clients of HTTP listeners alone.
+/// The prefix of client ids of queues. The broker gives them to clients of HTTP listeners alone.
 pub const QUEUE_CLIENT_PREFIX: &str = "http-queue/";
 
 /// The broker, as HTTP clients need it.

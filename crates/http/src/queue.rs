@@ -320,7 +320,7 @@ impl Keeper {
         self.session.leave(false).await;
     }
 
-    /// Takes an event, and what else has come with it; true when the session has ended.
+    /// Takes an event, and others that have come with it; true when the session has ended.
     fn take(&mut self, event: Option<Event>) -> bool {
         let Some(event) = event else { return true };
         let mut next = Some(event);

@@ -220,7 +220,7 @@ impl Message {
         (head.get("v")?.as_u64()? == LAYOUT).then_some((head, payload.get(1..)?))
     }
 
-    /// What expressions look at beside the payload.
+    /// A field for expressions beside the payload.
     pub fn field(&self, name: &str) -> Option<Value> {
         Some(match name {
             "id" => json!(self.id),

@@ -26,10 +26,10 @@ pub enum OpenError {
     #[error("{0}")]
     System(#[from] io::Error),
     /// A part that it needs cannot be opened.
-    #[error("{what}: {why}")]
+    #[error("{part}: {why}")]
     Part {
         /// The part.
-        what: String,
+        part: String,
         /// Why.
         why: String,
     },
@@ -43,7 +43,7 @@ pub enum TrustError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What its reader says.
+        /// The reader's error.
         error: rustls::pki_types::pem::Error,
     },
     /// There is no authority.
@@ -61,8 +61,8 @@ impl OpenError {
     }
 
     /// A part that it needs cannot be opened.
-    pub(crate) fn part(what: impl Into<String>, why: &dyn ToString) -> Self {
-        Self::Part { what: what.into(), why: why.to_string() }
+    pub(crate) fn part(part: impl Into<String>, why: &dyn ToString) -> Self {
+        Self::Part { part: part.into(), why: why.to_string() }
     }
 }
 

@@ -72,7 +72,7 @@ fn in_place(place: Option<&String>) -> String {
 /// Called once the store is open, so that no other broker writes the file.
 ///
 /// # Errors
-/// When the file cannot be read, is not what this function writes, or cannot be written; when the cluster has other
+/// When the file cannot be read, has another format, or cannot be written; when the cluster has other
 /// numbers, or does not answer.
 pub fn settle(config: &Config, agree: Option<&Agree>, mirror: Option<&MirrorDisk>) -> Result<Config, NumbersError> {
     let directory = config.store.directory.as_ref().filter(|_| config.store.engine_durability() != Durability::Memory);
@@ -172,8 +172,8 @@ fn read(path: &Path) -> io::Result<Vec<String>> {
     }
 }
 
-fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{what}; bring the file back from a copy of the directory"))
+fn damaged(problem: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{problem}; bring the file back from a copy of the directory"))
 }
 
 /// Replaces the file.
@@ -239,10 +239,10 @@ mod tests {
     #[test]
     fn a_damaged_file_is_not_taken_for_another_one() {
         let folder = Folder::new("damaged");
-        for (text, what) in [("a\nb", "no end"), ("a\n\nb\n", "line 2"), ("a\nb\na\n", "line 3")] {
+        for (text, problem) in [("a\nb", "no end"), ("a\n\nb\n", "line 2"), ("a\nb\na\n", "line 3")] {
             fs::write(folder.0.join(NAME), text).unwrap();
             let error = folder.settle(&["a"]).unwrap_err().to_string();
-            assert!(error.contains(what) && error.contains("tenants"), "{error}");
+            assert!(error.contains(problem) && error.contains("tenants"), "{error}");
             assert_eq!(fs::read_to_string(folder.0.join(NAME)).unwrap(), text, "it is left alone");
         }
     }

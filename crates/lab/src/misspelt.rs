@@ -12,16 +12,16 @@ pub(crate) fn of_file(error: &toml::de::Error) -> String {
 /// table in the file.
 pub(crate) fn of_table(file: &str, root: &str, error: &toml::de::Error) -> String {
     let said = error.to_string();
-    let (what, path) = match said.trim_end().rsplit_once("\nin `") {
-        Some((what, path)) => (what, path.trim_end_matches('`')),
+    let (problem, path) = match said.trim_end().rsplit_once("\nin `") {
+        Some((problem, path)) => (problem, path.trim_end_matches('`')),
         None => (said.trim_end(), ""),
     };
-    let unknown = quoted(what).filter(|_| what.starts_with("unknown field"));
+    let unknown = quoted(problem).filter(|_| problem.starts_with("unknown field"));
     let keys: Vec<&str> =
         std::iter::once(root).chain(path.split('.')).chain(unknown).filter(|key| !key.is_empty()).collect();
     let at = line_of(file, &keys).map(|line| format!("line {line}, ")).unwrap_or_default();
     let inside = if path.is_empty() { root.to_owned() } else { format!("{root}.{path}") };
-    format!("{at}in `{inside}`: {}", with_suggestion(what))
+    format!("{at}in `{inside}`: {}", with_suggestion(problem))
 }
 
 /// The line, from 1, of the first key whose path ends with the last of `keys` and has the others before it, in their

@@ -88,7 +88,7 @@ fn parse_rate(text: &str) -> Option<u64> {
 fn number_or_text<'de, D: Deserializer<'de>>(
     deserializer: D,
     parse: fn(&str) -> Option<u64>,
-    what: &str,
+    kind: &str,
 ) -> Result<u64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -98,7 +98,7 @@ fn number_or_text<'de, D: Deserializer<'de>>(
     }
     match Written::deserialize(deserializer)? {
         Written::Number(number) => Ok(number),
-        Written::Text(text) => parse(&text).ok_or_else(|| de::Error::custom(format!("`{text}` is no {what}"))),
+        Written::Text(text) => parse(&text).ok_or_else(|| de::Error::custom(format!("`{text}` is no {kind}"))),
     }
 }
 

@@ -134,7 +134,7 @@ impl Books {
         self.file.is_some()
     }
 
-    /// Adds what payers have used up to `now_s`, Unix seconds, to the period of that time. When this returns, it is kept.
+    /// Adds the usage of payers up to `now_s`, Unix seconds, to the period of that time. When this returns, it is kept.
     ///
     /// # Errors
     /// When the file cannot be written; then nothing was added.

@@ -1,4 +1,4 @@
-//! The books of usage: what each tenant, or each user, has used in each period.
+//! The books of usage: of each tenant, or each user, in each period.
 //!
 //! [`Reading`] makes differences of counters that start from zero with each process. [`Books`] keep them in a file.
 

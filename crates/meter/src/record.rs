@@ -1,4 +1,4 @@
-//! A record: what one payer has used in one period, as a line of text with its checksum.
+//! A record: the usage of one payer in one period, as a line of text with its checksum.
 
 use crate::period::Period;
 

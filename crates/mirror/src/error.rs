@@ -44,7 +44,7 @@ pub enum Damage {
         /// Files by the list.
         listed: usize,
     },
-    /// A file is not what the list says.
+    /// A file differs from the list.
     #[error("{0} has unexpected content")]
     Content(String),
     /// A part of a file is missing at the end of the log.
@@ -104,7 +104,7 @@ pub enum MirrorError {
     },
     /// A record is damaged, or records are missing.
     #[error(
-        "{log} is damaged at position {position}: {what}; bring the servers' data back. If that cannot be done, remove the log on the servers: \
+        "{log} is damaged at position {position}: {damage}; bring the servers' data back. If that cannot be done, remove the log on the servers: \
          a node with its data directory then fills it from there"
     )]
     Damaged {
@@ -113,7 +113,7 @@ pub enum MirrorError {
         /// Where.
         position: Position,
         /// The damage.
-        what: Damage,
+        damage: Damage,
     },
     /// The log was to be filled from a directory, and that was not done.
     #[error("{log} was never filled to its end; start the node once with the data directory that it was filled from")]

@@ -59,7 +59,7 @@ fn unfinished(log: &LogName, bounds: Bounds) -> MirrorError {
     if bounds.first < bounds.next {
         return MirrorError::Unfinished { log: log.clone() };
     }
-    MirrorError::Damaged { log: log.clone(), position: Position::START, what: Damage::Beginning }
+    MirrorError::Damaged { log: log.clone(), position: Position::START, damage: Damage::Beginning }
 }
 
 /// Whether another attempt at reading a log has this error, too. The records read are no evidence where the owner has

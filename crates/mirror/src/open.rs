@@ -160,8 +160,8 @@ fn find(
         Ok(()) => {}
         Err(Stop::Failed(error)) => return Err(error),
         Err(Stop::Restart) => {
-            let (position, what) = (Position::START, Damage::Beginning);
-            return Err(MirrorError::Damaged { log: log.clone(), position, what });
+            let (position, damage) = (Position::START, Damage::Beginning);
+            return Err(MirrorError::Damaged { log: log.clone(), position, damage });
         }
     }
     let has_content = local.list()?.iter().any(|name| inspect::is_content(name));

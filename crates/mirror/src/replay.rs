@@ -115,13 +115,13 @@ impl<'a> Replay<'a> {
 
     fn check_lacking(&self, end: Position) -> Result<(), Stop> {
         let Some(file) = self.lacking.iter().find_map(|id| self.files.get(*id)) else { return Ok(()) };
-        let what = Damage::Lacking(file.name.clone().unwrap_or_else(|| "a file".to_owned()));
-        Err(Stop::Failed(MirrorError::Damaged { log: self.log.clone(), position: end, what }))
+        let damage = Damage::Lacking(file.name.clone().unwrap_or_else(|| "a file".to_owned()));
+        Err(Stop::Failed(MirrorError::Damaged { log: self.log.clone(), position: end, damage }))
     }
 
     fn take(&mut self, record: &Record) -> Result<(), Stop> {
         let position = record.position;
-        let damaged = |what| Stop::Failed(MirrorError::Damaged { log: self.log.clone(), position, what });
+        let damaged = |damage| Stop::Failed(MirrorError::Damaged { log: self.log.clone(), position, damage });
         let (origin, body) = decode(&record.payload).map_err(damaged)?;
         self.records += 1;
         self.bytes += record.payload.len() as u64;
@@ -131,8 +131,8 @@ impl<'a> Replay<'a> {
         if self.sequence == 0 && !self.has_index {
             self.is_whole = origin.sequence == 1;
         } else if origin.sequence != self.sequence + 1 {
-            let what = Damage::Gap { next: origin.sequence, last: self.sequence };
-            let damaged = MirrorError::Damaged { log: self.log.clone(), position, what };
+            let damage = Damage::Gap { next: origin.sequence, last: self.sequence };
+            let damaged = MirrorError::Damaged { log: self.log.clone(), position, damage };
             // With a copy, records may have been trimmed that it has not seen.
             return Err(if self.records == 1 { Stop::Restart } else { Stop::Failed(damaged) });
         }
@@ -141,7 +141,7 @@ impl<'a> Replay<'a> {
         self.offset = origin.offset + record.payload.len() as u64 + RECORD_OVERHEAD;
         match self.apply(body, mark) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(what)) => Err(Stop::Failed(MirrorError::Damaged { log: self.log.clone(), position, what })),
+            Ok(Err(damage)) => Err(Stop::Failed(MirrorError::Damaged { log: self.log.clone(), position, damage })),
             Err(error) => Err(Stop::Failed(error.into())),
         }
     }

@@ -27,8 +27,8 @@ fn expect(name: &str, text: &str, expected: &str) {
     let conversion = converted(name, text);
     let values = values(&conversion.toml);
     let context = format!("{name}: {expected}\n{values}\n{:#?}", conversion.lines);
-    let (what, about) = expected.split_once(' ').unwrap();
-    match what {
+    let (kind, about) = expected.split_once(' ').unwrap();
+    match kind {
         "exit" => assert_eq!(conversion.left_out, about == "3", "{context}"),
         "has" => assert!(values.contains(about), "{context}"),
         // A test of the binary does that, beside Mosquitto itself.

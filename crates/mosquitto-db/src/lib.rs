@@ -33,12 +33,12 @@ pub enum DatabaseError {
     )]
     Version(u32),
     /// The file ends within a record, or a record contradicts itself.
-    #[error("the file is damaged at byte {at}: {what}")]
+    #[error("the file is damaged at byte {at}: {damage}")]
     Damaged {
         /// Where the record begins.
         at: usize,
         /// The fault.
-        what: &'static str,
+        damage: &'static str,
     },
 }
 
@@ -124,9 +124,10 @@ pub fn read(bytes: &[u8]) -> Result<Database, DatabaseError> {
             Record::Client(client) => database.clients.push(client),
             Record::Subscription(subscription) => database.subscriptions.push(subscription),
             Record::Retained(id) => {
-                let message = messages
-                    .get(&id)
-                    .ok_or(DatabaseError::Damaged { at: cursor.at(), what: "a retained message is not in the file" })?;
+                let message = messages.get(&id).ok_or(DatabaseError::Damaged {
+                    at: cursor.at(),
+                    damage: "a retained message is not in the file",
+                })?;
                 database.retained.push(message.retained());
             }
             Record::Queued => database.queued += 1,

@@ -93,7 +93,7 @@ fn properties(record: &mut Cursor<'_>) -> Result<Vec<u8>, DatabaseError> {
     if properties.len() == length {
         Ok(properties.to_vec())
     } else {
-        Err(DatabaseError::Damaged { at: record.at(), what: WHAT })
+        Err(DatabaseError::Damaged { at: record.at(), damage: WHAT })
     }
 }
 
@@ -136,6 +136,6 @@ fn qos(record: &mut Cursor<'_>) -> Result<QoS, DatabaseError> {
         0 => Ok(QoS::AtMostOnce),
         1 => Ok(QoS::AtLeastOnce),
         2 => Ok(QoS::ExactlyOnce),
-        _ => Err(DatabaseError::Damaged { at, what: "a QoS is above 2" }),
+        _ => Err(DatabaseError::Damaged { at, damage: "a QoS is above 2" }),
     }
 }

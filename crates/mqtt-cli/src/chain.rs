@@ -1,6 +1,6 @@
 //! An error in one line.
 
-/// An error and what caused it, once each.
+/// An error and its causes, once each.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

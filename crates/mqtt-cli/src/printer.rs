@@ -40,7 +40,7 @@ struct Watch {
 /// Why a message was not shown.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PrintError {
-    /// It is not what the format asks for.
+    /// It does not have the form that the format demands.
     #[error(transparent)]
     Render(#[from] RenderError),
     /// Standard output fails.

@@ -93,7 +93,7 @@ impl<'a> Auth<'a> {
     pub fn encode_within(&self, version: Version, max_packet_size: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let packet = PacketType::Auth;
         if !version.is_v5() {
-            return Err(EncodeError::NotInVersion { what: packet.name(), version });
+            return Err(EncodeError::NotInVersion { element: packet.name(), version });
         }
         if !self.reason_code.allowed_in(packet) {
             return Err(EncodeError::ReasonNotAllowed { packet, code: self.reason_code });

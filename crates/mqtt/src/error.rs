@@ -265,10 +265,10 @@ pub enum EncodeError {
         packet: PacketType,
     },
     /// The field has no form in this version.
-    #[error("{what} does not exist in MQTT {version}")]
+    #[error("{element} does not exist in MQTT {version}")]
     NotInVersion {
         /// The packet or field.
-        what: &'static str,
+        element: &'static str,
         /// The version of the connection.
         version: Version,
     },

@@ -19,7 +19,7 @@
 //!   user).
 //! - More than one process: [`cluster`] (links between nodes), `moves` (of partitions), `broker_link` (brokers of a fleet).
 //! - Persistence: `durable`, between shards and the store. The recorder for `tidegate why`: `flight`.
-//! - For the control plane: `handle` (its calls), `service` (what services within the process order), `report`
+//! - For the control plane: `handle` (its calls), `service` (orders of services within the process), `report`
 //!   (numbers), `tenants`.
 
 mod access;

@@ -73,7 +73,7 @@ impl Secret {
     }
 }
 
-/// What says the mark of a credential.
+/// The label from which the key of marks of credentials is derived.
 const MARK: &[u8] = b"the mark of a credential";
 
 impl Secret {

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! The differences of access rules.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,7 +39,7 @@ const TOLD: usize = 10;
 /// The rules of both that the other has not, each with its place.
 fn differences(old: Option<&Rules>, new: Option<&Rules>) -> Vec<String> {
     let mut told = Vec::new();
-    for (what, of, other) in [("no longer", old, new), ("new", new, old)] {
+    for (change, of, other) in [("no longer", old, new), ("new", new, old)] {
         let mut known = texts(other);
         let mut count = 0;
         for rule in rules_of(of) {
@@ -49,11 +49,11 @@ fn differences(old: Option<&Rules>, new: Option<&Rules>) -> Vec<String> {
             }
             count += 1;
             if count <= TOLD {
-                told.push(format!("{what}: {rule}"));
+                told.push(format!("{change}: {rule}"));
             }
         }
         if count > TOLD {
-            told.push(format!("{what}: {} more rules", count - TOLD));
+            told.push(format!("{change}: {} more rules", count - TOLD));
         }
     }
     told

@@ -37,8 +37,8 @@ impl Outcome {
             }
             Self::Applied { parts, files, changes } => {
                 tracing::info!(parts = parts.join(", "), changes = changes.len(), "reloaded");
-                for what in files {
-                    tracing::info!(what, "file changed");
+                for file in files {
+                    tracing::info!(file, "file changed");
                 }
                 for change in changes {
                     let (old, new) = change.values();

@@ -18,7 +18,7 @@ pub(crate) fn run(disk: &Arc<dyn Disk>, directory: &Path, salvage: bool) -> Exit
     match export(disk, &mut output, salvage, &describe) {
         Ok(done) => {
             for skipped in &done.skipped {
-                complain(format_args!("skipped: {}: {}\n", skipped.file, skipped.what));
+                complain(format_args!("skipped: {}: {}\n", skipped.file, skipped.problem));
             }
             complain(format_args!("{} entries\n", done.entries));
             if done.skipped.is_empty() { Exit::Ok } else { Exit::Failure }

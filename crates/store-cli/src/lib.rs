@@ -20,7 +20,7 @@ const EXPORT: &str = "\
 Examples:
   tidegate store export data > backup.jsonl
   tidegate store export data --salvage > saved.jsonl && tidegate store import new < saved.jsonl
-Each line is {\"key\":\"hexadecimal\",\"value\":\"base64\",\"text\":\"what it is\"}, in ascending order of
+Each line is {\"key\":\"hexadecimal\",\"value\":\"base64\",\"text\":\"its meaning\"}, in ascending order of
 the keys; an import does not look at the text. The last line, {\"entries\":N,\"crc32c\":\"hexadecimal\"},
 shows an import whether it is complete. An export holds the data of clients:
 keep it as private as the store.

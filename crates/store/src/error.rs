@@ -35,7 +35,7 @@ pub enum ReadError {
     },
     /// The bytes differ from those written.
     #[error(
-        "{file} is damaged at byte {offset}: {what}; `tidegate store check DIR` lists all damage, \
+        "{file} is damaged at byte {offset}: {damage}; `tidegate store check DIR` lists all damage, \
          `tidegate store export --salvage DIR` saves what can be read"
     )]
     Damaged {
@@ -44,7 +44,7 @@ pub enum ReadError {
         /// Where the damage begins, bytes from the beginning of the file.
         offset: u64,
         /// A description of the damage.
-        what: String,
+        damage: String,
     },
     /// A file that belongs to the store is not there.
     #[error(
@@ -154,8 +154,8 @@ impl ReadError {
     }
 
     /// Damage at a place.
-    pub(crate) fn damaged(file: &str, offset: u64, what: impl Into<String>) -> Self {
-        Self::Damaged { file: file.to_owned(), offset, what: what.into() }
+    pub(crate) fn damaged(file: &str, offset: u64, damage: impl Into<String>) -> Self {
+        Self::Damaged { file: file.to_owned(), offset, damage: damage.into() }
     }
 }
 

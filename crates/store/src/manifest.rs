@@ -51,7 +51,7 @@ impl Manifest {
 
     /// Reads the text.
     pub(crate) fn decode(text: &str) -> Result<Self, ReadError> {
-        let damaged = |what: &str| ReadError::damaged(NAME, 0, what);
+        let damaged = |damage: &str| ReadError::damaged(NAME, 0, damage);
         let version = text.lines().next().and_then(|line| line.strip_prefix("tidegate-store "));
         let version: u32 = version.and_then(|text| text.parse().ok()).ok_or_else(|| damaged("it has no first line"))?;
         if version != VERSION {

@@ -331,7 +331,7 @@ fn is_test_attribute(attribute: &syn::Attribute) -> bool {
     path.is_ident("cfg") && says("test") && !says("not")
 }
 
-/// Collects from a syntax tree what the rules ask for.
+/// Collects the facts for the rules from a syntax tree.
 #[derive(Default)]
 struct Reader {
     tests: Vec<RangeInclusive<usize>>,
@@ -374,7 +374,7 @@ impl Reader {
         self.methods.push(Method { owner: names.join("::"), name, line, free: block.is_none(), inherent });
     }
 
-    /// Notes what an item says of types: that it defines one, or has functions that work on one.
+    /// Notes the types of an item: that it defines one, or has functions that work on one.
     fn of_types(&mut self, item: &syn::Item) {
         match item {
             syn::Item::Struct(item) => self.types.push(item.ident.to_string()),

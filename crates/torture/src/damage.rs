@@ -68,10 +68,10 @@ fn one(settings: Settings, command: &str, port: u16, rng: &mut Rng, all: &mut Fi
         }
         None => BTreeSet::new(),
     };
-    let (damaged, what) = damage(sound, rng);
+    let (damaged, description) = damage(sound, rng);
     damaged.restore(&data)?;
     let clean = run.world.ledger.findings.clone();
-    let outcome = outcome(&mut run, &usual, &what)?;
+    let outcome = outcome(&mut run, &usual, &description)?;
     let mut findings = clean;
     findings.totals = run.world.ledger.findings.totals.clone();
     match outcome {
@@ -81,7 +81,7 @@ fn one(settings: Settings, command: &str, port: u16, rng: &mut Rng, all: &mut Fi
         DamageOutcome::Wrong(finding, text, lines) => findings.add(finding, text, lines),
     }
     all.merge(&findings);
-    Ok(format!("{what}: {}", if findings.total() == 0 { "as it should be" } else { "found" }))
+    Ok(format!("{description}: {}", if findings.total() == 0 { "as it should be" } else { "found" }))
 }
 
 /// The outcome of a start with damage.
@@ -92,7 +92,7 @@ enum DamageOutcome {
     Wrong(Finding, String, Vec<String>),
 }
 
-fn outcome(run: &mut Run, usual: &BTreeSet<String>, what: &str) -> Result<DamageOutcome, Failure> {
+fn outcome(run: &mut Run, usual: &BTreeSet<String>, description: &str) -> Result<DamageOutcome, Failure> {
     let before = run.world.ledger.findings.total();
     let mut broker = run.launch(None)?;
     let limit = run.settings.start_limit;
@@ -101,13 +101,17 @@ fn outcome(run: &mut Run, usual: &BTreeSet<String>, what: &str) -> Result<Damage
             let output = broker.output();
             let crashed = status.code().is_none_or(|code| code == PANICKED || code == 0);
             return Ok(if crashed || output.is_empty() {
-                DamageOutcome::Wrong(Finding::Restart, format!("{what}: the broker ended with {status}"), output)
+                DamageOutcome::Wrong(Finding::Restart, format!("{description}: the broker ended with {status}"), output)
             } else {
                 DamageOutcome::Refused
             });
         }
         Err(NotUp::TooSlow) => {
-            return Ok(DamageOutcome::Wrong(Finding::Restart, format!("{what}: the broker hangs"), broker.output()));
+            return Ok(DamageOutcome::Wrong(
+                Finding::Restart,
+                format!("{description}: the broker hangs"),
+                broker.output(),
+            ));
         }
         Ok(()) => {}
     }
@@ -123,7 +127,11 @@ fn outcome(run: &mut Run, usual: &BTreeSet<String>, what: &str) -> Result<Damage
         return Ok(if reported && status.code().is_some_and(|code| code != PANICKED) {
             DamageOutcome::Refused
         } else {
-            DamageOutcome::Wrong(Finding::Restart, format!("{what}: the broker ended under use with {status}"), output)
+            DamageOutcome::Wrong(
+                Finding::Restart,
+                format!("{description}: the broker ended under use with {status}"),
+                output,
+            )
         });
     }
     let changed = run.world.ledger.findings.total() > before || !answers;
@@ -134,7 +142,7 @@ fn outcome(run: &mut Run, usual: &BTreeSet<String>, what: &str) -> Result<Damage
             let mut lines: Vec<String> =
                 run.world.ledger.findings.cases().map(|(check, text, _)| format!("{check}: {text}")).collect();
             lines.extend(output.into_iter().map(|line| format!("it said: {line}")));
-            DamageOutcome::Wrong(Finding::Silent, what.to_owned(), lines)
+            DamageOutcome::Wrong(Finding::Silent, description.to_owned(), lines)
         }
     })
 }

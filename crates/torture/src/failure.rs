@@ -1,4 +1,4 @@
-//! What keeps the rig itself from going on. What the broker does wrong is no failure but a finding, see `ledger`.
+//! Failures of the rig itself. A fault of the broker is no failure but a finding, see `ledger`.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,20 +8,20 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A file or folder of the rig.
-    #[error("{what} {} failed: {source}", path.display())]
+    #[error("{attempt} {} failed: {source}", path.display())]
     File {
         /// The attempt, such as "reading".
-        what: &'static str,
+        attempt: &'static str,
         /// The file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
     },
     /// Something with the system that has no file.
-    #[error("{what} failed: {source}")]
+    #[error("{attempt} failed: {source}")]
     System {
         /// The attempt.
-        what: &'static str,
+        attempt: &'static str,
         /// The error of the system.
         source: io::Error,
     },
@@ -59,25 +59,25 @@ pub(crate) enum Failure {
     /// A connection between nodes does not come from the address of a node.
     #[error("a connection between nodes comes from {0}, which is no node's address, so that its way cannot be struck")]
     Stranger(IpAddr),
-    /// What the preload library wrote makes no sense.
-    #[error("the log of file calls is damaged at byte {at}: {what}")]
+    /// The log of the preload library makes no sense.
+    #[error("the log of file calls is damaged at byte {at}: {fault}")]
     Log {
         /// The offset of the record.
         at: usize,
         /// The fault.
-        what: &'static str,
+        fault: &'static str,
     },
 }
 
 impl Failure {
     /// Wraps what the system said about a file.
-    pub(crate) fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn file(attempt: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::File { what, path, source }
+        move |source| Self::File { attempt, path, source }
     }
 
     /// Wraps what the system said.
-    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::System { what, source }
+    pub(crate) fn system(attempt: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { attempt, source }
     }
 }

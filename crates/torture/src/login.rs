@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// What every client of this process shows; nothing without `--user`.
+/// The credentials of every client of this process; none without `--user`.
 static LOGIN: OnceLock<Login> = OnceLock::new();
 
 /// The argument of `--user` has no colon.

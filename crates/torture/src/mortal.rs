@@ -30,7 +30,7 @@ pub(crate) enum BrokerCloses {
     ToMoveClients,
 }
 
-/// What the broker knows of a will.
+/// The broker's knowledge of a will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     /// CONNECT was sent: the broker may have the will or not.
@@ -53,7 +53,7 @@ pub(crate) struct Mortal {
     life: Option<(MessageId, Life)>,
     /// The will of a connection beside a newer one.
     former: Option<MessageId>,
-    /// What the end of a connection by the broker means.
+    /// The meaning of a connection's end by the broker.
     pub(crate) closes: BrokerCloses,
     /// When its state changes next.
     next: Instant,

@@ -72,7 +72,7 @@ impl Publisher {
         self.flights.len()
     }
 
-    /// What the broker has not acknowledged on a connection that lives.
+    /// The messages that the broker has not acknowledged on a live connection.
     pub(crate) fn unanswered(&self) -> Option<String> {
         if !self.session.is_open() {
             return Some("no CONNACK".to_owned());
@@ -83,7 +83,7 @@ impl Publisher {
         Some(format!("no {due} for packet id {} on {}, {count} messages wait", oldest.id, oldest.topic))
     }
 
-    /// What to publish next; `None` when nothing may be sent now.
+    /// The next publication; `None` when nothing may be sent now.
     pub(crate) fn plan(&mut self, ledger: &Ledger) -> Option<Plan> {
         let window = WINDOW.min(usize::from(self.session.receive_maximum));
         if !self.session.is_open() || self.flights.len() >= window {

@@ -21,7 +21,7 @@ const SAMPLE: usize = 50;
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What the broker is to remember.
+/// The state that the broker is to remember.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Recovery {
     /// Retained messages.

@@ -18,7 +18,7 @@ use crate::world::{Mood, Size, World};
 /// The broker under test is suspended for this time, in milliseconds.
 const FROZEN: std::ops::Range<u64> = 100..4_000;
 
-/// What happens to the broker at the end of a cycle.
+/// The fault of the broker at the end of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// `kill -9`: the system keeps written data.

@@ -29,7 +29,7 @@ pub(crate) enum Phase {
     Open,
 }
 
-/// What the broker publishes when a connection ends without DISCONNECT.
+/// The will that the broker publishes when a connection ends without DISCONNECT.
 #[derive(Clone, Debug)]
 pub(crate) struct Testament {
     pub(crate) topic: String,

@@ -21,7 +21,7 @@ const REQUEST_IDS: std::ops::Range<u64> = 1..60_000;
 /// Between two acknowledgements of a slow subscriber, in microseconds.
 const SLOWLY: std::ops::Range<u64> = 500..8_000;
 
-/// What the broker has said of a subscription.
+/// The broker's answer to a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// It is not there: never asked for, or ended at this time.
@@ -157,7 +157,7 @@ impl Subscriber {
         if self.is_settled() { std::mem::take(&mut self.visited) } else { Vec::new() }
     }
 
-    /// What the broker still owes this client, which has waited long enough; it is not asked for again.
+    /// The messages still owed to this client, which has waited long enough; it does not ask for them again.
     pub(crate) fn give_up(&mut self) -> Vec<String> {
         let mut missing = Vec::new();
         if !self.session.is_open() {
@@ -400,7 +400,7 @@ impl Subscriber {
     }
 }
 
-/// What tells messages apart.
+/// The part that tells messages apart.
 fn head(payload: &[u8]) -> Vec<u8> {
     payload.iter().copied().take(24).collect()
 }

@@ -153,7 +153,7 @@ impl Wire {
     }
 }
 
-/// What the rig looks at; `None` for packets that no server sends.
+/// The packet, if the rig uses it; `None` for packets that no server sends.
 fn incoming(packet: &Packet<'_>) -> Option<Incoming> {
     Some(match packet {
         Packet::ConnAck(ack) => Incoming::ConnAck {

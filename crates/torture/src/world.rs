@@ -30,7 +30,7 @@ const TAKEOVER_PERCENT: u64 = 20;
 /// And for this long connected.
 const HERE: std::ops::Range<u64> = 50..900;
 
-/// What the clients do at present.
+/// The present activity of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     /// Publish, come and go, change subscriptions.

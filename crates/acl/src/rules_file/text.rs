@@ -32,9 +32,9 @@ pub(super) fn describe(effect: Effect, actions: Actions, topics: &[String], who:
 
 fn conditions(who: &Who) -> Vec<String> {
     let mut found = Vec::new();
-    let mut note = |what: &str, names: Option<&[Name]>| {
+    let mut note = |label: &str, names: Option<&[Name]>| {
         if let Some(names) = names {
-            found.push(format!("{what} {}", list(names.iter().map(show).collect())));
+            found.push(format!("{label} {}", list(names.iter().map(show).collect())));
         }
     };
     note("users", who.users.as_deref());

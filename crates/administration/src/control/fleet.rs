@@ -1,4 +1,4 @@
-//! What the admin API asks and tells an orchestrator.
+//! Questions and commands of the admin API to an orchestrator.
 
 use tidegate_admin::fleet::BrokerAddress as NewAddress;
 use tidegate_admin::{BrokerStatus as BrokerEntry, DrainRequest, DrainStatus, FleetStatus};

@@ -92,15 +92,15 @@ impl fmt::Display for Differences {
             ("removed", &self.providers_removed),
             ("changed", &self.providers_changed),
         ];
-        for (what, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
-            parts.push(format!("providers {what}: {}", names.join(", ")));
+        for (change, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
+            parts.push(format!("providers {change}: {}", names.join(", ")));
         }
         if self.reordered {
             parts.push("providers in another order".to_owned());
         }
         let counts = [("added", self.users_added), ("removed", self.users_removed), ("changed", self.users_changed)];
-        for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-            parts.push(format!("users {what}: {count}"));
+        for (change, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            parts.push(format!("users {change}: {count}"));
         }
         if !self.needs_restart.is_empty() {
             parts.push(format!("needs a restart: {}", self.needs_restart.join(", ")));

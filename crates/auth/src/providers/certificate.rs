@@ -61,7 +61,7 @@ impl Provider for Certificate {
 
 /// A name of a certificate, if it has it and MQTT can say it [MQTT-1.5.4-2].
 fn named(certificate: &ClientCertificate, source: NameSource) -> Result<&str, NameError> {
-    let (what, name) = match source {
+    let (field, name) = match source {
         NameSource::CommonName => ("common name", certificate.common_name.as_ref()),
         NameSource::Dns => ("DNS name", certificate.dns.first()),
         NameSource::Email => ("mail address", certificate.emails.first()),
@@ -69,9 +69,9 @@ fn named(certificate: &ClientCertificate, source: NameSource) -> Result<&str, Na
         NameSource::Fingerprint => ("fingerprint", Some(&certificate.fingerprint)),
     };
     match name {
-        None => Err(NameError::Missing(what)),
+        None => Err(NameError::Missing(field)),
         Some(name) if name.is_empty() || name.len() > MAX_NAME_LEN || name.contains(char::is_control) => {
-            Err(NameError::Invalid(what))
+            Err(NameError::Invalid(field))
         }
         Some(name) => Ok(name),
     }

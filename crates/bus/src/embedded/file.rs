@@ -126,7 +126,7 @@ impl LogFile {
     /// Appends a batch, which [`Self::sync`] makes durable.
     ///
     /// # Errors
-    /// When that fails; then what the file holds is unknown, and it is not to be written to any more.
+    /// When that fails; then the file's content is unknown, and it is not to be written to any more.
     pub(super) fn append(&mut self, changes: &[Change]) -> io::Result<()> {
         let batch = encode(changes, self.salt);
         self.file.write_all(&batch)?;

@@ -123,7 +123,7 @@ pub(super) enum Tell {
     Pong,
 }
 
-/// Why a request has failed, without what the member knows itself.
+/// Why a request has failed, without facts that the member knows itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AskFailure {
     Fenced,
@@ -145,8 +145,8 @@ impl AskFailure {
             BusError::Fenced { .. } => Self::Fenced,
             BusError::Full { limit, .. } => Self::Full(limit),
             BusError::Unknown(_) => Self::Unknown,
-            BusError::Mismatch { what, .. } => {
-                Self::Mismatch((0..).zip(DIFFERENCES).find(|(_, it)| *it == what).map_or(0, |(number, _)| number))
+            BusError::Mismatch { difference, .. } => {
+                Self::Mismatch((0..).zip(DIFFERENCES).find(|(_, it)| *it == difference).map_or(0, |(number, _)| number))
             }
             BusError::Trimmed { first, .. } => Self::Trimmed(first),
             BusError::Directory(why) => Self::Directory(why),
@@ -163,8 +163,8 @@ impl AskFailure {
             Self::Full(limit) => BusError::Full { place, limit },
             Self::Unknown => BusError::Unknown(place),
             Self::Mismatch(number) => {
-                let what = DIFFERENCES.get(usize::from(number)).copied().unwrap_or("description");
-                BusError::Mismatch { log: place.log.to_string(), what }
+                let difference = DIFFERENCES.get(usize::from(number)).copied().unwrap_or("description");
+                BusError::Mismatch { log: place.log.to_string(), difference }
             }
             Self::Trimmed(first) => BusError::Trimmed { place, from, first },
             Self::Directory(why) => BusError::Directory(why),

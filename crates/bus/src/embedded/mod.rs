@@ -112,7 +112,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the readers of a partition what there is for them.
+    /// Gives the readers of a partition their records.
     fn pump(&self, place: &LogPartition) {
         let feeds = {
             let mut state = self.state();
@@ -141,7 +141,7 @@ impl Shared {
 }
 
 impl State {
-    /// Makes changes visible and counts what there is now.
+    /// Makes changes visible and counts the present records.
     fn settle(&mut self, log: &LogName, changes: impl IntoIterator<Item = (u32, Change)>) {
         let Some(log) = self.logs.get_mut(log) else { return };
         let keep = log.spec.keep;
@@ -407,11 +407,11 @@ impl Backend for Embedded {
 
 /// Whether a log exists as a request wants it; its limits may differ.
 fn same(exists: &LogSpec, wanted: &LogSpec) -> Result<(), BusError> {
-    let what = match () {
+    let difference = match () {
         () if exists.partitions != wanted.partitions => "number of partitions",
         () if exists.writers != wanted.writers => "kind of writers",
         () if exists.keep != wanted.keep => "way of keeping records",
         () => return Ok(()),
     };
-    Err(BusError::Mismatch { log: exists.name.to_string(), what })
+    Err(BusError::Mismatch { log: exists.name.to_string(), difference })
 }

@@ -170,7 +170,7 @@ impl Writer {
         file.append(changes)
     }
 
-    /// The log takes nothing any more: what its file holds is unknown until it is opened again.
+    /// The log takes nothing any more: its file's content is unknown until it is opened again.
     fn broke(&self, log: &LogName, changes: &[Change], error: &io::Error) -> BusError {
         tracing::error!(%log, %error, "cannot write a log of the bus; reading its files again");
         let mut state = self.shared.state();

@@ -114,8 +114,8 @@ impl Worker {
         }
     }
 
-    fn later(&mut self, what: &'static str, error: &BusError) {
-        tracing::warn!(group = %self.target.place.log, %error, "cannot {what}; retrying");
+    fn later(&mut self, attempt: &'static str, error: &BusError) {
+        tracing::warn!(group = %self.target.place.log, %error, "cannot {attempt}; retrying");
         self.next_turn = Instant::now() + self.beat();
     }
 

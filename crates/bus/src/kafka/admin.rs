@@ -202,7 +202,8 @@ impl Admin {
 
     /// Whether a topic that is there is as it should be.
     fn judge(&self, topic: &Topic<'_>, config: ConfigResourceResult, believes: bool) -> Result<(), Failure> {
-        let mismatch = |what| Err(Failure::Final(BusError::Mismatch { log: topic.spec.name.to_string(), what }));
+        let mismatch =
+            |difference| Err(Failure::Final(BusError::Mismatch { log: topic.spec.name.to_string(), difference }));
         let there = self.found(&topic.name)?;
         if there.partitions != topic.spec.partitions {
             return mismatch(PARTITIONS);

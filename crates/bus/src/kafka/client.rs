@@ -1,4 +1,4 @@
-//! How the clients of Kafka are set up, and what their errors mean.
+//! How the clients of Kafka are set up, and the meaning of their errors.
 
 use std::path::Path;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};

@@ -2,8 +2,8 @@
 //! transactional id write, so each partition has such an id, and to own it is to begin as that producer.
 //!
 //! A log that keeps all is written in a transaction that stays open (`owner/open.rs`): a record is stored when all
-//! replicas have it. Where the latest of each key is kept, Kafka throws away what no transaction has committed: there
-//! all that has piled up is one transaction.
+//! replicas have it. Where the latest of each key is kept, Kafka discards records without a committed transaction:
+//! there all that has piled up is one transaction.
 
 mod open;
 
@@ -360,7 +360,7 @@ fn until(deadline: Instant) -> Timeout {
     Timeout::After(remaining(deadline))
 }
 
-/// Repeats what failed in a way that may pass.
+/// Repeats a request that failed for a passing cause.
 fn again(deadline: Instant, mut call: impl FnMut() -> Result<(), KafkaError>) -> Result<(), KafkaError> {
     loop {
         match call() {

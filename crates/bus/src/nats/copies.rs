@@ -38,7 +38,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// Looks at what JetStream says of a stream.
+    /// Reads JetStream's description of a stream.
     pub(super) fn look(&self, stream: &Value, asked: u8, servers: usize) {
         let is_news = |told: &AtomicBool| !told.swap(true, Ordering::Relaxed);
         match lack(stream, asked, servers) {

@@ -141,7 +141,7 @@ impl Lane {
         }
     }
 
-    /// Sends what may be sent.
+    /// Sends the appends that may be sent.
     async fn send(&mut self) {
         while self.sent < self.window() {
             match self.items.get(self.sent).map(|item| &item.request) {

@@ -215,8 +215,8 @@ impl Server {
         let (found, limits) = (&found["config"], ["max_msgs", "max_bytes", "max_age"]);
         let description = found["description"].as_str().unwrap_or_default();
         if description != naming::description(spec) || found["subjects"] != config["subjects"] {
-            let what = naming::difference(description, spec);
-            return Err(Failure::Bus(BusError::Mismatch { log: place.log.to_string(), what }));
+            let difference = naming::difference(description, spec);
+            return Err(Failure::Bus(BusError::Mismatch { log: place.log.to_string(), difference }));
         }
         if limits.iter().any(|limit| found[limit] != config[limit]) {
             let update = self.ask(deadline, format!("STREAM.UPDATE.{stream}"), &config).await;

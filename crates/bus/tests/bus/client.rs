@@ -49,14 +49,14 @@ pub(crate) fn bell() -> (Wake, Receiver<()>) {
 }
 
 /// Waits for the bell until there is something.
-pub(crate) fn until<T>(bell: &Receiver<()>, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(bell: &Receiver<()>, awaited: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look() {
             return found;
         }
         let left = end.saturating_duration_since(Instant::now());
-        assert!(!left.is_zero(), "{what} did not come");
+        assert!(!left.is_zero(), "{awaited} did not come");
         // The bell may be for another event, and another process may cause the awaited one.
         let _ = bell.recv_timeout(left.min(Duration::from_millis(100)));
     }

@@ -286,7 +286,7 @@ fn confirmed_records_are_there_when_the_directory_opens_again() {
     assert!(matches!(refused, Err(BusError::Fenced { .. })), "{refused:?}");
     let spec = LogSpec { writers: Writers::Many, keep: Keep::All, ..LogSpec::fenced(log("state"), 2) };
     let other = client.create(spec);
-    assert!(matches!(other, Err(BusError::Mismatch { what: "kind of writers", .. })), "{other:?}");
+    assert!(matches!(other, Err(BusError::Mismatch { difference: "kind of writers", .. })), "{other:?}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl Client {
         let version = self.wire.options.version;
         let empty = DisconnectRequest::default();
         if !version.is_v5() && *request != empty {
-            return Err(RequestError::NeedsV5 { what: "reasons and properties of DISCONNECT" });
+            return Err(RequestError::NeedsV5 { feature: "reasons and properties of DISCONNECT" });
         }
         let user_properties = borrowed_pairs(&request.user_properties);
         let packet = Disconnect {

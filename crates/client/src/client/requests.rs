@@ -192,7 +192,7 @@ fn check_request(wire: &Wire, needs_v5: Option<&'static str>) -> Result<(), Requ
         return Err(RequestError::NotConnected);
     }
     match needs_v5 {
-        Some(what) if !wire.options.version.is_v5() => Err(RequestError::NeedsV5 { what }),
+        Some(feature) if !wire.options.version.is_v5() => Err(RequestError::NeedsV5 { feature }),
         _ => Ok(()),
     }
 }

@@ -12,11 +12,11 @@ pub(super) enum Event {
     Owned(Result<Epoch, BusError>),
     /// A table was stored, or not.
     TableStored(Result<Position, BusError>),
-    /// What this node says of itself was stored, or not.
+    /// The advertisement of this node was stored, or not.
     AdvertStored(Result<Position, BusError>),
     /// The partitions of a move are here as a whole.
     Arrived(u64),
-    /// What dead nodes had of these partitions is here, which are at home here since these epochs.
+    /// The restored state of dead nodes for these partitions is here, which are at home here since these epochs.
     Restored { life: u64, partitions: BTreeMap<u16, u64> },
     /// This node cannot do its part of a move.
     Refused(u64),

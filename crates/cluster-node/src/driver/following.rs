@@ -10,7 +10,7 @@ const BATCH: usize = 256;
 /// How long a log that the bus does not let be read is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What reads it.
+/// The reader of the log.
 #[derive(Default)]
 pub(super) struct Following {
     reader: Option<Reader>,
@@ -20,7 +20,7 @@ pub(super) struct Following {
     rests_until: Option<Instant>,
 }
 
-/// What there was.
+/// The records taken from the log.
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) records: Vec<Record>,

@@ -49,7 +49,7 @@ pub(super) struct Leader {
     lost_since: Option<Instant>,
 }
 
-/// What the leader looks at.
+/// The state that the leader decides from.
 pub(super) struct Outlook<'a> {
     pub(super) table: &'a Table,
     /// The newest table that this node knows, which is another one where the log was lost.

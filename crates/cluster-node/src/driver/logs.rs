@@ -28,7 +28,7 @@ const SMALL_RECORDS: u64 = 100_000;
 const SMALL_BYTES: u64 = 16 * 1024 * 1024;
 /// Records with names of tenants that are read at once.
 const TENANTS_AT_ONCE: usize = 256;
-/// What images of partitions may take until they are taken in.
+/// The bytes that images of partitions may take until they are imported.
 const IMAGE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The bus, and the logs of a cluster.
@@ -37,7 +37,7 @@ pub(super) struct Logs {
     pub(super) bus: Bus,
     /// The table; its owner leads.
     pub(super) table: LogPartition,
-    /// What nodes say of themselves, the latest of each.
+    /// The advertisements of nodes, the latest of each.
     pub(super) adverts: LogPartition,
     /// Images of partitions that move.
     pub(super) images: LogPartition,

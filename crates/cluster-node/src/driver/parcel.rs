@@ -1,4 +1,4 @@
-//! What nodes send each other for a move: a head in JSON, and bytes behind it.
+//! A message between nodes for a move: a head in JSON, and bytes behind it.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ const MAGIC: &[u8; 4] = b"TGH\x01";
 /// A head with the lengths of the pieces of bytes behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Parcel {
-    /// What the pieces are.
+    /// The description of the pieces.
     pub(super) head: Value,
     /// The pieces, in their order.
     pub(super) pieces: Vec<Vec<u8>>,

@@ -37,7 +37,7 @@ pub(super) enum Scale {
     Clients(Box<dyn Ranking>),
 }
 
-/// What decides the sizes of shares.
+/// The policy for the sizes of shares.
 pub(super) struct WeightPolicy {
     /// `None` where the weights alone decide.
     scale: Option<Scale>,

@@ -74,7 +74,7 @@ fn shares_follow_the_weights_of_nodes_with_few_moves() {
         near(&second, &seen);
         let grown = second.of(&names[0]).len().saturating_sub(first.of(&names[0]).len());
         assert!(moved <= grown + names.len(), "seed {seed}: {moved} moved, {grown} more");
-        // One dies: what the others have stays where it is.
+        // One dies: the partitions of the others stay where they are.
         seen.members.remove(&names[1]);
         let (third, moved) = settle(second, &mut seen);
         near(&third, &seen);

@@ -218,7 +218,7 @@ struct Job {
     session: SessionId,
     reply: Reply,
     begun: Millis,
-    what: What,
+    aim: Aim,
 }
 
 /// How a request is answered.
@@ -234,7 +234,7 @@ struct Reply {
 
 /// The aim of a request.
 #[derive(Debug)]
-enum What {
+enum Aim {
     Put(Box<uploads::Put>),
     /// The broker has the message; `Some` for the last block of a body.
     Publish(Option<Block>),

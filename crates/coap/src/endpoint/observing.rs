@@ -8,7 +8,7 @@ use tidegate_client::{QoS, TopicFilterBuf, TopicNameBuf};
 use super::observation::{Observation, ObservationId, Waiting};
 use super::peer::Sending;
 use super::sessions::Subscription;
-use super::{Action, Endpoint, Job, JobId, PeerId, Reading, SessionId, What};
+use super::{Action, Aim, Endpoint, Job, JobId, PeerId, Reading, SessionId};
 use crate::answer::{self, Answer, Body};
 use crate::block::Block;
 use crate::fields::{Parameters, Shown};
@@ -91,7 +91,7 @@ impl Endpoint {
                 // There is nothing to read first.
                 reading.topic.clear();
             }
-            job.what = What::Subscribe(observation, reading);
+            job.aim = Aim::Subscribe(observation, reading);
         }
         let (filter, qos) = (wish.filter, wish.qos);
         self.wire.actions.push_back(Action::Subscribe { session, job: Some(id), subscription, filter, qos, retained });
@@ -105,13 +105,13 @@ impl Endpoint {
             self.end_observation(peer, observation);
             return self.answer(id, answer);
         }
-        let What::Subscribe(_, reading) = &job.what else { return };
+        let Aim::Subscribe(_, reading) = &job.aim else { return };
         let reading = reading.clone();
         let topic = reading.topic.clone();
         if topic.is_empty() {
             return self.begin_notifications(id, observation, Answer::new(Code::CONTENT));
         }
-        job.what = What::First(observation, reading);
+        job.aim = Aim::First(observation, reading);
         self.wire.actions.push_back(Action::Read { session, job: id, topic });
     }
 
@@ -131,9 +131,9 @@ impl Endpoint {
     pub(super) fn read(&mut self, id: JobId, outcome: Result<Option<Box<Shown>>, ReadError>) {
         let Some(job) = self.jobs.get(&id) else { return };
         let (peer, session) = (job.peer, job.session);
-        let (reading, first) = match &job.what {
-            What::Read(reading) => (reading.clone(), None),
-            What::First(observation, reading) => (reading.clone(), Some(*observation)),
+        let (reading, first) = match &job.aim {
+            Aim::Read(reading) => (reading.clone(), None),
+            Aim::First(observation, reading) => (reading.clone(), Some(*observation)),
             _ => return,
         };
         let answer = match outcome {

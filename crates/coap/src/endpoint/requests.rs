@@ -3,7 +3,7 @@
 use super::observing::{Named, Wish};
 use super::peer::Progress;
 use super::uploads::Put;
-use super::{Endpoint, Job, JobId, PeerId, Reading, Reply, Timer, What};
+use super::{Aim, Endpoint, Job, JobId, PeerId, Reading, Reply, Timer};
 use crate::answer::Answer;
 use crate::format::{self, LINKS};
 use crate::limits::{ACKNOWLEDGE_AFTER, MAX_JOBS, Millis};
@@ -99,7 +99,7 @@ impl Endpoint {
             (Target::Topic(topic), _) => topic,
         };
         let credentials = parameters.credentials.clone();
-        let what = match reply.method {
+        let aim = match reply.method {
             Code::GET => {
                 let reading = Reading {
                     topic,
@@ -109,34 +109,34 @@ impl Endpoint {
                     block: options.block2,
                 };
                 match options.observe {
-                    Some(0) => What::Observe(Box::new(Wish::new(reading, &parameters)?)),
+                    Some(0) => Aim::Observe(Box::new(Wish::new(reading, &parameters)?)),
                     Some(1) => {
                         self.stop_observing(peer, Named::Token(reply.token));
-                        What::Read(reading)
+                        Aim::Read(reading)
                     }
-                    _ => What::Read(reading),
+                    _ => Aim::Read(reading),
                 }
             }
             Code::PUT | Code::POST => {
                 if options.format.is_some_and(|number| format::content_type(number).is_none()) {
                     return refuse(Code::UNSUPPORTED_FORMAT, "the content format is not known: use `content_type`");
                 }
-                What::Put(Box::new(Put::new(topic, parameters, &options, payload.to_vec())))
+                Aim::Put(Box::new(Put::new(topic, parameters, &options, payload.to_vec())))
             }
             _ => return refuse(Code::NOT_ALLOWED, "GET, PUT and POST are known"),
         };
-        if matches!(what, What::Observe(_)) && !self.wire.is_proven(peer) {
+        if matches!(aim, Aim::Observe(_)) && !self.wire.is_proven(peer) {
             return Err(Box::new(self.wire.challenge(peer)));
         }
         let session = self.session_for(peer, credentials)?;
-        if let What::Read(reading) = &what
+        if let Aim::Read(reading) = &aim
             && let Some(answer) = self.wire.block_of_transfer(peer, session, reading)
         {
             self.wire.reply(peer, reply, &answer);
             return Ok(());
         }
         let job = JobId(self.wire.number());
-        self.jobs.insert(job, Job { peer, session, reply, begun: self.wire.now, what });
+        self.jobs.insert(job, Job { peer, session, reply, begun: self.wire.now, aim });
         if let Some(known) = self.wire.peers.get_mut(&peer) {
             known.jobs += 1;
             known.remember(self.wire.now, reply.id, Progress::Working(job));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tidegate_client::TopicFilterBuf;
 
-use super::{Action, Endpoint, JobId, PeerId, SessionId, What};
+use super::{Action, Aim, Endpoint, JobId, PeerId, SessionId};
 use crate::answer::{self, Answer};
 use crate::fields::Credentials;
 use crate::limits::{MAX_SESSIONS_OF_PEER, Millis};
@@ -108,7 +108,7 @@ impl Endpoint {
         self.ended(session, failure);
     }
 
-    /// Forgets a session, and what clients have in it.
+    /// Forgets a session, and its clients' state.
     fn drop_session(&mut self, session: SessionId) {
         let Some(it) = self.sessions.remove(&session) else { return };
         let Some(known) = self.wire.peers.get_mut(&it.peer) else { return };
@@ -163,20 +163,20 @@ impl Endpoint {
     fn carry_out(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let session = job.session;
-        match &mut job.what {
-            What::Put(put) => {
+        match &mut job.aim {
+            Aim::Put(put) => {
                 let put = std::mem::take(&mut **put);
                 self.put(id, put);
             }
-            What::Read(reading) => {
+            Aim::Read(reading) => {
                 let topic = reading.topic.clone();
                 self.wire.actions.push_back(Action::Read { session, job: id, topic });
             }
-            What::Observe(wish) => {
+            Aim::Observe(wish) => {
                 let wish = wish.clone();
                 self.observe(id, *wish);
             }
-            What::Publish(_) | What::Subscribe(..) | What::First(..) => {}
+            Aim::Publish(_) | Aim::Subscribe(..) | Aim::First(..) => {}
         }
     }
 
@@ -184,12 +184,12 @@ impl Endpoint {
     pub(super) fn done(&mut self, id: JobId, outcome: &Result<Outcome, Failure>) {
         let Some(job) = self.jobs.get(&id) else { return };
         let answer = outcome.as_ref().map_or_else(answer::failure, answer::outcome);
-        match &job.what {
-            What::Publish(block) => {
+        match &job.aim {
+            Aim::Publish(block) => {
                 let block = *block;
                 self.answer(id, &super::uploads::with_block(answer, block));
             }
-            What::Subscribe(observation, _) => {
+            Aim::Subscribe(observation, _) => {
                 let observation = *observation;
                 self.subscribed(id, observation, &answer);
             }

@@ -2,7 +2,7 @@
 
 use tidegate_client::QoS;
 
-use super::{Action, Endpoint, JobId, SessionId, What};
+use super::{Action, Aim, Endpoint, JobId, SessionId};
 use crate::answer::Answer;
 use crate::block::Block;
 use crate::fields::Parameters;
@@ -100,7 +100,7 @@ impl Endpoint {
         match put.parameters.message(&put.topic, put.payload, put.format, qos) {
             Ok(message) => {
                 if let Some(job) = self.jobs.get_mut(&id) {
-                    job.what = What::Publish(put.block);
+                    job.aim = Aim::Publish(put.block);
                 }
                 self.wire.actions.push_back(Action::Publish { session, job: id, message: Box::new(message) });
             }

@@ -7,16 +7,16 @@ use crate::sections::context::{Context, RankingName};
 
 /// A key of the section whose value the manager cannot work with.
 #[derive(Debug, thiserror::Error)]
-#[error("context.{key}: {what}")]
+#[error("context.{key}: {problem}")]
 pub struct WrongKey {
     /// The key.
     pub key: &'static str,
-    what: String,
+    problem: String,
 }
 
 impl WrongKey {
-    fn new(key: &'static str, what: &dyn std::fmt::Display) -> Self {
-        Self { key, what: what.to_string() }
+    fn new(key: &'static str, problem: &dyn std::fmt::Display) -> Self {
+        Self { key, problem: problem.to_string() }
     }
 }
 
@@ -45,10 +45,10 @@ pub fn ranking(context: &Context) -> Result<Box<dyn Ranking>, WrongKey> {
 /// As for [`ranking`], and when weights or the expression name statistics of pings; the key is named with the remedy.
 pub fn ranking_of_nodes(context: &Context) -> Result<Box<dyn Ranking>, WrongKey> {
     let refuse = |key, remedy| {
-        let what = format!(
+        let problem = format!(
             "nodes of a cluster have no statistics of pings, so cluster.balance = \"ranking\" cannot use them; {remedy}"
         );
-        Err(WrongKey::new(key, &what))
+        Err(WrongKey::new(key, &problem))
     };
     let checked = ranking(context)?;
     match context.ranking {

@@ -92,8 +92,8 @@ pub fn check_identity(
         (quic, "listeners for QUIC: a stream cannot be handed from its connection to the part that serves its user"),
         (proofs, "providers of the kinds `scram` and `certificate`: brokers cannot receive their proofs"),
     ];
-    for (_, what) in problems.into_iter().filter(|(there, _)| *there) {
-        let problem = Problem::new(format!("cannot be combined with {what}"));
+    for (_, conflict) in problems.into_iter().filter(|(there, _)| *there) {
+        let problem = Problem::new(format!("cannot be combined with {conflict}"));
         let problem =
             problem.hint("leave that out, or show brokers the orchestrator's own credentials: identity = \"own\"");
         findings.push(problem, origins.source_of("orchestrator", "identity").clone());

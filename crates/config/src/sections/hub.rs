@@ -395,7 +395,7 @@ section! {
         /// `pumps = pumps.csv#id`. The file is CSV (`.csv`, with names in its first line) or lines of JSON (`.ndjson`,
         /// `.jsonl`). It has at most 16 MiB and 100,000 rows, and is read again within a second when it has changed.
         tables: Texts = Texts::default(), in Kind::Texts;
-        /// What `lookup` gives for a key that the table does not have.
+        /// The result of `lookup` for a key that the table does not have.
         on_missing: OnMissing = OnMissing::Null, in Kind::OneOf(<OnMissing as Words>::WORDS);
         /// A condition (CEL) that messages have to fulfil, such as `payload.temp > 30.0`. The first step.
         filter: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };

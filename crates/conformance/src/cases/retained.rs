@@ -281,8 +281,8 @@ fn expect_many(subscriber: &mut Client) -> Outcome {
     while !missing.is_empty() {
         let left = missing.len();
         let publish = subscriber.message().map_err(|stop| match stop {
-            crate::outcome::Stop::Failed(what) => {
-                crate::outcome::Stop::Failed(format!("{left} of {} retained messages are missing: {what}", MANY + 1))
+            crate::outcome::Stop::Failed(fault) => {
+                crate::outcome::Stop::Failed(format!("{left} of {} retained messages are missing: {fault}", MANY + 1))
             }
             skipped @ crate::outcome::Stop::Skipped(_) => skipped,
         })?;

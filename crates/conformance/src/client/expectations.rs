@@ -186,15 +186,15 @@ impl Client {
     }
 
     /// A broker that says no where it may: the case cannot go on.
-    pub(crate) fn accepted_or_skip(&mut self, what: &str) -> Outcome<Connack> {
+    pub(crate) fn accepted_or_skip(&mut self, feature: &str) -> Outcome<Connack> {
         match self.arrival()? {
             Arrival::Packet(Packet::Connack { session_present, code: 0, properties }) => {
                 Ok(Connack { session_present, properties })
             }
             Arrival::Packet(Packet::Connack { code, .. }) => {
-                skipped(format!("the broker refuses {what} with 0x{code:02x}"))
+                skipped(format!("the broker refuses {feature} with 0x{code:02x}"))
             }
-            Arrival::Closed => skipped(format!("the broker refuses {what}")),
+            Arrival::Closed => skipped(format!("the broker refuses {feature}")),
             Arrival::Packet(packet) => failed(format!("{}: expected CONNACK, got {}", self.name, describe(&packet))),
             Arrival::Silence => failed(format!("{}: expected CONNACK, nothing came", self.name)),
         }

@@ -116,7 +116,7 @@ impl Link {
 
 fn prefix(stop: Stop, name: &str) -> Stop {
     match stop {
-        Stop::Failed(what) => Stop::Failed(format!("{name}: {what}")),
+        Stop::Failed(fault) => Stop::Failed(format!("{name}: {fault}")),
         Stop::Skipped(why) => Stop::Skipped(why),
     }
 }

@@ -147,10 +147,10 @@ impl Property {
     }
 }
 
-fn boolean(from: &mut Reader<'_>, what: &str) -> Result<u8, Fault> {
-    match from.byte(what)? {
+fn boolean(from: &mut Reader<'_>, field: &str) -> Result<u8, Fault> {
+    match from.byte(field)? {
         value @ (0 | 1) => Ok(value),
-        other => Err(Fault::Boolean { field: what.to_owned(), value: other }),
+        other => Err(Fault::Boolean { field: field.to_owned(), value: other }),
     }
 }
 

@@ -75,50 +75,50 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `length` bytes.
-    pub(crate) fn take(&mut self, length: usize, what: &str) -> Result<&'a [u8], Fault> {
+    pub(crate) fn take(&mut self, length: usize, field: &str) -> Result<&'a [u8], Fault> {
         let Some((taken, rest)) = self.rest.split_at_checked(length) else {
-            return Err(Fault::Ends { field: what.to_owned(), needed: length, left: self.rest.len() });
+            return Err(Fault::Ends { field: field.to_owned(), needed: length, left: self.rest.len() });
         };
         self.rest = rest;
         Ok(taken)
     }
 
-    pub(crate) fn byte(&mut self, what: &str) -> Result<u8, Fault> {
-        Ok(self.take(1, what)?.iter().fold(0, |_, byte| *byte))
+    pub(crate) fn byte(&mut self, field: &str) -> Result<u8, Fault> {
+        Ok(self.take(1, field)?.iter().fold(0, |_, byte| *byte))
     }
 
-    pub(crate) fn two(&mut self, what: &str) -> Result<u16, Fault> {
-        let bytes = self.take(2, what)?;
+    pub(crate) fn two(&mut self, field: &str) -> Result<u16, Fault> {
+        let bytes = self.take(2, field)?;
         Ok(bytes.iter().fold(0, |value, byte| (value << 8) | u16::from(*byte)))
     }
 
-    pub(crate) fn four(&mut self, what: &str) -> Result<u32, Fault> {
-        let bytes = self.take(4, what)?;
+    pub(crate) fn four(&mut self, field: &str) -> Result<u32, Fault> {
+        let bytes = self.take(4, field)?;
         Ok(bytes.iter().fold(0, |value, byte| (value << 8) | u32::from(*byte)))
     }
 
     /// A Variable Byte Integer, which has to use the fewest bytes [MQTT-1.5.5-1].
-    pub(crate) fn variable(&mut self, what: &str) -> Result<usize, Fault> {
+    pub(crate) fn variable(&mut self, field: &str) -> Result<usize, Fault> {
         match read_variable(self.rest)? {
             Some((value, length)) => {
-                self.take(length, what)?;
+                self.take(length, field)?;
                 Ok(value)
             }
-            None => Err(Fault::EndsWithinNumber(what.to_owned())),
+            None => Err(Fault::EndsWithinNumber(field.to_owned())),
         }
     }
 
-    pub(crate) fn binary(&mut self, what: &str) -> Result<&'a [u8], Fault> {
-        let length = self.two(what)?;
-        self.take(usize::from(length), what)
+    pub(crate) fn binary(&mut self, field: &str) -> Result<&'a [u8], Fault> {
+        let length = self.two(field)?;
+        self.take(usize::from(length), field)
     }
 
     /// A UTF-8 Encoded String: well-formed and without U+0000 [MQTT-1.5.4-1], [MQTT-1.5.4-2].
-    pub(crate) fn text(&mut self, what: &str) -> Result<String, Fault> {
-        let bytes = self.binary(what)?;
-        let text = std::str::from_utf8(bytes).map_err(|source| Fault::IllFormed { field: what.to_owned(), source })?;
+    pub(crate) fn text(&mut self, field: &str) -> Result<String, Fault> {
+        let bytes = self.binary(field)?;
+        let text = std::str::from_utf8(bytes).map_err(|source| Fault::IllFormed { field: field.to_owned(), source })?;
         if text.contains('\0') {
-            return Err(Fault::Null(what.to_owned()));
+            return Err(Fault::Null(field.to_owned()));
         }
         Ok(text.to_owned())
     }
@@ -129,11 +129,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Fails when bytes are left over.
-    pub(crate) fn finish(&self, what: &str) -> Result<(), Fault> {
+    pub(crate) fn finish(&self, field: &str) -> Result<(), Fault> {
         if self.rest.is_empty() {
             return Ok(());
         }
-        Err(Fault::Rest { packet: what.to_owned(), bytes: self.rest.len() })
+        Err(Fault::Rest { packet: field.to_owned(), bytes: self.rest.len() })
     }
 }
 

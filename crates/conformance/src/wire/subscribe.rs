@@ -4,7 +4,7 @@ use super::bytes::Bytes;
 use super::properties::{self, Property};
 use crate::version::Version;
 
-/// Subscription option bit: do not send me what I publish.
+/// Subscription option bit: do not send me my own messages.
 pub(crate) const NO_LOCAL: u8 = 0x04;
 /// Subscription option bit: keep the RETAIN flag as published.
 pub(crate) const RETAIN_AS_PUBLISHED: u8 = 0x08;

@@ -369,7 +369,7 @@ struct NodePart {
     bound: Option<u64>,
 }
 
-/// What other nodes are asked for.
+/// A request to other nodes.
 struct Asking<'a> {
     others: &'a dyn Others,
     subject: (&'a str, &'a HistoryQuery),

@@ -264,7 +264,7 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 
-/// Carries out what may wait on a thread that may, so that health is answered meanwhile.
+/// Carries out slow requests on a thread that may wait, so that health is answered meanwhile.
 pub(crate) async fn waiting<T: Send + 'static>(
     action: impl FnOnce() -> Result<T, ControlError> + Send + 'static,
 ) -> Result<T, ControlError> {

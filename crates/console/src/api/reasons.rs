@@ -5,7 +5,7 @@ use tidegate_engine::Reason;
 
 use super::advice::advice;
 
-/// A reason with its text and what to do about it.
+/// A reason with its text and its remedy.
 pub fn reason_entry(reason: Reason) -> ReasonEntry {
     ReasonEntry {
         number: reason.number() as u64,

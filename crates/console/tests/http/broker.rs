@@ -21,7 +21,7 @@ pub(crate) struct Broker {
     pub(crate) phase: AtomicU8,
     pub(crate) hindrance: Mutex<Option<String>>,
     pub(crate) bans: Mutex<Vec<BanEntry>>,
-    /// Names and addresses, and what else was asked for.
+    /// Names and addresses, and other arguments.
     pub(crate) fleet: Mutex<Vec<(String, String)>>,
     pub(crate) drain: Mutex<Option<DrainRequest>>,
     /// Other nodes, if there are any.

@@ -119,9 +119,9 @@ fn annotations_of(record: &Record, envelope: &Envelope) -> Result<Annotations, R
 
 /// The levels behind `PREFIX/to/`.
 fn address_of(topic: Topic, recipient: Option<&str>, rest: &str) -> Result<String, Rejected> {
-    let named = |what: &str| {
+    let named = |part: &str| {
         recipient.ok_or_else(|| {
-            Rejected(format!("it names no {what}: neither its key, nor the header `recipient`, nor its envelope"))
+            Rejected(format!("it names no {part}: neither its key, nor the header `recipient`, nor its envelope"))
         })
     };
     let mut address = match topic {
@@ -162,7 +162,7 @@ fn number(name: &str, said: Option<&str>, max: u32) -> Result<Option<u32>, Rejec
     }
 }
 
-fn bad(what: &str, said: &str, wanted: &str) -> Rejected {
+fn bad(part: &str, said: &str, wanted: &str) -> Rejected {
     let shown: String = said.chars().take(64).collect();
-    Rejected(format!("its {what} is {shown:?} and has to be {wanted}"))
+    Rejected(format!("its {part} is {shown:?} and has to be {wanted}"))
 }

@@ -21,7 +21,7 @@ pub(crate) const RETRY: Duration = Duration::from_secs(1);
 /// How long a service that ends waits until others know that it has left their group.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
-/// Carries what services say.
+/// Carries the records of services.
 #[derive(Clone)]
 pub struct Courier {
     bus: Bus,

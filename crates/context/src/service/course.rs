@@ -124,7 +124,7 @@ mod tests {
         let course = Course::new("groups");
         let watch = course.watch().clone();
         assert_eq!((watch.service(), watch.stage()), ("groups", Stage::Begins(None)));
-        course.is_hindered(&BusError::Mismatch { log: "x".to_owned(), what: "number of partitions" });
+        course.is_hindered(&BusError::Mismatch { log: "x".to_owned(), difference: "number of partitions" });
         course.stands(false);
         assert!(matches!(watch.stage(), Stage::Begins(Some(Hindrance { passes: false, .. }))));
         course.is_hindered(&BusError::Away { waited: std::time::Duration::ZERO, reason: String::new() });

@@ -52,11 +52,11 @@ impl World {
     }
 
     /// Waits until something holds; says how long that took.
-    fn until(&self, what: &str, holds: impl Fn(&State) -> bool) -> Duration {
+    fn until(&self, awaited: &str, holds: impl Fn(&State) -> bool) -> Duration {
         let began = Instant::now();
         let mut state = self.0.0.lock().unwrap();
         while !holds(&state) {
-            assert!(began.elapsed() < PATIENCE, "{what}: {:?} {:?}", counts(&state), state.groups);
+            assert!(began.elapsed() < PATIENCE, "{awaited}: {:?} {:?}", counts(&state), state.groups);
             state = self.0.1.wait_timeout(state, Duration::from_millis(200)).unwrap().0;
         }
         began.elapsed()

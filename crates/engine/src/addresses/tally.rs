@@ -34,7 +34,7 @@ pub(crate) struct Part {
     pub(crate) changed: bool,
 }
 
-/// What the shard adds up where a message entered.
+/// Sums at the shard where a message entered.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) tenant: TenantId,

@@ -1,4 +1,4 @@
-//! What an audit of an engine looks at.
+//! The checks of an audit of an engine.
 
 use crate::addresses::Nodes;
 use crate::cluster::outgoing::Outgoing;

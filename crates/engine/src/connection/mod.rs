@@ -110,7 +110,7 @@ pub(crate) struct Connection {
     pub leaving: bool,
 }
 
-/// What few connections need.
+/// Fields that few connections need.
 #[derive(Debug)]
 pub(crate) struct Extra {
     pub acks: AckQueue,
@@ -149,7 +149,7 @@ pub(crate) struct EnhancedState {
     pub running: bool,
 }
 
-/// What the shell knows of a client before its CONNECT arrives: from its certificate, or the name of the server it
+/// The shell's knowledge of a client before its CONNECT arrives: from its certificate, or the name of the server it
 /// asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preset {

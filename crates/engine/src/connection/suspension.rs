@@ -1,7 +1,7 @@
 //! Clients whose node has no lease at the moment: they stay connected until their node is decided.
 //!
 //! Nothing that promises anything may be written meanwhile, since another node may have taken the place. So all output
-//! is withheld but answers to pings, and what clients send is kept as packets of those are who have to wait.
+//! is withheld but answers to pings, and clients' packets are kept as packets of waiting publishers are.
 
 use crate::connection::table::Connections;
 use crate::ids::ConnectionKey;

@@ -109,7 +109,7 @@ impl ToWrite {
         std::mem::replace(&mut self.wide, wide)
     }
 
-    /// Begins with packets of a client; returns what [`ToWrite::end_input`] wants.
+    /// Begins with packets of a client; returns the argument of [`ToWrite::end_input`].
     #[inline]
     pub(crate) fn begin_input(&mut self) -> usize {
         std::mem::replace(&mut self.left, FIRST_BY_INPUT)

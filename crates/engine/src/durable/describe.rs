@@ -17,7 +17,7 @@ use crate::records::stored::read_message;
 use crate::records::stored::read_subscription;
 use crate::session::refused::RefusedMessage;
 
-/// What the pairs of a key space are, for people, in the plural; `None` when the key is not the engine's or not of this
+/// The name of a key space's records for people, in the plural; `None` when the key is not the engine's or not of this
 /// version.
 pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
     Some(match Key::read(key).ok()? {
@@ -76,12 +76,12 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         }
         Key::Entry(session, number) => {
             let entry = ReadEntry::read(value, clock, crate::TenantId::DEFAULT, &[]).ok()?;
-            let what = match &entry.content {
+            let content = match &entry.content {
                 Content::Here(message) => format!("{:?}, {} bytes", message.topic(), message.payload().len()),
                 Content::Body(body) => format!("message {body}"),
             };
             let sent = entry.sent.map_or_else(|| "waiting".to_owned(), |id| format!("sent as packet id {id}"));
-            Some(format!("session {}: owed {number} at QoS {}, {what}, {sent}", session.0, entry.qos.bits()))
+            Some(format!("session {}: owed {number} at QoS {}, {content}, {sent}", session.0, entry.qos.bits()))
         }
         Key::Sent(session, number) => {
             let sent = SentRecord::read(value).ok()?;
@@ -136,8 +136,8 @@ fn describe_arrival(number: u64, value: &[u8]) -> Option<String> {
 
 fn describe_retained(tenant: TenantId, topic: &str, value: &[u8], clock: Now) -> Option<String> {
     let bytes = read_message(&mut WireReader::new(value), clock, tenant).ok()?.payload().len();
-    let what = if bytes == 0 { "removed".to_owned() } else { format!("{bytes} bytes") };
-    Some(format!("retained {topic:?} (tenant {}): {what}", tenant.0))
+    let content = if bytes == 0 { "removed".to_owned() } else { format!("{bytes} bytes") };
+    Some(format!("retained {topic:?} (tenant {}): {content}", tenant.0))
 }
 
 fn describe_session(session: StoredSession, record: &SessionRecord) -> String {

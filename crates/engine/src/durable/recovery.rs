@@ -13,7 +13,7 @@ pub(crate) struct Recovery {
     pub replay: Option<Replay>,
     /// Numbers of such messages, and where they had arrived, until all shards have delivered them.
     pub replayed: Vec<(u64, Vec<ShardPosition>)>,
-    /// Other shards that have taken in what the store holds for them.
+    /// Other shards that have restored their part of the store.
     pub others_restored: u16,
     /// Other shards that have delivered the messages that were left to them.
     pub others_replayed: u16,

@@ -81,7 +81,7 @@ pub(crate) struct Restoration {
     pub(crate) done: Restored,
 }
 
-/// What cannot be read, with its key.
+/// The error for a record that cannot be read, with its key.
 pub(crate) fn malformed(key: &[u8], error: WireError) -> RestoreError {
     use std::fmt::Write;
     let key = key.iter().fold(String::new(), |mut text, byte| {

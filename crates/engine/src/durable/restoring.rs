@@ -19,7 +19,7 @@ pub(crate) struct Restoring {
     pub(crate) tenant: TenantId,
     pub(crate) memberships: Vec<Rc<Membership>>,
     pub(crate) entries: BTreeMap<u64, RestoredEntry>,
-    /// What stays in the store alone.
+    /// The part of the queue that stays in the store alone.
     pub(crate) tail: Option<Tail>,
     /// The highest number of its entries.
     pub(crate) last: u64,

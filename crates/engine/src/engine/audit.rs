@@ -13,7 +13,7 @@ impl ShardQuestions<'_> {
         let mut found = Findings::default();
         auditing!(self.engine).audit_sums(&mut found);
         auditing!(self.engine).audit_timers(&mut found);
-        self.engine.retaining.fetches.audit(&self.engine.state, &mut |what| found.0.push(what));
+        self.engine.retaining.fetches.audit(&self.engine.state, &mut |fault| found.0.push(fault));
         for (key, connection) in self.engine.state.connections.iter() {
             auditing!(self.engine).audit_connection(&mut found, key, connection);
         }
@@ -24,16 +24,16 @@ impl ShardQuestions<'_> {
         self.engine.groups.audit(
             (self.engine.place.shard, &self.engine.links.roster),
             &self.engine.state,
-            &mut |what| found.0.push(what),
+            &mut |fault| found.0.push(fault),
         );
-        self.engine.endings.audit(&mut |what| found.0.push(what));
-        self.engine.state.tenants.audit(&self.engine.state.sessions, &mut |what| found.0.push(what));
-        self.engine.retaining.store.values.audit(&mut |what| found.0.push(what));
+        self.engine.endings.audit(&mut |fault| found.0.push(fault));
+        self.engine.state.tenants.audit(&self.engine.state.sessions, &mut |fault| found.0.push(fault));
+        self.engine.retaining.store.values.audit(&mut |fault| found.0.push(fault));
         self.engine
             .admissions
-            .audit(&self.engine.state, self.engine.links.roster.is_alone(), &mut |what| found.0.push(what));
-        self.engine.services.observers.audit(&mut |what| found.0.push(what));
-        self.engine.services.principals.audit(&self.engine.state.connections, &mut |what| found.0.push(what));
+            .audit(&self.engine.state, self.engine.links.roster.is_alone(), &mut |fault| found.0.push(fault));
+        self.engine.services.observers.audit(&mut |fault| found.0.push(fault));
+        self.engine.services.principals.audit(&self.engine.state.connections, &mut |fault| found.0.push(fault));
         found.0
     }
 }

@@ -1,6 +1,6 @@
 //! The calls of an engine by subject.
 //!
-//! Each facet borrows the engine for one call. The engine itself has only what every packet passes.
+//! Each facet borrows the engine for one call. The engine itself has only the functions that every packet passes.
 
 use crate::engine::Engine;
 

@@ -15,7 +15,7 @@ impl<'e> ShardQuestions<'e> {
         &self.engine.state.counters
     }
 
-    /// What there is at this moment.
+    /// The present gauges.
     pub fn gauges(&self) -> Gauges {
         let state = &self.engine.state;
         let broker_links = &self.engine.broker_links;

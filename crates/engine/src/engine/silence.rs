@@ -1,7 +1,7 @@
 //! Deadlines that count the silence of a peer.
 //!
-//! A shell that was late, because its process was stopped or a turn took long, has not heard what its peers have sent
-//! meanwhile. Such deadlines so have effect only after the input that had arrived by then was taken.
+//! A shell that was late, because its process was stopped or a turn took long, has not read the bytes that its peers
+//! have sent meanwhile. Such deadlines so have effect only after the input that had arrived by then was taken.
 
 use crate::engine::TIMERS_PER_TURN;
 use crate::engine::facets::{ShardQuestions, TimerCalls};

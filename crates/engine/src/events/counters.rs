@@ -84,7 +84,7 @@ impl Counters {
 }
 
 summed! {
-    /// What there is at this moment, of one shard.
+    /// Gauges of one shard at this moment.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Gauges {
         /// Open connections, including connections without a CONNECT so far.
@@ -105,7 +105,7 @@ summed! {
         pub queued_messages: u64,
         /// Bytes of those (a message that waits in several queues counts in each).
         pub queued_bytes: u64,
-        /// Messages waiting in the store alone, behind what queues hold in memory.
+        /// Messages waiting in the store alone, after the messages that queues hold in memory.
         pub stored_messages: u64,
         /// Bytes of the stored messages, as their size in memory.
         pub stored_bytes: u64,

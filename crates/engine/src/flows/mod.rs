@@ -1,4 +1,4 @@
-//! What happens across components.
+//! Operations across components.
 //!
 //! A flow borrows the components that it needs as one of the [`contexts`]. Components import no flow.
 

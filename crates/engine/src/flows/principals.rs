@@ -1,4 +1,4 @@
-//! What principals publish is decided and answered.
+//! Publications of principals are decided and answered.
 
 use crate::connection::Outcome;
 use crate::event::Event;
@@ -43,7 +43,7 @@ impl Answering<'_> {
         self.refuse_held(key, reason);
     }
 
-    /// What all principals were not answered is refused: the lease of this node has ended, and no promise counts.
+    /// Pending publications of all principals are refused: the lease of this node has ended, and no promise counts.
     pub(crate) fn refuse_all_of_principals(&mut self, reason: Reason) {
         let keys: Vec<ConnectionKey> = self.services.principals.all.keys().copied().collect();
         for key in keys {

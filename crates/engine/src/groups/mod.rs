@@ -32,7 +32,7 @@ pub(crate) struct Groups {
     /// Joins from other shards that wait until all shards know of the group.
     pub(crate) joining: BTreeMap<u32, Joining>,
     pub(crate) next_joining: u32,
-    /// What other nodes were given and do not answer for yet.
+    /// Messages given to other nodes that have not answered for them yet.
     pub(crate) kept: Kept,
     pub(crate) dealers: Dealers,
 }

@@ -116,7 +116,7 @@ fn put_part<T>(out: &mut Vec<u8>, part: Option<&T>, write: impl FnOnce(&T, &mut 
     }
 }
 
-/// Reads what [`put_part`] wrote.
+/// Reads the form of [`put_part`].
 fn read_part<'a, T>(
     reader: &mut WireReader<'a>,
     read: impl FnOnce(&mut WireReader<'a>) -> Result<T, WireError>,

@@ -125,7 +125,7 @@ fn owing() -> (Engine, PartitionId) {
     (engine, home())
 }
 
-/// Carries out what the engine asks for, as far as that matters here.
+/// Carries out the engine's requests, as far as they matter here.
 fn drain(engine: &mut Engine) {
     while let Some(event) = engine.poll_event() {
         if let Event::Close { key, .. } = event {

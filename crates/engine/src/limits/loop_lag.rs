@@ -30,9 +30,9 @@ pub(crate) struct LoopLag {
     pub(crate) window_ends: Millis,
     /// Whether a turn of this second was too long.
     pub(crate) long: bool,
-    /// What each publisher may have done in this second, bytes; all of it until there was a second to compare with.
+    /// The work allowed to each publisher in this second, bytes; unlimited until a second has been measured.
     allowed: u64,
-    /// What each of them has had, bytes.
+    /// The work done for each of them, bytes.
     work: BTreeMap<BlockedPublisher, u64>,
     pub(crate) waiting: BTreeSet<BlockedPublisher>,
 }
@@ -89,7 +89,7 @@ impl LoopLag {
         *had > self.allowed
     }
 
-    /// Begins the next second: decides from the last one what each publisher may have done in it.
+    /// Begins the next second: decides from the last one how much work each publisher may cause in it.
     pub(crate) fn begin_window(&mut self, now: Millis, exempt: u64) {
         if self.long {
             let sum = self.work.values().fold(0_u64, |sum, work| sum.saturating_add(*work));

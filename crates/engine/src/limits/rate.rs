@@ -82,13 +82,13 @@ impl ListenerSettings {
         self.max_total_message_rate != 0 || self.max_total_byte_rate != 0
     }
 
-    /// What one client may publish.
+    /// The publish rates allowed to one client.
     pub(crate) fn client_rate(&self) -> (Limit, Limit) {
         let messages = Limit::new(u64::from(self.max_message_rate), u64::from(self.message_burst));
         (messages, Limit::new(self.max_byte_rate, self.byte_burst))
     }
 
-    /// What all clients may publish.
+    /// The publish rates allowed to all clients together.
     pub(crate) fn total_rate(&self) -> (Limit, Limit) {
         (Limit::new(u64::from(self.max_total_message_rate), 0), Limit::new(self.max_total_byte_rate, 0))
     }

@@ -7,7 +7,7 @@ use crate::settings::{Holding, Settings, TenantLedger, TenantQuota};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What tenants have: counted here for this shard alone, or by a ledger for all shards together.
+/// Uses of tenants: counted here for this shard alone, or by a ledger for all shards together.
 #[derive(Debug)]
 pub(crate) enum TenantUses {
     /// For this shard: the tenants with a quota. All others are not counted, and cost nothing.
@@ -20,7 +20,7 @@ pub(crate) enum TenantUses {
     },
 }
 
-/// What the tenants with a quota have on this shard.
+/// Uses of the tenants with a quota on this shard.
 #[derive(Debug, Default)]
 pub(crate) struct OwnUses {
     uses: BTreeMap<TenantId, TenantUse>,
@@ -34,7 +34,7 @@ struct TenantUse {
     quota: TenantQuota,
     /// By the numbers of [`Holding`]; retained messages are counted where they are kept.
     counts: [u64; Holding::ALL.len()],
-    /// What its clients have published lately.
+    /// Recent publications of its clients.
     published: Bucket,
 }
 

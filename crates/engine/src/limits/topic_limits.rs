@@ -7,7 +7,7 @@ use crate::events::reason::Reason;
 use crate::events::refused::Refused;
 
 impl Settings {
-    /// What makes a topic name too long or too deep.
+    /// Refuses a topic name that is too long or too deep.
     pub(crate) fn check_topic_levels(&self, topic: &str) -> Result<(), Refused> {
         let max_bytes = usize::from(self.limits.max_topic_bytes);
         if topic.len() > max_bytes {
@@ -21,7 +21,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What makes a filter long to write or wide to match.
+    /// Refuses a filter that is too long or would match too widely.
     pub(crate) fn check_filter_size(&self, filter: TopicFilter<'_>) -> Result<(), Reason> {
         let limits = &self.limits;
         let max_wildcards = usize::from(limits.max_filter_wildcards);

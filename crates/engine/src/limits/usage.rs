@@ -9,7 +9,7 @@ use crate::now::Millis;
 
 summed! {
     /// The usage of a tenant on one shard. The counters only grow; `sessions`, `connections`, `retained_bytes` and
-    /// `stored_bytes` say what there is at this moment.
+    /// `stored_bytes` are the values at this moment.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Usage {
         /// Application messages received from the tenant's clients.

@@ -102,7 +102,7 @@ impl ConnectionKey {
     }
 }
 
-/// What all fresh envelopes of a batch have in common, so that none of them carries it.
+/// Fields that all fresh envelopes of a batch share, so that no envelope carries them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BatchHead {
     /// The shard that wrote the batch, where fresh messages entered.
@@ -111,7 +111,7 @@ pub(crate) struct BatchHead {
     pub opened_at: Millis,
     /// Sequence of the first envelope.
     pub first_sequence: u64,
-    /// What reads differently in a batch of another node.
+    /// Fields that are read differently in a batch of another node.
     pub foreign: Option<Foreign>,
 }
 

@@ -1,4 +1,4 @@
-//! What says under which name a QoS 2 message crosses between nodes.
+//! The record that names a QoS 2 message which crosses between nodes.
 
 use crate::link::got::Got;
 use crate::wire::{WireError, WireReader, WireWrite};

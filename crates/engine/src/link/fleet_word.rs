@@ -1,4 +1,4 @@
-//! What the shard of the broker links tells the others of the brokers of its fleet.
+//! Records of the shard of the broker links to the others about the brokers of its fleet.
 
 use crate::wire::{WireError, WireReader, WireWrite};
 

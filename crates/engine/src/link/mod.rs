@@ -130,7 +130,7 @@ struct Noted {
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) place: ShardPosition,
-    /// All shards that there are, and what each of them works.
+    /// All shards, and the partitions of each.
     pub(crate) roster: Roster,
     /// The shards of other nodes that a link is open to.
     peers: Shards,
@@ -210,7 +210,7 @@ impl Links {
         ticket
     }
 
-    /// What other nodes owe to one ticket is awaited by another from now on. Returns how many answers there are to wait
+    /// Moves the pending answers of other nodes from one ticket to another. Returns the number of answers to wait
     /// for.
     pub(crate) fn pass_on(&mut self, ticket: Ticket, heir: Ticket) -> u32 {
         let mut owed = 0;

@@ -108,7 +108,7 @@ pub(crate) enum Record<'a> {
     Crossing { number: u64 },
     /// It has arrived, and its outcome is written.
     Crossed { number: u64 },
-    /// The sender has delivered what an earlier process left on its way.
+    /// The sender has delivered messages that an earlier process left on their way.
     Replayed,
     /// About the brokers of a fleet.
     Fleet(FleetWord<'a>),

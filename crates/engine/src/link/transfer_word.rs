@@ -1,4 +1,4 @@
-//! What shards tell each other of partitions that move between nodes.
+//! Records between shards about partitions that move between nodes.
 
 use crate::ids::Partitions;
 use crate::partitions::put_partitions;
@@ -12,7 +12,7 @@ pub(super) const TRANSFER_KIND: u8 = 44;
 pub(crate) enum TransferWord {
     /// The sender asks the receiver to cut: its messages for these partitions are for the sender from now on.
     Ask { id: u64, partitions: Partitions },
-    /// What the sender sends from now on is for the new home of these partitions.
+    /// Later records of the sender are for the new home of these partitions.
     Cut { id: u64, partitions: Partitions },
     /// The sender is not going to be the new home.
     End { id: u64 },

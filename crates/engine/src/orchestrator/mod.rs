@@ -1,4 +1,4 @@
-//! What an engine does besides within an orchestrator: its brokers' connections, homes of clients on other
+//! Further tasks of an engine within an orchestrator: its brokers' connections, homes of clients on other
 //! orchestrators, and clients that brokers are to know by their own credentials.
 
 pub(crate) mod broker_link;

@@ -1,6 +1,6 @@
 //! The pipeline: a PUBLISH passes the stages that it needs, in their order, and is routed.
 //!
-//! What an answer of a stage means for the publisher is decided here and nowhere else.
+//! The effect of a stage's answer on the publisher is decided here and nowhere else.
 
 /// The outcome of a PUBLISH packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -278,7 +278,7 @@ pub(crate) fn end(reader: &WireReader<'_>) -> Result<(), WireError> {
     if reader.is_empty() { Ok(()) } else { Err(WireError { reading: "the end of a value" }) }
 }
 
-/// What the engine writes for a message that is owed.
+/// Records of the engine for an owed message.
 impl crate::journal::Journal {
     /// Puts a message that a session is owed under its own number.
     #[expect(clippy::too_many_arguments, reason = "all that is known of a delivery before it is made")]

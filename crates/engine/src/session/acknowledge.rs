@@ -17,7 +17,7 @@ pub(crate) struct WrongType {
 }
 
 impl WrongType {
-    /// What ends the connection: the receiver answers with the packet that the message's QoS asks for
+    /// The fault that ends the connection: the receiver answers with the packet that the message's QoS asks for
     /// ([MQTT-4.3.2-4], [MQTT-4.3.3-8], [MQTT-4.3.3-11]).
     #[cold]
     pub(crate) fn refuse(self, packet: &str, id: PacketId) -> Refused {

@@ -1,4 +1,4 @@
-//! What the server keeps for a client id, with or without a connection.
+//! The state that the server keeps for a client id, with or without a connection.
 
 pub(crate) mod acknowledge;
 pub(crate) mod ended;
@@ -51,7 +51,7 @@ pub(crate) struct Session {
     pub filters: FilterList,
     /// Message flow; present once a message above QoS 0 or a queue was needed.
     pub flow: Option<Box<Flow>>,
-    /// What few sessions have.
+    /// Fields that few sessions need.
     pub rare: Option<Box<Rare>>,
     /// Session Expiry Interval, seconds; 0 ends the session with its connection, `u32::MAX` never.
     pub expiry_seconds: u32,
@@ -293,7 +293,7 @@ impl SubscriptionIds {
     }
 }
 
-/// What few sessions have.
+/// Fields that few sessions need.
 #[derive(Debug, Default)]
 pub(crate) struct Rare {
     /// The will of the present or last connection.

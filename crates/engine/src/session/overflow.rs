@@ -1,4 +1,4 @@
-//! What happens to a message for a session whose queue is full: one file for each policy.
+//! Overflow policies for a message to a session whose queue is full: one file for each.
 
 use crate::journal::Journal;
 use crate::memory::MemoryUse;
@@ -40,7 +40,7 @@ impl OverflowRules {
 }
 
 impl Session {
-    /// Logs what holds the queue up: once per time that it fills.
+    /// Logs the cause of the full queue: once per time that it fills.
     pub(crate) fn tell_queue_full(&mut self, events: &mut VecDeque<Event>, now: Millis, reason: Reason) {
         let flow = self.flow_mut();
         if std::mem::replace(&mut flow.full_logged, true) {

@@ -41,7 +41,7 @@ impl<T> InflightEntry<T> {
     }
 }
 
-/// What the server has sent to one client and the client has not finished, in the order of sending.
+/// Messages sent to one client that it has not completed, in the order of sending.
 ///
 /// Ids count up and around, past those in use. Clients finish mostly in order, which takes constant time; out of order
 /// the time is linear in the number in flight, which the caller bounds by its in-flight limit. Without entries it owns
@@ -269,8 +269,8 @@ fn distance(from: PacketId, to: PacketId) -> u16 {
     if to >= from { to - from } else { to.wrapping_sub(from) - 1 }
 }
 
-/// The ids of QoS 2 messages that a client has sent and not released yet: what arrives again under one of them has been
-/// passed on already [MQTT-4.3.3-10]. The receive maximum bounds its size. Without ids it owns no heap.
+/// The ids of QoS 2 messages that a client has sent and not released yet: a message that arrives again under
+/// one of them has been passed on already [MQTT-4.3.3-10]. The receive maximum bounds its size. Without ids it owns no heap.
 ///
 /// Kept in ascending order. Ids that count up are added and removed in constant time, others by moving two bytes for
 /// each id on the shorter side.

@@ -13,7 +13,7 @@ pub(crate) struct Reservations {
     kept: BTreeMap<ReservationId, Vec<(SessionKey, u64)>>,
     /// Messages and bytes, by session.
     by_session: BTreeMap<u32, (usize, u64)>,
-    /// What the next message of a shard uses.
+    /// The reservation that the next message of a shard uses.
     committing: BTreeMap<ShardId, u32>,
 }
 

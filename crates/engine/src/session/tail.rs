@@ -43,7 +43,7 @@ pub(crate) struct Tail {
     /// Its newest messages, which are in memory as well.
     newest: VecDeque<Delivery>,
     newest_bytes: u64,
-    /// What of its memory is counted.
+    /// The part of its memory that is counted, bytes.
     pub counted: u64,
 }
 

@@ -1,9 +1,9 @@
 //! Addresses: names of topics by which mobile nodes are reached without subscribing.
 
-/// Which topics are addresses, and what holds for the nodes behind them.
+/// The topics that are addresses, and the terms of the nodes behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressSettings {
-    /// What all addresses begin with: levels of a topic name, without a slash at either end.
+    /// The prefix of all addresses: levels of a topic name, without a slash at either end.
     pub prefix: String,
     /// True if publishing to groups and to all nodes, and reading messages to other nodes, needs an explicit rule. The
     /// default of the rules does not suffice.

@@ -53,8 +53,8 @@ pub struct BrokerLinkSettings {
 }
 
 impl BrokerLinkSettings {
-    /// What the client id that a broker is shown begins with. Of users it holds what every broker takes in a client id;
-    /// other characters stand as their bytes, so that no two users have the same one.
+    /// The prefix of the client id shown to a broker. Of a user name it keeps characters that every broker accepts;
+    /// other characters are written as their bytes, so that no two users have the same prefix.
     pub(crate) fn shown_name(&self) -> String {
         let Some(user) = &self.user else { return self.orchestrator.clone() };
         let mut name = format!("{}~", self.orchestrator);

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use crate::ids::TenantId;
 use crate::settings::Settings;
 
-/// What topics of tenants begin with at brokers.
+/// The first level of tenants' topics at brokers.
 const PREFIX: &str = "$tenant/";
 
 /// The name at brokers of a topic or filter of a tenant. `None` for a tenant whose name is not known, and for a topic of

@@ -56,7 +56,7 @@ impl Prepared {
 pub(crate) struct OverflowRules {
     rules: Vec<Prepared>,
     default: Bounds,
-    /// What holds where no rule fits and the queue is in a store.
+    /// Bounds of a queue in a store to which no rule applies.
     stored: Bounds,
     /// Whether a queue may have a result for a publisher, so that the publisher has to be known.
     tells_publisher: bool,
@@ -84,13 +84,13 @@ impl OverflowRules {
         self.tells_publisher
     }
 
-    /// What holds where no rule fits.
+    /// Bounds of a queue to which no rule applies.
     #[inline]
     pub(crate) fn default_bounds(&self) -> Bounds {
         self.default
     }
 
-    /// What holds for a message of `topic` in the queue of a client, which is in a store or not.
+    /// Bounds for a message of `topic` in the queue of a client, which is in a store or not.
     #[inline]
     pub(crate) fn bounds(&self, client_id: &str, topic: &str, is_stored: bool) -> Bounds {
         let default = if is_stored { self.stored } else { self.default };

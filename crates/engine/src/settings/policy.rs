@@ -32,7 +32,7 @@ pub trait PayloadCheck: std::fmt::Debug + Send + Sync {
     fn accepts(&self, payload: &[u8]) -> bool;
 }
 
-/// What happens at a full queue of some clients, or with some topics. The first rule that fits decides; where none
+/// The overflow policy for the queues of some clients, or for some topics. The first rule that fits decides; where none
 /// does, [`QueueSettings`](super::QueueSettings) hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverflowRule {
@@ -40,7 +40,7 @@ pub struct OverflowRule {
     pub clients: String,
     /// Topics of the messages; `None` is all.
     pub filter: Option<String>,
-    /// What happens when the queue is full.
+    /// The policy for a full queue.
     pub policy: OverflowPolicy,
     /// Messages that may wait in the whole queue of the session when one of this rule comes; `None` is as for all.
     pub max_messages: Option<u32>,

@@ -21,7 +21,7 @@ pub(crate) enum TopicPriority {
 }
 
 impl TopicPriority {
-    /// What the first of the rules that match says of a topic.
+    /// The priority of a topic by the first rule that matches.
     pub(crate) fn of(rules: &[PriorityRule], topic: &str) -> Self {
         if rules.is_empty() {
             return Self::Ordinary;

@@ -1,4 +1,4 @@
-//! What happens to single messages is reported.
+//! Reports the events of single messages.
 
 use crate::event::{Attempt, Delay, Event, LogEvent};
 use crate::events::outcome::DeliveryOutcome;

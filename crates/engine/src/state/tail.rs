@@ -44,7 +44,7 @@ impl ShardState {
         if tail.copies().0 == 1 {
             self.copied.insert(to);
         }
-        // What several sessions share is read by another key, so that such a message is written for each of them.
+        // A message shared by several sessions is read by another key, so it is written for each of them.
         let wide = std::mem::replace(&mut publication.wide, false);
         self.journal.put_entry(stored, number, publication, terms, delivery.qos, None, false);
         publication.wide = wide;

@@ -2,7 +2,7 @@
 //! would wait for them.
 //!
 //! A turn processes a limited number of filters of all clients together. The other filters wait for the next
-//! turns, and what its client has sent behind it waits as that of a parked publisher does. The answer has its place
+//! turns, and later packets of its client wait as a parked publisher's do. The answer has its place
 //! among the others from the first step on, and leaves when the last one is done.
 
 use crate::ids::{SessionKey, TenantId};
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Unsubscribe,
 }
 
-/// What holds for all filters of a SUBSCRIBE.
+/// The terms that hold for all filters of a SUBSCRIBE.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) tenant: TenantId,

@@ -41,7 +41,7 @@ const TARGETS_MAX: usize = 1 << 20;
 /// that has not come again, so that a stream of topics that come once does not drive out the others.
 #[derive(Debug, Default)]
 pub(crate) struct RouteCache {
-    /// What holds for topics is looked up with their routes.
+    /// The settings of a topic are looked up with its route.
     settings: Arc<Settings>,
     /// So are the observers of topics.
     observed: ObservedTopics,
@@ -86,7 +86,7 @@ struct Cached {
     traits: TopicTraits,
 }
 
-/// What the settings say of a topic.
+/// The settings of a topic.
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts about a topic")]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TopicTraits {
@@ -193,7 +193,7 @@ impl RouteCache {
         self.routes[usize::from(slot.0)].tenant
     }
 
-    /// What the settings say of the topic at a place.
+    /// The settings of the topic at a place.
     #[inline]
     pub(crate) fn traits(&self, slot: RouteSlot) -> TopicTraits {
         self.routes[usize::from(slot.0)].traits

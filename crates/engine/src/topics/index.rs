@@ -40,7 +40,7 @@ const ENTRY_BYTES: u64 = size_of::<Entry>() as u64 + 8;
 /// Bytes of a subscription beside its filter: its place there, and in its session.
 const SUBSCRIPTION_BYTES: u64 = 16;
 
-/// What [`SubscriptionIndex::subscribe`] did.
+/// The result of [`SubscriptionIndex::subscribe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subscribed {
     /// The filter, by which the session remembers its subscription.
@@ -51,7 +51,7 @@ pub(crate) struct Subscribed {
     pub(crate) first_local: bool,
 }
 
-/// What [`SubscriptionIndex::unsubscribe`] or [`SubscriptionIndex::remove_group`] did.
+/// The result of [`SubscriptionIndex::unsubscribe`] or [`SubscriptionIndex::remove_group`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unsubscribed {
     /// The filter, which may be gone.
@@ -60,7 +60,7 @@ pub(crate) struct Unsubscribed {
     pub(crate) last_local: bool,
 }
 
-/// What [`SubscriptionIndex::add_group`] did.
+/// The result of [`SubscriptionIndex::add_group`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupAdded {
     /// The filter.

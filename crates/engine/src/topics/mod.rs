@@ -1,4 +1,4 @@
-//! Who is interested in what: the subscription index of a shard, and the routes found in it.
+//! The subscription index of a shard, and the routes found in it.
 
 pub(crate) mod address_name;
 mod cache;

@@ -222,7 +222,7 @@ impl Route {
         self.targets.len() + self.ids.len() + self.groups.len()
     }
 
-    /// What [`Route::weight`] could be without a further allocation.
+    /// The [`Route::weight`] that is possible without a further allocation.
     pub(super) fn capacity(&self) -> usize {
         self.targets.capacity() + self.ids.capacity() + self.groups.capacity()
     }

@@ -136,7 +136,7 @@ impl Trie {
         visited
     }
 
-    /// Bytes held for all filters, without what an allocator adds.
+    /// Bytes held for all filters, without the allocator's overhead.
     pub(super) fn bytes(&self) -> u64 {
         self.literal_bytes + self.nodes.len() as u64 * NODE_BYTES
     }

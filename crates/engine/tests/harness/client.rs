@@ -119,7 +119,7 @@ impl Client {
         self.world.run();
     }
 
-    /// The next answer to what the client published.
+    /// The next answer to a publication of the client.
     #[track_caller]
     pub(crate) fn expect_answer(&self, kind: PacketType, id: PacketId) -> ReasonCode {
         self.world.run();

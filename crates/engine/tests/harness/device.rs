@@ -65,7 +65,7 @@ pub(crate) struct Device {
     /// Acknowledgements that the device owes.
     owed: Vec<PacketId>,
     owed_receipts: Vec<PacketId>,
-    /// What the application got.
+    /// Messages that the application received.
     pub inbox: Vec<Received>,
     /// Codes of PUBACK and PUBREC by the payload that they are for.
     pub answers: BTreeMap<Vec<u8>, ReasonCode>,

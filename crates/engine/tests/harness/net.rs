@@ -37,7 +37,7 @@ pub(crate) struct Net {
     pub settings: Arc<Settings>,
     pub engines: Vec<Engine>,
     pub store: Store,
-    /// What engines have counted that are gone.
+    /// Counters of engines that have ended.
     pub past: Counters,
     /// Connections of clients that were broken by crashes.
     pub broken: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Net {
     pub asked: VecDeque<Asked>,
     /// Parts of queues that are wanted from the store, and by which shard.
     pub reading: VecDeque<(usize, WantedQueue)>,
-    /// What the store has read for them.
+    /// Queues that the store has read for them.
     pub brought: VecDeque<(usize, LoadedQueue)>,
     /// Messages that were read from the store for queues.
     pub read_messages: usize,

@@ -120,7 +120,7 @@ impl Store {
         (self.handed_in(node) - self.done(node)) as usize
     }
 
-    /// What the store of a node holds.
+    /// The pairs in the store of a node.
     pub(crate) fn pairs_of_mut(&mut self, node: usize) -> &mut Pairs {
         if node == 0 { &mut self.pairs } else { self.others.entry(node).or_default() }
     }

@@ -82,7 +82,7 @@ impl World {
         Self::of_nodes(&Nodes::orchestrators(members, shards), settings, Schedule::InTurn, false, &title)
     }
 
-    /// The same, in which the seed decides what happens next.
+    /// The same, in which the seed decides the next step.
     pub(crate) fn seeded_orchestrators(
         members: u16,
         shards: u16,
@@ -96,7 +96,7 @@ impl World {
         Self::of_nodes(&Nodes::orchestrators(members, shards), settings, schedule, false, title)
     }
 
-    /// A cluster of nodes in which the seed decides what happens next.
+    /// A cluster of nodes in which the seed decides the next step.
     pub(crate) fn seeded_cluster(
         nodes: u16,
         shards: u16,
@@ -130,7 +130,7 @@ impl World {
         Self::build(shards, settings, Schedule::Seeded(Random::salted(seed, 1)), true, title)
     }
 
-    /// The same with less order than an inbox has: only what one shard sends to one other keeps its order.
+    /// The same with less order than an inbox has: only the messages from one shard to one other keep their order.
     pub(crate) fn seeded_links(shards: u16, seed: u64, title: &str, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);

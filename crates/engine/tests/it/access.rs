@@ -20,9 +20,9 @@ impl Access for Forbids {
     }
 }
 
-fn forbid(world: &World, what: &'static str) {
+fn forbid(world: &World, topic: &'static str) {
     for shard in 0..world.shards() {
-        world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(Forbids(what)))));
+        world.engine(shard, |engine, _| engine.control().set_access(Some(Box::new(Forbids(topic)))));
     }
     world.run();
 }

@@ -10,7 +10,7 @@ fn query() -> ClientQuery {
     ClientQuery { limit: 10, filters: 10, ..ClientQuery::default() }
 }
 
-/// What all shards answer, in order.
+/// The answers of all shards, in order.
 fn clients(world: &World, query: &ClientQuery) -> Vec<ClientSummary> {
     let mut all: Vec<_> = (0..world.shards())
         .flat_map(|shard| world.engine(shard, |engine, _| engine.questions().clients(query)))

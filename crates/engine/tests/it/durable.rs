@@ -30,7 +30,7 @@ fn stored_with(shards: u16, change: impl FnOnce(&mut Settings)) -> World {
     })
 }
 
-/// What each partition owes.
+/// The owed messages of each partition.
 fn owed(world: &World) -> Vec<Owed> {
     world.run();
     let owed = |partition: u16| {

@@ -85,7 +85,7 @@ fn silence_counts_up_to_the_time_heard() {
     let client = world.connect(v5("a").keep_alive(10));
     let connected = world.now().monotonic;
     world.skip(seconds(40));
-    // The process was stopped: what the client has sent meanwhile is still to be taken.
+    // The process was stopped: packets that the client has sent meanwhile are still to be read.
     world.engine(0, tidegate_engine::Engine::handle_timers);
     world.engine(0, |engine, now| engine.timing().handle_silence(now, connected.plus(seconds(15) - 1), |_| false));
     client.ping();

@@ -1,4 +1,4 @@
-//! What the engine promises, shown through its public interface.
+//! Promises of the engine, shown through its public interface.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -7,7 +7,7 @@ use tidegate_mqtt::{QoS, RetainHandling, TopicFilter, TopicName};
 /// A client by its number.
 pub(crate) type ClientNumber = usize;
 
-/// What an application has to get: topic, payload, and how it comes.
+/// A message that an application must receive: topic, payload, and form of delivery.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Expected {
     pub topic: String,
@@ -75,7 +75,7 @@ pub(crate) struct Model {
     holding: Vec<ClientNumber>,
     pub retained: BTreeMap<String, Published>,
     now: u64,
-    /// What each client has to receive in this step.
+    /// The messages that each client must receive in this step.
     pub due: BTreeMap<ClientNumber, Vec<Expected>>,
     pub due_one_of: Vec<OneOf>,
     /// Messages that were not delivered.

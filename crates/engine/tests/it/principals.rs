@@ -33,7 +33,7 @@ fn publish(world: &World, id: PrincipalId, message: InnerPublication, number: u6
     world.engine(0, |engine, now| engine.insiders().publish_as(now, id, message, number));
 }
 
-/// Allows what begins with the name of the client.
+/// Allows topics that begin with the name of the client.
 #[derive(Debug)]
 struct OwnTopics;
 

@@ -1,4 +1,4 @@
-//! Queues are bounded, and what happens at the bound is a choice.
+//! Queues are bounded, and the policy at the bound is a choice.
 
 use tidegate_engine::{LogEvent, OverflowPolicy, Reason, Settings};
 use tidegate_mqtt::QoS::AtLeastOnce;

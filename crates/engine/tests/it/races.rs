@@ -1,4 +1,4 @@
-//! What races between shards, in many orders: each seed is one order, and a failure names it.
+//! Races between shards, in many orders: each seed is one order, and a failure names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

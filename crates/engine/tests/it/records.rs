@@ -173,7 +173,7 @@ fn receipts_reach_an_application_on_the_bus() {
         properties.push(0x08);
         properties.extend_from_slice(&(to.len() as u16).to_be_bytes());
         properties.extend_from_slice(to.as_bytes());
-        // What only the broker says is not taken from a record either.
+        // Properties that only the broker sets are not taken from a record either.
         let pair = |name: &str, value: &str| {
             let texts = [name, value].map(|text| [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat());
             [vec![0x26], texts.concat()].concat()

@@ -1,4 +1,4 @@
-//! What services within the process do: publish, ping, and send clients elsewhere.
+//! Services within the process publish, ping, and send clients elsewhere.
 
 use tidegate_engine::{InnerPublication, Millis, TenantId};
 use tidegate_mqtt::{Packet, QoS, ReasonCode};

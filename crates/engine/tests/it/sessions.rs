@@ -148,7 +148,7 @@ fn unacknowledged_messages_come_again_before_queued_ones() {
     });
 }
 
-/// What ends the connection: the QoS of the message, whether PUBREC was sent before, and the answer.
+/// Cases that end the connection: the QoS of the message, whether PUBREC was sent before, and the answer.
 const WRONG_ANSWERS: [(QoS, bool, PacketType, ReasonCode); 9] = [
     (AtLeastOnce, false, PacketType::PubRec, ReasonCode::Success),
     (AtLeastOnce, false, PacketType::PubRec, ReasonCode::UnspecifiedError),

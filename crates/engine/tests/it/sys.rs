@@ -1,4 +1,4 @@
-//! `$SYS`: what the broker tells of itself, while someone listens.
+//! `$SYS`: values and events of the broker, while a client is subscribed.
 
 use std::collections::BTreeMap;
 

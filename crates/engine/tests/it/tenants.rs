@@ -143,9 +143,9 @@ fn a_tenant_is_preset_or_of_the_user_or_of_the_listener() {
             (v5("p").known_as(settled(7)), true),
             (v5("p").user("acme-1", "").through(1).known_as(settled(8)), false),
         ] {
-            let what = format!("{:?}, {:?}, {:?}", arrival.user, arrival.listener, arrival.preset);
+            let case = format!("{:?}, {:?}, {:?}", arrival.user, arrival.listener, arrival.preset);
             world.connect(arrival).publish(message("t", "x"));
-            assert_eq!(of_seven.payloads().len(), usize::from(inside), "{what}");
+            assert_eq!(of_seven.payloads().len(), usize::from(inside), "{case}");
         }
     });
 }

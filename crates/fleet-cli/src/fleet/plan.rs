@@ -1,4 +1,4 @@
-//! `tidegate fleet plan`: what the manager would do now, and why not.
+//! `tidegate fleet plan`: the action that the manager would begin now, or the cause of none.
 
 use clap::Args as ClapArgs;
 

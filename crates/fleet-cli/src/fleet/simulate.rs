@@ -1,4 +1,4 @@
-//! `tidegate fleet simulate`: what policies would do about a load.
+//! `tidegate fleet simulate`: the decisions of policies about a load.
 
 mod flags;
 mod table;

@@ -16,7 +16,7 @@ pub struct DecidedElsewhere {
 }
 
 impl DecidedElsewhere {
-    /// A judge that computes what `adviser` would decide.
+    /// A judge that computes the decision of `adviser`.
     pub fn advised_by(adviser: Box<dyn Judge>) -> Self {
         Self { adviser: Some(adviser), suits: None }
     }

@@ -15,9 +15,9 @@ const BEFORE: &str = "history.1.jsonl";
 
 /// Why the history cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {what} {}: {source}", .path.display())]
+#[error("cannot {attempt} {}: {source}", .path.display())]
 pub struct HistoryError {
-    what: &'static str,
+    attempt: &'static str,
     path: PathBuf,
     source: io::Error,
 }
@@ -37,7 +37,7 @@ impl History {
     /// When the disk refuses.
     pub fn open(directory: &Path) -> Result<Self, HistoryError> {
         let path = directory.join(NEWEST);
-        let failed = |source| HistoryError { what: "open", path: path.clone(), source };
+        let failed = |source| HistoryError { attempt: "open", path: path.clone(), source };
         let file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
         Ok(Self { directory: directory.to_owned(), file, length })
@@ -48,7 +48,7 @@ impl History {
     /// # Errors
     /// When the disk fails; the fleet continues without it.
     pub fn add(&mut self, entry: &Value) -> Result<(), HistoryError> {
-        let failed = |source| HistoryError { what: "write", path: self.directory.join(NEWEST), source };
+        let failed = |source| HistoryError { attempt: "write", path: self.directory.join(NEWEST), source };
         if self.length > MAX_HISTORY {
             let path = self.directory.join(NEWEST);
             fs::rename(&path, self.directory.join(BEFORE)).map_err(failed)?;
@@ -73,7 +73,7 @@ impl History {
         let mut entries = VecDeque::new();
         for name in [BEFORE, NEWEST] {
             let path = directory.join(name);
-            let failed = |source| HistoryError { what: "read", path: path.clone(), source };
+            let failed = |source| HistoryError { attempt: "read", path: path.clone(), source };
             let file = match File::open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened.map_err(failed)?,

@@ -21,10 +21,10 @@ const FILE: &str = "journal";
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The disk refuses.
-    #[error("cannot {what} {}: {source}", .path.display())]
+    #[error("cannot {attempt} {}: {source}", .path.display())]
     Io {
         /// The attempted operation.
-        what: &'static str,
+        attempt: &'static str,
         /// The file.
         path: PathBuf,
         /// The error of the operating system.
@@ -57,9 +57,9 @@ impl Journal {
     /// When the disk refuses or the journal is damaged.
     pub fn open(directory: &Path) -> Result<(Self, Book), JournalError> {
         let path = directory.join(FILE);
-        let io = |what| {
+        let io = |attempt| {
             let path = path.clone();
-            move |source| JournalError::Io { what, path, source }
+            move |source| JournalError::Io { attempt, path, source }
         };
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(io("open"))?;
         let mut bytes = Vec::new();
@@ -109,8 +109,8 @@ impl Journal {
         written.map_err(|source| self.failed("replace", source))
     }
 
-    fn failed(&self, what: &'static str, source: io::Error) -> JournalError {
-        JournalError::Io { what, path: self.path.clone(), source }
+    fn failed(&self, attempt: &'static str, source: io::Error) -> JournalError {
+        JournalError::Io { attempt, path: self.path.clone(), source }
     }
 }
 

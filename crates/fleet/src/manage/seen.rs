@@ -111,11 +111,11 @@ impl MessageRates {
     /// Messages per second of a resource, by one counter, since it was read last; `None` at the first time.
     fn rate(
         &mut self,
-        (of, by, what): (&ResourceName, &ResourceName, Counted),
+        (of, by, kind): (&ResourceName, &ResourceName, Counted),
         total: u64,
         now: Moment,
     ) -> Option<f64> {
-        let (before, counted) = self.0.insert((of.clone(), by.clone(), what), (now, total))?;
+        let (before, counted) = self.0.insert((of.clone(), by.clone(), kind), (now, total))?;
         let seconds = Duration::from_millis(now.since(before)).as_secs_f64();
         // A counter that is smaller than before was reset with its process.
         let counted = total.checked_sub(counted).unwrap_or(total);

@@ -166,10 +166,10 @@ pub enum ProviderError {
         to: u16,
     },
     /// A file or a process of a resource.
-    #[error("cannot {what} {}: {source}", .path.display())]
+    #[error("cannot {attempt} {}: {source}", .path.display())]
     Io {
         /// The attempted operation.
-        what: &'static str,
+        attempt: &'static str,
         /// The file, directory or program.
         path: PathBuf,
         /// The error of the operating system.

@@ -11,7 +11,7 @@ use super::ResourceName;
 /// and a dead one is created again by its provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stack {
-    /// What all names begin with.
+    /// The prefix of all names.
     pub name: String,
     /// The number of the first one.
     pub first: u64,

@@ -78,10 +78,10 @@ pub enum ModelError {
         capacity: f64,
     },
     /// A limit of waiting messages, or an amount of memory, that is not a number of 0 or more.
-    #[error("{what} of {value} at the {level} level makes no sense: choose 0 or more")]
+    #[error("{amount} of {value} at the {level} level makes no sense: choose 0 or more")]
     Amount {
         /// Its name.
-        what: &'static str,
+        amount: &'static str,
         /// Whose.
         level: Level,
         /// The given value.
@@ -155,8 +155,8 @@ impl Model {
             ("an idle memory", tier.idle_memory),
             ("a memory for each message", tier.message_memory),
         ];
-        if let Some((what, value)) = amounts.into_iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0)) {
-            return Err(ModelError::Amount { what, level, value });
+        if let Some((amount, value)) = amounts.into_iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0)) {
+            return Err(ModelError::Amount { amount, level, value });
         }
         let bounds = self.sla.bounds(level);
         let (least, most, start) = (bounds.least(), bounds.most(), tier.start);

@@ -353,7 +353,7 @@ fn policies_keep_to_the_bounds_of_the_workloads() {
         assert!(ours.false_positives <= hpa.false_positives, "{found}");
         assert!(ahead.false_positives <= ours.false_positives && ahead.late_s <= ours.late_s, "{found}");
         match family {
-            // What does not grow for a short peak is late while it works the peak off.
+            // A policy that does not grow for a short peak is late while it works the peak off.
             Family::Spikes => assert_eq!(ours.false_positives, 0, "{found}"),
             _ => assert!(ours.late_s * 5 <= hpa.late_s * 6, "{found}"),
         }

@@ -63,7 +63,7 @@ pub enum TraceError {
         /// The text in its place.
         text: String,
     },
-    /// A rate below 0 or beyond what can be worked with.
+    /// A rate below 0 or above the greatest that the model takes.
     #[error("line {line}: a rate of {rate} is outside 0 to {RATE_MAX:e}: write messages per second")]
     Rate {
         /// Counted from 1.

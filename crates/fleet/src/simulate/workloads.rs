@@ -161,10 +161,10 @@ pub fn outcome(policy: PolicyName, family: Family) -> Result<WorkloadOutcome, Su
     Ok(outcome)
 }
 
-/// What each policy has made of a family.
+/// The outcome of each policy for a family.
 pub type Outcomes = Vec<(PolicyName, WorkloadOutcome)>;
 
-/// What each policy has made of each family.
+/// The outcomes of each policy for each family.
 ///
 /// # Errors
 /// When the suite's own numbers make no sense.

@@ -128,7 +128,7 @@ impl Cluster {
 }
 
 /// Looks until something has come.
-pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
+pub(crate) fn until(awaited: &str, mut come: impl FnMut() -> bool) {
     let (_never, nothing) = mpsc::channel::<()>();
     for _ in 0..LOOKS {
         if come() {
@@ -136,5 +136,5 @@ pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
         }
         let _ = nothing.recv_timeout(PAUSE);
     }
-    panic!("it did not come that {what}");
+    panic!("it did not come that {awaited}");
 }

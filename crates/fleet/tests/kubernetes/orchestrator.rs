@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 struct State {
     /// Whether each broker is being drained.
     brokers: BTreeMap<String, bool>,
-    /// What each broker owes.
+    /// The messages that each broker owes.
     owed: u64,
     calls: Vec<String>,
 }

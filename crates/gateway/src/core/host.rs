@@ -60,7 +60,7 @@ impl NodeHost {
         Self { node, status, prefix, topics, reports, contexts, advertisements, pongs, processors, bell }
     }
 
-    /// Sorts what nodes and definers have said.
+    /// Sorts the reports of nodes and definers.
     fn sort(&mut self) {
         if !self.contexts.is_empty() || !self.advertisements.is_empty() {
             return;

@@ -71,7 +71,7 @@ pub struct Core {
     _running: Vec<Running>,
 }
 
-/// Starts what the configuration asks for beside a broker.
+/// Starts the services of the configuration beside a broker.
 ///
 /// # Errors
 /// When a key, a file or the bus cannot be used, or the system gives no thread.

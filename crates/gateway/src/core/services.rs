@@ -30,7 +30,7 @@ impl std::fmt::Debug for Services {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     /// In words for people.
-    pub what: String,
+    pub cause: String,
     /// Whether it may pass without anybody changing something.
     pub passes: bool,
 }
@@ -61,8 +61,8 @@ impl Services {
         let lasting =
             waiting.iter().find_map(|(_, hindrance)| hindrance.as_ref().filter(|hindrance| !hindrance.passes));
         if let Some(hindrance) = lasting {
-            let what = format!("the bus {} cannot be used: {}", self.address, hindrance.why);
-            return Some(Lack { what, passes: false });
+            let cause = format!("the bus {} cannot be used: {}", self.address, hindrance.why);
+            return Some(Lack { cause, passes: false });
         }
         let names = waiting.iter().map(|(service, _)| *service).collect::<Vec<_>>().join(", ");
         let said = waiting.iter().find_map(|(_, hindrance)| hindrance.as_ref());
@@ -75,13 +75,13 @@ impl Services {
                 ", which is there: they have yet to find their logs and their share of the work".to_owned()
             }
         };
-        Some(Lack { what: format!("{names} wait for the bus {}{why}", self.address), passes: true })
+        Some(Lack { cause: format!("{names} wait for the bus {}{why}", self.address), passes: true })
     }
 }
 
 impl Part for Services {
     fn hindrance(&self) -> Option<String> {
-        self.lack().map(|lack| lack.what)
+        self.lack().map(|lack| lack.cause)
     }
 
     fn add_to(&self, status: &mut Status) {

@@ -104,7 +104,7 @@ pub(super) enum Arrival<D> {
     Settled(Option<D>),
 }
 
-/// What one more confirmation means for a message.
+/// The effect of one more confirmation for a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Confirmed<D> {
     /// Other sinks do not have it yet.

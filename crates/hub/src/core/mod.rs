@@ -124,7 +124,7 @@ pub enum Ending {
     NotTaken,
 }
 
-/// What people should know.
+/// A notice for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// A sink does not take batches at the moment.

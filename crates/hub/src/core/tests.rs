@@ -577,10 +577,10 @@ struct World {
     connection: u64,
     published: u64,
     keys: HashMap<u64, u64>,
-    /// What the broker keeps.
+    /// Messages that the broker keeps.
     unacknowledged: BTreeSet<u64>,
     under_way: BTreeMap<usize, Vec<u64>>,
-    /// What each sink has, in order, and dead letters last.
+    /// The messages in each sink, in order, and dead letters last.
     kept: Vec<Vec<u64>>,
     crashed: bool,
 }

@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 64;
 pub struct FormatError {
     /// The format.
     pub format: Format,
-    /// What its reader says.
+    /// The reader's error.
     pub why: String,
 }
 
@@ -30,7 +30,7 @@ pub struct FormatError {
 pub struct EncodeError {
     /// The name of the format.
     pub format: &'static str,
-    /// What its writer says.
+    /// The writer's error.
     pub why: String,
 }
 

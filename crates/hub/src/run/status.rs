@@ -78,7 +78,7 @@ pub struct PipelineStatus {
     pub last_failure: Option<LastFailure>,
 }
 
-/// What the thread of a pipeline has written down.
+/// The state noted by the thread of a pipeline.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     /// Whether the session has subscriptions on this connection.

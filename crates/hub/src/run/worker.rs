@@ -25,7 +25,7 @@ const MAX_STEPS: usize = 64;
 /// broker and the pipeline more than the message does.
 const GATHER_TIME: Duration = Duration::from_millis(2);
 
-/// What others ask of a pipeline.
+/// Requests of other threads to a pipeline.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     pub(super) paused: AtomicBool,
@@ -248,8 +248,8 @@ impl<S: Source> Worker<S> {
                 }
                 self.course.failures_told = Some(Instant::now());
                 let untold = std::mem::take(&mut self.course.failures_untold);
-                let what = if kept { "a message became a dead letter" } else { "a message was dropped" };
-                tracing::warn!(pipeline, topic, untold, "{what}: {why}");
+                let outcome = if kept { "a message became a dead letter" } else { "a message was dropped" };
+                tracing::warn!(pipeline, topic, untold, "{outcome}: {why}");
             }
         }
     }

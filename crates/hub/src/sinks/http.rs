@@ -26,7 +26,7 @@ pub struct HttpSettings {
     pub url: String,
     /// Headers that are sent along.
     pub headers: Vec<(String, String)>,
-    /// What signs the body.
+    /// The key that signs the body.
     pub secret: Option<Vec<u8>>,
     /// Time for an answer.
     pub timeout: Duration,

@@ -23,7 +23,7 @@ pub struct NatsSettings {
     pub url: String,
     /// The stream, which is made when it is not there.
     pub stream: String,
-    /// What subjects begin with; the topic follows, with points for slashes.
+    /// The prefix of subjects; the topic follows, with points for slashes.
     pub subject: String,
     /// Time for a batch.
     pub timeout: Duration,

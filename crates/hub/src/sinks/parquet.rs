@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// What its bytes mean: 0 is text, 19 is JSON.
+    /// The meaning of its bytes: 0 is text, 19 is JSON.
     fn converted(self) -> Option<i64> {
         match self {
             Self::Text => Some(0),

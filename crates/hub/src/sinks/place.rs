@@ -57,7 +57,7 @@ impl LaneIds {
         Self { sink, lane }
     }
 
-    /// What the ids of all lanes of the sink begin with.
+    /// The prefix of the ids of all lanes of the sink.
     pub(super) fn of_sink(&self) -> &str {
         &self.sink
     }

@@ -31,7 +31,7 @@ pub struct S3Settings {
     pub bucket: String,
     /// The region that requests are signed for.
     pub region: String,
-    /// What names of objects begin with.
+    /// The prefix of names of objects.
     pub prefix: String,
     /// The format of objects.
     pub format: FileFormat,

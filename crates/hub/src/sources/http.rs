@@ -35,7 +35,7 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 const MAX_HEAD: usize = 16 * 1024;
 /// Connections at once; further ones wait.
 const MAX_CONNECTIONS: usize = 1_000;
-/// What headers of user properties begin with.
+/// The prefix of headers of user properties.
 const USER_HEADER: &str = "x-mqtt-user-";
 /// Bytes of a digest that are in an id.
 const ID_DIGEST: usize = 16;
@@ -49,7 +49,7 @@ const SYSTEM_PAUSE: Duration = Duration::from_millis(100);
 pub struct HttpSourceSettings {
     /// The address.
     pub listen: SocketAddr,
-    /// What senders have to show as `Authorization: Bearer TOKEN`.
+    /// The token of senders, in `Authorization: Bearer TOKEN`.
     pub token: Option<Vec<u8>>,
     /// Bytes of a body; a larger one is refused with 413.
     pub max_body: usize,

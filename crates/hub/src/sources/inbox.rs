@@ -1,4 +1,4 @@
-//! What other threads hand to the thread of a source.
+//! Items from other threads to the thread of a source.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

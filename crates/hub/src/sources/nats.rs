@@ -67,7 +67,7 @@ impl NatsSourceSettings {
     }
 }
 
-/// What the client says.
+/// An event of the client.
 enum Heard {
     Ready,
     Trouble(String),

@@ -28,7 +28,7 @@ pub(super) struct Cel {
 /// The function that finds a row of a table, in SQL, too.
 pub(super) const LOOKUP: &str = "lookup";
 
-/// What `row` is for a step that comes before there is one.
+/// The value of `row` for a step before the first row.
 static NO_ROW: Value = Value::Null;
 
 impl Cel {

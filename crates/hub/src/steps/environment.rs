@@ -1,4 +1,4 @@
-//! What expressions look at: a message, its payload, and the time.
+//! The environment of expressions: a message, its payload, and the time.
 
 use std::cell::OnceCell;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::format::{Format, FormatError, Wanted};
 use crate::message::Message;
 
-/// What an expression looks at.
+/// The environment of an expression.
 #[derive(Debug)]
 pub(crate) struct Environment<'a> {
     pub(crate) message: &'a Message,
@@ -23,7 +23,7 @@ pub(crate) struct Environment<'a> {
     pub(super) window: Option<WindowView>,
 }
 
-/// What the fields of a window's record look at beside its last message.
+/// The environment of a window's record beside its last message.
 #[derive(Debug)]
 pub(super) struct WindowView {
     /// Its begin, Unix milliseconds.

@@ -33,7 +33,7 @@ pub enum ComputeError {
     /// An operation needs another kind of value.
     #[error("{needed}, and there is {found}")]
     Kind {
-        /// What the operation needs.
+        /// The operand that the operation needs.
         needed: &'static str,
         /// The kind of the value, and its beginning.
         found: String,

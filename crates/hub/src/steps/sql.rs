@@ -48,7 +48,7 @@ pub(crate) struct Sql {
     each: Option<Each>,
     select: Vec<Column>,
     condition: Option<Node>,
-    /// What the messages of a window have in common.
+    /// The values that the messages of a window share.
     group: Vec<Node>,
     aggregates: Aggregates,
 }

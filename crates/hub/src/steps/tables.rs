@@ -86,7 +86,7 @@ struct Filling {
     values: usize,
 }
 
-/// What tells one version of a file from another.
+/// The version of a file.
 type Version = (Option<SystemTime>, u64);
 
 /// A table of a file, which is read again when the file has changed.

@@ -23,7 +23,7 @@ fn select(sql: &str, topic: &str, payload: &Value) -> Result<Option<Value>, Stri
     Ok(record.first.map(|record| serde_json::from_str(&record.json()).unwrap()))
 }
 
-/// What an expression gives for a payload.
+/// The value of an expression for a payload.
 fn value(expression: &str, payload: &Value) -> Result<Value, String> {
     let row = select(&format!("SELECT {expression} AS x FROM 't'"), "t", payload)?;
     Ok(row.unwrap()["x"].clone())

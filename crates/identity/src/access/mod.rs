@@ -1,4 +1,4 @@
-//! Who may do what: from the configuration to what engines ask.
+//! Access rules: from the configuration to the engines' questions.
 
 mod engine;
 mod load;

@@ -46,7 +46,7 @@ pub enum ProvidersError {
     Settings(#[from] SettingsError),
 }
 
-/// The chain, and what holds around it.
+/// The chain, and the settings around it.
 #[derive(Debug)]
 pub struct Authentication {
     chain: Chain,

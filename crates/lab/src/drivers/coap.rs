@@ -22,7 +22,7 @@ const NOTHING: &[u8] = b"-";
 
 /// A request without an answer yet.
 struct Asked {
-    what: What,
+    purpose: Purpose,
     id: u16,
     token: u32,
     confirmable: bool,
@@ -33,7 +33,7 @@ struct Asked {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum Purpose {
     Ping,
     Make,
     Observe,
@@ -58,22 +58,22 @@ impl Coap {
         Self { path, acknowledged, role, is_ready: false, next: 1, asked: Vec::new(), observed: 0 }
     }
 
-    fn ask(&mut self, what: What, payload: &[u8], out: &mut Vec<u8>) {
-        let confirmable = self.acknowledged || what != What::Publish;
+    fn ask(&mut self, purpose: Purpose, payload: &[u8], out: &mut Vec<u8>) {
+        let confirmable = self.acknowledged || purpose != Purpose::Publish;
         let (token, id) = (self.next, self.next as u16);
         self.next = self.next.wrapping_add(1);
-        let code = match what {
-            What::Ping => Code::EMPTY,
-            What::Observe => Code::GET,
-            What::Make | What::Publish => Code::PUT,
+        let code = match purpose {
+            Purpose::Ping => Code::EMPTY,
+            Purpose::Observe => Code::GET,
+            Purpose::Make | Purpose::Publish => Code::PUT,
         };
         let kind = if confirmable { Kind::Confirmable } else { Kind::NonConfirmable };
         let mut datagram = Vec::new();
-        let path = if what == What::Ping { &[][..] } else { &self.path };
-        write(kind, code, id, token, what == What::Observe, path, payload, &mut datagram);
+        let path = if purpose == Purpose::Ping { &[][..] } else { &self.path };
+        write(kind, code, id, token, purpose == Purpose::Observe, path, payload, &mut datagram);
         framed(&datagram, out);
         let datagram = if confirmable { datagram } else { Vec::new() };
-        self.asked.push(Asked { what, id, token, confirmable, datagram, again: 0, wait_s: FIRST_WAIT_S });
+        self.asked.push(Asked { purpose, id, token, confirmable, datagram, again: 0, wait_s: FIRST_WAIT_S });
     }
 
     fn on_message(&mut self, message: &Message<'_>, out: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<(), Problem> {
@@ -87,7 +87,7 @@ impl Coap {
             if is_piggybacked {
                 asked.id == message.id
             } else {
-                asked.token == message.token && asked.what != What::Ping
+                asked.token == message.token && asked.purpose != Purpose::Ping
             }
         });
         let Some(place) = place else {
@@ -102,19 +102,19 @@ impl Coap {
             return Ok(());
         }
         let asked = self.asked.swap_remove(place);
-        match asked.what {
-            What::Ping => self.is_ready = true,
-            What::Publish if message.code.is_success() => sink.acknowledged(u64::from(self.acknowledged)),
-            What::Publish => sink.refused(1),
-            What::Make if message.code.is_success() => self.ask(What::Observe, &[], out),
-            What::Observe if message.code.is_success() && message.is_observed => {
+        match asked.purpose {
+            Purpose::Ping => self.is_ready = true,
+            Purpose::Publish if message.code.is_success() => sink.acknowledged(u64::from(self.acknowledged)),
+            Purpose::Publish => sink.refused(1),
+            Purpose::Make if message.code.is_success() => self.ask(Purpose::Observe, &[], out),
+            Purpose::Observe if message.code.is_success() && message.is_observed => {
                 self.observed = asked.token;
                 self.is_ready = true;
             }
-            What::Observe if message.code.is_success() => {
+            Purpose::Observe if message.code.is_success() => {
                 return Err(Problem::new("the resource cannot be observed; take another path: coap://HOST/PATH"));
             }
-            What::Make | What::Observe => {
+            Purpose::Make | Purpose::Observe => {
                 let text = format!(
                     "the server answers {} to the request of a subscriber; let it create resources",
                     message.code
@@ -145,9 +145,9 @@ fn framed(datagram: &[u8], out: &mut Vec<u8>) {
 impl Driver for Coap {
     fn opened(&mut self, out: &mut Vec<u8>) {
         match self.role {
-            Role::Publish => self.ask(What::Ping, &[], out),
+            Role::Publish => self.ask(Purpose::Ping, &[], out),
             // A resource must exist before it can be observed.
-            Role::Subscribe => self.ask(What::Make, NOTHING, out),
+            Role::Subscribe => self.ask(Purpose::Make, NOTHING, out),
         }
     }
 
@@ -173,7 +173,7 @@ impl Driver for Coap {
     }
 
     fn publish(&mut self, payload: &[u8], out: &mut Vec<u8>) {
-        self.ask(What::Publish, payload, out);
+        self.ask(Purpose::Publish, payload, out);
     }
 
     fn each_second(&mut self, out: &mut Vec<u8>) {

@@ -113,7 +113,7 @@ impl<'a> Exchange<'a> {
                 address.set_port(0);
             }
             let address =
-                self.listen(address).map_err(|error| LoadError::System { what: "a port to listen on", error })?;
+                self.listen(address).map_err(|error| LoadError::System { part: "a port to listen on", error })?;
             let dialling = if self.plan.pairs { publisher..publisher + 1 } else { 0..subscribers };
             dialling.for_each(|subscriber| self.dial(address, Member::Subscriber(subscriber)));
         }
@@ -204,8 +204,9 @@ impl<'a> Exchange<'a> {
         let silent = self.expected.saturating_sub(self.ready) as u64;
         if silent > 0 {
             let (name, seconds) = (self.plan.protocol.name(), self.plan.connect_timeout_ms / 1000);
-            let what = format!("no end of the handshake within {seconds} s; check that {} speaks {name}", self.address);
-            self.books.outcome.note_problem(&what, silent);
+            let problem =
+                format!("no end of the handshake within {seconds} s; check that {} speaks {name}", self.address);
+            self.books.outcome.note_problem(&problem, silent);
         }
     }
 

@@ -89,8 +89,8 @@ impl Http {
     }
 
     fn fetch(&mut self, out: &mut Vec<u8>) {
-        let what = json!({ "count": FETCHED, "ackmode": "ack_requeue_false", "encoding": "base64" });
-        self.ask(Asked::Fetch, Some(&what), out);
+        let body = json!({ "count": FETCHED, "ackmode": "ack_requeue_false", "encoding": "base64" });
+        self.ask(Asked::Fetch, Some(&body), out);
     }
 
     fn on_answer(&mut self, answer: &Answer<'_>, out: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<(), Problem> {

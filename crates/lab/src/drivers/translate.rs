@@ -6,12 +6,12 @@ use crate::load::plan::{Begin, ClientGroup, Filler, Publishing, Ramp, Role, Size
 
 /// A protocol cannot carry a load.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("over {protocol} the lab carries no load with {what}")]
+#[error("over {protocol} the lab carries no load with {feature}")]
 pub struct TranslateError {
     /// The protocol.
     pub protocol: &'static str,
     /// The first feature of the load that it cannot carry.
-    pub what: &'static str,
+    pub feature: &'static str,
 }
 
 impl ExchangePlan {
@@ -21,7 +21,7 @@ impl ExchangePlan {
     /// # Errors
     /// For the first feature that an exchange does not support.
     pub fn of(plan: &LoadPlan, protocol: Protocol) -> Result<Self, TranslateError> {
-        let cannot = |what| Err(TranslateError { protocol: protocol.name(), what });
+        let cannot = |feature| Err(TranslateError { protocol: protocol.name(), feature });
         let (mut publishers, mut subscribers) = (Vec::new(), Vec::new());
         for group in &plan.groups {
             if !group.disturbances.is_empty() {
@@ -36,8 +36,8 @@ impl ExchangePlan {
         let ([(publisher, publishing)], [(subscriber, subscribing)]) = (&*publishers, &*subscribers) else {
             return cannot("other than one group that publishes and one that subscribes");
         };
-        if let Some(what) = beyond(plan, publishing, subscribing) {
-            return cannot(what);
+        if let Some(feature) = beyond(plan, publishing, subscribing) {
+            return cannot(feature);
         }
         let Size::Fixed(size) = publishing.payload.size else { return cannot("payloads of several sizes") };
         let Some(pairs) = shape(publisher, publishing, subscriber, subscribing) else {
@@ -164,14 +164,14 @@ mod tests {
         if let Role::Publisher(publishing) = &mut retained.groups[1].role {
             publishing.retain = true;
         }
-        for (plan, what) in [
+        for (plan, feature) in [
             (disturbed, "disturbances"),
             (retained, "retained"),
             (plan("a/{client}", "a/{client%2}", 0), "topics"),
             (plan("a/{client}", "a/+", 0), "topics"),
         ] {
             let error = ExchangePlan::of(&plan, Protocol::Nats).unwrap_err();
-            assert!(error.what.contains(what), "{error}");
+            assert!(error.feature.contains(feature), "{error}");
         }
     }
 }

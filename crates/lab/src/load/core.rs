@@ -1,10 +1,12 @@
 //! All clients of one process as a state machine: bytes and times go in, bytes and wishes come out. It owns no socket
 //! and reads no clock, so that tests run it on a clock of their own against a broker whose every delay is known.
 
+mod arrivals;
 mod client;
 mod clients;
 mod conclude;
 mod connect;
+mod departures;
 mod disturb;
 pub(crate) mod meter;
 mod packets;
@@ -16,10 +18,12 @@ mod refusals;
 mod run;
 mod work;
 
+use arrivals::Arrivals;
 pub(crate) use client::Output;
 use client::{Client, State};
 use clients::Clients;
 pub(crate) use conclude::Totals;
+use departures::Departures;
 use meter::Meter;
 use publish::Publishers;
 use receive::Receivers;
@@ -93,11 +97,8 @@ pub(crate) struct Core {
     publishers: Publishers,
     receivers: Receivers,
     refusals: Refusals,
-    /// The next client of the ramp, connecting clients, and clients that are neither ready nor given up.
-    next_dial: usize,
-    on_their_way: u32,
-    pending: u32,
-    next_to_leave: usize,
+    arrivals: Arrivals,
+    departures: Departures,
 }
 
 impl Core {
@@ -142,7 +143,7 @@ impl Core {
 
     /// Whether all clients are connected and subscribed, or have failed to be.
     pub(crate) const fn gathered(&self) -> bool {
-        self.pending == 0
+        self.arrivals.is_over()
     }
 
     /// Whether all messages are sent. Without publishers, clients stay for the measured time.
@@ -173,7 +174,7 @@ impl Core {
     pub(crate) fn advance(&mut self, now_ns: u64) {
         while let Some((at_ns, timer)) = self.run.timers.due(now_ns) {
             match timer {
-                Timer::Ramp => self.dial_due(now_ns),
+                Timer::Ramp => self.arrivals.dial_due(&mut self.run, now_ns),
                 Timer::Publish(publisher) => self.publishers.on_timer(&mut self.run, publisher, at_ns, now_ns),
                 Timer::Ping { client, epoch } => self.run.ping(client, epoch, now_ns),
                 Timer::Timeout { client, epoch } => self.timed_out(client, epoch, now_ns),
@@ -182,7 +183,7 @@ impl Core {
                 Timer::Read { client, epoch } => self.run.read_slowly(client, epoch, now_ns),
                 Timer::Worked { client } => self.receivers.worked(&mut self.run, client),
                 Timer::TimeIsOver => self.publishers.end_time(&mut self.run, now_ns),
-                Timer::Leave => self.leave_next(now_ns),
+                Timer::Leave => self.departures.leave_next(&mut self.run, now_ns),
             }
         }
         if self.run.phase == Phase::Publishing && now_ns >= self.run.sending_ends_ns() {

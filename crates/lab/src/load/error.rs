@@ -27,10 +27,10 @@ pub enum LoadError {
         problem: String,
     },
     /// A system call of a run failed.
-    #[error("{what}: {error}")]
+    #[error("{part}: {error}")]
     System {
         /// The attempted operation.
-        what: &'static str,
+        part: &'static str,
         /// The error of the operating system.
         error: io::Error,
     },

@@ -98,7 +98,7 @@ impl LoadOutcome {
         self.generator.cpu_ns += other.generator.cpu_ns;
         self.generator.busiest = self.generator.busiest.max(other.generator.busiest);
         self.stopped |= other.stopped;
-        other.problems.iter().for_each(|(what, times)| self.note_problem(what, *times));
+        other.problems.iter().for_each(|(problem, times)| self.note_problem(problem, *times));
         self.product = self.product.take().or_else(|| other.product.clone());
     }
 
@@ -117,11 +117,11 @@ impl LoadOutcome {
     }
 
     /// Counts a problem. Of many texts, the first ones are kept.
-    pub fn note_problem(&mut self, what: &str, times: u64) {
-        if let Some(known) = self.problems.get_mut(what) {
+    pub fn note_problem(&mut self, problem: &str, times: u64) {
+        if let Some(known) = self.problems.get_mut(problem) {
             *known += times;
         } else if self.problems.len() < PROBLEMS_MOST {
-            self.problems.insert(what.to_owned(), times);
+            self.problems.insert(problem.to_owned(), times);
         }
     }
 

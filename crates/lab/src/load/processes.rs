@@ -109,16 +109,16 @@ fn listen(worker: u32, says: Box<dyn Read + Send>, to: Sender<(u32, Option<Said>
 }
 
 impl Workers<'_> {
-    fn tell(&mut self, worker: usize, what: &impl serde::Serialize) -> Result<(), LoadError> {
+    fn tell(&mut self, worker: usize, message: &impl serde::Serialize) -> Result<(), LoadError> {
         let wrong = |problem: String| LoadError::Worker { worker: worker as u32, problem };
-        let mut line = serde_json::to_vec(what).map_err(|error| wrong(error.to_string()))?;
+        let mut line = serde_json::to_vec(message).map_err(|error| wrong(error.to_string()))?;
         line.push(b'\n');
         let tells = &mut self.links[worker].tells;
         tells.write_all(&line).and_then(|()| tells.flush()).map_err(|error| wrong(error.to_string()))
     }
 
-    fn tell_all(&mut self, what: &Told) -> Result<(), LoadError> {
-        (0..self.links.len()).try_for_each(|worker| self.tell(worker, what))
+    fn tell_all(&mut self, message: &Told) -> Result<(), LoadError> {
+        (0..self.links.len()).try_for_each(|worker| self.tell(worker, message))
     }
 
     fn hear_to_the_end(&mut self, stop: &AtomicBool) -> Result<(), LoadError> {

@@ -87,7 +87,7 @@ impl<'a> Shell<'a> {
     /// The clients of worker number `worker`; the run's zero is the clock's.
     ///
     /// # Errors
-    /// When the plan cannot be carried out, or the system refuses what the loop needs.
+    /// When the plan cannot be carried out, or the system refuses a resource of the loop.
     pub(crate) fn new(
         plan: LoadPlan,
         worker: u32,

@@ -371,16 +371,16 @@ fn refusals_are_counted_by_their_reason() {
     let (outcome, records) = Simulated::run(plan(1_000, mesh(20, 10, 1, open(10.0))), refuse);
     let refusals = [records.clients_refused, records.refused, records.subscriptions_refused];
     assert!(refusals.iter().all(|times| *times > 1), "{refusals:?}");
-    let told: Vec<(&str, u64)> = outcome.problems.iter().map(|(what, times)| (what.as_str(), *times)).collect();
+    let told: Vec<(&str, u64)> = outcome.problems.iter().map(|(problem, times)| (problem.as_str(), *times)).collect();
     let begins = [
         "client: server unavailable (0x88); look",
         "message: quota exceeded (0x97); raise",
         "subscription: not authorized (0x87); give",
     ];
     assert_eq!(told.len(), begins.len(), "{told:?}");
-    for ((begin, due), (what, times)) in begins.into_iter().zip(refusals).zip(told) {
-        assert!(what.starts_with(&format!("the broker refused a {begin}")), "{what}");
-        assert_eq!(times, due, "{what}");
+    for ((begin, due), (problem, times)) in begins.into_iter().zip(refusals).zip(told) {
+        assert!(problem.starts_with(&format!("the broker refused a {begin}")), "{problem}");
+        assert_eq!(times, due, "{problem}");
     }
     let nothing = Simulated::run(plan(100, mesh(2, 2, 1, open(100.0))), Behaviour::default()).0;
     assert!(nothing.problems.is_empty(), "{:?}", nothing.problems);

@@ -103,9 +103,9 @@ struct Piped<'a, W: Write> {
 }
 
 impl<W: Write> Piped<'_, W> {
-    fn say(&mut self, what: &Said) -> Result<(), LoadError> {
+    fn say(&mut self, message: &Said) -> Result<(), LoadError> {
         let lost = |error: std::io::Error| LoadError::Worker { worker: self.worker, problem: error.to_string() };
-        serde_json::to_writer(&mut *self.output, what).map_err(|error| lost(error.into()))?;
+        serde_json::to_writer(&mut *self.output, message).map_err(|error| lost(error.into()))?;
         self.output.write_all(b"\n").and_then(|()| self.output.flush()).map_err(lost)
     }
 

@@ -32,17 +32,17 @@ pub enum NetworkError {
     #[error("the process that holds the broker's network ended: {0}")]
     Holder(String),
     /// The system refused.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {attempt}: {source}")]
     Io {
         /// The attempted action.
-        what: &'static str,
+        attempt: &'static str,
         /// The error of the system.
         source: io::Error,
     },
 }
 
 impl NetworkError {
-    pub(super) const fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { what, source }
+    pub(super) const fn io(attempt: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { attempt, source }
     }
 }

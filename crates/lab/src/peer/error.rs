@@ -99,10 +99,10 @@ pub enum PeerError {
         to: u16,
     },
     /// The system refused.
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {attempt} {}: {source}", path.display())]
     Io {
         /// The attempted action.
-        what: &'static str,
+        attempt: &'static str,
         /// Its file.
         path: PathBuf,
         /// The error of the system.
@@ -117,8 +117,8 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    pub(super) fn io(what: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn io(attempt: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io { what, path, source }
+        move |source| Self::Io { attempt, path, source }
     }
 }

@@ -17,9 +17,9 @@ pub fn is_installed(template: &Template, place: &PeerPaths) -> bool {
 /// Looks for its program, and for the files that it needs.
 pub(super) fn check_installed(template: &Template, place: &PeerPaths) -> Result<(), PeerError> {
     let values = place.values(template);
-    let is_there = |what: &String| Path::new(what).exists() || find(what).is_some();
+    let is_there = |path: &String| Path::new(path).exists() || find(path).is_some();
     for alternatives in [&template.command, &template.installed] {
-        let alternatives: Vec<String> = alternatives.iter().map(|what| fill(what, &values)).collect();
+        let alternatives: Vec<String> = alternatives.iter().map(|path| fill(path, &values)).collect();
         if !alternatives.is_empty() && !alternatives.iter().any(is_there) {
             return Err(template.missing(alternatives));
         }

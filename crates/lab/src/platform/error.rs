@@ -19,10 +19,10 @@ pub enum PlatformError {
         remedy: &'static str,
     },
     /// The system refused.
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {attempt} {}: {source}", path.display())]
     Io {
         /// The attempted action.
-        what: &'static str,
+        attempt: &'static str,
         /// Its file.
         path: PathBuf,
         /// Why.

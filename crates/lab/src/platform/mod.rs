@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
         stop: &'a Stop,
     ) -> Result<Self, PlatformError> {
         let directory = place.scratch.join(format!("{name}-platform"));
-        let failed = |source| PlatformError::Io { what: "make", path: directory.clone(), source };
+        let failed = |source| PlatformError::Io { attempt: "make", path: directory.clone(), source };
         fs::create_dir_all(&directory).map_err(failed)?;
         let servers = ports.take(host, SERVERS)?;
         Ok(Self { place, cgroups, name, stop, platform, directory, host: host.to_owned(), servers })
@@ -183,7 +183,7 @@ impl<'a> Builder<'a> {
 
     fn write(&self, name: &str, text: &str) -> Result<PathBuf, PlatformError> {
         let path = self.directory.join(name);
-        fs::write(&path, text).map_err(|source| PlatformError::Io { what: "write", path: path.clone(), source })?;
+        fs::write(&path, text).map_err(|source| PlatformError::Io { attempt: "write", path: path.clone(), source })?;
         Ok(path)
     }
 

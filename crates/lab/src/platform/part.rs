@@ -87,9 +87,9 @@ impl PartProcess {
         cgroups: &Cgroups,
     ) -> Result<Self, PlatformError> {
         let path = output(&settings);
-        let failed = |what| {
+        let failed = |attempt| {
             let path = path.clone();
-            move |source| PlatformError::Io { what, path, source }
+            move |source| PlatformError::Io { attempt, path, source }
         };
         let limited = settings.limits.takes_cgroup().then(|| cgroups.limit(&settings.cgroup, &settings.limits));
         let limited =

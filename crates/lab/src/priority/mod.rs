@@ -20,7 +20,7 @@ use crate::probe::SessionError;
 /// Why a test has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The broker does not do what every test needs.
+    /// The broker lacks a feature that every test needs.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The run is stopped.

@@ -64,7 +64,7 @@ fn told(report: &Report) -> Conformance {
         version: result.version.to_string(),
         statements: result.case.statements(result.version).iter().map(ToString::to_string).collect(),
         what: match &result.outcome {
-            CaseOutcome::Failed { what, .. } => what.clone(),
+            CaseOutcome::Failed { fault, .. } => fault.clone(),
             CaseOutcome::Passed | CaseOutcome::Skipped(_) => String::new(),
         },
     });

@@ -38,8 +38,8 @@ fn row(results: &Results, peers: &[String], out: &mut String) {
     let (name, title) = (escape(&results.scenario.name), escape(&results.scenario.title));
     put!(out, "<tr><td><a href=\"{name}/report.html\">{title}</a></td>");
     let first = results.scenario.measures.first().copied();
-    let (what, unit) = first.map_or(("a test: see its report", ""), crate::results::Measure::name);
-    put!(out, "<td class=\"text\">{what}{}{unit}</td>", if unit.is_empty() { "" } else { ", " });
+    let (title, unit) = first.map_or(("a test: see its report", ""), crate::results::Measure::name);
+    put!(out, "<td class=\"text\">{title}{}{unit}</td>", if unit.is_empty() { "" } else { ", " });
     let table = first.map(|measure| Table::of(results, measure));
     for peer in peers {
         let medians: Vec<f64> = table

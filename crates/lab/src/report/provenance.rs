@@ -109,7 +109,7 @@ fn valid(run: &Run) -> String {
         return format!("no: {}", escape(why));
     }
     let problems: Vec<String> =
-        run.load.problems.iter().map(|(what, times)| format!("; but {times} times: {}", escape(what))).collect();
+        run.load.problems.iter().map(|(problem, times)| format!("; but {times} times: {}", escape(problem))).collect();
     format!("yes{}", problems.concat())
 }
 

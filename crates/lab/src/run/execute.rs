@@ -106,8 +106,8 @@ fn site(order: &Order, task: &Task<'_>, link: Option<&Link>, limited: Option<&Li
 }
 
 fn announce(order: &Order, task: &Task<'_>, plan: &LoadPlan, report: &mut dyn Report) {
-    let what = format!("{}, {}, {}", task.case.name, task.peer.name(), task.repetition);
-    report.say(Said::Run { what, about: about(order, plan) });
+    let case = format!("{}, {}, {}", task.case.name, task.peer.name(), task.repetition);
+    report.say(Said::Run { case, about: about(order, plan) });
 }
 
 /// The processes to look at: the broker's, without the process that carries packets.
@@ -147,7 +147,7 @@ fn expect_connected(outcome: &LoadOutcome, address: &str) -> Result<(), ExecuteE
         return Ok(());
     }
     let (dialled, refused, timed_out) = (connections.dialled, connections.refused, connections.timed_out);
-    let said = outcome.problems.keys().map(|what| format!(" {what}")).collect::<Vec<_>>().join(".");
+    let said = outcome.problems.keys().map(|problem| format!(" {problem}")).collect::<Vec<_>>().join(".");
     let address = without_credentials(address);
     Err(ExecuteError::NotConnected { address, dialled, refused, timed_out, said })
 }
@@ -164,8 +164,8 @@ fn told_version(peer: &Peer, outcome: &LoadOutcome, carrier: &Carrier) -> Option
 
 /// Reports problems of connections and refusals, so that missing messages are explained.
 fn tell(outcome: &LoadOutcome, timeline: &mut Timeline, report: &mut dyn Report) {
-    for (what, times) in &outcome.problems {
-        let line = format!("{times} times: {what}");
+    for (problem, times) in &outcome.problems {
+        let line = format!("{times} times: {problem}");
         timeline.note(line.clone());
         report.say(Said::Note(line));
     }
@@ -301,9 +301,9 @@ fn attend(
         }
         if next.is_some_and(|at| at <= Instant::now()) {
             let event = events.remove(0);
-            let what = broker.act(event.action, watched, stop)?;
-            timeline.note(what);
-            report.say(Said::Event(what.to_owned()));
+            let effect = broker.act(event.action, watched, stop)?;
+            timeline.note(effect);
+            report.say(Said::Event(effect.to_owned()));
         }
     }
 }

@@ -13,10 +13,10 @@ use crate::scenario::Scenario;
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
     /// The system refused.
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {attempt} {}: {source}", path.display())]
     Io {
         /// The attempted action.
-        what: &'static str,
+        attempt: &'static str,
         /// Its file.
         path: PathBuf,
         /// The error of the system.
@@ -121,9 +121,9 @@ fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, KeptError> {
     serde_json::from_slice(&text).map_err(|source| KeptError::Format { path: path.to_owned(), source })
 }
 
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeptError {
+fn failed(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeptError {
     let path = path.to_owned();
-    move |source| KeptError::Io { what, path, source }
+    move |source| KeptError::Io { attempt, path, source }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub enum Said {
     /// A run begins.
     Run {
         /// Its case, its broker and its repetition.
-        what: String,
+        case: String,
         /// How long it takes by its plan, without the time in which clients connect.
         about: Duration,
     },
@@ -150,7 +150,7 @@ impl Report for Live {
             return;
         }
         let line = match &said {
-            Said::Run { what, about } => Some(format!("{what}, about {} s", about.as_secs().max(1))),
+            Said::Run { case, about } => Some(format!("{case}, about {} s", about.as_secs().max(1))),
             Said::Second(second) if second.second > 0 && second.second.is_multiple_of(LINE_EVERY_S) => {
                 Some(self.view.second_line(second))
             }

@@ -85,7 +85,7 @@ impl Timeline {
         Self { begin, happened: Vec::new() }
     }
 
-    pub(super) fn note(&mut self, what: impl Into<String>) {
-        self.happened.push(Happened { at_s: self.begin.elapsed().as_secs_f64(), what: what.into() });
+    pub(super) fn note(&mut self, event: impl Into<String>) {
+        self.happened.push(Happened { at_s: self.begin.elapsed().as_secs_f64(), what: event.into() });
     }
 }

@@ -78,7 +78,7 @@ fn what_the_bus_never_confirmed_is_cut_off_the_copy() {
     let before = records(&bus, "a");
     worked(&bus, &folder, false);
     let model = contents_on(&bus_with("a", &before), "a");
-    // The older log again, as far as it was confirmed; positions have to be behind what the copy has seen.
+    // The older log again, as far as it was confirmed; positions have to be greater than the positions that the copy has seen.
     let bus = bus_with("a", &before);
     let place = place("a");
     for _ in 0..bounds(&bus, "a").next.0 {

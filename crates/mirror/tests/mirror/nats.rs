@@ -68,10 +68,10 @@ impl Node {
     }
 }
 
-fn until(what: &str, holds: impl Fn() -> bool) {
+fn until(awaited: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
-        assert!(Instant::now() < end, "{what} did not come");
+        assert!(Instant::now() < end, "{awaited} did not come");
         thread::yield_now();
     }
 }

@@ -110,8 +110,8 @@ impl TlsFlags {
 
     /// # Errors
     /// When a flag asks for TLS where it is not spoken.
-    pub(super) fn refuse_over(&self, what: &str) -> Result<(), UsageError> {
-        self.given().map_or(Ok(()), |flag| Err(UsageError::new(format!("{flag}: TLS is not spoken over {what}"))))
+    pub(super) fn refuse_over(&self, transport: &str) -> Result<(), UsageError> {
+        self.given().map_or(Ok(()), |flag| Err(UsageError::new(format!("{flag}: TLS is not spoken over {transport}"))))
     }
 
     /// The connector for QUIC. If no authority is named, and a broker on this machine has made a certificate for

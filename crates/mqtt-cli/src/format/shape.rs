@@ -1,4 +1,4 @@
-//! How wide a field is, and what fills it up.
+//! The width of a field, and its filling.
 
 use std::iter::Peekable;
 use std::str::Chars;

@@ -76,7 +76,7 @@ fn it_does_not_exist_before_5() {
         let error = DecodeError::NotInVersion { packet: PacketType::Auth, version };
         rejects("AUTH", version, "f0 00", error);
         rejects("AUTH", version, "f0 06 18 04 | 15 <m>", error);
-        let error = EncodeError::NotInVersion { what: "AUTH", version };
+        let error = EncodeError::NotInVersion { element: "AUTH", version };
         refuses("AUTH", version, Packet::Auth(Auth::default()), error);
     }
 }

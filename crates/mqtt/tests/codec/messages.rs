@@ -157,7 +157,7 @@ fn errors_of_encoding() {
             "MQTT before 5.0 has no return code for ProtocolError",
         ),
         (EncodeError::NoTopicFilter { packet: PacketType::Unsubscribe }, "UNSUBSCRIBE has no topic filter"),
-        (EncodeError::NotInVersion { what: "AUTH", version: Version::V31 }, "AUTH does not exist in MQTT 3.1"),
+        (EncodeError::NotInVersion { element: "AUTH", version: Version::V31 }, "AUTH does not exist in MQTT 3.1"),
         (
             EncodeError::MissingField { packet: PUBLISH, field: "packet identifier" },
             "PUBLISH lacks the packet identifier",

@@ -176,7 +176,7 @@ impl Links {
         }
     }
 
-    /// Writes what there is, as far as sockets and carrying nodes take it.
+    /// Writes pending frames, as far as sockets and carrying nodes accept them.
     pub(super) fn write_out(&mut self) {
         for (id, loss) in self.table.hand_over(self.now.monotonic) {
             self.lose_session(id, &loss);

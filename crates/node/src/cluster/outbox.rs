@@ -118,7 +118,7 @@ impl Outbox {
 /// More had to wait for a node than may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Overflown {
-    /// What may.
+    /// The most that may wait.
     pub limit: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What links need before the shards are there: a socket on which other nodes are waited for, and an inbox.
+//! Parts of the links that exist before the shards: a listening socket for other nodes, and an inbox.
 
 use std::io;
 use std::net::SocketAddr;

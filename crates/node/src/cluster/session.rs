@@ -98,7 +98,7 @@ pub(super) struct Session {
     stream: Option<TcpStream>,
     /// How another node carries its bytes, where one does.
     pub indirect: Option<Box<Indirect>>,
-    /// What lies between frames and the socket, where links are encrypted.
+    /// The TLS layer between frames and the socket, where links are encrypted.
     tls: Option<Box<Connection>>,
     pub address: SocketAddr,
     pub phase: Phase,
@@ -174,7 +174,7 @@ impl Session {
         self.writable |= event.is_writable() || event.is_error();
     }
 
-    /// Has the poller report what happens to its connection.
+    /// Has the poller report events of its connection.
     pub(super) fn register(&mut self, registry: &Registry, id: SessionId) -> io::Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let (token, interest) = (Token(id as usize), Interest::READABLE | Interest::WRITABLE);
@@ -395,7 +395,7 @@ impl Session {
         self.unwritten() > 0 || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
-    /// Writes what there is as far as the socket takes it; what shards have put into the outbox is one write.
+    /// Writes pending frames as far as the socket accepts them; the outbox of the shards is one write.
     pub(super) fn write(&mut self, now: Millis) -> Result<(), Loss> {
         if self.carrier().is_some() {
             return Ok(());

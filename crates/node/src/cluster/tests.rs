@@ -1,4 +1,4 @@
-//! Sessions of one node, without its thread: what each end of a session leaves behind.
+//! Sessions of one node, without its thread: the state that each end of a session leaves behind.
 
 use std::net::{SocketAddr, TcpListener as Listener};
 use std::sync::Arc;

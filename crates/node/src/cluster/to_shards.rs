@@ -1,4 +1,4 @@
-//! What the links send to the shards of their node.
+//! Messages from the links to the shards of their node.
 
 use std::fmt;
 use std::net::IpAddr;

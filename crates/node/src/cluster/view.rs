@@ -17,7 +17,7 @@ pub struct PeerNode {
     pub address: SocketAddr,
 }
 
-/// The nodes of a cluster and what each of them works, as one of them sees it.
+/// The nodes of a cluster and the partitions of each, as one of them sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterView {
     /// All other nodes. Sessions with nodes that are not among them, or in another life, end.

@@ -61,7 +61,7 @@ impl fmt::Debug for SharedLinks {
 }
 
 impl Work {
-    /// Asks the poller for events, and works off what there is.
+    /// Asks the poller for events, and handles them.
     fn turn(&mut self, timeout: Option<Duration>) {
         let Some(links) = &mut self.links else { return };
         let asked = links.clock.now().monotonic;
@@ -233,7 +233,7 @@ impl AttachedLinks {
         }
     }
 
-    /// Writes what the shard has put into outboxes.
+    /// Writes the frames that the shard has put into outboxes.
     pub(crate) fn write(&self, now: Now) {
         if let Some(links) = &mut self.shared.work().links {
             links.now = now;
@@ -280,7 +280,7 @@ mod tests {
             let shared = Arc::new(SharedLinks::new(links));
             let attached = AttachedLinks::attach(shared, &sender, poll.registry(), Token(7)).unwrap();
             let mut turns = Self { poll, attached, sender };
-            // What the attachment itself has caused.
+            // Work that the attachment itself has caused.
             turns.turn(Millis::NEVER);
             turns
         }

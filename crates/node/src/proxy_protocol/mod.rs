@@ -65,7 +65,7 @@ pub struct RelayedTenant {
     pub tenant: TenantId,
     /// Whether the user name cannot change it, as after a certificate that leads to a tenant.
     pub settled: bool,
-    /// What the tenant's name gives by [`tenant_mark`]: the receiver compares it, since processes that share no bus may
+    /// The mark of the tenant's name ([`tenant_mark`]): the receiver compares it, since processes that share no bus may
     /// have given the number to another tenant. 0 where the sender does not say, and for the default tenant.
     pub mark: u32,
 }

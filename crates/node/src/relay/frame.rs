@@ -1,5 +1,5 @@
-//! What nodes say to each other on the connection of a relayed client whose home moves: frames whose first byte begins
-//! no MQTT packet, between two packets of the home, and in front of all bytes of the client.
+//! Frames between nodes on the connection of a relayed client whose home moves. Their first byte begins no MQTT packet.
+//! They lie between two packets of the home, and in front of all bytes of the client.
 
 use tidegate_engine::{CONTINUE, CONTINUED, ConnectionImage, LeftConnection, PartitionId, RELAY_FRAME};
 use tidegate_mqtt::{PacketType, ReasonCode, varint};
@@ -57,7 +57,7 @@ impl Parcel {
         frame(&[&[LEFT], &self.partition.0.to_le_bytes(), &length, &self.proven, &self.tail])
     }
 
-    /// What the new home gets in front of further bytes of the client.
+    /// The frame that precedes further bytes of the client to the new home.
     pub(crate) fn to_home(&self) -> Vec<u8> {
         let mut bytes = frame(&[&[CONTINUE], &self.partition.0.to_le_bytes(), &self.proven]);
         bytes.extend_from_slice(&self.tail);
@@ -101,7 +101,7 @@ impl RelayFrame {
     }
 }
 
-/// A frame of these parts. They are bounded by what an engine gives out, far below the longest varint.
+/// A frame of these parts. They are bounded by the engine's output, far below the longest varint.
 fn frame(parts: &[&[u8]]) -> Vec<u8> {
     let body = parts.concat();
     let mut frame = vec![RELAY_FRAME];

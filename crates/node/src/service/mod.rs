@@ -102,7 +102,7 @@ pub(crate) struct Services {
     pub(crate) taken: Option<TakenSink>,
     pub(crate) observers: NodeObservers,
     pub(crate) principals: NodePrincipals,
-    /// What services publish to names that are no topics of their own.
+    /// Publications of services to topic names outside their own topics.
     pub(crate) misnamed: Shortage,
 }
 

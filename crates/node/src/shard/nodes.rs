@@ -173,7 +173,7 @@ impl PeerCalls<'_> {
         }
     }
 
-    /// A node has sent what cannot be read: its session ends.
+    /// A node has sent an unreadable frame: its session ends.
     fn break_link(&self, links: &LinksSender, from: ShardId, error: WireError) {
         tracing::error!(shard = self.shard.place.shard.0, %error, "another node sent unreadable records");
         links.send(ToLinks::Broken { slot: from, error });

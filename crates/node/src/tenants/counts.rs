@@ -151,8 +151,8 @@ impl TenantCounts {
         }
     }
 
-    /// What the other nodes need to know now, or `None` if no tenant has a quota. `now` is in milliseconds of the monotonic
-    /// clock. A whole announcement, one each second, has all tenants; the others have only those whose use has
+    /// The announcement to the other nodes now, or `None` if no tenant has a quota. `now` is in milliseconds of the
+    /// monotonic clock. A whole announcement, one each second, has all tenants; the others have only those whose use has
     /// changed much.
     pub fn announce(&self, now: u64, is_whole: bool) -> Option<Vec<u8>> {
         let is_whole = self.sharing.begin(now, is_whole);
@@ -186,8 +186,8 @@ impl TenantCounts {
         self.made().filter(|(_, of)| of.is_limited())
     }
 
-    /// Applies what other nodes have announced, to some tenants or all. With less room left, a smaller change of the use
-    /// here is due.
+    /// Applies the announcements of other nodes, to some tenants or all. With less room left, a smaller change of
+    /// the use here is due.
     fn follow_others(&self, some: Option<&[TenantId]>) {
         let others = self.sharing.others();
         let mut is_due = false;

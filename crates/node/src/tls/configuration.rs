@@ -38,7 +38,7 @@ pub(super) struct ListDue {
     pub(super) next_update: i64,
 }
 
-/// What the files of a listener make.
+/// A TLS configuration made of a listener's files.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) config: Arc<ServerConfig>,

@@ -73,12 +73,12 @@ pub enum TlsError {
         reason: String,
     },
     /// A file lacks the expected item.
-    #[error("{} has no {what}: it needs a block `-----BEGIN {block}-----`{}", file.display(), hint(found))]
+    #[error("{} has no {item}: it needs a block `-----BEGIN {block}-----`{}", file.display(), hint(found))]
     Missing {
         /// The file.
         file: PathBuf,
         /// The expected item.
-        what: &'static str,
+        item: &'static str,
         /// The name of its PEM block.
         block: &'static str,
         /// Blocks that are there instead.

@@ -37,11 +37,11 @@ pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsErro
     }
 }
 
-fn all<T: PemObject>(file: &Path, what: &'static str, block: &'static str) -> Result<Vec<T>, TlsError> {
+fn all<T: PemObject>(file: &Path, item: &'static str, block: &'static str) -> Result<Vec<T>, TlsError> {
     let bytes = read(file)?;
     let found: Vec<T> =
         T::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(|error| broken(file, &bytes, &error))?;
-    if found.is_empty() { Err(missing(file, &bytes, what, block)) } else { Ok(found) }
+    if found.is_empty() { Err(missing(file, &bytes, item, block)) } else { Ok(found) }
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
@@ -86,10 +86,10 @@ fn line_of_fault(bytes: &[u8]) -> Option<usize> {
     begun
 }
 
-fn missing(file: &Path, bytes: &[u8], what: &'static str, block: &'static str) -> TlsError {
+fn missing(file: &Path, bytes: &[u8], item: &'static str, block: &'static str) -> TlsError {
     let kinds = <(SectionKind, Vec<u8>)>::pem_slice_iter(bytes).filter_map(Result::ok);
     let found = kinds.map(|(kind, _)| name_of(kind).to_owned()).take(8).collect();
-    TlsError::Missing { file: file.into(), what, block, found }
+    TlsError::Missing { file: file.into(), item, block, found }
 }
 
 fn name_of(kind: SectionKind) -> &'static str {

@@ -23,7 +23,7 @@ use super::{ClientCertificates, TlsError, TlsSettings, TlsVersion, files};
 
 /// The protocol that both sides name, so that no other server is taken for a node.
 const ALPN: &[u8] = b"tidelink";
-/// What keys of a connection are asked for [RFC 8446 7.5].
+/// The label of exported keys of a connection [RFC 8446 7.5].
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-tidegate-link";
 /// Bytes of such keys.
 const BINDING_BYTES: usize = 32;

@@ -35,7 +35,7 @@ struct Known {
     /// The client's address, unless it is the peer's.
     source: Option<SocketAddr>,
     tenant: Option<RelayedTenant>,
-    /// A header was there, and what its sender does when a home moves.
+    /// A header was there, and its sender's action when a home moves.
     relayed: Option<bool>,
 }
 

@@ -10,6 +10,6 @@ use crate::secret::Secret;
 pub(crate) struct Proxies {
     /// The networks that they are in.
     pub(crate) networks: Arc<[Network]>,
-    /// What proves the tenants that they name; `None` where these are not used, or believed as they are.
+    /// Proves the tenants that they name; `None` if tenants are not used, or are believed without a proof.
     pub(crate) secret: Option<Secret>,
 }

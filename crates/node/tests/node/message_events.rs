@@ -1,4 +1,4 @@
-//! What happens to messages can be asked for by client and by topic, and who is slow.
+//! Events of messages are found by client and by topic, and so are slow clients.
 
 use tidegate_engine::{Reason, TenantId};
 use tidegate_node::{FlightAnswer, FlightKind, FlightSubject, Node};

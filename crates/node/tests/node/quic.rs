@@ -45,10 +45,10 @@ fn over(socket: QuicSocket, id: &str) -> Client {
 }
 
 /// Waits until the report satisfies a condition; only a broken broker never does.
-fn report_when(node: &Node, what: impl Fn(&NodeReport) -> bool) -> NodeReport {
+fn report_when(node: &Node, holds: impl Fn(&NodeReport) -> bool) -> NodeReport {
     loop {
         let report = node.handle().report().unwrap();
-        if what(&report) {
+        if holds(&report) {
             return report;
         }
         std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! What services within the process get of a node: who is connected, pongs.
+//! Answers of a node to services within the process: connected clients, pongs.
 
 use std::sync::Arc;
 use std::time::Instant;

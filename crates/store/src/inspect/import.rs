@@ -77,12 +77,12 @@ pub enum ImportError {
         said: String,
     },
     /// A line is not a line of an export.
-    #[error("line {line} is not {{\"key\":\"hexadecimal\",\"value\":\"base64\"}}: {what}; export it again")]
+    #[error("line {line} is not {{\"key\":\"hexadecimal\",\"value\":\"base64\"}}: {problem}; export it again")]
     Line {
         /// Counted from 1.
         line: u64,
         /// The fault of the line.
-        what: String,
+        problem: String,
     },
     /// A line holds an operation that no store accepts.
     #[error("line {line}: {source}")]
@@ -130,10 +130,10 @@ pub fn import(
         let read = Read::take(&mut *input, MAX_LINE).read_until(b'\n', &mut line);
         let read = read.map_err(|source| ImportError::Input { line: number, source })?;
         if read > 0 && !line.trim_ascii().is_empty() {
-            match decode(&line).map_err(|error| ImportError::Line { line: number, what: error.to_string() })? {
+            match decode(&line).map_err(|error| ImportError::Line { line: number, problem: error.to_string() })? {
                 Decoded::Entry(..) if said.is_some() => {
-                    let what = "it is behind the last line".to_owned();
-                    return Err(ImportError::Line { line: number, what });
+                    let problem = "it is behind the last line".to_owned();
+                    return Err(ImportError::Line { line: number, problem });
                 }
                 Decoded::Entry(key, value) => {
                     found.add(&key, &value);

@@ -18,7 +18,7 @@ pub struct Skipped {
     /// The file.
     pub file: String,
     /// The damage, with its place.
-    pub what: String,
+    pub problem: String,
 }
 
 /// The saved entries, in memory: damaged files cannot be streamed in order.
@@ -76,8 +76,8 @@ fn from_names(names: &[String]) -> (Vec<u64>, Vec<u64>) {
 }
 
 impl Saved {
-    fn skip(&mut self, file: &str, what: impl Into<String>) {
-        self.skipped.push(Skipped { file: file.to_owned(), what: what.into() });
+    fn skip(&mut self, file: &str, problem: impl Into<String>) {
+        self.skipped.push(Skipped { file: file.to_owned(), problem: problem.into() });
     }
 
     fn note(&mut self, key: &[u8], value: Option<&[u8]>) {

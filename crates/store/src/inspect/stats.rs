@@ -106,7 +106,7 @@ impl StatsReport {
     }
 }
 
-/// Tells what an entry is, by its key and its value; there are few kinds.
+/// Names the kind of an entry, by its key and its value; there are few kinds.
 pub type KindOf<'a> = dyn Fn(&[u8], &[u8]) -> EntryKind + 'a;
 
 /// Measures a store and adds up the entries for which `kind_of` gives the same name.

@@ -105,8 +105,8 @@ impl Cursor {
         }
     }
 
-    fn damaged(&self, what: &str) -> ReadError {
+    fn damaged(&self, damage: &str) -> ReadError {
         let offset = self.table.block_offset(self.next_block.saturating_sub(1));
-        ReadError::damaged(&self.table.name, offset, what)
+        ReadError::damaged(&self.table.name, offset, damage)
     }
 }

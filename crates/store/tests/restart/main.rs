@@ -96,7 +96,7 @@ fn salvaged(disk: &SimulatedDisk) -> (Entries, Vec<String>) {
     let mut lines = Vec::new();
     let report = export(&from, &mut lines, true, &|_, _| None).unwrap();
     import(Arc::new(to.clone()), &mut lines.as_slice(), Completeness::Whole).unwrap();
-    let skipped = report.skipped.iter().map(|skipped| format!("{}: {}", skipped.file, skipped.what)).collect();
+    let skipped = report.skipped.iter().map(|skipped| format!("{}: {}", skipped.file, skipped.problem)).collect();
     (contents(&opened(&to).unwrap().store), skipped)
 }
 

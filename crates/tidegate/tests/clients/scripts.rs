@@ -1,4 +1,4 @@
-//! What scripts do.
+//! Actions of scripts.
 
 use crate::target::{self, Target, new_folder};
 use crate::tool::{run, run_with, subscribed};

@@ -161,7 +161,7 @@ fn reach_each_other(bus: &str) {
     );
 }
 
-/// What definers have said of each node, in order.
+/// The statements of definers about each node, in order.
 struct Told(Vec<Reader>, BTreeMap<String, Vec<Vec<String>>>);
 
 impl Told {

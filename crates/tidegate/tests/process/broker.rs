@@ -39,13 +39,13 @@ impl From<Output> for Ended {
 }
 
 /// Asks until there is an answer.
-pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(awaited: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(Instant::now() < deadline, "it did not come: {what}");
+        assert!(Instant::now() < deadline, "it did not come: {awaited}");
         pause(20);
     }
 }

@@ -154,7 +154,7 @@ fn the_exit_code_reports_lines_without_a_conversion() {
     );
 }
 
-/// What `config convert --json` prints for an open listener with this line.
+/// The output of `config convert --json` for an open listener with this line.
 fn json_of(folder: &Folder, key: &str, file: &str) -> serde_json::Value {
     let text = format!("listener 1883\nallow_anonymous true\n{key} {file}\n");
     serde_json::from_str(&run(&["config", "convert", &folder.write("mosquitto.conf", &text), "--json"]).out).unwrap()

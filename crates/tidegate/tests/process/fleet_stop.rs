@@ -31,7 +31,7 @@ fn a_fleet_that_was_left_running_is_stopped_and_starts_again() {
     assert_eq!(fleet.wait(), Some(0));
 }
 
-/// What an HTTP server on this machine answers.
+/// The answer of an HTTP server on this machine.
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();

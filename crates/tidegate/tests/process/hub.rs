@@ -31,7 +31,7 @@ fn publish(broker: &Broker, client_id: &str, topic: &str, payload: &str) {
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
 }
 
-/// What `hub status --json` says, once `wanted` holds of it.
+/// The output of `hub status --json`, once `wanted` holds for it.
 fn status(broker: &Broker, wanted: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
     let admin = format!("http://{}", broker.address("admin=http://"));
     let deadline = Instant::now() + PATIENCE;
@@ -190,7 +190,7 @@ fn messages_wait_for_an_absent_sink_and_for_a_paused_pipeline() {
     server.wait_for((0..5).collect());
     status(&broker, |it| it["p"]["state"] == "running" && it["p"]["waiting"] == 0 && it["p"]["out"] == 5);
     let admin = format!("http://{}", broker.address("admin=http://"));
-    let order = |what: &str, name: &str| run(&["hub", what, name, "--admin", &admin]);
+    let order = |command: &str, name: &str| run(&["hub", command, name, "--admin", &admin]);
     assert_eq!(order("pause", "p").out, "paused p\n");
     publish(&broker, "c", "t/a", "{\"n\":9}");
     status(&broker, |it| it["p"]["state"] == "paused" && it["p"]["waiting"] == 1);

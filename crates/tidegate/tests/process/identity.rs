@@ -183,7 +183,7 @@ fn a_client_may_do_what_the_broker_lets_its_user_do() {
     assert!(refused.is_some_and(|line| line.ends_with(" 2")), "{refused:?}");
     drop((ann, bob));
     fleet_when(&server, |fleet| fleet["identities"] == 0);
-    // Who is back finds what the broker has kept.
+    // A client that returns finds the messages that the broker has kept.
     let mut ann = Client::connect(&server, "same", "ann");
     assert_eq!(ann.subscribe("ann/#", 0), 0);
     assert_eq!(ann.message(), "ann/own");

@@ -34,7 +34,7 @@ role = { publisher = { topics = { pattern = 'lab/a' }, qos = 0, pace = { open = 
 /// Two ways through the link, nanoseconds.
 const TWICE_NS: u64 = 40_000_000;
 
-/// What runs here needs: root, iproute2 and, where there is no netem, TUN. Where that is missing, the lab has to say
+/// Runs here need root, iproute2 and, where there is no netem, TUN. Where that is missing, the lab has to say
 /// so.
 fn is_able() -> bool {
     let has = |program: &str| Command::new(program).arg("-V").output().is_ok_and(|output| output.status.success());

@@ -116,7 +116,7 @@ pub(crate) fn rights(port: u16, client: Option<(&str, &str)>) -> BTreeSet<String
     rights
 }
 
-/// Writes what shapes name, and gives the shape with places and ports of this run.
+/// Writes the files that shapes name, and gives the shape with places and ports of this run.
 fn prepared(folder: &Folder, shape: &str) -> (String, Vec<u16>) {
     folder.write("acl", "topic readwrite free/#\n\nuser ann\ntopic readwrite ruled/#\n");
     folder.write("acl2", "topic readwrite ruled/#\n");
@@ -133,7 +133,7 @@ fn prepared(folder: &Folder, shape: &str) -> (String, Vec<u16>) {
     (text + "user root\n", ports.into_values().collect())
 }
 
-/// Who may do what at each port.
+/// The rights of clients at each port.
 fn all_rights(ports: &[u16]) -> Vec<(u16, &'static str, BTreeSet<String>)> {
     let each = |port: &u16| {
         let port = *port;

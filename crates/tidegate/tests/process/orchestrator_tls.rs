@@ -37,7 +37,7 @@ fn orchestrator(broker: &Broker, host: &str, settings: &[(&str, &str)]) -> Broke
     Broker::start_with(&arguments)
 }
 
-/// What an orchestrator says that does not start with such settings.
+/// The error of an orchestrator that does not start with such settings.
 fn refused(settings: &[(&str, &str)]) -> String {
     let settings: Vec<String> = settings.iter().map(|(key, value)| format!("orchestrator.{key}={value}")).collect();
     let mut arguments = vec!["orchestrator", "--listen", "127.0.0.1:0", "--broker", "b=mqtts://127.0.0.1:1"];

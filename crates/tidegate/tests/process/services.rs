@@ -53,7 +53,7 @@ fn services_are_ready_with_their_bus_and_name_it_until_then() {
     until_it_says(&admin, "503", &["points, groups-city wait for the bus"]);
     nats.resume();
     until_it_says(&admin, "200", &["ready"]);
-    // What another number of partitions has made is of no use, however long one waits.
+    // Data made with another number of partitions cannot be used, however long one waits.
     let ended = run(&["core", "--bus", &bus, "--set", "context.partitions=8"]);
     assert_eq!(ended.code, Some(1), "{}", ended.err);
     let words = ["the bus nats://127", "another number of partitions"];

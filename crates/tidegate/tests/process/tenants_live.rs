@@ -1,4 +1,4 @@
-//! What holds for a tenant on all shards together, and what of it changes while the broker runs.
+//! Limits of a tenant over all shards together, and their changes while the broker runs.
 
 use crate::broker::{Broker, Ended, Folder, run};
 

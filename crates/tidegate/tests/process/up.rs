@@ -119,7 +119,7 @@ fn a_fleet_comes_up_carries_messages_heals_and_goes() {
     assert!(fleet.fleet(&["plan"]).out.starts_with("stopped at "));
     assert_eq!(fleet.fleet(&["explain"]).code, Some(0));
 
-    // What the orchestrator has stored is there, and it is the same one again.
+    // The orchestrator's stored state is there, and it is the same orchestrator.
     fleet.start(&["up", &file]);
     let again = fleet.sized(2, 1);
     assert_eq!(again["levels"]["orchestrator"]["resources"][0]["name"], orchestrator["name"]);

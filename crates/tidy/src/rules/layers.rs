@@ -290,7 +290,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "tidy", ours: &[], tests: &[], others: None },
 ];
 
-/// Asks Cargo what the workspace consists of.
+/// Asks Cargo for the packages of the workspace.
 ///
 /// # Errors
 /// When Cargo cannot be run or says something else than JSON.

@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md says what each part of the tree is for.
+//! ARCHITECTURE.md has the purpose of each part of the tree.
 
 use std::collections::BTreeSet;
 

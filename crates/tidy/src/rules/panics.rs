@@ -48,9 +48,9 @@ fn calls(source: &Source) -> Vec<Occurrence> {
         if called.or(expanded).is_none() {
             continue;
         }
-        let what = called.map_or_else(|| format!("{}!", token.text), |name| format!(".{name}()"));
+        let shown = called.map_or_else(|| format!("{}!", token.text), |name| format!(".{name}()"));
         let text = format!(
-            "`{what}` may end a thread; return an error, close with a reason, or argue for it in crates/tidy/src/exceptions.rs"
+            "`{shown}` may end a thread; return an error, close with a reason, or argue for it in crates/tidy/src/exceptions.rs"
         );
         places.push(Occurrence { line: token.line, function: holder(source, token.line), text });
     }

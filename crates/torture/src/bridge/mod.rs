@@ -131,7 +131,7 @@ fn side_of(publisher: usize) -> usize {
     publisher % 2
 }
 
-/// What may happen. A far broker that forgets must not be ended.
+/// The possible strikes. A far broker that forgets must not be ended.
 fn strikes(far_forgets: bool) -> Vec<BridgeStrike> {
     let mut strikes = vec![
         BridgeStrike::Kill(NEAR),

@@ -73,7 +73,7 @@ pub(crate) struct ClusterArguments {
     /// The lease of a node, in seconds.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..120))]
     lease: u64,
-    /// What may happen in a round; may be given several times. All that this cluster has when absent.
+    /// A strike that may happen in a round; may be given several times. All that this cluster has when absent.
     #[arg(long, value_enum)]
     strike: Vec<Strike>,
     /// How many of the 1,024 partitions are asked each second whether they are served; chosen by the seed.

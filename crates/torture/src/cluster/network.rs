@@ -61,7 +61,7 @@ fn node_at(source: IpAddr, nodes: usize) -> Option<usize> {
     (0..nodes).find(|node| source == IpAddr::V4(source_of(*node)))
 }
 
-/// What the thread and the run share.
+/// The state that the thread and the run share.
 #[derive(Debug)]
 struct Shared {
     nodes: usize,

@@ -144,8 +144,8 @@ impl Nodes {
         !self.has_bus() || self.faults.as_ref().is_some_and(Faults::hinder_bus)
     }
 
-    /// What nodes cannot know at once: that another one stands still, or that a link is silent, or a way to the bus silent or
-    /// slow. Connections end where a way is cut.
+    /// Faults that nodes cannot know at once: that another one stands still, or that a link is silent, or a way to the
+    /// bus silent or slow. Connections end where a way is cut.
     pub(super) fn allowance(&self) -> Allowance {
         let mut knowing: Vec<usize> = (0..self.count()).filter(|node| self.members[*node].is_frozen()).collect();
         let Some(faults) = &self.faults else { return Allowance::of_silence(!knowing.is_empty(), knowing) };
@@ -197,7 +197,7 @@ impl Nodes {
         self.members.iter().find(|node| node.name == name).map(|node| node.recipe.port)
     }
 
-    /// What observers ask.
+    /// The nodes that observers ask.
     pub(super) fn watched(&self) -> Vec<Watched> {
         let pairs = self.members.iter().zip(&self.admin);
         pairs.map(|(node, admin)| Watched { name: node.name.clone(), port: node.recipe.port, admin: *admin }).collect()

@@ -112,7 +112,7 @@ impl Observers {
         lock(&self.service).excuse(is_excused, self.now());
     }
 
-    /// What keeps ready nodes from an answer at present, by the book.
+    /// Notes the present cause that keeps ready nodes from an answer, by the book.
     pub(super) fn allow(&self, allowance: &Allowance) {
         lock(&self.service).allow(allowance);
     }

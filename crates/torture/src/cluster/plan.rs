@@ -1,4 +1,4 @@
-//! What happens in each round: it follows from the seed alone, so that a seed repeats it.
+//! The strikes of each round: a strike follows from the seed alone, so that a seed repeats it.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) const STRENGTH: u32 = 1_000;
 /// Percentage of rounds that end with a look at the books.
 const LOOK_PERCENT: u64 = 60;
 
-/// What happens in a round.
+/// The strike of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Strike {
     /// kill -9 of a node.

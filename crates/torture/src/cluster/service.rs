@@ -39,7 +39,7 @@ pub(super) struct Asked {
     pub(super) at: Moment,
 }
 
-/// What keeps ready nodes from an answer, by the book.
+/// The cause that keeps ready nodes from an answer, by the book.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Allowance {
     None,
@@ -60,7 +60,7 @@ impl Allowance {
     }
 }
 
-/// What the books say in all.
+/// The totals of the books.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     /// Probes that were answered.
@@ -176,7 +176,7 @@ impl Service {
         }
     }
 
-    /// What keeps ready nodes from an answer at present, by the book.
+    /// Notes the present cause that keeps ready nodes from an answer, by the book.
     pub(super) fn allow(&mut self, allowance: &Allowance) {
         let whole_seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         let bad_seconds = match allowance {

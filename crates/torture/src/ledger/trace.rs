@@ -15,7 +15,7 @@ const KEPT_STRIKES: usize = 16;
 struct Event {
     clock: Clock,
     id: MessageId,
-    what: &'static str,
+    effect: &'static str,
     who: String,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// Notes an event of a message.
-    pub(super) fn note(&mut self, topic: u32, clock: Clock, id: MessageId, what: &'static str, who: &str) {
+    pub(super) fn note(&mut self, topic: u32, clock: Clock, id: MessageId, effect: &'static str, who: &str) {
         let ring = self.topics.entry(topic).or_default();
         if ring.len() == KEPT {
             ring.pop_front();
         }
-        ring.push_back(Event { clock, id, what, who: who.to_owned() });
+        ring.push_back(Event { clock, id, effect, who: who.to_owned() });
     }
 
     /// Notes an event of a connection.
@@ -53,8 +53,8 @@ impl Trace {
         let events = self.topics.get(&topic).into_iter().flatten();
         let mut lines: Vec<(Clock, String)> = events
             .map(|event| {
-                let Event { clock, id, what, who } = event;
-                (*clock, format!("#{clock} {}:{} {what} {who}", id.publisher, id.number).trim_end().to_owned())
+                let Event { clock, id, effect, who } = event;
+                (*clock, format!("#{clock} {}:{} {effect} {who}", id.publisher, id.number).trim_end().to_owned())
             })
             .collect();
         let oldest = lines.first().map_or(0, |(clock, _)| *clock);

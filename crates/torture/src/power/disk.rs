@@ -98,7 +98,7 @@ impl Disk {
             Event::Hello { .. } | Event::Faulted => {}
             Event::Opened { file, path } => {
                 let Some(Target::File(node)) = self.seen.get(path) else {
-                    return Err(Failure::Log { at: at as usize, what: "a missing file was opened" });
+                    return Err(Failure::Log { at: at as usize, fault: "a missing file was opened" });
                 };
                 self.files.insert(*file, *node);
             }
@@ -139,7 +139,7 @@ impl Disk {
 
     fn node(&mut self, file: u64, at: u64) -> Result<&mut Node, Failure> {
         let node = self.files.get(&file).and_then(|node| self.nodes.get_mut(*node));
-        node.ok_or(Failure::Log { at: at as usize, what: "an unknown file was changed" })
+        node.ok_or(Failure::Log { at: at as usize, fault: "an unknown file was changed" })
     }
 
     fn name(&mut self, at: u64, naming: Naming) {

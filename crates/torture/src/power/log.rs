@@ -57,7 +57,7 @@ pub(crate) fn read<'a>(bytes: &'a [u8], folder: &Path) -> Result<Vec<Record<'a>>
     let mut at = 0;
     while let Some(head) = bytes.get(at..at + HEAD) {
         if word(head, 0) as u32 != MAGIC {
-            return Err(Failure::Log { at, what: "no record begins here" });
+            return Err(Failure::Log { at, fault: "no record begins here" });
         }
         let length = word(head, 24) as usize;
         let Some(payload) = bytes.get(at + HEAD..at + HEAD + length) else {
@@ -65,7 +65,7 @@ pub(crate) fn read<'a>(bytes: &'a [u8], folder: &Path) -> Result<Vec<Record<'a>>
         };
         let kind = (word(head, 0) >> 32) as u32;
         let event =
-            event(kind, word(head, 8), word(head, 16), payload, folder).map_err(|what| Failure::Log { at, what })?;
+            event(kind, word(head, 8), word(head, 16), payload, folder).map_err(|fault| Failure::Log { at, fault })?;
         records.push(Record { at: at as u64, event });
         at += HEAD + length;
     }

@@ -69,10 +69,10 @@ fn scene(name: &str) -> Scene {
 }
 
 impl Scene {
-    fn run(&mut self, what: &str, faults: Option<&str>) -> u32 {
+    fn run(&mut self, step: &str, faults: Option<&str>) -> u32 {
         self.power.prepare().unwrap();
         let mut command = Command::new(&self.program);
-        command.arg(&self.power.data).arg(what).envs(self.power.environment(faults)).stdout(Stdio::null());
+        command.arg(&self.power.data).arg(step).envs(self.power.environment(faults)).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
         let pid = child.id();
         assert!(child.wait().unwrap().success(), "the program met something unexpected");

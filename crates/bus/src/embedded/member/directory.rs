@@ -29,7 +29,7 @@ impl BusDirectory {
     /// Makes the directory where it is missing, and checks that it can be used.
     ///
     /// # Errors
-    /// [`BusError::Directory`] with the directory and what to do.
+    /// [`BusError::Directory`] with the directory and the remedy.
     pub(in crate::embedded) fn prepare(path: &Path) -> Result<Self, BusError> {
         let shown = path.display();
         let failed = |error: io::Error| BusError::Directory(format!("{shown}: {error}"));

@@ -112,7 +112,7 @@ impl Session {
         }
     }
 
-    /// Sends a new server the subscriptions, and forgets what the last one was sent.
+    /// Sends a new server the subscriptions, and forgets the last server's state.
     fn begin(&mut self, connected: Connected) -> UnixStream {
         let Connected { stream, max_record_bytes, input } = connected;
         (self.max_record_bytes, self.input) = (max_record_bytes, input);

@@ -85,7 +85,7 @@ struct PeerReading {
 pub(super) struct Peer {
     stream: UnixStream,
     served: Arc<Served>,
-    /// What names of its logs and subjects begin with, and its number; before its first frame nothing.
+    /// The prefix of its logs and subjects, and its number; `None` before its first frame.
     hello: Option<(String, u64)>,
     /// Bounds its requests that are not answered.
     budget: Arc<Budget>,
@@ -330,7 +330,7 @@ impl Peer {
         let begun = embedded.target(place).and_then(|target| {
             let end = embedded.end(&target)?;
             if from > end {
-                // The directory has lost what the member has read.
+                // The directory has lost records that the member has read.
                 return Err(BusError::Trimmed { place: target.place, from, first: end });
             }
             embedded.read(target, from, self.news.wake(true, id))

@@ -18,12 +18,12 @@ pub enum TlsFileError {
         source: io::Error,
     },
     /// A file does not contain the expected item.
-    #[error("{} has no {what} (PEM), or a damaged one", path.display())]
+    #[error("{} has no {item} (PEM), or a damaged one", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
         /// The expected item.
-        what: &'static str,
+        item: &'static str,
     },
     /// A key that asks for a passphrase.
     #[error("the key in {} is encrypted: write it without a passphrase by `openssl pkey -in KEY -out NEW`", path.display())]
@@ -80,7 +80,7 @@ pub enum TlsFileError {
 pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
     let bytes = read(path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let missing = || TlsFileError::Missing { path: path.into(), what: "certificate" };
+    let missing = || TlsFileError::Missing { path: path.into(), item: "certificate" };
     found.ok().filter(|found| !found.is_empty()).ok_or_else(missing)
 }
 
@@ -104,7 +104,7 @@ pub(super) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsFile
     match PrivateKeyDer::from_pem_slice(&bytes) {
         Ok(key) if !encrypted => Ok(key),
         Ok(_) | Err(Error::NoItemsFound) if encrypted => Err(TlsFileError::EncryptedKey { path: path.into() }),
-        _ => Err(TlsFileError::Missing { path: path.into(), what: "private key" }),
+        _ => Err(TlsFileError::Missing { path: path.into(), item: "private key" }),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Between nodes and applications on the bus: what nodes publish becomes records, and records of applications reach
+//! Between nodes and applications on the bus: nodes' messages become records, and records of applications reach
 //! nodes.
 //!
 //! Both ways it is at least once. A node's message is acknowledged when its record is on the bus. How far the records

@@ -15,7 +15,7 @@ use crate::service::answer::Answer;
 use crate::service::courier::{Courier, Told};
 use crate::service::{Bell, CoreCounters, new_life};
 
-/// After how long what the bus did not take is tried again.
+/// The pause before a record that the bus did not accept is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// A record and who waits for it.

@@ -51,13 +51,13 @@ impl Broker {
     }
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn until<T>(awaited: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "{what}");
+        assert!(began.elapsed() < PATIENCE, "{awaited}");
         std::thread::yield_now();
     }
 }

@@ -123,8 +123,8 @@ impl FleetCalls<'_> {
             }
             PacketType::Disconnect => self.handle_broker_disconnect(now, key, version, frame)?,
             _ => {
-                let what = format!("a broker does not send {packet_type} here");
-                return Err(Refused::new(Reason::ProtocolError, what));
+                let problem = format!("a broker does not send {packet_type} here");
+                return Err(Refused::new(Reason::ProtocolError, problem));
             }
         }
         if !self.engine.broker_links.settlement.refused.is_empty() {
@@ -187,8 +187,8 @@ impl FleetCalls<'_> {
         }
         let seen = self.engine.state.connections.get(connection).map_or(Millis(0), |connection| connection.last_seen);
         if broker_link.probe.due(seen, timeout).is_some_and(|due| due <= now.monotonic) {
-            let what = if broker_link.stage == Stage::Open { "a probe" } else { "CONNECT" };
-            broker_link.last_error = format!("the broker has not answered {what} for {timeout} ms");
+            let request = if broker_link.stage == Stage::Open { "a probe" } else { "CONNECT" };
+            broker_link.last_error = format!("the broker has not answered {request} for {timeout} ms");
             broker_link.silent = false;
             self.engine.end_connection(now, connection, Reason::BrokerLinkLost, None);
             return true;

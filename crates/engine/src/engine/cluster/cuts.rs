@@ -16,7 +16,7 @@ impl ShardQuestions<'_> {
 }
 
 impl MoveCalls<'_> {
-    /// Begins to note what arrives for partitions whose images this shard has just given out, in the same turn. `id` is
+    /// Begins to note records for partitions whose images this shard has just given out, in the same turn. `id` is
     /// that of the move.
     pub fn begin_leaving(&mut self, id: u64, partitions: Partitions) {
         let uncut = self.engine.links.roster.all();

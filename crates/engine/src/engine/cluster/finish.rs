@@ -44,7 +44,7 @@ impl MoveCalls<'_> {
                 return Err(failed);
             }
             coming.stage = Stage::Complete;
-            // What groups have dealt waits on: it goes back if the session does not stay.
+            // Messages dealt by groups still wait: they return to the group if the session does not stay.
             aside.extend(coming.aside.extract_if(.., |aside| aside.delivery.group.is_none()));
         }
         let mut messages = aside.len() as u64;

@@ -1,4 +1,4 @@
-//! What other shards send.
+//! Records from other shards.
 
 use crate::cluster::{FAREWELL_INDEX, WELCOME_INDEX};
 use crate::durable::RESTORING_INDEX;
@@ -322,7 +322,7 @@ impl ClusterCalls<'_> {
         broker_linking!(self.engine).end_decided_waits(now);
     }
 
-    /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
+    /// This publisher waits no longer for queues of this shard: messages that still do not fit are dropped.
     pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
         self.engine.state.overload.give_up(&publisher);
         self.engine.state.loop_lag.give_up(&publisher);

@@ -234,7 +234,7 @@ impl EntryCalls<'_> {
             session_present: present,
         }));
         if let Some(connection) = self.engine.state.connections.get_mut(key) {
-            // What the wait for authentication needed is over.
+            // The wait for authentication is over, so its state is released.
             connection.settle();
         }
         let event = self.engine.sys.client_event(now, &mut self.engine.state, session, ClientNews::Connected);

@@ -12,7 +12,7 @@ impl StoreCalls<'_> {
         self.engine.state.journal.take()
     }
 
-    /// All batches up to the one of this sequence are committed: what promised them may leave.
+    /// All batches up to the one of this sequence are committed: packets that promise them may leave.
     pub fn handle_committed(&mut self, sequence: u64) {
         self.engine.state.journal.note_committed(sequence);
         self.engine.state.read_committed(sequence);

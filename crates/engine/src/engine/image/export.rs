@@ -18,7 +18,7 @@ impl MoveCalls<'_> {
     /// The wills of lasting sessions go along: the new home publishes them unless the client returns in time. A
     /// session that ends with its connection ends as ever.
     ///
-    /// What other shards have sent to this one and it has not taken yet would find the sessions gone: the caller has
+    /// Batches of other shards that this one has not taken yet would find the sessions gone: the caller has
     /// those batches worked off first. From then on it keeps the partition's clients away from this shard. All of it is
     /// one turn, however much the partition holds.
     ///

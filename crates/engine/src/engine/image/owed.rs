@@ -1,4 +1,4 @@
-//! What an engine owes its clients, for the proof that a move has lost nothing.
+//! The messages that an engine owes its clients, for the proof that a move has lost nothing.
 
 use crate::engine::facets::ShardQuestions;
 use crate::ids::{PartitionId, Partitions};
@@ -19,7 +19,7 @@ impl ShardQuestions<'_> {
         self.owed_of(Partitions::of(partition)).pop().map(|(_, owed)| owed).unwrap_or_default()
     }
 
-    /// What each of some partitions owes and keeps, in their order.
+    /// The owed and kept messages of each of some partitions, in their order.
     pub(super) fn owed_of(self, partitions: Partitions) -> Vec<(PartitionId, Owed)> {
         let sessions = self.engine.state.sessions.by_partition(partitions);
         let retained = self.engine.retaining.store.by_partition(partitions);

@@ -1,4 +1,4 @@
-//! What no broker brings back is delivered to the clients of this process without one.
+//! A message that no broker brings back is delivered to the clients of this process directly.
 
 use crate::flows::contexts::BrokerLinking;
 use crate::flows::contexts::moving;
@@ -73,7 +73,7 @@ impl BrokerLinking<'_> {
         is_delivered
     }
 
-    /// Delivers what brokers were given in the packet at hand and will not bring back.
+    /// Delivers messages that brokers were given in the packet at hand and will not bring back.
     pub(super) fn deliver_all_here(&mut self, now: Now) {
         while let Some((key, message)) = self.broker_links.settlement.for_here.pop() {
             self.deliver_here(now, key, &message);

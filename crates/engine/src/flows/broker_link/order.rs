@@ -50,7 +50,7 @@ impl Dealing<'_> {
             flow.queue = stay.into_iter().collect();
         }
         self.deal_queue(now, key, go, Whereto::Elsewhere);
-        // What waited behind it may go without a window.
+        // Messages that waited behind it may be sent without a window.
         self.broker_links.brokers.open_window(now, self.state, self.layouts, key);
     }
 }

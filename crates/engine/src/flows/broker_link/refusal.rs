@@ -91,7 +91,7 @@ impl BrokerLinking<'_> {
     }
 }
 
-/// What brokers are asked for: of a shared subscription the filter behind the share name.
+/// The filter requested of brokers: of a shared subscription the filter behind the share name.
 fn behind_share(filter: &str) -> &str {
     let shared = TopicFilter::new(filter).ok().and_then(TopicFilter::shared);
     shared.map_or(filter, |(_, behind)| behind.as_str())

@@ -27,7 +27,7 @@ fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
 }
 
 impl BrokerLinking<'_> {
-    /// Decides about what brokers have acknowledged in the packet at hand.
+    /// Settles the messages that brokers have acknowledged in the packet at hand.
     pub(crate) fn settle_acknowledged(&mut self, now: Now) {
         let decide = self.broker_links.brokers.config.brokers_decide();
         while let Some((session, in_flight)) = self.broker_links.settlement.acknowledged.pop() {

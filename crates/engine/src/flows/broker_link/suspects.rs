@@ -84,7 +84,7 @@ fn alone_under_way(flow: &Flow) -> Option<MessageId> {
 pub(crate) struct BrokerRefusals<'e>(pub(crate) Dealing<'e>);
 
 impl BrokerRefusals<'_> {
-    /// Decides about what brokers have refused in the packet at hand.
+    /// Decides about messages that brokers have refused in the packet at hand.
     pub(crate) fn settle(&mut self, now: Now) {
         while let Some(Declined { session, code, in_flight }) = self.0.broker_links.settlement.refused.pop() {
             let key = self.0.broker_links.brokers.by_session.get(&session.0).copied();

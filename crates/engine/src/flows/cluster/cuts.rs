@@ -21,7 +21,7 @@ impl Moving<'_> {
         }
     }
 
-    /// What this shard sends from now on is for the new home of these partitions.
+    /// Later records of this shard are for the new home of these partitions.
     pub(crate) fn cut(&mut self, to: ShardId, id: u64, partitions: Partitions) {
         // A late request, for a move that was called off, takes nothing from the next move.
         let cuts = &mut self.state.transfers.cuts;

@@ -9,7 +9,7 @@ use crate::settings::{Authentication, ListenerSettings, QUEUE_CLIENT_PREFIX};
 use tidegate_mqtt::{Connect, Version};
 
 impl Connecting<'_> {
-    /// What the listener does not allow.
+    /// Refuses a CONNECT that the listener does not allow.
     pub(crate) fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
         let Some(listener) = self.state.connections.get(key).and_then(|c| self.state.settings.listener(c.listener))
         else {
@@ -119,7 +119,7 @@ fn is_of_a_request(client_id: &str) -> bool {
 }
 
 /// Whether a client is the user of the queue that it has the client id of, `http-queue/USER/NAME`. A name of a queue has
-/// no `/`. Also a node that takes relayed clients checks it: what reaches its port need not be another node.
+/// no `/`. Also a node that takes relayed clients checks it: a connection to its port need not come from another node.
 fn is_owner(subject: Subject<'_>) -> bool {
     let Some(queue) = subject.client_id.strip_prefix(QUEUE_CLIENT_PREFIX) else { return true };
     let proven = subject.identity.and_then(|identity| identity.user_name.as_deref()).unwrap_or_default();

@@ -108,7 +108,7 @@ impl Connecting<'_> {
         }
     }
 
-    /// A connection lasts no longer than what its client has proven.
+    /// A connection lasts no longer than its client's proof.
     pub(crate) fn bound_by_proof(&mut self, now: Now, key: ConnectionKey, identity: Option<&Identity>) {
         let ends = identity.and_then(|identity| identity.expires_at).map(|unix| now.from_unix(unix));
         let Some(connection) = self.state.connections.get_mut(key) else { return };

@@ -35,7 +35,7 @@ impl Reach<'_> {
 }
 
 impl Publishing<'_> {
-    /// Some may have got it already: this process has taken in what another node had before that died.
+    /// Some may have got it already: this process has restored the store of a dead node.
     pub(crate) fn replay_publish(
         &mut self,
         now: Now,

@@ -138,7 +138,7 @@ fn put_received(
     for id in flow.into_iter().flat_map(|flow| flow.received.iter()) {
         out.put_u16(id.get());
         // One that all nodes have confirmed needs no name any more, and its shard ends it when the session is forgotten
-        // there. Of any other the new home does not hear what nodes say: its publisher's repetition goes to all again.
+        // there. Of others the new home gets no reports of nodes: its publisher's repetition goes to all again.
         let open = exchanges.iter().find(|(of, exchange)| *of == id && !exchange.answered);
         let exchange = open.map(|(_, exchange)| *exchange);
         out.put_u8(if exchange.is_some() { RECEIVED_DOUBTFUL } else { RECEIVED });

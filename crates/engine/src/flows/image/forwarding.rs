@@ -116,7 +116,7 @@ impl Moving<'_> {
         }
     }
 
-    /// Delivers what an earlier process kept back for partitions that had moved to it.
+    /// Delivers messages that an earlier process kept back for partitions that had moved to it.
     pub(crate) fn replay_kept_back(&mut self, now: Now, left: &Left, partitions: Partitions) {
         let is_missing = |partition| !left.crossed.iter().any(|place| place.owns(partition));
         let missing: Partitions = partitions.iter().filter(|partition| is_missing(*partition)).collect();

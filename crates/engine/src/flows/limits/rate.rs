@@ -19,7 +19,7 @@ impl Parking<'_> {
         if connection.leaving || connection.phase != crate::connection::Phase::Open {
             return;
         }
-        // What the broker itself publishes takes nothing of the rate of a tenant's clients.
+        // Publications of the broker itself do not count against the rate of a tenant's clients.
         let counts = !connection.is_own();
         let of_tenant = counts.then(|| self.state.tenants.take_message(connection.tenant, nanoseconds(now))).flatten();
         if of_tenant.is_none() && !limits.is_some_and(ListenerSettings::limits_rate) {

@@ -35,7 +35,7 @@ pub(crate) struct Reach<'e> {
     pub nodes: &'e Nodes,
 }
 
-/// Splits an engine into its route cache and what delivering needs.
+/// Splits an engine into its route cache and the parts for delivery.
 macro_rules! reach {
     ($engine:expr) => {
         $crate::flows::publish::dispatch::Reach {

@@ -64,7 +64,7 @@ impl Subscribing<'_> {
         Ok(())
     }
 
-    /// Adds one subscription, and what its SUBACK has to wait for.
+    /// Adds one subscription, and the waits of its SUBACK.
     pub(crate) fn subscribe(
         &mut self,
         now: Now,

@@ -16,7 +16,7 @@ use super::id::MessageId;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::session::InFlight;
 
-/// Messages that have returned and that other shards have not confirmed. Bounded by what brokers may have under way.
+/// Messages that have returned and that other shards have not confirmed. Bounded by the brokers' windows.
 #[derive(Debug, Default)]
 pub(crate) struct Confirming {
     by_packet: BTreeMap<(ConnectionKey, PacketId), MessageId>,

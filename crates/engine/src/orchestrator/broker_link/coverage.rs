@@ -15,7 +15,7 @@ use crate::ids::SessionKey;
 /// are forgotten and found out again.
 const KEPT_BACK_MAX: usize = 1_024;
 
-/// What filters say of a topic.
+/// The decision of filters about a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Covered {
     /// None matches.
@@ -109,7 +109,7 @@ impl Brokers {
     }
 }
 
-/// What filters say of a topic; some were refused. Looks only at filters that begin as the topic does.
+/// The decision of filters about a topic; some were refused. Looks only at filters that begin as the topic does.
 fn covered(filters: &BTreeMap<Box<str>, u64>, topic: &str, refused: &dyn Fn(&str) -> bool) -> Covered {
     let mut walk = Walk { filters, refused, begun: String::with_capacity(topic.len() + 2), found: Covered::Unwanted };
     walk.follow(topic, !topic.starts_with('$'));

@@ -83,7 +83,7 @@ const FILTER_BYTES_PER_PACKET: usize = 16 * 1024;
 /// After how long a broker is asked again for filters that it has refused, milliseconds.
 const ASK_AGAIN_MS: u64 = 60_000;
 
-/// What one broker holds of the filters.
+/// The filters that one broker has.
 #[derive(Debug)]
 pub(crate) struct FilterSync {
     /// To be asked for, in order.

@@ -1,4 +1,4 @@
-//! Broker links: what makes an engine an orchestrator in front of other brokers (BRK-15, BRK-23..28).
+//! Broker links, which make an engine an orchestrator in front of other brokers (BRK-15, BRK-23..28).
 //!
 //! A broker link is a connection in the other direction: the engine connects to a broker and is a client there. A
 //! subscriber's session serves it: its queue holds the broker's messages, its window bounds the messages in flight, its
@@ -21,7 +21,7 @@
 //! - `order.rs`: a topic's messages keep their order while its broker changes. `spread.rs`: without such an order, long
 //!   queues are dealt again when a broker begins to serve.
 //! - `confirm.rs`: returned messages are settled in the store when all shards have them.
-//! - `here.rs`: what no broker brings back is delivered without one.
+//! - `here.rs`: delivers messages that no broker brings back.
 //! - `life.rs`: broker links come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for
 //!   a while.
 //! - `clock.rs`: the time in an id, which is the version of a retained value.
@@ -92,7 +92,7 @@ pub(crate) const BROKER_LINK_SHARE: &str = "$uplink";
 /// The filter of that group.
 pub(crate) const BROKER_LINK_FILTER: &str = "#";
 
-/// The brokers of a fleet on a shard, and what every shard of an orchestrator needs.
+/// The brokers of a fleet on a shard, and the state that every shard of an orchestrator needs.
 #[derive(Debug, Default)]
 pub(crate) struct BrokerLinks {
     /// The number of this shard's message ids, different in each process.

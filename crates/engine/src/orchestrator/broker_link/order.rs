@@ -23,7 +23,7 @@ const ORDER_WAIT_MAX_MS: u64 = 2_000;
 /// Messages of a queue, from the oldest on, that are searched for the place of one that is dealt again.
 const PLACE_AMONG_MAX: usize = 4_096;
 
-/// What others have to settle before a broker is given anything.
+/// Settlements of other members that must end before a broker is given messages.
 #[derive(Debug)]
 pub(crate) struct Hold {
     /// When it waits no longer, [`Millis::NEVER`] where it does not wait.

@@ -46,7 +46,7 @@ impl Settlement {
     }
 }
 
-/// What decides between two values of a topic: when the message entered, then its number; 0 where it has no id.
+/// Decides between two values of a topic: the time at which the message entered, then its number; 0 where it has no id.
 pub(crate) fn version_of(properties: &[u8]) -> u64 {
     MessageId::at_end_of(properties).map_or(0, |id| id.entered << 16 | id.number & 0xffff)
 }

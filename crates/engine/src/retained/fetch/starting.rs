@@ -13,7 +13,7 @@ pub(super) const STARTS_PER_TURN: usize = 64;
 /// Fetches of one SUBSCRIBE that begin at once. Most clients have no more, and need no place in the queue.
 pub(crate) const STARTS_IN_ANY_CASE: usize = 8;
 
-/// Bytes of a filter that waits, beside its text: its place in the set, and what the allocator adds.
+/// Bytes of a filter that waits, beside its text: its place in the set, and the allocator's overhead.
 const WAITING_FILTER_BYTES: u64 = 64;
 
 /// Subscriptions whose fetches have not begun.

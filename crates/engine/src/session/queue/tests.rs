@@ -162,8 +162,8 @@ proptest! {
         let mut queue = SessionQueue::default();
         let mut waiting: Vec<Delivery> = Vec::new();
         let mut now = 0;
-        for (number, (what, flag, expiry)) in steps.into_iter().enumerate() {
-            match what {
+        for (number, (step, flag, expiry)) in steps.into_iter().enumerate() {
+            match step {
                 0..=4 => {
                     let qos = if flag { QoS::AtMostOnce } else { QoS::ExactlyOnce };
                     let at = expiry.map_or(u64::MAX, |after| now + 1 + after);

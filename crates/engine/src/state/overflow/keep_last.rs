@@ -27,7 +27,7 @@ impl ShardState {
         let cost = older.cost();
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let stored = session.stored;
-        // What took its place may not need the window that it waited for.
+        // The message that replaced it may not need the window that it waited for.
         let connected = session.connection.is_some();
         if let Some(flow) = session.flow.as_mut() {
             flow.queue_bytes -= cost;

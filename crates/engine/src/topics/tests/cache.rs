@@ -1,4 +1,4 @@
-//! What the route cache keeps and for how long.
+//! Entries of the route cache, and their lifetime.
 
 use super::super::*;
 use super::*;

@@ -42,7 +42,7 @@ impl Model {
         (targets, groups, shards.into_iter().collect())
     }
 
-    /// What the session gets of its own message.
+    /// The deliveries of a session's own message to itself.
     fn own(&self, tenant: TenantId, topic: &str, session: u32) -> Option<(QoS, bool, bool, Vec<u32>)> {
         let mut others = Self::default();
         let mine = self.subscriptions.iter().filter(|(key, found)| key.2 == session && !found.options.no_local());

@@ -130,7 +130,7 @@ impl FakeBroker {
         self.pump(client);
     }
 
-    /// Sends what the client has room for.
+    /// Sends messages as far as the client has room.
     pub(super) fn pump(&mut self, client: &str) {
         if self.ways.withholds_messages {
             return;

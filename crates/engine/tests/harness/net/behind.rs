@@ -1,4 +1,4 @@
-//! What leaves for other nodes only behind a commit.
+//! Records that leave for other nodes after a commit.
 
 use std::collections::VecDeque;
 

@@ -94,7 +94,7 @@ impl Net {
         self.begin(crash.shards);
     }
 
-    /// Engines that hold what the store does.
+    /// Engines restored from the store.
     fn begin(&mut self, shards: u16) {
         let count = usize::from(shards);
         let (now, crashes) = (self.now, self.crashes);

@@ -1,4 +1,4 @@
-//! What engines ask for.
+//! Requests of engines.
 
 use tidegate_engine::{AuthOutcome, AuthRequest, ConnectionKey, Engine, Event, Now, ObserverId, ObserverWindow};
 

@@ -168,7 +168,7 @@ impl Net {
         }
     }
 
-    /// The same, when what the new home has written by now is in its store.
+    /// The same, when all writes of the new home are in its store.
     fn go_on_when_written(&mut self, stage: Stage) {
         let Some(to) = self.moving.as_ref().map(|it| it.moved.to) else { return };
         self.nodes.engines_of(to).for_each(|engine| self.write_journal(engine));

@@ -14,7 +14,7 @@ use super::socket::Stand;
 /// No node has this number.
 const NOT_GIVEN: u8 = u8::MAX;
 
-/// Who works what: the nodes of a cluster read one table after the other, each in its own time.
+/// The partitions of nodes: the nodes of a cluster read one table after the other, each in its own time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table {
     /// Nodes that are known to be dead, one bit each.

@@ -1,4 +1,4 @@
-//! Sockets: the ends of clients, and what the shell does with the other ones.
+//! Sockets: the ends of clients, and the shell's handling of the other ones.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -222,8 +222,8 @@ impl Net {
             socket.window -= bytes.len();
         }
         let name = socket.side.client_id.clone();
-        let what = if socket.broker.is_some() { kinds(&bytes) } else { String::new() };
-        self.trace.note(format!("shard {shard}: writes {} bytes to {name} (socket {id}) {what}", bytes.len()));
+        let packets = if socket.broker.is_some() { kinds(&bytes) } else { String::new() };
+        self.trace.note(format!("shard {shard}: writes {} bytes to {name} (socket {id}) {packets}", bytes.len()));
         if self.sockets[id].broker.is_some() {
             self.give_to_broker(id, &bytes);
         } else {

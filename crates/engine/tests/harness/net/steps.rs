@@ -1,4 +1,4 @@
-//! What can happen, what does next, and until when.
+//! Possible steps of a run, the choice of the next step, and the end.
 
 use std::collections::BTreeSet;
 
@@ -159,7 +159,7 @@ impl Net {
             |shard: usize| self.engines[shard].next_deadline().min(self.engines[shard].questions().next_silence());
         let due = |shard: &usize| next(*shard) <= self.now.monotonic;
         steps.extend(shards().filter(due).map(Step::Timers));
-        // What an output acknowledges has to be under way before it is written.
+        // Messages that an output acknowledges must be under way before it is written.
         let shipped =
             |id: &SocketId| at(*id).is_some_and(|shard| !self.unshipped[shard] && self.shipping[shard].is_none());
         let writable = |id: &SocketId| {

@@ -1,11 +1,11 @@
-//! What happened, for the test that fails.
+//! The trace of a run, for the test that fails.
 
 use std::collections::VecDeque;
 
 /// Lines shown when a test fails, unless `TIDEGATE_TRACE_LINES` says another number.
 const TAIL_LINES: usize = 60;
 
-/// What happened: a digest of everything and the last lines.
+/// The trace of a run: a digest of all events and the last lines.
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub title: String,

@@ -66,7 +66,7 @@ impl World {
         std::mem::take(&mut self.0.borrow_mut().pongs)
     }
 
-    /// Runs, and takes what nodes have said of themselves, each with its shard.
+    /// Runs, and takes the reports of nodes, each with its shard.
     pub(crate) fn take_reports(&self) -> Vec<(u16, ObservedMessage)> {
         self.run();
         let reports = std::mem::take(&mut self.0.borrow_mut().reports);
@@ -87,7 +87,7 @@ impl World {
         observed.into_iter().map(|(shard, id, message)| (shard as u16, id, message)).collect()
     }
 
-    /// Runs, and takes the answers to what principals have published.
+    /// Runs, and takes the answers to publications of principals.
     pub(crate) fn take_published(&self) -> Vec<(u64, Result<ReasonCode, Reason>)> {
         self.run();
         std::mem::take(&mut self.0.borrow_mut().published)

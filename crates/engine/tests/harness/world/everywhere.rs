@@ -42,7 +42,7 @@ pub(crate) fn everywhere_in_memory(change: impl Fn(&mut Settings), story: impl F
 /// In clusters of three nodes with a shard, and of two with two of them.
 fn in_clusters(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
     if changed(&change).broker_links.is_some() {
-        // An orchestrator is no node of a cluster: what enters at one comes to the others by the brokers.
+        // An orchestrator is no node of a cluster: a message that enters at one comes to the others by the brokers.
         return;
     }
     story(&World::cluster(3, 1, &change));

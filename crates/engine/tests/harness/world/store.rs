@@ -62,12 +62,12 @@ impl World {
         self.0.borrow().store.written
     }
 
-    /// What the store holds.
+    /// The pairs in the store.
     pub(crate) fn pairs(&self) -> Pairs {
         self.0.borrow().store.pairs.clone()
     }
 
-    /// What the store of a node holds.
+    /// The pairs in the store of a node.
     pub(crate) fn pairs_of(&self, node: usize) -> Pairs {
         self.0.borrow_mut().store.pairs_of_mut(node).clone()
     }
@@ -77,7 +77,7 @@ impl World {
         *self.0.borrow_mut().store.pairs_of_mut(node) = pairs;
     }
 
-    /// What of that is somebody's.
+    /// The pairs that still have an owner.
     pub(crate) fn swept(&self) -> Pairs {
         self.0.borrow().store.swept()
     }

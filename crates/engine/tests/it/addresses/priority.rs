@@ -23,7 +23,7 @@ fn messages_to_a_node_come_by_priority_from_every_source() {
         for node in [v311("n"), v5("n")] {
             world.connect(node.clone()).disconnect();
             assert_eq!(change(world, "n", &["g"], &[]), MembershipOutcome::Done);
-            // One to each kind of address, the least urgent first; what names no level has 4.
+            // One to each kind of address, the least urgent first; a message without a level has 4.
             for (topic, level) in [("ctx/to/node/n/a", "0"), ("ctx/to/group/g/a", "2"), ("ctx/to/all/a", "9")] {
                 sender.publish(message(topic, level).qos1().user("priority", level));
             }

@@ -4,8 +4,8 @@ use tidegate_engine::{ListenerSettings, Reason};
 
 use super::*;
 
-fn asking(topic: &str, what: &str) -> Message {
-    message(topic, "x").qos1().user("receipt", what)
+fn asking(topic: &str, value: &str) -> Message {
+    message(topic, "x").qos1().user("receipt", value)
 }
 
 /// The outcomes of the received receipts.

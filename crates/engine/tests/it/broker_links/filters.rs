@@ -1,4 +1,4 @@
-//! What brokers are asked for.
+//! Filters that brokers are asked for.
 
 use std::collections::BTreeSet;
 

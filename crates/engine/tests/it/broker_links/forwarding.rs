@@ -25,7 +25,7 @@ fn all() -> Partitions {
 }
 
 impl World {
-    /// The partition of a client leaves; what brokers bring for it is noted.
+    /// The partition of a client leaves; messages that brokers bring for it are noted.
     fn leave(&self, client: &str) -> Vec<PartitionImage> {
         let partitions = partitions_of(client);
         self.run();

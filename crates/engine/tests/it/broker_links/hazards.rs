@@ -1,4 +1,4 @@
-//! What must not cost an orchestrator messages: rules, foreign ids, odd topics, and brokers that come and go.
+//! Hazards that must not cost an orchestrator messages: rules, foreign ids, odd topics, and brokers that come and go.
 
 use tidegate_engine::{Access, BrokerLinkError, BrokerLinkState, Reason, RoutingPolicy, Subject, TenantId};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, ExactlyOnce};
@@ -63,7 +63,7 @@ fn a_forged_id_reaches_neither_a_broker_nor_a_client() {
             let sent = || message("t", "x").user("before", "1").user("tidegate-id", &forged).user("behind", "2").qos1();
             client.publish(sent());
             world.connect(v5("gone").will(sent())).lose();
-            // What the broker loses is delivered without it in the end.
+            // Messages that the broker loses are delivered without it in the end.
             world.advance(minutes(1));
             for carried in a.taken() {
                 let ids: Vec<_> = carried.user_properties.iter().filter(|(name, _)| name == "tidegate-id").collect();

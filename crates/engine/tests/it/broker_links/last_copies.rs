@@ -80,7 +80,7 @@ fn a_restarted_old_home_forwards_what_no_broker_brings() {
     assert_eq!(forwarded(&world), (Vec::new(), 0), "the new home has them");
 }
 
-/// What others find in the store of a dead member about its connection to a broker, as `images_of` of the crate `node`
+/// The image of a dead member's connection to a broker, read from its store, as `images_of` of the crate `node`
 /// makes it.
 fn image_of(world: &World, broker: &str) -> BrokerLinkImage {
     world.run();

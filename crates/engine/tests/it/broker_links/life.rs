@@ -26,7 +26,7 @@ fn a_drained_broker_gets_no_messages_and_settles_its_own() {
         publish();
         assert_eq!(a.taken().len(), 0);
         assert_eq!((a.state(), a.owed()), (BrokerLinkState::Draining, owed));
-        // What others publish there still comes in.
+        // Messages that other clients publish there still arrive.
         assert_eq!(b.state(), BrokerLinkState::Serving);
         a.now(|ways| ways.withholds_messages = false);
         world.advance(seconds(2));

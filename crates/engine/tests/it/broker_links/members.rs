@@ -384,9 +384,9 @@ impl Run {
             assert!(device.session_present, "seed {}", self.seed);
             for Published { payload, qos, is_owed, .. } in self.published.iter().filter(|it| !it.is_shared) {
                 let times = device.inbox.iter().filter(|it| it.message.text() == *payload).count();
-                let what = format!("seed {}: {payload} came {times} times to {} at {qos:?}", self.seed, reader.name);
-                assert!(times >= 1 || !is_owed, "{what}");
-                assert!(times <= 1 || *qos != QoS::ExactlyOnce, "{what}");
+                let case = format!("seed {}: {payload} came {times} times to {} at {qos:?}", self.seed, reader.name);
+                assert!(times >= 1 || !is_owed, "{case}");
+                assert!(times <= 1 || *qos != QoS::ExactlyOnce, "{case}");
             }
         }
         self.check_shared();
@@ -397,10 +397,10 @@ impl Run {
         for Published { payload, qos, .. } in self.published.iter().filter(|it| it.is_shared) {
             let inboxes = self.readers.iter().flat_map(|reader| &reader.device.inbox);
             let times = inboxes.filter(|it| it.message.text() == *payload).count();
-            let what = format!("seed {}: {payload} came {times} times to its group at {qos:?}", self.seed);
-            assert!(times >= 1, "{what}");
+            let case = format!("seed {}: {payload} came {times} times to its group at {qos:?}", self.seed);
+            assert!(times >= 1, "{case}");
             // At QoS 1 restarts and broken connections repeat it.
-            assert!(times <= 1 || *qos != QoS::ExactlyOnce, "{what}");
+            assert!(times <= 1 || *qos != QoS::ExactlyOnce, "{case}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which broker gets what, and when none does.
+//! The broker that gets a message, and messages that none gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 

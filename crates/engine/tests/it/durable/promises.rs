@@ -1,4 +1,4 @@
-//! What promises something leaves behind the commit that holds it, and nothing else waits.
+//! A packet that promises durability leaves after the commit of its promise; no other packet waits.
 
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{Disconnect, Packet, PacketType, ReasonCode, SubscriptionOptions};
@@ -204,7 +204,7 @@ fn several_answers_of_one_output_leave_with_their_commits() {
     for filter in ["t/1", "t/2", "t/3"] {
         client.subscribe_later(filter);
     }
-    // What promises nothing does not wait.
+    // A packet without a promise does not wait.
     client.ping();
     client.expect_nothing();
     for left in [2, 1, 0] {

@@ -376,13 +376,13 @@ fn no_number_is_used_twice_whatever_died_in_between() {
         world.run();
         for (key, value) in world.pairs() {
             let Some(text) = describe(&key, &value) else { panic!("{key:?}") };
-            let (what, rest) = text.split_once(' ').unwrap();
-            if what == "session" && rest.contains("client") {
+            let (kind, rest) = text.split_once(' ').unwrap();
+            if kind == "session" && rest.contains("client") {
                 let (number, client) = rest.split_once(" of ").unwrap();
                 let client = client.split('"').nth(1).unwrap().to_owned();
                 let before = sessions.entry(number.to_owned()).or_insert_with(|| client.clone());
                 assert_eq!(*before, client, "session number {number}");
-            } else if what == "message" {
+            } else if kind == "message" {
                 let (number, topic) = rest.split_once(": ").unwrap();
                 let before = bodies.entry(number.to_owned()).or_insert_with(|| topic.to_owned());
                 assert_eq!(before, topic, "message number {number}");

@@ -190,7 +190,7 @@ impl Homes {
         }
     }
 
-    /// Everybody takes what there is.
+    /// All clients read their messages.
     fn calm_down(&mut self) {
         while self.leaves {
             self.settle();

@@ -1,4 +1,4 @@
-//! What groups have dealt, or are to deal, when their home moves and a node dies.
+//! Dealt and waiting messages of groups when their home moves and a node dies.
 
 use tidegate_engine::OverflowPolicy;
 

@@ -60,7 +60,7 @@ fn a_new_home_asked_too_early_is_asked_again() {
     let subscriber = v5(&world.name_on(2, "subscriber ")).receive_maximum(1).manual();
     let client = world.connect(subscriber);
     client.subscribe("a/+", AtLeastOnce);
-    // It reads what the new home has had before, and no more for now.
+    // It reads the earlier values of the new home, and no more for now.
     let mut got = vec![client.expect_message()];
     move_topic(&world, &topic, 2);
     world.read_all_tables();

@@ -1,4 +1,4 @@
-//! What holds for a connection at its new home: the client's proof, the rights there, and the terms of its CONNACK.
+//! Terms of a connection at its new home: the client's proof, the rights there, and the terms of its CONNACK.
 
 use std::sync::Arc;
 

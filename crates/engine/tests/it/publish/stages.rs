@@ -33,7 +33,7 @@ impl PayloadCheck for NothingBad {
     }
 }
 
-/// What may be wrong with a message, in the order of the stages that find it.
+/// Faults of a message, in the order of the stages that find them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     /// It was taken before.

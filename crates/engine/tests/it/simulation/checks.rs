@@ -57,7 +57,7 @@ impl Simulation {
         }
     }
 
-    /// When everything is over: who has got what.
+    /// When everything is over: the messages that each client has got.
     pub(super) fn check_outcome(&mut self) {
         for device in 0..self.devices.len() {
             let begun = self.devices[device].begun;

@@ -1,4 +1,4 @@
-//! What kind of clients and limits a run has.
+//! The clients and limits of a run.
 
 use tidegate_engine::{Durability, OverflowPolicy, Settings, SharedStrategy};
 use tidegate_mqtt::QoS;

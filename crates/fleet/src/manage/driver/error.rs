@@ -35,14 +35,14 @@ pub enum DriverError {
     Metrics {
         /// The address.
         address: SocketAddr,
-        /// What failed.
+        /// The failure.
         source: io::Error,
     },
     /// A file of the state directory.
-    #[error("cannot {what} {}: {source}", .path.display())]
+    #[error("cannot {attempt} {}: {source}", .path.display())]
     Io {
         /// The attempted operation.
-        what: &'static str,
+        attempt: &'static str,
         /// The file.
         path: PathBuf,
         /// The error of the operating system.

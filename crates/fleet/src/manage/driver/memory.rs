@@ -25,7 +25,7 @@ pub(super) fn recall(manager: &mut Manager, directory: &Path) -> Result<(), Driv
     Ok(())
 }
 
-/// Restores what can be restored; returns a description of the rest, if there is any.
+/// Restores readable state; returns a description of the rest, if there is any.
 fn restore(directory: &Path, manager: &mut Manager) -> Result<Option<String>, DriverError> {
     let path = directory.join(MEMORY_FILE);
     let file = match File::open(&path) {

@@ -337,8 +337,8 @@ impl Driver {
         }
         for command in commands {
             if let Err(error) = self.execute_one(command)? {
-                let (what, problem) = (command.describe(), error.to_string());
-                self.complain(&what, &problem);
+                let (attempt, problem) = (command.describe(), error.to_string());
+                self.complain(&attempt, &problem);
                 self.manager.failed(command, &problem);
             }
         }
@@ -357,7 +357,7 @@ impl Driver {
             Command::Tell(Entry(entry)) => {
                 if entry.get("kind").is_some_and(|kind| kind == "action") {
                     let word = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or("unknown").to_owned();
-                    tracing::info!(action = %entry["number"], what = word("action"), outcome = word("outcome"), "a fleet action ended");
+                    tracing::info!(action = %entry["number"], attempt = word("action"), outcome = word("outcome"), "a fleet action ended");
                 }
                 self.history.add(entry).map_err(CommandError::from)
             }
@@ -453,7 +453,7 @@ fn remove(path: &Path) -> Result<(), DriverError> {
     }
 }
 
-fn io_at(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DriverError {
+fn io_at(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DriverError {
     let path = path.to_owned();
-    move |source| DriverError::Io { what, path, source }
+    move |source| DriverError::Io { attempt, path, source }
 }

@@ -165,7 +165,7 @@ impl Client {
             }
         }
         let problem = format!("it has more than {MAX_PAGES} pages");
-        Err(Refusal::Other(KubernetesError::Strange { what: target.to_string(), problem }))
+        Err(Refusal::Other(KubernetesError::Strange { object: target.to_string(), problem }))
     }
 
     fn ask<T: DeserializeOwned>(
@@ -184,7 +184,7 @@ impl Client {
         let text = read.map_err(|error| Refusal::Other(self.unreachable(error)))?;
         if (200..300).contains(&status) {
             return serde_json::from_str(&text).map_err(|error| {
-                Refusal::Other(KubernetesError::Strange { what: target.to_string(), problem: error.to_string() })
+                Refusal::Other(KubernetesError::Strange { object: target.to_string(), problem: error.to_string() })
             });
         }
         Err(self.refusal(status, wait, verb, target, &text))
@@ -234,7 +234,7 @@ impl Client {
 
     fn refusal(&mut self, status: u16, wait: Option<Duration>, verb: &str, target: &Target<'_>, text: &str) -> Refusal {
         let said = said(text);
-        let what = target.to_string();
+        let object = target.to_string();
         let error = match (status, wait) {
             (409, _) => return Refusal::Conflict,
             (410, _) => return Refusal::Expired,
@@ -243,13 +243,13 @@ impl Client {
                 let right = format!("{verb} {} in namespace {}", target.kind(), target.namespace);
                 KubernetesError::Forbidden { right, said }
             }
-            (404, _) => KubernetesError::NotFound { what, said },
+            (404, _) => KubernetesError::NotFound { object, said },
             (429, wait) | (500.., wait @ Some(_)) => {
                 let wait = wait.unwrap_or(Duration::from_secs(1)).min(MAX_REST);
                 self.resting_until = Instant::now().checked_add(wait);
                 KubernetesError::Busy { status, wait }
             }
-            _ => KubernetesError::Refused { status, what, said },
+            _ => KubernetesError::Refused { status, object, said },
         };
         Refusal::Other(error)
     }
@@ -257,12 +257,12 @@ impl Client {
 
 impl Refusal {
     fn error(self, target: &Target<'_>) -> KubernetesError {
-        let what = target.to_string();
+        let object = target.to_string();
         match self {
-            Self::Conflict => KubernetesError::Conflict { what, tries: 1 },
+            Self::Conflict => KubernetesError::Conflict { object, tries: 1 },
             Self::Expired => KubernetesError::Refused {
                 status: 410,
-                what,
+                object,
                 said: "the list changes faster than it is read".to_owned(),
             },
             Self::Other(error) => error,
@@ -312,7 +312,7 @@ fn tls(access: &Access) -> Result<TlsConfig, KubernetesError> {
 
 /// Finds a key that does not belong to its certificate, for which `ureq` would panic at the first request.
 fn check_tls(access: &Access, provider: &Arc<rustls::crypto::CryptoProvider>) -> Result<(), KubernetesError> {
-    let failed = |what, error: rustls::Error| KubernetesError::Tls { what, problem: error.to_string() };
+    let failed = |object, error: rustls::Error| KubernetesError::Tls { object, problem: error.to_string() };
     let mut roots = RootCertStore::empty();
     for authority in &access.authorities {
         roots.add(authority.clone()).map_err(|error| failed("the certificate authority", error))?;
@@ -330,5 +330,5 @@ fn check_tls(access: &Access, provider: &Arc<rustls::crypto::CryptoProvider>) ->
 }
 
 fn client_key(error: &dyn fmt::Display) -> KubernetesError {
-    KubernetesError::Tls { what: "the client's key", problem: error.to_string() }
+    KubernetesError::Tls { object: "the client's key", problem: error.to_string() }
 }

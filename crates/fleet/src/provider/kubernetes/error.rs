@@ -29,10 +29,10 @@ pub enum KubernetesError {
     #[error("this is no pod with a service account ({0}); name a kubeconfig with `kubeconfig` in [kubernetes]")]
     NoServiceAccount(String),
     /// Certificates or keys for TLS.
-    #[error("{what} cannot be used: {problem}")]
+    #[error("{object} cannot be used: {problem}")]
     Tls {
         /// Which.
-        what: &'static str,
+        object: &'static str,
         /// The fault.
         problem: String,
     },
@@ -58,18 +58,18 @@ pub enum KubernetesError {
         said: String,
     },
     /// 404.
-    #[error("there is no {what}: {said}")]
+    #[error("there is no {object}: {said}")]
     NotFound {
         /// The request.
-        what: String,
+        object: String,
         /// The text of the API server.
         said: String,
     },
     /// 409, again and again.
-    #[error("another client keeps changing {what}: stopped after {tries} tries; the next observation tries again")]
+    #[error("another client keeps changing {object}: stopped after {tries} tries; the next observation tries again")]
     Conflict {
         /// The object of the change.
-        what: String,
+        object: String,
         /// How often it was tried.
         tries: u32,
     },
@@ -82,20 +82,20 @@ pub enum KubernetesError {
         wait: Duration,
     },
     /// Any other refusal.
-    #[error("the API server answers {status} to {what}: {said}")]
+    #[error("the API server answers {status} to {object}: {said}")]
     Refused {
         /// The status of its answer.
         status: u16,
         /// The request.
-        what: String,
+        object: String,
         /// The text of the API server.
         said: String,
     },
     /// A malformed answer.
-    #[error("the answer to {what} is not understood: {problem}")]
+    #[error("the answer to {object} is not understood: {problem}")]
     Strange {
         /// The request.
-        what: String,
+        object: String,
         /// The fault.
         problem: String,
     },

@@ -72,9 +72,9 @@ impl Kubernetes {
                     return Ok(());
                 }
                 let problem = format!("{replicas} replicas were asked for, and {} are said", set.spec.replicas);
-                return Err(KubernetesError::Strange { what: target.to_string(), problem });
+                return Err(KubernetesError::Strange { object: target.to_string(), problem });
             }
         }
-        Err(KubernetesError::Conflict { what: target.to_string(), tries: MAX_TRIES })
+        Err(KubernetesError::Conflict { object: target.to_string(), tries: MAX_TRIES })
     }
 }

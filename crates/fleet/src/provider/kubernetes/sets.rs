@@ -27,7 +27,7 @@ impl Kubernetes {
     pub(super) fn open_set(&mut self, settings: SetSettings) -> Result<Set, KubernetesError> {
         let set = self.stateful_set(&settings.stateful_set)?;
         let strange = |problem: &str| KubernetesError::Strange {
-            what: format!("StatefulSet {}", settings.stateful_set),
+            object: format!("StatefulSet {}", settings.stateful_set),
             problem: problem.to_owned(),
         };
         let service = set.spec.service_name.filter(|name| !name.is_empty());
@@ -57,16 +57,16 @@ impl Kubernetes {
             (_, Some(replicas)) if replicas > MAX_REPLICAS => format!("it has more than {MAX_REPLICAS} replicas"),
             _ => return Ok(set),
         };
-        Err(KubernetesError::Strange { what: target.to_string(), problem })
+        Err(KubernetesError::Strange { object: target.to_string(), problem })
     }
 
     /// Reads a StatefulSet and its pods. Pods that only have its labels and are not its own are left out.
     pub(super) fn see(&mut self, set: &Set) -> Result<Seen, KubernetesError> {
         let found = self.stateful_set(&set.settings.stateful_set)?;
         if found.spec.ordinals.start != set.stack.first {
-            let what = format!("StatefulSet {}", set.settings.stateful_set);
+            let object = format!("StatefulSet {}", set.settings.stateful_set);
             let problem = "its ordinals.start has changed; start the manager again".to_owned();
-            return Err(KubernetesError::Strange { what, problem });
+            return Err(KubernetesError::Strange { object, problem });
         }
         let labels: Vec<String> =
             found.spec.selector.match_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();

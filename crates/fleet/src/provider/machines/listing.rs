@@ -1,4 +1,4 @@
-//! What `list` has shown last.
+//! The last result of `list`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::provider::ResourceName;
 /// Time for which CPU and memory of a list are of use, milliseconds.
 const FRESH_MS: u64 = 60_000;
 
-/// What `list` has shown last. All times are milliseconds since 1970.
+/// The last result of `list`. All times are milliseconds since 1970.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
     pub(super) tries: Tries,

@@ -70,7 +70,7 @@ impl Machines {
     ) -> Result<Self, ProviderError> {
         let (limit, secrets) = (settings.limits.time_limit, Secrets::of(&settings));
         let runner = Box::new(runner::CommandRunner::new(settings.directory.clone(), limit, secrets));
-        let io = |source| ProviderError::Io { what: "make", path: directory.clone(), source };
+        let io = |source| ProviderError::Io { attempt: "make", path: directory.clone(), source };
         std::fs::create_dir_all(&directory).map_err(io)?;
         let records = record::load(&directory)?;
         // A command under way is killed at its limit.

@@ -53,7 +53,7 @@ pub(super) fn load(directory: &Path) -> Result<Vec<MachineRecord>, ProviderError
     match File::open(&path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text)) {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(ProviderError::Io { what: "read", path, source }),
+        Err(source) => return Err(ProviderError::Io { attempt: "read", path, source }),
     }
     serde_json::from_str(&text).map_err(|error| ProviderError::Machines { path, problem: error.to_string() })
 }
@@ -66,5 +66,5 @@ pub(super) fn save(directory: &Path, records: &[MachineRecord]) -> Result<(), Pr
     let path = directory.join(FILE);
     let text = serde_json::to_string(records)
         .map_err(|error| ProviderError::Machines { path: path.clone(), problem: error.to_string() })?;
-    replace(&path, text.as_bytes()).map_err(|source| ProviderError::Io { what: "write", path, source })
+    replace(&path, text.as_bytes()).map_err(|source| ProviderError::Io { attempt: "write", path, source })
 }

@@ -30,7 +30,7 @@ const REST_OF_LIST: Duration = Duration::from_secs(3);
 /// The end of a call: its output, or why it failed.
 pub(super) type Outcome = Result<String, MachineError>;
 
-/// What carries calls out.
+/// Carries calls out.
 pub(super) trait Runner: Send {
     /// Begins a call. `ended` returns its end later. Errors name the command as `shown`, without secrets.
     fn begin(&mut self, call: Call, command: Vec<String>, shown: String);

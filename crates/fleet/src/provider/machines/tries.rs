@@ -42,7 +42,7 @@ impl Tries {
         self.error = Some(error);
     }
 
-    /// Forgets failures: what the call is for has come about without it.
+    /// Forgets failures: the aim of the call was reached without it.
     pub(super) fn settle(&mut self) {
         (self.failures, self.not_before, self.error) = (0, 0, None);
     }

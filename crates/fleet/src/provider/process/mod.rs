@@ -469,8 +469,8 @@ fn values(settings: &Settings, directory: &Path, record: &Record) -> BTreeMap<St
     fixed.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(named).collect()
 }
 
-fn io(what: &'static str, path: &Path, source: std::io::Error) -> ProviderError {
-    ProviderError::Io { what, path: path.to_owned(), source }
+fn io(attempt: &'static str, path: &Path, source: std::io::Error) -> ProviderError {
+    ProviderError::Io { attempt, path: path.to_owned(), source }
 }
 
 #[cfg(test)]

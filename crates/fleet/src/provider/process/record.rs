@@ -39,7 +39,7 @@ pub(super) struct Record {
 /// # Errors
 /// When one cannot be read: its resource must not count as absent.
 pub(super) fn read_all(directory: &Path) -> Result<BTreeMap<ResourceName, Record>, ProviderError> {
-    let io = |source| ProviderError::Io { what: "read", path: directory.to_owned(), source };
+    let io = |source| ProviderError::Io { attempt: "read", path: directory.to_owned(), source };
     let mut records = BTreeMap::new();
     for entry in fs::read_dir(directory).map_err(io)? {
         let path = entry.map_err(io)?.path().join(FILE);
@@ -57,7 +57,7 @@ fn read(path: &Path) -> Result<Record, ProviderError> {
     let mut text = String::new();
     File::open(path)
         .and_then(|file| file.take(MAX_RECORD).read_to_string(&mut text))
-        .map_err(|source| ProviderError::Io { what: "read", path: path.to_owned(), source })?;
+        .map_err(|source| ProviderError::Io { attempt: "read", path: path.to_owned(), source })?;
     let damaged =
         |error: serde_json::Error| ProviderError::Record { path: path.to_owned(), problem: error.to_string() };
     serde_json::from_str(&text).map_err(damaged)
@@ -88,7 +88,7 @@ impl Record {
         let path = directory.join(FILE);
         let text = serde_json::to_string(self)
             .map_err(|error| ProviderError::Record { path: path.clone(), problem: error.to_string() })?;
-        replace(&path, text.as_bytes()).map_err(|source| ProviderError::Io { what: "write", path, source })
+        replace(&path, text.as_bytes()).map_err(|source| ProviderError::Io { attempt: "write", path, source })
     }
 }
 

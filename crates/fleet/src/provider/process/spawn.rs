@@ -82,8 +82,8 @@ impl Plan<'_> {
     }
 }
 
-fn failed(what: &'static str, path: &Path, source: io::Error) -> ProviderError {
-    ProviderError::Io { what, path: path.to_owned(), source }
+fn failed(attempt: &'static str, path: &Path, source: io::Error) -> ProviderError {
+    ProviderError::Io { attempt, path: path.to_owned(), source }
 }
 
 /// Where a program is: a path as it is, a name in `PATH` and where the system keeps its servers.

@@ -68,7 +68,7 @@ pub struct KafkaSettings {
     pub topic: String,
     /// Whether each batch is a transaction, so that a record is there once whatever ends.
     pub exactly_once: bool,
-    /// What ids of transactions begin with. Processes with one prefix take the transactions of a pipeline's sink over.
+    /// The prefix of ids of transactions. Processes with one prefix take the transactions of a pipeline's sink over.
     pub transactions_prefix: String,
     /// Time for a batch.
     pub timeout: Duration,

@@ -7,7 +7,7 @@ use tidegate_panics::contain;
 /// Most bytes of the batches of one partition in an answer when they are unpacked, and of the window of a batch of
 /// Zstandard. The batches have 1 MiB, or one larger batch.
 pub(super) const MAX_UNPACKED: usize = 32 << 20;
-/// What blocks of Snappy begin with that producers in Java write: a name, a version, and the oldest version that reads it.
+/// The head of blocks of Snappy that producers in Java write: a name, a version, and the oldest version that reads it.
 const SNAPPY_MAGIC: &[u8; 8] = b"\x82SNAPPY\0";
 /// Bytes before the first of these blocks.
 const SNAPPY_HEAD: usize = 16;

@@ -211,7 +211,7 @@ pub(crate) struct Led {
     pub(crate) leader: i32,
 }
 
-/// What brokers say of a topic.
+/// The brokers' description of a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Metadata {
     /// Brokers with their host and port.
@@ -288,10 +288,10 @@ pub(crate) enum Coordinated {
 }
 
 /// The body of a request for the broker that coordinates a group, or the transactions of an id.
-pub(crate) fn coordinator(what: Coordinated, id: &str) -> Vec<u8> {
+pub(crate) fn coordinator(kind: Coordinated, id: &str) -> Vec<u8> {
     let mut body = Vec::new();
     string(id, &mut body);
-    body.push(match what {
+    body.push(match kind {
         Coordinated::Group => 0,
         Coordinated::Transactions => 1,
     });

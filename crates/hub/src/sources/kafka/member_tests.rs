@@ -17,7 +17,7 @@ const JOIN: i16 = 11;
 const HEARTBEAT: i16 = 12;
 const LEAVE: i16 = 13;
 
-/// What the broker has, and how it answers.
+/// The state of the broker, and its answers.
 #[derive(Default)]
 struct FakeState {
     /// The number of records of each partition.

@@ -71,7 +71,7 @@ impl KafkaSourceSettings {
     }
 }
 
-/// What the thread that speaks with the brokers says.
+/// An event of the thread that speaks with the brokers.
 enum KafkaNews {
     Ready,
     Trouble(String),

@@ -29,7 +29,7 @@ impl OffsetToken {
 struct PartitionShare {
     run: u64,
     progress: Progress,
-    /// What the group has as done.
+    /// The offset below which the group has all as done.
     committed: u64,
     /// Behind the last record that the broker has.
     end: u64,
@@ -147,7 +147,7 @@ impl Shares {
         self.changed.notify_all();
     }
 
-    /// What the group has to note: partitions and the offsets below which all is done.
+    /// The offsets for the group to note: partitions and the offsets below which all is done.
     pub(super) fn to_commit(&self) -> Vec<(i32, i64)> {
         let state = self.state();
         let changed = state.parts.iter().filter(|(_, share)| share.progress.done() != share.committed);

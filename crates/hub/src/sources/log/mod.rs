@@ -33,7 +33,7 @@ const BATCH: usize = 256;
 /// How long the end waits for the last marks, and until others know that this process has gone.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
-/// What the bus has answered.
+/// An answer of the bus.
 enum BusAnswer {
     Made(Result<(), BusError>),
     /// The end of the log of states, for a partition that has come.

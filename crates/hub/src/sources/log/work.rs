@@ -180,7 +180,7 @@ impl LogSource {
                 );
             }
             part.trimmed = below;
-            // What stays is trimmed the next time.
+            // The rest is trimmed the next time.
             self.bus.trim(&place, Position(below), Box::new(drop))?;
         }
         Ok(())

@@ -191,8 +191,8 @@ fn run(command: &LabCommand) -> Exit {
 /// Prepares the end of brokers before they are started: a handler of signals, and a watchdog that ends them if this
 /// process is killed.
 fn guarded(place: &PeerPaths) -> Result<(Stop, Watchdog), Exit> {
-    let failed = |what: &str, error: std::io::Error| {
-        tell(&format_args!("cannot {what}: {error}"));
+    let failed = |attempt: &str, error: std::io::Error| {
+        tell(&format_args!("cannot {attempt}: {error}"));
         Exit::Failure
     };
     let watchdog = Watchdog::start(place).map_err(|error| failed("start a process to watch over brokers", error))?;

@@ -12,14 +12,14 @@ use tidegate_terminal::{Exit, complain, print_and_exit, report};
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: Option<What>,
+    action: Option<Action>,
     #[command(flatten)]
     folders: Folders,
 }
 
 /// The action on them.
 #[derive(Clone, Debug, Subcommand)]
-enum What {
+enum Action {
     /// Install one from its registry
     Install {
         /// Its name
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Exit {
 fn done(args: &Args) -> Result<String, PeerError> {
     let catalogue = Catalogue::with_directory(args.folders.peers.as_deref())?;
     let place = PeerPaths::usual()?;
-    if let Some(What::Install { names }) = &args.what {
+    if let Some(Action::Install { names }) = &args.action {
         for name in names {
             install(catalogue.get(name)?, &place, |step| complain(format_args!("{step}\n")))?;
         }

@@ -55,9 +55,9 @@ impl Exchange<'_> {
 
 /// Why there was no exchange, when a side of it could not take part.
 fn without_parties(outcome: &LoadOutcome) -> Option<String> {
-    let (what, connections) = outcome.problems.iter().max_by_key(|(_, connections)| **connections)?;
+    let (problem, connections) = outcome.problems.iter().max_by_key(|(_, connections)| **connections)?;
     let is_idle = outcome.counts.sent == 0 || outcome.connections.accepted == 0;
-    is_idle.then(|| format!("nothing was exchanged ({connections} connections failed): {what}"))
+    is_idle.then(|| format!("nothing was exchanged ({connections} connections failed): {problem}"))
 }
 
 /// The reason why no message was counted: the measured time was over before the first one was sent. A rate of 0 would

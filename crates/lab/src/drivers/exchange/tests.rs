@@ -73,9 +73,12 @@ fn a_broker_that_is_not_there_is_part_of_the_outcome() {
     (plan.protocol, plan.port) = (Protocol::Nats, 1);
     let outcome = run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
     assert_eq!((outcome.connections.broken, outcome.counts.sent), (5, 0));
-    let (what, connections) = outcome.problems.first_key_value().unwrap();
+    let (problem, connections) = outcome.problems.first_key_value().unwrap();
     assert_eq!(*connections, 5);
-    assert!(what.starts_with("127.0.0.1:1 cannot be reached: ") && what.ends_with("check host and port"), "{what}");
+    assert!(
+        problem.starts_with("127.0.0.1:1 cannot be reached: ") && problem.ends_with("check host and port"),
+        "{problem}"
+    );
     assert!(outcome.generator.invalid.is_some_and(|why| why.starts_with("nothing was exchanged")));
 }
 
@@ -120,7 +123,7 @@ fn refused_logins_are_reported_with_a_remedy() {
         let outcome = run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
         server.join().unwrap();
         let reported: Vec<&String> = outcome.problems.keys().collect();
-        assert!(reported.iter().any(|what| what.contains(hint)), "{protocol:?}: {reported:?}");
+        assert!(reported.iter().any(|problem| problem.contains(hint)), "{protocol:?}: {reported:?}");
         assert!(outcome.generator.invalid.is_some(), "{protocol:?}");
     }
 }

@@ -135,5 +135,5 @@ fn a_server_without_http_2_is_reported_and_gets_no_bytes() {
     assert!(hub.join().unwrap().is_none(), "it got a preface");
     assert_eq!((outcome.counts.sent, outcome.connections.broken), (0, 2));
     let reported: Vec<&String> = outcome.problems.keys().collect();
-    assert!(reported.iter().any(|what| what.contains("does not agree to `h2`")), "{reported:?}");
+    assert!(reported.iter().any(|problem| problem.contains("does not agree to `h2`")), "{reported:?}");
 }

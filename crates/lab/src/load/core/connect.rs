@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use tidegate_mqtt::{ConnAck, Connect, ConnectProperties, PacketId, ReasonCode, SubAck};
 
 use super::{Action, Core, Failure, MILLI, NONE, Phase, State};
-use crate::load::plan::{Begin, LoadPlan, Ramp};
+use crate::load::plan::Begin;
 use crate::load::timers::Timer;
 
 /// The packet id of SUBSCRIBE: a client subscribes before it publishes.
@@ -15,22 +15,6 @@ pub(super) const SUBSCRIBE_ID: PacketId = PacketId::MIN;
 pub(super) const PINGS_PER_KEEP_ALIVE: u64 = 2;
 
 impl Core {
-    /// Connects the clients that are due.
-    pub(super) fn dial_due(&mut self, now_ns: u64) {
-        while self.next_dial < self.run.clients.count() && self.on_their_way < self.run.plan.dialing {
-            let turn_ns = turn_of(&self.run.plan, self.next_dial as u64);
-            if turn_ns > now_ns {
-                self.run.timers.set(turn_ns, Timer::Ramp);
-                return;
-            }
-            let client = self.next_dial as u32;
-            self.next_dial += 1;
-            self.on_their_way += 1;
-            self.run.clients[client].on_its_way = true;
-            self.run.dial(client, now_ns);
-        }
-    }
-
     /// A connection is open: the client sends its CONNECT.
     pub(crate) fn opened(&mut self, connection: u32) {
         let client = connection / 2;
@@ -116,7 +100,7 @@ impl Core {
         let place = &mut self.run.clients[client];
         place.state = State::Ready;
         let (publisher, epoch) = (place.publisher, place.epoch);
-        self.settled_down(client, now_ns);
+        self.arrivals.note_outcome(&mut self.run, client, now_ns);
         if let Some(slow) = self.run.subscribing(client).and_then(|subscribing| subscribing.slow) {
             self.run.timers.set(now_ns + slow.every_ms * MILLI, Timer::Read { client, epoch });
         }
@@ -127,16 +111,6 @@ impl Core {
         self.publishers.start(&mut self.run, publisher, begin);
         self.publishers.resend(&mut self.run, publisher);
         self.publishers.pump(&mut self.run, publisher, now_ns);
-    }
-
-    /// A client has finished its first attempt to connect.
-    fn settled_down(&mut self, client: u32, now_ns: u64) {
-        let place = &mut self.run.clients[client];
-        if std::mem::take(&mut place.on_its_way) {
-            self.on_their_way -= 1;
-            self.pending -= 1;
-            self.dial_due(now_ns);
-        }
     }
 
     /// A connection has ended.
@@ -183,7 +157,7 @@ impl Core {
         self.run.meter.current.failed += 1;
         self.run.clients[client].since_ns = now_ns;
         self.run.return_or_stay_away(client, now_ns);
-        self.settled_down(client, now_ns);
+        self.arrivals.note_outcome(&mut self.run, client, now_ns);
     }
 
     /// A client has lost its connection, for whatever reason.
@@ -199,7 +173,7 @@ impl Core {
         if let Some(publisher) = self.publishers.of(place) {
             publisher.disconnected(self.run.group_of(client).connect.clean);
         }
-        self.settled_down(client, now_ns);
+        self.arrivals.note_outcome(&mut self.run, client, now_ns);
     }
 
     /// The broker has named another server (MQTT 5: 0x9C, 0x9D): the client connects there at once, if it is one of the
@@ -237,31 +211,7 @@ impl Core {
     /// Clients begin to leave.
     pub(super) fn leave(&mut self, now_ns: u64) {
         self.run.phase = Phase::Leaving;
-        self.leave_next(now_ns);
-    }
-
-    pub(super) fn leave_next(&mut self, now_ns: u64) {
-        let step = self.run.plan.teardown_per_second.map(|rate| (rate / self.run.plan.workers()).max(1));
-        // Ten steps in a second are even enough.
-        let end = step.map_or(self.run.clients.count(), |rate| self.next_to_leave + (rate as usize).div_ceil(10));
-        for client in self.next_to_leave..end.min(self.run.clients.count()) {
-            self.run.clients.disconnect(client as u32);
-        }
-        self.next_to_leave = end.min(self.run.clients.count());
-        if self.next_to_leave == self.run.clients.count() {
-            self.run.phase = Phase::Over;
-        } else {
-            self.run.timers.set(now_ns + 100 * MILLI, Timer::Leave);
-        }
-    }
-}
-
-/// When the client with this place in the ramp dials. Processes take turns, so that the ramp of the plan is that of all
-/// together.
-fn turn_of(plan: &LoadPlan, place: u64) -> u64 {
-    match plan.ramp {
-        Ramp::AtOnce => 0,
-        ramp => ramp.dials_at(place * u64::from(plan.processes)),
+        self.departures.leave_next(&mut self.run, now_ns);
     }
 }
 

@@ -36,9 +36,9 @@ impl Core {
         let place = &self.run.clients[client];
         let group = &self.run.plan.groups[usize::from(place.group)];
         let over = now_ns >= self.run.times.measured_to;
-        let Some(&what) = group.disturbances.get(usize::from(disturbance)).filter(|_| !over) else { return };
+        let Some(&kind) = group.disturbances.get(usize::from(disturbance)).filter(|_| !over) else { return };
         let connected = place.is_connected();
-        match what {
+        match kind {
             Disturbance::Churn { online_ms, offline_ms, abrupt, .. } => {
                 if connected {
                     self.send_away(client, abrupt, offline_ms, now_ns);

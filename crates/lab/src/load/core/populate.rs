@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::arrivals::Arrivals;
 use super::client::{Client, Output, State};
 use super::clients::Clients;
+use super::departures::Departures;
 use super::publish::Publishers;
 use super::publisher::Publisher;
 use super::receive::{Receiver, Receivers};
@@ -48,13 +50,11 @@ impl Core {
             publishers: Publishers::new(directory.primary(), fillers),
             receivers: Receivers::new(directory, plan),
             refusals: Refusals::default(),
-            next_dial: 0,
-            on_their_way: 0,
-            pending: 0,
-            next_to_leave: 0,
+            arrivals: Arrivals::default(),
+            departures: Departures::default(),
         };
         core.populate(worker)?;
-        core.pending = core.run.clients.count() as u32;
+        core.arrivals = Arrivals::of(core.run.clients.count());
         core.run.timers.set(0, Timer::Ramp);
         if plan.begin == Begin::AtOnce {
             core.begin(0);

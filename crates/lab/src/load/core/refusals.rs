@@ -59,7 +59,7 @@ impl Refusals {
 }
 
 fn sentence(refused: Refused, tally: &Tally) -> String {
-    let what = match refused {
+    let event = match refused {
         Refused::Client => "the broker refused a client",
         Refused::Subscription => "the broker refused a subscription",
         Refused::Message => "the broker refused a message",
@@ -67,7 +67,7 @@ fn sentence(refused: Refused, tally: &Tally) -> String {
     };
     let words = tally.words.as_ref().map(|words| format!(", \"{words}\"")).unwrap_or_default();
     let code = tally.code;
-    format!("{what}: {} (0x{:02X}{words}); {}", code.text(), code.byte(), advice(refused, code))
+    format!("{event}: {} (0x{:02X}{words}); {}", code.text(), code.byte(), advice(refused, code))
 }
 
 /// A remedy.
@@ -129,7 +129,7 @@ mod tests {
         refusals.note(Refused::Subscription, ReasonCode::UnspecifiedError, None);
         let mut outcome = LoadOutcome::default();
         refusals.tell(&mut outcome);
-        let reported: Vec<_> = outcome.problems.iter().map(|(what, times)| (what.as_str(), *times)).collect();
+        let reported: Vec<_> = outcome.problems.iter().map(|(event, times)| (event.as_str(), *times)).collect();
         let long = format!(
             "the broker refused a subscription: not authorized (0x87, \"{}\"); give the user of the address the right to these topics",
             "é".repeat(WORDS_MOST)

@@ -51,7 +51,7 @@ impl QuicSettings {
         if target.transport != Transport::Quic {
             return Ok(None);
         }
-        let system = |problem: String| LoadError::System { what: "QUIC", error: io::Error::other(problem) };
+        let system = |problem: String| LoadError::System { part: "QUIC", error: io::Error::other(problem) };
         let crypto = QuicClientConfig::try_from(tls::config(target, Some(ALPN))?);
         let crypto = crypto.map_err(|error| system(error.to_string()))?;
         let mut transport = TransportConfig::default();

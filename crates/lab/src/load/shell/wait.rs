@@ -23,8 +23,8 @@ pub(crate) struct Waiter {
     set_ns: u64,
 }
 
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> LoadError {
-    move |error| LoadError::System { what, error }
+fn system(part: &'static str) -> impl FnOnce(io::Error) -> LoadError {
+    move |error| LoadError::System { part, error }
 }
 
 impl Waiter {

@@ -31,7 +31,7 @@ pub(in crate::report) struct Mark {
     /// Seconds.
     pub(in crate::report) at: f64,
     /// In a few words.
-    pub(in crate::report) what: String,
+    pub(in crate::report) event: String,
 }
 
 /// Curves over seconds, with the events. `unit` is above the vertical axis.
@@ -72,7 +72,7 @@ fn events(marks: &[Mark], x: &Axis, out: &mut String) {
         let letter = place.max(free[row]);
         free[row] = letter + LETTER;
         put!(out, "<line class=\"event\" x1=\"{place:.1}\" y1=\"{TOP}\" x2=\"{place:.1}\" y2=\"{BOTTOM}\">");
-        put!(out, "<title>{} s: {}</title></line>", shown(mark.at), escape(&mark.what));
+        put!(out, "<title>{} s: {}</title></line>", shown(mark.at), escape(&mark.event));
         let name = char::from_u32('a' as u32 + (number % 26) as u32).unwrap_or('?');
         put!(
             out,
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_plot_has_its_unit_its_curve_and_its_events() {
         let curve = Curve { series: 1, points: vec![(0.0, 0.0), (10.0, 100.0)] };
-        let mark = Mark { at: 5.0, what: "broker <killed>".to_owned() };
+        let mark = Mark { at: 5.0, event: "broker <killed>".to_owned() };
         let svg = lines("Throughput", "messages/s", Scale::Linear, &[curve], &[mark]);
         assert!(svg.contains("messages/s") && svg.contains("broker &lt;killed&gt;"));
         assert!(svg.contains("points=\"58.0,196.0 508.0,38.0 \""), "{svg}");
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn one_point_is_seen_and_letters_do_not_lie_on_each_other() {
         let curve = Curve { series: 2, points: vec![(1.0, 5.0)] };
-        let marks = [1.0, 1.01, 9.0].map(|at| Mark { at, what: "x".to_owned() });
+        let marks = [1.0, 1.01, 9.0].map(|at| Mark { at, event: "x".to_owned() });
         let svg = lines("Throughput", "messages/s", Scale::Linear, &[curve], &marks);
         assert!(svg.contains("<circle class=\"f2\""), "{svg}");
         assert_eq!((svg.matches("y=\"35.0\"").count(), svg.matches("y=\"24.0\"").count()), (2, 1), "{svg}");
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn letters_of_many_events_at_once_have_room() {
         let curve = Curve { series: 0, points: vec![(0.0, 0.0), (100.0, 1.0)] };
-        let marks = [10.0, 10.1, 10.2, 10.3, 10.4, 20.0].map(|at| Mark { at, what: "x".to_owned() });
+        let marks = [10.0, 10.1, 10.2, 10.3, 10.4, 20.0].map(|at| Mark { at, event: "x".to_owned() });
         let svg = lines("Throughput", "messages/s", Scale::Linear, &[curve], &marks);
         let mut rows: std::collections::BTreeMap<&str, Vec<f64>> = std::collections::BTreeMap::new();
         for letter in svg.split("<text class=\"strong\" x=\"").skip(1) {

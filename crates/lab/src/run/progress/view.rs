@@ -15,7 +15,7 @@ const LEAST_COLUMNS: usize = 20;
 /// A run that is under way.
 #[derive(Debug)]
 struct Doing {
-    what: String,
+    case: String,
     phase: String,
     about: Duration,
     since: Duration,
@@ -45,9 +45,9 @@ impl View {
     pub(super) fn take(&mut self, said: &Said, at: Duration) {
         match said {
             Said::Begin { runs, kept, .. } => (self.runs, self.done, self.kept) = (*runs, *kept, *kept),
-            Said::Run { what, about } => {
+            Said::Run { case, about } => {
                 self.doing = Some(Doing {
-                    what: what.clone(),
+                    case: case.clone(),
                     phase: "clients connect".to_owned(),
                     about: *about,
                     since: at,
@@ -62,9 +62,9 @@ impl View {
                     doing.take(*second);
                 }
             }
-            Said::Event(what) => {
+            Said::Event(event) => {
                 if let Some(doing) = &mut self.doing {
-                    doing.phase.clone_from(what);
+                    doing.phase.clone_from(event);
                 }
             }
             Said::Done(_) => {
@@ -77,8 +77,8 @@ impl View {
 
     /// A second in one line, where there is no terminal.
     pub(super) fn second_line(&self, second: &Second) -> String {
-        let what = self.doing.as_ref().map_or("", |doing| doing.what.as_str());
-        format!("{what}: {} s, {}", second.second, figures(second).join(", "))
+        let case = self.doing.as_ref().map_or("", |doing| doing.case.as_str());
+        format!("{case}: {} s, {}", second.second, figures(second).join(", "))
     }
 
     /// The rows for a terminal of this width, at a time after the begin. None is as long as the terminal is wide,
@@ -132,7 +132,7 @@ impl Doing {
     fn rows(&self, width: usize, at: Duration, is_unicode: bool) -> Vec<String> {
         let passed = at.saturating_sub(self.since).as_secs();
         let times = format!("{passed} s of about {} s", self.about.as_secs().max(1));
-        let mut rows = packed(&[format!("{}:", self.what), format!("{},", self.phase), times], " ", width);
+        let mut rows = packed(&[format!("{}:", self.case), format!("{},", self.phase), times], " ", width);
         let Some(last) = &self.last else { return rows };
         let mut parts = figures(last);
         parts.extend((self.failed > 0).then(|| format!("{} failed to connect", shown(float(self.failed)))));
@@ -264,9 +264,9 @@ mod tests {
         let mut view = View::new(is_unicode);
         let s = Duration::from_secs;
         view.take(&Said::Begin { runs: 4, kept: 0, about: s(16) }, s(0));
-        view.take(&Said::Run { what: "1 to 1, QoS 1, tidegate, 1".to_owned(), about: s(4) }, s(0));
+        view.take(&Said::Run { case: "1 to 1, QoS 1, tidegate, 1".to_owned(), about: s(4) }, s(0));
         view.take(&Said::Done("done".to_owned()), s(5));
-        view.take(&Said::Run { what: "1 to 1, QoS 1, mosquitto, 1".to_owned(), about: s(4) }, s(5));
+        view.take(&Said::Run { case: "1 to 1, QoS 1, mosquitto, 1".to_owned(), about: s(4) }, s(5));
         view.take(&Said::Event("publishing".to_owned()), s(6));
         for received in [500, 1_000, 1_991] {
             view.take(&Said::Second(Second { received, ..SECOND }), s(7));
@@ -330,7 +330,7 @@ mod tests {
         let mut view = View::new(true);
         assert!(view.rows(80, Duration::ZERO).is_empty());
         view.take(&Said::Begin { runs: 1, kept: 0, about: Duration::ZERO }, Duration::ZERO);
-        view.take(&Said::Run { what: "a, b, 1".to_owned(), about: Duration::from_millis(10) }, Duration::ZERO);
+        view.take(&Said::Run { case: "a, b, 1".to_owned(), about: Duration::from_millis(10) }, Duration::ZERO);
         assert_eq!(view.rows(80, Duration::ZERO), ["a, b, 1: clients connect, 0 s of about 1 s"]);
         assert_eq!(clock(Duration::from_secs(3_723)), "1:02:03");
     }

@@ -1,4 +1,4 @@
-//! What the two sides of a connection say of themselves before anything else.
+//! The first frame of each side of a connection, in which the node describes itself.
 
 use super::error::FrameError;
 use super::version::LINK_VERSION;
@@ -7,7 +7,7 @@ use crate::cluster::NodeName;
 /// Length of a nonce, so that no proof is used twice, bytes.
 pub const NONCE_BYTES: usize = 32;
 
-/// What every hello begins with.
+/// The first bytes of every hello.
 const MAGIC: [u8; 8] = *b"tidelink";
 
 /// Who speaks.
@@ -55,7 +55,7 @@ impl Hello {
         if version != LINK_VERSION {
             return Err(FrameError::Version(version));
         }
-        let short = |what| move || FrameError::Body(what);
+        let short = |part| move || FrameError::Body(part);
         let hello = Self {
             nonce: take(&mut rest).ok_or_else(short("a nonce"))?,
             name: take_name(&mut rest)?,

@@ -1,4 +1,4 @@
-//! What nodes of a cluster send each other: frames over one TCP connection, and the handshake that begins it.
+//! The protocol between nodes of a cluster: frames over one TCP connection, and the handshake that begins it.
 //!
 //! A frame is `length (u32) | kind (u8) | body`, the length being that of kind and body; numbers are little-endian.
 //! [`Frame`] has the kinds, [`Hello`] the handshake.

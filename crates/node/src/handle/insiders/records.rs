@@ -106,7 +106,7 @@ impl NodeInsiders<'_> {
         Records { news, node: self.node.clone() }
     }
 
-    /// Delivers what mobile nodes say of themselves from now on, to this service instead of an earlier one. Until then, and
+    /// Delivers the reports of mobile nodes from now on, to this service instead of an earlier one. Until then, and
     /// when this is dropped, it is refused.
     pub fn reports(&self, wake: &ServiceWake) -> Reports {
         let (news, reports) = channel();

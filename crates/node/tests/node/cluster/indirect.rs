@@ -132,7 +132,7 @@ fn another_node_carries_when_the_carrying_node_has_gone() {
     world.wait("a", |status| status.total.indirect >= 2);
 }
 
-/// What the flight recorder of a node tells of its links.
+/// Entries of a node's flight recorder about its links.
 fn told(world: &World, of: &str) -> Vec<String> {
     let story =
         world.nodes[of].handle().clients().why(&FlightSubject::Address("127.0.0.1".parse().unwrap()), None).unwrap();

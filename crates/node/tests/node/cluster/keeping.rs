@@ -1,4 +1,4 @@
-//! What promises something leaves a node after the commit that holds it.
+//! A packet that promises durability leaves a node after the commit of its promise.
 
 use std::sync::Arc;
 

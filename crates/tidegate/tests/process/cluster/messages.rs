@@ -1,4 +1,4 @@
-//! What clients of different nodes have in common.
+//! Messages between clients of different nodes.
 
 use std::io::Read;
 use std::process::Stdio;

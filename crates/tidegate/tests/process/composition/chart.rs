@@ -17,7 +17,7 @@ const VOLUMES: [(&str, &str); 6] = [
 /// The file with the token of the admin API.
 pub(super) const TOKEN: &str = "token";
 
-/// What the chart renders for the orchestrators of a fleet.
+/// The chart's output for the orchestrators of a fleet.
 pub(super) struct Rendered {
     /// The text of `tidegate.toml`.
     configuration: String,

@@ -19,7 +19,7 @@ const USERS: [&str; 2] = ["app", "acme-1"];
 /// Names of nodes of a cluster; a chart and a fleet have two.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// What each process is.
+/// The kind of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Broker,

@@ -88,14 +88,14 @@ impl Fleet {
     }
 
     /// The first status for which something holds.
-    pub(crate) fn status_when(&self, what: &str, holds: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    pub(crate) fn status_when(&self, awaited: &str, holds: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let status = self.status();
             if holds(&status) {
                 return status;
             }
-            assert!(Instant::now() < deadline, "{what} did not happen: {status:#}");
+            assert!(Instant::now() < deadline, "{awaited} did not happen: {status:#}");
         }
     }
 

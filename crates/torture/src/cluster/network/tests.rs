@@ -7,10 +7,10 @@ use super::*;
 /// Longest wait for something that must come.
 const ENOUGH: Duration = Duration::from_secs(60);
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn wait_until(awaited: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < ENOUGH, "{what} does not come");
+        assert!(begun.elapsed() < ENOUGH, "{awaited} does not come");
         std::thread::yield_now();
     }
 }

@@ -85,11 +85,11 @@ fn an_unreadable_query_gets_formerr() {
         ("a subnet with too many bits", [1, 0, 0, 1], ecs(&[0, 1, 33, 0, 10, 1, 2, 3, 4])),
         ("a subnet with bits behind its prefix", [1, 0, 0, 1], ecs(&[0, 1, 20, 0, 10, 1, 255])),
     ];
-    for (what, counts, rest) in wrong {
+    for (case, counts, rest) in wrong {
         let answer = udp(&responder, &packet([1, 0], *counts, rest)).unwrap();
-        assert_eq!(code(&answer), ResponseCode::FormErr, "{what}");
+        assert_eq!(code(&answer), ResponseCode::FormErr, "{case}");
         // The requested flags are copied.
-        assert_eq!(answer[2] & 1, 1, "{what}");
+        assert_eq!(answer[2] & 1, 1, "{case}");
     }
     assert_eq!(responder.counters().answers(AnswerKind::FormatError), wrong.len() as u64);
 }

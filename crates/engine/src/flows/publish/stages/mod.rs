@@ -24,7 +24,7 @@ use crate::topics::stages::Step;
 use tidegate_mqtt::QoS;
 
 impl Deciding<'_> {
-    /// The stages that a message needs. Most need none: what the settings say of a topic is remembered with its route,
+    /// The stages that a message needs. Most need none: the settings of a topic are remembered with its route,
     /// and each of the other conditions is one comparison.
     #[inline]
     pub(crate) fn stages_of(&self, it: &Inbound<'_>) -> StageSet {

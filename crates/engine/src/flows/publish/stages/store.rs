@@ -1,4 +1,4 @@
-//! While the store has no room: only what would have to be stored is rejected.
+//! While the store has no room: only messages that would have to be stored are rejected.
 
 use crate::events::reason::Reason;
 use crate::flows::contexts::Deciding;

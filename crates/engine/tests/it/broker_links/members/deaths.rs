@@ -30,7 +30,7 @@ pub(super) struct Line {
     piece: Option<(Brought, Vec<usize>, bool)>,
 }
 
-/// What others find in the store of a dead member.
+/// The images that other members find in the store of a dead member.
 struct Remains {
     images: Vec<PartitionImage>,
     broker_links: Vec<BrokerLinkImage>,

@@ -15,7 +15,7 @@ impl FleetRun {
         known.unwrap_or_else(|| panic!("seed {}: {payload} was never sent", self.seed))
     }
 
-    /// When everything is over: who has got what.
+    /// When everything is over: the messages that each client has got.
     pub(super) fn check_outcome(&self) {
         for device in 0..self.devices.len() {
             let begun = self.devices[device].begun;
@@ -50,12 +50,12 @@ impl FleetRun {
             let answer = self.devices[sent.publisher].answers.get(sent.payload.as_bytes());
             let (taken, refused) =
                 (answer.is_some_and(|code| !code.is_error()), answer.is_some_and(|code| code.is_error()));
-            let what = format!("seed {seed}: {name} has got {} ({:?}) {times} times", sent.payload, sent.qos);
-            assert!(wanted || times == 0, "{what} and never asked for it");
-            assert!(!wanted || !taken || sent.qos == QoS::AtMostOnce || times >= 1, "{what}, it is lost");
-            assert!(sent.qos != QoS::ExactlyOnce || times <= 1, "{what}");
+            let case = format!("seed {seed}: {name} has got {} ({:?}) {times} times", sent.payload, sent.qos);
+            assert!(wanted || times == 0, "{case} and never asked for it");
+            assert!(!wanted || !taken || sent.qos == QoS::AtMostOnce || times >= 1, "{case}, it is lost");
+            assert!(sent.qos != QoS::ExactlyOnce || times <= 1, "{case}");
             let again = self.devices[sent.publisher].resent.contains(sent.payload.as_bytes());
-            assert!(!refused || again || times == 0, "{what} although it was refused");
+            assert!(!refused || again || times == 0, "{case} although it was refused");
         }
     }
 

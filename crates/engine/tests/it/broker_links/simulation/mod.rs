@@ -14,7 +14,7 @@ use profile::{Kind, Profile};
 
 /// Things that clients, brokers, the network and the clock do in one run.
 const ACTIONS: usize = 400;
-/// What clients publish to.
+/// Topics that clients publish to.
 const TOPICS: [&str; 5] = ["t/1", "t/2", "t/2/x", "u", "v/1"];
 /// Their subscriptions, which stay.
 const FILTERS: [&[&str]; 4] = [&["t/#", "v/1"], &["t/+", "u"], &["#"], &["t/1", "t/2/x", "+/1"]];

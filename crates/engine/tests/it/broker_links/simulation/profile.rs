@@ -1,4 +1,4 @@
-//! What kind of fleet a run has.
+//! The kind of fleet of a run.
 
 use tidegate_engine::{BrokerLinkOptions, Durability, RoutingPolicy, Settings};
 use tidegate_mqtt::Version;

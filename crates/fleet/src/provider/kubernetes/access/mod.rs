@@ -88,8 +88,8 @@ fn read_text(path: &Path) -> Result<String, KubernetesError> {
     })
 }
 
-fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, KubernetesError> {
-    let tls = |problem: String| KubernetesError::Tls { what, problem };
+fn certificates(object: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, KubernetesError> {
+    let tls = |problem: String| KubernetesError::Tls { object, problem };
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match read {
         Ok(certificates) if certificates.is_empty() => Err(tls("there is no certificate in it".to_owned())),

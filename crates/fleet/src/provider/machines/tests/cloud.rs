@@ -256,14 +256,14 @@ impl World {
         }
     }
 
-    pub(super) fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
+    pub(super) fn until(&mut self, awaited: &str, holds: impl Fn(&Self) -> bool) {
         for _ in 0..10_000 {
             if holds(self) {
                 return;
             }
             self.turn();
         }
-        panic!("{what} did not happen: {:#?}", self.inventory);
+        panic!("{awaited} did not happen: {:#?}", self.inventory);
     }
 
     /// The manager dies; another one continues with the records on the disk.

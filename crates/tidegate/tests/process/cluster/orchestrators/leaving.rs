@@ -27,7 +27,7 @@ fn goodbye(mut client: TcpStream) -> String {
     let mut goodbye = Vec::new();
     client.read_to_end(&mut goodbye).unwrap();
     assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x9c), "{goodbye:02x?}");
-    // What its home has said before comes first, and nothing behind.
+    // Earlier bytes of its home come first, and no bytes follow.
     assert_eq!(usize::from(goodbye[1]) + 2, goodbye.len());
     String::from_utf8_lossy(&goodbye).into_owned()
 }
