@@ -163,6 +163,12 @@ impl ClusterCalls<'_> {
             Record::Fleet(FleetWord::Limit { packet, payload }) => {
                 self.engine.broker_links.set_largest(LenLimit { packet, payload });
             }
+            Record::Fleet(FleetWord::AskPassed { round, broker }) => {
+                broker_linking!(self.engine).take_question(now, from, round, broker);
+            }
+            Record::Fleet(FleetWord::Passed { round, broker }) => {
+                broker_linking!(self.engine).note_passed(now, from, round, broker);
+            }
             Record::InterestRefused { ticket, filter, code } => {
                 broker_linking!(self.engine).refuse_filter(now, ticket, filter, code);
             }
