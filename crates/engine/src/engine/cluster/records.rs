@@ -274,7 +274,11 @@ impl ClusterCalls<'_> {
         }
         if envelope.publication.expires_at <= now.monotonic {
             // The way here took longer than it has to live ([MQTT-3.3.2-5]).
-            self.engine.state.reports().discard_publication(Reason::MessageExpired, &mut envelope.publication);
+            let mut reports = self.engine.state.reports();
+            reports.discard_publication(Reason::MessageExpired, &mut envelope.publication);
+            let (place, roster) = (self.engine.place, &self.engine.links.roster);
+            let own = |partition| roster.is_of_process(partition) && place.owns(partition);
+            reports.report_expired_on_way(&envelope.publication, own);
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let (tenant, topic) = (envelope.publication.tenant, envelope.publication.topic);
             let slot = match self.engine.router.cache.lookup(self.engine.router.index.epoch(), tenant, topic.as_bytes())
