@@ -52,8 +52,9 @@ impl Audit<'_> {
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = state.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = state.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
-        let elsewhere =
-            self.broker_links.settlement.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
+        let settlement = &self.broker_links.settlement;
+        let of_brokers = settlement.unreturned_bytes() + settlement.unpassed_bytes;
+        let elsewhere = of_brokers + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
         let lists = aliases + tails + outgoing + self.fetches.starting_bytes();
         let former = state.sessions.iter().filter_map(|(_, session)| session.rare.as_ref()?.former_will.as_ref());

@@ -57,6 +57,8 @@ impl<'a> Asked<'a> {
 /// A receipt on its way to the publisher.
 #[derive(Debug)]
 pub(crate) struct Receipt {
+    /// The node that it is about, whose home publishes it; none if it counts several nodes.
+    pub node: Option<Box<str>>,
     pub tenant: TenantId,
     pub to: Box<str>,
     pub correlation: Option<Box<[u8]>>,
@@ -65,9 +67,10 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    pub(crate) fn new(tenant: TenantId, asked: &Asked<'_>, qos: QoS, payload: String) -> Self {
+    pub(crate) fn new(tenant: TenantId, node: Option<&str>, asked: &Asked<'_>, qos: QoS, payload: String) -> Self {
         let qos = qos.min(QoS::AtLeastOnce);
-        Self { tenant, to: asked.to.into(), correlation: asked.correlation.map(Into::into), qos, payload }
+        let (node, correlation) = (node.map(Into::into), asked.correlation.map(Into::into));
+        Self { node, tenant, to: asked.to.into(), correlation, qos, payload }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Messages that a cluster owes and that no publisher sends again: wills.
+//! Messages that a cluster owes and that no publisher sends again: wills and receipts.
 //!
 //! Such a message is held until this node may publish it: it serves the partition of the client, and it knows the
 //! interest of all other nodes. From then on the message crosses under a name, as a QoS 2 message of a client does. It
@@ -16,10 +16,17 @@ use crate::records::stored::read_message as read_stored_message;
 use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::BTreeMap;
 
-/// Version of the stored value; a reader refuses others, but for [`VERSION_OF_64_PARTITIONS`].
-pub(crate) const OUTGOING_VERSION: u8 = 2;
+/// Version of the stored value; a reader refuses others, but for the two earlier ones.
+pub(crate) const OUTGOING_VERSION: u8 = 3;
+/// Before it, all messages were of clients. The layout is the same.
+const VERSION_OF_WILLS: u8 = 2;
 /// Its sets of partitions had 64 places.
 const VERSION_OF_64_PARTITIONS: u8 = 1;
+
+/// Flag of a head: the message was sent.
+const SENT: u8 = 1;
+/// Flag of a head: the broker publishes the message.
+const OF_BROKER: u8 = 2;
 
 /// A reader of the sets of partitions in a head.
 type ReadGot = fn(&mut WireReader<'_>) -> Result<Got, WireError>;
@@ -27,8 +34,10 @@ type ReadGot = fn(&mut WireReader<'_>) -> Result<Got, WireError>;
 /// A message under way to other nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct OutgoingMessage {
-    /// The client whose message it is.
+    /// The client that it is of, or about; its partition decides which node publishes it.
     pub(crate) client_id: Box<str>,
+    /// True if the broker publishes it, as a receipt: it is about the client.
+    pub(crate) is_of_broker: bool,
     pub(crate) message: MessageRef,
     /// The name under which it was sent, and who has got it at this node, once it was sent.
     pub(crate) sent: Option<(ExchangeName, Got)>,
@@ -51,7 +60,7 @@ impl OutgoingMessage {
     pub(crate) fn write_head(&self, out: &mut Vec<u8>) {
         out.put_u16(self.message.tenant.0);
         out.put_bytes(self.client_id.as_bytes());
-        out.put_u8(u8::from(self.sent.is_some()));
+        out.put_u8(u8::from(self.sent.is_some()) * SENT | u8::from(self.is_of_broker) * OF_BROKER);
         if let Some((name, covered)) = self.sent {
             name.write(out);
             covered.write(out);
@@ -66,9 +75,12 @@ impl OutgoingMessage {
     fn read_head_with(reader: &mut WireReader<'_>, read_got: ReadGot) -> Result<OutgoingHead, WireError> {
         let tenant = TenantId(reader.u16("a tenant")?);
         let client_id = reader.text("a client id")?.into();
-        let sent = reader.flag("whether it was sent")?;
-        let sent = sent.then(|| Ok((ExchangeName::read(reader)?, read_got(reader)?))).transpose()?;
-        Ok(OutgoingHead { tenant, client_id, sent })
+        let flags = reader.u8("whether it was sent")?;
+        if flags & !(SENT | OF_BROKER) != 0 {
+            return Err(WireError { reading: "known flags of an outgoing message" });
+        }
+        let sent = (flags & SENT != 0).then(|| Ok((ExchangeName::read(reader)?, read_got(reader)?))).transpose()?;
+        Ok(OutgoingHead { tenant, client_id, is_of_broker: flags & OF_BROKER != 0, sent })
     }
 }
 
@@ -76,12 +88,14 @@ impl OutgoingMessage {
 pub(crate) struct OutgoingHead {
     pub(crate) tenant: TenantId,
     client_id: Box<str>,
+    is_of_broker: bool,
     sent: Option<(ExchangeName, Got)>,
 }
 
 impl OutgoingHead {
     pub(crate) fn with(self, message: MessageRef) -> OutgoingMessage {
-        OutgoingMessage { client_id: self.client_id, message, sent: self.sent, ticket: None, waits: 0 }
+        let Self { client_id, is_of_broker, sent, .. } = self;
+        OutgoingMessage { client_id, is_of_broker, message, sent, ticket: None, waits: 0 }
     }
 }
 
@@ -119,13 +133,14 @@ pub(crate) fn describe_outgoing(value: &[u8], now: Now) -> Result<String, WireEr
     let it = read_outgoing(value, now)?;
     let (topic, bytes) = (it.message.topic(), it.message.payload().len());
     let state = if it.sent.is_some() { "sent" } else { "held" };
-    Ok(format!("a will of {:?}: {topic:?}, {bytes} bytes, {state}", it.client_id))
+    let kind = if it.is_of_broker { "receipt about" } else { "will of" };
+    Ok(format!("a {kind} {:?}: {topic:?}, {bytes} bytes, {state}", it.client_id))
 }
 
 /// Reads the version and the head of a stored value.
 fn read_stored_head(reader: &mut WireReader<'_>) -> Result<OutgoingHead, WireError> {
     let read_got: ReadGot = match reader.u8("a version")? {
-        OUTGOING_VERSION => Got::read,
+        OUTGOING_VERSION | VERSION_OF_WILLS => Got::read,
         VERSION_OF_64_PARTITIONS => Got::read_earlier,
         _ => return Err(WireError { reading: "a value of this version" }),
     };

@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 //! Records of the shard of the broker links to the others about the brokers of its fleet.
+=======
+//! Words about the brokers of a fleet: of the shard with the broker links to the other shards, and between members.
+>>>>>>> marks
 
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -14,6 +18,10 @@ pub(crate) enum FleetWord<'a> {
     Denied { topic: &'a str },
     /// Beyond which length no broker takes a message: its packet, and its payload if that has a limit, bytes.
     Limit { packet: u32, payload: Option<u32> },
+    /// Asks another member whether a broker has sent it all that it had for it.
+    AskPassed { round: u32, broker: &'a str },
+    /// The answer: it has.
+    Passed { round: u32, broker: &'a str },
 }
 
 impl<'a> FleetWord<'a> {
@@ -34,6 +42,16 @@ impl<'a> FleetWord<'a> {
                 out.put_u8(u8::from(payload.is_some()));
                 out.put_u32(payload.unwrap_or_default());
             }
+            Self::AskPassed { round, broker } => {
+                out.put_u8(3);
+                out.put_u32(round);
+                out.put_bytes(broker.as_bytes());
+            }
+            Self::Passed { round, broker } => {
+                out.put_u8(4);
+                out.put_u32(round);
+                out.put_bytes(broker.as_bytes());
+            }
         }
     }
 
@@ -47,6 +65,8 @@ impl<'a> FleetWord<'a> {
                 let payload = reader.u32("the length of a payload")?;
                 Self::Limit { packet, payload: has_payload.then_some(payload) }
             }
+            3 => Self::AskPassed { round: reader.u32("a round")?, broker: reader.text("a broker")? },
+            4 => Self::Passed { round: reader.u32("a round")?, broker: reader.text("a broker")? },
             _ => return Err(WireError { reading: "a word about the fleet of a known kind" }),
         })
     }

@@ -3,7 +3,7 @@
 use crate::addresses::receipts::{Asked, Receipt, quoted};
 use crate::events::outcome::DeliveryOutcome;
 use crate::events::reason::Reason;
-use crate::ids::{SessionKey, TenantId};
+use crate::ids::{PartitionId, SessionKey, TenantId, partition_of};
 use crate::message::{Message, Publication};
 use crate::state::Reporting;
 use crate::topics::address_name::Address;
@@ -68,10 +68,24 @@ impl Reporting<'_> {
             Address::Node(id) if *id == *client_id && (asked.all || outcome != DeliveryOutcome::Stored) => {
                 let reason = if let DeliveryOutcome::Dropped(reason) = outcome { Some(reason) } else { None };
                 let payload = told(outcome.word(), client_id, topic, reason);
-                self.receipts.push(Receipt::new(tenant, &asked, qos, payload));
+                self.receipts.push(Receipt::new(tenant, Some(client_id), &asked, qos, payload));
             }
             Address::Group(_) | Address::All => self.note_outcome(asked.number, client_id, outcome),
             Address::Node(_) | Address::Receipts(_) => {}
+        }
+    }
+
+    /// A message has expired on its way to this shard: its sender hears of it if this is the home of the receiver.
+    #[cold]
+    pub(crate) fn report_expired_on_way(&mut self, publication: &Publication<'_>, own: impl Fn(PartitionId) -> bool) {
+        let prefix = self.settings.addresses.as_ref().map(|addresses| addresses.prefix.clone());
+        let Some(Address::Node(id)) = prefix.and_then(|prefix| Address::read(&prefix, publication.topic)) else {
+            return;
+        };
+        let (tenant, topic, outcome) =
+            (publication.tenant, publication.topic, DeliveryOutcome::Dropped(Reason::MessageExpired));
+        if own(partition_of(tenant, &id)) {
+            self.report_outcome_named(tenant, &id, topic, publication.properties, publication.qos, outcome);
         }
     }
 
@@ -79,7 +93,7 @@ impl Reporting<'_> {
     pub(crate) fn tell_unknown(&mut self, node: &str, publication: &Publication<'_>) {
         if let Some(asked) = Asked::read(publication.properties) {
             let payload = told("unknown", node, publication.topic, None);
-            self.receipts.push(Receipt::new(publication.tenant, &asked, publication.qos, payload));
+            self.receipts.push(Receipt::new(publication.tenant, Some(node), &asked, publication.qos, payload));
         }
     }
 }

@@ -33,7 +33,7 @@ impl Reporting<'_> {
             let whole = Whole {
                 tenant: publication.tenant,
                 topic: publication.topic.into(),
-                receipt: Receipt::new(publication.tenant, &asked, publication.qos, String::new()),
+                receipt: Receipt::new(publication.tenant, None, &asked, publication.qos, String::new()),
                 awaited,
                 parts: BTreeMap::new(),
                 changed: true,
@@ -78,6 +78,7 @@ impl Reporting<'_> {
             all.dropped
         );
         let told = Receipt {
+            node: None,
             to: whole.receipt.to.clone(),
             correlation: whole.receipt.correlation.clone(),
             tenant: whole.tenant,

@@ -120,6 +120,14 @@ impl Broker {
         self.world.run();
     }
 
+    /// Tells another member of it.
+    pub(crate) fn set_at(&self, member: u16) {
+        self.world
+            .engine(member, |engine, now| engine.fleet().set_broker_link(now, &self.name, lasting()))
+            .expect("an orchestrator");
+        self.world.run();
+    }
+
     /// The next process is not configured with it.
     pub(crate) fn leave_out(&self) {
         self.world.0.borrow_mut().configured.remove(&self.name);

@@ -91,7 +91,7 @@ pub(crate) struct Net {
     /// The configured brokers.
     pub configured: BTreeMap<String, BrokerLinkOptions>,
     /// Brokers that are to be dialed.
-    pub dialing: VecDeque<(String, DialAttempt)>,
+    pub dialing: VecDeque<(usize, String, DialAttempt)>,
     /// Clients whose home is elsewhere.
     pub relaying: Vec<(usize, ConnectionKey, u16)>,
     /// Images of connections that other nodes have brought, by shard and connection.

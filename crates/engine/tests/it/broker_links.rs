@@ -17,6 +17,7 @@ mod loss;
 mod members;
 mod order;
 mod packet_limits;
+mod passed;
 mod removals;
 mod retained;
 mod routing;

@@ -3,6 +3,7 @@
 mod exactly_once;
 mod ghosts;
 mod groups;
+mod receipts;
 mod retained;
 mod starting;
 mod wills;

@@ -120,6 +120,7 @@ impl FleetCalls<'_> {
             PacketType::UnsubAck => broker_linking!(self.engine).handle_unsub_ack(now, key, frame)?,
             PacketType::PingResp => {
                 self.engine.broker_links.brokers.note_probe_answered(now, &mut self.engine.state, key);
+                broker_linking!(self.engine).answer_members(now, key);
             }
             PacketType::Disconnect => self.handle_broker_disconnect(now, key, version, frame)?,
             _ => {

@@ -10,6 +10,7 @@ use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::copies::LastMessage;
 use crate::orchestrator::broker_link::packet_limits::PacketLimit;
+use crate::orchestrator::broker_link::passed::Unpassed;
 use crate::orchestrator::broker_link::spread::Spread;
 use crate::orchestrator::broker_link::versions::Objection;
 use crate::orchestrator::broker_link::{
@@ -65,6 +66,8 @@ impl FleetCalls<'_> {
             spread: Spread::default(),
             suspicion: Suspicion::default(),
             unreturned: std::collections::BTreeMap::new(),
+            unpassed: Unpassed::default(),
+            questions: Vec::new(),
             timer: Millis::NEVER,
             reassign_at: self.engine.broker_links.brokers.config.reassign_time(now),
             backoff_ms: 0,
@@ -162,6 +165,7 @@ impl FleetCalls<'_> {
             Stage::Resting(_) | Stage::Dialing(_) => {}
         }
         dealing!(self.engine).spread_piece(now, key);
+        broker_linking!(self.engine).ask_members(now, key);
         self.engine.broker_links.brokers.end_long_hold(now, &mut self.engine.state, &mut self.engine.layouts, key);
         let Some(broker_link) = self.engine.broker_links.brokers.all.get_mut(&key) else { return };
         if broker_link.reassign_at <= now.monotonic {

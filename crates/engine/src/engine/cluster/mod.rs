@@ -11,6 +11,7 @@ mod records;
 use crate::engine::facets::{ClusterCalls, ShardQuestions};
 use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
+use crate::flows::contexts::broker_linking;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::deciding;
 use crate::flows::contexts::ending;
@@ -38,6 +39,7 @@ impl ClusterCalls<'_> {
         self.engine.peers.is_blind |= self.engine.peers.does_not_know(&self.engine.links.roster, &roster);
         let (before, after) = (self.engine.links.roster.peers(), roster.peers());
         let gone = before.without(after);
+        self.engine.broker_links.follow_members(after);
         let mut let_go = Vec::new();
         for peer in gone {
             let_go.extend(self.end_peer(now, peer));
@@ -184,6 +186,7 @@ impl ClusterCalls<'_> {
             }
         }
         self.engine.state.sessions.doubt_exchanges();
+        broker_linking!(self.engine).ask_no_longer(now, peer);
         self.engine.state.overload.give_up_shard(peer);
         self.engine.state.loop_lag.give_up_shard(peer);
         self.engine
@@ -191,6 +194,7 @@ impl ClusterCalls<'_> {
             .sessions
             .give_up_blocking(&mut self.engine.state.blockers, |publisher| publisher.shard == peer);
         self.engine.groups.leave_groups_of(peer);
+        self.engine.groups.kept.passed.forget_origin(peer);
         self.engine.groups.kept.lose_deals_of(now, &mut self.engine.state, peer);
         self.engine.retaining.fetches.skip_fetches(&self.engine.links.roster, &mut self.engine.state.sessions, peer);
         waiting

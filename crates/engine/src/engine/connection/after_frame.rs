@@ -1,6 +1,7 @@
 //! The consequences of a packet or a batch for other connections.
 
 use crate::engine::Engine;
+use crate::flows::contexts::ending;
 use crate::flows::contexts::parking;
 use crate::flows::contexts::publishing;
 use crate::now::Now;
@@ -59,7 +60,7 @@ impl Engine {
             } else if let Some(session) = self.state.has_capacity.pop() {
                 let online = self.state.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
                 self.groups.announce_presence(&self.state, &mut self.links, session, online);
-            } else if !publishing!(self).publish_receipt(now) && !publishing!(self).publish_dead_letter(now) {
+            } else if !ending!(self).publish_receipt(now) && !publishing!(self).publish_dead_letter(now) {
                 break;
             }
         }

@@ -1,7 +1,7 @@
 //! Receipts are published.
 
 use crate::addresses::receipts::{ASKS, GOES_TO, NUMBER, RECEIPTS};
-use crate::flows::contexts::Publishing;
+use crate::flows::contexts::{Publishing, SessionEnding, publishing};
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
@@ -68,8 +68,11 @@ impl Publishing<'_> {
             put_user_property(out, NUMBER, &format!("{number:x}"));
         }
     }
+}
 
-    /// Publishes the receipt that waits longest; returns whether there was one.
+impl SessionEnding<'_> {
+    /// Publishes the receipt that waits longest; returns whether there was one. As nobody sends it again, a receipt about
+    /// one node is owed like a will: its receiver's home may be dead now.
     pub(crate) fn publish_receipt(&mut self, now: Now) -> bool {
         let Some(receipt) = self.state.receipts.waiting.pop_front() else { return false };
         let mut properties = Vec::new();
@@ -80,7 +83,10 @@ impl Publishing<'_> {
         }
         let (tenant, qos, payload) = (receipt.tenant, receipt.qos, receipt.payload.as_bytes());
         let mut publication = Publication::new(tenant, &receipt.to, qos, false, &properties, Millis::NEVER, payload, 0);
-        self.publish_inside(now, &mut publication, None);
+        match receipt.node {
+            Some(node) => self.publish_owed_of(now, &mut publication, node),
+            None => publishing!(self).publish_inside(now, &mut publication, None),
+        }
         true
     }
 }

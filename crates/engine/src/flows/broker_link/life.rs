@@ -83,6 +83,8 @@ impl BrokerLinking<'_> {
             // A broker that has forgotten the orchestrator has forgotten its messages as well. While the session has no
             // connection, messages that are dealt again are queued and sent below, once.
             self.start_again(now, key);
+        } else {
+            self.send_unpassed_again(now, key);
         }
         if !draining {
             dealing!(self).keep_order(now);

@@ -7,6 +7,7 @@ pub(crate) mod here;
 pub(crate) mod leave;
 pub(crate) mod life;
 pub(crate) mod order;
+pub(crate) mod passed;
 pub(crate) mod quota;
 pub(crate) mod receive;
 pub(crate) mod refusal;

@@ -60,13 +60,12 @@ impl BrokerLinking<'_> {
             let open = brings_ids && !brought || kept_back;
             if !open || !publishing!(self).is_wanted_here(&delivery.message) {
                 self.broker_links.settlement.resends.forget(&id);
-                self.broker_links.settlement.forget_come(
+                self.broker_links.settlement.settle_or_keep(
                     self.state,
                     self.layouts,
                     &mut self.broker_links.brokers,
-                    session,
-                    &id,
-                    &in_flight,
+                    key,
+                    (id, in_flight),
                 );
             } else if kept_back {
                 self.deliver_here(now, key, &delivery.message);
@@ -147,6 +146,17 @@ impl BrokerLinking<'_> {
         self.take_back(now, key, Whereto::Anywhere);
     }
 
+    /// A broker is back. What it had acknowledged before and may not have sent to other members is sent to it again: it
+    /// may have lost it although it knows the session.
+    pub(super) fn send_unpassed_again(&mut self, now: Now, key: BrokerLinkKey) {
+        let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
+        let session = broker_link.session;
+        for (_, in_flight) in broker_link.unpassed.take_all() {
+            self.broker_links.settlement.forget_unpassed(self.state, &in_flight);
+            dealing!(self).reassign_one(now, key, session, &in_flight, Whereto::Anywhere);
+        }
+    }
+
     /// Takes everything from a broker that is away or leaves: others get it.
     pub(crate) fn reassign(&mut self, now: Now, key: BrokerLinkKey) {
         self.take_back(now, key, Whereto::Elsewhere);
@@ -169,6 +179,10 @@ impl BrokerLinking<'_> {
         let mut sent: Vec<InFlight> = Vec::new();
         for (_, Unreturned { in_flight, .. }) in std::mem::take(&mut broker_link.unreturned) {
             self.broker_links.settlement.forget_unreturned(self.state, &in_flight);
+            sent.push(in_flight);
+        }
+        for (_, in_flight) in broker_link.unpassed.take_all() {
+            self.broker_links.settlement.forget_unpassed(self.state, &in_flight);
             sent.push(in_flight);
         }
         self.broker_links.brokers.fit_window(self.state, key);

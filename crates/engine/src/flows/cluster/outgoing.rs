@@ -28,18 +28,37 @@ impl SessionEnding<'_> {
     /// Publishes a message of a client that the client does not send again. In a cluster the message is owed to all
     /// nodes, or by an orchestrator to the brokers.
     pub(crate) fn publish_owed(&mut self, now: Now, publication: &mut Publication<'_>, session: SessionKey) {
-        let promised = publication.qos != QoS::AtMostOnce || publication.retain;
-        let is_alone = self.homes.are_everywhere() && self.links.roster.has_no_peers();
-        let full = self.peers.outgoing.bytes > OUTGOING_MAX_BYTES;
-        if is_alone || !promised || full || is_own_topic(publication.topic) {
+        if !self.is_owed(publication) {
             return publishing!(self).publish_inside(now, publication, Some(session));
         }
         let Some(client_id) = self.state.sessions.get(session.0).map(|session| session.client_id.clone()) else {
             return;
         };
+        self.owe(now, publication, client_id, false);
+    }
+
+    /// The same for a message of the broker about a client, whose home this shard is.
+    pub(crate) fn publish_owed_of(&mut self, now: Now, publication: &mut Publication<'_>, client_id: Box<str>) {
+        if self.is_owed(publication) {
+            self.owe(now, publication, client_id, true);
+        } else {
+            publishing!(self).publish_inside(now, publication, None);
+        }
+    }
+
+    /// Whether nodes may miss a message that is published now, and its QoS promises more.
+    fn is_owed(&self, publication: &Publication<'_>) -> bool {
+        let promised = publication.qos != QoS::AtMostOnce || publication.retain;
+        let is_alone = self.homes.are_everywhere() && self.links.roster.has_no_peers();
+        let full = self.peers.outgoing.bytes > OUTGOING_MAX_BYTES;
+        !is_alone && promised && !full && !is_own_topic(publication.topic)
+    }
+
+    fn owe(&mut self, now: Now, publication: &mut Publication<'_>, client_id: Box<str>, is_of_broker: bool) {
         let slot = publishing!(self).route_of(publication.tenant, publication.topic);
         publication.priority = self.router.cache.traits(slot).priority.level(publication.properties);
-        let it = OutgoingMessage { client_id, message: publication.keep(), sent: None, ticket: None, waits: 0 };
+        let message = publication.keep();
+        let it = OutgoingMessage { client_id, is_of_broker, message, sent: None, ticket: None, waits: 0 };
         let number = self.peers.outgoing.new_outgoing_number(self.state);
         self.peers.outgoing.add_outgoing(self.state, number, it);
         if !self.try_outgoing(now, number) {
@@ -97,7 +116,7 @@ impl SessionEnding<'_> {
             return false;
         }
         let (ticket, as_ticket) = self.peers.outgoing.new_ticket(number);
-        let session = self.state.sessions.find_session(it.message.tenant, &it.client_id);
+        let session = publisher_of(self.state, &it);
         let source = Source { session, ticket: Some(as_ticket), ..Source::inside(self.links.place.shard, now) };
         let mut publication = it.message.publication();
         let (exchange, waits) = match it.sent {
@@ -126,11 +145,16 @@ impl SessionEnding<'_> {
         if !self.is_at_home(it) || !self.broker_links.gate.knows_limits() {
             return false;
         }
-        let session = self.state.sessions.find_session(it.message.tenant, &it.client_id);
+        let session = publisher_of(self.state, it);
         publishing!(self).publish_inside(now, &mut it.message.publication(), session);
         self.peers.outgoing.remove_outgoing(self.state, number);
         true
     }
+}
+
+/// The session of the client that publishes a message; none for the broker's own.
+fn publisher_of(state: &ShardState, it: &OutgoingMessage) -> Option<SessionKey> {
+    if it.is_of_broker { None } else { state.sessions.find_session(it.message.tenant, &it.client_id) }
 }
 
 impl Publishing<'_> {

@@ -84,6 +84,8 @@ kinds! {
     FleetRoom,
     Counted,
     Exchange,
+    FleetAskPassed,
+    FleetPassed,
 }
 
 impl Kind {
@@ -137,6 +139,8 @@ impl Kind {
             Record::Fleet(FleetWord::Denied { .. }) => Self::FleetDenied,
             Record::Fleet(FleetWord::Limit { .. }) => Self::FleetLimit,
             Record::Fleet(FleetWord::Room { .. }) => Self::FleetRoom,
+            Record::Fleet(FleetWord::AskPassed { .. }) => Self::FleetAskPassed,
+            Record::Fleet(FleetWord::Passed { .. }) => Self::FleetPassed,
         }
     }
 }
@@ -242,6 +246,8 @@ impl Fields {
             Kind::Mark => Record::Mark { number: self.long },
             Kind::Marked => Record::Marked { number: self.long },
             Kind::FleetRoom => Record::Fleet(FleetWord::Room { gate: self.flag.into() }),
+            Kind::FleetAskPassed => Record::Fleet(FleetWord::AskPassed { round: session, broker: share }),
+            Kind::FleetPassed => Record::Fleet(FleetWord::Passed { round: session, broker: share }),
             Kind::Counted => {
                 let counts = Counts { members: 5, delivered: session, stored: not_to, expired: 1, dropped: 2 };
                 Record::Counted { number: self.long, counts }
@@ -313,7 +319,7 @@ proptest! {
 }
 
 /// The records of links between nodes of this version, in the fixture of its number.
-const LINK_VERSION: u16 = 15;
+const LINK_VERSION: u16 = 16;
 
 /// A record of each kind, with everything that is optional or without it.
 fn sample(kind: Kind, flag: bool) -> Fields {

@@ -42,6 +42,7 @@ mod leave;
 pub(crate) mod life;
 pub(crate) mod order;
 pub(crate) mod packet_limits;
+pub(crate) mod passed;
 pub(crate) mod quarantine;
 pub(crate) mod quota;
 pub(crate) mod receive;
@@ -77,6 +78,7 @@ use id::sequence::{IdReader, IdWriter};
 use id::{MessageId, SeenIds};
 pub(crate) use order::Hold;
 use packet_limits::{LenLimit, PacketLimit};
+use passed::{MemberQuestion, Unpassed};
 use quarantine::Quarantine;
 pub(crate) use quota::Pause;
 pub(crate) use route::Gate;
@@ -136,6 +138,8 @@ pub(crate) struct Brokers {
     pub(crate) continued: Continued,
     /// The process stops: no broker is dialed any more.
     pub(crate) stopping: bool,
+    /// True if other members share the brokers.
+    pub(crate) has_members: bool,
 }
 
 /// How the fleet is configured.
@@ -170,6 +174,8 @@ pub(crate) struct Settlement {
     /// Messages that brokers have answered with an error, in the packet at hand.
     pub(crate) refused: Vec<Declined>,
     pub(crate) unreturned_bytes: u64,
+    /// Bytes of acknowledged messages that other members may not have received.
+    pub(crate) unpassed_bytes: u64,
     /// Where brokers whose sessions were restored go on keeping ids.
     restored_ids: BTreeMap<StoredSession, u64>,
 }
@@ -215,6 +221,10 @@ pub(crate) struct BrokerLink {
     pub(crate) suspicion: Suspicion,
     /// Acknowledged messages that have not returned.
     pub(crate) unreturned: BTreeMap<MessageId, Unreturned>,
+    /// Acknowledged messages that other members may not have received.
+    pub(crate) unpassed: Unpassed,
+    /// Other members' questions about messages that it had for this one.
+    pub(crate) questions: Vec<MemberQuestion>,
     /// When its timer is set.
     pub(crate) timer: Millis,
     /// When a dead broker's messages go to others.

@@ -22,7 +22,9 @@ impl BrokerLink {
         let unreturned = self.unreturned.len() as u64;
         let owed = queued + in_flight + unreturned;
         let state = match (self.draining, self.stage) {
-            (Some(drain), _) if owed == 0 && is_worked_off(self, drain) => BrokerLinkState::Drained,
+            (Some(drain), _) if owed == 0 && self.unpassed.is_empty() && is_worked_off(self, drain) => {
+                BrokerLinkState::Drained
+            }
             (Some(_), _) => BrokerLinkState::Draining,
             (None, Stage::Open) if self.is_serving() => BrokerLinkState::Serving,
             (None, Stage::Open) => BrokerLinkState::Subscribing,

@@ -123,7 +123,7 @@ impl Settlement {
             let Some(Unreturned { in_flight, .. }) = broker_link.unreturned.remove(id) else { return };
             broker_link.counters.returned += 1;
             self.forget_unreturned(state, &in_flight);
-            self.forget_come(state, layouts, brokers, session, id, &in_flight);
+            self.settle_or_keep(state, layouts, brokers, key, (*id, in_flight));
             brokers.fit_window(state, key);
             state.refill(now.monotonic, layouts, session);
         }

@@ -87,9 +87,7 @@ impl Awaited {
         if broker_link.stage != Stage::Open {
             return Some(self);
         }
-        let is_busy =
-            broker_link.counters.received.saturating_sub(self.received) >= BUSY && broker_link.last_own <= self.own;
-        if reconnected || (has_answered(broker_link, &self) && is_busy) {
+        if reconnected || (has_answered(broker_link, &self) && is_busy(broker_link, &self)) {
             return Self::begin(brokers, now, state, self.key, own);
         }
         // A message that a broker has refused is neither acknowledged nor in flight.
@@ -106,6 +104,33 @@ impl Awaited {
         self.unreturned = Some(left);
         (!is_over).then_some(self)
     }
+}
+
+impl Awaited {
+    /// Like [`remaining`](Self::remaining), for another member: the messages of this process do not count.
+    pub(super) fn remaining_for_another(
+        self,
+        brokers: &mut Brokers,
+        now: Now,
+        state: &mut ShardState,
+        own: u64,
+    ) -> Option<Self> {
+        let broker_link = brokers.all.get(&self.key)?;
+        let reconnected = broker_link.connection != Some(self.connection);
+        if !reconnected && !has_answered(broker_link, &self) {
+            return Some(self);
+        }
+        if reconnected || is_busy(broker_link, &self) {
+            let key = self.key;
+            return Some(Self::begin(brokers, now, state, key, own).unwrap_or_else(|| Self::of_disconnected(key)));
+        }
+        None
+    }
+}
+
+/// Whether the broker may have held messages back, since this process had many of it without an acknowledgement.
+fn is_busy(broker_link: &BrokerLink, awaited: &Awaited) -> bool {
+    broker_link.counters.received.saturating_sub(awaited.received) >= BUSY && broker_link.last_own <= awaited.own
 }
 
 fn has_answered(broker_link: &BrokerLink, awaited: &Awaited) -> bool {

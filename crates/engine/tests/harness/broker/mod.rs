@@ -44,6 +44,8 @@ pub(crate) struct FakeBroker {
     withheld_sub_acks: Vec<(SocketId, Vec<u8>)>,
     /// Packets to be sent, in order.
     pub outbox: Vec<(SocketId, Vec<u8>)>,
+    /// What waits for the client that is held up.
+    held_up: Vec<(SocketId, Vec<u8>)>,
     /// Messages that it has taken, for reading a trace.
     pub log: Vec<String>,
     /// Connections that it has closed.
@@ -76,6 +78,7 @@ impl FakeBroker {
             withheld: Vec::new(),
             withheld_sub_acks: Vec::new(),
             outbox: Vec::new(),
+            held_up: Vec::new(),
             log: Vec::new(),
             closed: Vec::new(),
             offered: 0,
@@ -115,6 +118,7 @@ impl FakeBroker {
             self.lose(*line);
         }
         self.outbox.clear();
+        self.held_up.clear();
         lines
     }
 
@@ -194,7 +198,17 @@ impl FakeBroker {
             let id = publish.packet_id.map(PacketId::get);
             self.log.push(format!("sends {:?} {} id {id:?}", publish.qos, String::from_utf8_lossy(publish.payload)));
         }
-        self.outbox.push((line, bytes));
+        self.put_bytes(line, bytes);
+    }
+
+    /// Sends bytes, unless what it has for this client waits.
+    fn put_bytes(&mut self, line: SocketId, bytes: Vec<u8>) {
+        let client = self.lines.get(&line).and_then(|line| line.client.as_ref());
+        if client.is_some_and(|(client, _)| Some(client.as_str()) == self.ways.holds_up.as_deref()) {
+            self.held_up.push((line, bytes));
+        } else {
+            self.outbox.push((line, bytes));
+        }
     }
 
     /// An answer to a message; with the id that it frees.
@@ -207,7 +221,7 @@ impl FakeBroker {
             return;
         }
         self.free(line, frees);
-        self.outbox.push((line, bytes));
+        self.put_bytes(line, bytes);
     }
 
     fn free(&mut self, line: SocketId, frees: Option<PacketId>) {
@@ -233,6 +247,9 @@ impl FakeBroker {
                 self.free(line, frees);
                 self.outbox.push((line, bytes));
             }
+        }
+        if self.ways.holds_up.is_none() {
+            self.outbox.append(&mut self.held_up);
         }
         if !self.ways.withholds_sub_acks {
             self.outbox.append(&mut self.withheld_sub_acks);
@@ -464,7 +481,7 @@ impl FakeBroker {
         if self.ways.withholds_sub_acks {
             self.withheld_sub_acks.push((line, bytes));
         } else {
-            self.outbox.push((line, bytes));
+            self.put_bytes(line, bytes);
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Ways {
     pub loses: bool,
     /// It keeps back the messages for subscribers.
     pub withholds_messages: bool,
+    /// The client id for which all output waits.
+    pub holds_up: Option<String>,
     /// Messages go to their subscribers before they are acknowledged.
     pub delivers_first: bool,
     /// A message comes once for each subscription that it matches.
@@ -73,6 +75,7 @@ impl Default for Ways {
             withholds_sub_acks: false,
             loses: false,
             withholds_messages: false,
+            holds_up: None,
             delivers_first: false,
             copies: false,
             identifies: true,

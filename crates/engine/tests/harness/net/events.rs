@@ -69,7 +69,7 @@ impl Net {
             Event::Authenticate { key, request } => self.asked.push_back(Asked { request, shard, key }),
             Event::AnswerChallenge { key, data } => self.challenged.push_back((shard, key, data)),
             Event::ReadQueue(wanted) => self.reading.push_back((shard, wanted)),
-            Event::Dial { broker_link, attempt } => self.dialing.push_back((broker_link, attempt)),
+            Event::Dial { broker_link, attempt } => self.dialing.push_back((shard, broker_link, attempt)),
             Event::Relay { key, place } if self.nodes.are_several() => self.relay(shard, key, usize::from(place)),
             Event::Relay { key, place } => self.relaying.push((shard, key, place)),
             Event::Continue { key, proven } => self.continuing.push((shard, key, proven)),

@@ -31,24 +31,24 @@ impl Net {
 
     /// Reaches the broker that has waited longest for it, or not.
     pub(super) fn dial(&mut self) {
-        let Some((name, attempt)) = self.dialing.pop_front() else { return };
+        let Some((shard, name, attempt)) = self.dialing.pop_front() else { return };
         let there = self.brokers.get(&name).is_some_and(|broker| broker.ways.reachable);
-        self.trace.note(format!("shard 0: dials {name}, which is there: {there}"));
+        self.trace.note(format!("shard {shard}: dials {name}, which is there: {there}"));
         if !there {
-            self.with_engine(0, |engine, now| {
+            self.with_engine(shard, |engine, now| {
                 engine.fleet().fail_broker_link(now, &name, attempt, "connection refused");
             });
             return;
         }
-        let Some(key) = self.engines[0].fleet().open_broker_link(self.now, &name, attempt) else {
-            self.gather(0);
+        let Some(key) = self.engines[shard].fleet().open_broker_link(self.now, &name, attempt) else {
+            self.gather(shard);
             return;
         };
         let id = self.sockets.len();
         self.sockets.push(Socket {
             side: Side::new(&v5(&name)),
             broker: Some(name.clone()),
-            stand: Stand::At { shard: 0, key },
+            stand: Stand::At { shard, key },
             listener: ListenerId(u16::MAX),
             preset: Preset::default(),
             own: false,
@@ -63,11 +63,11 @@ impl Net {
             closed: None,
         });
         self.live.insert(id);
-        self.by_key[0].insert(key, id);
+        self.by_key[shard].insert(key, id);
         if let Some(broker) = self.brokers.get_mut(&name) {
             broker.accept(id);
         }
-        self.gather(0);
+        self.gather(shard);
     }
 
     /// Bytes that the engine has sent to a broker.

@@ -155,11 +155,17 @@ impl Nodes {
 
     /// The settings of an engine: a name that ends in `-` gets the number of the node.
     pub(crate) fn settings_of(self, engine: usize, settings: &Arc<Settings>) -> Arc<Settings> {
-        if !settings.node_name.ends_with('-') {
+        let node = self.node_of(engine);
+        let mut changed = Settings::clone(settings);
+        if settings.node_name.ends_with('-') {
+            changed.node_name = format!("{}{node}", settings.node_name);
+        } else if !self.orchestrators || node == 0 {
             return Arc::clone(settings);
         }
-        let node_name = format!("{}{}", settings.node_name, self.node_of(engine));
-        Arc::new(Settings { node_name, ..Settings::clone(settings) })
+        if let Some(broker_links) = changed.broker_links.as_mut().filter(|_| self.orchestrators && node > 0) {
+            broker_links.orchestrator = format!("member-{node}");
+        }
+        Arc::new(changed)
     }
 
     /// The place of an engine in its process.

@@ -150,7 +150,7 @@ impl Net {
         if !self.brought.is_empty() {
             steps.push(Step::Bring);
         }
-        if !self.dialing.is_empty() && free(0) {
+        if self.dialing.front().is_some_and(|(shard, ..)| free(*shard)) {
             steps.push(Step::Dial);
         }
         let to_ship = |shard: &usize| self.unshipped[*shard] || self.shipping[*shard].is_some();

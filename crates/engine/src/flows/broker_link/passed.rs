@@ -1,0 +1,57 @@
+//! Members tell each other which messages brokers have sent them.
+
+use crate::flows::contexts::BrokerLinking;
+use crate::ids::{BrokerLinkKey, ConnectionKey, ShardId};
+use crate::link::fleet_word::FleetWord;
+use crate::link::record::Record;
+use crate::now::Now;
+
+impl BrokerLinking<'_> {
+    /// Asks the other members whether a broker has sent them what it had acknowledged, when that is due.
+    pub(crate) fn ask_members(&mut self, now: Now, key: BrokerLinkKey) {
+        let members = self.links.roster.peers();
+        let brokers = &mut self.broker_links.brokers;
+        let settlement = &mut self.broker_links.settlement;
+        let Some(round) = settlement.continue_rounds(now, self.state, self.layouts, brokers, key, members) else {
+            return;
+        };
+        let Some(broker_link) = brokers.all.get(&key) else { return };
+        for member in members {
+            let question = FleetWord::AskPassed { round, broker: &broker_link.name };
+            self.links.send(member, Record::Fleet(question));
+        }
+    }
+
+    /// Another member asks. A shard without connections to brokers gets nothing from them.
+    pub(crate) fn take_question(&mut self, now: Now, from: ShardId, round: u32, broker: &str) {
+        if !self.broker_links.brokers.config.has_broker_links_here() {
+            self.links.send(from, Record::Fleet(FleetWord::Passed { round, broker }));
+            return;
+        }
+        let own = self.broker_links.last_number();
+        self.broker_links.brokers.take_question(now, self.state, broker, own, (from, round));
+    }
+
+    /// A broker has answered a PINGREQ: the questions of members that waited for it are answered.
+    pub(crate) fn answer_members(&mut self, now: Now, connection: ConnectionKey) {
+        let own = self.broker_links.last_number();
+        let answered = self.broker_links.brokers.take_answered(now, self.state, connection, own);
+        let Some((broker, answered)) = answered else { return };
+        for (member, round) in answered {
+            self.links.send(member, Record::Fleet(FleetWord::Passed { round, broker: &broker }));
+        }
+    }
+
+    /// A member has answered.
+    pub(crate) fn note_passed(&mut self, now: Now, from: ShardId, round: u32, broker: &str) {
+        let brokers = &mut self.broker_links.brokers;
+        let settlement = &mut self.broker_links.settlement;
+        settlement.note_passed(now, self.state, self.layouts, brokers, broker, (from, round));
+    }
+
+    /// A member's shard is gone: it is not waited for.
+    pub(crate) fn ask_no_longer(&mut self, now: Now, gone: ShardId) {
+        let brokers = &mut self.broker_links.brokers;
+        self.broker_links.settlement.ask_no_longer(now, self.state, self.layouts, brokers, gone);
+    }
+}

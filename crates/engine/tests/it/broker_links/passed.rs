@@ -1,0 +1,130 @@
+//! A broker that has acknowledged messages dies before it has sent them to another member.
+
+use tidegate_engine::BrokerLinkState;
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+
+use crate::harness::*;
+
+/// Two members in front of brokers `a` and `b`, and a client at home on each.
+fn two() -> (World, [Broker; 2], [Client; 2]) {
+    let world = World::orchestrators(2, 1);
+    let brokers = ["a", "b"].map(|name| world.broker(name));
+    for broker in &brokers {
+        broker.set_at(1);
+    }
+    let clients = [0, 1].map(|member| world.connect(v5(&world.name_on(member, "client "))));
+    (world, brokers, clients)
+}
+
+/// The broker that gets messages of a topic, and the other one.
+fn holder_of<'b>(brokers: &'b [Broker; 2], client: &Client, topic: &str) -> [&'b Broker; 2] {
+    client.publish(message(topic, "scout").qos1());
+    let [a, b] = brokers;
+    if a.taken().is_empty() { [b, a] } else { [a, b] }
+}
+
+/// The name by which the second member is known to a broker.
+fn second_at(broker: &Broker) -> Option<String> {
+    Some(format!("member-1-{}", broker.name()))
+}
+
+/// Bytes that the first member keeps.
+fn held(world: &World) -> u64 {
+    world.engine(0, |engine, _| engine.questions().held_bytes())
+}
+
+/// The same when members have answered.
+fn settled(world: &World) -> u64 {
+    world.advance(seconds(1));
+    held(world)
+}
+
+fn numbers() -> Vec<String> {
+    (0..10).map(|number| number.to_string()).collect()
+}
+
+#[test]
+fn a_dead_broker_costs_other_members_no_message() {
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        let (world, brokers, [here, there]) = two();
+        there.subscribe("t", ExactlyOnce);
+        let [holder, other] = holder_of(&brokers, &here, "t");
+        there.expect_publish("t", "scout");
+        other.taken();
+        let before = settled(&world);
+        let slow = second_at(holder);
+        holder.now(|ways| ways.holds_up = slow);
+        for number in numbers() {
+            here.publish(message("t", &number).qos(qos));
+        }
+        assert_eq!(world.owed(), 0, "the broker has acknowledged all");
+        there.expect_nothing();
+        holder.die_and_forget();
+        world.advance(seconds(3));
+        assert_eq!(there.payloads(), numbers());
+        assert_eq!(other.payloads(), numbers());
+        world.advance(seconds(120));
+        there.expect_nothing();
+        assert_eq!(held(&world), before, "something is still kept");
+    }
+}
+
+#[test]
+fn a_broker_that_returns_without_messages_gets_them_again() {
+    let (world, brokers, [here, there]) = two();
+    there.subscribe("t", ExactlyOnce);
+    let [holder, _] = holder_of(&brokers, &here, "t");
+    there.expect_publish("t", "scout");
+    holder.save();
+    let before = settled(&world);
+    let slow = second_at(holder);
+    holder.now(|ways| ways.holds_up = slow);
+    for number in numbers() {
+        here.publish(message("t", &number).qos(ExactlyOnce));
+    }
+    // It knows both members, and no message that it had acknowledged since it last wrote to its disk.
+    holder.die();
+    holder.with(|broker| {
+        broker.roll_back();
+        broker.ways.holds_up = None;
+    });
+    holder.come_back();
+    assert_eq!(holder.state(), BrokerLinkState::Serving);
+    assert_eq!(there.payloads(), numbers());
+    assert_eq!(settled(&world), before);
+}
+
+#[test]
+fn messages_that_all_members_have_are_settled() {
+    let (world, brokers, [here, there]) = two();
+    there.subscribe("t", ExactlyOnce);
+    let [holder, other] = holder_of(&brokers, &here, "t");
+    there.expect_publish("t", "scout");
+    other.taken();
+    let before = settled(&world);
+    for number in numbers() {
+        here.publish(message("t", &number).qos1());
+    }
+    assert_eq!(there.payloads(), numbers());
+    assert!(held(&world) > before, "no member has answered");
+    assert_eq!(settled(&world), before, "the other member has answered");
+    holder.die_and_forget();
+    world.advance(seconds(5));
+    assert!(other.payloads().is_empty(), "settled messages are sent again");
+}
+
+#[test]
+fn messages_are_kept_for_a_member_for_a_bounded_time() {
+    let (world, brokers, [here, _]) = two();
+    let [holder, other] = holder_of(&brokers, &here, "t");
+    world.advance(seconds(1));
+    other.taken();
+    let slow = second_at(holder);
+    holder.now(|ways| ways.holds_up = slow);
+    here.publish(message("t", "x").qos1());
+    holder.drain().expect("another broker");
+    world.advance(seconds(30));
+    assert_eq!(holder.state(), BrokerLinkState::Draining);
+    world.advance(seconds(40));
+    assert_eq!(holder.state(), BrokerLinkState::Drained);
+}
