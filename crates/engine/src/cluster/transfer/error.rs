@@ -26,6 +26,8 @@ pub enum ImageError {
     },
     /// A part of a queue is in the store alone, and has to be read before it can move.
     InStore(PartitionId),
+    /// The image of a session names messages that have not come.
+    QueueMissing(String),
     /// The link to another node was lost while the partition came: what that node has sent to the old home meanwhile is
     /// not known.
     LinkLost,
@@ -51,6 +53,9 @@ impl fmt::Display for ImageError {
                     partition.0
                 )
             }
+            Self::QueueMissing(client_id) => {
+                write!(f, "the queue of client id {client_id:?} has not come as a whole; the move is tried again")
+            }
             Self::LinkLost => f.write_str("the link to another node was lost meanwhile; the move is tried again"),
             Self::SessionExists(client_id) => write!(f, "a session of client id {client_id:?} lives here already"),
         }
@@ -66,4 +71,4 @@ impl From<WireError> for ImageError {
 }
 
 /// Version of the layout of a partition's image; a reader refuses others.
-pub(crate) const IMAGE_VERSION: u8 = 10;
+pub(crate) const IMAGE_VERSION: u8 = 11;
