@@ -10,10 +10,11 @@ use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use tidegate_administration::AHEAD;
+use tidegate_cluster::Move;
 use tidegate_engine::{LongQueue, Partitions, SentAhead, ShardId};
 use tidegate_node::{NoAnswer, NodeHandle, NodeName, PeerAnswer, QueuePart};
 
-use super::Worker;
+use super::{Event, Worker};
 use super::asking::ANSWER_PAUSE;
 use crate::driver::pause;
 use crate::driver::sets::set_of;
@@ -28,6 +29,8 @@ const MAX_ROUNDS: u32 = 8;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before a piece that was not taken is sent again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// How long the last round may take. No node serves the clients meanwhile.
+const LAST_ROUND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Attempts with one piece.
 const MAX_ATTEMPTS: u32 = 20;
 
@@ -132,10 +135,11 @@ impl Preparation {
     /// Takes the next steps, until something is awaited or a round is over.
     fn advance(&mut self, steps: &impl AheadSteps, now: Instant) -> Result<Progress, NoAnswer> {
         loop {
+            let is_free = self.pause_until.is_none_or(|until| until <= now) && self.take_answer(now);
             if !self.has_room {
                 return Ok(Progress::NoRoom);
             }
-            if self.pause_until.is_some_and(|until| until > now) || !self.take_answer(now) {
+            if !is_free {
                 return Ok(Progress::Waiting);
             }
             let next = match &self.round {
@@ -209,7 +213,7 @@ impl Preparation {
             None => None,
         };
         let piece = part.and_then(|part| queue.piece(self.transfer, &part.pairs, part.ends).ok());
-        let Some((piece, reached)) = piece else {
+        let Some((piece, reached)) = piece.filter(|(_, reached)| *reached > self.sent_of(queue)) else {
             self.retry_later(now);
             return Ok(());
         };
@@ -218,14 +222,33 @@ impl Preparation {
         Ok(())
     }
 
+    /// Takes the next steps before the move begins. Returns whether it can begin by now.
+    fn prepare(&mut self, steps: &impl AheadSteps, now: Instant) -> Result<bool, NoAnswer> {
+        let progress = self.advance(steps, now);
+        self.is_over = match &progress {
+            Ok(Progress::Waiting) => false,
+            Ok(Progress::RoundOver(bytes)) => *bytes <= ENOUGH_BYTES || self.rounds >= MAX_ROUNDS,
+            Ok(Progress::NoRoom) | Err(_) => true,
+        };
+        progress.map(|_| self.is_over)
+    }
+
     /// Sends all that is here. Returns whether the new home has it, and the images can name it.
-    fn finish(&mut self, steps: &impl AheadSteps, wait: impl Fn()) -> Result<bool, NoAnswer> {
+    fn finish(
+        &mut self,
+        steps: &impl AheadSteps,
+        clock: impl Fn() -> Instant,
+        wait: impl Fn(),
+    ) -> Result<bool, NoAnswer> {
+        let until = clock() + LAST_ROUND_TIMEOUT;
         // A round that has begun may not have the last messages.
         let mut left = if self.round.is_some() { 2 } else { 1 };
         loop {
-            match self.advance(steps, Instant::now())? {
+            let now = clock();
+            match self.advance(steps, now)? {
                 Progress::NoRoom => return Ok(false),
-                Progress::Waiting => wait(),
+                Progress::Waiting if now < until => wait(),
+                Progress::Waiting => self.has_room = false,
                 Progress::RoundOver(_) => {
                     left -= 1;
                     if left == 0 {
@@ -256,7 +279,7 @@ impl Preparations {
 
 impl Worker {
     /// A table has come, which prepares these moves from here, and has these moves to here.
-    pub(super) fn note_prepared_moves(&mut self, from_here: &[tidegate_cluster::Move], begun: &[u64], to_here: &[u64]) {
+    pub(super) fn note_prepared_moves(&mut self, from_here: &[Move], begun: &[u64], to_here: &[u64]) {
         let goes_on = |id: &u64| begun.contains(id) || from_here.iter().any(|it| it.id == *id);
         self.preparations.0.retain(|id, _| goes_on(id));
         for it in from_here {
@@ -276,17 +299,13 @@ impl Worker {
         let now = Instant::now();
         let mut failure = None;
         for preparation in self.preparations.0.values_mut().filter(|preparation| !preparation.is_over) {
-            let progress = preparation.advance(&self.node, now);
-            preparation.is_over = match &progress {
-                Ok(Progress::Waiting) => false,
-                Ok(Progress::RoundOver(bytes)) => *bytes <= ENOUGH_BYTES || preparation.rounds >= MAX_ROUNDS,
-                Ok(Progress::NoRoom) | Err(_) => true,
-            };
+            let prepared = preparation.prepare(&self.node, now);
             if preparation.is_over {
-                tracing::debug!(to = preparation.to, rounds = preparation.rounds, ?progress, "a move is prepared");
-                let _ = self.events.send(crate::driver::event::Event::Prepared(preparation.transfer));
+                let Preparation { to, rounds, has_room, .. } = &*preparation;
+                tracing::debug!(to, rounds, has_room, "a move is prepared");
+                let _ = self.events.send(Event::Prepared(preparation.transfer));
             }
-            failure = progress.err().or(failure);
+            failure = prepared.err().or(failure);
         }
         if let Some(error) = failure {
             self.complain(&error, "long queues are not sent before their sessions move; the images bring them");
@@ -297,9 +316,151 @@ impl Worker {
     /// the images bring them.
     pub(super) fn finish_preparation(&mut self, id: u64) -> Result<(), NoAnswer> {
         let Some(preparation) = self.preparations.0.get_mut(&id) else { return Ok(()) };
-        if preparation.finish(&self.node, || pause(ANSWER_PAUSE))? {
+        if preparation.finish(&self.node, Instant::now, || pause(ANSWER_PAUSE))? {
             self.node.moves().note_sent_ahead(preparation.sent.values().copied().collect())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::sync::mpsc::channel;
+
+    use tidegate_engine::{PartitionId, TenantId};
+
+    use super::*;
+
+    /// Messages of a piece.
+    const PER_PIECE: u64 = 1_000;
+    /// Bytes of a message.
+    const BYTES: u64 = 200;
+
+    /// An old home with one long queue, and a new home that answers at once.
+    struct Homes {
+        last: Cell<u64>,
+        /// Messages that come with each piece.
+        rate: u64,
+        answer: Option<AheadAnswer>,
+        is_silent: bool,
+        /// The ends of questions without an answer.
+        open: RefCell<Vec<std::sync::mpsc::Sender<Result<Vec<u8>, tidegate_node::AskError>>>>,
+        pieces: RefCell<Vec<u64>>,
+    }
+
+    impl Homes {
+        fn new(backlog: u64, rate: u64) -> Self {
+            let answer = Some(AheadAnswer::Stored);
+            Self { last: Cell::new(backlog), rate, answer, is_silent: false, open: RefCell::default(), pieces: RefCell::default() }
+        }
+
+        fn queue(&self) -> LongQueue {
+            let last = self.last.get();
+            LongQueue {
+                partition: PartitionId(1),
+                tenant: TenantId::DEFAULT,
+                client_id: "reader".into(),
+                session: 64,
+                first: 1,
+                last,
+                bytes: last * BYTES,
+            }
+        }
+
+        fn count(&self) -> usize {
+            self.pieces.borrow().len()
+        }
+    }
+
+    impl AheadSteps for Homes {
+        fn long_queues(&self, _: Partitions) -> Result<Vec<(ShardId, LongQueue)>, NoAnswer> {
+            Ok(vec![(ShardId(0), self.queue())])
+        }
+
+        fn read(&self, _: ShardId, (from, _): (Vec<u8>, Vec<u8>)) -> Result<Option<QueuePart>, NoAnswer> {
+            let (session, number) = from.split_last_chunk::<8>().expect("a number");
+            let first = u64::from_be_bytes(*number);
+            let last = self.last.get().min(first + PER_PIECE - 1);
+            self.pieces.borrow_mut().push(first);
+            let key = |number: u64| [session, &number.to_be_bytes()].concat();
+            let pairs = (first..=last).map(|number| (key(number), vec![1])).collect();
+            Ok(Some(QueuePart { pairs, ends: last == self.last.get() }))
+        }
+
+        fn ask(&self, _: &str, question: Vec<u8>) -> Option<PeerAnswer> {
+            assert_eq!(read_question(&question).map(|(transfer, _)| transfer), Some(7));
+            self.last.set(self.last.get() + self.rate);
+            let (sender, answer) = channel();
+            if self.is_silent {
+                self.open.borrow_mut().push(sender);
+            } else {
+                sender.send(Ok(vec![self.answer? as u8])).unwrap();
+            }
+            Some(answer)
+        }
+    }
+
+    fn preparation() -> Preparation {
+        Preparation::new(7, std::iter::once(PartitionId(1)).collect(), "b".into())
+    }
+
+    /// Prepares the move; returns the number of looks.
+    fn prepare(preparation: &mut Preparation, homes: &Homes) -> u32 {
+        let mut now = Instant::now();
+        for looks in 1..1_000 {
+            if preparation.prepare(homes, now).unwrap() {
+                return looks;
+            }
+            now += RETRY_PAUSE;
+        }
+        panic!("it is never prepared");
+    }
+
+    #[test]
+    fn the_last_round_does_not_grow_with_the_queue() {
+        let mut rounds = Vec::new();
+        for backlog in [10_000, 1_000_000] {
+            let (homes, mut preparation) = (Homes::new(backlog, 100), preparation());
+            prepare(&mut preparation, &homes);
+            assert!(homes.count() as u64 >= backlog / PER_PIECE);
+            let before = homes.count();
+            homes.last.set(homes.last.get() + 500);
+            assert_eq!(preparation.finish(&homes, Instant::now, || panic!("nothing is awaited")), Ok(true));
+            assert!(preparation.sent[&64].last >= backlog + 500);
+            rounds.push(homes.count() - before);
+        }
+        assert!(rounds[0] <= 7 && rounds[1] <= 7, "{rounds:?} pieces while no node serves the client");
+    }
+
+    #[test]
+    fn a_move_begins_although_more_comes_than_can_be_sent() {
+        let (homes, mut preparation) = (Homes::new(10_000, PER_PIECE), preparation());
+        assert_eq!((prepare(&mut preparation, &homes), preparation.rounds), (MAX_ROUNDS, MAX_ROUNDS));
+    }
+
+    #[test]
+    fn a_new_home_without_room_gets_the_queues_in_images() {
+        for answer in [Some(AheadAnswer::NoRoom), Some(AheadAnswer::Later), None] {
+            let (homes, mut preparation) = (Homes { answer, ..Homes::new(10_000, 0) }, preparation());
+            let looks = prepare(&mut preparation, &homes);
+            let attempts = if answer == Some(AheadAnswer::NoRoom) { 1 } else { MAX_ATTEMPTS };
+            assert!(looks <= attempts + 1 && !preparation.has_room, "{answer:?}");
+            assert_eq!((homes.count(), preparation.finish(&homes, Instant::now, || {})), (attempts as usize, Ok(false)), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_home_that_is_silent_ends_the_last_round() {
+        let (homes, mut preparation) = (Homes { is_silent: true, ..Homes::new(10_000, 0) }, preparation());
+        let now = Cell::new(Instant::now());
+        let finished = preparation.finish(&homes, || now.get(), || now.set(now.get() + Duration::from_millis(100)));
+        assert_eq!((finished, homes.count()), (Ok(false), 1));
+    }
+
+    #[test]
+    fn a_move_without_long_queues_is_prepared_at_once() {
+        let (homes, mut preparation) = (Homes::new(0, 0), preparation());
+        assert_eq!((prepare(&mut preparation, &homes), homes.count()), (1, 0));
     }
 }
