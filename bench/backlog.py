@@ -24,32 +24,11 @@ import threading
 import time
 import urllib.request
 
+from mqtt_wire import free_ports, packet, text
+
 TOPIC = b"backlog/t"
 # PUBLISH packets that are sent ahead of their acknowledgements.
 WINDOW = 1_000
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-def text(value):
-    return struct.pack(">H", len(value)) + value
-
-
-def packet(first, body):
-    length, out = len(body), bytearray([first])
-    while True:
-        out.append(length & 0x7F | (0x80 if length > 0x7F else 0))
-        length >>= 7
-        if not length:
-            return bytes(out) + body
 
 
 class Connection:
@@ -280,4 +259,5 @@ def main():
         cluster.end()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -29,6 +29,8 @@ import tempfile
 import time
 import urllib.request
 
+from mqtt_wire import free_ports, packet, text
+
 
 PASSWORD = b"rolling"
 
@@ -41,25 +43,6 @@ def expected_losses(nodes):
         losses += lost
         shares = [0 if at == stopped else share + lost / (nodes - 1) for at, share in enumerate(shares)]
     return losses
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def text(value):
-    return struct.pack(">H", len(value)) + value
-
-
-def packet(first, body):
-    length, out = len(body), bytearray([first])
-    while True:
-        out.append(length & 0x7F | (0x80 if length > 0x7F else 0))
-        length >>= 7
-        if not length:
-            return bytes(out) + body
 
 
 class Client:
@@ -190,12 +173,12 @@ class World:
         # Attempts to connect that failed, by their outcomes.
         self.attempts = collections.Counter()
         self.folder = tempfile.mkdtemp(prefix="rolling-")
-        self.bus = free_port()
-        self.ports = [free_port() for _ in range(arguments.nodes)]
-        self.admin = [free_port() for _ in range(arguments.nodes)]
+        ports = free_ports(1 + 2 * arguments.nodes + arguments.brokers)
+        self.bus, *ports = ports
+        self.ports, self.admin = ports[: arguments.nodes], ports[arguments.nodes : 2 * arguments.nodes]
         self.nodes = [None] * arguments.nodes
         self.clients, self.nats = [], None
-        self.brokers, self.broker_ports = [], [free_port() for _ in range(arguments.brokers)]
+        self.brokers, self.broker_ports = [], ports[2 * arguments.nodes :]
 
     def start_bus(self):
         conf = os.path.join(self.folder, "bus.conf")
@@ -332,4 +315,5 @@ def main():
             process.wait()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -44,6 +44,9 @@ pub const INHERITED: u8 = 2;
 /// The same for the question which connections of the asking member's last life are worked off.
 pub const FORMER_LIFE: u8 = 3;
 
+/// The same for a part of a queue whose session moves here later.
+pub const AHEAD: u8 = 7;
+
 /// The same for messages of a history.
 pub const HISTORY_QUESTION: u8 = 5;
 

@@ -80,6 +80,12 @@ pub struct Advert {
     /// The size of its share in relation to others.
     #[serde(default, skip_serializing_if = "Weight::is_usual")]
     pub weight: Weight,
+    /// It prepares moves: it sends long queues ahead, and says when that is done. Nodes of earlier versions do not.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub prepares: bool,
+    /// Moves that are prepared as far as this node does it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub prepared: BTreeSet<u64>,
     /// Moves whose partitions are here as a whole.
     pub arrived: BTreeSet<u64>,
     /// Moves that this node cannot do its part of.

@@ -28,9 +28,22 @@ pub(crate) fn plan(next: &mut Table, seen: &Seen, [willing, leaving]: [&[String]
     while number < MOVES_PER_TABLE {
         let Some(it) = widest(next, &loads, &shares, gives) else { return };
         // Both are busy from now on: their loads are not looked at again.
-        next.moves.push(Move { id: epoch * MOVES_PER_TABLE + number, ..it });
+        let it = Move { id: epoch * MOVES_PER_TABLE + number, ..it };
+        if seen.present(&it.from).is_some_and(|advert| advert.prepares) {
+            next.preparing.push(it);
+        } else {
+            next.moves.push(it);
+        }
         number += 1;
     }
+}
+
+/// Begins the moves whose old homes have prepared them.
+pub(crate) fn begin_prepared(next: &mut Table, seen: &Seen) {
+    let is_prepared = |it: &Move| seen.present(&it.from).is_some_and(|advert| advert.prepared.contains(&it.id));
+    let (prepared, preparing) = std::mem::take(&mut next.preparing).into_iter().partition(is_prepared);
+    next.preparing = preparing;
+    next.moves.extend::<Vec<Move>>(prepared);
 }
 
 /// How many partitions each node has when all that moves has moved.
@@ -39,7 +52,7 @@ pub(crate) fn loads(table: &Table) -> BTreeMap<String, usize> {
     for (home, count) in table.homes.shares() {
         *loads.entry(&home.node).or_default() += count;
     }
-    for it in &table.moves {
+    for it in table.begun() {
         *loads.entry(&it.to).or_default() += it.partitions.len();
         let from = loads.entry(&it.from).or_default();
         *from = from.saturating_sub(it.partitions.len());
@@ -77,7 +90,7 @@ fn widest(
     shares: &BTreeMap<String, usize>,
     gives: impl Fn(&str) -> bool,
 ) -> Option<Move> {
-    let idle = |name: &&String| table.moves.iter().all(|it| it.from != **name && it.to != **name);
+    let idle = |name: &&String| table.begun().all(|it| it.from != **name && it.to != **name);
     let by = |over: fn(usize, usize) -> usize, may: &dyn Fn(&str) -> bool| {
         let of = |map: &BTreeMap<String, usize>, name: &String| map.get(name).copied().unwrap_or(0);
         let amount = |name: &String| over(of(loads, name), of(shares, name));

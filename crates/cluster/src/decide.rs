@@ -26,6 +26,7 @@ pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
     let leaving = present(&next, seen, |advert| advert.leaving);
     give_orphans(&mut next, seen, [&willing, &leaving], epoch);
     if seen.may_move {
+        balance::begin_prepared(&mut next, seen);
         balance::plan(&mut next, seen, [&willing, &leaving], epoch);
     }
     if next == *table {
@@ -115,6 +116,7 @@ fn cancel_moves(next: &mut Table, table: &Table, seen: &Seen) {
         same && !seen.present(name).is_some_and(|advert| advert.refused.contains(&id))
     };
     next.moves.retain(|it| continues(&it.from, it.id) && continues(&it.to, it.id));
+    next.preparing.retain(|it| continues(&it.from, it.id) && continues(&it.to, it.id));
 }
 
 /// Factors stay until others are decided, as long as their nodes are members, or are expected back.

@@ -42,6 +42,7 @@ pub fn next(logged: &Logged<'_>, seen: &Seen) -> Next {
     // Partitions on their way are lost with the log of images; the old homes have all of them.
     let mut base = newest.clone();
     base.moves.clear();
+    base.preparing.clear();
     let mut next = decide(&base, seen).unwrap_or(base);
     next.epoch = newest.epoch + 1;
     Next::Table(Box::new(next))

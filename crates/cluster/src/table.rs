@@ -126,6 +126,8 @@ pub struct Table {
     pub homes: Arc<Homes>,
     /// The moves.
     pub moves: Vec<Move>,
+    /// Moves that are prepared. Their partitions are served as before, while the old home sends long queues ahead.
+    pub preparing: Vec<Move>,
     /// Lives that were given up before their leases had run out. None of them becomes a member again: another life of
     /// the node can.
     pub given_up: BTreeMap<String, u64>,
@@ -136,8 +138,8 @@ pub struct Table {
 impl Default for Table {
     /// The table before the first one.
     fn default() -> Self {
-        let (lives, homes, moves) = (BTreeMap::new(), Arc::default(), Vec::new());
-        Self { epoch: 0, lives, homes, moves, given_up: BTreeMap::new(), factors: BTreeMap::new() }
+        let (lives, homes, moves, preparing) = (BTreeMap::new(), Arc::default(), Vec::new(), Vec::new());
+        Self { epoch: 0, lives, homes, moves, preparing, given_up: BTreeMap::new(), factors: BTreeMap::new() }
     }
 }
 
@@ -172,8 +174,13 @@ impl Table {
             home.is_some_and(|home| home.node == node || home.former.iter().any(|former| former.node == node))
         };
         self.lives.contains_key(node)
-            || self.moves.iter().any(|it| it.from == node || it.to == node)
+            || self.begun().any(|it| it.from == node || it.to == node)
             || !self.homes.partitions(is_of).is_empty()
+    }
+
+    /// The moves, and the moves that are prepared.
+    pub fn begun(&self) -> impl Iterator<Item = &Move> {
+        self.moves.iter().chain(&self.preparing)
     }
 
     /// The move of a partition.
@@ -238,7 +245,9 @@ mod tests {
         table.lives.insert("a".to_owned(), u64::MAX);
         table.give(1_023, "a", 5, None);
         table.moves.push(Move { id: 9, partitions: vec![1_023], from: "a".into(), to: "b".into() });
+        table.preparing.push(Move { id: 8, partitions: vec![1_023], from: "a".into(), to: "c".into() });
         assert_eq!(Table::from_bytes(&table.to_bytes()).unwrap(), table);
+        table.preparing.clear();
         assert_eq!((table.of("a"), table.of("b")), (vec![1_023], vec![]));
         table.give(1, "a", 5, None);
         assert!(table.is_settled(1) && !table.is_settled(1_023) && !table.is_settled(0), "one moves, one has no home");

@@ -69,6 +69,8 @@ fn advert() -> Advert {
         leaving: true,
         stays: false,
         weight: Weight::USUAL,
+        prepares: false,
+        prepared: BTreeSet::new(),
         arrived: BTreeSet::from([11]),
         refused: BTreeSet::from([12, 13]),
         kept: true,

@@ -153,6 +153,7 @@ pub use ids::{
     ConnectionKey, EARLIER_PARTITIONS, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions,
     PrincipalId, ShardId, ShardPosition, TenantId, partition_of,
 };
+pub use image::ahead::{LongQueue, PieceTaken, SentAhead};
 pub use image::connection::{
     CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX, SHOWN_MAX,
     ShownCertificate,

@@ -1,5 +1,6 @@
 //! The control plane's hold on a running node.
 
+mod ahead;
 pub(crate) mod clients;
 mod cluster;
 pub(crate) mod fleet;

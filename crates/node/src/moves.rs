@@ -1,5 +1,6 @@
 //! The steps of moves of partitions between processes, as orders for the shards.
 
+pub(crate) mod ahead;
 pub(crate) mod pieces;
 
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::mpsc::Sender;
 use tidegate_engine::{ImageError, Owed, PartitionId, PartitionImage, Partitions, Settling, ShardId, Snapshot};
 
 use crate::left_out::LeftOut;
+use ahead::AheadOrder;
 use pieces::PieceOrder;
 
 /// The shard that has all broker links: the home of partition 0.
@@ -95,6 +97,7 @@ pub(crate) enum MoveOrder {
         answer: Sender<Result<(), ImageError>>,
     },
     Piece(PieceOrder),
+    Ahead(AheadOrder),
 }
 
 /// An answer that waits until earlier writes are committed.

@@ -91,6 +91,7 @@ impl Control {
             group_version: if setup.orchestrator { GROUP_VERSION } else { 0 },
             weight: setup.weight,
             balance: Some(setup.balance.clone()),
+            prepares: true,
             ..Advert::default()
         };
         let known = remembered.table.unwrap_or_default();
@@ -172,6 +173,7 @@ impl Control {
                 self.own.arrived.insert(id);
             }
             Event::Restored { life, partitions } => self.note_restored(life, partitions),
+            Event::Prepared(id) => drop(self.own.prepared.insert(id)),
             Event::Refused(id) => drop(self.own.refused.insert(id)),
             Event::Ended(ended) => self.ended = ended,
             Event::End => return false,
@@ -241,6 +243,7 @@ impl Control {
                 (self.own.life, self.stored) = (life, None);
                 self.own.arrived.clear();
                 self.own.refused.clear();
+                self.own.prepared.clear();
                 self.life = Some(Life { membership, tenure: None });
             }
             Err(error) => tracing::warn!(%error, "the node cannot join its cluster; retrying"),
@@ -330,6 +333,7 @@ impl Control {
         let is_under_way = |id: &u64| table.moves.iter().any(|it| it.id == *id);
         self.own.arrived.retain(is_under_way);
         self.own.refused.retain(is_under_way);
+        self.own.prepared.retain(|id| table.preparing.iter().any(|it| it.id == *id));
         self.own.restored = self.follower.fetched(&table);
         if table.epoch > self.known.epoch {
             self.known = table.clone();
@@ -383,7 +387,15 @@ impl Control {
             _ => None,
         });
         let (holdings, arrived) = (self.follower.holdings(), self.follower.arrivals());
+        let (own, is_member) = (self.setup.name.as_str(), self.follower.is_member());
+        let from_here = self.table.preparing.iter().filter(|it| is_member && it.from == own).cloned();
+        let to_here = self.table.begun().filter(|it| is_member && it.to == own).map(|it| it.id);
+        let begun = self.table.moves.iter().filter(|it| is_member && it.from == own).map(|it| it.id);
+        let (prepared, begun, to_here) = (from_here.collect(), begun.collect(), to_here.collect());
         let work = TableWork {
+            prepared,
+            begun,
+            to_here,
             steps,
             told,
             life,

@@ -18,6 +18,8 @@ pub(super) enum Event {
     Arrived(u64),
     /// The restored state of dead nodes for these partitions is here, which are at home here since these epochs.
     Restored { life: u64, partitions: BTreeMap<u16, u64> },
+    /// This node has sent the long queues of a move ahead, as far as it can.
+    Prepared(u64),
     /// This node cannot do its part of a move.
     Refused(u64),
     /// These processes of nodes have ended, by name and incarnation.

@@ -2,6 +2,7 @@
 //! by others.
 
 mod adopting;
+pub(super) mod ahead;
 mod asking;
 mod brokers;
 pub(super) mod inheriting;
@@ -20,7 +21,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use tidegate_cluster::{Home, Step};
+use tidegate_cluster::{Home, Move, Step};
 use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{LeftOut, NodeHandle, NodeName};
 
@@ -35,6 +36,7 @@ use super::sets::set_of;
 use super::status::Shared;
 use super::view::TableView;
 use adopting::AdoptedBrokers;
+use ahead::Preparations;
 use brokers::BrokersHeld;
 use members::Members;
 use moves::{Arriving, CUT_PAUSE, Departing, let_clients_leave};
@@ -72,6 +74,12 @@ pub(super) struct TableWork {
     pub(super) held: Partitions,
     /// The partitions served here.
     pub(super) served: Partitions,
+    /// Moves from here that are prepared.
+    pub(super) prepared: Vec<Move>,
+    /// Moves from here that have begun.
+    pub(super) begun: Vec<u64>,
+    /// Moves to here, prepared ones included.
+    pub(super) to_here: Vec<u64>,
 }
 
 impl TableWork {
@@ -108,6 +116,7 @@ pub(super) fn begin(
         adopted: AdoptedBrokers::default(),
         receiving,
         brokers: BrokersHeld::default(),
+        preparations: Preparations::default(),
         restorer,
         tasks,
     };
@@ -133,6 +142,8 @@ struct Worker {
     adopted: AdoptedBrokers,
     /// Whether brokers may be connected to.
     brokers: BrokersHeld,
+    /// Moves whose long queues are sent ahead.
+    preparations: Preparations,
     restorer: Restorer,
     /// Partitions to fetch from dead nodes.
     tasks: VecDeque<Task>,
@@ -151,6 +162,7 @@ impl Worker {
             let wait =
                 wait.min(self.passing.next_piece().unwrap_or(IDLE)).min(self.next_look_at_adopted().unwrap_or(IDLE));
             let wait = wait.min(self.brokers.next_look().unwrap_or(IDLE));
+            let wait = wait.min(self.preparations.next_look().unwrap_or(IDLE));
             let wait = wait.min(self.adopted.resuming.next_look().unwrap_or(IDLE));
             let wait = wait.min(if self.receiving.is_waiting() { LATE_PAUSE } else { IDLE });
             let received = inbox.recv_timeout(wait);
@@ -165,6 +177,7 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.send_rests();
+            self.prepare_moves();
             self.pass_pieces();
             self.resume_adopted();
             self.work_off_adopted();
@@ -289,6 +302,7 @@ impl Worker {
             pause(FORCE_PAUSE);
         }
         self.end_passing_of(work.served);
+        self.note_prepared_moves(&work.prepared, &work.begun, &work.to_here);
         if work.told.is_member {
             self.note_own_partitions(work);
         }

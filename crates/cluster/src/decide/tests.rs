@@ -266,3 +266,37 @@ fn orchestrators_of_a_table_have_one_prefix_of_addresses() {
     let (second, _) = settle(first, &mut all);
     assert_eq!(counts(&second).len(), 3);
 }
+
+#[test]
+fn a_move_begins_when_its_old_home_has_prepared_it() {
+    let (one, _) = settle(Table::default(), &mut seen(&[("a", 1)]));
+    let mut seen = seen(&[("a", 1), ("b", 2)]);
+    seen.adverts.get_mut("a").unwrap().prepares = true;
+    let joined = decide(&one, &seen).unwrap();
+    let [prepared] = &joined.preparing[..] else { panic!("{joined:?}") };
+    let (id, partition) = (prepared.id, prepared.partitions[0]);
+    assert!(joined.moves.is_empty() && joined.is_settled(partition), "it is served as before");
+    assert_eq!(decide(&joined, &seen), None, "both take part in a move");
+    seen.adverts.get_mut("a").unwrap().prepared.insert(id);
+    assert_eq!(decide(&joined, &Seen { may_move: false, ..seen.clone() }), None);
+    let begun = decide(&joined, &seen).unwrap();
+    assert_eq!((begun.moves.iter().map(|it| it.id).collect::<Vec<_>>(), begun.preparing.len()), (vec![id], 0));
+    assert!(!begun.is_settled(partition));
+    seen.adverts.get_mut("b").unwrap().arrived.insert(id);
+    let next = decide(&begun, &seen).unwrap();
+    assert_eq!((next.home(partition).unwrap().node.as_str(), next.preparing.len()), ("b", 1));
+}
+
+#[test]
+fn a_preparation_ends_with_one_of_its_nodes() {
+    let (one, _) = settle(Table::default(), &mut seen(&[("a", 1)]));
+    for (name, life) in [("a", 7), ("b", 8)] {
+        let mut seen = seen(&[("a", 1), ("b", 2)]);
+        seen.adverts.get_mut("a").unwrap().prepares = true;
+        let joined = decide(&one, &seen).unwrap();
+        seen.members.get_mut(name).unwrap().life = life;
+        seen.adverts.get_mut(name).unwrap().life = life;
+        let id = joined.preparing[0].id;
+        assert!(decide(&joined, &seen).unwrap().begun().all(|it| it.id != id), "{name}");
+    }
+}

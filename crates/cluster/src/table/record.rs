@@ -39,6 +39,8 @@ pub(crate) struct TableRecord {
     shares: Vec<ShareRecord>,
     #[serde(default)]
     moving: Vec<MoveRecord>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    preparing: Vec<MoveRecord>,
 }
 
 /// Partitions with the same home.
@@ -109,7 +111,7 @@ fn partitions_of(all: &[Series]) -> Option<Vec<u16>> {
 
 impl From<Table> for TableRecord {
     fn from(table: Table) -> Self {
-        let Table { epoch, lives, homes, moves, given_up, factors } = table;
+        let Table { epoch, lives, homes, moves, preparing, given_up, factors } = table;
         let mut shares: BTreeMap<&Home, Vec<u16>> = BTreeMap::new();
         for (partition, home) in (0..).zip(homes.iter()) {
             if let Some(home) = home {
@@ -133,6 +135,7 @@ impl From<Table> for TableRecord {
             partitions: PARTITIONS,
             shares: shares.into_iter().map(share).collect(),
             moving: moves.into_iter().map(record).collect(),
+            preparing: preparing.into_iter().map(record).collect(),
         }
     }
 }
@@ -150,7 +153,7 @@ impl TryFrom<TableRecord> for Table {
 }
 
 fn of_shares(record: TableRecord) -> Result<Table, RecordError> {
-    let TableRecord { epoch, lives, given_up, factors, partitions, shares, moving, .. } = record;
+    let TableRecord { epoch, lives, given_up, factors, partitions, shares, moving, preparing, .. } = record;
     if partitions != PARTITIONS {
         return Err(RecordError::Partitions(partitions.into()));
     }
@@ -162,12 +165,13 @@ fn of_shares(record: TableRecord) -> Result<Table, RecordError> {
             homes.set(partition, Some(home));
         }
     }
-    let mut moves = Vec::new();
-    for it in moving {
+    let move_of = |it: MoveRecord| {
         let partitions = partitions_of(&it.partitions).ok_or(RecordError::Series)?;
-        moves.push(Move { id: it.id, partitions, from: it.from, to: it.to });
-    }
-    Ok(Table { epoch, lives, homes: Arc::new(homes), moves, given_up, factors })
+        Ok(Move { id: it.id, partitions, from: it.from, to: it.to })
+    };
+    let moves = moving.into_iter().map(move_of).collect::<Result<_, RecordError>>()?;
+    let preparing = preparing.into_iter().map(move_of).collect::<Result<_, RecordError>>()?;
+    Ok(Table { epoch, lives, homes: Arc::new(homes), moves, preparing, given_up, factors })
 }
 
 /// Each partition of the earlier layout is divided, and all parts are at its home. Moves are called off: their images

@@ -6,7 +6,7 @@ use crate::ids::{Partitions, TenantId};
 use crate::now::{Millis, Now};
 use crate::wire::WireReader;
 
-use super::session_record::SessionRecord;
+use super::session_record::{SessionRecord, client_of, is_ahead};
 use crate::journal::Reserved;
 use crate::journal::keys::Key;
 use crate::journal::keys::StoredSession;
@@ -57,6 +57,10 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         Key::Numbers(shard) => {
             let Reserved { sessions, bodies } = Reserved::read(value).ok()?;
             Some(format!("{shard} numbers sessions below {sessions} and shared messages below {bodies}"))
+        }
+        Key::Session(session) if is_ahead(value) => {
+            let (tenant, client_id) = client_of(value).ok()?;
+            Some(format!("session {} of {client_id:?} (tenant {}), still to come", session.0, tenant.0))
         }
         Key::Session(session) => Some(describe_session(session, &SessionRecord::read(value, clock).ok()?)),
         Key::Subscription(session, filter) => {

@@ -70,6 +70,8 @@ pub(crate) const RESTORING_INDEX: u32 = u32::MAX - 2;
 pub(crate) struct Restoration {
     /// The session that is being restored.
     pub(crate) current: Option<(StoredSession, Restoring)>,
+    /// A session that was still to come, whose queue is dropped.
+    pub(crate) dropped: Option<StoredSession>,
     /// Sessions that are owed messages that come behind all sessions.
     pub(crate) pending: Vec<(StoredSession, Restoring)>,
     /// Sessions whose queue has to be read again, by their numbers.

@@ -22,6 +22,20 @@ use crate::records::stored::read_message;
 pub(super) const RECORD_VERSION: u8 = 1;
 /// That of the sessions of mobile nodes, which say more.
 const NODE_VERSION: u8 = 2;
+/// That of a session whose queue has come before it: tenant and client id alone.
+const AHEAD_VERSION: u8 = 3;
+
+/// Appends the value of a session that is still to come.
+pub(crate) fn put_ahead(out: &mut Vec<u8>, tenant: TenantId, client_id: &str) {
+    out.put_u8(AHEAD_VERSION);
+    out.put_u16(tenant.0);
+    out.put_bytes(client_id.as_bytes());
+}
+
+/// Whether a session's value is that of a session that was still to come when it was written.
+pub(crate) fn is_ahead(value: &[u8]) -> bool {
+    value.first() == Some(&AHEAD_VERSION)
+}
 
 /// A session's own value.
 #[derive(Clone, Debug)]
@@ -154,7 +168,9 @@ fn read_version(reader: &mut WireReader<'_>) -> Result<bool, WireError> {
 /// The session that a value belongs to, without the rest of it.
 pub(super) fn client_of(value: &[u8]) -> Result<(TenantId, &str), WireError> {
     let mut reader = WireReader::new(value);
-    read_version(&mut reader)?;
+    if !reader.skip(AHEAD_VERSION) {
+        read_version(&mut reader)?;
+    }
     let tenant = TenantId(reader.u16("a tenant")?);
     Ok((tenant, reader.text("a client id")?))
 }

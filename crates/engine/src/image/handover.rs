@@ -1,5 +1,6 @@
 //! Partitions that move between processes, and the messages of brokers for them.
 
+use super::ahead::{QueuesAhead, QueuesSent};
 use super::arrivals::Arrivals;
 use super::forwarding::{AtHand, Forwarding};
 use crate::groups::Groups;
@@ -23,6 +24,10 @@ pub(crate) struct Handover {
     pub(crate) exporting: bool,
     /// Partitions whose clients leave before these are held.
     pub(crate) parting: Partitions,
+    /// Queues that new homes have before their sessions.
+    pub(crate) sent: QueuesSent,
+    /// Queues that have come here before their sessions.
+    pub(crate) ahead: QueuesAhead,
 }
 
 impl Handover {

@@ -7,6 +7,7 @@
 
 use crate::cluster::transfer::error::ImageError;
 
+pub(crate) mod ahead;
 pub(crate) mod arrivals;
 pub(crate) mod connection;
 mod export;
@@ -19,6 +20,7 @@ pub(crate) mod moving;
 pub(crate) mod noted;
 pub(crate) mod owed;
 pub(crate) mod read_session;
+pub(crate) mod tail;
 
 pub(crate) use crate::cluster::transfer::error::IMAGE_VERSION;
 use crate::hash::hash_bytes;

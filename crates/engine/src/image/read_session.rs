@@ -1,5 +1,6 @@
 //! Reads a session without importing it.
 
+use super::tail::TailImage;
 use crate::identity::Identity;
 use crate::ids::{ListenerId, TenantId};
 use crate::journal::Numbers;
@@ -37,6 +38,8 @@ pub(crate) struct SessionImage {
     pub memberships: Vec<Rc<Membership>>,
     /// Groups of the mobile node whose session it is.
     pub node_groups: Vec<String>,
+    /// The end of its queue, which has come before.
+    pub tail: Option<TailImage>,
 }
 
 /// An ordinary subscription that was read.
@@ -71,8 +74,12 @@ impl SessionImage {
             memberships.push(Rc::new(membership));
         }
         read_flow(reader, now, &mut session, &memberships)?;
+        let tail = TailImage::read(reader, now, session.tenant, &memberships)?;
         session.settle();
-        Ok(Self { session, subscriptions, memberships, node_groups })
+        if tail.as_ref().is_some_and(|tail| !tail.fits(&session)) {
+            return Err(WireError { reading: "the numbers of all messages" });
+        }
+        Ok(Self { session, subscriptions, memberships, node_groups, tail })
     }
 }
 

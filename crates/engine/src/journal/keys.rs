@@ -38,6 +38,13 @@ const REFUSED: u8 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StoredSession(pub NonZeroU64);
 
+impl StoredSession {
+    /// The session with a number, unless this is 0.
+    pub(crate) fn of_number(number: u64) -> Option<Self> {
+        NonZeroU64::new(number).map(Self)
+    }
+}
+
 /// The record of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key<'a> {

@@ -25,6 +25,8 @@ use std::collections::VecDeque;
 pub(crate) struct Tail {
     /// The number of its first message.
     pub first: u64,
+    /// The number of its last message.
+    pub last: u64,
     pub messages: u64,
     /// Their bytes in memory once loaded.
     pub bytes: u64,
@@ -75,9 +77,25 @@ impl Tail {
 
     /// A stored message is appended.
     pub(crate) fn add(&mut self, number: u64, expires_at: Millis, bytes: u64) {
+        self.count_in(number, bytes);
+        self.runs.add(number, expires_at, bytes);
+    }
+
+    /// The same, where it is known when the message expires.
+    pub(crate) fn count_in(&mut self, number: u64, bytes: u64) {
+        self.last = number;
         self.messages += 1;
         self.bytes += bytes;
-        self.runs.add(number, expires_at, bytes);
+    }
+
+    /// The number of its first message that is in memory as well, as are all messages behind it.
+    pub(crate) fn first_copy(&self) -> Option<u64> {
+        self.newest.front().map(|delivery| delivery.number)
+    }
+
+    /// Its messages that are in memory as well.
+    pub(crate) fn copied_messages(&self) -> impl Iterator<Item = &Delivery> {
+        self.newest.iter()
     }
 
     /// Keeps a copy of the message that was appended last, or none of any message where the queue's `room` in memory is
@@ -126,6 +144,7 @@ impl Tail {
     /// The messages of another part are appended.
     pub(crate) fn append(&mut self, end: Self) {
         self.forget_newest();
+        self.last = end.last;
         self.messages += end.messages;
         self.bytes += end.bytes;
         self.runs.append(end.runs);

@@ -35,11 +35,10 @@ impl ShardState {
         let number = flow.number();
         let batch = self.journal.sequence();
         let tail = flow.tail.get_or_insert_with(|| Box::new(Tail::beginning_at(number)));
-        tail.messages += 1;
-        tail.bytes += cost;
+        tail.add(number, publication.expires_at, cost);
         tail.batch = batch;
-        tail.runs.add(number, publication.expires_at, cost);
-        let room = share.saturating_sub(flow.queue_bytes);
+        // An image has the messages that came after the end of the queue was sent to the new home.
+        let room = if stays { u64::MAX } else { share.saturating_sub(flow.queue_bytes) };
         tail.keep_newest(Delivery { number, ..delivery.clone() }, room);
         if tail.copies().0 == 1 {
             self.copied.insert(to);

@@ -1,5 +1,6 @@
 //! The shell of a process without a system: sockets, links between shards, the store, the clock, and who is next.
 
+mod ahead;
 mod behind;
 pub(crate) mod continuing;
 pub(crate) mod crash;
@@ -54,6 +55,10 @@ pub(crate) struct Net {
     /// The move that is under way, and how many there were.
     pub moving: Option<moves::Move>,
     pub moves: u64,
+    /// Messages that the last images of a move have waited for: they went ahead of these.
+    pub awaited_by_images: usize,
+    /// The number up to which the queue of a session has gone ahead, by the move and the session in its store.
+    pub sent_ahead: BTreeMap<(u64, u64), u64>,
     /// The node that hands over all its partitions, and gets none.
     pub leaving: Option<usize>,
     pub sockets: Vec<Socket>,
@@ -141,6 +146,8 @@ impl Net {
             read,
             unread: BTreeMap::new(),
             moving: None,
+            awaited_by_images: 0,
+            sent_ahead: BTreeMap::new(),
             moves: 0,
             leaving: None,
             engines,

@@ -1,5 +1,6 @@
 //! Partitions that move between the nodes of a cluster, step by step.
 
+mod ahead;
 mod groups;
 mod retained;
 

@@ -1,6 +1,7 @@
 //! A shard: one thread with one engine, its sockets and its inbox.
 
 mod accepting;
+mod ahead;
 mod answers;
 mod close;
 mod connections;

@@ -63,6 +63,7 @@ impl PeerCalls<'_> {
                 self.answer_committed(answer, delivered);
             }
             MoveOrder::Piece(order) => self.take_piece_order(order),
+            MoveOrder::Ahead(order) => self.take_ahead_order(order),
         }
     }
 

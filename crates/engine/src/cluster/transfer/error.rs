@@ -26,6 +26,8 @@ pub enum ImageError {
     },
     /// A part of a queue is in the store alone, and has to be read before it can move.
     InStore(PartitionId),
+    /// The image of a session names messages that have not come.
+    QueueMissing(String),
     /// The link to another node was lost while the partition came: what that node has sent to the old home meanwhile is
     /// not known.
     LinkLost,
@@ -50,6 +52,9 @@ impl fmt::Display for ImageError {
                     "queues of partition {} are partly in the store; they move once their clients have fetched them",
                     partition.0
                 )
+            }
+            Self::QueueMissing(client_id) => {
+                write!(f, "the queue of client id {client_id:?} has not come as a whole; the move is tried again")
             }
             Self::LinkLost => f.write_str("the link to another node was lost meanwhile; the move is tried again"),
             Self::SessionExists(client_id) => write!(f, "a session of client id {client_id:?} lives here already"),

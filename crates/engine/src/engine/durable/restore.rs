@@ -2,7 +2,7 @@
 
 use crate::durable::restore::{RESTORING_INDEX, Restoration, RestoreError, Restored, malformed};
 use crate::durable::restoring::{RestoredEntry, Restoring};
-use crate::durable::session_record::SessionRecord;
+use crate::durable::session_record::{SessionRecord, is_ahead};
 use crate::engine::Engine;
 use crate::engine::facets::StoreCalls;
 use crate::flows::contexts::ending;
@@ -100,6 +100,11 @@ impl StoreCalls<'_> {
         }
         match read {
             Key::Numbers(_) => self.engine.state.journal.note_used(Reserved::read(value).map_err(wrong)?),
+            Key::Session(session) if is_ahead(value) => {
+                self.engine.state.journal.delete(read);
+                all.dropped = Some(session);
+            }
+            Key::Entry(session, _) if all.dropped == Some(session) => {}
             Key::Session(session) => {
                 let record = SessionRecord::read(value, now).map_err(wrong)?;
                 subscribing!(self.engine).restore_session(now, all, session, record).map_err(wrong)?;

@@ -69,7 +69,7 @@ impl OrchestratorMoves<'_> {
         let images = broker_links.filter_map(|(key, session)| {
             let broker = session.client_id.strip_prefix(BROKER_LINK_PREFIX)?;
             let mut image = begin();
-            imaging!(engine).put_session(&mut image, now, SessionKey(key), session);
+            imaging!(engine).put_session(&mut image, now, (SessionKey(key), session), None);
             let (broker, image) = (broker.to_owned(), Some(seal(image)));
             Some(BrokerLinkImage { broker, image, forwards: false, last_copies: Vec::new() })
         });

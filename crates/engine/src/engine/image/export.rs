@@ -45,7 +45,7 @@ impl MoveCalls<'_> {
         out.put_u32(sessions.len() as u32);
         for key in &sessions {
             if let Some(session) = self.engine.state.sessions.get(key.0) {
-                imaging!(self.engine).put_session(&mut out, now, *key, session);
+                imaging!(self.engine).put_session(&mut out, now, (*key, session), None);
             }
         }
         self.engine.retaining.store.take_retained(&mut self.engine.state, &mut out, now, partition);

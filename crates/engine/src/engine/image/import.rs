@@ -55,12 +55,18 @@ impl MoveCalls<'_> {
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
         }
+        for SessionImage { session, tail, .. } in &sessions {
+            tail.iter().try_for_each(|tail| self.engine.handover.ahead.check(session, tail))?;
+        }
         self.adopt_marks(marks, here);
         // A broker may bring a message for a group before its members take their seats here.
         for (tenant, share, filter) in &groups {
             subscribing!(self.engine).make_group(now, GroupName { tenant: *tenant, share, filter }, None);
         }
-        for session in sessions {
+        for mut session in sessions {
+            if let Some(tail) = session.tail.take() {
+                self.engine.handover.ahead.give(&mut self.engine.state.journal, &mut session.session, tail);
+            }
             moving!(self.engine).adopt_session(now, session);
         }
         for message in retained {

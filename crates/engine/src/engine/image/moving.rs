@@ -36,6 +36,7 @@ impl MoveCalls<'_> {
     pub fn release_partitions(&mut self, now: Now, partitions: Partitions) {
         let moving = self.engine.state.moving;
         self.engine.state.moving = moving.without(partitions);
+        self.engine.handover.sent.forget(partitions);
         self.schedule_wills(now, moving.without(self.engine.state.moving));
         self.engine.handover.parting = self.engine.handover.parting.without(partitions);
         moving!(self.engine).release_transfers(now, partitions);
@@ -114,17 +115,22 @@ impl MoveCalls<'_> {
         let mut loading = false;
         let sessions = self.engine.state.sessions.by_partition(own);
         for key in sessions.all() {
-            if let Some(flow) = self.engine.state.sessions.get(key.0).and_then(|session| session.flow.as_ref()) {
-                bytes += flow.waiting().1 + flow.inflight_bytes;
-                loading |= flow.tail.is_some();
-            }
+            let Some(session) = self.engine.state.sessions.get(key.0) else { continue };
+            let Some(flow) = session.flow.as_ref() else { continue };
+            bytes += flow.queue_bytes + flow.inflight_bytes;
+            let Some(tail) = flow.tail.as_deref() else { continue };
+            let sent = self.engine.handover.sent.of(session);
+            bytes += if sent.is_some() { tail.copies().1 } else { tail.bytes };
+            loading |= !sent.is_some_and(|sent| sent.covers(tail));
         }
         if bytes > max_bytes {
             return Err(ImageError::TooLarge { bytes, max_bytes });
         }
         if loading {
             for key in sessions.all() {
-                if let Some(session) = self.engine.state.sessions.get_mut(key.0) {
+                let sent = &self.engine.handover.sent;
+                let session = self.engine.state.sessions.get_mut(key.0);
+                if let Some(session) = session.filter(|session| sent.of(session).is_none()) {
                     session.load_tail_to_move(&self.engine.state.journal, &mut self.engine.state.events);
                 }
             }
@@ -139,6 +145,7 @@ impl MoveCalls<'_> {
                 sessions: sessions.of(partition),
                 retained: retained.of(partition),
                 removed: removed.of(partition),
+                sent: &self.engine.handover.sent,
             };
             let image = imaging!(self.engine).image_of(now, partition, &held, &std::mem::take(&mut beside));
             images.push(PartitionImage { partition, image, owed });

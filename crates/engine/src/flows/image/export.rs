@@ -5,6 +5,8 @@ use crate::flows::contexts::Moving;
 use crate::flows::contexts::connecting;
 use crate::flows::contexts::subscribing;
 use crate::ids::SessionKey;
+use crate::image::ahead::SentAhead;
+use crate::image::tail::put_tail;
 use crate::image::read_session::{RECEIVED, RECEIVED_DOUBTFUL, REFUSED};
 use crate::journal::keys::Key;
 use crate::now::{Millis, Now};
@@ -22,7 +24,14 @@ use tidegate_mqtt::PacketId;
 const MOVED_WILL_DELAY_SECONDS: u32 = 10;
 
 impl Imaging<'_> {
-    pub(crate) fn put_session(&self, out: &mut Vec<u8>, now: Now, key: SessionKey, session: &Session) {
+    /// Writes a session. The new home has the end of its queue if there is `sent`.
+    pub(crate) fn put_session(
+        &self,
+        out: &mut Vec<u8>,
+        now: Now,
+        (key, session): (SessionKey, &Session),
+        sent: Option<&SentAhead>,
+    ) {
         let rare = session.rare.as_deref();
         out.put_u16(session.tenant.0);
         out.put_bytes(session.client_id.as_bytes());
@@ -60,6 +69,7 @@ impl Imaging<'_> {
         let exchanges = rare.map_or(&[][..], |rare| &rare.exchanges);
         put_flow(out, now, session.flow.as_deref());
         put_received(out, session.flow.as_deref(), exchanges, rare.map(|rare| &rare.refused));
+        put_tail(out, now, session.flow.as_deref(), sent);
     }
 }
 

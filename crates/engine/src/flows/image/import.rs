@@ -12,7 +12,7 @@ use crate::topics::Subscriber;
 
 impl Moving<'_> {
     pub(crate) fn adopt_session(&mut self, now: Now, image: SessionImage) {
-        let SessionImage { mut session, subscriptions, memberships, node_groups } = image;
+        let SessionImage { mut session, subscriptions, memberships, node_groups, tail: _ } = image;
         self.state.settings.fit_standing(now, &mut session);
         let (ends_at, will_due) = session.rare.as_ref().map_or((None, None), |rare| (rare.ends_at, rare.will_due));
         let (tenant, standing) = (session.tenant, session.standing);
@@ -21,8 +21,13 @@ impl Moving<'_> {
             self.state.memory.queued_messages += flow.queue.len() as u64;
             self.state.memory.queued_bytes += flow.queue_bytes;
             self.state.memory.held += flow.queue_bytes + flow.inflight_bytes;
+            if let Some(tail) = flow.tail.as_deref() {
+                self.state.memory.stored_messages += tail.messages;
+                self.state.memory.stored_bytes += tail.bytes;
+            }
             self.state.memory.allow_excess();
         }
+        session.count_tail(&mut self.state.memory);
         let key = self.state.insert_session(session);
         if let Some(at) = ends_at {
             self.state.timers.set(at, Timer::SessionEnd(key));

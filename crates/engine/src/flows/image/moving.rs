@@ -4,6 +4,7 @@ use crate::flows::contexts::Imaging;
 use crate::flows::contexts::Moving;
 use crate::ids::TenantId;
 use crate::ids::{PartitionId, Partitions, SessionKey};
+use crate::image::ahead::QueuesSent;
 use crate::image::{begin, seal};
 use crate::journal::Numbers;
 use crate::now::Now;
@@ -17,6 +18,8 @@ pub(crate) struct Held<'a> {
     pub sessions: &'a [SessionKey],
     pub retained: &'a [(TenantId, &'a str)],
     pub removed: &'a [(TenantId, &'a str, u64)],
+    /// Queues that the new home has.
+    pub sent: &'a QueuesSent,
 }
 
 /// State that goes along with the first image of a shard.
@@ -38,7 +41,7 @@ impl Imaging<'_> {
         out.put_u32(held.sessions.len() as u32);
         for key in held.sessions {
             if let Some(session) = self.state.sessions.get(key.0) {
-                self.put_session(&mut out, now, *key, session);
+                self.put_session(&mut out, now, (*key, session), held.sent.of(session));
             }
         }
         self.retaining.store.put_retained(&mut out, now, held.retained);
@@ -74,10 +77,12 @@ impl Moving<'_> {
             let exchange = exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange);
             journal.put_received(stored, id, exchange.as_ref());
         }
-        let mut number = flow.next_number;
+        // Behind a queue that has come before, all messages keep their numbers.
+        let mut last = flow.next_number;
         let sent: Vec<_> = flow.inflight.drain().collect();
         for mut entry in sent {
-            number += 1;
+            last += 1;
+            let number = if entry.item.numbers.entry == 0 { last } else { entry.item.numbers.entry };
             entry.item.numbers = Numbers { entry: number, separate: true };
             match &mut entry.item.delivery {
                 Some(delivery) => {
@@ -86,19 +91,20 @@ impl Moving<'_> {
                 }
                 None => journal.put_released(stored, number),
             }
-            journal.put_sent(stored, number, entry.id(), entry.state, number);
+            journal.put_sent(stored, number, entry.id(), entry.state, last);
             flow.inflight.push_entry(entry);
         }
         let waiting = std::mem::take(&mut flow.queue).into_iter().map(|delivery| {
             if delivery.qos == QoS::AtMostOnce {
                 return delivery;
             }
-            number += 1;
+            last += 1;
+            let number = if delivery.number == 0 { last } else { delivery.number };
             let delivery = Delivery { number, ..delivery };
             journal.put_adopted(stored, &delivery);
             delivery
         });
         flow.queue = waiting.collect();
-        flow.next_number = number;
+        flow.next_number = last;
     }
 }

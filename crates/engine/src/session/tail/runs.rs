@@ -4,8 +4,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::now::Millis;
+use crate::now::{Millis, Now};
 use crate::session::expiring::tick_after;
+use crate::wire::{WireError, WireReader, WireWrite};
 
 /// Messages of one run, so that a turn deletes no more at once.
 const RUN_MAX: u64 = 256;
@@ -59,6 +60,47 @@ impl Runs {
         self.gone.append(&mut end.gone);
     }
 
+    /// Numbers of messages that have expired behind the first message of the tail, first and last of each range.
+    pub(crate) fn gone(&self) -> &[(u64, u64)] {
+        &self.gone
+    }
+
+    /// Appends the runs to an image.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, now: Now) {
+        let closed = self.closed.iter().map(|Reverse(run)| run);
+        out.put_u32((self.closed.len() + usize::from(self.open.is_some())) as u32);
+        // The open one is the last one.
+        for run in closed.chain(&self.open) {
+            out.put_u64(now.to_unix(run.expires_at));
+            [run.first, run.last, run.bytes].into_iter().for_each(|number| out.put_u64(number));
+        }
+        out.put_u32(self.gone.len() as u32);
+        for (first, last) in &self.gone {
+            out.put_u64(*first);
+            out.put_u64(*last);
+        }
+    }
+
+    /// Reads runs of an image.
+    pub(crate) fn read(reader: &mut WireReader<'_>, now: Now) -> Result<Self, WireError> {
+        let mut runs = Self::default();
+        for _ in 0..reader.u32("a number of runs of messages")? {
+            let expires_at = now.from_unix(reader.u64("an expiry")?);
+            let (first, last) = read_range(reader)?;
+            let bytes = reader.u64("the bytes of a run")?;
+            let before = runs.open.replace(Run { expires_at, first, last, bytes });
+            runs.closed.extend(before.map(Reverse));
+        }
+        for _ in 0..reader.u32("a number of ranges")? {
+            let range = read_range(reader)?;
+            if runs.gone.last().is_some_and(|(_, before)| *before >= range.0) {
+                return Err(WireError { reading: "numbers in their order" });
+            }
+            runs.gone.push(range);
+        }
+        Ok(runs)
+    }
+
     /// Bytes of memory that the runs take.
     pub(crate) fn memory(&self) -> u64 {
         (self.closed.len() * size_of::<Run>() + self.gone.len() * size_of::<(u64, u64)>()) as u64
@@ -104,9 +146,35 @@ impl Runs {
     }
 }
 
+/// The first and the last number of a run.
+fn read_range(reader: &mut WireReader<'_>) -> Result<(u64, u64), WireError> {
+    let (first, last) = (reader.u64("a message's number")?, reader.u64("a message's number")?);
+    let is_run = last.checked_sub(first).is_some_and(|behind| behind <= RUN_MAX);
+    if is_run { Ok((first, last)) } else { Err(WireError { reading: "a run of messages" }) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_are_read_as_they_were_written() {
+        let now = Now { monotonic: Millis(5_000), unix: 1_000_000 };
+        let mut runs = Runs::default();
+        for number in 1..=600 {
+            runs.add(number, Millis(9_000 + number / 100 * 1_000), 10);
+        }
+        runs.remove(&Run { expires_at: Millis(9_000), first: 20, last: 30, bytes: 0 }, 1);
+        let mut out = Vec::new();
+        runs.write(&mut out, now);
+        let mut read = Runs::read(&mut WireReader::new(&out), now).unwrap();
+        assert_eq!((read.open, read.gone()), (runs.open, runs.gone()));
+        let popped = |runs: &mut Runs| std::iter::from_fn(|| runs.pop_expired(Millis(20_000), 1)).collect::<Vec<_>>();
+        assert_eq!(popped(&mut read), popped(&mut runs));
+        for len in 0..out.len() {
+            assert!(Runs::read(&mut WireReader::new(&out[..len]), now).is_err(), "{len} bytes");
+        }
+    }
 
     #[test]
     fn messages_of_one_second_are_one_run() {

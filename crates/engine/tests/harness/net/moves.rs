@@ -24,6 +24,12 @@ pub(crate) struct Move {
     until: u64,
 }
 
+impl Move {
+    pub(super) fn id(&self) -> u64 {
+        self.moved.id
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Stage {
     /// The table has it, and the old home does not know yet.
@@ -167,6 +173,12 @@ impl Net {
         }
     }
 
+    /// Bytes of the images that are on their way.
+    pub(crate) fn bytes_of_images(&self) -> usize {
+        let Some(Move { stage: Stage::Sent(images), .. }) = &self.moving else { return 0 };
+        images.iter().map(|image| image.image.len()).sum()
+    }
+
     fn go_on(&mut self, stage: Stage) {
         if let Some(it) = &mut self.moving {
             it.stage = stage;
@@ -186,6 +198,10 @@ impl Net {
 
     /// The old home has read that partitions leave: it gives out their images.
     pub(super) fn send_images(&mut self, moved: Moved) {
+        self.awaited_by_images = self.send_ahead(moved.from, moved.to, moved.partitions, moved.id);
+        if !self.nodes.lives(moved.to) {
+            return;
+        }
         let taken = self.on_node(moved.from, |engine, now| {
             let taken = engine.moves().snapshot_partitions(now, moved.partitions, u64::MAX);
             engine.moves().begin_leaving(moved.id, moved.partitions);

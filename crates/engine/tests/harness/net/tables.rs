@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tidegate_engine::{Engine, Now, Partitions};
 
 use super::Net;
-use super::moves::Moved;
+use super::moves::{self, Moved};
 use super::nodes::Table;
 use crate::harness::Random;
 
@@ -48,6 +48,8 @@ impl Net {
                 }
                 Order::End { moved, committed } if node == if committed { moved.from } else { moved.to } => {
                     self.forget_at(node, moved.partitions);
+                    let next: Vec<u64> = self.moving.iter().map(moves::Move::id).collect();
+                    self.on_node(node, |engine, _| engine.moves().keep_ahead(&next));
                 }
                 Order::Begin(_) | Order::End { .. } | Order::Serve(_) => {}
             }

@@ -60,6 +60,20 @@ impl World {
         self.0.borrow_mut().begin_move(from, to, partitions);
     }
 
+    /// Sends the queues of the partition of a name ahead of the next move. Returns the number of messages.
+    pub(crate) fn send_ahead(&self, from: usize, to: usize, name: &str) -> usize {
+        let partitions = std::iter::once(partition_of(TenantId::DEFAULT, name)).collect();
+        let mut net = self.0.borrow_mut();
+        let transfer = net.moves + 1;
+        net.send_ahead(from, to, partitions, transfer)
+    }
+
+    /// Bytes of the images that are on their way, and the number of messages that they waited for.
+    pub(crate) fn weight_of_images(&self) -> (usize, usize) {
+        let net = self.0.borrow();
+        (net.bytes_of_images(), net.awaited_by_images)
+    }
+
     /// Takes the next step of the move that is under way.
     pub(crate) fn advance_move(&self) {
         self.0.borrow_mut().advance_move();

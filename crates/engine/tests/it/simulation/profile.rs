@@ -146,6 +146,11 @@ impl Profile {
         let nodes = if kind.falls() { 3 } else { nodes };
         let shards = if nodes > 1 { random.pick(&[1, 1, 2]) } else { shards };
         let devices = if kind.deals() { 8 } else { 6 };
+        if kind.moves() {
+            // Queues with an end in the store alone move as well.
+            settings.durability = if kind.falls() { Durability::Commit } else { random.pick(&[Durability::Commit, settings.durability]) };
+            settings.queue.memory_bytes = random.pick(&[0, 300, settings.queue.memory_bytes]);
+        }
         Self { kind, nodes, shards, causal, devices, settings, tight }
     }
 
