@@ -15,7 +15,6 @@
 //! silent one makes room, so that health is always answered.
 
 pub mod api;
-mod connection_limit;
 pub mod metrics;
 #[cfg(feature = "page")]
 mod page;

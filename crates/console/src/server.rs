@@ -12,13 +12,13 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tidegate_connections::{ConnectionLimit, ConnectionPermit};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use crate::api::changes::Operations;
 use crate::api::operations::{Offered, Peer};
 use crate::api::{Access, Control};
-use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::routes;
 
 /// Longest life of a connection. A client that continues to scrape opens another connection. A client that does
@@ -148,7 +148,7 @@ impl Running {
 }
 
 async fn accept(listener: tokio::net::TcpListener, router: Router, limits: Limits) {
-    let mut connections = ConnectionLimit::new(limits.max_connections);
+    let connections = ConnectionLimit::new(limits.max_connections);
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -158,9 +158,9 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, limits: Limit
                 continue;
             }
         };
-        connections.make_room().await;
+        let permit = connections.admit().await;
         let router = router.clone().layer(Extension(Peer(peer)));
-        connections.take(|permit| async move {
+        connections.spawn(permit, |permit| async move {
             if let Err(error) = serve(stream, router, limits, permit).await {
                 tracing::debug!(%peer, %error, "console connection ended");
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tidegate_connections::ConnectionPermit;
 use tokio::sync::{Notify, watch};
 
 /// Requests of an HTTP/2 connection that its client gives up before the answer; beyond it the connection ends.
@@ -28,14 +29,16 @@ impl Default for Activity {
 /// A request under way.
 pub(crate) struct Busy {
     activity: Arc<Activity>,
+    /// Keeps the connection open when others need a place.
+    _connection: tidegate_connections::Busy,
     is_answered: bool,
 }
 
 impl Activity {
-    /// A request begins.
-    pub(crate) fn begin(self: &Arc<Self>) -> Busy {
+    /// A request of a connection begins.
+    pub(crate) fn begin(self: &Arc<Self>, connection: &ConnectionPermit) -> Busy {
         self.busy.send_modify(|count| *count += 1);
-        Busy { activity: Arc::clone(self), is_answered: false }
+        Busy { activity: Arc::clone(self), _connection: connection.busy(), is_answered: false }
     }
 
     /// Waits until the client has given up too many requests.
@@ -78,18 +81,20 @@ mod tests {
     use std::pin::pin;
     use std::task::Context;
 
+    use tidegate_connections::ConnectionLimit;
+
     use super::*;
 
     #[tokio::test]
     async fn requests_that_clients_give_up_are_counted() {
-        let activity = Arc::new(Activity::default());
+        let (activity, connection) = (Arc::new(Activity::default()), ConnectionLimit::new(1).admit().await);
         for _ in 0..=MAX_ABANDONED {
-            let mut answered = activity.begin();
+            let mut answered = activity.begin(&connection);
             answered.answered();
         }
         assert_eq!(activity.abandoned.load(Ordering::Relaxed), 0);
         for _ in 0..=MAX_ABANDONED {
-            drop(activity.begin());
+            drop(activity.begin(&connection));
         }
         activity.given_up().await;
         assert_eq!(*activity.busy.borrow(), 0);
@@ -97,8 +102,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_is_idle_when_nothing_is_under_way() {
-        let activity = Arc::new(Activity::default());
-        let busy = activity.begin();
+        let (activity, connection) = (Arc::new(Activity::default()), ConnectionLimit::new(1).admit().await);
+        let busy = activity.begin(&connection);
         let mut idle = pin!(activity.idle(Duration::ZERO));
         let mut context = Context::from_waker(std::task::Waker::noop());
         assert!(idle.as_mut().poll(&mut context).is_pending());

@@ -171,13 +171,13 @@ impl Visitor {
         let (session, early, queue) = self.subscribed(&parameters, request.headers()).await?;
         let subscription = Subscription::new(parameters.is_automatic);
         let (upgrade, stop) = (hyper::upgrade::on(&mut *request), self.stop.clone());
-        let (place, peer, held) = (Arc::clone(&self.place), self.peer, self.counters.hold_websocket());
+        let (busy, peer, held) = (self.permit.busy(), self.peer, self.counters.hold_websocket());
         tokio::spawn(async move {
             let Ok(stream) = upgrade.await else { return };
             if let Err(error) = socket::serve(TokioIo::new(stream), session, early, (subscription, &held), stop).await {
                 tracing::debug!(%peer, %error, "WebSocket ended");
             }
-            drop((place, queue));
+            drop((busy, queue));
         });
         let mut answer = empty(StatusCode::SWITCHING_PROTOCOLS);
         let headers = answer.headers_mut();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tidegate_connections::ConnectionLimit;
 use tidegate_visitor::Fetches;
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -45,7 +46,8 @@ pub struct DoorSettings {
     pub addresses: Vec<SocketAddr>,
     /// Whether TLS is spoken.
     pub tls: bool,
-    /// HTTP connections at once, at least 1; further ones are closed at once.
+    /// HTTP connections at once, at least 1. A further one replaces one without a request under way, and is closed if all
+    /// have one.
     pub max_connections: usize,
     /// Longest body, bytes.
     pub max_body: usize,
@@ -117,7 +119,7 @@ impl Running {
 struct Door {
     settings: DoorSettings,
     origins: Arc<[String]>,
-    places: Arc<Semaphore>,
+    connections: ConnectionLimit,
     sessions: Arc<Semaphore>,
     body_room: Arc<BodyRoom>,
 }
@@ -140,11 +142,10 @@ struct Shared {
 pub fn start(doors: Vec<DoorSettings>, gateway: Arc<dyn Gateway>) -> Result<Running, ServeError> {
     let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
     for settings in doors {
-        let places = Arc::new(Semaphore::new(settings.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
         let sessions = settings.max_connections.saturating_mul(SESSIONS_PER_CONNECTION);
         let door = Arc::new(Door {
             origins: settings.origins.clone().into(),
-            places,
+            connections: ConnectionLimit::new(settings.max_connections),
             sessions: Arc::new(Semaphore::new(sessions.clamp(1, Semaphore::MAX_PERMITS))),
             body_room: Arc::new(BodyRoom::new(settings.max_body_bytes, settings.max_body)),
             settings,
@@ -201,9 +202,7 @@ async fn serve_all(sockets: Vec<(TcpListener, bool, Arc<Door>)>, shared: &Shared
     // The sender lives as long as `Running`.
     let _ = stop.changed().await;
     for door in doors {
-        let all = u32::try_from(door.settings.max_connections).unwrap_or(u32::MAX);
-        // The semaphore is never closed.
-        let _ = door.places.acquire_many(all).await;
+        door.connections.emptied().await;
     }
 }
 
@@ -227,9 +226,9 @@ async fn accept(
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&door.places).try_acquire_owned() else {
+        let Some(permit) = door.connections.try_admit().await else {
             shared.counters.count_refused_connection();
-            tracing::debug!(listener = door.settings.name, %peer, "too many HTTP connections: closed");
+            tracing::debug!(listener = door.settings.name, %peer, "all HTTP connections have requests under way: closed");
             continue;
         };
         // A small answer is not held back for a larger packet.
@@ -251,10 +250,10 @@ async fn accept(
             body_room: Arc::clone(&door.body_room),
             counters: Arc::clone(&shared.counters),
             bodies: Semaphore::new(MAX_BODIES),
-            place: Arc::new(place),
+            permit: permit.clone(),
         };
         let tls = door.settings.tls;
-        tokio::spawn(welcome(WriteLimit::new(stream, WRITE_TIMEOUT), tls, visitor));
+        door.connections.spawn(permit, |_| welcome(WriteLimit::new(stream, WRITE_TIMEOUT), tls, visitor));
     }
 }
 

@@ -11,6 +11,7 @@ use tidegate_client::{
     PublishError, PublishToken, QoS, ReasonCode, RetainHandling, SubscribeRequest, SubscriptionOptions, TopicFilterBuf,
     Version,
 };
+use tidegate_connections::Busy;
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -110,6 +111,8 @@ pub(crate) struct Opening {
     pub(crate) term: Term,
     /// Bounds the sessions of the listener.
     pub(crate) sessions: Arc<Semaphore>,
+    /// Keeps the client's connection open while its session is opened.
+    pub(crate) request: Busy,
 }
 
 /// A connected client.
@@ -153,7 +156,7 @@ fn new_client_id() -> String {
 impl Session {
     /// Connects to the broker.
     pub(crate) async fn open(opening: Opening) -> Result<Self, Failure> {
-        let Opening { gateway, caller, credentials, term, sessions } = opening;
+        let Opening { gateway, caller, credentials, term, sessions, request } = opening;
         let permit = sessions.try_acquire_owned().map_err(|_| Failure::TooMany)?;
         let broken = |error: io::Error| Failure::Invalid(error.to_string());
         let (kept, expiry) = match term {
@@ -190,6 +193,7 @@ impl Session {
         loop {
             match session.next().await {
                 Event::Connected(connected) => {
+                    request.prove();
                     session.is_resumed = connected.session_present;
                     if !is_kept {
                         session.stay.seat.pass();

@@ -139,7 +139,7 @@ async fn answer(
     activity: Arc<Activity>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    let mut busy = activity.begin();
+    let mut busy = activity.begin(&visitor.permit);
     let mut answer = visitor.answer(request).await;
     busy.answered();
     if let Body::Events(events) = answer.body_mut() {

@@ -8,8 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use hyper::{HeaderMap, Request};
+use tidegate_connections::ConnectionPermit;
 use tidegate_visitor::Fetches;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::answer::{Answer, bad, not_let_in};
 use crate::body_room::BodyRoom;
@@ -51,7 +52,7 @@ pub(crate) struct Visitor {
     /// Bounds the bodies that are held at once by all connections of the listener, KiB.
     pub(crate) body_room: Arc<BodyRoom>,
     /// The place of the connection at the listener.
-    pub(crate) place: Arc<OwnedSemaphorePermit>,
+    pub(crate) permit: ConnectionPermit,
 }
 
 impl Visitor {
@@ -106,6 +107,7 @@ impl Visitor {
             credentials: credentials.clone(),
             term,
             sessions: Arc::clone(&self.sessions),
+            request: self.permit.busy(),
         }
     }
 

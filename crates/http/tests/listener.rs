@@ -14,6 +14,9 @@ use tidegate_http::{
     ReadError, RetainedMessage, Running, Seat, TlsStart, Who, start,
 };
 
+/// Connections that the listener takes at once.
+const CONNECTIONS: usize = 8;
+
 /// CONNACK of MQTT 5 with this reason.
 fn conn_ack(reason: u8) -> [u8; 5] {
     [0x20, 3, 0, reason, 0]
@@ -123,7 +126,7 @@ fn listen(broker: Broker) -> Running {
         name: "web".to_owned(),
         addresses: vec!["127.0.0.1:0".parse().unwrap()],
         tls: false,
-        max_connections: 8,
+        max_connections: CONNECTIONS,
         max_body: 1 << 20,
         max_body_bytes: 1 << 22,
         origins: Vec::new(),
@@ -244,4 +247,26 @@ fn a_resting_session_that_the_broker_ends_leaves_the_quotas() {
     assert_eq!(next(), Ok("leave"), "before the next request");
     listener.stop(Duration::ZERO);
     drop(stream);
+}
+
+#[test]
+fn silent_connections_do_not_shut_clients_out() {
+    let listener = listen(Broker { reason: 0, message: None, seat: None });
+    let at = listener.addresses()[0].1;
+    let get = format!("GET /topics/a HTTP/1.1\r\nHost: {at}\r\n\r\n");
+    let mut client = TcpStream::connect(at).unwrap();
+    let answered = |client: &mut TcpStream| {
+        client.write_all(get.as_bytes()).unwrap();
+        let mut answer = vec![0; 4_096];
+        let count = client.read(&mut answer).unwrap();
+        assert!(answer[..count].starts_with(b"HTTP/1.1 404 "), "{:?}", String::from_utf8_lossy(&answer[..count]));
+    };
+    answered(&mut client);
+    let silent: Vec<_> = (0..3 * CONNECTIONS).map(|_| TcpStream::connect(at).unwrap()).collect();
+    for _ in 0..3 {
+        answered(&mut TcpStream::connect(at).unwrap());
+    }
+    answered(&mut client);
+    drop(silent);
+    listener.stop(Duration::from_secs(60));
 }

@@ -1,6 +1,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
+use tidegate_connections::ConnectionLimit;
 use tokio::sync::Semaphore;
 
 use super::*;
@@ -165,6 +166,7 @@ struct Front {
     gateway: Arc<Broker>,
     packets: std::sync::mpsc::Receiver<Packet>,
     sessions: Arc<Semaphore>,
+    connections: ConnectionLimit,
     queues: Queues,
     counters: Arc<Counters>,
     stop: watch::Sender<bool>,
@@ -177,13 +179,14 @@ impl Front {
             gateway: Arc::new(Broker { is_resumed, is_lost, has_room: true, packets: tell, ready: Mutex::new(None) }),
             packets,
             sessions: Arc::new(Semaphore::new(1)),
+            connections: ConnectionLimit::new(100),
             queues: Queues::default(),
             counters: Arc::default(),
             stop: watch::Sender::new(false),
         }
     }
 
-    fn opening(&self, credentials: Credentials) -> Opening {
+    async fn opening(&self, credentials: Credentials) -> Opening {
         Opening {
             gateway: self.gateway.clone(),
             caller: crate::Caller {
@@ -195,6 +198,7 @@ impl Front {
             credentials,
             term: Term::Kept { client_id: id(0, "ann", "in").client_id(), expiry: 60 },
             sessions: Arc::clone(&self.sessions),
+            request: self.connections.admit().await.busy(),
         }
     }
 
@@ -205,7 +209,7 @@ impl Front {
         let filters = TopicFilterBuf::new(filter).into_iter().collect();
         let place = self.queues.place(&id(0, "ann", "in"))?;
         let around = (self.counters.hold_queue(), self.stop.subscribe());
-        place.attend((access, self.opening(credentials)), filters, around).await
+        place.attend((access, self.opening(credentials).await), filters, around).await
     }
 
     fn seen(&self) -> Vec<Packet> {
@@ -268,10 +272,10 @@ async fn a_queue_is_deleted_at_the_quota_of_connections() {
 async fn each_session_takes_a_place_of_its_listener() {
     let front = Front::new(true, false);
     let orders = front.attend(0, "x", "").await.unwrap();
-    let more = Session::open(front.opening(Credentials::default())).await;
+    let more = Session::open(front.opening(Credentials::default()).await).await;
     assert_eq!(more.err(), Some(Failure::TooMany));
     assert_eq!(ask(&orders, Order::Delete).await, Ok(()));
-    assert!(Session::open(front.opening(Credentials::default())).await.is_ok());
+    assert!(Session::open(front.opening(Credentials::default()).await).await.is_ok());
 }
 
 #[tokio::test]
@@ -312,7 +316,7 @@ async fn session_over(ours: UnixStream, theirs: &mut UnixStream) -> Session {
     theirs.write_all(&[0x20, 3, 0, 0, 0]).unwrap();
     let front = Front::new(false, false);
     *front.gateway.ready.lock().unwrap() = Some(ours);
-    let session = Session::open(front.opening(Credentials::default())).await.unwrap();
+    let session = Session::open(front.opening(Credentials::default()).await).await.unwrap();
     // CONNECT.
     assert!(theirs.read(&mut [0; 4_096]).unwrap() > 0);
     session

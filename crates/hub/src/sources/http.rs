@@ -17,6 +17,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ring::digest::{Context, SHA256};
 use tidegate_client::TopicNameBuf;
+use tidegate_connections::{ConnectionLimit, ConnectionPermit};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -33,7 +34,7 @@ use crate::time::wall_clock;
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes of the head of a request; a longer one is refused with 431.
 const MAX_HEAD: usize = 16 * 1024;
-/// Connections at once; further ones wait.
+/// Connections at once. A further one replaces the longest silent one; while all have a request under way, it waits.
 const MAX_CONNECTIONS: usize = 1_000;
 /// The prefix of headers of user properties.
 const USER_HEADER: &str = "x-mqtt-user-";
@@ -104,26 +105,30 @@ impl Http {
 }
 
 async fn accept(listener: tokio::net::TcpListener, hook: Arc<Hook>) {
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let connections = ConnectionLimit::new(MAX_CONNECTIONS);
     loop {
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(SYSTEM_PAUSE).await;
             continue;
         };
         let hook = Arc::clone(&hook);
-        tokio::spawn(async move {
-            serve(stream, &hook).await;
-            drop(permit);
-        });
+        let permit = connections.admit().await;
+        connections.spawn(permit, |permit| async move { serve(stream, &hook, &permit).await });
     }
 }
 
 /// Answers the requests of one connection.
-async fn serve(stream: TcpStream, hook: &Arc<Hook>) {
-    let service = service_fn(|request| {
-        let hook = Arc::clone(hook);
-        async move { Ok::<_, Infallible>(hook.answer(request).await) }
+async fn serve(stream: TcpStream, hook: &Arc<Hook>, permit: &ConnectionPermit) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let (hook, busy) = (Arc::clone(hook), permit.busy());
+        if hook.is_allowed(request.headers()) {
+            permit.prove();
+        }
+        async move {
+            let answer = hook.answer(request).await;
+            drop(busy);
+            Ok::<_, Infallible>(answer)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -409,7 +414,8 @@ mod tests {
                 stream.read_to_string(&mut answer).unwrap();
                 answer
             });
-            serve(listener.accept().await.unwrap().0, &Arc::new(hook)).await;
+            let permit = ConnectionLimit::new(1).admit().await;
+            serve(listener.accept().await.unwrap().0, &Arc::new(hook), &permit).await;
             let answer = client.join().unwrap();
             assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
         });

@@ -132,7 +132,8 @@ impl LinkTable {
 
     /// Whether a node may begin an indirect session with the node `own`: the one with the smaller name does.
     fn takes_indirect(&self, own: &NodeName, node: &NodeName) -> bool {
-        let strangers = self.sessions.values().filter(|session| !matches!(session.phase, Phase::Open(_))).count();
+        let unknown = |session: &&Session| !session.is_direct() && !matches!(session.phase, Phase::Open(_));
+        let strangers = self.sessions.values().filter(unknown).count();
         node < own && self.peers.contains_key(node) && strangers < MAX_STRANGERS
     }
 

@@ -262,12 +262,8 @@ impl Links {
                 Ok((stream, address)) => {
                     // Small frames go at once; whether that can be set changes nothing else.
                     let _ = stream.set_nodelay(true);
-                    let unknown = |session: &&Session| !matches!(session.phase, Phase::Open(_));
-                    if self.table.sessions.values().filter(unknown).count() >= MAX_STRANGERS {
-                        self.refuse(&format!(
-                            "{address}: there are too many connections that have not said who they are"
-                        ));
-                        continue;
+                    if let Some(oldest) = self.table.surplus_stranger() {
+                        self.lose_session(oldest, &Loss::Displaced(MAX_STRANGERS));
                     }
                     let phase = Phase::Shaking(Box::new(Handshake::listen()));
                     let deadline = after(self.now.monotonic, self.limits.handshake_timeout);

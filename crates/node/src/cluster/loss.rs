@@ -44,6 +44,8 @@ pub(super) enum Loss {
     Io(#[from] io::Error),
     #[error("{}", tls_text(.0))]
     Tls(#[from] rustls::Error),
+    #[error("it did not say who it is, and newer connections needed its place among {0}")]
+    Displaced(usize),
     #[error("it sent nothing for {0} ms")]
     Silent(u128),
     #[error("it read none of its waiting data for {0} ms")]

@@ -12,7 +12,8 @@ use super::session::{Open, Phase, Session};
 use super::slots::SessionId;
 use super::status::LinkCounters;
 
-/// Connections whose other end is not known yet, at once: further ones are closed as soon as they are accepted.
+/// Accepted connections whose other end is not known yet, at once: a further one replaces the oldest. Indirect sessions
+/// of this kind, at once: further ones are refused.
 pub(super) const MAX_STRANGERS: usize = 32;
 
 /// Sessions and nodes.
@@ -51,6 +52,17 @@ impl LinkTable {
         let id = self.next_number();
         self.sessions.insert(id, session);
         id
+    }
+
+    /// The oldest accepted connection whose other end is not known yet, if the limit of them is reached.
+    pub(super) fn surplus_stranger(&self) -> Option<SessionId> {
+        let is_stranger = |session: &Session| {
+            matches!(&session.phase, Phase::Shaking(shaking) if shaking.dialed().is_none()) && session.is_direct()
+        };
+        // Numbers of sessions count up.
+        let mut strangers = self.sessions.iter().filter(|(_, session)| is_stranger(session)).map(|(id, _)| *id);
+        let oldest = strangers.next()?;
+        (strangers.count() + 1 >= MAX_STRANGERS).then_some(oldest)
     }
 
     /// The next number of a session.

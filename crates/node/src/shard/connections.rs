@@ -37,7 +37,7 @@ impl SocketCalls<'_> {
                 self.shard.accepting().preset(key);
             }
             if is_limited {
-                self.note_stranger(key);
+                self.note_stranger(key, listener);
             }
             if self.shard.read_budget > 0 {
                 self.read_connection(key);
@@ -55,24 +55,28 @@ impl SocketCalls<'_> {
     }
 
     /// Notes a connection that has not sent a CONNECT.
-    fn note_stranger(&mut self, key: ConnectionKey) {
-        // Connections at the front that are clients by now, or closed, are removed. Behind a silent one the others stay
-        // until its CONNECT timeout.
-        while self.shard.strangers.front().is_some_and(|oldest| !self.shard.engine.questions().is_unheard(*oldest)) {
-            self.shard.strangers.pop_front();
-        }
-        self.shard.strangers.push_back(key);
+    fn note_stranger(&mut self, key: ConnectionKey, listener: ListenerId) {
+        let questions = self.shard.engine.questions();
+        self.shard.strangers.note(key, listener, |oldest| questions.is_unheard(oldest));
     }
 
     /// Closes the connection of this shard that has been silent for longest since it was accepted, so that another one
     /// fits. Returns whether there was one.
     pub(crate) fn make_room(&mut self) -> bool {
-        while let Some(key) = self.shard.strangers.pop_front() {
+        self.close_stranger(None)
+    }
+
+    /// The same, among all connections or the connections of one listener.
+    fn close_stranger(&mut self, listener: Option<ListenerId>) -> bool {
+        while let Some(key) = self.shard.strangers.take_oldest(listener) {
             if !self.shard.engine.control().close_unheard(key, Reason::TooManyConnections) {
                 continue;
             }
             let address = self.shard.admission().address_of(key);
-            self.shard.admission().refuse_full(address);
+            match listener {
+                Some(_) => self.shard.admission().refuse_for_engine(address, Reason::TooManyConnections),
+                None => self.shard.admission().refuse_full(address),
+            }
             // Its file is needed now, so it is not drained.
             if let Some(flags) = self.shard.table.flags(key) {
                 flags.set(Flags::BROKEN);
@@ -130,16 +134,22 @@ impl SocketCalls<'_> {
     ) -> Option<ConnectionKey> {
         // The key of a connection that was handed over is free as soon as the event exists.
         self.shard.take_events();
+        if seat != Seat::OWN && self.shard.engine.questions().is_listener_full(listener) {
+            self.close_stranger(Some(listener));
+        }
         let (engine, now) = (&mut self.shard.engine, self.shard.now);
         let opened = match seat {
             Seat::OWN => engine.entry().open_own_connection(now, listener),
             _ => engine.open_connection(now, listener),
         };
-        let Ok(key) = opened else {
-            self.shard.counters.refused_by_engine += 1;
-            self.shard.admission().free_seat(seat);
-            self.shard.shared.connections.fetch_sub(1, Ordering::Relaxed);
-            return None;
+        let key = match opened {
+            Ok(key) => key,
+            Err(reason) => {
+                self.shard.admission().refuse_for_engine(ip_of(peer), reason);
+                self.shard.admission().free_seat(seat);
+                self.shard.shared.connections.fetch_sub(1, Ordering::Relaxed);
+                return None;
+            }
         };
         let quic = transport.quic().map(|quic| quic.id());
         self.shard.table.insert(key, transport, listener, seat, peer);

@@ -131,6 +131,16 @@ impl AdmissionCalls<'_> {
 
     pub(crate) fn refuse_at_accept(&mut self, address: Option<IpAddr>, reason: Reason) {
         self.shard.counters.refused.count(reason);
+        self.record_refusal(address, reason);
+    }
+
+    /// The engine has no room for a connection: a limit of its listener or of memory is reached, or the broker stops.
+    pub(crate) fn refuse_for_engine(&mut self, address: Option<IpAddr>, reason: Reason) {
+        self.shard.counters.refused_by_engine += 1;
+        self.record_refusal(address, reason);
+    }
+
+    fn record_refusal(&mut self, address: Option<IpAddr>, reason: Reason) {
         self.shard.flight.record(
             self.shard.now,
             self.flown(FlightKind::Refused).address(address).reason(reason).detail("at accept"),

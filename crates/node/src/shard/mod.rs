@@ -26,6 +26,7 @@ mod relaying;
 mod services;
 mod steps;
 mod storing;
+mod strangers;
 mod table;
 mod turn;
 
@@ -58,6 +59,7 @@ use crate::relay::{NodeHomes, Relays};
 use crate::report::ShellCounters;
 use crate::secret::Secret;
 use crate::service::Services;
+use crate::shard::strangers::Strangers;
 use crate::shard::datagrams::QuicState;
 use crate::shard::gate::Gate;
 use crate::shard::heard::Heard;
@@ -170,8 +172,8 @@ pub(crate) struct Shard {
     pub(crate) reserve: Reserve,
     pub(crate) shortage: Shortage,
     pub(crate) full: Shortage,
-    /// Connections that were accepted here and may not have sent a CONNECT, the oldest first.
-    pub(crate) strangers: VecDeque<ConnectionKey>,
+    /// Connections that were accepted here and may not have sent a CONNECT.
+    pub(crate) strangers: Strangers,
     /// Transports that ended by themselves before there was a client: a failed handshake, a header that is not right.
     pub(crate) unfit: Shortage,
     /// Connections refused at accept, for the log.
@@ -256,7 +258,7 @@ impl Shard {
             reserve: Reserve::new(),
             shortage: Shortage::default(),
             full: Shortage::default(),
-            strangers: VecDeque::new(),
+            strangers: Strangers::default(),
             unfit: Shortage::default(),
             refusing: Shortage::default(),
             overloaded: Shortage::default(),

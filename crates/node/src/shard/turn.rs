@@ -294,7 +294,7 @@ impl Shard {
         self.dirty.shrink_to_fit();
         self.spare.shrink_to_fit();
         self.ended.shrink_to_fit();
-        self.strangers.shrink_to_fit();
+        self.strangers.shrink();
         self.flushing.shrink_to_fit();
         self.lingering.shrink_to_fit();
         return_free_pages();

@@ -50,3 +50,22 @@ fn connections_beyond_the_limit_are_closed_at_once() {
         assert_eq!(node.handle().report().unwrap().shell.refused_full, 1);
     }
 }
+
+#[test]
+fn silent_connections_of_a_full_listener_make_room() {
+    let mut settings = settings(1);
+    settings.engine.listeners[0].max_connections = 2;
+    let node = Node::start(settings).unwrap();
+    let [tcp, unix, ..] = addresses(&node);
+    let connect = || TcpStream::connect(tcp.socket().unwrap()).unwrap();
+    let _elsewhere = Client::connect(&unix, "elsewhere");
+    let mut client = Client::connect(&tcp, "first");
+    let mut silent = connect();
+    let _second = Client::connect(&tcp, "second");
+    assert_eq!(silent.read(&mut [0]).unwrap_or(0), 0);
+    assert_eq!(connect().read(&mut [0]).unwrap_or(0), 0, "all are clients now");
+    client.send(&[0xc0, 0]);
+    client.expect(&[0xd0, 0]);
+    let report = node.handle().report().unwrap();
+    assert_eq!((report.shell.refused_by_engine, report.gauges.connections), (2, 3));
+}

@@ -12,7 +12,7 @@ use crate::flows::contexts::answering;
 use crate::flows::contexts::broker_linking;
 use crate::flows::contexts::ending;
 use crate::ids::BROKER_LINK_LISTENER;
-use crate::ids::{ConnectionKey, PRINCIPAL_LISTENER, SessionKey, TenantId};
+use crate::ids::{ConnectionKey, ListenerId, PRINCIPAL_LISTENER, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::session::Session;
 use crate::timers::Timer;
@@ -45,6 +45,13 @@ impl ShardQuestions<'_> {
     /// Whether a connection has not sent a CONNECT.
     pub fn is_unheard(&self, key: ConnectionKey) -> bool {
         self.engine.state.connections.get(key).is_some_and(|connection| connection.phase == Phase::AwaitConnect)
+    }
+
+    /// Whether a listener has as many connections as it may have, so that the next one is refused.
+    pub fn is_listener_full(&self, listener: ListenerId) -> bool {
+        let open = self.engine.state.connections_by_listener.get(usize::from(listener.0)).copied().unwrap_or(0);
+        let limit = self.engine.state.settings.listener(listener).map_or(0, |listener| listener.max_connections);
+        limit != 0 && open >= limit
     }
 }
 

@@ -40,9 +40,7 @@ impl EntryCalls<'_> {
         } else if self.engine.state.memory.is_far_over_ceiling() {
             Some(Reason::MemoryCeiling)
         } else {
-            let open = self.engine.state.connections_by_listener.get(usize::from(listener.0)).copied().unwrap_or(0);
-            let limit = self.engine.state.settings.listener(listener).map_or(0, |listener| listener.max_connections);
-            (limit != 0 && open >= limit && !is_own).then_some(Reason::TooManyConnections)
+            (!is_own && self.engine.questions().is_listener_full(listener)).then_some(Reason::TooManyConnections)
         };
         if let Some(reason) = refused {
             self.engine.state.counters.connects_refused[reason.number()] += 1;

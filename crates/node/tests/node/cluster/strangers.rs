@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_node::cluster::wire::{Frame, Hello, put_frame};
-use tidegate_node::{ClusterView, LinkState, Node, PeerNode, Secret};
+use tidegate_node::{ClusterView, LinkLimits, LinkState, Node, PeerNode, Secret};
 
 use super::world::*;
 
@@ -147,4 +147,17 @@ fn an_unused_address_is_tried_again_and_again() {
     assert_eq!((link.shards, link.counters.sessions), (Some(3), 1));
     world.wait("a", |status| status.peers[0].rtt_us.is_some());
     assert!(b.stop(Duration::from_secs(120)).drained);
+}
+
+#[test]
+fn silent_connections_do_not_keep_a_node_out() {
+    let limits = LinkLimits { handshake_timeout: Duration::from_secs(3_600), ..LinkLimits::default() };
+    let mut world = World::apart(&[("a", 1), ("b", 1)], limits);
+    let at = |node: &str| world.nodes[node].handle().cluster_address().unwrap();
+    let addresses = [at("a"), at("b")];
+    let _silent: Vec<_> =
+        addresses.into_iter().flat_map(|at| (0..100).map(move |_| TcpStream::connect(at).unwrap())).collect();
+    world.introduce();
+    world.settle();
+    world.expect_well();
 }
