@@ -1,8 +1,8 @@
 //! Proves or refutes, from outside, that a broker keeps the messages that it has acknowledged. See
 //! docs/durability-tests.md.
 //!
-//! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `mortal`, `session`, `wire`, `ledger`
-//!   (the debts).
+//! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `application`, `subscriber`, `mortal`, `session`,
+//!   `wire`, `ledger` (the debts).
 //! - Faults of a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to files);
 //!   `cluster` strikes nodes and their bus, `bridge` two brokers and the link between them.
 //! - Measurements: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
@@ -11,6 +11,7 @@
 #![expect(clippy::cast_precision_loss, reason = "figures for people: counts stay far below 2^52")]
 
 mod accounts;
+mod application;
 mod audience;
 mod bridge;
 mod broker;
@@ -152,7 +153,7 @@ enum Instead {
 /// The least time in seconds without news after which missing messages in front of a fleet are lost.
 const FLEET_PATIENCE: f64 = 20.0;
 
-/// Ports of a run without a fleet: a node of a cluster needs five.
+/// Ports of a run without a fleet: a node of a cluster needs four and one for each server of its bus, which needs two.
 const PORTS: u16 = 60;
 
 /// What happens to the broker at the end of each cycle.
@@ -273,6 +274,7 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
             mortals: arguments.mortals,
             members: if arguments.only_v311 { 0 } else { arguments.members },
             guests: if arguments.fleet > 0 { 0 } else { arguments.guests },
+            applications: applications(arguments),
             rate: arguments.rate,
             with_v5: !arguments.only_v311,
         },
@@ -300,6 +302,16 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
         place.remove(arguments)?;
     }
     Ok(findings)
+}
+
+/// Applications that ask for receipts, where the broker under test reaches mobile nodes by their addresses.
+fn applications(arguments: &Arguments) -> u16 {
+    let command = match &arguments.instead {
+        Some(Instead::Cluster(cluster)) => cluster.node_command(),
+        Some(_) => "",
+        None => &arguments.broker,
+    };
+    u16::from(command.contains("addresses.enabled=true") && !arguments.only_v311)
 }
 
 /// What may happen at the end of a cycle.
