@@ -4,7 +4,7 @@
 //! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `application`, `subscriber`, `mortal`, `session`,
 //!   `wire`, `ledger` (the debts).
 //! - Faults of a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to files);
-//!   `cluster` strikes nodes and their bus, `bridge` two brokers and the link between them.
+//!   `cluster` strikes nodes and their bus, `up` a manager and its fleet, `bridge` two brokers and the link between them.
 //! - Measurements: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
 //! - Results: `report`; `failure` is an error of the rig itself.
 
@@ -38,6 +38,7 @@ mod session;
 mod size;
 mod subscriber;
 mod throughput;
+mod up;
 mod wire;
 mod workload;
 mod world;
@@ -59,6 +60,7 @@ use crate::ports::Ports;
 use crate::recovery::Recovery;
 use crate::run::{DiskFault, Fault, Settings};
 use crate::throughput::{RawLimit, Throughput};
+use crate::up::UpArguments;
 use crate::world::Size;
 
 /// Kills a broker over and over, and checks that nothing acknowledged was lost.
@@ -140,6 +142,8 @@ struct Arguments {
 enum Instead {
     /// Strike the nodes and the bus of a cluster, and compare `/readyz` with the service of clients.
     Cluster(ClusterArguments),
+    /// Kill the manager, the orchestrators and the brokers of a fleet that `tidegate up` has started.
+    Up(UpArguments),
     /// Strike two brokers with a bridge between them, and the link that it takes.
     Bridge(BridgeArguments),
     /// Messages per second, processor time and latency at QoS 1 between persistent sessions.
@@ -183,7 +187,7 @@ fn main() -> ExitCode {
         login.clone().use_for_all();
     }
     let result = match &arguments.instead {
-        None | Some(Instead::Cluster(_) | Instead::Bridge(_)) => torture(&arguments),
+        None | Some(Instead::Cluster(_) | Instead::Up(_) | Instead::Bridge(_)) => torture(&arguments),
         Some(instead) => measure(&arguments, instead).map(|()| Findings::default()),
     };
     match result {
@@ -209,7 +213,7 @@ fn measure(arguments: &Arguments, instead: &Instead) -> Result<(), Failure> {
         Instead::Throughput(wanted) => throughput::run(wanted, &recipe)?,
         Instead::Recovery(wanted) => recovery::run(wanted, &recipe)?,
         Instead::RawLimit(wanted) => throughput::raw_limit(wanted, &place.data)?,
-        Instead::Cluster(_) | Instead::Bridge(_) => return Ok(()),
+        Instead::Cluster(_) | Instead::Up(_) | Instead::Bridge(_) => return Ok(()),
     };
     println!("{figures}");
     place.remove(arguments)
@@ -290,6 +294,7 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
     eprintln!("seed {seed}, port {port}, files in {}", folder.display());
     let findings = match (&arguments.instead, arguments.fault) {
         (Some(Instead::Cluster(cluster)), _) => cluster::run(settings, cluster, ports)?,
+        (Some(Instead::Up(up)), _) => up::run(settings, up, ports)?,
         (Some(Instead::Bridge(bridge)), _) => bridge::run(settings, bridge, ports)?,
         (_, FaultKind::Damage) => damage::run(&settings, &command, *port)?,
         (_, _) => run::run(settings, command, *port, fleet)?,
