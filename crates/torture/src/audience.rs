@@ -9,7 +9,7 @@ use crate::rng::Rng;
 use crate::session::Session;
 use crate::size::Size;
 use crate::subscriber::Subscriber;
-use crate::workload;
+use crate::workload::{self, Kind};
 
 /// Subscribers that watch for wills, the second one at QoS 2.
 const WATCHERS: usize = 2;
@@ -64,7 +64,7 @@ pub(crate) fn add_mobiles_and_collector(subscribers: &mut Vec<Subscriber>, size:
         let (name, wishes) = if is_collector {
             ("collector".to_owned(), workload::collection())
         } else {
-            (format!("mobile-{mobile}"), workload::address(mobile, is_lasting(mobile)))
+            (Kind::mobile(mobile), workload::address(mobile, is_lasting(mobile)))
         };
         let version = size.version(is_collector || mobile.is_multiple_of(2));
         let session = Session::new(name, version, is_collector || is_lasting(mobile), token);

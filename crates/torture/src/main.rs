@@ -21,6 +21,7 @@ mod cluster;
 mod damage;
 mod failure;
 mod fleet;
+mod group_receipt;
 mod ledger;
 mod login;
 mod member;
@@ -278,7 +279,8 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
             mortals: arguments.mortals,
             members: if arguments.only_v311 { 0 } else { arguments.members },
             guests: if arguments.fleet > 0 { 0 } else { arguments.guests },
-            applications: applications(arguments),
+            applications: u16::from(uses(arguments, "addresses.enabled=true")),
+            has_node_groups: uses(arguments, "context.enabled=true"),
             rate: arguments.rate,
             with_v5: !arguments.only_v311,
         },
@@ -309,14 +311,14 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
     Ok(findings)
 }
 
-/// Applications that ask for receipts, where the broker under test reaches mobile nodes by their addresses.
-fn applications(arguments: &Arguments) -> u16 {
+/// Whether the command of the broker under test has a setting that only clients of MQTT 5 can try.
+fn uses(arguments: &Arguments, setting: &str) -> bool {
     let command = match &arguments.instead {
         Some(Instead::Cluster(cluster)) => cluster.node_command(),
         Some(_) => "",
         None => &arguments.broker,
     };
-    u16::from(command.contains("addresses.enabled=true") && !arguments.only_v311)
+    command.contains(setting) && !arguments.only_v311
 }
 
 /// What may happen at the end of a cycle.

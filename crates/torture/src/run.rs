@@ -322,8 +322,7 @@ impl Run {
         self.world.wake();
         let patience = self.settings.patience;
         accounts::settle(&mut self.world, self.cycle, patience, &mut || Ok(broker.ended().is_some()))?;
-        let name = format!("prober-{}", self.cycle);
-        checks::subscriptions(&mut self.world, name, self.settings.patience)?;
+        accounts::try_service(&mut self.world, self.cycle, patience)?;
         self.mark(format!("cycle {}: accounts settled", self.cycle));
         Ok(())
     }

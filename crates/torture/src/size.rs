@@ -15,6 +15,8 @@ pub(crate) struct Size {
     pub(crate) guests: u16,
     /// Applications that ask for receipts of their messages to mobile nodes.
     pub(crate) applications: u16,
+    /// The broker puts mobile nodes into groups.
+    pub(crate) has_node_groups: bool,
     /// Messages per second of all publishers.
     pub(crate) rate: u64,
     /// Half of the clients speak MQTT 5.0; else all speak 3.1.1.

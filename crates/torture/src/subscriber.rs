@@ -141,6 +141,11 @@ impl Subscriber {
         subscription.is_some_and(|subscription| subscription.generation == expectation.generation)
     }
 
+    /// True if it is reached by its address.
+    pub(crate) fn is_mobile(&self) -> bool {
+        self.subscriptions.iter().any(|own| workload::is_address(&own.filter))
+    }
+
     /// True when everything was asked for and answered, and every message acknowledged to the end.
     pub(crate) fn is_settled(&self) -> bool {
         let as_wanted = |subscription: &Subscription| match subscription.standing {

@@ -72,6 +72,11 @@ impl Kind {
         }
     }
 
+    /// The client id of a mobile node.
+    pub(crate) fn mobile(number: u16) -> String {
+        format!("mobile-{number}")
+    }
+
     /// The kind of a topic, as far as the books treat it differently.
     pub(crate) fn of(topic: &str) -> Self {
         match topic.chars().next() {

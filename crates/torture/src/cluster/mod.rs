@@ -352,8 +352,7 @@ impl Rounds {
         let nodes = &mut self.nodes;
         accounts::settle(&mut self.world, self.round, patience, &mut || nodes.tend().map(|()| false))?;
         self.look_at_retained(patience)?;
-        let name = format!("prober-{}", self.round);
-        checks::subscriptions(&mut self.world, name, patience)?;
+        accounts::try_service(&mut self.world, self.round, patience)?;
         let clock = self.world.ledger.tick();
         self.world.ledger.trace.mark_strike(clock, format!("round {}: accounts settled", self.round));
         Ok(true)

@@ -94,6 +94,8 @@ pub(crate) struct Totals {
     pub(crate) owed_groups: u64,
     /// Acknowledged messages that ask for a receipt of their end.
     pub(crate) owed_receipts: u64,
+    /// Messages to a group of mobile nodes that are owed final counts.
+    pub(crate) owed_counts: u64,
     /// Receipts that came again with a cause, that came after they were found missing, and that a strike excuses.
     pub(crate) receipts_repeated: u64,
     pub(crate) receipts_late: u64,
@@ -209,7 +211,7 @@ impl Findings {
 
 impl Totals {
     /// The counts with their names.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 39] {
+    pub(crate) fn rows(&self) -> [(&'static str, u64); 40] {
         [
             ("starts", self.starts),
             ("slowest start, ms", self.slowest_start_ms),
@@ -221,6 +223,7 @@ impl Totals {
             ("owed wills", self.owed_wills),
             ("owed deliveries to groups", self.owed_groups),
             ("owed receipts", self.owed_receipts),
+            ("owed counts of groups", self.owed_counts),
             ("receipts repeated as allowed", self.receipts_repeated),
             ("receipts late", self.receipts_late),
             ("receipts excused", self.receipts_excused),
@@ -264,6 +267,7 @@ impl Totals {
         self.owed_wills += other.owed_wills;
         self.owed_groups += other.owed_groups;
         self.owed_receipts += other.owed_receipts;
+        self.owed_counts += other.owed_counts;
         self.receipts_repeated += other.receipts_repeated;
         self.receipts_late += other.receipts_late;
         self.receipts_excused += other.receipts_excused;

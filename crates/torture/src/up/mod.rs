@@ -256,8 +256,7 @@ impl UpRun {
         let mut tend = || manager.tend(Instant::now()).map(|()| false);
         accounts::settle(&mut self.world, self.round, patience, &mut tend)?;
         self.look_at_retained(patience)?;
-        let name = format!("prober-{}", self.round);
-        checks::subscriptions(&mut self.world, name, patience)?;
+        accounts::try_service(&mut self.world, self.round, patience)?;
         if std::mem::take(&mut self.manager.gave_up) > 0 {
             let text = format!("round {}: the manager ended without a signal", self.round);
             let said = self.manager.output();
