@@ -162,6 +162,7 @@ impl Publisher {
             }
         }
         for flight in &self.flights {
+            ledger.sent_again(flight.message);
             flight.send(&mut self.session, true)?;
         }
         Ok(())
