@@ -212,7 +212,9 @@ impl UpRun {
 
     /// True if the orchestrators took the ports that clients connect to.
     fn listens_where_clients_connect(&self) -> bool {
-        let own: Vec<u16> = self.running(Level::Orchestrator).iter().map(|process| process.port).collect();
+        let mut own: Vec<u16> = self.running(Level::Orchestrator).iter().map(|process| process.port).collect();
+        // Either of them may have started first.
+        own.sort_unstable();
         own == self.world.ports
     }
 
