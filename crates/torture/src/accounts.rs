@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::checks;
 use crate::failure::Failure;
+use crate::group_receipt;
 use crate::ledger::{Expectation, Finding};
 use crate::session::Session;
 use crate::subscriber::Subscriber;
@@ -29,6 +31,15 @@ pub(crate) fn settle(
     let subscribers = &world.subscribers;
     let holds = |owed: Expectation| subscribers[usize::from(owed.subscriber)].holds(owed);
     world.ledger.settle(holds, |place| names[usize::from(place)].clone());
+    Ok(())
+}
+
+/// Tries every subscription, and a group of mobile nodes where the broker has such groups. The accounts are settled.
+pub(crate) fn try_service(world: &mut World, cycle: u64, patience: Duration) -> Result<(), Failure> {
+    checks::subscriptions(world, format!("prober-{cycle}"), patience)?;
+    if world.size.has_node_groups && world.size.applications > 0 {
+        group_receipt::check(world, format!("asker-{cycle}"), patience)?;
+    }
     Ok(())
 }
 

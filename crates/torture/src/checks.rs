@@ -25,13 +25,18 @@ const ROUND_TRIPS: u32 = 2;
 const BETWEEN_CROSSINGS: Duration = Duration::from_millis(50);
 
 /// A client with a clean session.
-struct Visitor {
-    session: Session,
+pub(crate) struct Visitor {
+    pub(crate) session: Session,
 }
 
 impl Visitor {
     /// Connects; `None` when CONNACK does not come in time.
-    fn connect(world: &mut World, name: String, version: Version, patience: Duration) -> Result<Option<Self>, Failure> {
+    pub(crate) fn connect(
+        world: &mut World,
+        name: String,
+        version: Version,
+        patience: Duration,
+    ) -> Result<Option<Self>, Failure> {
         Self::connect_at(world, (name, None), version, patience)
     }
 

@@ -4,11 +4,13 @@
 //! subscription when the subscription had been acknowledged before the message was first sent, the message was
 //! acknowledged to its publisher, and the end of the subscription has not been requested since.
 
+mod asked;
 mod findings;
 mod receipts;
 mod retained;
 mod trace;
 
+pub(crate) use asked::{Question, ReceiptArrival};
 pub(crate) use findings::{CHECKS, Finding, Findings};
 pub(crate) use retained::RetainedOperation;
 pub(crate) use trace::Trace;
@@ -18,6 +20,7 @@ use std::ops::Range;
 
 use tidegate_mqtt::QoS;
 
+use asked::AskedReceipts;
 use receipts::Receipts;
 use retained::RetainedTopic;
 
@@ -107,6 +110,7 @@ pub(crate) struct Ledger {
     /// Messages that came to a guest of a group at QoS 1, and may come to a member as well; true once the accounts were
     /// settled since.
     at_guests: HashMap<MessageId, bool>,
+    asked: AskedReceipts,
     pub(crate) findings: Findings,
     pub(crate) trace: Trace,
 }
@@ -148,6 +152,7 @@ impl Ledger {
             keeps_order: true,
             repeatable: vec![0..0; publishers],
             at_guests: HashMap::new(),
+            asked: AskedReceipts::default(),
             findings: Findings::default(),
             trace: Trace::default(),
         }
@@ -201,6 +206,7 @@ impl Ledger {
     /// PUBACK or PUBREC with success was received.
     pub(crate) fn acknowledged(&mut self, id: MessageId) {
         let clock = self.tick();
+        self.owe_receipt(id);
         let Some(entry) = entry_mut(&mut self.tracks, id) else {
             return;
         };
@@ -252,6 +258,7 @@ impl Ledger {
 
     fn void(&mut self, id: MessageId, what: &'static str) -> Option<&mut Entry> {
         let clock = self.tick();
+        self.asked.void(id);
         let entry = entry_mut(&mut self.tracks, id)?;
         // An acknowledged message stays owed, whatever happens to the publisher's session.
         if entry.progress == Progress::Sent {
@@ -270,6 +277,7 @@ impl Ledger {
         let topic = self.topics.number(topic);
         let Arrival { id, subscriber: index, granted, ended } = arrival;
         self.findings.totals.delivered += 1;
+        self.asked.arrived(id);
         self.trace.note(topic, clock, id, "delivered to", subscriber);
         let entry = entry_mut(&mut self.tracks, id);
         let qos = entry.as_ref().map(|entry| entry.qos);
@@ -361,14 +369,14 @@ impl Ledger {
         }
     }
 
-    /// The number of acknowledged messages that have not been received; `holds` says whether a subscription is
+    /// The number of acknowledged messages that have not been received, and of receipts that are due; `holds` says whether a subscription is
     /// unchanged.
     pub(crate) fn outstanding(&self, holds: impl Fn(Expectation) -> bool) -> usize {
         let owed = |id: MessageId, entry: &Entry| {
             let missing = entry.expected.iter().filter(|expectation| self.is_missing(id, **expectation, &holds));
             if entry.progress == Progress::Acknowledged { missing.count() } else { 0 }
         };
-        self.entries().map(|(id, entry)| owed(id, entry)).sum()
+        self.entries().map(|(id, entry)| owed(id, entry)).sum::<usize>() + self.asked.outstanding()
     }
 
     fn entries(&self) -> impl Iterator<Item = (MessageId, &Entry)> {
@@ -399,6 +407,7 @@ impl Ledger {
             self.lost.insert((subscriber, id));
             self.found(finding, topic, id, &name(subscriber), "never received it");
         }
+        self.settle_receipts();
         for track in &mut self.tracks {
             while track.entries.front().is_some_and(|entry| entry.progress != Progress::Sent) {
                 track.entries.pop_front();

@@ -1,16 +1,17 @@
 //! Proves or refutes, from outside, that a broker keeps the messages that it has acknowledged. See
 //! docs/durability-tests.md.
 //!
-//! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `subscriber`, `mortal`, `session`, `wire`, `ledger`
-//!   (the debts).
+//! - A run: `run` (cycles), `accounts` (their end), `world` (all clients), `workload`, `publisher`, `application`, `subscriber`, `mortal`, `session`,
+//!   `wire`, `ledger` (the debts).
 //! - Faults of a broker: `broker`, `member`, `fleet` and `ports` (processes), `power` (loss of power), `damage` (to files);
-//!   `cluster` strikes nodes and their bus, `bridge` two brokers and the link between them.
+//!   `cluster` strikes nodes and their bus, `up` a manager and its fleet, `bridge` two brokers and the link between them.
 //! - Measurements: `throughput` and `recovery`, with the fast clients of `bulk` and the costs of `process`.
 //! - Results: `report`; `failure` is an error of the rig itself.
 
 #![expect(clippy::cast_precision_loss, reason = "figures for people: counts stay far below 2^52")]
 
 mod accounts;
+mod application;
 mod audience;
 mod bridge;
 mod broker;
@@ -20,6 +21,7 @@ mod cluster;
 mod damage;
 mod failure;
 mod fleet;
+mod group_receipt;
 mod ledger;
 mod login;
 mod member;
@@ -37,6 +39,7 @@ mod session;
 mod size;
 mod subscriber;
 mod throughput;
+mod up;
 mod wire;
 mod workload;
 mod world;
@@ -58,6 +61,7 @@ use crate::ports::Ports;
 use crate::recovery::Recovery;
 use crate::run::{DiskFault, Fault, Settings};
 use crate::throughput::{RawLimit, Throughput};
+use crate::up::UpArguments;
 use crate::world::Size;
 
 /// Kills a broker over and over, and checks that nothing acknowledged was lost.
@@ -139,6 +143,8 @@ struct Arguments {
 enum Instead {
     /// Strike the nodes and the bus of a cluster, and compare `/readyz` with the service of clients.
     Cluster(ClusterArguments),
+    /// Kill the manager, the orchestrators and the brokers of a fleet that `tidegate up` has started.
+    Up(UpArguments),
     /// Strike two brokers with a bridge between them, and the link that it takes.
     Bridge(BridgeArguments),
     /// Messages per second, processor time and latency at QoS 1 between persistent sessions.
@@ -152,7 +158,7 @@ enum Instead {
 /// The least time in seconds without news after which missing messages in front of a fleet are lost.
 const FLEET_PATIENCE: f64 = 20.0;
 
-/// Ports of a run without a fleet: a node of a cluster needs five.
+/// Ports of a run without a fleet: a node of a cluster needs four and one for each server of its bus, which needs two.
 const PORTS: u16 = 60;
 
 /// What happens to the broker at the end of each cycle.
@@ -182,7 +188,7 @@ fn main() -> ExitCode {
         login.clone().use_for_all();
     }
     let result = match &arguments.instead {
-        None | Some(Instead::Cluster(_) | Instead::Bridge(_)) => torture(&arguments),
+        None | Some(Instead::Cluster(_) | Instead::Up(_) | Instead::Bridge(_)) => torture(&arguments),
         Some(instead) => measure(&arguments, instead).map(|()| Findings::default()),
     };
     match result {
@@ -208,7 +214,7 @@ fn measure(arguments: &Arguments, instead: &Instead) -> Result<(), Failure> {
         Instead::Throughput(wanted) => throughput::run(wanted, &recipe)?,
         Instead::Recovery(wanted) => recovery::run(wanted, &recipe)?,
         Instead::RawLimit(wanted) => throughput::raw_limit(wanted, &place.data)?,
-        Instead::Cluster(_) | Instead::Bridge(_) => return Ok(()),
+        Instead::Cluster(_) | Instead::Up(_) | Instead::Bridge(_) => return Ok(()),
     };
     println!("{figures}");
     place.remove(arguments)
@@ -273,6 +279,8 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
             mortals: arguments.mortals,
             members: if arguments.only_v311 { 0 } else { arguments.members },
             guests: if arguments.fleet > 0 { 0 } else { arguments.guests },
+            applications: u16::from(uses(arguments, "addresses.enabled=true")),
+            has_node_groups: uses(arguments, "context.enabled=true"),
             rate: arguments.rate,
             with_v5: !arguments.only_v311,
         },
@@ -288,6 +296,7 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
     eprintln!("seed {seed}, port {port}, files in {}", folder.display());
     let findings = match (&arguments.instead, arguments.fault) {
         (Some(Instead::Cluster(cluster)), _) => cluster::run(settings, cluster, ports)?,
+        (Some(Instead::Up(up)), _) => up::run(settings, up, ports)?,
         (Some(Instead::Bridge(bridge)), _) => bridge::run(settings, bridge, ports)?,
         (_, FaultKind::Damage) => damage::run(&settings, &command, *port)?,
         (_, _) => run::run(settings, command, *port, fleet)?,
@@ -300,6 +309,16 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
         place.remove(arguments)?;
     }
     Ok(findings)
+}
+
+/// Whether the command of the broker under test has a setting that only clients of MQTT 5 can try.
+fn uses(arguments: &Arguments, setting: &str) -> bool {
+    let command = match &arguments.instead {
+        Some(Instead::Cluster(cluster)) => cluster.node_command(),
+        Some(_) => "",
+        None => &arguments.broker,
+    };
+    command.contains(setting) && !arguments.only_v311
 }
 
 /// What may happen at the end of a cycle.

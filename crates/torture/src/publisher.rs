@@ -3,13 +3,14 @@
 
 use std::collections::VecDeque;
 
-use tidegate_mqtt::{Packet, PacketId, PubRel, Publish, PublishProperties, QoS, ReasonCode, TopicName};
+use tidegate_mqtt::{Packet, PacketId, PubAck, PubRel, Publish, PublishProperties, QoS, ReasonCode, TopicName};
 
+use crate::application::Asks;
 use crate::failure::Failure;
 use crate::ledger::{Expectation, Ledger, Outgoing, RetainedOperation};
 use crate::rng::Rng;
 use crate::session::Session;
-use crate::wire::Incoming;
+use crate::wire::{Delivery, Incoming};
 use crate::workload::MessageId;
 use crate::workload::{self, Kind};
 
@@ -36,6 +37,7 @@ struct Flight {
     payload: Vec<u8>,
     qos: QoS,
     retain: bool,
+    asks: Option<Asks>,
     /// PUBREC has come, so PUBREL is repeated.
     received: bool,
 }
@@ -51,6 +53,8 @@ pub(crate) struct Publisher {
     flights: VecDeque<Flight>,
     /// Publishes for a group, too.
     has_group: bool,
+    /// Publishes to mobile nodes alone.
+    pub(crate) is_application: bool,
     rng: Rng,
 }
 
@@ -59,12 +63,15 @@ pub(crate) struct Publisher {
 pub(crate) struct Plan {
     pub(crate) topic: String,
     retained: Option<(usize, RetainedOperation)>,
+    /// Set for a message to a mobile node.
+    pub(crate) asks: Option<Asks>,
 }
 
 impl Publisher {
     /// A publisher without anything under way.
     pub(crate) fn new(session: Session, index: u16, has_group: bool, rng: Rng) -> Self {
-        Self { session, index, next_id: PacketId::MIN, next_number: 0, flights: VecDeque::new(), has_group, rng }
+        let (next_id, flights) = (PacketId::MIN, VecDeque::new());
+        Self { session, index, next_id, next_number: 0, flights, has_group, is_application: false, rng }
     }
 
     /// Messages that have not been acknowledged to the end.
@@ -89,13 +96,17 @@ impl Publisher {
         if !self.session.is_open() || self.flights.len() >= window {
             return None;
         }
+        if self.is_application {
+            let (topic, asks) = Asks::draw(&mut self.rng);
+            return Some(Plan { topic, retained: None, asks: Some(asks) });
+        }
         let number = self.rng.index(workload::TOPICS);
         let retained = workload::retained_index(self.index, number);
         if self.rng.chance(RETAINED_PERCENT) && ledger.unconfirmed(retained) < RETAINED_WINDOW {
             let remove = self.rng.chance(REMOVE_PERCENT);
             let operation = if remove { RetainedOperation::Remove } else { RetainedOperation::Set };
             let topic = workload::topic(Kind::Retained, self.index, number);
-            return Some(Plan { topic, retained: Some((retained, operation)) });
+            return Some(Plan { topic, retained: Some((retained, operation)), asks: None });
         }
         let kind = if self.rng.chance(CHURNING_PERCENT) {
             Kind::Churning
@@ -104,7 +115,7 @@ impl Publisher {
         } else {
             Kind::Lasting
         };
-        Some(Plan { topic: workload::topic(kind, self.index, number), retained: None })
+        Some(Plan { topic: workload::topic(kind, self.index, number), retained: None, asks: None })
     }
 
     /// Publishes as planned.
@@ -123,8 +134,12 @@ impl Publisher {
         };
         let retain = plan.retained.is_some();
         ledger.sent(Outgoing { id: message, topic: &plan.topic, qos, retained: plan.retained, expected });
+        if let Some(asks) = &plan.asks {
+            asks.note(message, &plan.topic, ledger);
+        }
         let id = self.free_id();
-        let flight = Flight { id, message, topic: plan.topic, payload, qos, retain, received: false };
+        let Plan { topic, asks, .. } = plan;
+        let flight = Flight { id, message, topic, payload, qos, retain, asks, received: false };
         flight.send(&mut self.session, false)?;
         self.flights.push_back(flight);
         Ok(())
@@ -147,19 +162,30 @@ impl Publisher {
             }
         }
         for flight in &self.flights {
+            ledger.sent_again(flight.message);
             flight.send(&mut self.session, true)?;
         }
         Ok(())
     }
 
-    /// Handles an acknowledgement. False when the packet is no acknowledgement, or belongs to no open message.
+    /// Handles an acknowledgement or a receipt. False when the packet is neither, or belongs to no open message.
     pub(crate) fn handle(&mut self, packet: &Incoming, ledger: &mut Ledger) -> Result<bool, Failure> {
         Ok(match packet {
             Incoming::PubAck { id, code } => self.finish(*id, *code, false, ledger),
             Incoming::PubRec { id, code } => self.received(*id, *code, ledger)?,
             Incoming::PubComp { id } => self.finish(*id, ReasonCode::Success, true, ledger),
+            Incoming::Publish(delivery) => self.take_receipt(delivery, ledger)?,
             _ => false,
         })
+    }
+
+    /// A receipt at the application's own topic, which is acknowledged at once.
+    fn take_receipt(&mut self, delivery: &Delivery, ledger: &mut Ledger) -> Result<bool, Failure> {
+        ledger.receipt(delivery.receipt(&self.session.name));
+        if let Some(id) = delivery.id {
+            self.session.send(&Packet::PubAck(PubAck::new(id, ReasonCode::Success)))?;
+        }
+        Ok(true)
     }
 
     fn received(&mut self, id: PacketId, code: ReasonCode, ledger: &mut Ledger) -> Result<bool, Failure> {
@@ -196,7 +222,7 @@ impl Flight {
         if self.received {
             return session.send(&Packet::PubRel(PubRel::new(self.id, ReasonCode::Success)));
         }
-        session.send(&Packet::Publish(Publish {
+        let publish = Publish {
             dup,
             qos: self.qos,
             retain: self.retain,
@@ -204,6 +230,10 @@ impl Flight {
             packet_id: Some(self.id),
             properties: PublishProperties::default(),
             payload: &self.payload,
-        }))
+        };
+        match &self.asks {
+            Some(asks) => asks.with(self.message, publish, |publish| session.send(&Packet::Publish(publish))),
+            None => session.send(&Packet::Publish(publish)),
+        }
     }
 }

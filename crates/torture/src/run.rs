@@ -197,6 +197,7 @@ impl Run {
     }
 
     fn mark(&mut self, text: String) {
+        self.world.ledger.note_strike();
         let clock = self.world.ledger.tick();
         self.world.ledger.trace.mark_strike(clock, text);
     }
@@ -219,7 +220,9 @@ impl Run {
             self.world.turn(Mood::Load)?;
             self.fleet.tend()?;
         }
-        broker.thaw()
+        broker.thaw()?;
+        self.world.ledger.note_strike();
+        Ok(())
     }
 
     /// A start that is cut short: what recovery does must bear that, too.
@@ -319,8 +322,7 @@ impl Run {
         self.world.wake();
         let patience = self.settings.patience;
         accounts::settle(&mut self.world, self.cycle, patience, &mut || Ok(broker.ended().is_some()))?;
-        let name = format!("prober-{}", self.cycle);
-        checks::subscriptions(&mut self.world, name, self.settings.patience)?;
+        accounts::try_service(&mut self.world, self.cycle, patience)?;
         self.mark(format!("cycle {}: accounts settled", self.cycle));
         Ok(())
     }

@@ -68,6 +68,8 @@ pub(crate) struct Subscriber {
     pub(crate) account: u16,
     /// A member of a group whose session ends with its connection: nothing is owed to it alone.
     pub(crate) is_guest: bool,
+    /// Stays away for longer than others.
+    pub(crate) is_sleeper: bool,
     /// The messages that a guest has received on this connection.
     visited: Vec<MessageId>,
     subscriptions: Vec<Subscription>,
@@ -105,6 +107,7 @@ impl Subscriber {
             session,
             account,
             is_guest: false,
+            is_sleeper: false,
             visited: Vec::new(),
             subscriptions: subscriptions.collect(),
             request: None,
@@ -136,6 +139,11 @@ impl Subscriber {
     pub(crate) fn holds(&self, expectation: Expectation) -> bool {
         let subscription = self.subscriptions.get(usize::from(expectation.subscription));
         subscription.is_some_and(|subscription| subscription.generation == expectation.generation)
+    }
+
+    /// True if it is reached by its address.
+    pub(crate) fn is_mobile(&self) -> bool {
+        self.subscriptions.iter().any(|own| workload::is_address(&own.filter))
     }
 
     /// True when everything was asked for and answered, and every message acknowledged to the end.
@@ -188,8 +196,10 @@ impl Subscriber {
     /// The broker does not serve a subscription as it had answered: it is requested again.
     pub(crate) fn distrust(&mut self, filter: &str) {
         for subscription in self.subscriptions.iter_mut().filter(|subscription| subscription.filter == filter) {
-            subscription.standing = Standing::Uncertain;
             subscription.generation += 1;
+            if !workload::is_address(&subscription.filter) {
+                subscription.standing = Standing::Uncertain;
+            }
         }
     }
 
@@ -205,10 +215,14 @@ impl Subscriber {
 
     /// The connection is open.
     pub(crate) fn opened(&mut self, present: bool) {
+        // A mobile node is known once it has connected.
+        for address in self.subscriptions.iter_mut().filter(|own| workload::is_address(&own.filter)) {
+            address.standing = Standing::Held;
+        }
         if !present {
             self.unreleased.clear();
             self.given_up.clear();
-            for subscription in &mut self.subscriptions {
+            for subscription in self.subscriptions.iter_mut().filter(|own| !workload::is_address(&own.filter)) {
                 subscription.standing = match subscription.standing {
                     Standing::Absent(ended) => Standing::Absent(ended),
                     // Debts stay: the broker had no right to forget.
@@ -237,7 +251,7 @@ impl Subscriber {
                 Standing::Absent(_) => !subscribes,
                 Standing::Uncertain => false,
             };
-            subscription.wanted == subscribes && !fine
+            subscription.wanted == subscribes && !fine && !workload::is_address(&subscription.filter)
         };
         for subscribes in [true, false] {
             let places = (0..self.subscriptions.len()).filter(|place| due(subscribes, &self.subscriptions[*place]));
@@ -360,6 +374,10 @@ impl Subscriber {
                     return true;
                 }
             }
+        }
+        if delivery.correlation.is_some() && delivery.topic == workload::RECEIPTS {
+            ledger.receipt(delivery.receipt(&self.session.name));
+            return true;
         }
         let Some(message) = workload::message_of(&delivery.payload) else {
             self.probes.push(delivery.topic);

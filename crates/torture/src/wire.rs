@@ -8,6 +8,7 @@ use mio::net::TcpStream;
 use tidegate_mqtt::{Frame, MAX_PACKET_SIZE, Packet, PacketId, QoS, ReasonCode, Version, split_frame};
 
 use crate::failure::Failure;
+use crate::ledger::ReceiptArrival;
 
 /// How long the kernel may take to accept a connection on loopback.
 const DIAL: Duration = Duration::from_secs(5);
@@ -38,6 +39,16 @@ pub(crate) struct Delivery {
     pub(crate) dup: bool,
     pub(crate) retain: bool,
     pub(crate) id: Option<PacketId>,
+    /// Tells of a receipt which message it is about.
+    pub(crate) correlation: Option<Vec<u8>>,
+}
+
+impl Delivery {
+    /// It as a receipt.
+    pub(crate) fn receipt<'a>(&'a self, client: &'a str) -> ReceiptArrival<'a> {
+        let Self { payload, dup, correlation, .. } = self;
+        ReceiptArrival { correlation: correlation.as_deref(), payload, dup: *dup, client }
+    }
 }
 
 /// A connection to the broker.
@@ -168,6 +179,7 @@ fn incoming(packet: &Packet<'_>) -> Option<Incoming> {
             dup: publish.dup,
             retain: publish.retain,
             id: publish.packet_id,
+            correlation: publish.properties.correlation_data.map(<[u8]>::to_vec),
         }),
         Packet::PubAck(ack) => Incoming::PubAck { id: ack.packet_id, code: ack.reason_code },
         Packet::PubRec(ack) => Incoming::PubRec { id: ack.packet_id, code: ack.reason_code },

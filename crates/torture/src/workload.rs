@@ -4,7 +4,9 @@
 //! - `c/PUBLISHER/K`: topics of subscriptions that come and go;
 //! - `r/PUBLISHER/K`: retained values;
 //! - `s/PUBLISHER/K`: topics of a shared subscription;
-//! - `d/CLIENT/K`: wills.
+//! - `d/CLIENT/K`: wills;
+//! - `ctx/to/node/mobile-M/K`: the address of a mobile node; from `K` = 4 on messages expire;
+//! - `a/receipts`: receipts of applications.
 //!
 //! An even `K` means QoS 1, an odd one QoS 2, so that each topic has one QoS and with it one order. The filters of one
 //! subscriber never overlap: a message that matches two of them could come twice by right.
@@ -33,6 +35,12 @@ const LARGE_PER_MILLE: u64 = 15;
 const GROUP_FILTER: &str = "$share/group/s/#";
 /// The filter of the watchers of wills.
 const WILL_FILTER: &str = "d/#";
+/// The beginning of the topics that reach mobile nodes.
+const ADDRESS: &str = "ctx/to/node/";
+/// Where receipts go that do not go to their application's own topic.
+pub(crate) const RECEIPTS: &str = "a/receipts";
+/// Topics of each mobile node whose messages expire, behind [`TOPICS`] others.
+const EXPIRING_TOPICS: usize = 2;
 
 /// The kinds of topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,23 +55,32 @@ pub(crate) enum Kind {
     Shared,
     /// Wills.
     Will,
+    /// To the address of a mobile node.
+    Addressed,
 }
 
 impl Kind {
-    /// The first level of the topics of this kind.
-    fn prefix(self) -> char {
+    /// The first levels of the topics of this kind.
+    fn prefix(self) -> &'static str {
         match self {
-            Self::Lasting => 't',
-            Self::Churning => 'c',
-            Self::Retained => 'r',
-            Self::Shared => 's',
-            Self::Will => 'd',
+            Self::Lasting => "t/",
+            Self::Churning => "c/",
+            Self::Retained => "r/",
+            Self::Shared => "s/",
+            Self::Will => "d/",
+            Self::Addressed => "ctx/to/node/mobile-",
         }
+    }
+
+    /// The client id of a mobile node.
+    pub(crate) fn mobile(number: u16) -> String {
+        format!("mobile-{number}")
     }
 
     /// The kind of a topic, as far as the books treat it differently.
     pub(crate) fn of(topic: &str) -> Self {
         match topic.chars().next() {
+            _ if topic.starts_with(ADDRESS) => Self::Addressed,
             Some('c') => Self::Churning,
             Some('r') => Self::Retained,
             Some('s') => Self::Shared,
@@ -79,9 +96,9 @@ impl Kind {
     }
 }
 
-/// The topic of a publisher.
+/// The topic of a publisher, or of a mobile node.
 pub(crate) fn topic(kind: Kind, publisher: u16, number: usize) -> String {
-    format!("{}/{publisher}/{number}", kind.prefix())
+    format!("{}{publisher}/{number}", kind.prefix())
 }
 
 /// The QoS that belongs to a topic.
@@ -174,6 +191,33 @@ pub(crate) fn visit() -> Vec<Wish> {
     vec![Wish { filter: GROUP_FILTER.to_owned(), qos: QoS::AtLeastOnce, churns: false }]
 }
 
+/// The filter of the subscriber that collects receipts.
+pub(crate) fn collection() -> Vec<Wish> {
+    vec![Wish { filter: RECEIPTS.to_owned(), qos: QoS::AtLeastOnce, churns: false }]
+}
+
+/// The topics that reach a mobile node without a subscription, at QoS 1 if its sessions end with its connections.
+pub(crate) fn address(mobile: u16, is_lasting: bool) -> Vec<Wish> {
+    let qos = if is_lasting { QoS::ExactlyOnce } else { QoS::AtLeastOnce };
+    vec![Wish { filter: format!("{}{mobile}/#", Kind::Addressed.prefix()), qos, churns: false }]
+}
+
+/// True for the topics of [`address`], which are not subscribed to.
+pub(crate) fn is_address(filter: &str) -> bool {
+    filter.starts_with(ADDRESS)
+}
+
+/// The mobile node of an addressed topic.
+pub(crate) fn node_of(topic: &str) -> Option<&str> {
+    topic.strip_prefix(ADDRESS)?.split('/').next()
+}
+
+/// A topic of a mobile node, and whether its messages expire.
+pub(crate) fn addressed_topic(mobile: u16, rng: &mut Rng) -> (String, bool) {
+    let number = rng.index(TOPICS + EXPIRING_TOPICS);
+    (topic(Kind::Addressed, mobile, number), number >= TOPICS)
+}
+
 /// True for the filter of a group: one member gets a probe, not each.
 pub(crate) fn is_shared(filter: &str) -> bool {
     filter.starts_with("$share/")
@@ -232,13 +276,15 @@ mod tests {
     }
 
     #[test]
-    fn groups_and_watchers_have_topics_of_their_own() {
-        let (member, watcher) = (&membership()[0].filter, &watches(0)[0].filter);
-        for kind in [Kind::Lasting, Kind::Churning, Kind::Retained, Kind::Shared, Kind::Will] {
+    fn groups_watchers_and_nodes_have_topics_of_their_own() {
+        let (member, watcher, node) = (&membership()[0].filter, &watches(0)[0].filter, &address(1, true)[0].filter);
+        let kinds = [Kind::Lasting, Kind::Churning, Kind::Retained, Kind::Shared, Kind::Will, Kind::Addressed];
+        for kind in kinds {
             let topic = topic(kind, 1, 0);
             assert_eq!(Kind::of(&topic), kind);
             assert_eq!(matches(member, &topic), kind == Kind::Shared, "{topic}");
             assert_eq!(matches(watcher, &topic), kind == Kind::Will, "{topic}");
+            assert_eq!(matches(node, &topic), kind == Kind::Addressed, "{topic}");
         }
     }
 }

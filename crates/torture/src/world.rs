@@ -4,6 +4,7 @@ use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
+use tidegate_mqtt::Version;
 
 use crate::audience::{self, expected};
 use crate::failure::Failure;
@@ -25,6 +26,8 @@ const BACKLOG: u64 = 700;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// A subscriber that is away stays so for this long, in milliseconds.
 const AWAY: std::ops::Range<u64> = 20..500;
+/// And a sleeper for this long.
+const ASLEEP: std::ops::Range<u64> = 500..3_000;
 /// How many of 100 clients that leave connect again and let their connection stand.
 const TAKEOVER_PERCENT: u64 = 20;
 /// And for this long connected.
@@ -55,8 +58,9 @@ pub(crate) struct World {
     /// Where clients connect: one port for each node.
     pub(crate) ports: Vec<u16>,
     pub(crate) size: Size,
+    /// The publishers of `size`, then the applications.
     pub(crate) publishers: Vec<Publisher>,
-    /// The subscribers of `size`, the watchers of wills, the members of the group, the guests.
+    /// The subscribers of `size`, the watchers of wills, the members of the group, the guests, the mobile nodes.
     pub(crate) subscribers: Vec<Subscriber>,
     pub(crate) mortals: Vec<Mortal>,
     whims: Vec<Whim>,
@@ -75,16 +79,11 @@ impl World {
     pub(crate) fn new(size: Size, ports: Vec<u16>, seed: u64) -> Result<Self, Failure> {
         let mut rng = Rng::new(seed);
         let poll = Poll::new().map_err(Failure::system("creating a poll"))?;
-        let publishers = (0..size.publishers).map(|index| {
-            let version = size.version(index % 2 == 1);
-            let session = Session::new(format!("publisher-{index}"), version, true, Token(usize::from(index)));
-            Publisher::new(session, index, size.members > 0, rng.fork(u64::from(index)))
-        });
-        let publishers: Vec<_> = publishers.collect();
+        let publishers = publishers(size, seed, &mut rng);
         let mut subscribers = Vec::new();
         for index in 0..size.subscribers {
             let version = size.version(index / 2 % 2 == 0);
-            let token = Token(usize::from(size.publishers + index));
+            let token = Token(usize::from(size.senders() + index));
             let takes = if index % 3 == 2 { NonZeroU16::new(8) } else { None };
             let session = Session::new(format!("subscriber-{index}"), version, true, token).taking(takes);
             let mut own = rng.fork(1000 + u64::from(index));
@@ -93,11 +92,12 @@ impl World {
         }
         audience::add_watchers_and_members(&mut subscribers, size, &mut rng);
         audience::add_guests(&mut subscribers, size, seed);
+        audience::add_mobiles_and_collector(&mut subscribers, size, seed);
         let first = publishers.len() + subscribers.len();
         let mortals = (0..size.mortals).map(|index| {
             let token = Token(first + usize::from(index));
             let session = Session::new(format!("mortal-{index}"), size.version(index % 2 == 0), true, token);
-            Mortal::new(session, size.publishers + index, rng.fork(2000 + u64::from(index)))
+            Mortal::new(session, size.senders() + index, rng.fork(2000 + u64::from(index)))
         });
         let mortals: Vec<Mortal> = mortals.collect();
         let now = Instant::now();
@@ -227,7 +227,16 @@ impl World {
             let chosen = self.rng.index(self.publishers.len());
             let publisher = &mut self.publishers[chosen];
             if let Some(plan) = publisher.plan(&self.ledger) {
-                let expected = expected(&self.subscribers, &plan.topic);
+                let mut expected = expected(&self.subscribers, &plan.topic);
+                if let Some(asks) = &plan.asks {
+                    // A node that was never there is unknown.
+                    if expected.is_empty() || !asks.can_be_answered(&self.subscribers) {
+                        continue;
+                    }
+                    if asks.may_expire {
+                        expected.clear();
+                    }
+                }
                 publisher.publish(plan, expected, &mut self.ledger)?;
             }
         }
@@ -273,7 +282,9 @@ impl World {
                 self.whims[place].next = now;
                 continue;
             }
-            let range = if leaves { AWAY } else { HERE };
+            let is_sleeper = |place: usize| self.subscribers.get(place).is_some_and(|own| own.is_sleeper);
+            let away = if place.checked_sub(publishers).is_some_and(is_sleeper) { ASLEEP } else { AWAY };
+            let range = if leaves { away } else { HERE };
             self.whims[place].next = now + Duration::from_millis(self.rng.within(range));
         }
         Ok(())
@@ -387,6 +398,26 @@ impl World {
             self.whims[place].next = now + Duration::from_millis(self.rng.within(0..200));
         }
     }
+}
+
+/// The clients that publish.
+fn publishers(size: Size, seed: u64, rng: &mut Rng) -> Vec<Publisher> {
+    let session = |name: String, version, index: u16| Session::new(name, version, true, Token(usize::from(index)));
+    let usual = (0..size.publishers).map(|index| {
+        let session = session(format!("publisher-{index}"), size.version(index % 2 == 1), index);
+        Publisher::new(session, index, size.members > 0, rng.fork(u64::from(index)))
+    });
+    let mut publishers: Vec<_> = usual.collect();
+    // A choice of its own, so that the other clients of a seed stay the same.
+    let mut rng = Rng::new(seed ^ 0xa991);
+    for number in 0..size.applications {
+        let index = size.publishers + number;
+        let session = session(format!("application-{number}"), Version::V5, index);
+        let mut application = Publisher::new(session, index, false, rng.fork(u64::from(number)));
+        application.is_application = true;
+        publishers.push(application);
+    }
+    publishers
 }
 
 fn news(packet: &Incoming, before: Instant, now: Instant) -> Instant {

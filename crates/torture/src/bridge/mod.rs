@@ -205,6 +205,7 @@ impl BridgeRun {
             BridgeStrike::Freeze(side) => self.members[side].freeze(back_at)?,
             BridgeStrike::Link(state) => self.link.strike(state, back_at),
         }
+        self.world.ledger.note_strike();
         let clock = self.world.ledger.tick();
         self.world.ledger.trace.mark_strike(clock, format!("round {}: {strike:?} for {away:?}", self.round));
         Ok(())

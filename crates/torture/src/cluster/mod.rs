@@ -1,5 +1,6 @@
 //! A cluster on a bus: its nodes and its bus are struck in turn while clients come and go at all nodes.
 
+mod bus;
 mod faults;
 mod network;
 mod nodes;
@@ -32,7 +33,7 @@ use crate::ports::Ports;
 use crate::rng::Rng;
 use crate::run::Settings;
 use crate::workload;
-use crate::world::{Mood, Size, World};
+use crate::world::{Mood, World};
 
 /// How many new clients look at the retained values of a node before it counts as one that gives none.
 const VISITS: usize = 3;
@@ -56,13 +57,16 @@ pub(crate) struct ClusterArguments {
     /// is struck. Small files make its store do all that it does with large ones.
     #[arg(
         long,
-        default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --set store.segment_size=1MiB --set store.merge_at=4MiB {links} --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
+        default_value = "tidegate --node {node} --bus {bus} --set cluster.lease={lease}s --set store.segment_size=1MiB --set store.merge_at=4MiB --set addresses.enabled=true {links} --listen 127.0.0.1:{port} --admin 127.0.0.1:{admin} --data {data} --log warn"
     )]
     node_command: String,
     /// The command that starts a server of NATS as the bus, such as `nats-server -c {dir}/bus.conf` with the configuration
     /// that the run writes; {port}, {data} and {dir} are filled in. Without it one of the nodes serves the bus to the others.
     #[arg(long)]
     bus_command: Option<String>,
+    /// How many servers of NATS are the bus, as one cluster; each has its configuration in a folder of its own.
+    #[arg(long, default_value_t = 1, requires = "bus_command", value_parser = clap::value_parser!(u16).range(1..=5))]
+    bus_servers: u16,
     /// Starts this number of brokers for members that are orchestrators; {fleet} in --node-command is filled in with a
     /// `--broker NAME=mqtt://...` for each.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..100))]
@@ -79,6 +83,13 @@ pub(crate) struct ClusterArguments {
     /// How many of the 1,024 partitions are asked each second whether they are served; chosen by the seed.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=i64::from(PARTITIONS)))]
     probes: u16,
+}
+
+impl ClusterArguments {
+    /// The command that starts a node.
+    pub(crate) fn node_command(&self) -> &str {
+        &self.node_command
+    }
 }
 
 /// A run in progress.
@@ -104,15 +115,12 @@ pub(crate) fn run(settings: Settings, arguments: &ClusterArguments, ports: &mut 
     let mut nodes = Nodes::new(
         arguments.nodes,
         &arguments.node_command.replace("{fleet}", &brokers.flags()),
-        arguments.bus_command.as_deref(),
+        arguments.bus_command.as_deref().map(|command| (arguments.bus_servers, command)),
         arguments.lease,
         &settings.folder,
         ports,
     )?;
-    // Orchestrators deal a message once for each of them that has members of the group.
-    let members = if arguments.brokers > 0 { 0 } else { settings.size.members };
-    let size = Size { members, ..settings.size };
-    let mut world = World::new(size, nodes.ports(), settings.seed)?;
+    let mut world = World::new(settings.size, nodes.ports(), settings.seed)?;
     // A message that is sent again through another node may come behind later ones.
     world.ledger.keeps_order = false;
     for mortal in &mut world.mortals {
@@ -211,9 +219,9 @@ impl Rounds {
         let back_at = Instant::now() + Duration::from_millis(lease * plan.percent / 100);
         let name = match plan.strike {
             Strike::Bus | Strike::BusWiped => {
-                let name = self.nodes.kill_bus(back_at)?;
+                let name = self.nodes.kill_bus(plan.node, back_at)?;
                 if plan.strike == Strike::BusWiped {
-                    self.nodes.wipe_bus()?;
+                    self.nodes.wipe_bus(plan.node)?;
                 }
                 if let Some(port) = self.nodes.port_of(&name) {
                     self.world.bury(port);
@@ -246,6 +254,7 @@ impl Rounds {
             }
         };
         self.observers.disturb();
+        self.world.ledger.note_strike();
         let text = format!("round {}: {:?} of {name} for {} % of the lease", self.round, plan.strike, plan.percent);
         let clock = self.world.ledger.tick();
         self.world.ledger.trace.mark_strike(clock, text);
@@ -271,6 +280,7 @@ impl Rounds {
         if returned != self.returned {
             self.returned = returned;
             self.observers.disturb();
+            self.world.ledger.note_strike();
         }
         self.observers.excuse(self.round == 0 || !self.nodes.has_bus());
         let awaits_bus = self.nodes.miss_bus() && self.brokers.is_there();
@@ -342,8 +352,7 @@ impl Rounds {
         let nodes = &mut self.nodes;
         accounts::settle(&mut self.world, self.round, patience, &mut || nodes.tend().map(|()| false))?;
         self.look_at_retained(patience)?;
-        let name = format!("prober-{}", self.round);
-        checks::subscriptions(&mut self.world, name, patience)?;
+        accounts::try_service(&mut self.world, self.round, patience)?;
         let clock = self.world.ledger.tick();
         self.world.ledger.trace.mark_strike(clock, format!("round {}: accounts settled", self.round));
         Ok(true)

@@ -1,9 +1,10 @@
 //! The processes of a cluster: its nodes and the server of its bus.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::bus::{NodesBus, empty};
 use super::faults::{Faults, NodeFault};
 use super::network::{ADVERTISED, Carried, Network, Owner};
 use super::observer::Watched;
@@ -12,23 +13,11 @@ use crate::failure::Failure;
 use crate::member::Member;
 use crate::ports::Ports;
 
-/// The bytes that NATS may reserve for logs. It reserves the most that each log may take, and without this no more than
-/// three quarters of the free disk: three nodes would not start on a disk that has room for all that a run writes.
-const BUS_STORE: &str = "1TB";
-
 /// Where the flags for links between nodes go in the command of a node.
 const LINKS: &str = "{links}";
 
 fn here(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
-}
-
-/// The bus of the nodes.
-enum NodesBus {
-    /// A server of its own.
-    Server(Box<Member>),
-    /// A directory, which one of the nodes serves to the others.
-    Directory(PathBuf),
 }
 
 /// The nodes, and their bus.
@@ -40,49 +29,36 @@ pub(super) struct Nodes {
     faults: Option<Faults>,
 }
 
-/// Writes `bus.conf` for a NATS server, beside the folder of its data.
-fn write_bus_configuration(folder: &Path, port: u16) -> Result<(), Failure> {
-    let path = folder.join("bus.conf");
-    let text = format!(
-        "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\", max_file_store: {BUS_STORE} }}\n",
-        folder.join("bus").display()
-    );
-    std::fs::write(&path, text).map_err(Failure::file("writing", &path))
-}
-
 /// How a node reaches others and its bus.
 #[derive(Debug)]
 struct Wired {
     flags: String,
-    /// The port of a server of the bus.
-    bus: Option<u16>,
+    /// The ports of the servers of the bus.
+    bus: Vec<u16>,
 }
 
 impl Wired {
     /// Nothing is carried.
-    fn without(bus: Option<u16>) -> Self {
+    fn without(bus: Vec<u16>) -> Self {
         Self { flags: String::new(), bus }
     }
 }
 
-/// Takes ports for the links of a node, and for its way to the server of the bus, and notes what the network has to carry.
-fn wire(number: usize, server: Option<u16>, ports: &mut Ports, carried: &mut Vec<Carried>) -> Result<Wired, Failure> {
+/// Takes ports for the links of a node, and for its way to each server of the bus, and notes what the network has to carry.
+fn wire(number: usize, servers: &[u16], ports: &mut Ports, carried: &mut Vec<Carried>) -> Result<Wired, Failure> {
     let (link, relay) = (ports.next()?, ports.next()?);
     let flags = format!(
         "--set cluster.listen=127.0.0.1:{link} --set cluster.relay=127.0.0.1:{relay} --set cluster.advertise={ADVERTISED}"
     );
     let owner = Owner::Node(number);
     carried.extend([link, relay].map(|port| Carried { at: (ADVERTISED, port).into(), to: here(port), owner }));
-    let Some(server) = server else { return Ok(Wired { flags, bus: None }) };
-    let own = ports.next()?;
-    carried.push(Carried { at: here(own), to: here(server), owner: Owner::BusOf(number) });
-    Ok(Wired { flags, bus: Some(own) })
-}
-
-/// Empties a folder.
-fn empty(folder: &Path) -> Result<(), Failure> {
-    std::fs::remove_dir_all(folder).map_err(Failure::file("removing", folder))?;
-    std::fs::create_dir_all(folder).map_err(Failure::file("creating", folder))
+    let mut bus = Vec::new();
+    for server in servers {
+        let own = ports.next()?;
+        carried.push(Carried { at: here(own), to: here(*server), owner: Owner::BusOf(number) });
+        bus.push(own);
+    }
+    Ok(Wired { flags, bus })
 }
 
 impl Nodes {
@@ -90,28 +66,27 @@ impl Nodes {
     pub(super) fn new(
         count: u16,
         command: &str,
-        bus_command: Option<&str>,
+        bus_servers: Option<(u16, &str)>,
         lease: u64,
         folder: &Path,
         ports: &mut Ports,
     ) -> Result<Self, Failure> {
-        let (bus, server) = if let Some(command) = bus_command {
-            let port = ports.next()?;
-            write_bus_configuration(folder, port)?;
-            let server = Member::new("bus".to_owned(), command.to_owned(), port, folder.join("bus"))?;
-            (NodesBus::Server(Box::new(server)), Some(port))
-        } else {
-            (NodesBus::Directory(folder.join("bus")), None)
+        let bus = match bus_servers {
+            Some((count, command)) => NodesBus::servers(count, command, folder, ports)?,
+            None => NodesBus::Directory(folder.join("bus")),
         };
+        let servers = bus.ports();
         let (mut members, mut admin, mut carried) = (Vec::new(), Vec::new(), Vec::new());
         let has_links = command.contains(LINKS);
         for number in 0..usize::from(count) {
             let name = format!("node-{number}");
             let (own, of_admin) = (ports.next()?, ports.next()?);
-            let wired = if has_links { wire(number, server, ports, &mut carried)? } else { Wired::without(server) };
-            let address = match wired.bus {
-                Some(port) => format!("nats://127.0.0.1:{port}"),
-                None => format!("embedded://{}", folder.join("bus").display()),
+            let wired =
+                if has_links { wire(number, &servers, ports, &mut carried)? } else { Wired::without(servers.clone()) };
+            let addresses: Vec<_> = wired.bus.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+            let address = match &bus {
+                NodesBus::Servers(_) => format!("nats://{}", addresses.join(",")),
+                NodesBus::Directory(directory) => format!("embedded://{}", directory.display()),
             };
             let command = command
                 .replace(LINKS, &wired.flags)
@@ -192,7 +167,7 @@ impl Nodes {
         self.members.iter().map(|node| node.recipe.port).collect()
     }
 
-    /// Where clients connect to a node; `None` for the server of the bus.
+    /// Where clients connect to a node; `None` for a server of the bus.
     pub(super) fn port_of(&self, name: &str) -> Option<u16> {
         self.members.iter().find(|node| node.name == name).map(|node| node.recipe.port)
     }
@@ -206,9 +181,7 @@ impl Nodes {
     /// Starts everything that is due.
     pub(super) fn tend(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
-        if let NodesBus::Server(server) = &mut self.bus {
-            server.tend(now)?;
-        }
+        self.bus.tend(now)?;
         self.members.iter_mut().try_for_each(|node| node.tend(now))?;
         let Some(faults) = &mut self.faults else { return Ok(()) };
         for (number, node) in self.members.iter().enumerate() {
@@ -219,21 +192,18 @@ impl Nodes {
 
     /// True if every process is started and still running, and no fault is in force.
     pub(super) fn are_running(&self) -> bool {
-        let is_server_running = match &self.bus {
-            NodesBus::Server(server) => server.is_running(),
-            NodesBus::Directory(_) => true,
-        };
         let are_over = self.faults.as_ref().is_none_or(Faults::are_over);
-        are_over && is_server_running && self.members.iter().all(Member::is_running)
+        are_over && self.bus.is_whole() && self.members.iter().all(Member::is_running)
     }
 
-    /// Kills the process that serves the bus; gives its name.
-    pub(super) fn kill_bus(&mut self, back_at: Instant) -> Result<String, Failure> {
-        let node = match &mut self.bus {
-            NodesBus::Server(server) => {
-                server.kill(back_at)?;
-                return Ok(server.name.clone());
-            }
+    /// Kills a process that serves the bus, of several the one with this number; gives its name.
+    pub(super) fn kill_bus(&mut self, number: usize, back_at: Instant) -> Result<String, Failure> {
+        if let Some(server) = self.bus.chosen(number) {
+            server.kill(back_at)?;
+            return Ok(server.name.clone());
+        }
+        let node = match &self.bus {
+            NodesBus::Servers(_) => None,
             NodesBus::Directory(directory) => {
                 // The lock of the directory has the number of the process.
                 let serving = std::fs::read_to_string(directory.join("lock")).unwrap_or_default();
@@ -244,12 +214,9 @@ impl Nodes {
         self.kill(node.unwrap_or(0), back_at)
     }
 
-    /// Removes the files of the server of the bus, which was killed.
-    pub(super) fn wipe_bus(&self) -> Result<(), Failure> {
-        match &self.bus {
-            NodesBus::Server(server) => empty(&server.recipe.data),
-            NodesBus::Directory(_) => Ok(()),
-        }
+    /// Removes the files of the server of the bus that was killed under this number.
+    pub(super) fn wipe_bus(&mut self, number: usize) -> Result<(), Failure> {
+        self.bus.chosen(number).map_or(Ok(()), |server| empty(&server.recipe.data))
     }
 
     /// Removes the files of a node that was killed.
@@ -257,12 +224,9 @@ impl Nodes {
         empty(&self.members[node].recipe.data)
     }
 
-    /// False while the server of the bus is away. A bus in a directory has another server when one dies.
+    /// False while the server of the bus is away, or half of several.
     pub(super) fn has_bus(&self) -> bool {
-        match &self.bus {
-            NodesBus::Server(server) => server.is_running(),
-            NodesBus::Directory(_) => true,
-        }
+        self.bus.has_majority()
     }
 
     /// How often a process that was struck has returned, or a fault has ended.
@@ -271,13 +235,9 @@ impl Nodes {
         ended + self.members.iter().map(|node| node.returned).sum::<u64>()
     }
 
-    /// The nodes, and the server of the bus where it is one of its own.
+    /// The nodes, and the servers of the bus where it has some of its own.
     fn processes(&mut self) -> impl Iterator<Item = &mut Member> {
-        let server = match &mut self.bus {
-            NodesBus::Server(server) => Some(&mut **server),
-            NodesBus::Directory(_) => None,
-        };
-        self.members.iter_mut().chain(server)
+        self.members.iter_mut().chain(self.bus.members_mut())
     }
 
     /// Kills a node; gives its name.

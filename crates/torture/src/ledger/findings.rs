@@ -24,6 +24,12 @@ pub(crate) enum Finding {
     GroupLost,
     /// A message of QoS 2 reached a group twice.
     GroupTwice,
+    /// An acknowledged message that asks for a receipt of its end got none.
+    ReceiptMissed,
+    /// The end of a message was reported twice without a cause.
+    ReceiptTwice,
+    /// A receipt tells an untruth, or was not asked for.
+    ReceiptWrong,
     /// The connection that a client had before is still open after it was accepted again.
     Takeover,
     /// A retained value is older than the last acknowledged one.
@@ -47,7 +53,7 @@ pub(crate) enum Finding {
 }
 
 /// The checks with the names of their rows, in their order.
-pub(crate) const CHECKS: [(Finding, &str); 18] = [
+pub(crate) const CHECKS: [(Finding, &str); 21] = [
     (Finding::Restart, "restart"),
     (Finding::LostQos1, "QoS 1 lost"),
     (Finding::LostQos2, "QoS 2 lost"),
@@ -56,6 +62,9 @@ pub(crate) const CHECKS: [(Finding, &str); 18] = [
     (Finding::WillTwice, "wills twice"),
     (Finding::GroupLost, "group lost"),
     (Finding::GroupTwice, "group twice"),
+    (Finding::ReceiptMissed, "receipts missed"),
+    (Finding::ReceiptTwice, "receipts twice"),
+    (Finding::ReceiptWrong, "receipts wrong"),
     (Finding::Takeover, "takeovers"),
     (Finding::Retained, "retained values"),
     (Finding::Disagreement, "nodes disagree"),
@@ -83,6 +92,14 @@ pub(crate) struct Totals {
     pub(crate) owed_wills: u64,
     /// Acknowledged messages for a group.
     pub(crate) owed_groups: u64,
+    /// Acknowledged messages that ask for a receipt of their end.
+    pub(crate) owed_receipts: u64,
+    /// Messages to a group of mobile nodes that are owed final counts.
+    pub(crate) owed_counts: u64,
+    /// Receipts that came again with a cause, that came after they were found missing, and that a strike excuses.
+    pub(crate) receipts_repeated: u64,
+    pub(crate) receipts_late: u64,
+    pub(crate) receipts_excused: u64,
     /// Times that a client connected while its connection before stood.
     pub(crate) takeovers: u64,
     pub(crate) delivered: u64,
@@ -194,7 +211,7 @@ impl Findings {
 
 impl Totals {
     /// The counts with their names.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 35] {
+    pub(crate) fn rows(&self) -> [(&'static str, u64); 40] {
         [
             ("starts", self.starts),
             ("slowest start, ms", self.slowest_start_ms),
@@ -205,6 +222,11 @@ impl Totals {
             ("owed deliveries at QoS 2", self.owed_qos2),
             ("owed wills", self.owed_wills),
             ("owed deliveries to groups", self.owed_groups),
+            ("owed receipts", self.owed_receipts),
+            ("owed counts of groups", self.owed_counts),
+            ("receipts repeated as allowed", self.receipts_repeated),
+            ("receipts late", self.receipts_late),
+            ("receipts excused", self.receipts_excused),
             ("takeovers", self.takeovers),
             ("delivered", self.delivered),
             ("repeated as allowed", self.repeated),
@@ -244,6 +266,11 @@ impl Totals {
         self.owed_qos2 += other.owed_qos2;
         self.owed_wills += other.owed_wills;
         self.owed_groups += other.owed_groups;
+        self.owed_receipts += other.owed_receipts;
+        self.owed_counts += other.owed_counts;
+        self.receipts_repeated += other.receipts_repeated;
+        self.receipts_late += other.receipts_late;
+        self.receipts_excused += other.receipts_excused;
         self.takeovers += other.takeovers;
         self.delivered += other.delivered;
         self.repeated += other.repeated;
