@@ -37,6 +37,8 @@ pub(crate) struct Dealers {
     pub(crate) unready: Partitions,
     /// Partitions whose home this shard is, with all members known.
     pub(crate) complete: Partitions,
+    /// Partitions whose home is at another node, within reach and serving.
+    pub(crate) at_others: Partitions,
     /// By number, up to the last known shard.
     pub(crate) others: Vec<Other>,
     /// Publishers that wait until all receivers are known.
@@ -107,6 +109,7 @@ impl Dealers {
             open: Partitions::NONE,
             unready: Partitions::NONE,
             complete: own,
+            at_others: Partitions::NONE,
             others: of_shards.iter().map(other).collect(),
             waiting: BTreeSet::new(),
             late_joins: Vec::new(),
@@ -190,6 +193,7 @@ impl Dealers {
 
     /// A table is in force. `taken` are partitions whose homes are known again.
     fn follow(&mut self, old: &Roster, new: &Roster, taken: Partitions) {
+        self.at_others = Partitions::that(|it| !new.is_own(new.home_of(it)) && !new.lacks_home(it));
         for partition in PartitionId::all() {
             let (dealer, home) = (self.dealer_of(partition), new.home_of(partition));
             let one = Partitions::of(partition);

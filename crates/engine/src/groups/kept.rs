@@ -7,15 +7,18 @@
 //! may have the message already.
 
 mod bound;
+pub(crate) mod passed;
 pub(crate) mod taken_over;
 
 pub(crate) use super::group_partition;
 use crate::durable::Way;
 use crate::events::reason::Reason;
 use crate::groups::Groups;
+use crate::groups::kept::passed::Passed;
 use crate::ids::{BROKER_LINK_PARTITION, ShardId, TenantId};
 use crate::journal::keys::Key;
 use crate::link::Links;
+use crate::link::exchange_word::ExchangeName;
 use crate::link::promised::Promised;
 use crate::link::record::GroupName;
 use crate::message::{MessageRef, Publication};
@@ -52,6 +55,8 @@ pub(crate) struct Kept {
     /// and have the messages for their homes; the sessions here are copies that are about to be forgotten.
     pub(crate) rests: bool,
     done: Done,
+    /// Confirmations that wait for the next homes of groups.
+    pub(crate) passed: Passed,
 }
 
 /// A group by its tenant, the name of its share, and its filter.
@@ -82,6 +87,8 @@ pub(crate) struct Deal {
     pub(crate) hops: u8,
     /// Whether its client may have it without this shard knowing.
     doubt: Doubt,
+    /// The name of its exchange, if it was passed to the next home of its group.
+    pub(crate) name: Option<ExchangeName>,
     /// Time of its last change of place.
     pub(crate) since: Millis,
     /// Greater than the order of every message kept before.
@@ -125,7 +132,7 @@ impl Kept {
     /// True if a group of another node has to be notified.
     #[inline]
     pub(crate) fn has_done(&self) -> bool {
-        !self.done.borrow().is_empty()
+        !self.done.borrow().is_empty() || self.passed.has_ready()
     }
 
     pub(crate) fn promise(&self, home: ShardId, id: u64) -> Promise {
@@ -315,7 +322,8 @@ impl Kept {
         }
         state.memory.held += message.cost();
         let (since, order) = (now.monotonic, self.added);
-        let deal = Deal { share, filter, message, at, client, stored, hops, doubt: Doubt::None, since, order };
+        let (doubt, name) = (Doubt::None, None);
+        let deal = Deal { share, filter, message, at, client, stored, hops, doubt, name, since, order };
         self.add(id, deal);
         if at.is_none() && self.due.is_none() {
             self.set_deal_timer(state, now.monotonic.plus(WAIT_MS));
@@ -331,6 +339,7 @@ impl Kept {
     /// Forgets a message that needs no more keeping.
     pub(crate) fn forget_deal(&mut self, state: &mut ShardState, id: u64) -> Option<MessageRef> {
         let deal = self.remove(id)?;
+        self.passed.end(id);
         state.memory.held -= deal.message.cost();
         if deal.stored != 0 {
             state.journal.delete(Key::Crossing(deal.stored));
@@ -378,6 +387,10 @@ impl Groups {
             } else if links.roster.has(home) {
                 links.answer(home, Promised::Dealt { id }, batch);
             }
+        }
+        for (origin, answer) in self.kept.passed.take_ready() {
+            let batch = if is_open { state.journal.promised_batch() } else { None };
+            links.answer(origin, answer, batch);
         }
     }
 }

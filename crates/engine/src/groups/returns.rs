@@ -1,5 +1,6 @@
 //! Messages of groups on their way to members of other shards, and back.
 
+use crate::link::exchange_word::ExchangeName;
 use crate::link::record::GroupName;
 
 /// The data of a message that is returned to be dealt again: see [`Record::Return`].
@@ -10,4 +11,6 @@ pub(crate) struct Returned<'a> {
     pub of: u64,
     pub id: u64,
     pub client: u64,
+    /// The name of its exchange, if a former home of the group passes it on.
+    pub name: Option<ExchangeName>,
 }

@@ -191,6 +191,7 @@ impl ClusterCalls<'_> {
             .sessions
             .give_up_blocking(&mut self.engine.state.blockers, |publisher| publisher.shard == peer);
         self.engine.groups.leave_groups_of(peer);
+        self.engine.groups.kept.passed.forget_origin(peer);
         self.engine.groups.kept.lose_deals_of(now, &mut self.engine.state, peer);
         self.engine.retaining.fetches.skip_fetches(&self.engine.links.roster, &mut self.engine.state.sessions, peer);
         waiting

@@ -125,6 +125,7 @@ impl ClusterCalls<'_> {
 
     fn handle_rare_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
         if record.envelope().is_some_and(|envelope| !self.engine.links.is_new(from, envelope.sequence)) {
+            self.engine.state.exchanges.take_coming();
             return;
         }
         match record {
@@ -236,6 +237,7 @@ impl ClusterCalls<'_> {
         let source = source_of(&envelope);
         let mark = self.engine.state.journal.mark();
         // These have got it, when it was on its way before.
+        let name = named.as_ref().map(|word| word.name);
         let known = named.map(|word| deciding!(self.engine).mark_coming(from, &word)).filter(|known| !known.is_empty());
         let mut refused = None;
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
@@ -279,7 +281,13 @@ impl ClusterCalls<'_> {
             if self.engine.handover.forwards() && self.engine.links.roster.is_own(from) {
                 moving!(self.engine).note_of_brokers(slot, &mut envelope.publication);
             }
-            publishing!(self.engine).dispatch_coming(now, slot, &mut envelope.publication, &source, known.as_ref());
+            publishing!(self.engine).dispatch_coming(
+                now,
+                slot,
+                &mut envelope.publication,
+                &source,
+                (name, known.as_ref()),
+            );
             let gave_up = self.engine.state.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
             self.engine.state.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
@@ -289,7 +297,9 @@ impl ClusterCalls<'_> {
         }
         self.engine.state.transfers.source = self.engine.place.shard;
         let promises = self.engine.state.journal.has_written_since(mark);
-        if let Some(ticket) = envelope.ticket {
+        if self.engine.groups.kept.passed.has_present() {
+            self.engine.groups.kept.passed.hold(envelope.origin, envelope.ticket, refused);
+        } else if let Some(ticket) = envelope.ticket {
             answering!(self.engine).confirm_to(now, envelope.origin, ticket, refused, promises);
         }
     }
@@ -366,7 +376,8 @@ impl Peering<'_> {
             }
             Record::Return { group, not_to, of, id, client, mut envelope } => {
                 let source = source_of(&envelope);
-                let returned = Returned { group, not_to, of, id, client };
+                let name = self.state.exchanges.take_coming().map(|word| word.name);
+                let returned = Returned { group, not_to, of, id, client, name };
                 dealing!(self).handle_return(now, from, returned, &mut envelope.publication, &source);
             }
             _ => {}

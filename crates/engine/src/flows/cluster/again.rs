@@ -13,6 +13,7 @@ use crate::flows::publish::dispatch::at_home;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::{BROKER_LINK_PARTITION, PartitionId, ShardId, partition_of};
 use crate::link::envelope::{DELIVER, Passage};
+use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
 use crate::message::Publication;
 use crate::now::Now;
@@ -95,7 +96,7 @@ impl Publishing<'_> {
             refused = self.retain_of(now, publication, source.session);
         }
         let (_, route) = self.router.cache.get(slot);
-        reach!(self).deliver_to_rest(now, route, publication, source, &known);
+        reach!(self).deliver_to_rest(now, route, publication, source, (Some(exchange.name), &known));
         let in_transit = self.state.exchanges.mark_in_transit(
             self.links.place,
             &self.links.roster,
@@ -153,7 +154,7 @@ impl Publishing<'_> {
         waits
     }
 
-    /// A message from another shard, which `known` have got already.
+    /// A message from another shard, with its name if it has one, which `known` have got already.
     #[inline]
     pub(crate) fn dispatch_coming(
         &mut self,
@@ -161,12 +162,13 @@ impl Publishing<'_> {
         slot: RouteSlot,
         publication: &mut Publication<'_>,
         source: &Source,
-        known: Option<&Got>,
+        (name, known): (Option<ExchangeName>, Option<&Got>),
     ) {
         let (_, route) = self.router.cache.get(slot);
-        match known {
-            None => reach!(self).dispatch_here(now, route, publication, source),
-            Some(known) => reach!(self).deliver_to_rest(now, route, publication, source, known),
+        match (known, name.filter(|_| !route.groups().is_empty())) {
+            (None, None) => reach!(self).dispatch_here(now, route, publication, source),
+            (None, Some(name)) => reach!(self).dispatch_named(now, route, publication, source, name),
+            (Some(known), name) => reach!(self).deliver_to_rest(now, route, publication, source, (name, known)),
         }
     }
 }
@@ -179,11 +181,18 @@ impl Reach<'_> {
         route: &Route,
         publication: &mut Publication<'_>,
         source: &Source,
-        known: &Got,
+        (name, known): (Option<ExchangeName>, &Got),
     ) {
         // An exchange is named in the turn in which the brokers get its message.
         let deals = |partition| partition != BROKER_LINK_PARTITION && !known.groups.has(partition);
-        self.deliver_some(now, route, publication, source, |partition| !known.sessions.has(partition), deals);
+        let wants = |partition| !known.sessions.has(partition);
+        match name {
+            Some(name) => {
+                self.deliver_some(now, route, publication, source, wants, |_| false);
+                self.deal_exchange(now, route, publication, source, name, deals);
+            }
+            None => self.deliver_some(now, route, publication, source, wants, deals),
+        }
     }
 
     /// Delivers to the sessions of this shard whose partitions lack the message, and deals to the groups whose partitions

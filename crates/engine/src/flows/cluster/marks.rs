@@ -17,7 +17,8 @@ impl Deciding<'_> {
     #[cold]
     pub(crate) fn mark_coming(&mut self, from: ShardId, word: &ExchangeWord) -> Got {
         let known = self.state.exchanges.marks.get(word.name).with(word.covered);
-        let got = self.state.exchanges.got_here(self.groups, from);
+        let mut got = self.state.exchanges.got_here(self.groups, from);
+        got.groups = got.groups.without(self.groups.passing(self.links, from));
         self.state.exchanges.put_mark(self.links.place, &mut self.state.journal, word.name, got);
         self.groups.tell_next_homes(self.state, self.links, word.name, got.groups);
         self.state.transfers.note_name(from, word.name);

@@ -4,7 +4,9 @@ use crate::events::reason::Reason;
 use crate::flows::contexts::Dealing;
 use crate::groups::kept::{Deal, WAIT_MS};
 use crate::groups::{Receiver, group_partition};
-use crate::ids::TenantId;
+use crate::ids::{ShardId, TenantId};
+use crate::link::exchange_word::{ExchangeName, ExchangeWord};
+use crate::link::got::Got;
 use crate::link::record::{GroupName, Record};
 use crate::message::Publication;
 use crate::now::Now;
@@ -25,16 +27,34 @@ impl Dealing<'_> {
     ) {
         let names = (group.share, group.filter);
         let (mut id, mut crossing) = (0, None);
-        if client == 0 && self.links.roster.is_own(home) {
+        let name = self.groups.kept.deals.get(&again).and_then(|deal| deal.name);
+        if client == 0 && self.links.roster.is_own(home) && name.is_none() {
             self.groups.kept.forget_deal(self.state, again);
             crossing =
                 self.state.crossings.cross_for_group(&mut self.state.journal, self.links, publication, names, home);
         } else if of == 0 {
             id = self.groups.kept.keep_deal(now, self.state, publication, names, (home, 0), source.hops, again);
         }
+        self.send_return(home, group, publication, source, (not_to, of, id, client), name);
+        self.links.send_crossing(home, crossing);
+    }
+
+    /// Sends a message to the shard where its group is dealt; behind its name, if that shard is the next home.
+    pub(super) fn send_return(
+        &mut self,
+        home: ShardId,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        (not_to, of, id, client): (u32, u64, u64, u64),
+        name: Option<ExchangeName>,
+    ) {
+        if let Some(name) = name {
+            let word = ExchangeWord { name, done_below: 0, covered: Got::EMPTY };
+            self.links.send(home, Record::Exchange(Box::new(word)));
+        }
         let envelope = source.envelope(&self.state.overflow, 0, publication, None);
         self.links.send(home, Record::Return { group, not_to, of, id, client, envelope });
-        self.links.send_crossing(home, crossing);
     }
 
     /// Deals the waiting messages that have a receiver now.
@@ -95,10 +115,7 @@ impl Dealing<'_> {
             Some(None) if !last => {}
             Some(None) if self.asks_home_of(now, client, group, &mut publication, &source, id) => {}
             Some(None) => self.give_up_client(now, key, &mut publication, &source, id),
-            None => {
-                self.groups.kept.forget_deal(self.state, id);
-                self.deal_to(now, key, &mut publication, &source, None);
-            }
+            None => self.deal_to_any(now, key, &mut publication, &source, id),
         }
     }
 

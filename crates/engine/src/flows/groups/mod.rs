@@ -7,6 +7,7 @@ pub(crate) mod fleet;
 pub(crate) mod joins;
 pub(crate) mod kept;
 pub(crate) mod leaves;
+pub(crate) mod passed;
 pub(crate) mod reseat;
 pub(crate) mod returns;
 

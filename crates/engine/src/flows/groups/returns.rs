@@ -55,7 +55,7 @@ impl Dealing<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
-        let Returned { group, not_to, of, id, .. } = returned;
+        let Returned { group, not_to, of, id, name, .. } = returned;
         self.groups.set_full(group, from, not_to);
         if self.groups.kept.stays_bound(now, self.state, of) {
             // The client may have another seat than the lost seat.
@@ -64,8 +64,13 @@ impl Dealing<'_> {
             }
             return;
         }
-        let is_known = self.state.exchanges.marks.has_deal(publication.qos, id) || id != 0 && self.groups.kept.has(id);
-        if !is_known {
+        let partition = group_partition(group.tenant, group.share, group.filter);
+        let is_dealt = name.is_some_and(|name| self.state.exchanges.marks.get(name).groups.has(partition));
+        let is_kept = id != 0 && self.groups.kept.has(id);
+        if is_kept {
+            self.groups.kept.store_passed(self.state, id);
+        }
+        if !is_kept && !is_dealt && !self.state.exchanges.marks.has_deal(publication.qos, id) {
             self.take_returned(now, from, returned, publication, source);
         }
         self.groups.kept.forget_deal(self.state, of);

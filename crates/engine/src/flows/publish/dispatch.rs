@@ -10,6 +10,7 @@ use crate::groups::Groups;
 use crate::ids::{SessionKey, ShardId, TenantId, hash_name, partition_of};
 use crate::link::Links;
 use crate::link::envelope::{BROUGHT, DELIVER, FROM_RETAINED, RETAIN_AT_HOME};
+use crate::link::exchange_word::ExchangeName;
 use crate::message::Publication;
 use crate::now::Now;
 use crate::orchestrator::broker_link::BrokerLinks;
@@ -182,6 +183,24 @@ impl Reach<'_> {
         self.deliver_here(now, route, publication, source);
         if !publication.from_retained {
             self.deal(now, route, publication, source);
+        }
+    }
+
+    /// The same for a QoS 2 message with a name, for which there are groups.
+    #[cold]
+    pub(crate) fn dispatch_named(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        name: ExchangeName,
+    ) {
+        self.count_withheld(route);
+        self.begin_receipts(now, route, publication, source, false);
+        self.deliver_here(now, route, publication, source);
+        if !publication.from_retained {
+            self.deal_exchange(now, route, publication, source, name, |_| true);
         }
     }
 

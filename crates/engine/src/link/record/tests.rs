@@ -313,7 +313,7 @@ proptest! {
 }
 
 /// The records of links between nodes of this version, in the fixture of its number.
-const LINK_VERSION: u16 = 15;
+const LINK_VERSION: u16 = 16;
 
 /// A record of each kind, with everything that is optional or without it.
 fn sample(kind: Kind, flag: bool) -> Fields {

@@ -61,6 +61,11 @@ impl Net {
         self.leaving = Some(node);
     }
 
+    /// No node is to leave any more.
+    pub(crate) fn stay(&mut self) {
+        self.leaving = None;
+    }
+
     /// Whether a leaving node serves nothing by the table that it has read, and has ended its exchanges with the others.
     pub(crate) fn has_left(&mut self, node: usize, gives_kept: bool) -> bool {
         let is_unread = self.unread.get(&node).is_some_and(|tables| !tables.is_empty());

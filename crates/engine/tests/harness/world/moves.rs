@@ -32,6 +32,11 @@ impl World {
         self.0.borrow_mut().begin_to_leave(node);
     }
 
+    /// No node is to leave any more.
+    pub(crate) fn stay(&self) {
+        self.0.borrow_mut().stay();
+    }
+
     /// Whether a leaving node serves nothing and has ended its exchanges with the others.
     pub(crate) fn has_left(&self, node: usize, gives_kept: bool) -> bool {
         self.0.borrow_mut().has_left(node, gives_kept)

@@ -577,3 +577,51 @@ fn a_group_keeps_a_message_for_another_shard_of_its_node() {
         comes_to_member_alone(&world, member, &other);
     }
 }
+
+#[test]
+fn a_deal_comes_once_if_its_home_is_killed_after_handing_over() {
+    // The old home has the message in its store or not, and has reached its next home or not.
+    for (kept, reaches) in [(usize::MAX, false), (0, false), (usize::MAX, true), (0, true)] {
+        let world = four();
+        let topic = group_at(&world, 0);
+        let members = ["one ", "other "].map(|name| v5(&world.name_on(3, name)).clean(false).expiry(u32::MAX));
+        for member in &members {
+            let client = world.connect(member.clone());
+            client.subscribe(&format!("$share/group/{topic}"), ExactlyOnce);
+            client.lose();
+        }
+        let publisher = v5(&world.name_on(2, "publisher ")).clean(false).expiry(u32::MAX);
+        let client = world.connect(publisher.clone());
+        handed_over(&world);
+        world.hold(0, 2);
+        if !reaches {
+            world.hold(0, 1);
+        }
+        let id = client.send_publish(message(&topic, "x").qos2());
+        world.run();
+        assert!(client.answers().is_empty(), "node 2 has not read the answer");
+        world.fall_unnoticed(0, kept, 0);
+        world.run();
+        world.bury(0);
+        world.read_all_tables();
+        world.run();
+        client.expect_disconnect(ReasonCode::ServerBusy);
+        assert_eq!(client.expect_closed(), Reason::NodeLost);
+        let client = world.connect(publisher);
+        let mut again = message(&topic, "x").qos2();
+        (again.dup, again.id) = (true, id);
+        client.send_publish(again);
+        world.run();
+        assert!(!client.expect_answer(PacketType::PubRec, id.expect("a packet id")).is_error());
+        let got = || -> Vec<String> {
+            let clients = members.iter().map(|member| world.connect(member.clone().accept_on(2)));
+            clients.flat_map(|client| client.payloads()).collect()
+        };
+        assert_eq!(got(), ["x"], "{kept}, {reaches}");
+        world.revive(0);
+        world.run();
+        world.advance(minutes(5));
+        assert!(got().is_empty(), "{kept}, {reaches}: not again when the old home returns");
+        assert_eq!(world.gauges().kept_deals, 0);
+    }
+}

@@ -22,6 +22,8 @@ enum Stage {
     Leaving(usize),
     /// It has handed over its partitions, and is away.
     Stopped(usize),
+    /// It has handed over its partitions and was killed before it had ended its exchanges. No table says so.
+    Killed(usize),
 }
 
 /// Nodes that have died.
@@ -31,6 +33,8 @@ pub(super) struct Falls {
     pub count: u64,
     /// Whether the process of the dead node runs again, without a place.
     has_returned: bool,
+    /// Whether nodes are killed that have handed over their partitions.
+    pub kills_those_that_leave: bool,
     /// Messages to groups that may be lost with a node, by their place in [`Simulation::published`].
     pub unsure: BTreeSet<usize>,
 }
@@ -42,6 +46,10 @@ impl Simulation {
             Stage::None if self.profile.kind.moves() && self.random.percent(40) => self.begin_to_leave(),
             Stage::None => self.fall(),
             Stage::Leaving(node) => self.leave(node),
+            Stage::Killed(node) => {
+                self.world.bury(node);
+                Stage::Stopped(node)
+            }
             Stage::Stopped(node) if self.world.has_unread_tables() => Stage::Stopped(node),
             Stage::Stopped(node) => {
                 self.world.revive(node);
@@ -111,6 +119,9 @@ impl Simulation {
 
     /// A node stops when it serves nothing and owes nothing to others.
     fn leave(&mut self, node: usize) -> Stage {
+        if self.kills_one_that_leaves(node) {
+            return Stage::Killed(node);
+        }
         let gives_kept = self.random.percent(50);
         if !self.world.has_left(node, gives_kept) {
             self.world.step_move(&mut self.random);
@@ -124,6 +135,18 @@ impl Simulation {
         Stage::Stopped(node)
     }
 
+    /// Kills a node that serves nothing by the newest table, in half of the cases. Returns whether it did.
+    fn kills_one_that_leaves(&mut self, node: usize) -> bool {
+        let (_, shards) = self.world.nodes();
+        let serves = (0..shards).any(|shard| self.world.works_something(node as u16 * shards + shard));
+        if !self.falls.kills_those_that_leave || serves || self.random.percent(50) {
+            return false;
+        }
+        self.world.stay();
+        self.fall_of(node);
+        true
+    }
+
     fn is_uncommitted(&self) -> bool {
         (0..self.world.nodes().0).any(|node| self.world.uncommitted_of(node) > 0)
     }
@@ -134,6 +157,11 @@ impl Simulation {
         if !self.world.works_something(node as u16 * shards) {
             return Stage::None;
         }
+        if self.fall_of(node) { Stage::Gone(node) } else { Stage::Dead(node) }
+    }
+
+    /// A node dies with a part of its batches. Returns whether the others have to notice it.
+    fn fall_of(&mut self, node: usize) -> bool {
         let waiting = self.world.uncommitted_of(node);
         let kept = self.random.pick(&[0, self.random.clone().below(waiting + 1), waiting]);
         let arrive = self.random.pick(&[0, 1, usize::MAX]);
@@ -148,7 +176,7 @@ impl Simulation {
         for device in &mut self.devices {
             device.notice_close();
         }
-        if unnoticed { Stage::Gone(node) } else { Stage::Dead(node) }
+        unnoticed
     }
 
     /// All have their place again.

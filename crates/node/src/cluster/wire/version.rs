@@ -2,4 +2,4 @@
 
 /// The version of everything that is said on a link, the layout of batches included; nodes of different versions have
 /// no session.
-pub const LINK_VERSION: u16 = 15;
+pub const LINK_VERSION: u16 = 16;
