@@ -5,12 +5,13 @@ use crate::journal::Journal;
 use crate::journal::keys::Key;
 use crate::records::stored::put_subscription;
 use crate::session::table::Sessions;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::identity::Identity;
 use crate::ids::{ListenerId, TenantId};
 use crate::now::{Millis, Now};
-use crate::session::{Session, Standing, Will};
+use crate::session::{Membership, Session, Standing, Will};
 use crate::wire::{WireError, WireReader, WireWrite};
 
 use crate::records::stored::end;
@@ -182,6 +183,25 @@ impl Sessions {
         // Its will is stored with it from now on.
         if let Some(stored) = session.rare.as_mut().and_then(|rare| rare.stored_will.take()) {
             journal.delete(Key::Will(stored));
+        }
+    }
+
+    /// Stores a membership in a shared group.
+    pub(crate) fn store_membership(&mut self, journal: &mut Journal, key: SessionKey, membership: &Membership) {
+        let (options, id) = (membership.kept_options(), membership.member.subscription_id);
+        let whole = format!("$share/{}/{}", membership.share, membership.filter);
+        self.store_subscription(journal, key, &whole, options, id);
+    }
+
+    /// The home of its group has confirmed a membership, if the session still has it.
+    pub(crate) fn confirm_membership(&mut self, journal: &mut Journal, key: SessionKey, membership: &Rc<Membership>) {
+        if membership.is_confirmed() {
+            return;
+        }
+        membership.set_unconfirmed(false);
+        let rare = self.get(key.0).and_then(|session| session.rare.as_ref());
+        if rare.is_some_and(|rare| rare.memberships.iter().any(|other| Rc::ptr_eq(other, membership))) {
+            self.store_membership(journal, key, membership);
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::identity::Identity;
 use crate::ids::{ListenerId, TenantId};
 use crate::journal::Numbers;
-use crate::link::record::{GroupName, MemberOptions};
+use crate::link::record::GroupName;
 use crate::now::{Millis, Now};
 use crate::records::image::read_delivery;
 use crate::records::image::read_message;
@@ -11,7 +11,7 @@ use crate::records::image::read_subscription_id;
 use crate::session::exchange::Exchange;
 use crate::session::packet_ids::{Inflight, State};
 use crate::session::refused::RefusedMessage;
-use crate::session::{Delivery, FilterList, InFlight, Membership, Session, Standing, Will};
+use crate::session::{CONFIRMED, Delivery, FilterList, InFlight, Membership, Session, Standing, Will};
 use crate::topics::address_name::is_group_name;
 use crate::topics::{SubscriberOptions, is_own_topic};
 use crate::wire::{WireError, WireReader};
@@ -157,8 +157,11 @@ fn read_will(reader: &mut WireReader<'_>, now: Now, session: &mut Session) -> Re
 }
 
 fn read_options(reader: &mut WireReader<'_>) -> Result<SubscriberOptions, WireError> {
+    sound_options(reader.u8("subscription options")?)
+}
+
+fn sound_options(bits: u8) -> Result<SubscriberOptions, WireError> {
     let wrong = WireError { reading: "subscription options" };
-    let bits = reader.u8(wrong.reading)?;
     let options = SubscriberOptions::from_bits(bits);
     let sound = options.bits() == bits && QoS::from_bits(bits & 3).is_some();
     if sound { Ok(options) } else { Err(wrong) }
@@ -185,13 +188,11 @@ fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId) -> Result<Memb
     if named != Some(share.len()) {
         return Err(WireError { reading: "a shared subscription" });
     }
-    let member =
-        MemberOptions { options: read_options(reader)?.bits(), subscription_id: read_subscription_id(reader, 0)? };
+    let kept = reader.u8("subscription options")?;
+    sound_options(kept & !CONFIRMED)?;
+    let subscription_id = read_subscription_id(reader, 0)?;
     let partition = crate::groups::group_partition(tenant, share, filter);
-    let membership = Membership::new(GroupName { tenant, share, filter }, partition, member);
-    // The image does not say whether the home of the group has confirmed it.
-    membership.set_unconfirmed(true);
-    Ok(membership)
+    Ok(Membership::from_kept(GroupName { tenant, share, filter }, partition, kept, subscription_id))
 }
 
 /// A message in flight: the awaited packet, and the packet that is sent again if it does not come.

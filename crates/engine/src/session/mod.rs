@@ -349,6 +349,10 @@ impl Rare {
     }
 }
 
+/// Beside the options of a kept membership: the home of its group has confirmed it, so that its brokers keep the messages
+/// while the home is away.
+pub(crate) const CONFIRMED: u8 = 1 << 5;
+
 /// A session's place in a shared group.
 #[derive(Debug)]
 pub(crate) struct Membership {
@@ -358,7 +362,7 @@ pub(crate) struct Membership {
     /// Its home deals.
     pub partition: PartitionId,
     pub member: MemberOptions,
-    /// Whether the group's home has not confirmed it to this process.
+    /// Whether the group's home has not confirmed it.
     is_unconfirmed: Cell<bool>,
     /// Set for one delivery: the notice that its group is promised.
     promise: RefCell<Option<Promise>>,
@@ -379,6 +383,19 @@ impl Membership {
     /// Whether the group's home has confirmed it.
     pub(crate) fn is_confirmed(&self) -> bool {
         !self.is_unconfirmed.get()
+    }
+
+    /// Its options in the store and in images, with [`CONFIRMED`].
+    pub(crate) fn kept_options(&self) -> u8 {
+        self.member.options | if self.is_confirmed() { CONFIRMED } else { 0 }
+    }
+
+    /// A membership from the store or from an image. Earlier versions did not note whether it was confirmed.
+    pub(crate) fn from_kept(group: GroupName<'_>, partition: PartitionId, kept: u8, subscription_id: u32) -> Self {
+        let options = kept & !CONFIRMED;
+        let membership = Self::new(group, partition, MemberOptions { options, subscription_id });
+        membership.set_unconfirmed(kept & CONFIRMED == 0);
+        membership
     }
 
     /// A copy for one delivery, at whose end its group is notified.

@@ -66,4 +66,4 @@ impl From<WireError> for ImageError {
 }
 
 /// Version of the layout of a partition's image; a reader refuses others.
-pub(crate) const IMAGE_VERSION: u8 = 10;
+pub(crate) const IMAGE_VERSION: u8 = 11;

@@ -7,7 +7,7 @@ use crate::durable::session_record::SessionRecord;
 use crate::flows::contexts::Subscribing;
 use crate::journal::Numbers;
 use crate::journal::keys::StoredSession;
-use crate::link::record::{GroupName, MemberOptions};
+use crate::link::record::GroupName;
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::records::stored::Content;
@@ -102,9 +102,7 @@ impl Subscribing<'_> {
         if let Some((share, filter)) = filter.shared() {
             let partition = crate::groups::group_partition(tenant, share, filter.as_str());
             let group = GroupName { tenant, share, filter: filter.as_str() };
-            let membership = Rc::new(Membership::new(group, partition, MemberOptions { options, subscription_id }));
-            // The store does not say whether the home of the group has confirmed it.
-            membership.set_unconfirmed(true);
+            let membership = Rc::new(Membership::from_kept(group, partition, options, subscription_id));
             restoring.memberships.push(Rc::clone(&membership));
             self.rejoin_group(now, key, &membership);
         } else {

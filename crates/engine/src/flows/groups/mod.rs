@@ -104,10 +104,13 @@ impl Subscribing<'_> {
         let (client, counted) = (hash_name(tenant, &session.client_id), session.counted_for());
         let partition = group_partition(tenant, share, filter);
         let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
-        membership.set_unconfirmed(true);
         waits.joined.push(Rc::clone(&membership));
         let rare = session.rare_mut();
-        match rare.find_membership(share, filter) {
+        let known = rare.find_membership(share, filter);
+        // The home that has confirmed it before keeps its messages already.
+        let was_confirmed = known.is_ok_and(|at| rare.memberships[at].is_confirmed());
+        membership.set_unconfirmed(!was_confirmed);
+        match known {
             Ok(at) => rare.memberships[at] = membership,
             Err(at) => {
                 rare.memberships.insert(at, membership);
@@ -115,16 +118,21 @@ impl Subscribing<'_> {
             }
         }
         let group = GroupName { tenant, share, filter };
+        let roster = &self.links.roster;
+        let is_kept_at_brokers = was_confirmed && roster.is_of_orchestrators() && roster.lacks_home(partition);
+        let ticket = Some(ticket).filter(|_| !is_kept_at_brokers);
         for table in self.groups.tables_of(&self.links.roster, partition) {
             if table != self.links.place.shard {
-                self.links
-                    .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
-                waits.confirmations += 1;
+                self.links.send(table, Record::GroupJoin { group, session: key.0, client, member, ticket });
+                waits.confirmations += u32::from(ticket.is_some());
                 continue;
             }
             let seat = Seat { client, member, full: false };
-            waits.add_notified(self.take_seat(now, self.links.place.shard, group, key.0, seat, Some(ticket)));
-            waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
+            let told = self.take_seat(now, self.links.place.shard, group, key.0, seat, ticket);
+            if let Some(ticket) = ticket {
+                waits.add_notified(told);
+                waits.confirmations += u32::from(self.groups.joins_late(&self.links.roster, table, partition, ticket));
+            }
             dealing!(self).deal_waiting_of(now, group);
         }
     }

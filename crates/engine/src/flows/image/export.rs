@@ -54,7 +54,7 @@ impl Imaging<'_> {
         for membership in memberships {
             out.put_bytes(membership.share.as_bytes());
             out.put_bytes(membership.filter.as_bytes());
-            out.put_u8(membership.member.options);
+            out.put_u8(membership.kept_options());
             out.put_u32(membership.member.subscription_id);
         }
         let exchanges = rare.map_or(&[][..], |rare| &rare.exchanges);

@@ -44,7 +44,7 @@ impl Moving<'_> {
         }
         for membership in memberships {
             let whole = format!("$share/{}/{}", membership.share, membership.filter);
-            stored.push((whole, membership.member.options, membership.member.subscription_id));
+            stored.push((whole, membership.kept_options(), membership.member.subscription_id));
             subscribing!(self).rejoin_group(now, key, &membership);
         }
         subscribing!(self).restore_standing(now, tenant, standing);

@@ -11,7 +11,9 @@ use crate::link::promised::Promised;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::retained::strays::STRAY_INDEX;
+use crate::session::Membership;
 use crate::session::refused::RefusedMessage;
+use std::rc::Rc;
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
 impl Answering<'_> {
@@ -103,7 +105,7 @@ impl Answering<'_> {
                 self.send_pub_rec(key, packet_id, outcome, promises);
             }
             Answer::SubAck(answer) => {
-                answer.joined.iter().for_each(|membership| membership.set_unconfirmed(false));
+                self.confirm_memberships(key, &answer.joined);
                 if self.send_sub_ack(key, packet_id, &answer, promises) {
                     fetching!(self).start_fetches(now, key, answer.fetches);
                 }
@@ -111,6 +113,15 @@ impl Answering<'_> {
             Answer::UnsubAck(answer) => {
                 self.send_unsub_ack(key, packet_id, &answer, promises);
             }
+        }
+    }
+
+    /// The homes of groups have confirmed memberships. Only orchestrators ask later whether they have.
+    fn confirm_memberships(&mut self, key: ConnectionKey, joined: &[Rc<Membership>]) {
+        let session = self.state.connections.session_of(key).filter(|_| self.links.roster.is_of_orchestrators());
+        let Some(session) = session else { return };
+        for membership in joined {
+            self.state.sessions.confirm_membership(&mut self.state.journal, session, membership);
         }
     }
 

@@ -82,15 +82,10 @@ impl Subscribing<'_> {
             }
             self.check_subscription_limit(request)?;
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
-            let whole = request.filter.as_str();
-            self.state.sessions.store_subscription(
-                &mut self.state.journal,
-                request.session,
-                whole,
-                member.options,
-                member.subscription_id,
-            );
             self.join_group(now, request.session, share, filter.as_str(), member, request.ticket, waits);
+            if let Some(membership) = waits.joined.last() {
+                self.state.sessions.store_membership(&mut self.state.journal, request.session, membership);
+            }
             self.state.tenants.release(request.counted_for, Holding::Subscriptions, 1);
             return Ok(());
         }

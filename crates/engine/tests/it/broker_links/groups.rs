@@ -162,6 +162,41 @@ fn a_member_without_suback_is_refused_while_its_home_is_away() {
 }
 
 #[test]
+fn a_moved_or_restored_member_stays_one_while_its_home_is_away() {
+    for (moves, is_confirmed) in [(true, true), (false, true), (true, false), (false, false)] {
+        let world = World::stored_orchestrators(3, 1);
+        let broker = world.broker("a");
+        let filter = shared(&world, "t");
+        let steady = v5(&world.name_on(1, "steady ")).clean(false).expiry(u32::MAX);
+        let member = world.connect(steady.clone());
+        broker.now(|ways| ways.withholds_sub_acks = !is_confirmed);
+        if is_confirmed {
+            member.subscribe(&filter, AtLeastOnce);
+        } else {
+            member.send_subscribe(&[(&filter, SubscriptionOptions::new(AtLeastOnce))], None);
+            member.expect_nothing();
+        }
+        member.lose();
+        world.run();
+        if moves {
+            world.begin_move(1, 2, &steady.client_id);
+            world.end_move();
+        } else {
+            world.fall(1, usize::MAX, 0);
+            world.take_over(1);
+        }
+        world.break_link(0, 2, 0);
+        world.run();
+        let member = world.connect(steady.accept_on(2));
+        let wanted = if is_confirmed { ReasonCode::granted(AtLeastOnce) } else { ReasonCode::UnspecifiedError };
+        assert_eq!(member.subscribe_code(&filter, AtLeastOnce), Some(wanted), "moves: {moves}");
+        assert_eq!(member.subscribe_code(&filter, AtLeastOnce), Some(wanted), "moves: {moves}, again");
+        let new = member.subscribe_code(&shared(&world, "u"), AtLeastOnce);
+        assert_eq!(new, Some(ReasonCode::UnspecifiedError), "a new membership");
+    }
+}
+
+#[test]
 fn a_group_keeps_messages_while_a_link_is_broken() {
     let (world, [_, member]) = two();
     world.keep_nothing();
