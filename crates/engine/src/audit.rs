@@ -57,7 +57,8 @@ impl Audit<'_> {
         let elsewhere = of_brokers + self.fan_outs.bytes() + self.groups.kept.bytes();
         let outgoing = self.outgoing.bytes();
         let lists = aliases + tails + outgoing + self.fetches.starting_bytes();
-        let former = state.sessions.iter().filter_map(|(_, session)| session.rare.as_ref()?.former_will.as_ref());
+        let former = state.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
+        let former = former.flat_map(|rare| &rare.former_wills);
         let wills = wills + former.map(|former| former.will.cost()).sum::<u64>();
         let held = elsewhere + input + queued + kept + lists + wills + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", state.memory.held, held);
@@ -100,9 +101,11 @@ impl Audit<'_> {
         let rare = state.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
         let of_sessions: usize = rare
             .map(|rare| {
-                let expected = rare.former_will.as_ref().map(|former| former.expected_until);
-                let due = [rare.will_due, rare.ends_at, expected];
-                due.iter().flatten().filter(|due| **due != never).count()
+                let mut expected: Vec<crate::now::Millis> =
+                    rare.former_wills.iter().map(|former| former.expected_until).collect();
+                expected.dedup();
+                let due = [rare.will_due, rare.ends_at];
+                expected.len() + due.iter().flatten().filter(|due| **due != never).count()
             })
             .sum();
         let flows = state.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());

@@ -14,7 +14,9 @@ impl TimerCalls<'_> {
             Timer::Parked(key) => self.engine.waiting().give_up_parking(now, key),
             Timer::Rate(key) => self.handle_rate_timer(now, key),
             Timer::Will(session) => ending!(self.engine).handle_will_timer(now, session),
-            Timer::FormerWill(session) => drop(connecting!(self.engine).drop_former_will(session)),
+            Timer::FormerWill(session) => {
+                connecting!(self.engine).drop_former_wills(session, |until| until <= now.monotonic);
+            }
             Timer::Expiry(session) => self.handle_expiry_timer(now, session),
             Timer::SessionEnd(session) => ending!(self.engine).handle_session_timer(now, session),
             Timer::LoopLag => self.handle_loop_lag_timer(now),

@@ -33,7 +33,7 @@ use crate::session::promise::Promise;
 use crate::session::queue::SessionQueue;
 use crate::session::refused::RefusedMessages;
 use crate::session::tail::Tail;
-pub(crate) use crate::session::will::{FormerWill, Will};
+pub(crate) use crate::session::will::{FORMER_WILLS_MAX, FormerWill, Will};
 use crate::settings::Settings;
 use crate::settings::overflow::Bounds;
 use std::cell::{Cell, RefCell};
@@ -302,8 +302,8 @@ pub(crate) struct Rare {
     pub stored_will: Option<StoredSession>,
     /// When a will that waits is due; also its key among the timers.
     pub will_due: Option<Millis>,
-    /// The will of a connection that is still on its way here, where its client has connected again.
-    pub former_will: Option<Box<FormerWill>>,
+    /// The wills of connections that are still on their way here, where their client has connected again, oldest first.
+    pub former_wills: Vec<FormerWill>,
     /// When a session without a connection ends; also its key among the timers.
     pub ends_at: Option<Millis>,
     /// Until when QoS 0 messages are kept for a client that was sent on and has not returned.
@@ -337,7 +337,7 @@ impl Rare {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.will.is_none()
-            && self.former_will.is_none()
+            && self.former_wills.is_empty()
             && self.ends_at.is_none()
             && self.sent_on_until.is_none()
             && self.memberships.is_empty()

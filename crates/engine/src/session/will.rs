@@ -12,6 +12,9 @@ pub(crate) struct FormerWill {
     pub expected_until: Millis,
 }
 
+/// Connections of one client that are awaited at the same time. The will of the oldest one beyond it is not published.
+pub(crate) const FORMER_WILLS_MAX: usize = 4;
+
 /// A will, published when its connection ends without a goodbye.
 #[derive(Clone, Debug)]
 pub(crate) struct Will {

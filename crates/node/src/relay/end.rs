@@ -9,6 +9,10 @@ use super::HOME_ENDED;
 use crate::quic::News;
 use crate::transport::{Input, Transport, Wrote};
 
+/// Bytes of a client that are read before its connection is brought to a new home. Further ones follow when that home
+/// has the connection.
+pub(crate) const READ_AHEAD_BYTES: usize = 8 * 1024;
+
 /// One end of a relay.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent facts about a socket")]
@@ -152,6 +156,29 @@ impl End {
 }
 
 impl End {
+    /// Appends input that has come, until there are [`READ_AHEAD_BYTES`]. So a new home that does not continue the
+    /// connection of a client finds a DISCONNECT.
+    pub(crate) fn read_ahead(&mut self, out: &mut Vec<u8>, buffer: &mut [u8]) {
+        while self.readable && !self.ended && out.len() < READ_AHEAD_BYTES {
+            match self.transport.read(buffer) {
+                Ok(Input::Bytes { payload, full }) => {
+                    self.readable = full || self.peer_closed;
+                    out.extend_from_slice(buffer.get(payload).unwrap_or_default());
+                }
+                Ok(Input::Last { payload, .. }) => {
+                    self.ended = true;
+                    out.extend_from_slice(buffer.get(payload).unwrap_or_default());
+                }
+                Ok(Input::Blocked | Input::Introduced) => {
+                    self.readable = false;
+                    self.ended |= self.peer_closed;
+                }
+                Ok(Input::Closed) => self.ended = true,
+                Err(_) => self.fail(),
+            }
+        }
+    }
+
     /// Ends the output, and drops the input. Returns whether there is more to do at once.
     pub(crate) fn finish_and_discard(&mut self, buffer: &mut [u8]) -> bool {
         self.finish(buffer);

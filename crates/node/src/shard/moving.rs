@@ -13,7 +13,7 @@ use crate::admission::Seat;
 use crate::orders::{Adoption, ToShard};
 use crate::peer::Peer;
 use crate::relay::departed::{Departed, HomeAttempt};
-use crate::relay::end::End;
+use crate::relay::end::{End, READ_AHEAD_BYTES};
 use crate::relay::follower::Follower;
 use crate::relay::frame::{Parcel, image_of, refused};
 use crate::relay::goodbye::Goodbye;
@@ -24,7 +24,7 @@ use crate::relay::slots::Stage;
 use crate::relay::{CLIENT, ClientOrigin, HOME, Pair, Relay, RelayKey, Search, header};
 use crate::shard::datagrams::Owner;
 use crate::shard::facets::{RelayCalls, SocketCalls};
-use crate::transport::Transport;
+use crate::transport::{Input, Transport};
 use tidegate_engine::ConnectionKey;
 
 /// How long a new home may take to accept a connection, milliseconds.
@@ -159,8 +159,9 @@ impl RelayCalls<'_> {
     /// The new home is connected: it gets the image of the connection.
     fn bring(&mut self, key: RelayKey) {
         let Some(Relay::Moving(departed)) = self.shard.relays.remove_for_now(key) else { return };
-        let Departed { mut client, seat, goodbye, origin, parcel, search, attempt, .. } = *departed;
+        let Departed { mut client, seat, goodbye, origin, mut parcel, search, attempt, .. } = *departed;
         let Some(HomeAttempt { home, .. }) = attempt else { return };
+        client.read_ahead(&mut parcel.tail, &mut self.shard.buffer);
         let secret = self.shard.shared.cluster_secret.as_ref();
         let mut output = Output::default();
         output.append(&header::of(client.transport_mut().peer(), origin.tenant, secret));
@@ -245,7 +246,11 @@ impl SocketCalls<'_> {
                 let Some((_, transport, seat)) = self.shard.table.remove(key) else { return };
                 self.shard.relaying().keep_departed(transport, false, (seat, origin), (parcel, Some(search)));
             }
-            Err(NotContinued::NotExpected) => self.lose(key),
+            Err(NotContinued::NotExpected) => {
+                let rest = self.rest_of_client(key, parcel.tail);
+                self.shard.engine.homes().end_unexpected(self.shard.now, &image, &rest);
+                self.lose(key);
+            }
             Err(NotContinued::Refused(reason)) => self.dismiss_client(key, &image, reason),
         }
     }
@@ -253,12 +258,17 @@ impl SocketCalls<'_> {
     /// Another node brings the image of a connection.
     pub(crate) fn take_image(&mut self, key: ConnectionKey, proven: &[u8]) {
         let image = image_of(proven, self.shard.shared.cluster_secret.as_ref());
-        let continued = image.ok_or(NotContinued::NotExpected).and_then(|image| self.continue_here(key, &image, true));
+        let continued =
+            image.as_ref().ok_or(NotContinued::NotExpected).and_then(|image| self.continue_here(key, image, true));
         match continued {
             Ok(()) => {}
             // The other node tries again.
             Err(NotContinued::NotHere) => self.lose(key),
             Err(NotContinued::NotExpected) => {
+                if let Some(image) = &image {
+                    let rest = self.shard.engine.questions().unread_input(key);
+                    self.shard.engine.homes().end_unexpected(self.shard.now, image, &rest);
+                }
                 self.shard.engine.outputs().append_frame(key, &refused(None));
                 let detail = "its session does not expect this connection";
                 self.shard.engine.handle_transport_failed(self.shard.now, key, Reason::NotServedHere, detail);
@@ -276,24 +286,34 @@ impl SocketCalls<'_> {
         image: &tidegate_engine::ConnectionImage,
         tell: bool,
     ) -> Result<(), NotContinued> {
-        self.check_credential(key, image).inspect_err(|error| self.note_not_continued(image, *error))?;
+        self.check_credential(key, image).inspect_err(|error| self.note_not_continued(*error))?;
         let continued = self.shard.engine.homes().continue_connection(self.shard.now, key, image, tell);
         match continued {
             Ok(()) => self.shard.counters.continued += 1,
             Err(error) => {
                 self.shard.admission().uncount_user(key);
-                self.note_not_continued(image, error);
+                self.note_not_continued(error);
             }
         }
         continued
     }
 
-    /// Counts a connection that is not continued here, unless it is tried again.
-    fn note_not_continued(&mut self, image: &tidegate_engine::ConnectionImage, error: NotContinued) {
-        self.shard.counters.not_continued += u64::from(error != NotContinued::NotHere);
-        if error == NotContinued::NotExpected {
-            self.shard.engine.homes().end_unexpected(self.shard.now, image);
+    /// All bytes that a client has sent behind the image of its connection, as far as they are read ahead.
+    fn rest_of_client(&mut self, key: ConnectionKey, mut rest: Vec<u8>) -> Vec<u8> {
+        while rest.len() < READ_AHEAD_BYTES
+            && let Some((_, transport)) = self.shard.table.get(key)
+            && let Ok(Input::Bytes { payload, .. } | Input::Last { payload, .. }) =
+                transport.read(&mut self.shard.buffer)
+            && !payload.is_empty()
+        {
+            rest.extend_from_slice(self.shard.buffer.get(payload).unwrap_or_default());
         }
+        rest
+    }
+
+    /// Counts a connection that is not continued here, unless it is tried again.
+    fn note_not_continued(&mut self, error: NotContinued) {
+        self.shard.counters.not_continued += u64::from(error != NotContinued::NotHere);
     }
 
     /// A connection whose transport is dropped is counted no more.

@@ -199,10 +199,8 @@ impl EntryCalls<'_> {
         let (resumed, present) = ending!(self.engine).session_to_resume(now, tenant, client_id, connect.clean_start);
         let session = match resumed {
             Some(session) => {
-                // The connection of an earlier will may still be on its way.
-                let former = connecting!(self.engine)
-                    .take_former(session)
-                    .or_else(|| connecting!(self.engine).take_will_of_expected(now, session));
+                // The last connection may still be on its way, and earlier ones.
+                let former = connecting!(self.engine).take_will_of_expected(now, session);
                 connecting!(self.engine).cancel_session_timers(session);
                 if let Some(former) = former {
                     connecting!(self.engine).keep_former_will(session, former);

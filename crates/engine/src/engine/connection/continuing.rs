@@ -5,7 +5,7 @@ use crate::connection::connect::grant::Granted;
 use crate::connection::input::Flow;
 use crate::connection::terms::PromisedTerms;
 use crate::connection::{Connection, EnhancedState, Phase};
-use crate::engine::facets::HomeCalls;
+use crate::engine::facets::{HomeCalls, ShardQuestions};
 use crate::event::{Event, LogEvent};
 use crate::events::reason::Reason;
 use crate::events::refused::Refused;
@@ -18,14 +18,14 @@ use crate::ids::{ConnectionKey, PartitionId, SessionKey, counted_for};
 use crate::image::connection::{
     CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX,
 };
-use crate::now::Now;
+use crate::now::{Millis, Now};
 use crate::orchestrator::homes::Home;
 use crate::session::{InFlight, Standing};
 use crate::settings::Settings;
 use crate::state::open_output;
 use crate::sys::ClientNews;
 use std::sync::Arc;
-use tidegate_mqtt::{Connect, ConnectProperties, varint};
+use tidegate_mqtt::{Connect, ConnectProperties, Disconnect, PacketType, ReasonCode, Version, split_frame, varint};
 
 /// Maximum difference of the times at which two nodes expect a connection, milliseconds: they read their clocks in
 /// turns.
@@ -146,14 +146,27 @@ impl HomeCalls<'_> {
 
 impl HomeCalls<'_> {
     /// A connection has come that its session does not expect. If its client has connected again meanwhile, it had lost
-    /// this connection or has replaced it: its will is published.
-    pub fn end_unexpected(&mut self, now: Now, image: &ConnectionImage) {
+    /// this connection or has replaced it: its will is published ([MQTT-3.1.2-8]). `rest` are the bytes of the client
+    /// behind the image. A DISCONNECT among them deletes the will ([MQTT-3.1.2-10]).
+    pub fn end_unexpected(&mut self, now: Now, image: &ConnectionImage, rest: &[u8]) {
         self.engine.state.journal.now = now;
         let Some(key) = self.engine.state.sessions.find_session(image.tenant, &image.client_id) else { return };
-        let is_it = |until| now.to_unix(until).abs_diff(image.expected_until) <= EXPECTED_WITHIN_MS;
-        let will = connecting!(self.engine).take_former_will(key, is_it);
+        let rare = self.engine.state.sessions.get(key.0).and_then(|session| session.rare.as_ref());
+        let distance = |until: &Millis| now.to_unix(*until).abs_diff(image.expected_until);
+        let untils = rare.iter().flat_map(|rare| &rare.former_wills).map(|former| former.expected_until);
+        let nearest = untils.min_by_key(distance).filter(|until| distance(until) <= EXPECTED_WITHIN_MS);
+        let will = connecting!(self.engine).take_former_will(key, |until| Some(until) == nearest);
+        let will = will.filter(|_| !says_goodbye(image.version, rest));
         ending!(self.engine).publish_will(now, key, will);
         self.engine.after_frame(now);
+    }
+}
+
+impl ShardQuestions<'_> {
+    /// The bytes of a connection that were not taken: those behind the image of a connection that is not continued.
+    pub fn unread_input(&self, key: ConnectionKey) -> Vec<u8> {
+        let connection = self.engine.state.connections.get(key);
+        connection.and_then(|connection| connection.tail.as_deref().cloned()).unwrap_or_default()
     }
 }
 
@@ -278,6 +291,18 @@ impl HomeCalls<'_> {
         flow.received_before = (image.received_before as usize).min(flow.received.len());
         flow.waiting_since = now.monotonic;
     }
+}
+
+/// Whether whole packets among these bytes are followed by a DISCONNECT that deletes the will ([MQTT-3.14.4-3]).
+fn says_goodbye(version: Version, mut bytes: &[u8]) -> bool {
+    while let Ok(Some(frame)) = split_frame(bytes, u32::MAX) {
+        if frame.packet_type() == PacketType::Disconnect {
+            let packet = Disconnect::decode(version, frame.first_byte, frame.body);
+            return packet.is_ok_and(|packet| packet.reason_code == ReasonCode::Success);
+        }
+        bytes = bytes.get(frame.total_len..).unwrap_or_default();
+    }
+    false
 }
 
 /// The CONNECT of a client with such a connection.

@@ -112,6 +112,7 @@ impl SessionEnding<'_> {
             let will = self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, key, None);
             self.publish_will(now, key, will);
         }
+        connecting!(self).drop_former_wills(key, |_| true);
         connecting!(self).cancel_session_timers(key);
     }
 }
@@ -119,7 +120,6 @@ impl SessionEnding<'_> {
 impl Connecting<'_> {
     /// The client is back: neither its session ends nor its will is published ([MQTT-3.1.3-9]).
     pub(crate) fn cancel_session_timers(&mut self, key: SessionKey) {
-        self.drop_former_will(key);
         self.state.sessions.replace_will(&mut self.state.memory, &mut self.state.journal, key, None);
         let Some(rare) = self.state.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
         if let Some(due) = rare.will_due.take() {

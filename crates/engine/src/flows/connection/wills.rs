@@ -6,7 +6,7 @@ use crate::flows::contexts::Connecting;
 use crate::flows::contexts::SessionEnding;
 use crate::ids::SessionKey;
 use crate::now::{Millis, Now};
-use crate::session::{FormerWill, Will};
+use crate::session::{FORMER_WILLS_MAX, FormerWill, Will};
 use crate::timers::Timer;
 
 impl SessionEnding<'_> {
@@ -76,32 +76,33 @@ impl Connecting<'_> {
         Some(FormerWill { will, expected_until })
     }
 
-    /// Keeps this will until the connection has come, or is expected no more.
+    /// Keeps this will until its connection has come, or is expected no more.
     pub(crate) fn keep_former_will(&mut self, key: SessionKey, former: FormerWill) {
         let Some(session) = self.state.sessions.get_mut(key.0) else { return };
         self.state.memory.held += former.will.cost();
         self.state.timers.set(former.expected_until, Timer::FormerWill(key));
-        session.rare_mut().former_will = Some(Box::new(former));
+        let wills = &mut session.rare_mut().former_wills;
+        wills.push(former);
+        let oldest = wills.first().map(|oldest| oldest.expected_until).filter(|_| wills.len() > FORMER_WILLS_MAX);
+        if let Some(oldest) = oldest {
+            self.take_former_will(key, |until| until == oldest);
+        }
     }
 
-    /// The connection of such a will is expected no more, or the session ends. Returns the will.
-    pub(crate) fn drop_former_will(&mut self, key: SessionKey) -> Option<Will> {
-        self.take_former(key).map(|former| former.will)
+    /// The connections of such wills are expected no more.
+    pub(crate) fn drop_former_wills(&mut self, key: SessionKey, is_over: impl Fn(Millis) -> bool) {
+        while self.take_former_will(key, &is_over).is_some() {}
     }
 
-    /// Takes such a will from its session.
-    pub(crate) fn take_former(&mut self, key: SessionKey) -> Option<FormerWill> {
-        let rare = self.state.sessions.get_mut(key.0)?.rare.as_mut()?;
-        let former = *rare.former_will.take()?;
-        self.state.timers.cancel(former.expected_until, Timer::FormerWill(key));
-        self.state.memory.held -= former.will.cost();
-        Some(former)
-    }
-
-    /// The same, if the connection was expected until this time.
+    /// Takes the oldest will whose connection was expected until such a time.
     pub(crate) fn take_former_will(&mut self, key: SessionKey, is_it: impl Fn(Millis) -> bool) -> Option<Will> {
-        let rare = self.state.sessions.get(key.0)?.rare.as_ref()?;
-        rare.former_will.as_ref().filter(|former| is_it(former.expected_until))?;
-        self.drop_former_will(key)
+        let wills = &mut self.state.sessions.get_mut(key.0)?.rare.as_mut()?.former_wills;
+        let at = wills.iter().position(|former| is_it(former.expected_until))?;
+        let FormerWill { will, expected_until } = wills.remove(at);
+        if !wills.iter().any(|other| other.expected_until == expected_until) {
+            self.state.timers.cancel(expected_until, Timer::FormerWill(key));
+        }
+        self.state.memory.held -= will.cost();
+        Some(will)
     }
 }

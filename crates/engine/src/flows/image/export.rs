@@ -76,6 +76,7 @@ impl Imaging<'_> {
 impl Moving<'_> {
     /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
     pub(crate) fn forget_session(&mut self, now: Now, key: SessionKey) {
+        connecting!(self).drop_former_wills(key, |_| true);
         connecting!(self).cancel_session_timers(key);
         self.retaining.fetches.end_fetches(self.state, key);
         subscribing!(self).set_standing(now, key, Standing::Client);

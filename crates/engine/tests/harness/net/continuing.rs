@@ -40,7 +40,8 @@ impl Net {
         let continued = self.engines[shard].homes().continue_connection(self.now, key, &left.image, false);
         if let Err(error) = continued {
             if error == NotContinued::NotExpected {
-                self.engines[shard].homes().end_unexpected(self.now, &left.image);
+                let rest: Vec<u8> = left.tail.iter().copied().chain(upstream).collect();
+                self.engines[shard].homes().end_unexpected(self.now, &left.image, &rest);
             }
             self.engines[shard].release_connection(key);
             self.gather(shard);
@@ -110,7 +111,8 @@ impl Net {
         let Ok(key) = self.engines[shard].open_connection(self.now, listener) else { return };
         let continued = self.engines[shard].homes().continue_connection(self.now, key, &left.image, false);
         if continued == Err(NotContinued::NotExpected) {
-            self.engines[shard].homes().end_unexpected(self.now, &left.image);
+            let rest: Vec<u8> = left.tail.iter().copied().chain(self.sockets[id].upstream.iter().copied()).collect();
+            self.engines[shard].homes().end_unexpected(self.now, &left.image, &rest);
         }
         let socket = &mut self.sockets[id];
         match continued {

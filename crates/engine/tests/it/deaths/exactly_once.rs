@@ -196,6 +196,64 @@ fn a_crossing_comes_once_if_its_node_dies_after_a_takeover() {
     }
 }
 
+/// How a node with two shards comes back after its death.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Back {
+    /// With its data, before others have taken its place.
+    Early,
+    /// Not at all: others have its place.
+    Never,
+    /// With its data, when others have its place.
+    Late,
+}
+
+#[test]
+fn a_message_between_two_shards_comes_once_if_their_node_dies() {
+    for back in [Back::Early, Back::Never, Back::Late] {
+        for (kept, held, beside) in (0..5)
+            .flat_map(|kept| [(kept, false), (kept, true)])
+            .flat_map(|(kept, held)| [(kept, held, false), (kept, held, true)])
+        {
+            let world = World::cluster(3, 2, |settings| settings.durability = Durability::Commit);
+            let there = steady(&world, 3, "there ");
+            let elsewhere = steady(&world, 5, "elsewhere ");
+            let subscribers = if beside { vec![&there, &elsewhere] } else { vec![&there] };
+            subscribe_and_leave(&world, &subscribers);
+            let publisher = steady(&world, 2, "publisher ");
+            let client = world.connect(publisher.clone());
+            world.run();
+            world.hold_commits();
+            if held {
+                world.hold(2, 3);
+            }
+            let id = client.send_publish(message("t", "x").qos2());
+            world.run();
+            let is_answered = !client.answers().is_empty();
+            world.fall(1, kept, 0);
+            world.release_commits();
+            world.run();
+            match back {
+                Back::Early => world.revive(1),
+                Back::Never => world.take_over(1),
+                Back::Late => {
+                    world.take_over(1);
+                    world.revive(1);
+                }
+            }
+            world.run();
+            let told = format!("{back:?}, {kept} batches, held {held}, beside {beside}, answered {is_answered}");
+            let client = world.connect(publisher.accept_on(0));
+            client.send_publish(repeated(id));
+            world.run();
+            expect_accepted(&client, id.expect("a packet id"));
+            for subscriber in subscribers {
+                let got = world.connect(subscriber.clone().accept_on(0)).payloads();
+                assert_eq!(got, ["x"], "{}: {told}", subscriber.client_id);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_message_on_a_broken_link_of_living_nodes_comes_once() {
     for come in [Come::NotYet, Come::Written] {

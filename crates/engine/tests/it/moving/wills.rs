@@ -1,6 +1,7 @@
 //! Wills of clients whose partition moves.
 
 use tidegate_engine::{EDGE_STOPS, ListenerSettings, NotContinued};
+use tidegate_mqtt::{Disconnect, Version};
 
 use super::*;
 
@@ -179,4 +180,52 @@ fn a_client_whose_edge_stops_has_time_before_its_will() {
     watcher.expect_nothing();
     world.advance(seconds(2));
     assert_eq!(topics(&watcher), ["w/gone"]);
+}
+
+#[test]
+fn each_connection_that_is_replaced_before_it_comes_has_its_will() {
+    let here = World::new(1);
+    let will = |topic: &str| message(topic, "w").qos1();
+    let first = here.connect(v5("a").lasting().will(will("w/first")));
+    here.run();
+    let first_left = first.leave().expect("a connection at rest");
+    let there = elsewhere(&here, 2, millis(30));
+    move_all(&here, &there);
+    let watcher = there.connect(v5("watcher"));
+    watcher.subscribe("w/#", AtLeastOnce);
+    let second = there.connect(v5("a").lasting().clean(false).will(will("w/second")));
+    there.advance(seconds(1));
+    let second_left = second.leave().expect("a connection at rest");
+    let third = there.connect(v5("a").lasting().clean(false).will(will("w/third")));
+    watcher.expect_nothing();
+    for (client, left, wanted) in [(&second, second_left, "w/second"), (&first, first_left, "w/first")] {
+        assert_eq!(client.continue_at(&there, left).err(), Some(NotContinued::NotExpected));
+        there.run();
+        assert_eq!(topics(&watcher), [wanted]);
+    }
+    there.advance(minutes(1));
+    watcher.expect_nothing();
+    third.lose();
+    assert_eq!(topics(&watcher), ["w/third"]);
+}
+
+#[test]
+fn a_disconnect_behind_a_connection_that_leaves_deletes_its_will() {
+    for (code, has_will) in [(ReasonCode::Success, false), (ReasonCode::DisconnectWithWillMessage, true)] {
+        let here = World::new(1);
+        let client = here.connect(v5("a").lasting().will(message("w/a", "w").qos1()));
+        here.run();
+        let mut left = client.leave().expect("a connection at rest");
+        let there = elsewhere(&here, 2, millis(30));
+        move_all(&here, &there);
+        let watcher = there.connect(v5("watcher"));
+        watcher.subscribe("w/#", AtLeastOnce);
+        there.connect(v5("a").lasting().clean(false));
+        Disconnect::new(code).encode(Version::V5, &mut left.0.tail).expect("a short packet");
+        assert_eq!(client.continue_at(&there, left).err(), Some(NotContinued::NotExpected));
+        there.run();
+        assert_eq!(topics(&watcher).len(), usize::from(has_will), "{code:?}");
+        there.advance(minutes(1));
+        watcher.expect_nothing();
+    }
 }

@@ -27,7 +27,7 @@ fn written(frame: &Frame<'_>) -> Vec<u8> {
 #[test]
 fn a_hello_has_these_bytes() {
     let mut expected = vec![90, 0, 0, 0, 1];
-    expected.extend_from_slice(b"tidelink\x0f\0");
+    expected.extend_from_slice(b"tidelink\x10\0");
     expected.extend_from_slice(&[7; 32]);
     expected.extend_from_slice(b"\x01a\x06node-b");
     expected.extend_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1, 4, 0]);
