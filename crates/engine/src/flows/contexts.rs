@@ -159,8 +159,7 @@ contexts! { ($)
 
     /// The parts of an engine that an orchestrator needs to exchange messages and subscriptions with its brokers.
     broker_linking => BrokerLinking {
-        mut state, router, layouts, links, retaining, groups, nodes, broker_links, sys, peers,
-            handover, turn_share, services;
+        mut state, router, layouts, links, retaining, groups, nodes, broker_links, sys, peers, handover, services;
         ref rules, homes;
     }
 }

@@ -242,7 +242,7 @@ impl Arrivals {
     /// Forgets arrivals whose messages no broker delivers any more.
     #[inline]
     pub(crate) fn forget_old(&mut self, now: Now, journal: &mut Journal) {
-        if self.all.iter().any(|arrival| arrival.until <= now.monotonic) {
+        if !self.all.is_empty() && self.all.iter().any(|arrival| arrival.until <= now.monotonic) {
             self.remove(journal, |arrival| arrival.until <= now.monotonic);
         }
     }

@@ -72,6 +72,15 @@ impl Route {
         &self.groups
     }
 
+    /// The only receiver, where that is a shared group dealt by this shard.
+    #[inline]
+    pub(crate) fn sole_group(&self) -> Option<GroupKey> {
+        match self.groups[..] {
+            [group] if self.targets.is_empty() && self.remote == 0 => Some(group),
+            _ => None,
+        }
+    }
+
     /// The other shards that want the message, one bit each.
     #[inline]
     pub(crate) fn remote_bits(&self) -> u64 {

@@ -111,7 +111,7 @@ impl FleetCalls<'_> {
             };
         }
         match packet_type {
-            PacketType::Publish => broker_linking!(self.engine).receive_from_broker(now, key, version, frame)?,
+            PacketType::Publish => self.receive_from_broker(now, key, version, frame)?,
             PacketType::PubAck => acknowledging!(self.engine).handle_pub_ack(now, key, version, frame)?,
             PacketType::PubRec => acknowledging!(self.engine).handle_pub_rec(now, key, version, frame)?,
             PacketType::PubRel => acknowledging!(self.engine).handle_pub_rel(key, version, frame)?,
@@ -131,7 +131,12 @@ impl FleetCalls<'_> {
         if !self.engine.broker_links.settlement.refused.is_empty() {
             BrokerRefusals(dealing!(self.engine)).settle(now);
         }
-        broker_linking!(self.engine).settle_acknowledged(now);
+        if self.engine.broker_links.settlement.has_undecided() {
+            broker_linking!(self.engine).settle_acknowledged(now);
+        }
+        if self.engine.broker_links.has_work_after_message() {
+            broker_linking!(self.engine).work_after_message(now);
+        }
         Ok(Flow::Next)
     }
 

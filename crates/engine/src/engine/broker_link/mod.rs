@@ -4,6 +4,7 @@ mod connection;
 mod former;
 mod leave;
 mod life;
+mod receive;
 mod report;
 mod route;
 mod settled;

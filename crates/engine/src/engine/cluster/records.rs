@@ -301,8 +301,9 @@ impl ClusterCalls<'_> {
             let gave_up = self.engine.state.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
             self.engine.state.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
-            if envelope.publication.tenant == TenantId::BROKER_LINK {
-                broker_linking!(self.engine).check_gate_now_and_then(now);
+            if envelope.publication.tenant == TenantId::BROKER_LINK && self.engine.broker_links.has_work_after_message()
+            {
+                broker_linking!(self.engine).work_after_message(now);
             }
         }
         self.engine.state.transfers.source = self.engine.place.shard;

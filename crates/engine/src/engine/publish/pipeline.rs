@@ -5,12 +5,13 @@ use crate::event::{Attempt, Delay};
 use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::broker_linking;
+use crate::flows::contexts::dealing;
 use crate::flows::contexts::deciding;
 use crate::flows::contexts::parking;
 use crate::flows::publish::dispatch::reach;
 use crate::ids::{ConnectionKey, TenantId, hash_name};
 use crate::now::Now;
-use crate::publish::dispatch::Source;
+use crate::publish::dispatch::{Dispatched, Source};
 use crate::publish::fan_out::FAN_OUT_STEP;
 use crate::publish::inbound::Inbound;
 use crate::publish::pipeline::Progress;
@@ -176,7 +177,16 @@ impl PublishPipeline<'_> {
         }
         let deliveries = route.targets().len();
         self.engine.state.gave_up = false;
-        let done = reach!(self.engine).dispatch_first(now, route, first, &mut publication, &source);
+        let done = match route.sole_group() {
+            // A message to a fleet. A retained one also goes to its topic's home.
+            Some(group) if it.tenant == TenantId::BROKER_LINK && !raw.retain => {
+                if self.engine.groups.deals_for(self.engine.state.transfers.source, group) {
+                    dealing!(self.engine).deal_to(now, group, &mut publication, &source, None);
+                }
+                Dispatched { reached: true, ..Dispatched::default() }
+            }
+            _ => reach!(self.engine).dispatch_first(now, route, first, &mut publication, &source),
+        };
         self.engine.links.exchange = None;
         self.engine.state.memory.held += self.engine.fan_outs.begin(&mut publication, source, route, first);
         if let Some(share) = self.engine.turn_share.charge(now, deliveries, &self.engine.state) {
@@ -206,8 +216,8 @@ impl PublishPipeline<'_> {
         if full_links != 0 {
             parking!(self.engine).wait_for_links(now, key, full_links);
         }
-        if tenant == TenantId::BROKER_LINK {
-            broker_linking!(self.engine).check_gate_now_and_then(now);
+        if tenant == TenantId::BROKER_LINK && self.engine.broker_links.has_work_after_message() {
+            broker_linking!(self.engine).work_after_message(now);
         }
     }
 }

@@ -57,7 +57,8 @@ impl PublishPipeline<'_> {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
             properties.copy_forwardable_without(&[PROPERTY, ORIGIN_PROPERTY], forwarded);
-            self.engine.broker_links.append_next_id(now, &self.engine.state, session, raw.retain, forwarded);
+            let publisher = self.engine.broker_links.publisher_of(&self.engine.state, key, session);
+            self.engine.broker_links.append_next_id(now, publisher, raw.retain, forwarded);
         } else if !self.engine.router.cache.traits(slot).is_address {
             // A pipeline that is added later may read this message from a queue or retained, and believes its origin.
             properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
@@ -81,11 +82,16 @@ impl PublishPipeline<'_> {
         forwarded: &mut Vec<u8>,
     ) -> Result<Progress, Refused> {
         let (tenant, session) = (TenantId::BROKER_LINK, Some(session));
-        let slot = publishing!(self.engine).slot_of(tenant, raw.topic)?;
+        let slot = match self.engine.router.cache.lookup(self.engine.router.index.epoch(), tenant, raw.topic) {
+            Some(slot) => slot,
+            // The context is made for a new topic only: it costs as much as the look-up.
+            None => publishing!(self.engine).new_slot(tenant, raw.topic)?,
+        };
         if self.engine.router.cache.traits(slot).is_for_hub {
             self.append_origin(now, session, forwarded);
         }
-        self.engine.broker_links.append_next_id(now, &self.engine.state, session, raw.retain, forwarded);
+        let publisher = self.engine.broker_links.publisher_of(&self.engine.state, key, session);
+        self.engine.broker_links.append_next_id(now, publisher, raw.retain, forwarded);
         let (expires_at, unknown_receipts) = (self.expiry_of(now, slot, Millis::NEVER), false);
         let it = Inbound { now, key, session, tenant, slot, raw, properties: forwarded, expires_at, unknown_receipts };
         Ok(self.publish(&it))

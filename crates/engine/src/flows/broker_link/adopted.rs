@@ -15,12 +15,12 @@ use crate::orchestrator::broker_link::id::{MessageId, PROPERTY};
 use crate::settings::fleet_topics::of_brokers;
 
 /// A message that a broker delivers.
-pub(super) struct FromBroker<'m> {
-    pub(super) key: ConnectionKey,
-    pub(super) broker_link: BrokerLinkKey,
-    pub(super) raw: &'m RawPublish<'m>,
-    pub(super) properties: &'m PublishProperties<'m>,
-    pub(super) id: Option<&'m MessageId>,
+pub(crate) struct FromBroker<'m> {
+    pub(crate) key: ConnectionKey,
+    pub(crate) broker_link: BrokerLinkKey,
+    pub(crate) raw: &'m RawPublish<'m>,
+    pub(crate) properties: &'m PublishProperties<'m>,
+    pub(crate) id: Option<&'m MessageId>,
 }
 
 impl FromBroker<'_> {
@@ -49,7 +49,7 @@ impl FromBroker<'_> {
 
     /// Notes a message of the connection of a dead orchestrator for the members that have taken over other partitions.
     /// Returns whether its answer waits for them.
-    pub(super) fn note_for_members(&self, broker_linking: &mut BrokerLinking<'_>, now: Now) -> bool {
+    pub(crate) fn note_for_members(&self, broker_linking: &mut BrokerLinking<'_>, now: Now) -> bool {
         let adopted = adopted_of(&mut broker_linking.broker_links.brokers.all, self.broker_link);
         let Some(adopted) = adopted.filter(|_| !self.raw.retain) else { return false };
         let Some(message) = self.kept(now) else { return false };
@@ -86,7 +86,7 @@ impl FromBroker<'_> {
 
     /// Collects a message that a broker sends once more for partitions that have left: the connection or the process may
     /// have ended before it was forwarded.
-    pub(super) fn forward_again(&self, broker_linking: &mut BrokerLinking<'_>, now: Now) {
+    pub(crate) fn forward_again(&self, broker_linking: &mut BrokerLinking<'_>, now: Now) {
         if !self.raw.dup || self.raw.retain || !broker_linking.handover.forwards() {
             return;
         }

@@ -10,7 +10,7 @@ use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::id::PROPERTY;
-use crate::orchestrator::broker_link::route::Gate;
+use crate::orchestrator::broker_link::route::{Gate, publisher_of};
 use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
 use crate::session::terms::Terms;
@@ -18,21 +18,18 @@ use crate::settings::fleet_topics::at_brokers;
 use crate::topics::SubscriberOptions;
 use tidegate_mqtt::{PublishProperties, QoS};
 
-/// Messages after which the gate is looked at.
-const UNCHECKED_MAX: u32 = 32;
-
 /// A full fleet has room again when the owed messages have fallen to the limit divided by this.
 const OPENS_AT: u64 = 2;
 
 impl BrokerLinking<'_> {
-    /// The same, but only for one message of many: the limit has room for the messages in between.
-    pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
+    /// Delivers what no broker brings back, and checks the gate if that is due. See
+    /// [`BrokerLinks::has_work_after_message`](crate::orchestrator::broker_link::BrokerLinks::has_work_after_message).
+    #[cold]
+    pub(crate) fn work_after_message(&mut self, now: Now) {
         if !self.broker_links.settlement.for_here.is_empty() {
             self.deliver_all_here(now);
         }
-        self.broker_links.unchecked += 1;
-        // Publishers at a closed gate must not wait for messages that they keep from coming.
-        if self.broker_links.unchecked >= UNCHECKED_MAX || self.broker_links.gate != Gate::Open {
+        if self.broker_links.is_gate_due() {
             self.broker_links.unchecked = 0;
             self.check_gate(now);
         }
@@ -107,7 +104,8 @@ impl Publishing<'_> {
             // A will may bring an id that its client has made up.
             given.copy_forwardable_without(&[PROPERTY], &mut properties);
         }
-        self.broker_links.append_next_id(now, self.state, session, publication.retain, &mut properties);
+        let publisher = publisher_of(self.state, session);
+        self.broker_links.append_next_id(now, publisher, publication.retain, &mut properties);
         let mut own = Publication::new(
             TenantId::BROKER_LINK,
             &topic,

@@ -88,7 +88,6 @@ impl BrokerLinking<'_> {
         while let Some(key) = self.broker_links.settlement.trusted.pop() {
             self.broker_links.brokers.end_care(now, self.state, self.layouts, key);
         }
-        self.check_gate_now_and_then(now);
     }
 
     /// Sends messages again that should have returned by now; settles those without a subscriber left.

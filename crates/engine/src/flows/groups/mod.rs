@@ -19,7 +19,6 @@ use crate::flows::contexts::Subscribing;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::subscribing;
-use crate::flows::groups::fleet::pick_broker;
 use crate::groups::shared_group::Member;
 use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition};
 use crate::hash::hash_bytes;
@@ -28,6 +27,7 @@ use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::Publication;
 use crate::now::Now;
+use crate::orchestrator::broker_link::packet_limits::MessageLen;
 use crate::publish::admission::Wanted;
 use crate::publish::dispatch::Source;
 use crate::session::Membership;
@@ -186,6 +186,7 @@ impl Subscribing<'_> {
 
 impl Dealing<'_> {
     /// Deals a message to one member of a group, other than `not_to` if there is another.
+    #[inline]
     pub(crate) fn deal_to(
         &mut self,
         now: Now,
@@ -194,17 +195,26 @@ impl Dealing<'_> {
         source: &Source,
         not_to: Option<(ShardId, u32)>,
     ) {
+        let Some(dealt) = self.groups.dealt.get(key.0) else { return };
+        let of_fleet = dealt.tenant == TenantId::BROKER_LINK;
+        let len = if of_fleet { self.broker_links.len_to_check(publication, now) } else { None };
+        if !of_fleet || !self.deal_to_broker(now, key, publication, source, (not_to, len)) {
+            self.deal_to_any(now, key, publication, source, (not_to, len));
+        }
+    }
+
+    /// The same to a member that may be disconnected. `len` is the length of a message that a broker may not take.
+    fn deal_to_any(
+        &mut self,
+        now: Now,
+        key: GroupKey,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        (not_to, len): (Option<Receiver>, Option<MessageLen>),
+    ) {
         let topic = hash_bytes(0, publication.topic.as_bytes());
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         let of_fleet = dealt.tenant == TenantId::BROKER_LINK;
-        let len = if of_fleet { self.broker_links.len_to_check(publication, now) } else { None };
-        if of_fleet {
-            let (members, broker_links) = (&mut dealt.members, &*self.broker_links);
-            let place = pick_broker(members, self.state, broker_links, publication, topic, not_to, len);
-            if let Some(place) = place {
-                return self.hand(now, key, place, publication, source, 0);
-            }
-        }
         // Members without room, and the member that returned the message, are asked only if there is no other.
         let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
         let is_of_transfer = !of_fleet && !self.state.transfers.are_none();

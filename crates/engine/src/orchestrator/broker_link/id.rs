@@ -94,6 +94,18 @@ fn split(text: &[u8; TEXT_LEN]) -> Option<(&[u8; 11], &[u8; 11], &[u8; TEXT_LEN 
     Some((origin, number, rest.first_chunk()?))
 }
 
+/// Reads the publisher and the flag at the end of an id. Sets [`NO_DIGIT`] in `seen` at a character that is no digit.
+#[inline]
+fn publisher_and_flag(text: &[u8; 12], seen: &mut u32) -> Option<(u64, bool)> {
+    let (publisher, flag) = text.split_first_chunk::<11>()?;
+    let retain = match flag {
+        b"r" => true,
+        b"-" => false,
+        _ => return None,
+    };
+    Some((get(publisher, seen), retain))
+}
+
 impl MessageId {
     /// Appends the user property that carries it to encoded properties.
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
@@ -116,18 +128,13 @@ impl MessageId {
     fn parse_bytes(text: &[u8]) -> Option<Self> {
         let (origin, number, rest) = split(text.try_into().ok()?)?;
         let (entered, rest) = rest.split_first_chunk::<8>()?;
-        let (publisher, flag) = rest.split_first_chunk::<11>()?;
-        let retain = match flag {
-            b"r" => true,
-            b"-" => false,
-            _ => return None,
-        };
         let mut seen = 0;
+        let (publisher, retain) = publisher_and_flag(rest.first_chunk()?, &mut seen)?;
         let id = Self {
             origin: get(origin, &mut seen),
             number: get(number, &mut seen),
             entered: get(entered, &mut seen),
-            publisher: get(publisher, &mut seen),
+            publisher,
             retain,
         };
         (seen & NO_DIGIT == 0).then_some(id)
@@ -205,7 +212,7 @@ impl Seen {
     }
 
     fn bit(&self, number: u64) -> (usize, u64) {
-        let place = number % self.window();
+        let place = number & (self.window() - 1);
         ((place / 64) as usize, 1 << (place % 64))
     }
 
@@ -247,7 +254,19 @@ impl Seen {
         })
     }
 
+    #[inline]
     fn insert(&mut self, number: u64) -> bool {
+        // Most messages return in the order in which they entered.
+        if self.newest.checked_add(1) == Some(number) {
+            let (word, bit) = self.bit(number);
+            self.bits[word] |= bit;
+            self.newest = number;
+            return true;
+        }
+        self.insert_out_of_order(number)
+    }
+
+    fn insert_out_of_order(&mut self, number: u64) -> bool {
         if self.contains(number) {
             return false;
         }
@@ -311,12 +330,18 @@ impl SeenIds {
     }
 
     /// Notes a message; returns whether it is new.
+    #[inline]
     pub(crate) fn insert(&mut self, id: &MessageId) -> bool {
         if let Some(last) = self.origins.back_mut()
             && last.origin == id.origin
         {
             return last.insert(id.number);
         }
+        self.insert_of_another(id)
+    }
+
+    /// The same for another origin than that of the last message.
+    fn insert_of_another(&mut self, id: &MessageId) -> bool {
         let known = self.origins.iter().position(|seen| seen.origin == id.origin);
         let mut seen =
             known.and_then(|at| self.origins.remove(at)).unwrap_or_else(|| Seen::new(id.origin, self.window));

@@ -101,6 +101,8 @@ pub(crate) struct BrokerLinks {
     pub(crate) origin: u64,
     next_number: u64,
     ids: IdWriter,
+    /// The connection whose message got the last id, and the publisher in it.
+    last_publisher: Option<(ConnectionKey, u64)>,
     /// When messages enter, for their ids.
     pub(crate) clock: IdClock,
     /// Whether the fleet takes messages.
@@ -415,6 +417,12 @@ impl Settlement {
     /// Bytes of acknowledged messages that have not returned.
     pub(crate) fn unreturned_bytes(&self) -> u64 {
         self.unreturned_bytes
+    }
+
+    /// Whether a broker has decided about messages in the packet at hand.
+    #[inline]
+    pub(crate) fn has_undecided(&self) -> bool {
+        self.acknowledged.len() | self.denied.len() | self.trusted.len() != 0
     }
 
     /// Whether messages were sent again and have not returned.

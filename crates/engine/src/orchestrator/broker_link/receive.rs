@@ -30,6 +30,7 @@ impl Sessions {
 
 impl Settlement {
     /// If a message is one of this process, it has returned now.
+    #[inline]
     pub(crate) fn note_come(
         &mut self,
         now: Now,

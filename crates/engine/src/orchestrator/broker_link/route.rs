@@ -9,6 +9,8 @@ use crate::orchestrator::broker_link::packet_limits::{LenLimit, MessageLen, fits
 use crate::orchestrator::broker_link::{BrokerLinks, Brokers, FleetConfig};
 use crate::settings::{Settings, SharedStrategy};
 use crate::state::ShardState;
+/// Messages after which the gate is checked.
+const UNCHECKED_MAX: u32 = 32;
 
 /// Whether the fleet takes messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,21 +78,33 @@ impl BrokerLinks {
         (self.origin, self.next_number)
     }
 
-    /// Appends the id of the next message of a client to its encoded properties.
-    pub(crate) fn append_next_id(
-        &mut self,
-        now: Now,
-        state: &ShardState,
-        session: Option<SessionKey>,
-        retain: bool,
-        properties: &mut Vec<u8>,
-    ) {
-        let session = session.and_then(|session| state.sessions.get(session.0));
-        let publisher = session.map_or(0, |session| hash_name(session.tenant, &session.client_id));
+    /// The publisher in the ids of a connection's messages. Most messages follow one of the same connection, whose client
+    /// id does not change.
+    #[inline]
+    pub(crate) fn publisher_of(&mut self, state: &ShardState, key: ConnectionKey, session: Option<SessionKey>) -> u64 {
+        match self.last_publisher {
+            Some((last, publisher)) if last == key => publisher,
+            _ => {
+                let publisher = publisher_of(state, session);
+                self.last_publisher = Some((key, publisher));
+                publisher
+            }
+        }
+    }
+
+    /// Appends the id of the next message of a publisher to its encoded properties.
+    #[inline]
+    pub(crate) fn append_next_id(&mut self, now: Now, publisher: u64, retain: bool, properties: &mut Vec<u8>) {
         let (origin, number) = self.next_number();
         let entered = self.clock.time_of(now.unix, number);
         self.ids.append(&MessageId { origin, number, entered, publisher, retain }, properties);
     }
+}
+
+/// The publisher in the ids of a session's messages; 0 without a session.
+pub(crate) fn publisher_of(state: &ShardState, session: Option<SessionKey>) -> u64 {
+    let session = session.and_then(|session| state.sessions.get(session.0));
+    session.map_or(0, |session| hash_name(session.tenant, &session.client_id))
 }
 
 impl FleetConfig {
@@ -105,6 +119,20 @@ impl super::BrokerLinks {
     /// have few gaps.
     pub(crate) fn give_id_back(&mut self) {
         self.next_number -= 1;
+    }
+
+    /// Counts a message to or from the fleet; returns whether there is work after it. Nearly always there is none.
+    #[inline]
+    pub(crate) fn has_work_after_message(&mut self) -> bool {
+        self.unchecked += 1;
+        self.is_gate_due() || !self.settlement.for_here.is_empty()
+    }
+
+    /// Whether the gate is to be checked: after some messages, since the limit has room for them. Publishers at a closed
+    /// gate must not wait for messages that they keep from coming.
+    #[inline]
+    pub(crate) fn is_gate_due(&self) -> bool {
+        self.unchecked >= UNCHECKED_MAX || self.gate != Gate::Open
     }
 
     /// Whether the fleet takes messages.

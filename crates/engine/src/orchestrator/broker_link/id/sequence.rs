@@ -1,6 +1,8 @@
 //! Ids that follow each other. Most differ from the last one in their number only, so only that is written and parsed.
 
-use super::{ALPHABET, HEAD, MessageId, NO_DIGIT, PAIR_LEN, SUBSCRIPTION_IDENTIFIER, TEXT_LEN, get, put, split};
+use super::{
+    ALPHABET, HEAD, MessageId, NO_DIGIT, PAIR_LEN, SUBSCRIPTION_IDENTIFIER, TEXT_LEN, get, publisher_and_flag, put,
+};
 
 /// The first id of a sequence differs from this one in all its parts.
 const ZERO: MessageId = MessageId { origin: 0, number: 0, entered: 0, publisher: 0, retain: false };
@@ -12,6 +14,32 @@ const ZERO_TEXT: [u8; TEXT_LEN] = {
 };
 /// Numbers that differ in the last digit only.
 const LAST_DIGIT: u64 = ALPHABET.len() as u64;
+
+/// Numbers that differ in the last two digits only.
+const LAST_DIGITS: u64 = LAST_DIGIT * LAST_DIGIT;
+
+/// The bytes of the last two digits of the number in the third word of an id's text, and those of the publisher in the
+/// fourth.
+const IN_THIRD: u64 = u64::from_le_bytes([0, 0, 0, 0, 0xFF, 0xFF, 0, 0]);
+const IN_FOURTH: u64 = u64::from_le_bytes([0, 0, 0, 0, 0, 0, 0xFF, 0xFF]);
+
+/// Eight bytes of an id's text.
+#[inline]
+fn word(text: &[u8; TEXT_LEN], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&text[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+/// What differs between two ids, each 0 if nothing does: origin, time, and number without its last two digits; the publisher
+/// and the flag. It compares words, since comparing parts takes twice the instructions.
+#[inline]
+fn differences(one: &[u8; TEXT_LEN], other: &[u8; TEXT_LEN]) -> (u64, u64) {
+    let differs = |at| word(one, at) ^ word(other, at);
+    let (third, fourth) = (differs(16), differs(24));
+    let message = differs(0) | differs(8) | third & !IN_THIRD | fourth & !IN_FOURTH;
+    (message, fourth & IN_FOURTH | differs(32) | differs(34))
+}
 
 /// Writes ids.
 #[derive(Debug)]
@@ -75,15 +103,26 @@ impl IdReader {
     /// Reads the value of the user property.
     #[inline]
     fn read(&mut self, text: &[u8; TEXT_LEN]) -> Option<MessageId> {
-        let ((origin, number, rest), (last_origin, _, last_rest)) = (split(text)?, split(&self.text)?);
-        if origin != last_origin || rest != last_rest {
+        let (message, publisher) = differences(text, &self.text);
+        if message != 0 {
             self.last = MessageId::parse_bytes(text)?;
             self.text = *text;
             return Some(self.last);
         }
         let mut seen = 0;
-        let number = get(number, &mut seen);
-        (seen & NO_DIGIT == 0).then_some(MessageId { number, ..self.last })
+        let number = self.last.number & !(LAST_DIGITS - 1) | get(&[text[20], text[21]], &mut seen);
+        if seen & NO_DIGIT != 0 {
+            return None;
+        }
+        if publisher != 0 {
+            let (publisher, retain) = publisher_and_flag(text.last_chunk()?, &mut seen)?;
+            if seen & NO_DIGIT != 0 {
+                return None;
+            }
+            self.last = MessageId { publisher, retain, ..self.last };
+            self.text[30..].copy_from_slice(&text[30..]);
+        }
+        Some(MessageId { number, ..self.last })
     }
 
     /// The id that encoded properties begin with, as [`MessageId::append`] writes it.

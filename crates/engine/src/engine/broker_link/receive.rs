@@ -1,0 +1,290 @@
+//! A message of a broker comes in. Contexts are made for its rare cases only: each message passes here.
+
+use crate::engine::facets::FleetCalls;
+use crate::events::reason::Reason;
+use crate::events::refused::Refused;
+use crate::flows::broker_link::adopted::FromBroker;
+use crate::flows::contexts::answering;
+use crate::flows::contexts::broker_linking;
+use crate::flows::contexts::moving;
+use crate::flows::contexts::parking;
+use crate::flows::contexts::publishing;
+use crate::flows::publish::dispatch::reach;
+use crate::ids::{BrokerLinkKey, ConnectionKey, SessionKey, TenantId};
+use crate::image::handover::Handover;
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::orchestrator::broker_link::BrokerLink;
+use crate::orchestrator::broker_link::adopted::keeper_of;
+use crate::orchestrator::broker_link::id::{MessageId, PROPERTY};
+use crate::publish::dispatch::Source;
+use crate::session::Flow;
+use crate::settings::Settings;
+use crate::settings::fleet_topics::{is_of_tenant, of_brokers};
+use crate::topics::{RouteSlot, is_own_topic};
+use tidegate_mqtt::{Frame, PublishProperties, QoS, RawPublish, ReasonCode, Version};
+
+impl FleetCalls<'_> {
+    /// Takes a PUBLISH from a broker.
+    pub(crate) fn receive_from_broker(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
+        let brokers = &mut self.engine.broker_links.brokers;
+        let Some(broker_link) = brokers.of_connection(key) else { return Ok(()) };
+        let Some(from) = brokers.all.get_mut(&broker_link) else { return Ok(()) };
+        check_room_for_members(&self.engine.handover, from, &raw)?;
+        let Some(session) = self.engine.state.connections.session_of(key) else { return Ok(()) };
+        let alone = self.engine.broker_links.settlement.brought.alone_in(raw.properties);
+        let properties =
+            if alone.is_some() { PublishProperties::default() } else { PublishProperties::decode(raw.properties)? };
+        if properties.topic_alias.is_some() {
+            return Err(Refused::new(Reason::InvalidTopicAlias, "the broker uses a topic alias, and was offered none"));
+        }
+        let id = alone.or_else(|| MessageId::of(&properties));
+        let mark = self.engine.state.journal.mark();
+        if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
+            self.engine.state.sessions.forget_receipt(&mut self.engine.state.journal, session, packet_id);
+        }
+        if raw.packet_id.is_none() {
+            from.counters.note_received(None)?;
+        } else {
+            let flow = self.engine.state.sessions.get(session.0).and_then(|session| session.flow.as_deref());
+            if !is_repetition(&raw, flow) {
+                from.counters.note_received(Some(self.engine.state.connections.unacknowledged(key, flow)))?;
+            }
+        }
+        let former = from.adopted.as_ref().map(|adopted| adopted.transfer);
+        let ticket = raw.packet_id.map(|_| self.engine.state.connections.next_ticket(key));
+        self.engine.handover.begin_message(now, &mut self.engine.state.journal, former, ticket);
+        let message = FromBroker { key, broker_link, raw: &raw, properties: &properties, id: id.as_ref() };
+        if let Some(packet_id) = raw.packet_id.filter(|_| raw.qos == QoS::ExactlyOnce)
+            && !answering!(self.engine).takes_packet_id(session, packet_id)
+        {
+            broker_linking!(self.engine).take_repetition(now, session, packet_id, &message);
+            return Ok(());
+        }
+        self.engine.broker_links.brokers.note_brought(broker_link, raw.topic);
+        self.note_own(broker_link, &raw, id.as_ref());
+        let new = self.note_seen(broker_link, &raw, &properties, id.as_ref());
+        let outcome = if new {
+            let outcome = self.pass_on_new(now, key, session, (&raw, &properties), id);
+            let waits = *outcome.as_ref().unwrap_or(&0);
+            if let (Some(id), Some(packet_id), QoS::AtLeastOnce) = (&id, raw.packet_id.filter(|_| waits > 0), raw.qos) {
+                self.engine.broker_links.settlement.begin_confirming(&mut self.engine.state, key, packet_id, id);
+            }
+            outcome
+        } else {
+            message.forward_again(&mut broker_linking!(self.engine), now);
+            broker_linking!(self.engine).take_duplicate(now, &message);
+            Ok(0)
+        };
+        let mut waits = self.engine.handover.end_message();
+        if former.is_some() {
+            waits += u32::from(message.note_for_members(&mut broker_linking!(self.engine), now));
+        }
+        let (state, layouts) = (&mut self.engine.state, &mut self.engine.layouts);
+        let brokers = &mut self.engine.broker_links.brokers;
+        self.engine.broker_links.settlement.note_come(now, state, layouts, brokers, id.as_ref());
+        waits += outcome?;
+        if raw.packet_id.is_some() {
+            answering!(self.engine).answer_publish(now, key, &raw, (Ok(ReasonCode::Success), None), waits, mark);
+        }
+        Ok(())
+    }
+
+    /// Delivers a message of a broker that has not come before; returns how many confirmations its acknowledgement waits
+    /// for.
+    #[inline]
+    fn pass_on_new(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        (raw, properties): (&RawPublish<'_>, &PublishProperties<'_>),
+        id: Option<MessageId>,
+    ) -> Result<u32, Refused> {
+        if properties.raw.is_empty() {
+            return self.pass_on(now, key, session, raw, (&[], Millis::NEVER), id);
+        }
+        let mut forwarded = std::mem::take(&mut self.engine.layouts.properties);
+        forwarded.clear();
+        properties.copy_forwardable_without(&[PROPERTY], &mut forwarded);
+        let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
+        let outcome = self.pass_on(now, key, session, raw, (&forwarded, expires_at), id);
+        self.engine.layouts.properties = forwarded;
+        outcome
+    }
+
+    /// Notes a message of this shard that has returned in the order in which the broker has got messages.
+    #[inline]
+    fn note_own(&mut self, broker_link: BrokerLinkKey, raw: &RawPublish<'_>, id: Option<&MessageId>) {
+        let own =
+            id.filter(|id| id.origin == self.engine.broker_links.origin && raw.packet_id.is_some() && !raw.retain);
+        if let (Some(id), Some(broker_link)) = (own, self.engine.broker_links.brokers.all.get_mut(&broker_link)) {
+            broker_link.last_own = broker_link.last_own.max(id.number);
+        }
+    }
+
+    /// Notes a received message; returns whether it is new.
+    #[inline]
+    fn note_seen(
+        &mut self,
+        broker_link: BrokerLinkKey,
+        raw: &RawPublish<'_>,
+        properties: &PublishProperties<'_>,
+        id: Option<&MessageId>,
+    ) -> bool {
+        let brokers = &mut self.engine.broker_links.brokers;
+        let Some(id) = id else {
+            return brokers
+                .all
+                .get_mut(&broker_link)
+                .is_none_or(|broker_link| !broker_link.last.is_copy(raw, properties));
+        };
+        let new = self.engine.broker_links.settlement.seen.insert(id);
+        if new && raw.qos == QoS::ExactlyOnce {
+            let keeper = keeper_of(&brokers.all, broker_link);
+            if let Some(broker_link) = brokers.all.get_mut(&keeper) {
+                broker_link.keep_id(&mut self.engine.state, broker_link.session, raw.qos, id);
+            }
+        }
+        new
+    }
+
+    /// Delivers a message of a broker; returns how many confirmations its acknowledgement waits for.
+    #[inline]
+    fn pass_on(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        raw: &RawPublish<'_>,
+        (properties, expires_at): (&[u8], Millis),
+        id: Option<MessageId>,
+    ) -> Result<u32, Refused> {
+        // Without such a tenant, no client here wants it.
+        let Some((tenant, topic)) = owner_of_raw(&self.engine.state.settings, raw.topic)? else { return Ok(0) };
+        let slot = match self.engine.router.cache.lookup(self.engine.router.index.epoch(), tenant, topic) {
+            Some(slot) => slot,
+            None => match publishing!(self.engine).new_slot(tenant, topic) {
+                Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
+                    // A broker may know wider limits, and would bring it again on each connection.
+                    self.engine.state.counters.drop_message(reason);
+                    return Ok(0);
+                }
+                slot => slot?,
+            },
+        };
+        if self.is_left_out(slot) {
+            return Ok(0);
+        }
+        let ticket = raw.packet_id.map(|_| self.engine.state.connections.next_ticket(key));
+        // A broker's retained messages come with RETAIN; the id of a live message says whether to retain it.
+        let kept_there = raw.retain;
+        let retain = kept_there || id.is_some_and(|id| id.retain);
+        if kept_there && publishing!(self.engine).ask_home(now, key, raw, (properties, expires_at), id, ticket) {
+            return Ok(u32::from(ticket.is_some()));
+        }
+        if retain && !publishing!(self.engine).takes_over(now, raw, (properties, expires_at), id) && kept_there {
+            return Ok(0);
+        }
+        let publisher = id.map_or(0, |id| id.publisher);
+        if !kept_there
+            && self.engine.handover.concerns(id.as_ref())
+            && self.attend_moves(now, slot, raw, (properties, expires_at, retain), id.as_ref())
+        {
+            return Ok(0);
+        }
+        let (topic, route) = self.engine.router.cache.get(slot);
+        let mut publication =
+            Publication::new(tenant, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
+        publication.priority = self.engine.router.cache.traits(slot).priority.level(properties);
+        publication.retain_is_done = retain;
+        publication.from_retained = kept_there;
+        let source = Source {
+            session: Some(session),
+            connection: Some(key),
+            origin: self.engine.links.place.shard,
+            ticket,
+            entered_at: now.monotonic,
+            hops: 0,
+        };
+        let deliveries = route.targets().len();
+        let done = reach!(self.engine).dispatch(now, route, &mut publication, &source);
+        if kept_there {
+            reach!(self.engine).tell_found(&mut publication, &source);
+        }
+        if let Some(share) = self.engine.turn_share.charge(now, deliveries, &self.engine.state) {
+            parking!(self.engine).wait_for_next_turn(now, key, share);
+        }
+        if done.full != 0 {
+            parking!(self.engine).wait_for_links(now, key, done.full);
+        }
+        Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
+    }
+
+    /// Notes a message for partitions that move; returns whether they alone want it.
+    #[cold]
+    fn attend_moves(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        (properties, expires_at, retain): (&[u8], Millis, bool),
+        id: Option<&MessageId>,
+    ) -> bool {
+        // Notes for others have the topic of brokers.
+        let Ok(topic) = std::str::from_utf8(raw.topic) else { return true };
+        let (tenant, publisher) = (TenantId::DEFAULT, id.map_or(0, |id| id.publisher));
+        let mut own = Publication::new(tenant, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
+        own.priority = self.engine.router.cache.traits(slot).priority.level(properties);
+        moving!(self.engine).attend_moves(now, slot, id, &own.keep())
+    }
+
+    /// Whether a message of a broker is not delivered here because of its topic.
+    #[inline]
+    fn is_left_out(&mut self, slot: RouteSlot) -> bool {
+        let topic = self.engine.router.cache.get(slot).0;
+        if self.engine.state.settings.is_of_addresses(topic.as_bytes()) {
+            // The rights of a client of a broker are not known here.
+            self.engine.state.counters.drop_message(Reason::NotAuthorized);
+            return true;
+        }
+        // Each broker has its own `$SYS`, and so has this process.
+        is_own_topic(topic)
+    }
+}
+
+/// Whether there is room for a message that may have to wait for other members of the cluster. Messages of QoS 0 to be
+/// forwarded are dropped beyond the bound.
+fn check_room_for_members(handover: &Handover, from: &BrokerLink, raw: &RawPublish<'_>) -> Result<(), Refused> {
+    let adopted = from.adopted.as_ref();
+    if raw.packet_id.is_some() && handover.is_full() || adopted.is_some_and(|adopted| adopted.is_full()) {
+        // The broker keeps unacknowledged messages, and sends it again on the next connection.
+        let detail = "too many messages wait for other members of the cluster";
+        return Err(Refused::new(Reason::MemoryCeiling, detail));
+    }
+    Ok(())
+}
+
+/// Whether the broker repeats a QoS 2 message whose packet id is taken. A message beyond the limit must not take its packet
+/// id: it would be a repetition on the next connection.
+fn is_repetition(raw: &RawPublish<'_>, flow: Option<&Flow>) -> bool {
+    let taken = flow.zip(raw.packet_id).is_some_and(|(flow, id)| flow.received.contains(id));
+    taken && raw.qos == QoS::ExactlyOnce
+}
+
+fn owner_of_raw<'a>(settings: &Settings, topic: &'a [u8]) -> Result<Option<(TenantId, &'a [u8])>, Refused> {
+    if !is_of_tenant(topic) {
+        // Its route is found by its bytes. The bytes of a new topic are checked then.
+        return Ok(Some((TenantId::DEFAULT, topic)));
+    }
+    let topic = std::str::from_utf8(topic);
+    let topic = topic.map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
+    Ok(of_brokers(settings, topic).map(|(tenant, topic)| (tenant, topic.as_bytes())))
+}
