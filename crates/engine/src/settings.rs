@@ -36,6 +36,9 @@ pub struct Settings {
     pub overflow_rules: Vec<OverflowRule>,
     /// Topics of the hub's pipelines: its sessions receive the publisher of each matching message.
     pub hub_filters: Vec<HubFilter>,
+    /// Client ids, in which `*` matches any text, of other publishers whose number of pipelines is believed: sinks of
+    /// pipelines that run elsewhere.
+    pub hub_relays: Vec<String>,
     /// Which messages go before others where messages wait. Without rules none do.
     pub priority: Vec<PriorityRule>,
     /// Where dropped messages are published once more; `None` does not.
@@ -472,6 +475,7 @@ impl Default for Settings {
             queue: QueueSettings::default(),
             overflow_rules: Vec::new(),
             hub_filters: Vec::new(),
+            hub_relays: Vec::new(),
             priority: Vec::new(),
             dead_letter: None,
             retained: RetainedSettings::default(),

@@ -15,6 +15,8 @@ use super::{DAY, HOUR, SECOND};
 
 /// Longest path, name or address, bytes.
 const MAX_TEXT: usize = 4096;
+/// The client ids of sinks that publish at other brokers, unless `client_id` says another one.
+const SINK_IDS: &str = "hub.*";
 /// Longest expression, bytes.
 const MAX_EXPRESSION: usize = 8192;
 
@@ -131,6 +133,9 @@ section! {
         /// Whether there are books of the usage of each user, too, for `tidegate meter --by user`. See
         /// [metering](metering.md#usage-by-user).
         usage_by_user: bool = false, in Kind::Boolean;
+        /// Client ids, with `*` for any text, of sinks of pipelines that run elsewhere: the number of pipelines that their
+        /// messages have passed is believed. For all other clients it begins with 0.
+        relays: Texts = Texts(vec![SINK_IDS.to_owned()]), in Kind::Texts;
     }
 }
 
