@@ -479,7 +479,7 @@ mod tests {
             let text = lines.join("\n") + "\n";
             std::fs::write(folder.join("00000000000000000001.ndjson"), text).unwrap();
             let folders = BTreeMap::from([(String::new(), vec![(folder, Duration::MAX)])]);
-            Histories { folders, turn: Turn::default() }
+            Histories { folders, ..Histories::default() }
         }
     }
 
@@ -583,7 +583,7 @@ mod tests {
         let message = |id: u32| json!({ "time": 5, "message_id": id.to_string() });
         let page = |place| {
             let messages: Vec<Value> = (0..1_500).map(message).collect();
-            cut(HistoryFound { messages, is_cut: false }, place)
+            cut(HistoryFound { messages, ..HistoryFound::default() }, place)
         };
         let first = page(Place { from: Some(0), skip: 0 });
         assert_eq!(first.next, Some(Place { from: Some(5), skip: 1_000 }));
