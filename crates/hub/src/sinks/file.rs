@@ -104,6 +104,24 @@ struct OpenFile {
     inode: u64,
 }
 
+impl OpenFile {
+    /// Locks the file for a batch, since other processes of the hub may write it, too. False if another one has finished it.
+    fn lock(&mut self, path: &Path) -> io::Result<bool> {
+        self.file.lock()?;
+        match fs::metadata(path) {
+            Ok(found) if found.ino() == self.inode => {}
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => return Ok(false),
+        }
+        if self.file.metadata()?.len() != self.len {
+            // Another process has written, and may have died with half a line.
+            self.len = end_of_lines(&mut self.file)?;
+            self.file.set_len(self.len)?;
+        }
+        Ok(true)
+    }
+}
+
 impl Writer {
     /// Writes the records that the file does not have.
     fn write_new(&mut self, batch: &[Arc<Record>], ids: &Ids) -> io::Result<()> {
@@ -124,11 +142,16 @@ impl Writer {
 
     fn write(&mut self, lines: &[u8], ids: &[IdDigest]) -> io::Result<()> {
         let mut open = match self.open.take() {
-            Some(open) => open,
+            Some(mut open) => {
+                if open.lock(&self.settings.lines())? {
+                    open
+                } else {
+                    self.open()?
+                }
+            }
             None => self.open()?,
         };
         if self.is_finished(&open, lines.len()) {
-            drop(open);
             self.finish()?;
             open = self.open()?;
         }
@@ -139,6 +162,7 @@ impl Writer {
             return Err(error);
         }
         open.len += lines.len() as u64;
+        open.file.unlock()?;
         self.marks.as_mut().map_or(Ok(()), |marks| marks.note(open.inode, open.len, ids))
     }
 
@@ -248,10 +272,12 @@ fn finished_name(path: &Path) -> PathBuf {
     std::iter::once(name("")).chain(numbered).find(is_free).unwrap_or_else(|| name("_last"))
 }
 
-/// Opens a file at the end of its last whole line, or where it is confirmed. The bytes after it were never acknowledged.
+/// Opens a file at the end of its last whole line, or where it is confirmed, and locks it. The bytes after it were never
+/// acknowledged.
 fn open(path: &Path, marks: Option<&mut Marks>) -> io::Result<OpenFile> {
     let is_new = prepare_directory(path)?;
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    file.lock()?;
     let found = file.metadata()?;
     let confirmed = marks.as_ref().and_then(|marks| marks.confirmed(found.ino()));
     // Someone else has shortened a file with fewer bytes than were confirmed.
@@ -399,6 +425,32 @@ mod tests {
         let other = FileSink { ids: Ids::new(&crate::SinkLane::default(), "other"), ..once(&path, 0) };
         { other }.write(&[named(4)]).unwrap();
         assert_eq!(numbers(&path), ["1", "2", "3", "4", "4"], "of another pipeline");
+    }
+
+    #[test]
+    fn two_processes_write_one_file_in_turns() {
+        let path = directory("shared").join("readings.ndjson");
+        let mut sinks = [sink(&path, 40), sink(&path, 40)];
+        for number in 0..10 {
+            sinks[number % 2].write(&[record(number as u64)]).unwrap();
+        }
+        // One has died within a line.
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"n\":").unwrap();
+        sinks[0].write(&[record(10)]).unwrap();
+        sinks[1].write(&[record(11)]).unwrap();
+        let text = |name: &String| fs::read_to_string(path.with_file_name(name)).unwrap();
+        let mut all: Vec<String> = names(path.parent().unwrap())
+            .iter()
+            .flat_map(|name| text(name).lines().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
+        all.sort();
+        let mut expected: Vec<String> = (0..12).map(|number| format!("{{\"n\":{number}}}")).collect();
+        expected.sort();
+        assert_eq!(all, expected);
+        let mut first = once(&path.with_extension("once"), 0);
+        first.write(&[named(1)]).unwrap();
+        let refused = once(&path.with_extension("once"), 0).write(&[named(2)]).unwrap_err().to_string();
+        assert!(refused.contains("another process writes it"), "{refused}");
     }
 
     #[test]

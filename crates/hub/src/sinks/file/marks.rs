@@ -67,8 +67,9 @@ impl Marks {
     pub(super) fn open(lines: &Path) -> io::Result<Self> {
         let path = path_of(lines);
         let is_new = prepare_directory(&path)?;
-        let text = if is_new { Vec::new() } else { fs::read(&path)? };
         let file = OpenOptions::new().append(true).create(true).open(&path)?;
+        lock(&file)?;
+        let text = fs::read(&path)?;
         let mut marks = Self { path, file, len: 0, confirmed: None, known: HashSet::new(), order: VecDeque::new() };
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let Some((inode, bytes, ids)) = read_note(line) else { break };
@@ -126,15 +127,22 @@ impl Marks {
         let mut name = self.path.as_os_str().to_owned();
         name.push(".new");
         let line = note(inode, bytes, self.order.iter());
-        let mut file = File::create(&name)?;
+        fs::write(&name, "")?;
+        let mut file = OpenOptions::new().append(true).open(&name)?;
+        lock(&file)?;
         file.write_all(line.as_bytes())?;
         file.sync_all()?;
         fs::rename(&name, &self.path)?;
         sync_directory(&self.path)?;
-        self.file = OpenOptions::new().append(true).open(&self.path)?;
+        self.file = file;
         self.len = line.len() as u64;
         Ok(())
     }
+}
+
+/// Keeps other processes out, which would cut off the lines of this one.
+fn lock(file: &File) -> io::Result<()> {
+    file.try_lock().map_err(|error| io::Error::other(format!("another process writes it: {error}")))
 }
 
 /// A note: inode, confirmed bytes, number of ids, and the ids in hexadecimal digits.
@@ -184,19 +192,23 @@ mod tests {
         let mut marks = Marks::open(&lines).unwrap();
         marks.note(7, 0, &[]).unwrap();
         marks.note(7, 100, &ids[..1]).unwrap();
-        let whole = fs::read(&marks.path).unwrap();
+        let path = marks.path.clone();
+        let whole = fs::read(&path).unwrap();
         marks.note(7, 200, &ids[1..]).unwrap();
-        let all = fs::read(&marks.path).unwrap();
+        let all = fs::read(&path).unwrap();
+        assert!(Marks::open(&lines).is_err(), "another process writes it");
+        drop(marks);
         for len in whole.len()..=all.len() {
             let mut torn = all[..len].to_vec();
-            fs::write(&marks.path, &torn).unwrap();
+            fs::write(&path, &torn).unwrap();
             let is_whole = len == all.len();
             let read = Marks::open(&lines).unwrap();
             assert_eq!(read.confirmed(7), Some(if is_whole { 200 } else { 100 }));
             assert_eq!((read.has(&ids[0]), read.has(&ids[1]), read.confirmed(8)), (true, is_whole, None));
             // Zeros, as a file system may leave them.
             torn.resize(all.len(), 0);
-            fs::write(&marks.path, &torn).unwrap();
+            fs::write(&path, &torn).unwrap();
+            drop(read);
             assert_eq!(Marks::open(&lines).unwrap().confirmed(7), Some(if is_whole { 200 } else { 100 }));
         }
         forget(&lines).unwrap();
@@ -216,7 +228,11 @@ mod tests {
             longest = longest.max(fs::metadata(&marks.path).unwrap().len());
         }
         assert!(longest <= MAX_NOTES + 4096 * 2 * ID_BYTES as u64 + 100, "{longest}");
-        for marks in [marks, Marks::open(&lines).unwrap()] {
+        for is_read in [false, true] {
+            if is_read {
+                drop(marks);
+                marks = Marks::open(&lines).unwrap();
+            }
             assert_eq!((marks.known.len(), marks.order.len()), (IDS_KEPT, IDS_KEPT));
             assert!(marks.has(&id(3 * IDS_KEPT)) && marks.has(&id(4 * IDS_KEPT - 1)));
             assert!(!marks.has(&id(3 * IDS_KEPT - 1)));
