@@ -7,8 +7,8 @@ use tidegate_node::NodeHandle;
 
 use super::control::MAX_SESSIONS;
 
-/// Logs each pipeline that is not in the configuration and has waiting messages at this node: nobody delivers them.
-pub(super) fn tell_of_removed(pipelines: &[Pipeline], node: &NodeHandle) {
+/// Logs each pipeline that is not in the configuration and has waiting messages at this node, which it does not deliver.
+pub(super) fn warn_of_removed(pipelines: &[Pipeline], node: &NodeHandle) {
     let query = ClientQuery { containing: CLIENT_PREFIX.to_owned(), after: None, limit: MAX_SESSIONS, filters: 0 };
     let sessions = match node.clients().list(&query) {
         Ok(sessions) => sessions,
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_of_configured_pipelines_and_their_sinks_are_not_told() {
+    fn sessions_of_configured_pipelines_are_left_out() {
         let pipelines = [Pipeline { name: "hot".to_owned(), ..Pipeline::default() }];
         for known in ["tidegate-hub-hot", "tidegate-hub-hot.back", "tidegate-hub-hot.back~7", "client"] {
             assert_eq!(removed(known, &pipelines), None, "{known}");

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Accepted, AuthOutcome, HOPS_PROPERTY, HUB_CLIENT_PREFIX, HubFilter, ListenerSettings, ORIGIN_PROPERTY, PayloadCheck,
-    Reason, Settings, TenantId,
+    Accepted, AuthOutcome, HOPS_PROPERTY, HUB_CLIENT_PREFIX, HubFilter, ListenerSettings, ORIGIN_PROPERTY,
+    PayloadCheck, Reason, Settings, TenantId,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::ReasonCode;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use self::marks::{IdDigest, Marks, digest};
+use self::marks::{FileMarks, IdDigest, digest};
 use super::place::Ids;
 use super::{Sink, SinkError, parquet};
 use crate::FileFormat;
@@ -92,7 +92,7 @@ struct Writer {
     settings: FileSettings,
     open: Option<OpenFile>,
     /// With `exactly_once`, while nothing has failed.
-    marks: Option<Marks>,
+    marks: Option<FileMarks>,
 }
 
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Writer {
     fn write_new(&mut self, batch: &[Arc<Record>], ids: &Ids) -> io::Result<()> {
         let marks = match &mut self.marks {
             Some(marks) => marks,
-            None => self.marks.insert(Marks::open(&self.settings.lines())?),
+            None => self.marks.insert(FileMarks::open(&self.settings.lines())?),
         };
         let (mut new, mut digests, mut here) = (Vec::new(), Vec::new(), HashSet::new());
         for record in batch {
@@ -274,7 +274,7 @@ fn finished_name(path: &Path) -> PathBuf {
 
 /// Opens a file at the end of its last whole line, or where it is confirmed, and locks it. The bytes after it were never
 /// acknowledged.
-fn open(path: &Path, marks: Option<&mut Marks>) -> io::Result<OpenFile> {
+fn open(path: &Path, marks: Option<&mut FileMarks>) -> io::Result<OpenFile> {
     let is_new = prepare_directory(path)?;
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
     file.lock()?;

@@ -139,7 +139,7 @@ pub fn read_history(
     for (folder, max_age) in histories {
         let oldest = wall_clock().saturating_sub(u64::try_from(max_age.as_millis()).unwrap_or(u64::MAX));
         let from = query.from.unwrap_or(0).max(oldest);
-        let mut reading = Reading { query, from, found: BTreeMap::new(), bytes: 0, ids: HashSet::new() };
+        let mut reading = HistoryReading { query, from, found: BTreeMap::new(), bytes: 0, ids: HashSet::new() };
         let bound = reading.read((index, folder), most, may, is_wanted)?;
         let lines: VecDeque<Line> = reading.found.into_values().collect();
         let has_more = exceeds(&lines);
@@ -217,7 +217,7 @@ type May<'f> = &'f mut dyn FnMut(&str) -> bool;
 type Order = (u64, usize, u64);
 
 /// The messages of one history with the first or the last times.
-struct Reading<'a> {
+struct HistoryReading<'a> {
     query: &'a HistoryQuery,
     /// Unix milliseconds of the first message.
     from: u64,
@@ -227,7 +227,7 @@ struct Reading<'a> {
     ids: HashSet<String>,
 }
 
-impl Reading<'_> {
+impl HistoryReading<'_> {
     /// Reads a folder, and returns the time from which on, or before which, lines were not looked at: `most` bytes are.
     fn read(
         &mut self,
@@ -528,7 +528,7 @@ mod tests {
         }
         let path = folder.settings(0).folder("p");
         let held = |query: &HistoryQuery| {
-            let mut reading = Reading { query, from: 0, found: BTreeMap::new(), bytes: 0, ids: HashSet::new() };
+            let mut reading = HistoryReading { query, from: 0, found: BTreeMap::new(), bytes: 0, ids: HashSet::new() };
             let index = HistoryIndex::default();
             assert_eq!(reading.read((&index, &path), u64::MAX, &mut |_| true, &|| true).unwrap(), None);
             assert_eq!(reading.ids.len(), reading.found.len());

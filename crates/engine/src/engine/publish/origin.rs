@@ -17,15 +17,17 @@ impl PublishPipeline<'_> {
         put_origin((origin, number, now.unix), client_id, out);
     }
 
-    /// The user property that is removed beside the origin: the number of pipelines, if the publisher is none whose number
-    /// is believed. Otherwise a client could keep its messages from pipelines. Brokers without pipelines pass it on.
+    /// The user property that is removed beside the origin: the number of pipelines, unless it is believed of the publisher.
+    /// Otherwise a client could keep its messages from pipelines. Brokers without pipelines pass it on.
     pub(super) fn unbelieved_hops(
         &self,
         (key, session): (ConnectionKey, Option<SessionKey>),
         properties: &PublishProperties<'_>,
     ) -> &'static str {
         let state = &self.engine.state;
-        if state.settings.hub_filters.is_empty() || !properties.user_properties.iter().any(|pair| pair.0 == HOPS_PROPERTY) {
+        if state.settings.hub_filters.is_empty()
+            || !properties.user_properties.iter().any(|pair| pair.0 == HOPS_PROPERTY)
+        {
             return ORIGIN_PROPERTY;
         }
         let is_own = state.connections.get(key).is_some_and(|connection| connection.is_own());

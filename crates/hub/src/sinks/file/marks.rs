@@ -13,9 +13,9 @@ use ring::digest::{Context, SHA256};
 
 use super::{prepare_directory, sync_directory};
 
-/// Records whose ids are kept. Of those that come again after more others, each is written again.
+/// Records whose ids are kept. A record that comes again after more others is written again.
 const IDS_KEPT: usize = 65_536;
-/// Bytes of notes beyond which they are written anew.
+/// Bytes of notes beyond which they are rewritten.
 const MAX_NOTES: u64 = 3 * IDS_KEPT as u64 * 2 * ID_BYTES as u64;
 /// Bytes of the digest of an id.
 const ID_BYTES: usize = 16;
@@ -34,7 +34,7 @@ pub(super) fn digest(id: &str) -> IdDigest {
 
 /// The notes of a file of lines.
 #[derive(Debug)]
-pub(super) struct Marks {
+pub(super) struct FileMarks {
     path: PathBuf,
     file: File,
     /// Bytes of whole notes.
@@ -62,7 +62,7 @@ pub(super) fn forget(lines: &Path) -> io::Result<()> {
     }
 }
 
-impl Marks {
+impl FileMarks {
     /// Reads the notes of a file of lines, up to the last whole one.
     pub(super) fn open(lines: &Path) -> io::Result<Self> {
         let path = path_of(lines);
@@ -106,7 +106,7 @@ impl Marks {
         }
         self.len += line.len() as u64;
         self.take(inode, bytes, ids);
-        if self.len > MAX_NOTES { self.write_anew() } else { Ok(()) }
+        if self.len > MAX_NOTES { self.rewrite() } else { Ok(()) }
     }
 
     fn take(&mut self, inode: u64, bytes: u64, ids: &[IdDigest]) {
@@ -122,7 +122,7 @@ impl Marks {
     }
 
     /// Leaves out the ids that are forgotten. The file is replaced whole.
-    fn write_anew(&mut self) -> io::Result<()> {
+    fn rewrite(&mut self) -> io::Result<()> {
         let Some((inode, bytes)) = self.confirmed else { return Ok(()) };
         let mut name = self.path.as_os_str().to_owned();
         name.push(".new");
@@ -189,37 +189,37 @@ mod tests {
     fn notes_are_read_up_to_the_last_whole_one() {
         let lines = lines("torn");
         let ids = [digest("a"), digest("b")];
-        let mut marks = Marks::open(&lines).unwrap();
+        let mut marks = FileMarks::open(&lines).unwrap();
         marks.note(7, 0, &[]).unwrap();
         marks.note(7, 100, &ids[..1]).unwrap();
         let path = marks.path.clone();
         let whole = fs::read(&path).unwrap();
         marks.note(7, 200, &ids[1..]).unwrap();
         let all = fs::read(&path).unwrap();
-        assert!(Marks::open(&lines).is_err(), "another process writes it");
+        assert!(FileMarks::open(&lines).is_err(), "another process writes it");
         drop(marks);
         for len in whole.len()..=all.len() {
             let mut torn = all[..len].to_vec();
             fs::write(&path, &torn).unwrap();
             let is_whole = len == all.len();
-            let read = Marks::open(&lines).unwrap();
+            let read = FileMarks::open(&lines).unwrap();
             assert_eq!(read.confirmed(7), Some(if is_whole { 200 } else { 100 }));
             assert_eq!((read.has(&ids[0]), read.has(&ids[1]), read.confirmed(8)), (true, is_whole, None));
             // Zeros, as a file system may leave them.
             torn.resize(all.len(), 0);
             fs::write(&path, &torn).unwrap();
             drop(read);
-            assert_eq!(Marks::open(&lines).unwrap().confirmed(7), Some(if is_whole { 200 } else { 100 }));
+            assert_eq!(FileMarks::open(&lines).unwrap().confirmed(7), Some(if is_whole { 200 } else { 100 }));
         }
         forget(&lines).unwrap();
         forget(&lines).unwrap();
-        assert_eq!(Marks::open(&lines).unwrap().confirmed(7), None);
+        assert_eq!(FileMarks::open(&lines).unwrap().confirmed(7), None);
     }
 
     #[test]
     fn a_bounded_number_of_ids_is_kept() {
         let lines = lines("bound");
-        let mut marks = Marks::open(&lines).unwrap();
+        let mut marks = FileMarks::open(&lines).unwrap();
         let id = |number: usize| digest(&number.to_string());
         let mut longest = 0;
         for begin in (0..4 * IDS_KEPT).step_by(4096) {
@@ -231,7 +231,7 @@ mod tests {
         for is_read in [false, true] {
             if is_read {
                 drop(marks);
-                marks = Marks::open(&lines).unwrap();
+                marks = FileMarks::open(&lines).unwrap();
             }
             assert_eq!((marks.known.len(), marks.order.len()), (IDS_KEPT, IDS_KEPT));
             assert!(marks.has(&id(3 * IDS_KEPT)) && marks.has(&id(4 * IDS_KEPT - 1)));

@@ -12,7 +12,7 @@ use crate::segments::{Lines, segments};
 
 /// Bytes of lines at which a block ends. Each block takes 32 bytes of memory.
 const BLOCK: u64 = 256 << 10;
-/// What stands before the time in a line. It is not within a text, where quotes have a backslash.
+/// The text before the time in a line. It is not within a text, where quotes have a backslash.
 const TIME: &[u8] = b",\"time\":";
 
 /// Whole lines of a segment, one behind the other.
@@ -82,17 +82,14 @@ fn extend(blocks: &mut Vec<Block>, mut file: File) -> io::Result<()> {
         }
         let time = time_of(line);
         let end = lines.at();
-        match blocks.last_mut().filter(|block| block.end - block.start < BLOCK) {
-            Some(block) => {
-                block.end = end;
-                block.earliest = block.earliest.min(time.unwrap_or(u64::MAX));
-                block.latest = block.latest.max(time.unwrap_or_default());
-            }
-            None => {
-                let start = blocks.last().map_or(0, |block| block.end);
-                let (earliest, latest) = (time.unwrap_or(u64::MAX), time.unwrap_or_default());
-                blocks.push(Block { start, end, earliest, latest });
-            }
+        let (earliest, latest) = (time.unwrap_or(u64::MAX), time.unwrap_or_default());
+        if let Some(block) = blocks.last_mut().filter(|block| block.end - block.start < BLOCK) {
+            block.end = end;
+            block.earliest = block.earliest.min(earliest);
+            block.latest = block.latest.max(latest);
+        } else {
+            let start = blocks.last().map_or(0, |block| block.end);
+            blocks.push(Block { start, end, earliest, latest });
         }
     }
     Ok(())
@@ -101,7 +98,7 @@ fn extend(blocks: &mut Vec<Block>, mut file: File) -> io::Result<()> {
 /// The time of a line, Unix milliseconds.
 fn time_of(line: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
-    struct Timed {
+    struct TimedLine {
         time: u64,
     }
 
@@ -111,7 +108,7 @@ fn time_of(line: &[u8]) -> Option<u64> {
         let len = digits.iter().position(|byte| !byte.is_ascii_digit())?;
         std::str::from_utf8(digits.get(..len)?).ok()?.parse().ok()
     };
-    quick().or_else(|| serde_json::from_slice(line).ok().map(|Timed { time }| time))
+    quick().or_else(|| serde_json::from_slice(line).ok().map(|TimedLine { time }| time))
 }
 
 #[cfg(test)]

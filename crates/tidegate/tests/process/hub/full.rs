@@ -41,7 +41,7 @@ fn messages_dropped_from_a_full_pipeline_are_dead_letters() {
 }
 
 #[test]
-fn messages_of_a_removed_pipeline_are_told_at_the_start() {
+fn a_start_logs_messages_of_a_removed_pipeline() {
     let (folder, server) = (Folder::new(), Server::start());
     server.status.store(503, Ordering::Release);
     let (out, data, url) = (folder.file("out.ndjson"), folder.file("data"), &server.url);
@@ -53,16 +53,16 @@ fn messages_of_a_removed_pipeline_are_told_at_the_start() {
     let broker = Broker::start(&["-c", &pipeline("hot", "web"), "--data", &data]);
     publish(&broker, "c", "t", "{\"n\":1}");
     drop(broker);
-    let told = |config: &[&str]| {
+    let start = |config: &[&str]| {
         let broker = Broker::start(&[config, &["--data", &data]].concat());
         broker.signal("TERM");
         broker.wait().err
     };
     let without = "messages wait for a pipeline that is not in the configuration";
-    let other = told(&["-c", &pipeline("cold", "out")]);
+    let other = start(&["-c", &pipeline("cold", "out")]);
     assert!(other.contains(without) && other.contains("pipeline=hot messages=1"), "{other}");
-    let none = told(&[]);
+    let none = start(&[]);
     assert!(none.contains(without), "{none}");
-    let same = told(&["-c", &pipeline("hot", "web")]);
+    let same = start(&["-c", &pipeline("hot", "web")]);
     assert!(!same.contains(without), "{same}");
 }
