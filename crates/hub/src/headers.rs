@@ -57,8 +57,8 @@ impl Default for HeaderRoom {
 }
 
 impl HeaderRoom {
-    /// Whether there is room for a header with name and value of this length together, which is taken then. There is none
-    /// for later headers either.
+    /// Takes room for a header whose name and value have this length together. False if there is too little: then later
+    /// headers have no room either.
     pub(crate) fn takes(&mut self, len: usize) -> bool {
         let left = self.0.checked_sub(len.saturating_add(HEADER_MEMORY));
         self.0 = left.unwrap_or_default();
