@@ -1,5 +1,7 @@
-"""A pipeline into files of Parquet, read by Arrow: types, and kill -9 of the broker."""
+"""A pipeline into files: of Parquet, read by Arrow, and with each record once, through kill -9 of the broker."""
 
+import collections
+import json
 import unittest
 
 from pipelines import PipelineCase
@@ -44,6 +46,28 @@ class IntoFiles(PipelineCase):
         kinds = {name: str(kind) for table in tables for name, kind in zip(table.schema.names, table.schema.types)}
         self.assertEqual((kinds["ok"], kinds["topic"]), ("bool", "string"))
         self.assertEqual(list(self.out.glob("*.unfinished")), [])
+
+
+class IntoFilesOnce(PipelineCase):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "out"
+        self.config.write_text(
+            f'[[sink]]\nname = "archive"\nkind = "file"\npath = "{self.out}/readings.ndjson"\nexactly_once = true\n'
+            'rotate_size = "2KiB"\n'
+            '[[pipeline]]\nname = "hot"\nfrom = ["plant/+/temp"]\nto = ["archive"]\n'
+            "sql = \"SELECT payload.temp AS temp FROM 'plant/+/temp'\"\n",
+            encoding="utf-8",
+        )
+
+    def test_each_acknowledged_message_is_in_a_file_once_after_kill_9(self):
+        acknowledged = self.kill_again_and_again(rounds=10)
+        files = sorted(self.out.glob("*.ndjson"))
+        self.assertGreater(len(files), 2)
+        lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+        counts = collections.Counter(json.loads(line)["temp"] for line in lines)
+        self.assertEqual(acknowledged - set(counts), set())
+        self.assertEqual([number for number, count in counts.items() if count > 1], [])
 
 
 if __name__ == "__main__":

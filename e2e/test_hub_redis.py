@@ -1,4 +1,4 @@
-"""A pipeline into a real Redis: entries of a stream, an outage of the server, kill -9 of the broker."""
+"""A pipeline into a real Redis: entries of a stream, an outage of the server, kill -9 of the broker and of Redis."""
 
 import json
 import shutil
@@ -52,6 +52,15 @@ class IntoRedis(PipelineCase):
             encoding="utf-8",
         )
 
+    def entries(self):
+        found = self.redis.ask("-n", "1", "XRANGE", "readings", "-", "+")
+        return [dict(zip(fields[::2], fields[1::2])) for _, fields in found]
+
+    def test_no_acknowledged_message_is_lost_by_kill_9_of_both(self):
+        self.redis.start()
+        acknowledged = self.kill_again_and_again(server=self.redis)
+        self.assertEqual(acknowledged - {int(entry["temp"]) for entry in self.entries()}, set())
+
     def test_each_message_is_an_entry_after_an_outage_and_kill_9(self):
         broker = self.broker()
         self.publish(broker, [{"temp": number} for number in range(100)])
@@ -64,7 +73,7 @@ class IntoRedis(PipelineCase):
         self.publish(broker, [{"temp": number} for number in range(100, 200)])
         self.redis.start()
         self.wait(broker, lambda it: it["out"] == 200 and it["waiting"] == 0)
-        entries = [dict(zip(fields[::2], fields[1::2])) for _, fields in self.redis.ask("-n", "1", "XRANGE", "readings", "-", "+")]
+        entries = self.entries()
         self.assertEqual({int(entry["temp"]) for entry in entries}, set(range(200)))
         self.assertEqual({entry["topic"] for entry in entries}, {"plant/a/temp"})
         self.assertEqual(len({entry["message_id"] for entry in entries}), 200)

@@ -1,4 +1,4 @@
-"""A pipeline into a real server of S3, Versity's gateway on a folder: signed requests, kill -9 of the broker."""
+"""A pipeline into a real server of S3, Versity's gateway on a folder: signed requests, kill -9 of the broker and of the server."""
 
 import json
 import shutil
@@ -20,12 +20,19 @@ class IntoS3(PipelineCase):
         (self.buckets / "readings").mkdir(parents=True)
         self.secret = self.folder / "secret"
 
-    def serve(self):
+        self.server = None
+        self.addCleanup(self.stop)
+
+    def start(self):
         command = [GATEWAY, "--port", f"127.0.0.1:{self.port}", "--access", "hub", "--secret", "known", "posix", self.buckets]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.addCleanup(server.wait, PATIENCE)
-        self.addCleanup(server.kill)
-        Lines(server.stdout).wait(lambda line: str(self.port) in line)
+        self.server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        Lines(self.server.stdout).wait(lambda line: str(self.port) in line)
+
+    def stop(self):
+        if self.server:
+            self.server.kill()
+            self.server.wait(PATIENCE)
+            self.server = None
 
     def configure(self, secret):
         self.secret.write_text(f"{secret}\n", encoding="utf-8")
@@ -42,7 +49,7 @@ class IntoS3(PipelineCase):
         return [json.loads(line)["temp"] for one in objects for line in one.read_text(encoding="utf-8").splitlines()]
 
     def test_a_request_with_a_wrong_signature_comes_again(self):
-        self.serve()
+        self.start()
         self.configure("wrong")
         broker = self.broker()
         self.publish(broker, [{"temp": 1}])
@@ -54,14 +61,14 @@ class IntoS3(PipelineCase):
         self.wait(broker, lambda it: it["out"] == 1)
         self.assertEqual(self.records(), [1])
 
-    def test_no_acknowledged_message_is_lost_by_kill_9(self):
+    def test_no_acknowledged_message_is_lost_by_kill_9_of_both(self):
         self.configure("known")
         broker = self.broker()
         self.publish(broker, [{"temp": number} for number in range(10_000, 10_100)])
         self.wait(broker, lambda it: it["state"] == "retrying")
         broker.kill()
-        self.serve()
-        acknowledged = self.kill_again_and_again(rounds=3)
+        self.start()
+        acknowledged = self.kill_again_and_again(server=self)
         self.assertEqual((acknowledged | set(range(10_000, 10_100))) - set(self.records()), set())
 
 

@@ -60,6 +60,7 @@ impl Config {
             queue: self.queue_settings(),
             overflow_rules: hub_rules.into_iter().chain(waiting_settings::overflow_rules(&self.overflow)).collect(),
             hub_filters,
+            hub_relays: self.hub.relays.0.clone(),
             priority: waiting_settings::priority_rules(&self.priority),
             dead_letter: self.dead_letter.settings(shards),
             retained: engine::RetainedSettings {

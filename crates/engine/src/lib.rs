@@ -125,7 +125,7 @@ pub use crate::ids::HUB_CLIENT_PREFIX;
 pub use crate::journal::JournalBatch;
 pub use crate::roster::Roster;
 pub use crate::topics::observed::MAX_OBSERVERS;
-pub use crate::topics::origin::ORIGIN_PROPERTY;
+pub use crate::topics::origin::{HOPS_PROPERTY, ORIGIN_PROPERTY};
 pub use access::{Access, Subject};
 pub use addresses::{MembershipChange, MembershipError, MembershipOutcome};
 pub use connection::Preset;

@@ -36,6 +36,8 @@ pub struct Settings {
     pub overflow_rules: Vec<OverflowRule>,
     /// Topics of the hub's pipelines: its sessions receive the publisher of each matching message.
     pub hub_filters: Vec<HubFilter>,
+    /// Client ids (`*` is any text) of sinks of pipelines elsewhere: their number of passed pipelines is believed.
+    pub hub_relays: Vec<String>,
     /// Which messages go before others where messages wait. Without rules none do.
     pub priority: Vec<PriorityRule>,
     /// Where dropped messages are published once more; `None` does not.
@@ -56,8 +58,7 @@ pub struct Settings {
     pub durability: Durability,
     /// Finds the tenant of a client, unless [`ListenerSettings::tenant`] sets it.
     pub tenants: Option<Arc<dyn Tenants>>,
-    /// Counts the uses of tenants on all shards together, against quotas of its own; `None` counts this shard's against
-    /// `tenant_quotas`.
+    /// Counts the usage of tenants on all shards, against its quotas; `None` counts this shard's by `tenant_quotas`.
     pub tenant_ledger: Option<Arc<dyn TenantLedger>>,
     /// Makes it an orchestrator in front of other brokers; `None` is a broker.
     pub broker_links: Option<BrokerLinkSettings>,
@@ -309,8 +310,7 @@ pub struct Limits {
     pub max_filter_wildcards: u16,
     /// Milliseconds without an acknowledgement after which a connected client counts as slow.
     pub slow_after_ms: u64,
-    /// Unacknowledged messages that the server sends to a client, 1..=65,535. A client may name a lower receive
-    /// maximum.
+    /// Unacknowledged messages that the server sends to a client, 1..=65,535; a client may name fewer.
     pub max_inflight: u16,
     /// Bytes of encoded output per connection that are written ahead; beyond it messages wait in the session's queue.
     pub output_high_water: u32,
@@ -472,6 +472,7 @@ impl Default for Settings {
             queue: QueueSettings::default(),
             overflow_rules: Vec::new(),
             hub_filters: Vec::new(),
+            hub_relays: Vec::new(),
             priority: Vec::new(),
             dead_letter: None,
             retained: RetainedSettings::default(),

@@ -40,6 +40,32 @@ pub(crate) const NATS: HeaderNames = HeaderNames {
     others: &["Mqtt-Topic"],
 };
 
+/// Bytes of the headers of a message of another system, each with [`HEADER_MEMORY`]. The source leaves out the others, and
+/// the message fails.
+pub(crate) const MAX_HEADER_BYTES: usize = 64 << 10;
+/// Memory of a header beside its texts, bytes.
+const HEADER_MEMORY: usize = size_of::<(String, String)>();
+
+/// Counts the headers of a message.
+#[derive(Debug)]
+pub(crate) struct HeaderRoom(usize);
+
+impl Default for HeaderRoom {
+    fn default() -> Self {
+        Self(MAX_HEADER_BYTES)
+    }
+}
+
+impl HeaderRoom {
+    /// Takes room for a header whose name and value have this length together. False if there is too little: then later
+    /// headers have no room either.
+    pub(crate) fn takes(&mut self, len: usize) -> bool {
+        let left = self.0.checked_sub(len.saturating_add(HEADER_MEMORY));
+        self.0 = left.unwrap_or_default();
+        left.is_some()
+    }
+}
+
 impl HeaderNames {
     /// The headers of a record: of a message that is sent as it came its properties, else none.
     pub(crate) fn of(&self, record: &Record) -> Vec<(Cow<'static, str>, String)> {
@@ -90,6 +116,16 @@ mod tests {
 
     use super::*;
     use crate::record::{Content, WholeMessage};
+
+    #[test]
+    fn the_headers_of_a_message_are_bounded() {
+        let mut room = HeaderRoom::default();
+        let count = (0..MAX_HEADER_BYTES).take_while(|_| room.takes(0)).count();
+        assert_eq!(count, MAX_HEADER_BYTES / HEADER_MEMORY, "empty ones, too");
+        assert!(!room.takes(0) && !HeaderRoom::default().takes(MAX_HEADER_BYTES));
+        assert!(HeaderRoom::default().takes(MAX_HEADER_BYTES - HEADER_MEMORY));
+        assert!(!HeaderRoom::default().takes(usize::MAX));
+    }
 
     #[test]
     fn properties_are_the_same_behind_headers() {

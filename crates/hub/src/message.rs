@@ -86,6 +86,8 @@ pub struct Message {
     pub payload: Vec<u8>,
     /// Whether it comes from the archive of the pipeline, which keeps it already.
     pub archived: bool,
+    /// Whether its source has left out headers, which took more than `MAX_HEADER_BYTES`.
+    pub headers_cut: bool,
 }
 
 impl Message {
@@ -205,6 +207,7 @@ impl Message {
             user_properties: head.get("user_properties")?.as_array()?.iter().filter_map(pair).collect(),
             payload,
             archived: false,
+            headers_cut: false,
         })
     }
 
@@ -352,6 +355,7 @@ mod tests {
             user_properties: vec![("a".into(), "1".into()), ("a".into(), "\u{1}".into())],
             payload: vec![0, 10, 255, 10],
             archived: false,
+            headers_cut: false,
         };
         assert_eq!(Message::from_line(&message.to_line()), Some(message.clone()));
         let text = Message { payload: b"{\n\"a\": 1}".to_vec(), ..message.clone() };

@@ -129,22 +129,55 @@ pub(crate) fn segments(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
+/// The lines of a segment.
+pub(crate) struct Lines<R> {
+    file: R,
+    text: Vec<u8>,
+    at: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// The lines of `file` from its present place on, which is `at` bytes from its beginning.
+    pub(crate) fn new(file: R, at: u64) -> Self {
+        Self { file, text: Vec::new(), at }
+    }
+
+    /// Bytes from the beginning of the file to the end of the last line.
+    pub(crate) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The next line that is not empty and not too long, with its end; nothing at the end of the file. Only the last line
+    /// may lack its end.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        loop {
+            self.text.clear();
+            let read = (&mut self.file).take(MAX_LINE).read_until(b'\n', &mut self.text)?;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.at += read as u64;
+            if self.text.last() != Some(&b'\n') && read as u64 == MAX_LINE {
+                self.at += self.file.skip_until(b'\n')? as u64;
+            } else if self.text != b"\n" {
+                return Ok(Some(&self.text));
+            }
+        }
+    }
+}
+
 /// Reads the next line that is not empty and not too long; false at the end.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub(crate) fn next_line(file: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<bool> {
-    loop {
-        text.clear();
-        if (&mut *file).take(MAX_LINE).read_until(b'\n', text)? == 0 {
-            return Ok(false);
-        }
-        if text.last() != Some(&b'\n') && text.len() as u64 == MAX_LINE {
-            file.skip_until(b'\n')?;
-        } else if text != b"\n" {
-            return Ok(true);
-        }
-    }
+    let mut lines = Lines { file, text: std::mem::take(text), at: 0 };
+    let found = lines.next()?.is_some();
+    *text = lines.text;
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -77,14 +77,14 @@ fn check_bus(findings: &mut Findings, hub: HubSections<'_>) {
     }
 }
 
-/// Transactions of a sink have one process at a time.
+/// A sink that writes exactly once has one process at a time.
 fn check_transactions(findings: &mut Findings, hub: HubSections<'_>) {
     for (index, sink) in hub.sinks.iter().enumerate().filter(|(_, sink)| sink.exactly_once) {
         check_marked(findings, hub, index, sink);
-        let problem = if sink.kind != SinkType::Kafka {
-            Problem::new("only a sink of kind \"kafka\" has transactions")
+        let problem = if !matches!(sink.kind, SinkType::Kafka | SinkType::File) {
+            Problem::new("only sinks of the kinds \"kafka\" and \"file\" write exactly once by this key")
         } else if hub.hub.bus.is_some() && hub.pipelines.iter().any(|pipeline| pipeline.uses(&sink.name)) {
-            Problem::new("processes on a bus share the pipelines, and transactions have one process")
+            Problem::new("processes on a bus share the pipelines, and `exactly_once` needs one process")
                 .hint("leave out hub.bus, or exactly_once")
         } else {
             continue;
@@ -563,12 +563,12 @@ mod tests {
                 "`url` is kafka://",
             ),
             ("[[sink]]", "[hub]\nbus = \"embedded\"\n[[sink]]", "within one process"),
-            ("kind = \"file\"\n", "kind = \"file\"\nexactly_once = true\n", "has transactions"),
+            ("kind = \"postgres\"\n", "kind = \"postgres\"\nexactly_once = true\n", "kinds \"kafka\" and \"file\""),
             (
                 "[[sink]]\nname = \"archive\"\nkind = \"file\"\n",
                 "[hub]\nbus = \"nats://h\"\n[[sink]]\nname = \"archive\"\nkind = \"kafka\"\nurl = \"kafka://h\"\n\
                 topic = \"t\"\nexactly_once = true\n",
-                "transactions have one process",
+                "needs one process",
             ),
             ("[[sink]]", "[hub]\nbus = \"nats\"\n[[sink]]", "nats://"),
             ("kind = \"postgres\"", "kind = \"postgre\"", "did you mean \"postgres\"?"),
@@ -604,10 +604,11 @@ mod tests {
         let file = FileText::new("tidegate.toml", &right);
         let config = Config::load(Inputs { file: Some(file), ..Inputs::default() }).unwrap();
         let checks = || config.engine_settings(1).hub_filters.into_iter().filter_map(|topics| topics.check);
-        let accepted: Vec<_> = checks().map(|check| [&b"{}"[..], b"[]"].map(|it| check.accepts(it))).collect();
+        let accepted: Vec<_> =
+            checks().map(|check| [&b"{}"[..], b"[]"].map(|it| check.refusal(it).is_none())).collect();
         assert_eq!(accepted, [[true, false]]);
         std::fs::write(&schema, "{").unwrap();
-        assert!(checks().all(|check| !check.accepts(b"{}")), "a schema that cannot be read accepts nothing");
+        assert!(checks().all(|check| check.refusal(b"{}").is_some()), "a schema that cannot be read accepts nothing");
         std::fs::write(&schema, "{}").unwrap();
         let letters = |topic: &str| findings(&with(&format!("{refusing}\ndead_letter_topic = \"{topic}\"")));
         assert!(letters("plant/dead/temp").contains("`hot` refuses the dead letters"));
@@ -668,6 +669,12 @@ mod tests {
         assert!(once("", "window = 4097\n").contains("`pipeline.window` is at most 4096"));
         assert!(once("batch_messages = 5000\n", "").contains("`sink.batch_messages` is at most 4096"));
         assert!(once("transactions_prefix = \"\"\n", "").contains("begin with some text"));
+        let file = |window: &str| {
+            let text = RIGHT.replacen("kind = \"file\"\n", "kind = \"file\"\nexactly_once = true\n", 1);
+            findings(&text.replace("name = \"hot\"\n", &format!("name = \"hot\"\n{window}")))
+        };
+        assert_eq!(file(""), "");
+        assert!(file("window = 4097\n").contains("`pipeline.window` is at most 4096"));
     }
 
     #[test]

@@ -204,8 +204,8 @@ fn closed(pipeline: &str, error: &dyn std::fmt::Display) -> Arc<dyn PayloadCheck
 struct Gate(PayloadGate);
 
 impl PayloadCheck for Gate {
-    fn accepts(&self, payload: &[u8]) -> bool {
-        self.0.check(payload).is_ok()
+    fn refusal(&self, payload: &[u8]) -> Option<String> {
+        self.0.refusal(payload)
     }
 }
 
@@ -214,8 +214,8 @@ impl PayloadCheck for Gate {
 struct Closed;
 
 impl PayloadCheck for Closed {
-    fn accepts(&self, _: &[u8]) -> bool {
-        false
+    fn refusal(&self, _: &[u8]) -> Option<String> {
+        Some("the broker cannot read the schema".to_owned())
     }
 }
 

@@ -101,6 +101,7 @@ impl Sink {
                 format: self.format,
                 rotate_bytes: self.rotate_size.0,
                 rotate_time: self.rotate_time,
+                exactly_once: self.exactly_once,
             }),
             SinkType::History => SinkKind::History(HistorySettings {
                 path,

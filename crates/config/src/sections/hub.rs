@@ -15,6 +15,8 @@ use super::{DAY, HOUR, SECOND};
 
 /// Longest path, name or address, bytes.
 const MAX_TEXT: usize = 4096;
+/// The client ids of sinks that publish at other brokers, unless `client_id` says another one.
+const SINK_IDS: &str = "hub.*";
 /// Longest expression, bytes.
 const MAX_EXPRESSION: usize = 8192;
 
@@ -131,6 +133,9 @@ section! {
         /// Whether there are books of the usage of each user, too, for `tidegate meter --by user`. See
         /// [metering](metering.md#usage-by-user).
         usage_by_user: bool = false, in Kind::Boolean;
+        /// Client ids, with `*` for any text, of sinks of pipelines that run elsewhere: the number of pipelines that their
+        /// messages have passed is believed. For all other clients it begins with 0.
+        relays: Texts = Texts(vec![SINK_IDS.to_owned()]), in Kind::Texts;
     }
 }
 
@@ -175,9 +180,10 @@ section! {
         subject: String = "tidegate".to_owned(), in Kind::Text { max_len: 256 };
         /// The SASL mechanism that proves the password of `url` to the brokers (`kafka`).
         sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
-        /// Whether each batch is a transaction (`kafka`): a record is there once, through `kill -9` of the hub and of Kafka, for
-        /// consumers that read committed records alone. The topic `tidegate-hub-marks` keeps the ids of the last records.
-        /// It needs `window` and `batch_messages` of at most 4096.
+        /// Whether a record is there once, through `kill -9` of the broker and of Kafka. With `kafka` each batch is a
+        /// transaction, for consumers that read committed records alone, and the topic `tidegate-hub-marks` keeps the ids of
+        /// the last records. With `file` the file `PATH.marks` keeps them, and each batch costs a sync more. It needs
+        /// `window` and `batch_messages` of at most 4096.
         exactly_once: bool = false, in Kind::Boolean;
         /// The beginning of the ids of transactions (`kafka` with `exactly_once`). Two brokers with the same names of a
         /// pipeline and a sink, at one Kafka, need different ones.
@@ -399,7 +405,17 @@ section! {
         on_missing: OnMissing = OnMissing::Null, in Kind::OneOf(<OnMissing as Words>::WORDS);
         /// A condition (CEL) that messages have to fulfil, such as `payload.temp > 30.0`. The first step.
         filter: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
-        /// `SELECT FIELDS FROM 'FILTER' WHERE CONDITION`, as rules of EMQX are written. The second step.
+        /// `SELECT FIELDS FROM 'FILTER' WHERE CONDITION`, as rules of EMQX are written. The second step. Functions of text:
+        /// `lower`, `upper`, `trim`, `ltrim`, `rtrim`, `reverse`, `strlen`, `substr` (counted from 0), `concat`, `replace`,
+        /// `split`, `contains`, `starts_with`, `ends_with`, `str`, `sha`, `sha256`, with the pattern in quotes `regex_match`,
+        /// `regex_extract`, `regex_replace`; of numbers: `abs`, `ceil`, `floor`, `round`, `sqrt`, `power`, `mod`, `exp`, `ln`,
+        /// `log2`, `log10`, `greatest`, `least`, `int`, `float`, `bool`, `bitand`, `bitor`, `bitxor`, `bitnot`, `bitsl`,
+        /// `bitsr`; of arrays and objects: `length`, `nth`, `first`, `last`, `sublist`, `map_get`, `map_put`, `map_keys`,
+        /// `map_values`, `map_to_entries`, `json_encode`, `json_decode`; of tables: `lookup`; of null and kinds: `coalesce`,
+        /// `nullif`, `is_null`, `is_not_null`, `is_str`, `is_num`, `is_int`, `is_float`, `is_bool`, `is_array`, `is_map`; of
+        /// time and bytes: `now`, `now_timestamp`, `unix_ts_to_rfc3339` (UTC), `rfc3339_to_unix_ts`, in `second`,
+        /// `millisecond`, `microsecond`, `nanosecond`, `base64_encode`, `base64_decode`. With `every` there are `count`,
+        /// `sum`, `min`, `max`, `avg`, `first_value`, `last_value`.
         sql: Option<String> = None, in Kind::Text { max_len: MAX_EXPRESSION };
         /// The length of windows: `sql` makes one record of all messages that the broker took within this time, or with GROUP
         /// BY one of each group, by `count`, `sum`, `min`, `max`, `avg`, `first_value` and `last_value`. See

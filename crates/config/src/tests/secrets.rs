@@ -21,6 +21,7 @@ const OPEN_TEXTS: &[&str] = &[
     "issuer",
     "audience",
     "clients",
+    "relays",
     "filter",
     "topic",
     "reasons",

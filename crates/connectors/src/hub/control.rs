@@ -14,7 +14,7 @@ use tidegate_node::NodeHandle;
 use tidegate_config::hub::CLIENT_PREFIX;
 
 /// Sessions of pipelines that are looked at.
-const MAX_SESSIONS: usize = 1_000;
+pub(super) const MAX_SESSIONS: usize = 1_000;
 
 /// The pipelines, as a part of the broker's status.
 #[derive(Clone, Debug)]

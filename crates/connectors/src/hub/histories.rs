@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidegate_administration::{HISTORY_QUESTION, HistoriesPart};
 use tidegate_config::Config;
-use tidegate_hub::{HistoryFound, HistoryQuery, MAX_HISTORY_ANSWER, TopicFilterBuf, merge_histories, read_history};
+use tidegate_hub::{
+    HistoryFound, HistoryIndex, HistoryQuery, MAX_HISTORY_ANSWER, TopicFilterBuf, merge_histories, read_history,
+};
 use tidegate_node::{AskError, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerAnswer};
 
 /// Messages of a page.
@@ -25,6 +27,8 @@ const MAX_PAGES: usize = 8;
 /// Time for the first pages of all other nodes, and as much again for their further pages. It begins when the own history
 /// was read. A node reads no longer for another one.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of each history of this node that are looked at for an answer: a filter may match few messages.
+const MAX_LOOKED_BYTES: u64 = 128 << 20;
 /// How long a node waits for its turn to read for another one. The answer says when the turn does not come.
 const TURN: Duration = Duration::from_secs(2);
 /// Bytes of a page beside its messages, at most.
@@ -37,6 +41,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub struct Histories {
     /// Their folders and the age of their messages, by the name of the tenant.
     folders: BTreeMap<String, Vec<(PathBuf, Duration)>>,
+    index: HistoryIndex,
     turn: Turn,
 }
 
@@ -183,7 +188,7 @@ impl Histories {
         let tenants = std::iter::once("").chain(config.tenants.iter().map(|tenant| tenant.name.as_str()));
         let folders = |tenant: &str| tidegate_config::hub::histories(&config.pipelines, &config.sinks, tenant);
         let found = tenants.map(|tenant| (tenant.to_owned(), folders(tenant)));
-        Self { folders: found.filter(|(_, folders)| !folders.is_empty()).collect(), turn: Turn::default() }
+        Self { folders: found.filter(|(_, folders)| !folders.is_empty()).collect(), ..Self::default() }
     }
 
     /// Messages of a tenant at all nodes. `may` says whether a topic may be read. It may block for seconds; it ends soon after
@@ -202,15 +207,18 @@ impl Histories {
         let first = Place::first(query);
         let ask = |name: NodeName| (others.ask(&name, question((tenant, query), first)), name);
         let asked: Vec<_> = others.names().into_iter().map(ask).collect();
-        let own = read_history(folders, query, may, is_wanted)?;
+        let own = read_history((&self.index, folders), query, MAX_LOOKED_BYTES, may, is_wanted)?;
         let first_by = Instant::now() + PATIENCE;
         let asking = Asking { others, subject: (tenant, query), deadline: first_by + PATIENCE, is_wanted };
         let mut bounds = Vec::new();
         if own.is_cut {
             let edge = if query.from.is_some() { own.messages.last() } else { own.messages.first() };
-            bounds.extend(edge.map(time_of));
+            bounds.extend(own.bound.or_else(|| edge.map(time_of)));
         }
-        let (mut parts, mut incomplete) = (vec![own.messages], Vec::new());
+        let way = if query.from.is_some() { "after" } else { "before" };
+        let mut incomplete: Vec<String> =
+            own.bound.map(|at| format!("this node: {}", NodeError::Bounded(way, at))).into_iter().collect();
+        let mut parts = vec![own.messages];
         for (asked, name) in asked {
             let page = asked.map_err(NodeError::from).and_then(|answer| taken(&answer, first_by, is_wanted));
             let part = match page {
@@ -241,7 +249,8 @@ impl Histories {
         let limit = asked.place.skip.saturating_add(PAGE_MESSAGES + 1);
         let query = HistoryQuery { filters, from: asked.place.from, limit };
         // The other node waits no longer.
-        match read_history(folders, &query, &mut |_| true, &|| Instant::now() < deadline) {
+        let is_wanted = || Instant::now() < deadline;
+        match read_history((&self.index, folders), &query, u64::MAX, &mut |_| true, &is_wanted) {
             Ok(found) => Some(cut(found, asked.place)),
             Err(error) => {
                 tracing::warn!(%error, "cannot read a history for another node");
@@ -279,7 +288,7 @@ impl Page {
 
 /// The page that begins at a place.
 fn cut(found: HistoryFound, place: Place) -> Page {
-    let HistoryFound { mut messages, is_cut } = found;
+    let HistoryFound { mut messages, is_cut, .. } = found;
     if place.from.is_none() {
         messages.reverse();
     }
@@ -470,7 +479,7 @@ mod tests {
             let text = lines.join("\n") + "\n";
             std::fs::write(folder.join("00000000000000000001.ndjson"), text).unwrap();
             let folders = BTreeMap::from([(String::new(), vec![(folder, Duration::MAX)])]);
-            Histories { folders, turn: Turn::default() }
+            Histories { folders, ..Histories::default() }
         }
     }
 
@@ -574,7 +583,7 @@ mod tests {
         let message = |id: u32| json!({ "time": 5, "message_id": id.to_string() });
         let page = |place| {
             let messages: Vec<Value> = (0..1_500).map(message).collect();
-            cut(HistoryFound { messages, is_cut: false }, place)
+            cut(HistoryFound { messages, ..HistoryFound::default() }, place)
         };
         let first = page(Place { from: Some(0), skip: 0 });
         assert_eq!(first.next, Some(Place { from: Some(5), skip: 1_000 }));

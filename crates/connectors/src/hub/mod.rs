@@ -6,6 +6,7 @@
 mod control;
 mod door;
 mod histories;
+mod removed;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,6 +73,7 @@ impl Pipelines {
         placement: Placement,
         status: &BrokerStatus,
     ) -> Result<Self, StartPipelinesError> {
+        removed::warn_of_removed(&config.pipelines, &node.handle());
         let Some(door) = door else { return Ok(Self::default()) };
         // A mistake is an error at the start, even where another process runs the pipeline.
         let settings = config.pipeline_settings(&door.way(node).ok_or(StartPipelinesError::NotOpen)?)?;

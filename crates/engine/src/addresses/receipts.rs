@@ -24,7 +24,7 @@ pub(crate) const NUMBER: &str = "receipt-id";
 
 /// User properties that only the broker sets. They are removed from clients' messages to addresses: a client that sets
 /// the address of receipts could make the broker publish to a forbidden topic.
-pub(crate) const SET_BY_BROKER: &[&str] = &[GOES_TO, NUMBER, ORIGIN_PROPERTY];
+pub(crate) const SET_BY_BROKER: [&str; 3] = [GOES_TO, NUMBER, ORIGIN_PROPERTY];
 
 /// The receipts that a message asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 pub(crate) mod alias;
 pub(crate) mod close;
 pub(crate) mod connect;
+pub(crate) mod explained;
 pub(crate) mod input;
 pub(crate) mod output;
 pub(crate) mod reserving;
@@ -17,6 +18,7 @@ use std::rc::Rc;
 use tidegate_mqtt::{PacketId, QoS, ReasonCode, Version};
 
 use crate::connection::alias::{InboundAliases, OutboundAliases};
+use crate::connection::explained::Explained;
 use crate::connection::output::Output;
 use crate::connection::reserving::Reserving;
 use crate::connection::terms::PromisedTerms;
@@ -247,6 +249,8 @@ pub(crate) struct AckQueue {
     base: u32,
     /// How many of the pending ones are PUBACKs.
     pub_acks: usize,
+    /// Why payloads were refused, for pending ones.
+    pub explained: Explained,
 }
 
 /// An acknowledgement and how many confirmations it lacks.
@@ -310,6 +314,7 @@ impl AckQueue {
         self.base = self.next_sequence();
         self.pending.clear();
         self.pub_acks = 0;
+        self.explained = Explained::default();
     }
 
     /// Whether the answer of this sequence is a PUBREC.

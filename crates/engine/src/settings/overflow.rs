@@ -122,7 +122,7 @@ fn matches_topic(rule: &OverflowRule, topic: &str) -> bool {
 }
 
 /// Whether a client id fits a pattern. Takes time in the length of both at most multiplied.
-fn matches_client(pattern: &str, client_id: &str) -> bool {
+pub(crate) fn matches_client(pattern: &str, client_id: &str) -> bool {
     let (mut pattern, mut rest) = (pattern.chars(), client_id.chars());
     // The positions behind the last `*`, and behind the text it matches.
     let mut again: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;

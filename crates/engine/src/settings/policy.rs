@@ -27,9 +27,9 @@ impl HubFilter {
 /// Decides whether a payload may be published. Called on a shard's thread: it answers at once, from memory, with work
 /// that the length of the payload bounds.
 pub trait PayloadCheck: std::fmt::Debug + Send + Sync {
-    /// Whether the broker takes a message with this payload; otherwise it is refused as
-    /// [`Reason::PayloadRefused`].
-    fn accepts(&self, payload: &[u8]) -> bool;
+    /// Why the broker refuses a message with this payload as [`Reason::PayloadRefused`]; `None` accepts it. Publishers
+    /// of MQTT 5 get the text, so it is short and has no control characters.
+    fn refusal(&self, payload: &[u8]) -> Option<String>;
 }
 
 /// The overflow policy for the queues of some clients, or for some topics. The first rule that fits decides; where none

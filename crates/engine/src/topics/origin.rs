@@ -11,6 +11,9 @@ use tidegate_mqtt::topic::matches;
 /// The name of the user property: id, Unix milliseconds and client id, with a blank between them.
 pub const ORIGIN_PROPERTY: &str = "tidegate-hub";
 
+/// The name of the user property with the number of pipelines that have published the message one after the other.
+pub const HOPS_PROPERTY: &str = "tidegate-hub-hops";
+
 /// The identifier of a user property, and the name with its length.
 pub(crate) const HEAD: &[u8; 15] = b"\x26\x00\x0ctidegate-hub";
 

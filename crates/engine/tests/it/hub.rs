@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Accepted, AuthOutcome, HUB_CLIENT_PREFIX, HubFilter, ListenerSettings, ORIGIN_PROPERTY, PayloadCheck, Reason,
-    Settings, TenantId,
+    Accepted, AuthOutcome, HOPS_PROPERTY, HUB_CLIENT_PREFIX, HubFilter, ListenerSettings, ORIGIN_PROPERTY,
+    PayloadCheck, Reason, Settings, TenantId,
 };
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::ReasonCode;
@@ -139,6 +139,49 @@ fn an_origin_in_a_will_is_left_out() {
 }
 
 #[test]
+fn a_publisher_cannot_say_how_many_pipelines_were_passed() {
+    everywhere_with(
+        |settings| {
+            with_hub(settings);
+            settings.hub_relays = vec!["relay-*".to_owned()];
+        },
+        |world| {
+            let hub = pipeline(world);
+            let hops = |delivered: Delivered| {
+                let found = delivered.user_properties.into_iter().find(|(name, _)| name == HOPS_PROPERTY);
+                found.map(|(_, value)| value)
+            };
+            let counted = |topic: &str| message(topic, "1").qos1().user("k", "v").user(HOPS_PROPERTY, "16");
+            let (thief, relay) = (world.connect(v5("thief")), world.connect(v5("relay-1")));
+            for topic in ["plant/a/temp", "elsewhere"] {
+                thief.publish(counted(topic));
+                assert_eq!(hops(hub.expect_message()), None, "{topic}");
+                relay.publish(counted(topic));
+                assert_eq!(hops(hub.expect_message()).as_deref(), Some("16"), "{topic}");
+            }
+            world.connect(v5("relay-2").will(message("plant/a/temp", "gone").user(HOPS_PROPERTY, "16"))).lose();
+            assert_eq!(hops(hub.expect_message()), None, "a will");
+            let sink = format!("{}.back", session());
+            let mut own = world.try_connect(v5(&sink).through(1).accept_on(world.home_of(&sink)));
+            world.decide(AuthOutcome::Accept(Accepted::default()));
+            own.expect_accepted();
+            own.publish(counted("plant/a/temp"));
+            assert_eq!(hops(hub.expect_message()).as_deref(), Some("16"));
+        },
+    );
+}
+
+#[test]
+fn a_broker_without_pipelines_passes_the_number_on() {
+    everywhere(|world| {
+        let reader = world.connect(v5("reader"));
+        reader.subscribe("#", AtLeastOnce);
+        world.connect(v5("p")).publish(message("a", "1").qos1().user(HOPS_PROPERTY, "3"));
+        assert_eq!(reader.expect_message().user_properties, [(HOPS_PROPERTY.to_owned(), "3".to_owned())]);
+    });
+}
+
+#[test]
 fn an_origin_is_left_out_where_no_pipeline_has_the_topic_yet() {
     everywhere_with(with_hub, |world| {
         let hub = pipeline(world);
@@ -153,8 +196,8 @@ fn an_origin_is_left_out_where_no_pipeline_has_the_topic_yet() {
 struct Digits;
 
 impl PayloadCheck for Digits {
-    fn accepts(&self, payload: &[u8]) -> bool {
-        payload.first().is_some_and(u8::is_ascii_digit)
+    fn refusal(&self, payload: &[u8]) -> Option<String> {
+        (!payload.first().is_some_and(u8::is_ascii_digit)).then(|| "it begins with no digit".to_owned())
     }
 }
 

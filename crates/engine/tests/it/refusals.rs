@@ -1,6 +1,8 @@
 //! Each refusal has its reason, in every packet with a place for it.
 
-use tidegate_engine::{Access, LogEvent, Reason, Subject};
+use std::sync::Arc;
+
+use tidegate_engine::{Access, HubFilter, LogEvent, PayloadCheck, Reason, Subject, TenantId};
 use tidegate_mqtt::QoS::{self, AtLeastOnce};
 use tidegate_mqtt::{Packet, PacketType, ReasonCode, SubscriptionOptions};
 
@@ -105,6 +107,35 @@ fn who_wants_no_reasons_or_has_no_room_for_them_gets_the_code() {
             assert_eq!(text_of(&client, PacketType::SubAck), None);
         }
     });
+}
+
+/// Accepts payloads without a reason to refuse them, which they are themselves.
+#[derive(Debug)]
+struct Empty;
+
+impl PayloadCheck for Empty {
+    fn refusal(&self, payload: &[u8]) -> Option<String> {
+        (!payload.is_empty()).then(|| String::from_utf8_lossy(payload).into_owned())
+    }
+}
+
+#[test]
+fn a_refused_payload_has_the_reason_of_its_check() {
+    let checked = HubFilter { check: Some(Arc::new(Empty)), ..HubFilter::unchecked(TenantId::DEFAULT, "plant/#") };
+    let world = World::with(3, move |settings| settings.hub_filters = vec![checked.clone()]);
+    let client = world.connect(v5("a").manual());
+    let said = |why: &str| Some(format!("{}: {why}", Reason::PayloadRefused.text()));
+    client.send_publish(message("plant/1", "first").qos1());
+    client.send_publish(message("plant/1", "second").qos2());
+    client.send_publish(message("plant/1", "third").qos1());
+    assert_eq!(text_of(&client, PacketType::PubAck), said("first"));
+    assert_eq!(text_of(&client, PacketType::PubRec), said("second"));
+    assert_eq!(text_of(&client, PacketType::PubAck), said("third"));
+    for connecting in [v5("b").request_problem(false).manual(), v5("c").max_packet(30).manual()] {
+        let client = world.connect(connecting);
+        client.send_publish(message("plant/1", "why").qos1());
+        assert_eq!(text_of(&client, PacketType::PubAck), None);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 mod lane;
 mod ledger;
+mod no_records;
 mod parked;
 #[cfg(test)]
 mod tests;
@@ -23,11 +24,12 @@ use tidegate_random::SplitMix64;
 pub use self::lane::{Batching, Outcome};
 use self::lane::{Item, Lane};
 use self::ledger::{Arrival, Confirmed, Ledger, NewEntry};
+use self::no_records::NoRecords;
 use self::parked::{Parked, ParkedMessage};
 use self::windows::Windows;
 use crate::message::{MAX_HOPS, Message};
 use crate::record::{Content, Record};
-use crate::steps::{ComputeError, Records, Steps};
+use crate::steps::{Records, Steps};
 
 /// The field of a dead letter that says why it is one.
 pub const REASON_FIELD: &str = "dead_letter_reason";
@@ -148,17 +150,6 @@ pub enum News {
         /// Whether it is kept as a dead letter.
         kept: bool,
     },
-}
-
-/// Why a message has no records.
-#[derive(Debug, thiserror::Error)]
-enum NoRecords {
-    /// Pipelines have published it too often.
-    #[error("the message has passed {MAX_HOPS} pipelines, which publish to topics of each other")]
-    Looped,
-    /// A step has failed.
-    #[error(transparent)]
-    Step(#[from] ComputeError),
 }
 
 /// A pipeline.
@@ -297,15 +288,18 @@ impl<D> Core<D> {
 
     /// Makes the records of a message. Fails for a looped message, and when a step fails.
     fn records_of(&mut self, message: &Arc<Message>, clock: u64) -> Result<Records, NoRecords> {
-        self.check_hops(message)?;
+        self.check(message)?;
         Ok(self.steps.run(message, clock)?)
     }
 
-    /// Refuses a message that has passed as many pipelines as it may.
-    fn check_hops(&mut self, message: &Message) -> Result<(), NoRecords> {
+    /// Refuses a message that has passed as many pipelines as it may, or without all its headers.
+    fn check(&mut self, message: &Message) -> Result<(), NoRecords> {
         if message.is_looped() {
             self.numbers.looped += 1;
             return Err(NoRecords::Looped);
+        }
+        if message.headers_cut {
+            return Err(NoRecords::LongHeaders);
         }
         Ok(())
     }

@@ -307,6 +307,15 @@ fn a_limit_of_a_sink_is_retried_a_bounded_number_of_times() {
 }
 
 #[test]
+fn a_message_without_all_its_headers_is_a_dead_letter() {
+    let mut core = core(1, 1, 1, true, &StepSettings::default());
+    let cut = Arc::new(Message { headers_cut: true, ..Message::clone(&message(1, 0)) });
+    core.take(0, 0, &cut, Some((1, 0)));
+    assert_eq!(sent(&actions(&mut core, 0)), [(1, vec!["1".to_owned()])]);
+    assert_eq!((core.numbers().failed, core.numbers().looped), (1, 0));
+}
+
+#[test]
 fn a_message_of_a_loop_is_a_dead_letter_once() {
     let mut core = core(1, 1, 1, true, &StepSettings::default());
     for (number, hops) in [(1, MAX_HOPS - 1), (2, MAX_HOPS), (3, MAX_HOPS + 1)] {

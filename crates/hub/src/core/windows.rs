@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::ledger::NewEntry;
-use super::{Core, Item, NoRecords};
+use super::no_records::NoRecords;
+use super::{Core, Item};
 use crate::message::Message;
 use crate::record::{Content, Record};
 use crate::steps::{Ended, Steps, Totals, WindowShare};
@@ -58,6 +59,7 @@ impl OpenWindow {
             user_properties: Vec::new(),
             payload: Vec::new(),
             archived: false,
+            headers_cut: false,
         }
     }
 
@@ -287,7 +289,7 @@ impl<D> Core<D> {
         clock: u64,
         message: &Arc<Message>,
     ) -> Result<Option<(u64, WindowShare)>, NoRecords> {
-        self.check_hops(message)?;
+        self.check(message)?;
         let share = self.steps.share(message, clock)?;
         let (Some(share), Some(windows), Some(none)) = (share, &mut self.windows, self.steps.no_totals()) else {
             return Ok(None);

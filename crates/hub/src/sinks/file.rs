@@ -2,13 +2,18 @@
 //! renamed whole, so that a program that collects such files never sees half of one. Files of Parquet are made of the
 //! lines of a finished file, since they cannot be appended to.
 
-use std::collections::HashMap;
+mod marks;
+
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
+use self::marks::{FileMarks, IdDigest, digest};
+use super::place::Ids;
 use super::{Sink, SinkError, parquet};
 use crate::FileFormat;
 use crate::record::Record;
@@ -28,6 +33,8 @@ pub struct FileSettings {
     pub rotate_bytes: u64,
     /// Age at which it is finished; zero for never.
     pub rotate_time: Duration,
+    /// Whether a record that comes again is left out, by its id.
+    pub exactly_once: bool,
 }
 
 /// All files that are written: pipelines share them. A file is closed when its last pipeline has ended, since another
@@ -36,29 +43,35 @@ pub struct FileSettings {
 pub struct FileSinks(Mutex<HashMap<PathBuf, Weak<Mutex<Writer>>>>);
 
 impl FileSinks {
-    pub(super) fn open(&self, settings: &FileSettings) -> FileSink {
+    pub(super) fn open(&self, settings: &FileSettings, ids: Ids) -> FileSink {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = all.get(&settings.path).and_then(Weak::upgrade) {
-            return FileSink(writer);
+            return FileSink { writer, ids };
         }
-        let writer = Arc::new(Mutex::new(Writer { settings: settings.clone(), open: None }));
+        let writer = Arc::new(Mutex::new(Writer { settings: settings.clone(), open: None, marks: None }));
         all.insert(settings.path.clone(), Arc::downgrade(&writer));
-        FileSink(writer)
+        FileSink { writer, ids }
     }
 }
 
 /// A file of one pipeline, or shared by several.
 #[derive(Clone, Debug)]
-pub(super) struct FileSink(Arc<Mutex<Writer>>);
+pub(super) struct FileSink {
+    writer: Arc<Mutex<Writer>>,
+    ids: Ids,
+}
 
 impl Sink for FileSink {
     fn write(&mut self, batch: &[Arc<Record>]) -> Result<(), SinkError> {
-        let lines = lines(batch);
-        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = writer.write(&lines);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = if writer.settings.exactly_once {
+            writer.write_new(batch, &self.ids)
+        } else {
+            writer.write(&lines(batch), &[])
+        };
         if written.is_err() {
             // The written part of the batch is cut off when the file is opened again.
-            writer.open = None;
+            (writer.open, writer.marks) = (None, None);
         }
         written.map_err(|error| SinkError::away(format_args!("{}: {error}", writer.settings.path.display())))
     }
@@ -78,6 +91,8 @@ pub(super) fn lines(batch: &[Arc<Record>]) -> Vec<u8> {
 struct Writer {
     settings: FileSettings,
     open: Option<OpenFile>,
+    /// With `exactly_once`, while nothing has failed.
+    marks: Option<FileMarks>,
 }
 
 #[derive(Debug)]
@@ -86,26 +101,77 @@ struct OpenFile {
     /// Bytes of whole batches.
     len: u64,
     begun: SystemTime,
+    inode: u64,
+}
+
+impl OpenFile {
+    /// Locks the file for a batch, since other processes of the hub may write it, too. False if another one has finished it.
+    fn lock(&mut self, path: &Path) -> io::Result<bool> {
+        self.file.lock()?;
+        match fs::metadata(path) {
+            Ok(found) if found.ino() == self.inode => {}
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => return Ok(false),
+        }
+        if self.file.metadata()?.len() != self.len {
+            // Another process has written, and may have died with half a line.
+            self.len = end_of_lines(&mut self.file)?;
+            self.file.set_len(self.len)?;
+        }
+        Ok(true)
+    }
 }
 
 impl Writer {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        if self.open.as_ref().is_some_and(|open| self.is_finished(open, lines.len())) {
-            self.finish()?;
-        }
-        let open = if let Some(open) = &mut self.open {
-            open
-        } else {
-            convert_finished(&self.settings)?;
-            self.open.insert(open(&self.settings.lines())?)
+    /// Writes the records that the file does not have.
+    fn write_new(&mut self, batch: &[Arc<Record>], ids: &Ids) -> io::Result<()> {
+        let marks = match &mut self.marks {
+            Some(marks) => marks,
+            None => self.marks.insert(FileMarks::open(&self.settings.lines())?),
         };
+        let (mut new, mut digests, mut here) = (Vec::new(), Vec::new(), HashSet::new());
+        for record in batch {
+            let digest = digest(&ids.of(record.id()));
+            if !marks.has(&digest) && here.insert(digest) {
+                new.push(Arc::clone(record));
+                digests.push(digest);
+            }
+        }
+        if new.is_empty() { Ok(()) } else { self.write(&lines(&new), &digests) }
+    }
+
+    fn write(&mut self, lines: &[u8], ids: &[IdDigest]) -> io::Result<()> {
+        let mut open = match self.open.take() {
+            Some(mut open) => {
+                if open.lock(&self.settings.lines())? {
+                    open
+                } else {
+                    self.open()?
+                }
+            }
+            None => self.open()?,
+        };
+        if self.is_finished(&open, lines.len()) {
+            self.finish()?;
+            open = self.open()?;
+        }
+        let open = self.open.insert(open);
         if let Err(error) = open.file.write_all(lines).and_then(|()| open.file.sync_data()) {
             // Half a batch is not left behind: it comes again.
             open.file.set_len(open.len)?;
             return Err(error);
         }
         open.len += lines.len() as u64;
-        Ok(())
+        open.file.unlock()?;
+        self.marks.as_mut().map_or(Ok(()), |marks| marks.note(open.inode, open.len, ids))
+    }
+
+    fn open(&mut self) -> io::Result<OpenFile> {
+        convert_finished(&self.settings)?;
+        if self.marks.is_none() {
+            marks::forget(&self.settings.lines())?;
+        }
+        open(&self.settings.lines(), self.marks.as_mut())
     }
 
     fn is_finished(&self, open: &OpenFile, more: usize) -> bool {
@@ -116,8 +182,7 @@ impl Writer {
     }
 
     /// Renames the file, whole. Another one begins with the next batch.
-    fn finish(&mut self) -> io::Result<()> {
-        self.open = None;
+    fn finish(&self) -> io::Result<()> {
         let path = &self.settings.path;
         let finished = finished_name(path);
         fs::rename(self.settings.lines(), self.settings.lines_of(&finished))?;
@@ -207,11 +272,19 @@ fn finished_name(path: &Path) -> PathBuf {
     std::iter::once(name("")).chain(numbered).find(is_free).unwrap_or_else(|| name("_last"))
 }
 
-/// Opens a file at the end of its last whole line. The bytes after it were never acknowledged.
-fn open(path: &Path) -> io::Result<OpenFile> {
+/// Opens a file at the end of its last whole line, or where it is confirmed, and locks it. The bytes after it were never
+/// acknowledged.
+fn open(path: &Path, marks: Option<&mut FileMarks>) -> io::Result<OpenFile> {
     let is_new = prepare_directory(path)?;
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-    let len = end_of_lines(&mut file)?;
+    file.lock()?;
+    let found = file.metadata()?;
+    let confirmed = marks.as_ref().and_then(|marks| marks.confirmed(found.ino()));
+    // Someone else has shortened a file with fewer bytes than were confirmed.
+    let len = match confirmed.filter(|confirmed| *confirmed <= found.len()) {
+        Some(confirmed) => confirmed,
+        None => end_of_lines(&mut file)?,
+    };
     file.set_len(len)?;
     if is_new {
         file.sync_all()?;
@@ -219,7 +292,11 @@ fn open(path: &Path) -> io::Result<OpenFile> {
     }
     let metadata = file.metadata()?;
     let begun = if len == 0 { SystemTime::now() } else { metadata.created().or_else(|_| metadata.modified())? };
-    Ok(OpenFile { file, len, begun })
+    if let Some(marks) = marks.filter(|_| confirmed != Some(len)) {
+        // Before its first line, so that the inode of an older file, which is used again, has no meaning.
+        marks.note(found.ino(), len, &[])?;
+    }
+    Ok(OpenFile { file, len, begun, inode: found.ino() })
 }
 
 /// Makes the directory of a file. Returns whether the file is not there yet.
@@ -274,7 +351,7 @@ mod tests {
 
     fn sink(path: &Path, rotate_bytes: u64) -> FileSink {
         let settings = FileSettings { path: path.to_owned(), rotate_bytes, ..FileSettings::default() };
-        FileSinks::default().open(&settings)
+        FileSinks::default().open(&settings, Ids::default())
     }
 
     #[test]
@@ -319,6 +396,103 @@ mod tests {
         assert!(finished[0].extension().is_some_and(|extension| extension == "ndjson"));
     }
 
+    /// A sink that writes each record once, as after a start of the process.
+    fn once(path: &Path, rotate_bytes: u64) -> FileSink {
+        let settings =
+            FileSettings { path: path.to_owned(), rotate_bytes, exactly_once: true, ..FileSettings::default() };
+        FileSinks::default().open(&settings, Ids::default())
+    }
+
+    /// A record with an id.
+    fn named(number: u64) -> Arc<Record> {
+        Arc::new(Record { own_id: Some(format!("m-{number}")), ..Record::clone(&record(number)) })
+    }
+
+    #[test]
+    fn a_record_that_comes_again_is_there_once() {
+        let path = directory("once").join("readings.ndjson");
+        let numbers = |path: &Path| -> Vec<String> {
+            fs::read_to_string(path).unwrap().lines().map(|line| line.replace(['{', '}', '"', 'n', ':'], "")).collect()
+        };
+        once(&path, 0).write(&[named(1), named(2), named(2)]).unwrap();
+        // The process has died before the acknowledgement.
+        once(&path, 0).write(&[named(1), named(2), named(3)]).unwrap();
+        assert_eq!(numbers(&path), ["1", "2", "3"]);
+        // It has died before the note: the lines were not acknowledged.
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"n\":4}\n{\"n\":5}\n").unwrap();
+        once(&path, 0).write(&[named(4)]).unwrap();
+        assert_eq!(numbers(&path), ["1", "2", "3", "4"]);
+        let other = FileSink { ids: Ids::new(&crate::SinkLane::default(), "other"), ..once(&path, 0) };
+        { other }.write(&[named(4)]).unwrap();
+        assert_eq!(numbers(&path), ["1", "2", "3", "4", "4"], "of another pipeline");
+    }
+
+    #[test]
+    fn two_processes_write_one_file_in_turns() {
+        let path = directory("shared").join("readings.ndjson");
+        let mut sinks = [sink(&path, 40), sink(&path, 40)];
+        for number in 0..10 {
+            sinks[number % 2].write(&[record(number as u64)]).unwrap();
+        }
+        // One has died within a line.
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"n\":").unwrap();
+        sinks[0].write(&[record(10)]).unwrap();
+        sinks[1].write(&[record(11)]).unwrap();
+        let text = |name: &String| fs::read_to_string(path.with_file_name(name)).unwrap();
+        let mut all: Vec<String> = names(path.parent().unwrap())
+            .iter()
+            .flat_map(|name| text(name).lines().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
+        all.sort();
+        let mut expected: Vec<String> = (0..12).map(|number| format!("{{\"n\":{number}}}")).collect();
+        expected.sort();
+        assert_eq!(all, expected);
+        let mut first = once(&path.with_extension("once"), 0);
+        first.write(&[named(1)]).unwrap();
+        let refused = once(&path.with_extension("once"), 0).write(&[named(2)]).unwrap_err().to_string();
+        assert!(refused.contains("another process writes it"), "{refused}");
+    }
+
+    #[test]
+    fn a_record_of_a_finished_file_does_not_come_again() {
+        let path = directory("once-finished").join("readings.ndjson");
+        for number in 0..10 {
+            let mut sink = once(&path, 20);
+            sink.write(&[named(number), named(number + 1)]).unwrap();
+            // As if the process had died with lines in a file that has no note yet.
+            drop(sink);
+            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+            file.write_all(b"{\"n\":99}\n").unwrap();
+        }
+        once(&path, 20).write(&[named(10), named(11)]).unwrap();
+        let files: Vec<String> =
+            names(path.parent().unwrap()).into_iter().filter(|name| !name.ends_with("marks")).collect();
+        let text = |name: &String| fs::read_to_string(path.with_file_name(name)).unwrap();
+        let all: String = files.iter().map(text).collect();
+        let expected: String = (0..12).map(|number| format!("{{\"n\":{number}}}\n")).collect();
+        assert!(files.len() > 3, "{files:?}");
+        assert_eq!(all.lines().collect::<HashSet<_>>(), expected.lines().collect());
+        assert_eq!(all.lines().count(), 12);
+    }
+
+    #[test]
+    fn lines_that_no_note_is_about_are_kept() {
+        let path = directory("once-foreign").join("readings.ndjson");
+        once(&path, 0).write(&[named(1)]).unwrap();
+        // Without `exactly_once` for a while.
+        sink(&path, 0).write(&[named(2)]).unwrap();
+        once(&path, 0).write(&[named(3)]).unwrap();
+        // A copy of the file, as of a backup.
+        let text = fs::read_to_string(&path).unwrap() + "{\"n\":9}\n";
+        fs::write(path.with_extension("copy"), &text).unwrap();
+        fs::rename(path.with_extension("copy"), &path).unwrap();
+        once(&path, 0).write(&[named(4)]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text + "{\"n\":4}\n");
+        fs::write(&path, "").unwrap();
+        once(&path, 0).write(&[named(5)]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"n\":5}\n", "a file that someone has shortened");
+    }
+
     /// Files of a directory, by name.
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap();
@@ -337,7 +511,7 @@ mod tests {
             rotate_bytes: 20,
             ..FileSettings::default()
         };
-        let mut sink = FileSinks::default().open(&settings);
+        let mut sink = FileSinks::default().open(&settings, Ids::default());
         for number in 0..3 {
             sink.write(&[record(number)]).unwrap();
         }
@@ -355,7 +529,7 @@ mod tests {
         for other in others {
             fs::write(path.with_file_name(other), "not ours").unwrap();
         }
-        FileSinks::default().open(&settings).write(&[record(3)]).unwrap();
+        FileSinks::default().open(&settings, Ids::default()).write(&[record(3)]).unwrap();
         assert_eq!(fs::read(&written).unwrap(), parquet::encode(&rows).unwrap());
         let found = names(path.parent().unwrap());
         assert!(others.iter().all(|other| found.contains(&(*other).to_owned())) && found.len() == 4, "{found:?}");
@@ -375,7 +549,7 @@ mod tests {
             deep = json!([deep]);
         }
         let deep = Arc::new(Record { content: Content::Row(vec![("n".into(), deep)]), ..Record::default() });
-        let mut sink = FileSinks::default().open(&settings);
+        let mut sink = FileSinks::default().open(&settings, Ids::default());
         sink.write(&[record(1), Arc::clone(&deep)]).unwrap();
         sink.write(&[record(2)]).unwrap();
         let found = names(path.parent().unwrap());
@@ -391,7 +565,7 @@ mod tests {
         let path = directory("shared").join("readings.ndjson");
         let files = FileSinks::default();
         let settings = FileSettings { path: path.clone(), rotate_bytes: 8, ..FileSettings::default() };
-        let (mut one, mut other) = (files.open(&settings), files.open(&settings));
+        let (mut one, mut other) = (files.open(&settings, Ids::default()), files.open(&settings, Ids::default()));
         one.write(&[record(1)]).unwrap();
         other.write(&[record(2)]).unwrap();
         one.write(&[record(3)]).unwrap();
@@ -403,9 +577,9 @@ mod tests {
         let path = directory("closed").join("readings.ndjson");
         let files = FileSinks::default();
         let settings = FileSettings { path: path.clone(), ..FileSettings::default() };
-        files.open(&settings).write(&[record(1)]).unwrap();
+        files.open(&settings, Ids::default()).write(&[record(1)]).unwrap();
         fs::remove_file(&path).unwrap();
-        files.open(&settings).write(&[record(2)]).unwrap();
+        files.open(&settings, Ids::default()).write(&[record(2)]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"n\":2}\n", "it is opened again");
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! A pipeline has a folder with segments of lines. A message is a line.
 
-use std::collections::{HashSet, VecDeque};
+mod index;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +18,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use tidegate_client::TopicFilterBuf;
 
+use self::index::Block;
+pub use self::index::HistoryIndex;
 use super::{Sink, SinkError};
 use crate::record::Record;
-use crate::segments::{SegmentBounds, SegmentWriter, next_line, segments};
+use crate::segments::{Lines, SegmentBounds, SegmentWriter};
 use crate::time::wall_clock;
 
 /// Bytes of lines after which an answer has no more messages.
@@ -112,36 +117,47 @@ pub struct HistoryFound {
     pub messages: Vec<Value>,
     /// Whether their bytes have ended the reading: there may be more, also below the limit of the question.
     pub is_cut: bool,
+    /// Where the bound of bytes has ended the reading, the time from which on, or before which, lines were not looked at;
+    /// Unix milliseconds.
+    pub bound: Option<u64>,
 }
 
 /// Reads messages of several histories, the oldest first. `may` says whether a topic may be read. `is_wanted` is asked
-/// before each segment; when it says no, the rest is not read.
+/// before each block of lines; when it says no, the rest is not read. Of each history `most` bytes are looked at.
 ///
 /// # Errors
 /// When a file cannot be read, or the answer is not wanted any more.
 pub fn read_history(
-    histories: &[(PathBuf, Duration)],
+    (index, histories): (&HistoryIndex, &[(PathBuf, Duration)]),
     query: &HistoryQuery,
+    most: u64,
     may: &mut dyn FnMut(&str) -> bool,
     is_wanted: &dyn Fn() -> bool,
 ) -> io::Result<HistoryFound> {
-    let (mut all, mut edges): (Vec<Line>, Vec<u64>) = (Vec::new(), Vec::new());
+    let (mut all, mut edges, mut bounds): (Vec<Line>, Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new(), Vec::new());
     let is_forward = query.from.is_some();
     for (folder, max_age) in histories {
         let oldest = wall_clock().saturating_sub(u64::try_from(max_age.as_millis()).unwrap_or(u64::MAX));
-        let found = read_one(folder, oldest, query, (may, is_wanted))?;
-        let has_more = exceeds(&found);
-        let kept = within(found, query);
+        let from = query.from.unwrap_or(0).max(oldest);
+        let mut reading = HistoryReading { query, from, found: BTreeMap::new(), bytes: 0, ids: HashSet::new() };
+        let bound = reading.read((index, folder), most, may, is_wanted)?;
+        let lines: VecDeque<Line> = reading.found.into_values().collect();
+        let has_more = exceeds(&lines);
+        let kept = within(lines, query);
         let edge = if is_forward { kept.back() } else { kept.front() };
         edges.extend(edge.filter(|_| has_more).map(|line| line.time));
+        bounds.extend(bound);
         all.extend(kept);
     }
+    edges.extend(&bounds);
     // The answer ends where a history ends that has more: the next question begins there.
     all.retain(|line| edges.iter().all(|edge| if is_forward { line.time <= *edge } else { line.time >= *edge }));
     let is_cut = !edges.is_empty() || exceeds(&all);
+    let bound = if is_forward { bounds.into_iter().min() } else { bounds.into_iter().max() };
     // Stable: messages of one history keep their order.
     all.sort_by_key(|line| line.time);
-    Ok(HistoryFound { messages: within(all.into(), query).into_iter().map(|line| line.value).collect(), is_cut })
+    let messages = within(all.into(), query).into_iter().map(|line| line.value).collect();
+    Ok(HistoryFound { messages, is_cut, bound })
 }
 
 /// Whether lines have more bytes than an answer.
@@ -197,83 +213,121 @@ fn within(mut lines: VecDeque<Line>, query: &HistoryQuery) -> VecDeque<Line> {
 /// Whether messages of a topic may be shown.
 type May<'f> = &'f mut dyn FnMut(&str) -> bool;
 
-/// The first or the last messages of one history, with their times. Where their bytes end the reading, they exceed
-/// [`MAX_HISTORY_ANSWER`].
-fn read_one(
-    folder: &Path,
-    oldest: u64,
-    query: &HistoryQuery,
-    (may, is_wanted): (May<'_>, &dyn Fn() -> bool),
-) -> io::Result<VecDeque<Line>> {
-    let segments = match segments(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),
-        segments => segments?,
-    };
-    let from = query.from.unwrap_or(0).max(oldest);
-    let mut found: VecDeque<Line> = VecDeque::new();
-    let mut ids = HashSet::new();
-    let is_forward = query.from.is_some();
-    let places: Vec<usize> =
-        if is_forward { (0..segments.len()).collect() } else { (0..segments.len()).rev().collect() };
-    for at in places {
-        if found.len() >= query.limit || exceeds(&found) {
-            break;
-        }
-        let Some((_, path)) = segments.get(at) else { break };
-        if !is_wanted() {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "the answer is not wanted any more"));
-        }
-        // A message that was written again after a crash is there once.
-        let part = lines(path, from, query, (may, &ids))?;
-        ids.extend(part.iter().filter_map(|line| line.value["message_id"].as_str().map(str::to_owned)));
-        if is_forward {
-            found.extend(part);
-        } else {
-            part.into_iter().rev().for_each(|one| found.push_front(one));
-        }
-    }
-    Ok(found)
-}
+/// The order of messages: their times, then their places in the history.
+type Order = (u64, usize, u64);
 
-/// The first or the last lines of a segment that are asked for, without messages whose ids are known. A line that was
-/// torn by a crash is left out. No more lines are held than an answer has.
-fn lines(
-    path: &Path,
+/// The messages of one history with the first or the last times.
+struct HistoryReading<'a> {
+    query: &'a HistoryQuery,
+    /// Unix milliseconds of the first message.
     from: u64,
-    query: &HistoryQuery,
-    (may, known): (May<'_>, &HashSet<String>),
-) -> io::Result<VecDeque<Line>> {
-    let mut found = VecDeque::new();
-    let mut file = match File::open(path) {
-        // It was deleted meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
-        file => BufReader::new(file?),
-    };
-    let (mut text, mut bytes) = (Vec::new(), 0);
-    while next_line(&mut file, &mut text)? {
-        let (length, Ok(line)) = (text.len(), serde_json::from_slice::<Value>(&text)) else { continue };
-        let Some(time) = line["time"].as_u64().filter(|time| *time >= from) else { continue };
-        let Some(topic) = line["topic"].as_str() else { continue };
-        let matches = query.filters.is_empty() || query.filters.iter().any(|filter| is_of(filter, topic));
-        let is_known = line["message_id"].as_str().is_some_and(|id| known.contains(id));
-        if is_known || !matches || !may(topic) {
-            continue;
-        }
-        found.push_back(Line { time, bytes: length, value: line });
-        bytes += length;
-        if query.from.is_some() && (found.len() >= query.limit || bytes > MAX_HISTORY_ANSWER) {
-            break;
-        }
-        // The last ones are asked for: the first ones go.
-        while found.len() > query.limit || found.len() > 1 && bytes - first_bytes(&found) > MAX_HISTORY_ANSWER {
-            bytes -= found.pop_front().map_or(0, |line: Line| line.bytes);
-        }
-    }
-    Ok(found)
+    found: BTreeMap<Order, Line>,
+    bytes: usize,
+    /// The ids of found messages.
+    ids: HashSet<String>,
 }
 
-fn first_bytes(lines: &VecDeque<Line>) -> usize {
-    lines.front().map_or(0, |line| line.bytes)
+impl HistoryReading<'_> {
+    /// Reads a folder, and returns the time from which on, or before which, lines were not looked at: `most` bytes are.
+    fn read(
+        &mut self,
+        (index, folder): (&HistoryIndex, &Path),
+        most: u64,
+        may: May<'_>,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> io::Result<Option<u64>> {
+        let segments = index.segments(folder)?;
+        let mut blocks: Vec<(usize, Block)> = Vec::new();
+        for (number, path) in segments.iter().enumerate() {
+            let wanted = index.blocks(path)?;
+            blocks.extend(wanted.iter().filter(|block| block.latest >= self.from).map(|block| (number, *block)));
+        }
+        // In the order of times, so that those behind a full answer need not be looked at.
+        if self.query.from.is_some() {
+            blocks.sort_by_key(|(_, block)| block.earliest);
+        } else {
+            blocks.sort_by_key(|(_, block)| Reverse(block.latest));
+        }
+        let mut looked = 0;
+        for (number, block) in blocks {
+            if self.is_full_before(&block) {
+                return Ok(None);
+            }
+            if looked >= most {
+                let edge = if self.query.from.is_some() { block.earliest.max(self.from) } else { block.latest };
+                return Ok(Some(edge));
+            }
+            if !is_wanted() {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "the answer is not wanted any more"));
+            }
+            looked += block.end - block.start;
+            if let Some(path) = segments.get(number) {
+                self.take_block((number, path), block, may)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether no message of a block comes before the found ones, which are as many as an answer has.
+    fn is_full_before(&self, block: &Block) -> bool {
+        if self.found.len() < self.query.limit && self.bytes <= MAX_HISTORY_ANSWER {
+            return false;
+        }
+        if self.query.from.is_some() {
+            self.found.last_key_value().is_some_and(|((time, ..), _)| block.earliest > *time)
+        } else {
+            self.found.first_key_value().is_some_and(|((time, ..), _)| block.latest < *time)
+        }
+    }
+
+    /// Takes the messages of a block. A line that was torn by a crash is left out, and a message that was written again
+    /// after a crash is there once.
+    fn take_block(&mut self, (number, path): (usize, &Path), block: Block, may: May<'_>) -> io::Result<()> {
+        let mut file = match File::open(path) {
+            // It was deleted meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        file.seek(SeekFrom::Start(block.start))?;
+        let mut lines = Lines::new(BufReader::new(file.take(block.end - block.start)), block.start);
+        while let Some(text) = lines.next()? {
+            let (bytes, Ok(value)) = (text.len(), serde_json::from_slice::<Value>(text)) else { continue };
+            let Some(time) = value["time"].as_u64().filter(|time| *time >= self.from) else { continue };
+            let Some(topic) = value["topic"].as_str() else { continue };
+            let matches = self.query.filters.is_empty() || self.query.filters.iter().any(|it| is_of(it, topic));
+            if !matches || !may(topic) {
+                continue;
+            }
+            if value["message_id"].as_str().is_some_and(|id| !self.ids.insert(id.to_owned())) {
+                continue;
+            }
+            self.bytes += bytes;
+            self.found.insert((time, number, lines.at()), Line { time, bytes, value });
+            self.shorten();
+        }
+        Ok(())
+    }
+
+    /// Leaves out messages that are more than an answer has, but one that shows that there are more bytes.
+    fn shorten(&mut self) {
+        while self.found.len() > self.query.limit || self.bytes - self.farthest_bytes() > MAX_HISTORY_ANSWER {
+            let farthest = if self.query.from.is_some() { self.found.pop_last() } else { self.found.pop_first() };
+            let Some((_, line)) = farthest else { break };
+            self.bytes -= line.bytes;
+            self.ids.remove(&id_of(&line.value));
+        }
+    }
+
+    fn farthest_bytes(&self) -> usize {
+        let farthest =
+            if self.query.from.is_some() { self.found.last_key_value() } else { self.found.first_key_value() };
+        farthest.map_or(0, |(_, line)| line.bytes)
+    }
+}
+
+/// The id of a message.
+fn id_of(value: &Value) -> String {
+    value["message_id"].as_str().unwrap_or_default().to_owned()
 }
 
 fn is_of(filter: &TopicFilterBuf, topic: &str) -> bool {
@@ -288,6 +342,7 @@ mod tests {
     use super::*;
     use crate::message::Message;
     use crate::record::Content;
+    use crate::segments::segments;
 
     struct Folder(PathBuf);
 
@@ -310,7 +365,7 @@ mod tests {
         fn read(&self, query: &HistoryQuery) -> Vec<String> {
             let settings = self.settings(0);
             let histories = [(settings.folder("p"), settings.max_age)];
-            let found = read_history(&histories, query, &mut |topic| topic != "secret", &|| true).unwrap();
+            let found = read(&histories, query, &mut |topic| topic != "secret");
             assert!(!found.is_cut);
             found.messages.iter().map(|line| line["payload"].as_str().unwrap().to_owned()).collect()
         }
@@ -320,6 +375,14 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
+    }
+
+    fn read(
+        histories: &[(PathBuf, Duration)],
+        query: &HistoryQuery,
+        may: &mut dyn FnMut(&str) -> bool,
+    ) -> HistoryFound {
+        read_history((&HistoryIndex::default(), histories), query, u64::MAX, may, &|| true).unwrap()
     }
 
     fn record(number: u64, topic: &str, payload: &str) -> Arc<Record> {
@@ -356,7 +419,7 @@ mod tests {
         fs::write(short.join("00000000000000000001.ndjson"), format!("{late}\n")).unwrap();
         let histories = [(long, Duration::from_secs(3_600)), (short, Duration::from_secs(3_600))];
         let query = HistoryQuery { from: Some(now), limit: 100, ..HistoryQuery::default() };
-        let found = read_history(&histories, &query, &mut |_| true, &|| true).unwrap();
+        let found = read(&histories, &query, &mut |_| true);
         let times: Vec<u64> = found.messages.iter().map(|line| line["time"].as_u64().unwrap() - now).collect();
         assert_eq!((times, found.is_cut), (vec![0, 2], true), "the message of time 9 is behind unread ones");
     }
@@ -377,7 +440,7 @@ mod tests {
         let from = Some(records[2].timestamp());
         assert_eq!(folder.read(&HistoryQuery { from, ..last(9) }), ["3", "4"]);
         let none = [(folder.0.join("none"), Duration::MAX)];
-        assert!(read_history(&none, &last(1), &mut |_| true, &|| true).unwrap().messages.is_empty());
+        assert!(read(&none, &last(1), &mut |_| true).messages.is_empty());
     }
 
     #[test]
@@ -446,8 +509,9 @@ mod tests {
         };
         let settings = folder.settings(0);
         let histories = [(settings.folder("p"), settings.max_age)];
-        assert!(read_history(&histories, &last(9), &mut |_| true, &is_wanted).is_err());
-        assert_eq!(asked.get(), 2, "it is asked before each segment");
+        let index = HistoryIndex::default();
+        assert!(read_history((&index, &histories), &last(9), u64::MAX, &mut |_| true, &is_wanted).is_err());
+        assert_eq!(asked.get(), 2, "it is asked before each block");
     }
 
     #[test]
@@ -459,17 +523,75 @@ mod tests {
         sink.write(&records).unwrap();
         for from in [None, Some(0)] {
             let histories = [(folder.settings(0).folder("p"), Duration::MAX)];
-            let found = read_history(&histories, &HistoryQuery { from, ..last(100) }, &mut |_| true, &|| true).unwrap();
+            let found = read(&histories, &HistoryQuery { from, ..last(100) }, &mut |_| true);
             assert_eq!((found.messages.len(), found.is_cut), (3, true));
         }
-        let (_, path) = segments(&folder.settings(0).folder("p")).unwrap().pop().unwrap();
+        let path = folder.settings(0).folder("p");
         let held = |query: &HistoryQuery| {
-            let lines = lines(&path, 0, query, (&mut |_| true, &HashSet::new())).unwrap();
-            lines.iter().map(|line| line.value["message_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+            let mut reading = HistoryReading { query, from: 0, found: BTreeMap::new(), bytes: 0, ids: HashSet::new() };
+            let index = HistoryIndex::default();
+            assert_eq!(reading.read((&index, &path), u64::MAX, &mut |_| true, &|| true).unwrap(), None);
+            assert_eq!(reading.ids.len(), reading.found.len());
+            reading.found.values().map(|line| id_of(&line.value)).collect::<Vec<_>>()
         };
         assert_eq!(held(&last(100)), ["6", "7", "8", "9"].map(str::to_owned)[..].to_vec());
         assert_eq!(held(&last(2)), ["8", "9"]);
         assert_eq!(held(&HistoryQuery { from: Some(0), ..last(2) }), ["1", "2"]);
         assert_eq!(held(&HistoryQuery { from: Some(0), ..last(100) }), ["1", "2", "3", "4"]);
+    }
+
+    /// Writes a segment whose lines have these times.
+    fn write_times(folder: &Path, segment: u64, times: impl Iterator<Item = u64>) {
+        fs::create_dir_all(folder).unwrap();
+        let line = |time: u64| serde_json::json!({ "time": time, "message_id": time.to_string(), "topic": format!("t/{}", time % 2), "payload": "x".repeat(100) });
+        let lines: Vec<String> = times.map(|time| line(time).to_string()).collect();
+        fs::write(folder.join(format!("{segment:020}.ndjson")), lines.join("\n") + "\n").unwrap();
+    }
+
+    #[test]
+    fn pages_have_each_message_once_and_look_at_few_lines() {
+        let folder = Folder::new("pages");
+        let now = wall_clock();
+        // The second segment has older messages, as after a step of the clock.
+        write_times(&folder.0, 1, now + 10_000..now + 20_000);
+        write_times(&folder.0, 2, now..now + 10_000);
+        let (index, histories) = (HistoryIndex::default(), [(folder.0.clone(), Duration::from_secs(3_600))]);
+        let looked = std::cell::Cell::new(0);
+        let (mut from, mut seen) = (now, HashSet::new());
+        loop {
+            let query = HistoryQuery { from: Some(from), limit: 700, ..HistoryQuery::default() };
+            looked.set(0);
+            let mut may = |_: &str| {
+                looked.set(looked.get() + 1);
+                true
+            };
+            let found = read_history((&index, &histories[..]), &query, u64::MAX, &mut may, &|| true).unwrap();
+            assert!(looked.get() <= 2_500, "{} lines", looked.get());
+            let before = seen.len();
+            seen.extend(found.messages.iter().map(|message| message["message_id"].as_str().unwrap().to_owned()));
+            if seen.len() == before {
+                break;
+            }
+            from = found.messages.last().unwrap()["time"].as_u64().unwrap();
+        }
+        assert_eq!(seen.len(), 20_000, "no message is jumped over");
+    }
+
+    #[test]
+    fn a_reading_ends_at_its_bound_of_bytes_and_says_where() {
+        let folder = Folder::new("bound");
+        let now = wall_clock();
+        write_times(&folder.0, 1, now..now + 10_000);
+        let (index, histories) = (HistoryIndex::default(), [(folder.0.clone(), Duration::from_secs(3_600))]);
+        let filters = vec![TopicFilterBuf::new("t/none").unwrap()];
+        for from in [Some(now), None] {
+            let query = HistoryQuery { filters: filters.clone(), from, limit: 9 };
+            let read = |most| read_history((&index, &histories[..]), &query, most, &mut |_| true, &|| true).unwrap();
+            let found = read(1);
+            assert!(found.is_cut && found.messages.is_empty());
+            let bound = found.bound.unwrap();
+            assert!((now + 1_000..now + 9_000).contains(&bound), "{}", bound - now);
+            assert_eq!(read(u64::MAX), HistoryFound::default());
+        }
     }
 }

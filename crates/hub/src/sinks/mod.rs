@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub use self::amqp::AmqpSettings;
 pub use self::file::{FileSettings, FileSinks};
 pub use self::history::{
-    HistoryFound, HistoryQuery, HistorySettings, MAX_HISTORY_ANSWER, merge_histories, read_history,
+    HistoryFound, HistoryIndex, HistoryQuery, HistorySettings, MAX_HISTORY_ANSWER, merge_histories, read_history,
 };
 pub use self::http::HttpSettings;
 pub use self::influxdb::InfluxSettings;
@@ -169,7 +169,7 @@ impl SinkSettings {
     pub fn open(&self, files: &FileSinks, place: &SinkLane<'_>) -> Result<Box<dyn Sink>, OpenError> {
         let ids = place::Ids::new(place, &self.name);
         Ok(match &self.kind {
-            SinkKind::File(settings) => Box::new(files.open(settings)),
+            SinkKind::File(settings) => Box::new(files.open(settings, ids)),
             SinkKind::History(settings) => Box::new(history::HistorySink::new(settings, place.pipeline)),
             SinkKind::Http(settings) => Box::new(http::HttpSink::new(settings, ids)?),
             SinkKind::Mqtt(settings) => Box::new(mqtt::MqttSink::new(settings, place.lane)?),

@@ -53,7 +53,14 @@ pub(super) struct PostgresSink {
 struct Connection {
     client: Client,
     columns: BTreeSet<String>,
+    /// The columns of the unique index with [`ID`]. That of a hypertable of `TimescaleDB` has its time, too.
+    key: Vec<String>,
 }
+
+/// The columns of the unique indexes of a table, those with the fewest first.
+const UNIQUE: &str = "SELECT (SELECT array_agg(a.attname::text) FROM pg_attribute a WHERE a.attrelid = i.indrelid \
+    AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])) FROM pg_index i WHERE i.indrelid = to_regclass($1) \
+    AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL ORDER BY i.indnkeyatts";
 
 impl PostgresSink {
     pub(super) fn new(settings: &PostgresSettings, ids: Ids) -> Result<Self, OpenError> {
@@ -111,12 +118,13 @@ impl PostgresSink {
         let is_there = |column: &&String| rows.iter().any(|row| row.contains_key(*column));
         let columns: Vec<&String> = open.columns.iter().filter(is_there).collect();
         let list = columns.iter().map(|column| quoted(column)).collect::<Vec<_>>().join(", ");
-        let others = columns.iter().filter(|column| **column != ID);
+        let others = columns.iter().filter(|column| !open.key.contains(column));
         let set = others.map(|column| format!("{0} = EXCLUDED.{0}", quoted(column))).collect::<Vec<_>>().join(", ");
+        let key = open.key.iter().map(|column| quoted(column)).collect::<Vec<_>>().join(", ");
         let conflict = match (open.columns.contains(ID), set.as_str()) {
             (false, _) => String::new(),
-            (true, "") => format!("ON CONFLICT ({ID}) DO NOTHING"),
-            (true, set) => format!("ON CONFLICT ({ID}) DO UPDATE SET {set}"),
+            (true, "") => format!("ON CONFLICT ({key}) DO NOTHING"),
+            (true, set) => format!("ON CONFLICT ({key}) DO UPDATE SET {set}"),
         };
         let statement = format!(
             "INSERT INTO {table} ({list}) SELECT {list} FROM jsonb_populate_recordset(NULL::{table}, $1) {conflict}"
@@ -159,7 +167,11 @@ fn connect(
     client.batch_execute(&create).map_err(|error| judge(&error))?;
     let describe = client.prepare(&format!("SELECT * FROM {table} LIMIT 0")).map_err(|error| judge(&error))?;
     let columns = describe.columns().iter().map(|column| column.name().to_owned()).collect();
-    Ok(Connection { client, columns })
+    let indexes = client.query(UNIQUE, &[&table]).map_err(|error| judge(&error))?;
+    let keys = indexes.iter().filter_map(|index| index.get::<_, Option<Vec<String>>>(0));
+    // Without such an index the server refuses the first batch, and says so.
+    let key = keys.into_iter().find(|key| key.iter().any(|column| column == ID)).unwrap_or_else(|| vec![ID.to_owned()]);
+    Ok(Connection { client, columns, key })
 }
 
 /// A name in quotes, within the 63 bytes of the server.

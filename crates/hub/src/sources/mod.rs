@@ -57,7 +57,7 @@ pub enum SourceStep<T> {
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The source forgets a message when it is delivered.
-    #[error("its source keeps no messages that are delivered")]
+    #[error("its source keeps no messages that are delivered: a pipeline of topics does with keep = \"24h\"")]
     NothingKept,
     /// The archive cannot be read, or the order cannot be kept there.
     #[error("the archive {}: {error}", folder.display())]

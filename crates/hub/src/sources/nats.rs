@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use super::inbox::Inbox;
 use super::{Source, SourceStep, Wake};
 use crate::core::Ending;
+use crate::headers::HeaderRoom;
 use crate::message::Message;
 use crate::open_error::OpenError;
 use crate::time::wall_clock;
@@ -272,10 +273,13 @@ fn own(message: &async_nats::Message, id: String, timestamp: u64) -> Message {
         payload: message.payload.to_vec(),
         ..Message::default()
     };
+    let mut room = HeaderRoom::default();
     for (name, values) in message.headers.iter().flat_map(async_nats::HeaderMap::iter) {
         let name: &str = name.as_ref();
         for value in values.iter().map(async_nats::HeaderValue::as_str) {
-            if name == TOPIC_HEADER {
+            if !room.takes(name.len() + value.len()) {
+                own.headers_cut = true;
+            } else if name == TOPIC_HEADER {
                 value.clone_into(&mut own.topic);
             } else if !name.starts_with("Nats-") {
                 crate::headers::NATS.take(&mut own, name, value);
@@ -378,6 +382,11 @@ mod tests {
         headers.insert(TOPIC_HEADER, "plant/a b/temp");
         message.headers = Some(headers);
         assert_eq!(own(&message, "i".into(), 5).topic, "plant/a b/temp");
+        let mut many = async_nats::HeaderMap::new();
+        (0..10_000).for_each(|_| many.append("unit", "C"));
+        message.headers = Some(many);
+        let read = own(&message, "i".into(), 5);
+        assert!(read.headers_cut && read.user_properties.len() < 2_000, "{}", read.user_properties.len());
     }
 
     #[test]

@@ -202,6 +202,7 @@ impl Topics {
             user_properties: properties.user_properties,
             payload: message.payload,
             archived: false,
+            headers_cut: false,
         };
         message.with_hops()
     }

@@ -8,6 +8,9 @@ use super::values::count;
 use super::{ComputeError, Part, StepError, StepSettings, Steps};
 use crate::format::{Format, Wanted};
 
+/// Longest reason of a refusal, characters. The rest is left out.
+const MAX_REFUSAL: usize = 300;
+
 /// Decides about payloads by the schema of a pipeline.
 #[derive(Clone, Debug)]
 pub struct PayloadGate {
@@ -23,6 +26,14 @@ impl PayloadGate {
     pub fn open(settings: &StepSettings) -> Result<Option<Self>, (Part, StepError)> {
         let schema = Steps::schema_of(settings)?;
         Ok(schema.map(|schema| Self { schema: Arc::new(schema), format: settings.format }))
+    }
+
+    /// Why a payload is not accepted, for its publisher: the place of the fault and the expected value, in
+    /// [`MAX_REFUSAL`] characters without control characters.
+    pub fn refusal(&self, payload: &[u8]) -> Option<String> {
+        let why = self.check(payload).err()?.to_string();
+        let shown = |one: char| if one.is_control() { char::REPLACEMENT_CHARACTER } else { one };
+        Some(why.chars().take(MAX_REFUSAL).map(shown).collect())
     }
 
     /// Checks a payload as the step `schema` does.
@@ -77,6 +88,14 @@ mod tests {
         let packed = open(Some(&json), Format::MessagePack).unwrap();
         assert_eq!(packed.check(b"\x81\xa4temp\x01"), Ok(()));
         assert!(packed.check(br#"{"temp":1}"#).is_err());
+        assert_eq!(gate.refusal(br#"{"temp":"warm"}"#), None);
+        assert_eq!(gate.refusal(b"[]").as_deref(), Some("the payload: want object, but got array"));
+        std::fs::write(&json, r#"{"additionalProperties":false}"#).unwrap();
+        let named = open(Some(&json), Format::Json).unwrap();
+        let said = named.refusal(br#"{"a\u0000b":1}"#).unwrap();
+        assert!(!said.chars().any(char::is_control), "{said:?}");
+        let said = named.refusal(format!("{{\"{}\":1}}", "x".repeat(1000)).as_bytes()).unwrap();
+        assert_eq!(said.chars().count(), MAX_REFUSAL);
         let gate = open(Some(&avro), Format::Json).unwrap();
         assert_eq!((gate.check(b"\x02"), gate.check(b"").is_err()), (Ok(()), true));
         std::fs::write(&json, "{").unwrap();

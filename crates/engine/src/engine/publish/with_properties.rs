@@ -49,6 +49,7 @@ impl PublishPipeline<'_> {
         let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
         let expires_at = self.expiry_of(now, slot, expires_at.min(latest));
         let mut unknown_receipts = false;
+        let hops = self.unbelieved_hops((key, session), &properties);
         let is_for_hub = self.engine.router.cache.traits(slot).is_for_hub;
         if is_for_hub {
             self.append_origin(now, session, forwarded);
@@ -56,14 +57,15 @@ impl PublishPipeline<'_> {
         if tenant == TenantId::BROKER_LINK {
             // An id that the client has made up stays here: it could be taken for another message's, and that one for
             // known.
-            properties.copy_forwardable_without(&[PROPERTY, ORIGIN_PROPERTY], forwarded);
+            properties.copy_forwardable_without(&[PROPERTY, ORIGIN_PROPERTY, hops], forwarded);
             let publisher = self.engine.broker_links.publisher_of(&self.engine.state, key, session);
             self.engine.broker_links.append_next_id(now, publisher, raw.retain, forwarded);
         } else if !self.engine.router.cache.traits(slot).is_address {
             // A pipeline that is added later may read this message from a queue or retained, and believes its origin.
-            properties.copy_forwardable_without(&[ORIGIN_PROPERTY], forwarded);
+            properties.copy_forwardable_without(&[ORIGIN_PROPERTY, hops], forwarded);
         } else {
-            properties.copy_forwardable_without(SET_BY_BROKER, forwarded);
+            let [to, number, origin] = SET_BY_BROKER;
+            properties.copy_forwardable_without(&[to, number, origin, hops], forwarded);
             unknown_receipts = asks_for_unknown_receipts(&properties);
             let topic = self.engine.router.cache.get(slot).0.to_owned();
             publishing!(self.engine).add_receipts((key, session), &topic, &properties, forwarded);

@@ -16,7 +16,7 @@ use crate::orchestrator::homes::Home;
 use crate::session::{FilterList, Session, Standing, Will};
 use crate::settings::{Holding, QUEUE_CLIENT_PREFIX};
 use crate::topics::address_name::is_address;
-use crate::topics::origin::ORIGIN_PROPERTY;
+use crate::topics::origin::{HOPS_PROPERTY, ORIGIN_PROPERTY};
 use tidegate_mqtt::{Connect, Frame};
 
 impl SessionEnding<'_> {
@@ -194,9 +194,10 @@ impl Connecting<'_> {
         });
         let mut forwarded = Vec::new();
         if is_address(&self.state.settings, will.topic.as_str()) {
-            will.properties.copy_forwardable_without(SET_BY_BROKER, &mut forwarded);
+            let [to, number, origin] = SET_BY_BROKER;
+            will.properties.copy_forwardable_without(&[to, number, origin, HOPS_PROPERTY], &mut forwarded);
         } else {
-            will.properties.copy_forwardable_without(&[ORIGIN_PROPERTY], &mut forwarded);
+            will.properties.copy_forwardable_without(&[ORIGIN_PROPERTY, HOPS_PROPERTY], &mut forwarded);
         }
         let message = Publication::new(
             tenant,

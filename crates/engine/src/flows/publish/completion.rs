@@ -133,6 +133,7 @@ impl Answering<'_> {
         }
         let (version, max) = (connection.version, connection.max_packet_out);
         let explains = version.is_v5() && connection.problem_information;
+        let explained = self.explained(key, packet_id, outcome);
         self.state.send_promise(key, PacketType::PubAck, promises, |out| match outcome {
             Ok(ReasonCode::Success) => {
                 let id = packet_id.get().to_be_bytes();
@@ -141,7 +142,7 @@ impl Answering<'_> {
             }
             Ok(code) => PubAck::new(packet_id, code).encode(version, out).is_ok(),
             Err(reason) => {
-                let text = Some(reason.text()).filter(|_| explains);
+                let text = Some(explained.as_deref().unwrap_or(reason.text())).filter(|_| explains);
                 let ack = PubAck { reason_string: text, ..PubAck::new(packet_id, reason.code()) };
                 // A limit that not even the code fits into is no reason to leave the packet identifier taken.
                 ack.encode_within(version, max, out).is_ok()
@@ -158,6 +159,7 @@ impl Answering<'_> {
         }
         let (version, max) = (connection.version, connection.max_packet_out);
         let explains = version.is_v5() && connection.problem_information;
+        let explained = self.explained(key, packet_id, outcome);
         self.state.send_promise(key, PacketType::PubRec, promises, |out| match outcome {
             Ok(ReasonCode::Success) => {
                 let id = packet_id.get().to_be_bytes();
@@ -166,13 +168,25 @@ impl Answering<'_> {
             }
             Ok(code) => PubRec::new(packet_id, code).encode(version, out).is_ok(),
             Err(reason) => {
-                let text = Some(reason.text()).filter(|_| explains);
+                let text = Some(explained.as_deref().unwrap_or(reason.text())).filter(|_| explains);
                 let ack = PubRec { reason_string: text, ..PubRec::new(packet_id, reason.code()) };
                 // A limit that not even the code fits into is no reason to leave the packet identifier taken.
                 ack.encode_within(version, max, out).is_ok()
                     || PubRec::new(packet_id, reason.code()).encode(version, out).is_ok()
             }
         });
+    }
+
+    /// Why a payload is refused, if a pipeline says more than the reason.
+    #[inline]
+    fn explained(&mut self, key: ConnectionKey, packet_id: PacketId, outcome: Outcome) -> Option<String> {
+        if outcome != Err(Reason::PayloadRefused) {
+            return None;
+        }
+        let connection = self.state.connections.get_mut(key)?;
+        let text = connection.extra.as_mut()?.acks.explained.take(packet_id);
+        connection.settle();
+        text
     }
 
     fn send_sub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, answer: &SubAckAnswer, promises: bool) -> bool {

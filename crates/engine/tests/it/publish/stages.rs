@@ -28,8 +28,8 @@ impl Access for NothingIsAllowed {
 struct NothingBad;
 
 impl PayloadCheck for NothingBad {
-    fn accepts(&self, payload: &[u8]) -> bool {
-        payload != b"bad"
+    fn refusal(&self, payload: &[u8]) -> Option<String> {
+        (payload == b"bad").then(|| "it is bad".to_owned())
     }
 }
 

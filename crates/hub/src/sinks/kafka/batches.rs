@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::unpack::{MAX_UNPACKED, UnpackError, unpack};
+use crate::headers::HeaderRoom;
 
 /// A record of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct Taken {
     /// Nothing where a compacted topic has a mark of deletion.
     pub(crate) value: Option<Vec<u8>>,
     pub(crate) headers: Vec<(String, Vec<u8>)>,
+    /// Whether it has more headers than are taken.
+    pub(crate) headers_cut: bool,
 }
 
 /// Why records cannot be read.
@@ -245,12 +248,16 @@ impl<'a> Reader<'a> {
         let time = if head.attributes & TIME_OF_BROKER == 0 { time } else { head.last_time };
         let offset = head.base.checked_add(record.varint()?)?;
         let (key, value) = (record.field()?.0.map(<[u8]>::to_vec), record.field()?.0.map(<[u8]>::to_vec));
-        let mut headers = Vec::new();
+        let (mut headers, mut headers_cut, mut room) = (Vec::new(), false, HeaderRoom::default());
         for _ in 0..record.varint()? {
-            let name = String::from_utf8_lossy(record.field()?.0?).into_owned();
-            headers.push((name, record.field()?.0.unwrap_or_default().to_vec()));
+            let (name, value) = (record.field()?.0?, record.field()?.0.unwrap_or_default());
+            if room.takes(name.len() + value.len()) {
+                headers.push((String::from_utf8_lossy(name).into_owned(), value.to_vec()));
+            } else {
+                headers_cut = true;
+            }
         }
-        Some(Taken { offset, time, key, value, headers })
+        Some(Taken { offset, time, key, value, headers, headers_cut })
     }
 }
 
@@ -290,6 +297,20 @@ mod tests {
     fn values(found: &[Taken]) -> Vec<(i64, String)> {
         let value = |one: &Taken| String::from_utf8(one.value.clone().unwrap()).unwrap();
         found.iter().map(|one| (one.offset, value(one))).collect()
+    }
+
+    #[test]
+    fn a_record_with_many_headers_is_cut() {
+        let of = |count: usize| {
+            let headers = vec![("".into(), Vec::new()); count];
+            let entry = BatchEntry { key: b"k".to_vec(), value: b"v".to_vec(), timestamp: 1, headers };
+            let bytes =
+                batch(Sequence { producer: 1, epoch: 0, first: 0, in_transaction: false }, &[entry.clone(), entry]);
+            records(&bytes, 0, &[], usize::MAX, &mut None).unwrap().0
+        };
+        assert!(of(1_000).iter().all(|one| one.headers.len() == 1_000 && !one.headers_cut));
+        let found = of(100_000);
+        assert!(found.len() == 2 && found.iter().all(|one| one.headers.len() < 2_000 && one.headers_cut));
     }
 
     #[test]

@@ -122,6 +122,7 @@ fn message(topic: &str, partition: i32, record: Taken) -> Message {
         qos: 1,
         timestamp: u64::try_from(record.time).unwrap_or_default(),
         payload: record.value.unwrap_or_default(),
+        headers_cut: record.headers_cut,
         ..Message::default()
     };
     for (name, value) in record.headers {
@@ -216,6 +217,7 @@ mod tests {
                 header(ID_HEADER, "x"),
                 header(crate::HOPS_PROPERTY, "2"),
             ],
+            headers_cut: false,
         };
         let read = message("plant.a", 2, record.clone());
         assert_eq!((read.id.as_str(), read.topic.as_str(), read.timestamp), ("plant.a-2-7", "plant/a", 5));
@@ -223,6 +225,7 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!((read.user_properties, read.hops), (vec![pair("unit", "C"), pair(KEY_PROPERTY, "pump")], 2));
         let headers = vec![header(TOPIC_HEADER, "plant/a b/temp")];
+        assert!(message("t", 0, Taken { headers_cut: true, ..record.clone() }).headers_cut);
         assert_eq!(message("t", 0, Taken { headers, value: None, ..record }).topic, "plant/a b/temp");
     }
 

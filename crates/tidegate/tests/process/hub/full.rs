@@ -39,3 +39,30 @@ fn messages_dropped_from_a_full_pipeline_are_dead_letters() {
         assert_eq!(message["user_properties"]["dead-letter-topic"], "t", "{message}");
     }
 }
+
+#[test]
+fn a_start_logs_messages_of_a_removed_pipeline() {
+    let (folder, server) = (Folder::new(), Server::start());
+    server.status.store(503, Ordering::Release);
+    let (out, data, url) = (folder.file("out.ndjson"), folder.file("data"), &server.url);
+    let pipeline = |name: &str, sink: &str| {
+        let sinks =
+            format!("[[sink]]\nname = 'web'\nkind = 'http'\nurl = '{url}'\n[[sink]]\nname = 'out'\npath = '{out}'\n");
+        folder.write("hub.toml", &format!("{sinks}[[pipeline]]\nname = '{name}'\nfrom = ['t']\nto = ['{sink}']\n"))
+    };
+    let broker = Broker::start(&["-c", &pipeline("hot", "web"), "--data", &data]);
+    publish(&broker, "c", "t", "{\"n\":1}");
+    drop(broker);
+    let start = |config: &[&str]| {
+        let broker = Broker::start(&[config, &["--data", &data]].concat());
+        broker.signal("TERM");
+        broker.wait().err
+    };
+    let without = "messages wait for a pipeline that is not in the configuration";
+    let other = start(&["-c", &pipeline("cold", "out")]);
+    assert!(other.contains(without) && other.contains("pipeline=hot messages=1"), "{other}");
+    let none = start(&[]);
+    assert!(none.contains(without), "{none}");
+    let same = start(&["-c", &pipeline("hot", "web")]);
+    assert!(!same.contains(without), "{same}");
+}

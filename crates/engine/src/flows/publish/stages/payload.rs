@@ -16,8 +16,16 @@ impl Deciding<'_> {
             return Step::Continue;
         }
         let (owner, topic) = owner_of(&self.state.settings, it.tenant, self.router.cache.get(it.slot).0);
-        if checks_of(&self.state.settings, owner, topic).all(|check| check.accepts(it.raw.payload)) {
+        let payload = it.raw.payload;
+        let Some(why) = checks_of(&self.state.settings, owner, topic).find_map(|check| check.refusal(payload)) else {
             return Step::Continue;
+        };
+        if let Some(id) = it.raw.packet_id
+            && self.state.connections.wants_reasons(it.key)
+            && let Some(connection) = self.state.connections.get_mut(it.key)
+        {
+            let text = format!("{}: {why}", Reason::PayloadRefused.text());
+            connection.extra_mut().acks.explained.keep(id, text);
         }
         Reason::PayloadRefused.into()
     }
