@@ -18,6 +18,7 @@ mod usage_log;
 pub use logins::LoginsPart;
 pub use part::{
     AHEAD, ClusterPart, FORMER_LIFE, HISTORY_QUESTION, HistoriesPart, INHERITED, PIECE, Part, Parts, PipelinesPart,
+    SERVED_QUESTION,
 };
 pub use status::BrokerStatus;
 pub use store_status::StorePart;

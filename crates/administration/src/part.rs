@@ -29,12 +29,13 @@ pub trait ClusterPart: Part {
     /// Has the node take a share of the partitions, or hand over all that it has to other nodes.
     fn want_share(&self, wanted: bool);
 
-    /// Answers a question of the node `from` that brings messages for partitions that have moved here.
+    /// Answers a question of the node `from` that begins with [`PIECE`], [`INHERITED`], [`FORMER_LIFE`] or
+    /// [`SERVED_QUESTION`].
     fn take_piece(&self, from: &str, question: &[u8]) -> Vec<u8>;
 }
 
-/// The first byte of such a question. Other questions are JSON texts, which do not begin with it, or begin with
-/// [`RETAINED_QUESTION`](tidegate_node::RETAINED_QUESTION), 4, or
+/// The first byte of a question that brings messages for partitions that have moved. Other questions are JSON texts, which
+/// do not begin with it, or begin with [`RETAINED_QUESTION`](tidegate_node::RETAINED_QUESTION), 4, or
 /// [`QUOTAS_ANNOUNCEMENT`](tidegate_node::QUOTAS_ANNOUNCEMENT), 6.
 pub const PIECE: u8 = 1;
 
@@ -49,6 +50,9 @@ pub const AHEAD: u8 = 7;
 
 /// The same for messages of a history.
 pub const HISTORY_QUESTION: u8 = 5;
+
+/// The same for the question how many partitions a node serves now. The answer is two bytes, little-endian.
+pub const SERVED_QUESTION: u8 = 8;
 
 /// The histories that pipelines write at a node.
 pub trait HistoriesPart: Send + Sync + 'static {

@@ -1,22 +1,39 @@
 //! How the store is, for the console.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_console::{StoreCondition, StoreNumbers};
 use tidegate_store::{State, Status};
 
 use crate::part::Part;
 
+/// How long the disk may take for a group of batches or their sync. Beyond that it stands still: nothing that has to be
+/// kept is acknowledged, and the broker is not ready.
+const MAX_DISK_WAIT: Duration = Duration::from_secs(2);
+
 /// The store, as a part of the broker.
-pub struct StorePart(pub Arc<Status>);
+pub struct StorePart {
+    status: Arc<Status>,
+    waits_for_bus: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl StorePart {
+    /// The part for a store. `waits_for_bus` says whether the store's files are on a bus that has not confirmed all of them:
+    /// the store waits for the bus then, which another part reports.
+    pub fn new(status: Arc<Status>, waits_for_bus: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { status, waits_for_bus: Box::new(waits_for_bus) }
+    }
+}
 
 impl Part for StorePart {
     fn hindrance(&self) -> Option<String> {
-        hindrance(&self.0)
+        let waits_for_disk = || (!(self.waits_for_bus)()).then(|| self.status.waits_for_disk());
+        hindrance(&self.status).or_else(|| standstill(waits_for_disk()?))
     }
 
     fn add_to(&self, status: &mut tidegate_console::Status) {
-        status.store = Some(numbers(&self.0));
+        status.store = Some(numbers(&self.status));
     }
 }
 
@@ -80,6 +97,13 @@ fn hindrance(store: &Status) -> Option<String> {
     }
 }
 
+/// Why nothing is acknowledged that has to be kept, in one line, if the disk has not finished its work for this time.
+fn standstill(waits: Duration) -> Option<String> {
+    let ms = waits.as_millis();
+    (waits > MAX_DISK_WAIT)
+        .then(|| format!("nothing can be acknowledged that is to be kept: the disk has not finished a write for {ms} ms"))
+}
+
 #[cfg(test)]
 mod tests {
     use tidegate_store::{Durability, Settings, SimulatedDisk, Store, keep_all, open, operation};
@@ -119,6 +143,14 @@ mod tests {
         while store.step() {}
         assert_eq!((numbers(&status).condition, hindrance(&status)), (StoreCondition::Ok, None));
         assert!(numbers(&status).failures > 0);
+    }
+
+    #[test]
+    fn a_disk_that_stands_still_is_a_hindrance() {
+        assert_eq!(standstill(Duration::ZERO), None);
+        assert_eq!(standstill(MAX_DISK_WAIT), None, "a slow disk");
+        let why = standstill(MAX_DISK_WAIT * 2).unwrap();
+        assert!(why.ends_with("the disk has not finished a write for 4000 ms"), "{why}");
     }
 
     #[test]

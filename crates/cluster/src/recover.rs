@@ -12,7 +12,8 @@ pub struct Logged<'a> {
     /// Whether nodes have had time to report their tables, and absent nodes to return: they may have the newest
     /// table.
     pub has_waited: bool,
-    /// Whether the nodes that are there have had time to report their tables since the log was lost.
+    /// Whether the nodes that are there have had time to report their tables since the log was lost. Nothing is waited for
+    /// where all of them report the same one.
     pub has_heard: bool,
 }
 
@@ -36,7 +37,8 @@ pub fn next(logged: &Logged<'_>, seen: &Seen) -> Next {
     }
     let is_absent = |name: &&String| seen.present(name).is_none();
     let absent: Vec<String> = newest.lives.keys().filter(is_absent).cloned().collect();
-    if !(logged.has_waited || absent.is_empty() && logged.has_heard) {
+    let has_heard = logged.has_heard || all_report(newest, seen);
+    if !(logged.has_waited || absent.is_empty() && has_heard) {
         return Next::Awaits(absent);
     }
     // Partitions on their way are lost with the log of images; the old homes have all of them.
@@ -46,6 +48,15 @@ pub fn next(logged: &Logged<'_>, seen: &Seen) -> Next {
     let mut next = decide(&base, seen).unwrap_or(base);
     next.epoch = newest.epoch + 1;
     Next::Table(Box::new(next))
+}
+
+/// Whether each member of the group, and each node of the newest table, reports that table: none of them knows a newer one.
+fn all_report(newest: &Table, seen: &Seen) -> bool {
+    let reports = |name: &String| {
+        let known = seen.present(name).and_then(|advert| advert.known.as_deref());
+        known.is_some_and(|known| known == newest)
+    };
+    seen.members.keys().chain(newest.lives.keys()).all(reports)
 }
 
 #[cfg(test)]
@@ -139,6 +150,23 @@ mod tests {
         let all = [("a", 1, None, None), ("b", 2, None, None), ("c", 3, None, None)];
         let deaf = Logged { has_heard: false, ..lost };
         assert_eq!(next(&deaf, &seen(&all)), Next::Awaits(Vec::new()), "a node may know a newer one");
+    }
+
+    #[test]
+    fn a_table_that_all_nodes_report_continues_at_once() {
+        let (table, _) = settled();
+        let deaf = Logged { has_heard: false, ..logged(&table, 0) };
+        let known = Some(&table);
+        let mut all = vec![("a", 11, Some(1), known), ("b", 12, Some(2), known), ("c", 13, Some(3), known)];
+        let Next::Table(made) = next(&deaf, &seen(&all)) else { panic!("no table") };
+        assert_eq!((made.epoch, &made.homes), (table.epoch + 1, &table.homes));
+        all.push(("d", 14, None, None));
+        assert_eq!(next(&deaf, &seen(&all)), Next::Awaits(Vec::new()), "a new member has reported nothing yet");
+        let older = Table { epoch: table.epoch - 1, ..table.clone() };
+        let mixed = [("a", 1, None, known), ("b", 2, None, Some(&older)), ("c", 3, None, known)];
+        assert_eq!(next(&deaf, &seen(&mixed)), Next::Awaits(Vec::new()), "a node may have reported before the loss");
+        let two = [("a", 1, None, known), ("c", 3, None, known)];
+        assert_eq!(next(&deaf, &seen(&two)), Next::Awaits(vec!["b".to_owned()]), "node b may know a newer one");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::disk::is_full;
 use crate::error::Fenced;
@@ -57,6 +57,8 @@ pub struct Status {
     pub(crate) stuck: AtomicBool,
     pub(crate) state: Mutex<Option<State>>,
     pub(crate) last_error: Mutex<Option<String>>,
+    /// When the group or the sync began that the disk has not finished.
+    disk_since: Mutex<Option<Instant>>,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -163,6 +165,19 @@ impl Status {
         self.sync_nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         let bucket = SYNC_BOUNDS_MICROSECONDS.partition_point(|bound| u128::from(*bound) < took.as_micros());
         self.sync_buckets[bucket].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// For how long the disk has not finished the present group of batches, or their sync. Zero while it has nothing to do.
+    pub fn waits_for_disk(&self) -> Duration {
+        held(&self.disk_since).map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    pub(crate) fn begin_disk_work(&self) {
+        *held(&self.disk_since) = Some(Instant::now());
+    }
+
+    pub(crate) fn end_disk_work(&self) {
+        *held(&self.disk_since) = None;
     }
 
     /// Whether this is another state than the present one.

@@ -13,7 +13,7 @@ use tidegate_node::{
     AskError, Inlet, MAX_QUESTION_BYTES, NodeHandle, NodeName, PeerEvent, PeerQuestion, RETAINED_QUESTION,
 };
 
-use crate::part::{AHEAD, FORMER_LIFE, HISTORY_QUESTION, INHERITED, PIECE};
+use crate::part::{AHEAD, FORMER_LIFE, HISTORY_QUESTION, INHERITED, PIECE, SERVED_QUESTION};
 use crate::status::BrokerStatus;
 
 use super::quotas::{Announcer, take_announcement};
@@ -151,7 +151,7 @@ fn pause() {
 }
 
 fn answer_question(status: &BrokerStatus, operations: &dyn Operations, question: PeerQuestion) {
-    if matches!(question.body.first(), Some(&(PIECE | INHERITED | FORMER_LIFE | AHEAD))) {
+    if matches!(question.body.first(), Some(&(PIECE | INHERITED | FORMER_LIFE | AHEAD | SERVED_QUESTION))) {
         let cluster = status.parts().cluster();
         let answer = cluster.map(|cluster| cluster.take_piece(question.from.as_str(), &question.body));
         return question.answer(answer.unwrap_or_default());

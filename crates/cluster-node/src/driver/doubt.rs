@@ -1,4 +1,5 @@
-//! Looks whether other nodes still run, on its own thread: an address that no longer answers may take its time.
+//! Looks whether other nodes still run, and asks whether they serve, on its own thread: an address that no longer answers may
+//! take its time.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -13,6 +14,7 @@ use tidegate_node::{LinkState, PeerStatus};
 
 use super::error::NodeError;
 use super::event::Event;
+use super::inquiry::Inquirer;
 use super::status::Shared;
 
 /// Time between two looks.
@@ -32,6 +34,7 @@ pub(super) fn begin(shared: Arc<Shared>, events: Sender<Event>) -> Result<Sender
 
 fn run(shared: &Shared, events: &Sender<Event>, ended: &Receiver<()>) {
     let (began, mut doubts, mut told) = (Instant::now(), Doubts::default(), BTreeMap::new());
+    let mut inquirer = Inquirer::default();
     while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
         for peer in shared.node().cluster().peers {
             let (name, incarnation) = (peer.name.as_str(), peer.incarnation);
@@ -41,6 +44,8 @@ fn run(shared: &Shared, events: &Sender<Event>, ended: &Receiver<()>) {
                 doubts.look(began.elapsed(), name, incarnation, sign);
             }
         }
+        let near = if shared.served() == 0 { shared.near() } else { BTreeMap::new() };
+        inquirer.look(began.elapsed(), shared.node(), &shared.inquiries, &near);
         let now = doubts.ended(began.elapsed());
         if now != told {
             let nodes: Vec<&String> = now.keys().filter(|name| !told.contains_key(*name)).collect();

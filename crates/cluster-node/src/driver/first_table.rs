@@ -9,11 +9,11 @@ pub(super) fn first_table(adverts: &BTreeMap<String, Advert>) -> Table {
     table_after(&Table::default(), adverts)
 }
 
-/// The table that a leader decides after another one, when only these nodes are members.
+/// The table that a leader decides after another one, when only these nodes are members. An advert of life 0 is of a dead node.
 pub(super) fn table_after(before: &Table, adverts: &BTreeMap<String, Advert>) -> Table {
     let sighting = Sighting { life: 1, settled: true };
     let seen = Seen {
-        members: adverts.keys().map(|name| (name.clone(), sighting)).collect(),
+        members: adverts.iter().filter(|it| it.1.life > 0).map(|(name, _)| (name.clone(), sighting)).collect(),
         adverts: adverts.clone(),
         may_bury: true,
         may_move: true,

@@ -9,6 +9,8 @@ use tidegate_cluster::RecordError;
 const BATCH: usize = 256;
 /// How long a log that the bus does not let be read is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a log that the servers have lost is left alone. It is made again meanwhile.
+const LOST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The reader of the log.
 #[derive(Default)]
@@ -44,7 +46,7 @@ impl Following {
                 }
                 Err(error) => {
                     tracing::warn!(%error, log = %place, "cannot read; retrying");
-                    self.rest();
+                    self.rest(PAUSE);
                 }
             }
         }
@@ -64,7 +66,7 @@ impl Following {
                     // Trimmed records are gone, and the rest can be read at once. Another error lasts for a
                     // while.
                     if !matches!(error, BusError::Trimmed { .. }) {
-                        self.rest();
+                        self.rest(if all.is_gone { LOST_PAUSE } else { PAUSE });
                     }
                 }
             }
@@ -72,8 +74,8 @@ impl Following {
         all
     }
 
-    fn rest(&mut self) {
-        self.rests_until = Some(Instant::now() + PAUSE);
+    fn rest(&mut self, pause: Duration) {
+        self.rests_until = Some(Instant::now() + pause);
     }
 }
 

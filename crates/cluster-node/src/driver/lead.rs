@@ -17,7 +17,7 @@ use super::weights::{WeightPolicy, Weights};
 const KEY: &str = "table";
 /// How long nothing is moved after a move has failed.
 const REST: Duration = Duration::from_secs(5);
-/// How long nodes that are there have to report their tables after the log of tables was lost.
+/// How long nodes that are there have to report their tables after the log of tables was lost, unless all report the same.
 const HEARD_AFTER: Duration = Duration::from_secs(3);
 /// For how many leases nodes are waited for that are not there when the log of tables was lost.
 const AWAITED_LEASES: u32 = 3;

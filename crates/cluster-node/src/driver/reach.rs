@@ -3,9 +3,10 @@
 use tidegate_cluster::Table;
 use tidegate_engine::PARTITIONS;
 
-/// Why no new client is served at this node, if so: it serves no partition (`serves`), and no node that does is among those
-/// `near` it, which are members and have a direct link with it. Messages cross a link through a third node, clients do not.
-/// Partitions that move, or that a new home has yet to fetch, are served by no node.
+/// Why no new client is served at this node, if so. A ready node promises that clients of some partition are served here: it
+/// serves one itself (`serves`), or a node `near` it does, to which it relays them. Nodes near it are members that have a
+/// direct link with it and [serve](super::inquiry): messages cross a link through a third node, clients do not. Partitions
+/// that move, or that a new home has yet to fetch, are served by no node.
 pub(super) fn no_home_in_reach(name: &str, serves: bool, table: &Table, near: &[&str]) -> Option<String> {
     if serves {
         return None;
@@ -44,12 +45,36 @@ mod tests {
     #[test]
     fn a_node_that_has_yet_to_fetch_its_partitions_is_not_ready() {
         let before = table_of(&["a", "b"]);
-        let alive = ["b", "c"].map(|name| (name.to_owned(), Advert { life: 1, ..Advert::default() }));
-        let table = table_after(&before, &alive.into());
+        let nodes = [("a", 0), ("b", 1), ("c", 1)];
+        let adverts = nodes.map(|(name, life)| (name.to_owned(), Advert { life, kept: true, ..Advert::default() }));
+        let table = table_after(&before, &adverts.into());
         assert!(!table.of("c").is_empty(), "it inherits partitions of the dead node");
-        assert!(no_home_in_reach("c", false, &table, &["a"]).is_some());
+        assert!(no_home_in_reach("c", false, &table, &["c"]).is_some());
         assert_eq!(no_home_in_reach("c", true, &table, &["a"]), None, "it has fetched some");
         assert_eq!(no_home_in_reach("c", false, &table, &["b"]), None, "node b serves its own");
+    }
+
+    /// Tables of the nodes a and b, each with the nodes that serve partitions.
+    fn tables() -> [(Table, &'static [&'static str]); 5] {
+        let advert = |life| Advert { life, kept: true, ..Advert::default() };
+        let a_is_dead = [("a".to_owned(), advert(0)), ("b".to_owned(), advert(1))].into();
+        let (both, first) = (table_of(&["a", "b"]), table_of(&["a"]));
+        let after_death = table_after(&both, &a_is_dead);
+        let to_fetch = table_after(&first, &a_is_dead);
+        assert!(!to_fetch.of("b").is_empty(), "b has all partitions of a, and none of its own");
+        [(both, &["a", "b"]), (first, &["a"]), (after_death, &["b"]), (to_fetch, &[]), (table_of(&["b"]), &["b"])]
+    }
+
+    #[test]
+    fn a_node_is_ready_where_clients_of_a_partition_are_served() {
+        for (table, serving) in tables() {
+            for near in [&[][..], &["a"], &["b"], &["a", "b"], &["d"], &["a", "d"]] {
+                let is_served = near.iter().any(|node| serving.contains(node));
+                let why = no_home_in_reach("c", false, &table, near);
+                assert_eq!(why.is_none(), is_served, "near {near:?}, serving {serving:?}");
+                assert_eq!(no_home_in_reach("c", true, &table, near), None, "it serves a partition itself");
+            }
+        }
     }
 
     #[test]

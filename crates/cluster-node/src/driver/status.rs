@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 use tidegate_placement::Placement;
 
 use super::counters::Counters;
+use super::inquiry::{Inquiries, write_served};
 use super::reach::no_home_in_reach;
+use super::shown::{lease_ms, load_of, weight_used};
 use super::weights::Heard;
 use super::work::ahead::{AheadAnswer, read_question};
 use super::work::inheriting::Inheriting;
 use super::work::receiving::SharedReceiving;
 
 use serde_json::{Value, json};
-use tidegate_administration::{AHEAD, ClusterPart, FORMER_LIFE, INHERITED, Part};
+use tidegate_administration::{AHEAD, ClusterPart, FORMER_LIFE, INHERITED, Part, SERVED_QUESTION};
 use tidegate_cluster::{Advert, Move, PartitionDifference, Table};
 use tidegate_console::{ClusterNumbers, Status};
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
@@ -103,6 +105,7 @@ pub(super) struct Shared {
     pub(super) inheriting: Inheriting,
     /// Moves to here, prepared ones included: pieces of their queues are taken.
     moves_to_here: Mutex<Vec<u64>>,
+    pub(super) inquiries: Inquiries,
     state: Mutex<State>,
     /// Whether the node is to have a share of the partitions.
     wants_share: AtomicBool,
@@ -137,6 +140,7 @@ impl Shared {
             receiving,
             inheriting: Inheriting::default(),
             moves_to_here: Mutex::default(),
+            inquiries: Inquiries::default(),
             state,
             wants_share: true.into(),
             ends: false.into(),
@@ -321,19 +325,23 @@ impl Shared {
         })
     }
 
-    fn reach_hindrance(&self) -> Option<String> {
-        let (serves, peers) = (self.served() > 0, self.node.cluster().peers);
+    /// The members that this node has a direct link with, and their incarnations.
+    pub(super) fn near(&self) -> BTreeMap<String, u64> {
+        let peers = self.node.cluster().peers;
         let state = self.state();
-        let standpoint = &state.standpoint;
         // While the bus is away, a node that was a member counts as one.
         let is_member = |peer: &PeerStatus| {
-            let advert = standpoint.adverts.get(peer.name.as_str());
-            !standpoint.bus || advert.is_some_and(|advert| advert.incarnation == peer.incarnation)
+            let advert = state.standpoint.adverts.get(peer.name.as_str());
+            !state.standpoint.bus || advert.is_some_and(|advert| advert.incarnation == peer.incarnation)
         };
         let is_near =
             |peer: &&PeerStatus| peer.state != LinkState::Dialing && peer.through.is_none() && is_member(peer);
-        let near: Vec<&str> = peers.iter().filter(is_near).map(|peer| peer.name.as_str()).collect();
-        no_home_in_reach(&self.name, serves, &standpoint.table, &near)
+        peers.iter().filter(is_near).map(|peer| (peer.name.to_string(), peer.incarnation)).collect()
+    }
+
+    fn reach_hindrance(&self) -> Option<String> {
+        let (serves, near) = (self.served() > 0, self.near());
+        no_home_in_reach(&self.name, serves, &self.state().standpoint.table, &self.inquiries.believed(&near))
     }
 
     fn own_hindrance(&self) -> Option<String> {
@@ -357,30 +365,6 @@ pub(super) fn describe(difference: &PartitionDifference) -> String {
         "it does not serve {} partitions that the table of its cluster gives it, and serves {} that the table does not give it",
         difference.missing, difference.excess
     )
-}
-
-/// The size of a member's share in relation to others: its weight by its factor.
-fn weight_used(name: &str, standpoint: &Standpoint) -> u64 {
-    let Standpoint { table, adverts, .. } = standpoint;
-    let weight = adverts.get(name).map(|advert| advert.weight).unwrap_or_default();
-    let factor = table.factors.get(name).copied().unwrap_or_default();
-    (u64::from(weight.0) * u64::from(factor.0) + 500) / 1_000
-}
-
-/// A lease in milliseconds.
-fn lease_ms(lease: &Duration) -> u64 {
-    u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The measures of a member.
-fn load_of(heard: &Heard) -> Value {
-    let Heard { load, burden, .. } = heard;
-    json!({
-        "busy": load.busy(),
-        "clients": load.clients,
-        "has": burden.has,
-        "wanted": burden.wanted,
-    })
 }
 
 /// What answers for a node of a cluster.
@@ -447,6 +431,9 @@ impl Part for ClusterApi {
 
 impl ClusterPart for ClusterApi {
     fn take_piece(&self, from: &str, question: &[u8]) -> Vec<u8> {
+        if question.first() == Some(&SERVED_QUESTION) {
+            return write_served(if self.0.state().has_lease() { self.0.served() } else { 0 });
+        }
         let InForce { epoch, served, .. } = self.0.state().in_force;
         if question.first() == Some(&FORMER_LIFE) {
             return self.0.inheriting.answer_former_life(from, question, epoch);

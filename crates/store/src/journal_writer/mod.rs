@@ -151,7 +151,7 @@ impl JournalWriter {
         if !self.has_work() {
             return Step::Idle;
         }
-        match self.commit() {
+        match self.at_disk(Self::commit) {
             Ok(()) => {
                 self.tell(commits);
                 Step::Done
@@ -165,10 +165,18 @@ impl JournalWriter {
         if !self.is_unsynced() {
             return Step::Idle;
         }
-        match self.sync_written() {
+        match self.at_disk(Self::sync_written) {
             Ok(()) => Step::Done,
             Err(()) => Step::Retry,
         }
+    }
+
+    /// Has the disk do something, and shows other threads for how long.
+    fn at_disk(&mut self, work: fn(&mut Self) -> Result<(), ()>) -> Result<(), ()> {
+        self.shared.status.begin_disk_work();
+        let outcome = work(self);
+        self.shared.status.end_disk_work();
+        outcome
     }
 
     /// Closes the current file and requests a merge of all closed files, so that the next start has little to replay.

@@ -110,6 +110,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Start
     let mut settings = node_settings(config, &tenancy, access, entrances.clone(), brokers);
     place_node(&mut settings, joining.as_ref());
     let node = start_node(config, settings, store, &status)?;
+    register_store(&node, mirrored.as_ref(), &status);
     if config.orchestrator.enabled {
         status.parts().register_orchestrator(config.clone());
     }
@@ -310,10 +311,15 @@ fn start_node(
     status.set_node(node.handle());
     crate::durable::tell_restored(&node);
     tidegate_config::orchestrator::add_brokers(&node.handle(), config)?;
-    if let Some(store) = node.store_status() {
-        status.parts().register(Arc::new(StorePart(store)));
-    }
     Ok(node)
+}
+
+/// Registers the store as a part of the status, if there is one.
+fn register_store(node: &Node, mirrored: Option<&Mirrored>, status: &BrokerStatus) {
+    let Some(store) = node.store_status() else { return };
+    let mirror = mirrored.map(Mirrored::disk);
+    let waits_for_bus = move || mirror.as_ref().is_some_and(|mirror| mirror.waits_for_bus());
+    status.parts().register(Arc::new(StorePart::new(store, waits_for_bus)));
 }
 
 /// The configuration as it is used: with numbers for tenants, a name for an orchestrator, a listener for clients that

@@ -1,6 +1,7 @@
 //! A packet that promises durability leaves a node after the commit of its promise.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_engine::Durability;
 use tidegate_node::{LinkLimits, Node};
@@ -56,7 +57,14 @@ fn a_message_is_confirmed_to_other_nodes_after_its_commit() {
     taken();
     assert_eq!(said(), said_before, "the word of it has left before the commit");
     expect_nothing(&mut publisher);
+    let disk_waits = || world.nodes["b"].store_status().unwrap().waits_for_disk() > Duration::ZERO;
+    while !disk_waits() {
+        std::thread::yield_now();
+    }
     drop(opens);
     publisher.expect(&[0x40, 2, 0, 9]);
+    while disk_waits() {
+        std::thread::yield_now();
+    }
     assert_eq!(receive_message(&mut keeps).payload, "second");
 }

@@ -1,0 +1,192 @@
+//! Whether other nodes serve their partitions, as they say themselves. A table gives partitions also to a node that stands still
+//! or has lost its membership, until the others know it.
+//!
+//! Only a node that serves no partition itself asks: its own clients depend on others.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::TryRecvError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_administration::SERVED_QUESTION;
+use tidegate_node::{AskError, NodeHandle, NodeName, PeerAnswer};
+
+/// Time from an answer to the next question.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long a node may take to answer. One that takes longer does not serve.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+
+/// The state of the questions to one node.
+#[derive(Debug)]
+struct Inquiry {
+    incarnation: u64,
+    /// When the open question was asked.
+    asked: Option<Duration>,
+    due: Duration,
+    /// The table is believed until the node has answered, or has not answered in time.
+    serves: bool,
+}
+
+/// What nodes have said. Time is handed in.
+#[derive(Debug, Default)]
+struct Words(BTreeMap<String, Inquiry>);
+
+impl Words {
+    /// The nodes to ask now, of these with their incarnations. They count as asked; the words of others are forgotten.
+    fn to_ask(&mut self, now: Duration, nodes: &BTreeMap<String, u64>) -> Vec<String> {
+        self.0.retain(|name, inquiry| nodes.get(name) == Some(&inquiry.incarnation));
+        for (name, incarnation) in nodes {
+            let first = || Inquiry { incarnation: *incarnation, asked: None, due: now, serves: true };
+            self.0.entry(name.clone()).or_insert_with(first);
+        }
+        let due = self.0.iter_mut().filter(|(_, inquiry)| inquiry.asked.is_none() && inquiry.due <= now);
+        due.map(|(name, inquiry)| {
+            inquiry.asked = Some(now);
+            name.clone()
+        })
+        .collect()
+    }
+
+    /// A node has answered; `None` when it knows no answer, as nodes of earlier versions: the table is believed then.
+    fn take(&mut self, now: Duration, name: &str, served: Option<u16>) {
+        if let Some(inquiry) = self.0.get_mut(name) {
+            (inquiry.asked, inquiry.due) = (None, now + PAUSE);
+            inquiry.serves = served != Some(0);
+        }
+    }
+
+    /// Nodes whose answers are late do not serve, as far as this node knows.
+    fn note_late(&mut self, now: Duration) {
+        for inquiry in self.0.values_mut() {
+            if inquiry.asked.is_some_and(|asked| now.saturating_sub(asked) > ANSWER_LIMIT) {
+                inquiry.serves = false;
+            }
+        }
+    }
+
+    /// Whether a node is taken to serve.
+    fn believes(&self, name: &str, incarnation: u64) -> bool {
+        self.0.get(name).is_none_or(|inquiry| inquiry.serves || inquiry.incarnation != incarnation)
+    }
+}
+
+/// What nodes have said, for all threads.
+#[derive(Debug, Default)]
+pub(super) struct Inquiries(Mutex<Words>);
+
+impl Inquiries {
+    fn words(&self) -> MutexGuard<'_, Words> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The nodes of these, with their incarnations, that are taken to serve.
+    pub(super) fn believed<'a>(&self, nodes: &'a BTreeMap<String, u64>) -> Vec<&'a str> {
+        let words = self.words();
+        let serving = nodes.iter().filter(|(name, incarnation)| words.believes(name, **incarnation));
+        serving.map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+/// Asks and takes answers, without a wait.
+#[derive(Default)]
+pub(super) struct Inquirer(BTreeMap<String, PeerAnswer>);
+
+impl Inquirer {
+    /// Takes the answers that have come, and asks those of these nodes that are due.
+    pub(super) fn look(
+        &mut self,
+        now: Duration,
+        node: &NodeHandle,
+        inquiries: &Inquiries,
+        nodes: &BTreeMap<String, u64>,
+    ) {
+        let mut words = inquiries.words();
+        self.0.retain(|name, answer| {
+            let served = match answer.try_recv() {
+                Err(TryRecvError::Empty) => return nodes.contains_key(name),
+                Ok(Ok(bytes)) => read_served(&bytes),
+                Ok(Err(AskError::Busy)) => None,
+                // Without a link it is not near.
+                Ok(Err(_)) | Err(TryRecvError::Disconnected) => Some(0),
+            };
+            words.take(now, name, served);
+            false
+        });
+        for name in words.to_ask(now, nodes) {
+            let asked = NodeName::new(&name).ok().and_then(|name| node.ask_node(&name, vec![SERVED_QUESTION]).ok());
+            if let Some(answer) = asked {
+                self.0.insert(name, answer);
+            }
+        }
+        words.note_late(now);
+    }
+}
+
+/// The answer of a node that serves this number of partitions.
+pub(super) fn write_served(served: usize) -> Vec<u8> {
+    u16::try_from(served).unwrap_or(u16::MAX).to_le_bytes().to_vec()
+}
+
+/// The number in an answer; `None` if it is no answer to this question.
+fn read_served(answer: &[u8]) -> Option<u16> {
+    answer.try_into().ok().map(u16::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Duration = Duration::from_secs(100);
+
+    fn of(nodes: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        nodes.iter().map(|(name, incarnation)| ((*name).to_owned(), *incarnation)).collect()
+    }
+
+    #[test]
+    fn a_node_that_says_that_it_serves_none_is_not_believed() {
+        let (mut words, nodes) = (Words::default(), of(&[("a", 1), ("b", 1)]));
+        assert_eq!(words.to_ask(START, &nodes), ["a", "b"]);
+        assert!(words.believes("a", 1) && words.believes("b", 1), "they have not answered yet");
+        words.take(START, "a", Some(0));
+        words.take(START, "b", Some(512));
+        assert!(!words.believes("a", 1) && words.believes("b", 1));
+        assert!(words.to_ask(START, &nodes).is_empty(), "they were asked a moment ago");
+        assert_eq!(words.to_ask(START + PAUSE, &nodes), ["a", "b"]);
+        words.take(START + PAUSE, "a", Some(1));
+        assert!(words.believes("a", 1), "it serves again");
+    }
+
+    #[test]
+    fn a_node_that_does_not_answer_in_time_is_not_believed() {
+        let (mut words, nodes) = (Words::default(), of(&[("a", 1)]));
+        let _ = words.to_ask(START, &nodes);
+        words.note_late(START + ANSWER_LIMIT);
+        assert!(words.believes("a", 1));
+        let late = START + ANSWER_LIMIT * 2;
+        words.note_late(late);
+        assert!(!words.believes("a", 1));
+        assert!(words.to_ask(late, &nodes).is_empty(), "its answer is still awaited");
+        words.take(late, "a", Some(3));
+        assert!(words.believes("a", 1), "it stood still, and continues");
+    }
+
+    #[test]
+    fn another_life_is_asked_anew() {
+        let mut words = Words::default();
+        let _ = words.to_ask(START, &of(&[("a", 1)]));
+        words.take(START, "a", Some(0));
+        assert!(words.believes("a", 2), "the word was of another life");
+        assert_eq!(words.to_ask(START, &of(&[("a", 2)])), ["a"]);
+        assert!(words.believes("a", 2));
+    }
+
+    #[test]
+    fn answers_of_earlier_versions_change_nothing() {
+        assert_eq!(read_served(&write_served(512)), Some(512));
+        assert_eq!(read_served(br#"{"Refused":"the question is not understood"}"#), None);
+        let mut words = Words::default();
+        let _ = words.to_ask(START, &of(&[("a", 1)]));
+        words.take(START, "a", None);
+        assert!(words.believes("a", 1));
+    }
+}
