@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-//! Records of the shard of the broker links to the others about the brokers of its fleet.
-=======
-//! Words about the brokers of a fleet: of the shard with the broker links to the other shards, and between members.
->>>>>>> marks
+//! Records about the brokers of a fleet: from the shard of the broker links to the others, and between members.
 
 use crate::wire::{WireError, WireReader, WireWrite};
 
