@@ -115,7 +115,7 @@ impl Dealing<'_> {
             Some(None) if !last => {}
             Some(None) if self.asks_home_of(now, client, group, &mut publication, &source, id) => {}
             Some(None) => self.give_up_client(now, key, &mut publication, &source, id),
-            None => self.deal_to_any(now, key, &mut publication, &source, id),
+            None => self.deal_passed(now, key, &mut publication, &source, id),
         }
     }
 

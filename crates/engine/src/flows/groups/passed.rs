@@ -71,7 +71,7 @@ impl Dealing<'_> {
 
     /// Deals a kept message to any member, unless it was passed on and is dealt already. It is remembered then, since its publisher may send
     /// it again.
-    pub(super) fn deal_to_any(
+    pub(super) fn deal_passed(
         &mut self,
         now: Now,
         key: GroupKey,
