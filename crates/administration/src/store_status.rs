@@ -100,8 +100,9 @@ fn hindrance(store: &Status) -> Option<String> {
 /// Why nothing is acknowledged that has to be kept, in one line, if the disk has not finished its work for this time.
 fn standstill(waits: Duration) -> Option<String> {
     let ms = waits.as_millis();
-    (waits > MAX_DISK_WAIT)
-        .then(|| format!("nothing can be acknowledged that is to be kept: the disk has not finished a write for {ms} ms"))
+    (waits > MAX_DISK_WAIT).then(|| {
+        format!("nothing can be acknowledged that is to be kept: the disk has not finished a write for {ms} ms")
+    })
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ struct Inquiry {
     serves: bool,
 }
 
-/// What nodes have said. Time is handed in.
+/// The answers of nodes. Time is handed in.
 #[derive(Debug, Default)]
 struct Words(BTreeMap<String, Inquiry>);
 
@@ -70,7 +70,7 @@ impl Words {
     }
 }
 
-/// What nodes have said, for all threads.
+/// The answers of nodes, for all threads.
 #[derive(Debug, Default)]
 pub(super) struct Inquiries(Mutex<Words>);
 
@@ -92,7 +92,7 @@ impl Inquiries {
 pub(super) struct Inquirer(BTreeMap<String, PeerAnswer>);
 
 impl Inquirer {
-    /// Takes the answers that have come, and asks those of these nodes that are due.
+    /// Takes the received answers, and asks the nodes that are due.
     pub(super) fn look(
         &mut self,
         now: Duration,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn another_life_is_asked_anew() {
+    fn another_life_is_asked_again() {
         let mut words = Words::default();
         let _ = words.to_ask(START, &of(&[("a", 1)]));
         words.take(START, "a", Some(0));

@@ -1,15 +1,15 @@
 //! Values of a cluster as the admin API shows them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidegate_cluster::{Advert, Table};
 
-use super::status::Standpoint;
 use super::weights::Heard;
 
 /// The size of a member's share in relation to others: its weight by its factor.
-pub(super) fn weight_used(name: &str, standpoint: &Standpoint) -> u64 {
-    let Standpoint { table, adverts, .. } = standpoint;
+pub(super) fn weight_used(name: &str, table: &Table, adverts: &BTreeMap<String, Advert>) -> u64 {
     let weight = adverts.get(name).map(|advert| advert.weight).unwrap_or_default();
     let factor = table.factors.get(name).copied().unwrap_or_default();
     (u64::from(weight.0) * u64::from(factor.0) + 500) / 1_000

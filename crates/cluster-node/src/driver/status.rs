@@ -400,7 +400,7 @@ impl ClusterApi {
             bus_connected: state.standpoint.bus,
             epoch: state.standpoint.table.epoch,
             nodes: state.standpoint.table.lives.len() as u64,
-            weight: weight_used(&self.0.name, &state.standpoint),
+            weight: weight_used(&self.0.name, &state.standpoint.table, &state.standpoint.adverts),
             served: state.in_force.served.iter().count() as u64,
             moved_out: of(&counters.moved_out),
             moved_in: of(&counters.moved_in),

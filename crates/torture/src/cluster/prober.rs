@@ -50,6 +50,9 @@ struct Probe {
     stage: Stage,
     asked: Instant,
     due: Instant,
+    /// The time of its first turn. Its turns come a cycle apart from then on, also after questions out of turn: else a fault
+    /// would bring all probes of a node into one second of the cycle.
+    first: Instant,
     /// Answers on this connection.
     answered: u32,
 }
@@ -77,12 +80,10 @@ impl Prober {
         begun: Instant,
     ) -> Result<Self, Failure> {
         let mut probes = Vec::new();
-        let all = (client_ids.len() * ports.len()).max(1) as u32;
+        let count = client_ids.len();
         for (partition, ids) in client_ids.into_iter().enumerate() {
             for ((node, port), client_id) in ports.iter().enumerate().zip(ids) {
-                // Spread over the time of all nodes, so that a fault of many partitions is seen within milliseconds.
-                let place = (node * all as usize / ports.len() + partition) as u32;
-                let due = begun + PERIOD * ports.len() as u32 * place / all;
+                let due = begun + turn_of((partition, count), (node, ports.len()));
                 let (port, stage) = (*port, Stage::Idle);
                 probes.push(Probe {
                     client_id,
@@ -93,6 +94,7 @@ impl Prober {
                     stage,
                     asked: begun,
                     due,
+                    first: due,
                     answered: 0,
                 });
             }
@@ -156,7 +158,7 @@ impl Prober {
                     let asked = Asked { partition: probe.partition, node: probe.node, at: probe.asked - self.begun };
                     lock(&self.service).note_answer(asked, now - self.begun);
                     probe.stage = Stage::Idle;
-                    probe.due = probe.asked + PERIOD * self.nodes as u32;
+                    probe.due = next_turn(probe.first, PERIOD * self.nodes as u32, now);
                     probe.answered += 1;
                 }
                 _ => alive = false,
@@ -230,6 +232,22 @@ impl Probe {
         self.wire = Some(wire);
         Ok(alive)
     }
+}
+
+/// The first turn of a probe within the cycle. Each second one node is asked for a partition, and each node for as many
+/// partitions as in any other second: a fault of many partitions is seen within milliseconds, and a node answers in each
+/// second if it serves some of the others. Both pairs are a place and the number of places.
+fn turn_of((partition, partitions): (usize, usize), (node, nodes): (usize, usize)) -> Duration {
+    let cycle = PERIOD * nodes.max(1) as u32;
+    let place = cycle * partition as u32 / partitions.max(1) as u32 + PERIOD * node as u32;
+    if place < cycle { place } else { place - cycle }
+}
+
+/// The first turn after `now` of a probe whose turns come a cycle apart.
+fn next_turn(first: Instant, cycle: Duration, now: Instant) -> Instant {
+    let passed = now.saturating_duration_since(first);
+    let turns = passed.as_millis() / cycle.as_millis().max(1);
+    first + cycle * (u32::try_from(turns).unwrap_or(u32::MAX - 1) + 1)
 }
 
 fn publish() -> Result<Packet<'static>, Failure> {

@@ -35,3 +35,27 @@ fn probes_tell_which_partitions_are_served() {
     over.store(true, Ordering::Relaxed);
     thread.join().unwrap().unwrap();
 }
+
+#[test]
+fn each_node_is_asked_as_often_in_each_second() {
+    let (partitions, nodes) = (256, 3);
+    let second = |partition, node| turn_of((partition, partitions), (node, nodes)).as_secs() as usize;
+    for node in 0..nodes {
+        let mut asked = [0; 3];
+        (0..partitions).for_each(|partition| asked[second(partition, node)] += 1);
+        assert!(asked.iter().all(|count| (85..=86).contains(count)), "node {node}: {asked:?}");
+    }
+    for partition in 0..partitions {
+        let mut seconds: Vec<usize> = (0..nodes).map(|node| second(partition, node)).collect();
+        seconds.sort_unstable();
+        assert_eq!(seconds, [0, 1, 2], "partition {partition}");
+    }
+}
+
+#[test]
+fn a_question_out_of_turn_moves_no_later_turn() {
+    let (first, cycle) = (Instant::now(), Duration::from_secs(3));
+    assert_eq!(next_turn(first, cycle, first), first + cycle);
+    let late = first + cycle * 4 + Duration::from_millis(2_900);
+    assert_eq!(next_turn(first, cycle, late), first + cycle * 5);
+}
