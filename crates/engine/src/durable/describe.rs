@@ -3,6 +3,7 @@
 use crate::addresses::{NODE_GROUP, group_of_stored};
 use crate::cluster::outgoing::describe_outgoing;
 use crate::ids::{Partitions, TenantId};
+use crate::link::exchange_word::ExchangeName;
 use crate::now::{Millis, Now};
 use crate::wire::WireReader;
 
@@ -107,12 +108,7 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
             Some(format!("message {number}: has arrived at {} of {}", place.shard, place.shards))
         }
         Key::Outgoing(number) => Some(format!("message {number}: {}", describe_outgoing(value, clock).ok()?)),
-        Key::Mark(name, _) => {
-            let by = crate::link::got::Got::read_stored(&mut WireReader::new(value)).ok()?;
-            let (sessions, groups) = (by.sessions.iter().count(), by.groups.iter().count());
-            let name = format!("{:016x}/{}", name.origin, name.number);
-            Some(format!("message {name} of another node: taken for {sessions} partitions, dealt for {groups}"))
-        }
+        Key::Mark(name, _) => describe_mark(name, value),
         Key::Retained(tenant, topic) => describe_retained(tenant, topic, value, clock),
         Key::Arrival(number) => describe_arrival(number, value),
         Key::Passed(origin, number) => {
@@ -122,6 +118,13 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         Key::Group(tenant, name) => Some(format!("shared group {name:?} (tenant {})", tenant.0)),
         Key::Foreign => None,
     }
+}
+
+fn describe_mark(name: ExchangeName, value: &[u8]) -> Option<String> {
+    let by = crate::link::got::Got::read_stored(&mut WireReader::new(value)).ok()?;
+    let (sessions, groups) = (by.sessions.iter().count(), by.groups.iter().count());
+    let name = format!("{:016x}/{}", name.origin, name.number);
+    Some(format!("message {name} of another node: taken for {sessions} partitions, dealt for {groups}"))
 }
 
 fn describe_crossing(number: u64, value: &[u8], clock: Now) -> Option<String> {

@@ -202,25 +202,6 @@ impl Sessions {
         }
     }
 
-    /// Stores a membership in a shared group.
-    pub(crate) fn store_membership(&mut self, journal: &mut Journal, key: SessionKey, membership: &Membership) {
-        let (options, id) = (membership.kept_options(), membership.member.subscription_id);
-        let whole = format!("$share/{}/{}", membership.share, membership.filter);
-        self.store_subscription(journal, key, &whole, options, id);
-    }
-
-    /// The home of its group has confirmed a membership, if the session still has it.
-    pub(crate) fn confirm_membership(&mut self, journal: &mut Journal, key: SessionKey, membership: &Rc<Membership>) {
-        if membership.is_confirmed() {
-            return;
-        }
-        membership.set_unconfirmed(false);
-        let rare = self.get(key.0).and_then(|session| session.rare.as_ref());
-        if rare.is_some_and(|rare| rare.memberships.iter().any(|other| Rc::ptr_eq(other, membership))) {
-            self.store_membership(journal, key, membership);
-        }
-    }
-
     /// Stores a subscription under the filter that its client gave.
     pub(crate) fn store_subscription(
         &mut self,
@@ -233,6 +214,27 @@ impl Sessions {
         let stored = self.get(key.0).and_then(|session| session.stored);
         if let Some(stored) = stored {
             journal.put(Key::Subscription(stored, filter), |out| put_subscription(out, options, subscription_id));
+        }
+    }
+}
+
+impl Membership {
+    /// Stores the membership of a session in a shared group.
+    pub(crate) fn store(&self, sessions: &mut Sessions, journal: &mut Journal, key: SessionKey) {
+        let (options, id) = (self.kept_options(), self.member.subscription_id);
+        let whole = format!("$share/{}/{}", self.share, self.filter);
+        sessions.store_subscription(journal, key, &whole, options, id);
+    }
+
+    /// The home of its group has confirmed it, if the session still has it.
+    pub(crate) fn confirm(self: &Rc<Self>, sessions: &mut Sessions, journal: &mut Journal, key: SessionKey) {
+        if self.is_confirmed() {
+            return;
+        }
+        self.set_unconfirmed(false);
+        let rare = sessions.get(key.0).and_then(|session| session.rare.as_ref());
+        if rare.is_some_and(|rare| rare.memberships.iter().any(|other| Rc::ptr_eq(other, self))) {
+            self.store(sessions, journal, key);
         }
     }
 }

@@ -84,7 +84,7 @@ impl TailImage {
         let (first, messages, bytes) = (number()?, number()?, number()?);
         let (next_number, mailbox_from) = (number()?, number()?);
         let runs = Runs::read(reader, now)?;
-        let (in_flight, queued) = (read_numbers(reader)?, read_numbers(reader)?);
+        let (in_flight, queued) = (Self::read_numbers(reader)?, Self::read_numbers(reader)?);
         let mut later: Vec<Delivery> = Vec::new();
         for _ in 0..reader.u32("a number of messages")? {
             let number = reader.u64("a message's number")?;
@@ -97,6 +97,14 @@ impl TailImage {
         let mut tail = Tail::beginning_at(first);
         (tail.messages, tail.bytes, tail.last, tail.runs) = (messages, bytes, last, runs);
         Ok(Some(Self { transfer, session, last, tail, later, next_number, mailbox_from, in_flight, queued }))
+    }
+
+    fn read_numbers(reader: &mut WireReader<'_>) -> Result<Vec<u64>, WireError> {
+        let mut numbers = Vec::new();
+        for _ in 0..reader.u32("a number of messages")? {
+            numbers.push(reader.u64("a message's number")?);
+        }
+        Ok(numbers)
     }
 
     /// The numbers of the messages that the image brings itself, before the end of the queue or between its messages.
@@ -134,12 +142,4 @@ impl TailImage {
         tail.batch = journal.sequence();
         flow.tail = (tail.messages > 0).then(|| Box::new(tail));
     }
-}
-
-fn read_numbers(reader: &mut WireReader<'_>) -> Result<Vec<u64>, WireError> {
-    let mut numbers = Vec::new();
-    for _ in 0..reader.u32("a number of messages")? {
-        numbers.push(reader.u64("a message's number")?);
-    }
-    Ok(numbers)
 }

@@ -95,7 +95,9 @@ impl<'a> PublishProperties<'a> {
             let Some((name, value)) = plain_text(pair).filter(|_| id == PropertyId::UserProperty as u8) else {
                 return false;
             };
-            let Some((_, behind)) = plain_text(value).filter(|_| !name.starts_with(reserved.as_bytes())) else { return false };
+            let Some((_, behind)) = plain_text(value).filter(|_| !name.starts_with(reserved.as_bytes())) else {
+                return false;
+            };
             rest = behind;
         }
         true

@@ -32,7 +32,12 @@ const LAYERS: &[Layer] = &[
     Layer { name: "client", ours: &["mqtt"], tests: &[], others: None },
     Layer { name: "bridge", ours: &["client"], tests: &[], others: None },
     Layer { name: "connections", ours: &[], tests: &[], others: Some(&["tokio"]) },
-    Layer { name: "hub", ours: &["panics", "random", "client", "connections", "context", "bus"], tests: &[], others: None },
+    Layer {
+        name: "hub",
+        ours: &["panics", "random", "client", "connections", "context", "bus"],
+        tests: &[],
+        others: None,
+    },
     Layer { name: "visitor", ours: &[], tests: &[], others: Some(&["tokio", "thiserror"]) },
     Layer { name: "http", ours: &["client", "units", "connections", "visitor"], tests: &[], others: None },
     Layer { name: "coap", ours: &["client", "visitor"], tests: &[], others: None },

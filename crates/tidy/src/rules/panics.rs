@@ -7,8 +7,23 @@ use crate::source::{Source, Sources};
 
 /// The crates that process bytes of peers: clients, other nodes, queried servers, and writers to the bus.
 const CAREFUL: &[&str] = &[
-    "mqtt", "engine", "node", "client", "dns", "acl", "auth", "bus", "cluster", "mirror", "context", "console",
-    "fleet", "bridge", "coap", "visitor", "connections",
+    "mqtt",
+    "engine",
+    "node",
+    "client",
+    "dns",
+    "acl",
+    "auth",
+    "bus",
+    "cluster",
+    "mirror",
+    "context",
+    "console",
+    "fleet",
+    "bridge",
+    "coap",
+    "visitor",
+    "connections",
 ];
 
 /// The crates in which an index must be shown to lie inside.

@@ -14,8 +14,8 @@ use tidegate_cluster::Move;
 use tidegate_engine::{LongQueue, Partitions, SentAhead, ShardId};
 use tidegate_node::{NoAnswer, NodeHandle, NodeName, PeerAnswer, QueuePart};
 
-use super::{Event, Worker};
 use super::asking::ANSWER_PAUSE;
+use super::{Event, Worker};
 use crate::driver::pause;
 use crate::driver::sets::set_of;
 
@@ -177,7 +177,9 @@ impl Preparation {
     fn take_answer(&mut self, now: Instant) -> bool {
         let Some(piece) = &self.piece else { return true };
         let answer = match piece.answer.as_ref().map(PeerAnswer::try_recv) {
-            Some(Err(TryRecvError::Empty)) if now.saturating_duration_since(piece.since) < ANSWER_TIMEOUT => return false,
+            Some(Err(TryRecvError::Empty)) if now.saturating_duration_since(piece.since) < ANSWER_TIMEOUT => {
+                return false;
+            }
             Some(Ok(Ok(bytes))) => bytes.first().copied(),
             _ => None,
         };
@@ -352,7 +354,14 @@ mod tests {
     impl Homes {
         fn new(backlog: u64, rate: u64) -> Self {
             let answer = Some(AheadAnswer::Stored);
-            Self { last: Cell::new(backlog), rate, answer, is_silent: false, open: RefCell::default(), pieces: RefCell::default() }
+            Self {
+                last: Cell::new(backlog),
+                rate,
+                answer,
+                is_silent: false,
+                open: RefCell::default(),
+                pieces: RefCell::default(),
+            }
         }
 
         fn queue(&self) -> LongQueue {
@@ -446,7 +455,11 @@ mod tests {
             let looks = prepare(&mut preparation, &homes);
             let attempts = if answer == Some(AheadAnswer::NoRoom) { 1 } else { MAX_ATTEMPTS };
             assert!(looks <= attempts + 1 && !preparation.has_room, "{answer:?}");
-            assert_eq!((homes.count(), preparation.finish(&homes, Instant::now, || {})), (attempts as usize, Ok(false)), "{answer:?}");
+            assert_eq!(
+                (homes.count(), preparation.finish(&homes, Instant::now, || {})),
+                (attempts as usize, Ok(false)),
+                "{answer:?}"
+            );
         }
     }
 

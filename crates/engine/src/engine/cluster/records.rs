@@ -155,20 +155,7 @@ impl ClusterCalls<'_> {
                 );
             }
             Record::Replayed => self.engine.recovery.handle_replayed(self.engine.place, &mut self.engine.state),
-            Record::Fleet(FleetWord::Room { gate }) => {
-                broker_linking!(self.engine).set_gate(Gate::from_number(gate));
-                ending!(self.engine).publish_held(now);
-            }
-            Record::Fleet(FleetWord::Denied { topic }) => self.engine.broker_links.quarantine.add(topic, now.monotonic),
-            Record::Fleet(FleetWord::Limit { packet, payload }) => {
-                self.engine.broker_links.set_largest(LenLimit { packet, payload });
-            }
-            Record::Fleet(FleetWord::AskPassed { round, broker }) => {
-                broker_linking!(self.engine).take_question(now, from, round, broker);
-            }
-            Record::Fleet(FleetWord::Passed { round, broker }) => {
-                broker_linking!(self.engine).note_passed(now, from, round, broker);
-            }
+            Record::Fleet(word) => self.handle_fleet_word(now, from, word),
             Record::InterestRefused { ticket, filter, code } => {
                 broker_linking!(self.engine).refuse_filter(now, ticket, filter, code);
             }
@@ -197,6 +184,25 @@ impl ClusterCalls<'_> {
             Record::SysReport { round, values } => self.engine.sys_rounds().handle_sys_report(now, from, round, values),
             Record::Dealt { id } => drop(self.engine.groups.kept.forget_deal(&mut self.engine.state, id)),
             other => self.handle_room_record(now, from, other),
+        }
+    }
+
+    fn handle_fleet_word(&mut self, now: Now, from: ShardId, word: FleetWord<'_>) {
+        match word {
+            FleetWord::Room { gate } => {
+                broker_linking!(self.engine).set_gate(Gate::from_number(gate));
+                ending!(self.engine).publish_held(now);
+            }
+            FleetWord::Denied { topic } => self.engine.broker_links.quarantine.add(topic, now.monotonic),
+            FleetWord::Limit { packet, payload } => {
+                self.engine.broker_links.set_largest(LenLimit { packet, payload });
+            }
+            FleetWord::AskPassed { round, broker } => {
+                broker_linking!(self.engine).take_question(now, from, round, broker);
+            }
+            FleetWord::Passed { round, broker } => {
+                broker_linking!(self.engine).note_passed(now, from, round, broker);
+            }
         }
     }
 
@@ -255,30 +261,10 @@ impl ClusterCalls<'_> {
             known.as_ref().is_some_and(|known| known.sessions.has(partition_of(tenant, topic)))
         };
         if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
-            let publication = &mut envelope.publication;
-            let is_stray = envelope.purpose & VERSIONED != 0;
-            let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::BROKER_LINK;
-            refused = if is_stray {
-                self.engine.retaining.store.take_stray(
-                    now,
-                    self.engine.place,
-                    &self.engine.links.roster,
-                    &mut self.engine.state,
-                    publication,
-                )
-            } else if kept_by_a_broker {
-                publishing!(self.engine).take_over_at_home(now, publication)
-            } else {
-                publishing!(self.engine).retain(now, publication, envelope.purpose & BROUGHT == 0)
-            };
+            refused = self.retain_at_home(now, &mut envelope);
         }
         if envelope.publication.expires_at <= now.monotonic {
-            // The way here took longer than it has to live ([MQTT-3.3.2-5]).
-            let mut reports = self.engine.state.reports();
-            reports.discard_publication(Reason::MessageExpired, &mut envelope.publication);
-            let (place, roster) = (self.engine.place, &self.engine.links.roster);
-            let own = |partition| roster.is_of_process(partition) && place.owns(partition);
-            reports.report_expired_on_way(&envelope.publication, own);
+            self.discard_expired(&mut envelope.publication);
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let (tenant, topic) = (envelope.publication.tenant, envelope.publication.topic);
             let slot = match self.engine.router.cache.lookup(self.engine.router.index.epoch(), tenant, topic.as_bytes())
@@ -313,6 +299,30 @@ impl ClusterCalls<'_> {
         } else if let Some(ticket) = envelope.ticket {
             answering!(self.engine).confirm_to(now, envelope.origin, ticket, refused, promises);
         }
+    }
+
+    /// Retains a message whose topic's home is here; returns why it is refused.
+    fn retain_at_home(&mut self, now: Now, envelope: &mut Envelope<'_>) -> Option<Reason> {
+        let publication = &mut envelope.publication;
+        let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::BROKER_LINK;
+        if envelope.purpose & VERSIONED != 0 {
+            let engine = &mut *self.engine;
+            engine.retaining.store.take_stray(now, engine.place, &engine.links.roster, &mut engine.state, publication)
+        } else if kept_by_a_broker {
+            publishing!(self.engine).take_over_at_home(now, publication)
+        } else {
+            publishing!(self.engine).retain(now, publication, envelope.purpose & BROUGHT == 0)
+        }
+    }
+
+    /// The way here took longer than the message has to live ([MQTT-3.3.2-5]).
+    #[cold]
+    fn discard_expired(&mut self, publication: &mut Publication<'_>) {
+        let mut reports = self.engine.state.reports();
+        reports.discard_publication(Reason::MessageExpired, publication);
+        let (place, roster) = (self.engine.place, &self.engine.links.roster);
+        let own = |partition| roster.is_of_process(partition) && place.owns(partition);
+        reports.report_expired_on_way(publication, own);
     }
 
     fn handle_interest(

@@ -7,11 +7,12 @@ use crate::engine::Engine;
 use crate::engine::facets::StoreCalls;
 use crate::flows::contexts::ending;
 use crate::flows::contexts::subscribing;
-use crate::ids::{ConnectionKey, TenantId};
+use crate::ids::{ConnectionKey, ShardId, TenantId};
 use crate::journal::Reserved;
 use crate::journal::keys::Key;
 use crate::journal::keys::StoredSession;
 use crate::link::envelope::Ticket;
+use crate::link::exchange_word::ExchangeName;
 use crate::link::got::Got;
 use crate::link::record::{GroupName, Record};
 use crate::message::MessageRef;
@@ -142,16 +143,10 @@ impl StoreCalls<'_> {
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
             Key::Outgoing(number) => {
-                self.engine
-                    .peers
-                    .outgoing
-                    .restore_outgoing(now, &mut self.engine.state, number, value)
-                    .map_err(wrong)?;
+                let (outgoing, state) = (&mut self.engine.peers.outgoing, &mut self.engine.state);
+                outgoing.restore_outgoing(now, state, number, value).map_err(wrong)?;
             }
-            Key::Mark(name, shard) => {
-                let by = Got::read_stored(&mut WireReader::new(value)).map_err(wrong)?;
-                self.engine.state.exchanges.marks.restore(name, shard, by);
-            }
+            Key::Mark(name, shard) => self.restore_mark(name, shard, value).map_err(wrong)?,
             Key::Retained(tenant, topic) => {
                 let message = read_retained(value, now, tenant, topic).map_err(wrong)?;
                 all.done.retained += u64::from(!message.payload().is_empty());
@@ -161,6 +156,12 @@ impl StoreCalls<'_> {
             Key::Group(tenant, name) => self.restore_group(now, tenant, name).map_err(wrong)?,
             Key::Foreign => {}
         }
+        Ok(())
+    }
+
+    fn restore_mark(&mut self, name: ExchangeName, shard: ShardId, value: &[u8]) -> Result<(), WireError> {
+        let by = Got::read_stored(&mut WireReader::new(value))?;
+        self.engine.state.exchanges.marks.restore(name, shard, by);
         Ok(())
     }
 

@@ -5,6 +5,8 @@ use crate::ids::{BrokerLinkKey, ConnectionKey, ShardId};
 use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
 use crate::now::Now;
+use crate::orchestrator::broker_link::passed::MemberQuestion;
+use crate::orchestrator::broker_link::settled::Awaited;
 
 impl BrokerLinking<'_> {
     /// Asks the other members whether a broker has sent them what it had acknowledged, when that is due.
@@ -28,17 +30,36 @@ impl BrokerLinking<'_> {
             self.links.send(from, Record::Fleet(FleetWord::Passed { round, broker }));
             return;
         }
+        // The answer follows a PINGRESP of the broker. A member without this broker does not answer.
         let own = self.broker_links.last_number();
-        self.broker_links.brokers.take_question(now, self.state, broker, own, (from, round));
+        let brokers = &mut self.broker_links.brokers;
+        let Some(key) = brokers.find(broker) else { return };
+        let awaited = Awaited::begin(brokers, now, self.state, key, own);
+        let awaited = awaited.unwrap_or_else(|| Awaited::of_disconnected(key));
+        let Some(broker_link) = brokers.all.get_mut(&key) else { return };
+        broker_link.questions.retain(|question| question.from != from);
+        broker_link.questions.push(MemberQuestion { from, number: round, awaited });
     }
 
     /// A broker has answered a PINGREQ: the questions of members that waited for it are answered.
     pub(crate) fn answer_members(&mut self, now: Now, connection: ConnectionKey) {
         let own = self.broker_links.last_number();
-        let answered = self.broker_links.brokers.take_answered(now, self.state, connection, own);
-        let Some((broker, answered)) = answered else { return };
-        for (member, round) in answered {
-            self.links.send(member, Record::Fleet(FleetWord::Passed { round, broker: &broker }));
+        let brokers = &mut self.broker_links.brokers;
+        let Some(key) = brokers.of_connection(connection) else { return };
+        let questions = brokers.all.get_mut(&key).map(|it| std::mem::take(&mut it.questions)).unwrap_or_default();
+        for mut question in questions {
+            let awaited = question.awaited.remaining_for_another(brokers, now, self.state, own);
+            let Some(broker_link) = brokers.all.get_mut(&key) else { return };
+            match awaited {
+                Some(awaited) => {
+                    question.awaited = awaited;
+                    broker_link.questions.push(question);
+                }
+                None => {
+                    let answer = FleetWord::Passed { round: question.number, broker: &broker_link.name };
+                    self.links.send(question.from, Record::Fleet(answer));
+                }
+            }
         }
     }
 

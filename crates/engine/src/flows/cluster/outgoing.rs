@@ -15,6 +15,7 @@ use crate::publish::dispatch::Source;
 use crate::records::image::put_publication;
 use crate::records::stored::put_message as put_stored_message;
 use crate::session::exchange::Exchange;
+use crate::session::table::Sessions;
 use crate::state::ShardState;
 use crate::topics::{RouteSlot, is_own_topic};
 use crate::wire::{WireError, WireWrite};
@@ -116,7 +117,7 @@ impl SessionEnding<'_> {
             return false;
         }
         let (ticket, as_ticket) = self.peers.outgoing.new_ticket(number);
-        let session = publisher_of(self.state, &it);
+        let session = it.publisher(&self.state.sessions);
         let source = Source { session, ticket: Some(as_ticket), ..Source::inside(self.links.place.shard, now) };
         let mut publication = it.message.publication();
         let (exchange, waits) = match it.sent {
@@ -145,16 +146,18 @@ impl SessionEnding<'_> {
         if !self.is_at_home(it) || !self.broker_links.gate.knows_limits() {
             return false;
         }
-        let session = publisher_of(self.state, it);
+        let session = it.publisher(&self.state.sessions);
         publishing!(self).publish_inside(now, &mut it.message.publication(), session);
         self.peers.outgoing.remove_outgoing(self.state, number);
         true
     }
 }
 
-/// The session of the client that publishes a message; none for the broker's own.
-fn publisher_of(state: &ShardState, it: &OutgoingMessage) -> Option<SessionKey> {
-    if it.is_of_broker { None } else { state.sessions.find_session(it.message.tenant, &it.client_id) }
+impl OutgoingMessage {
+    /// The session of the client that publishes it; none for the broker's own.
+    fn publisher(&self, sessions: &Sessions) -> Option<SessionKey> {
+        if self.is_of_broker { None } else { sessions.find_session(self.message.tenant, &self.client_id) }
+    }
 }
 
 impl Publishing<'_> {

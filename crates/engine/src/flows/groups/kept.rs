@@ -1,13 +1,12 @@
 //! Messages that were dealt are kept until they are answered.
 
+use super::passed::{Passing, Returning};
 use crate::events::reason::Reason;
 use crate::flows::contexts::Dealing;
 use crate::groups::kept::{Deal, WAIT_MS};
 use crate::groups::{Receiver, group_partition};
-use crate::ids::{ShardId, TenantId};
-use crate::link::exchange_word::{ExchangeName, ExchangeWord};
-use crate::link::got::Got;
-use crate::link::record::{GroupName, Record};
+use crate::ids::TenantId;
+use crate::link::record::GroupName;
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
@@ -35,26 +34,9 @@ impl Dealing<'_> {
         } else if of == 0 {
             id = self.groups.kept.keep_deal(now, self.state, publication, names, (home, 0), source.hops, again);
         }
-        self.send_return(home, group, publication, source, (not_to, of, id, client), name);
+        let returning = Returning { group, not_to, of, id, client, name };
+        returning.send(self.links, &self.state.overflow, home, publication, source);
         self.links.send_crossing(home, crossing);
-    }
-
-    /// Sends a message to the shard where its group is dealt; behind its name, if that shard is the next home.
-    pub(super) fn send_return(
-        &mut self,
-        home: ShardId,
-        group: GroupName<'_>,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        (not_to, of, id, client): (u32, u64, u64, u64),
-        name: Option<ExchangeName>,
-    ) {
-        if let Some(name) = name {
-            let word = ExchangeWord { name, done_below: 0, covered: Got::EMPTY };
-            self.links.send(home, Record::Exchange(Box::new(word)));
-        }
-        let envelope = source.envelope(&self.state.overflow, 0, publication, None);
-        self.links.send(home, Record::Return { group, not_to, of, id, client, envelope });
     }
 
     /// Deals the waiting messages that have a receiver now.
@@ -115,7 +97,7 @@ impl Dealing<'_> {
             Some(None) if !last => {}
             Some(None) if self.asks_home_of(now, client, group, &mut publication, &source, id) => {}
             Some(None) => self.give_up_client(now, key, &mut publication, &source, id),
-            None => self.deal_passed(now, key, &mut publication, &source, id),
+            None => Passing(self).deal(now, key, &mut publication, &source, id),
         }
     }
 

@@ -2,13 +2,15 @@
 
 use crate::flows::contexts::{Dealing, dealing};
 use crate::flows::publish::dispatch::Reach;
-use crate::ids::PartitionId;
-use crate::link::exchange_word::ExchangeName;
+use crate::ids::{PartitionId, ShardId};
+use crate::link::Links;
+use crate::link::exchange_word::{ExchangeName, ExchangeWord};
 use crate::link::got::Got;
-use crate::link::record::GroupName;
+use crate::link::record::{GroupName, Record};
 use crate::message::Publication;
 use crate::now::Now;
 use crate::publish::dispatch::Source;
+use crate::settings::overflow::OverflowRules;
 use crate::topics::{GroupKey, Route};
 use tidegate_mqtt::QoS;
 
@@ -34,14 +36,25 @@ impl Reach<'_> {
                 continue;
             }
             let passes = !of_brokers && self.groups.passing(self.links, from).has(partition);
-            if !(passes && dealing!(self).pass_to_next_home(now, *group, publication, source, (partition, id, name))) {
+            if !(passes
+                && Passing(&mut dealing!(self)).pass_to_next_home(
+                    now,
+                    *group,
+                    publication,
+                    source,
+                    (partition, id, name),
+                ))
+            {
                 dealing!(self).deal_to(now, *group, publication, source, None);
             }
         }
     }
 }
 
-impl Dealing<'_> {
+/// Messages on their way to the next home of their group.
+pub(super) struct Passing<'a, 'e>(pub(super) &'a mut Dealing<'e>);
+
+impl Passing<'_, '_> {
     /// Passes a message to the next home of its group. Where there is no room to keep it, it is to be dealt here: returns
     /// false, and the next home learns that it is dealt.
     fn pass_to_next_home(
@@ -52,26 +65,27 @@ impl Dealing<'_> {
         source: &Source,
         (partition, id, name): (PartitionId, u64, ExchangeName),
     ) -> bool {
-        let Some(home) = self.groups.next_home(self.links, partition) else { return false };
-        let Some(dealt) = self.groups.dealt.get(key.0) else { return false };
+        let Some(home) = self.0.groups.next_home(self.0.links, partition) else { return false };
+        let Some(dealt) = self.0.groups.dealt.get(key.0) else { return false };
         let (tenant, share, filter) = (dealt.tenant, dealt.share.clone(), dealt.filter.clone());
         let (names, to): ((&str, &str), _) = ((&share, &filter), (home, id, name));
-        if !self.groups.kept.keep_passed(now, self.state, publication, names, to, source.hops) {
+        if !self.0.groups.kept.keep_passed(now, self.0.state, publication, names, to, source.hops) {
             let groups = std::iter::once(partition).collect();
             let got = Got { groups, ..Got::EMPTY };
-            self.state.exchanges.put_mark(self.links.place, &mut self.state.journal, name, got);
-            self.groups.tell_next_homes(self.state, self.links, name, groups);
+            self.0.state.exchanges.put_mark(self.0.links.place, &mut self.0.state.journal, name, got);
+            self.0.groups.tell_next_homes(self.0.state, self.0.links, name, groups);
             return false;
         }
         let group = GroupName { tenant, share: &share, filter: &filter };
-        let source = Source { hops: source.hops, ..Source::inside(self.links.place.shard, now) };
-        self.send_return(home, group, publication, &source, (u32::MAX, 0, id, 0), Some(name));
+        let source = Source { hops: source.hops, ..Source::inside(self.0.links.place.shard, now) };
+        let returning = Returning { group, not_to: u32::MAX, of: 0, id, client: 0, name: Some(name) };
+        returning.send(self.0.links, &self.0.state.overflow, home, publication, &source);
         true
     }
 
-    /// Deals a kept message to any member, unless it was passed on and is dealt already. It is remembered then, since its publisher may send
-    /// it again.
-    pub(super) fn deal_passed(
+    /// Deals a kept message to any member, unless it was passed on and is dealt already. It is remembered then, since its
+    /// publisher may send it again.
+    pub(super) fn deal(
         &mut self,
         now: Now,
         key: GroupKey,
@@ -79,17 +93,48 @@ impl Dealing<'_> {
         source: &Source,
         id: u64,
     ) {
-        let name = self.groups.kept.deals.get(&id).and_then(|deal| deal.name);
-        self.groups.kept.forget_deal(self.state, id);
-        let Some(partition) = name.and_then(|_| self.groups.partition_of(key)) else {
-            return self.deal_to(now, key, publication, source, None);
+        let name = self.0.groups.kept.deals.get(&id).and_then(|deal| deal.name);
+        self.0.groups.kept.forget_deal(self.0.state, id);
+        let Some(partition) = name.and_then(|_| self.0.groups.partition_of(key)) else {
+            return self.0.deal_to(now, key, publication, source, None);
         };
-        if self.state.exchanges.marks.has_deal(publication.qos, id) {
+        if self.0.state.exchanges.marks.has_deal(publication.qos, id) {
             return;
         }
-        let (place, qos) = (self.links.place, publication.qos);
-        let (transfers, journal) = (&mut self.state.transfers, &mut self.state.journal);
-        self.state.exchanges.note_taken(place, transfers, journal, qos, id, Some(partition));
-        self.deal_to(now, key, publication, source, None);
+        let (place, qos) = (self.0.links.place, publication.qos);
+        let (transfers, journal) = (&mut self.0.state.transfers, &mut self.0.state.journal);
+        self.0.state.exchanges.note_taken(place, transfers, journal, qos, id, Some(partition));
+        self.0.deal_to(now, key, publication, source, None);
+    }
+}
+
+/// A message for the shard where its group is dealt.
+pub(super) struct Returning<'a> {
+    pub(super) group: GroupName<'a>,
+    /// The session that gets it only if there is no other.
+    pub(super) not_to: u32,
+    pub(super) of: u64,
+    pub(super) id: u64,
+    pub(super) client: u64,
+    /// Its name, if that shard is the next home.
+    pub(super) name: Option<ExchangeName>,
+}
+
+impl Returning<'_> {
+    pub(super) fn send(
+        self,
+        links: &mut Links,
+        overflow: &OverflowRules,
+        home: ShardId,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        let Self { group, not_to, of, id, client, name } = self;
+        if let Some(name) = name {
+            let word = ExchangeWord { name, done_below: 0, covered: Got::EMPTY };
+            links.send(home, Record::Exchange(Box::new(word)));
+        }
+        let envelope = source.envelope(overflow, 0, publication, None);
+        links.send(home, Record::Return { group, not_to, of, id, client, envelope });
     }
 }

@@ -121,7 +121,7 @@ impl Answering<'_> {
         let session = self.state.connections.session_of(key).filter(|_| self.links.roster.is_of_orchestrators());
         let Some(session) = session else { return };
         for membership in joined {
-            self.state.sessions.confirm_membership(&mut self.state.journal, session, membership);
+            membership.confirm(&mut self.state.sessions, &mut self.state.journal, session);
         }
     }
 

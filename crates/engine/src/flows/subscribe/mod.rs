@@ -84,7 +84,7 @@ impl Subscribing<'_> {
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
             self.join_group(now, request.session, share, filter.as_str(), member, request.ticket, waits);
             if let Some(membership) = waits.joined.last() {
-                self.state.sessions.store_membership(&mut self.state.journal, request.session, membership);
+                membership.store(&mut self.state.sessions, &mut self.state.journal, request.session);
             }
             self.state.tenants.release(request.counted_for, Holding::Subscriptions, 1);
             return Ok(());

@@ -114,9 +114,9 @@ impl Unpassed {
 /// The question of another member whether the broker has sent all that it had for this one.
 #[derive(Debug)]
 pub(crate) struct MemberQuestion {
-    from: ShardId,
-    number: u32,
-    awaited: Awaited,
+    pub(crate) from: ShardId,
+    pub(crate) number: u32,
+    pub(crate) awaited: Awaited,
 }
 
 impl Settlement {
@@ -265,51 +265,5 @@ impl super::BrokerLinks {
     /// These are the shards of the other members.
     pub(crate) fn follow_members(&mut self, members: Shards) {
         self.brokers.has_members = members != Shards::default();
-    }
-}
-
-impl Brokers {
-    /// Another member asks whether a broker has sent all that it had for this one. The answer follows a PINGRESP of the
-    /// broker. A member without this broker does not answer.
-    pub(crate) fn take_question(
-        &mut self,
-        now: Now,
-        state: &mut ShardState,
-        broker: &str,
-        own: u64,
-        (from, number): (ShardId, u32),
-    ) {
-        let Some(key) = self.find(broker) else { return };
-        let awaited = Awaited::begin(self, now, state, key, own).unwrap_or_else(|| Awaited::of_disconnected(key));
-        let Some(broker_link) = self.all.get_mut(&key) else { return };
-        broker_link.questions.retain(|question| question.from != from);
-        broker_link.questions.push(MemberQuestion { from, number, awaited });
-    }
-
-    /// A broker has answered a PINGREQ: returns its name and the questions that are answered now.
-    pub(crate) fn take_answered(
-        &mut self,
-        now: Now,
-        state: &mut ShardState,
-        connection: ConnectionKey,
-        own: u64,
-    ) -> Option<(Box<str>, Vec<(ShardId, u32)>)> {
-        let key = self.of_connection(connection)?;
-        let questions = std::mem::take(&mut self.all.get_mut(&key)?.questions);
-        if questions.is_empty() {
-            return None;
-        }
-        let mut answered = Vec::new();
-        for mut question in questions {
-            match question.awaited.remaining_for_another(self, now, state, own) {
-                None => answered.push((question.from, question.number)),
-                Some(awaited) => {
-                    question.awaited = awaited;
-                    self.all.get_mut(&key)?.questions.push(question);
-                }
-            }
-        }
-        let name = self.all.get(&key)?.name.clone();
-        (!answered.is_empty()).then_some((name, answered))
     }
 }

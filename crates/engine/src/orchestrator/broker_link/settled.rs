@@ -108,7 +108,7 @@ impl Awaited {
 
 impl Awaited {
     /// Like [`remaining`](Self::remaining), for another member: the messages of this process do not count.
-    pub(super) fn remaining_for_another(
+    pub(crate) fn remaining_for_another(
         self,
         brokers: &mut Brokers,
         now: Now,
