@@ -29,7 +29,7 @@ impl PayloadGate {
     }
 
     /// Why a payload is not accepted, for its publisher: the place of the fault and the expected value, in
-    /// [`MAX_REFUSAL`] characters without control characters.
+    /// 300 characters at most, without control characters.
     pub fn refusal(&self, payload: &[u8]) -> Option<String> {
         let why = self.check(payload).err()?.to_string();
         let shown = |one: char| if one.is_control() { char::REPLACEMENT_CHARACTER } else { one };
