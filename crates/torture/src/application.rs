@@ -4,7 +4,7 @@
 use tidegate_mqtt::{Publish, PublishProperties, TopicName, UserProperties};
 
 use crate::failure::Failure;
-use crate::ledger::{Ledger, Question};
+use crate::ledger::{Ledger, Terms};
 use crate::rng::Rng;
 use crate::subscriber::Subscriber;
 use crate::workload::{self, MessageId};
@@ -22,9 +22,7 @@ pub(crate) fn is_lasting(mobile: u16) -> bool {
 /// The wish of a message to a mobile node for receipts.
 #[derive(Clone, Debug)]
 pub(crate) struct Asks {
-    /// Also whether it was stored for a node that is away.
-    wants_stored: bool,
-    pub(crate) may_expire: bool,
+    pub(crate) terms: Terms,
     /// The receipts go to the topic that is subscribed to.
     to_collector: bool,
 }
@@ -33,7 +31,7 @@ impl Asks {
     /// A topic of a mobile node, and the wish of a message there.
     pub(crate) fn draw(rng: &mut Rng) -> (String, Self) {
         let (topic, may_expire) = workload::addressed_topic(rng.index(usize::from(MOBILES)) as u16, rng);
-        (topic, Self { wants_stored: rng.chance(50), may_expire, to_collector: rng.chance(50) })
+        (topic, Self { terms: Terms { wants_stored: rng.chance(50), may_expire }, to_collector: rng.chance(50) })
     }
 
     /// True while its receipts would be kept for their receiver.
@@ -43,7 +41,7 @@ impl Asks {
 
     /// Books the question.
     pub(crate) fn note(&self, id: MessageId, topic: &str, ledger: &mut Ledger) {
-        ledger.asks(id, Question { topic, wants_stored: self.wants_stored, may_expire: self.may_expire });
+        ledger.asks(id, topic, self.terms);
     }
 
     /// Gives a message its properties.
@@ -54,9 +52,9 @@ impl Asks {
         send: impl FnOnce(Publish<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let correlation = workload::short_payload(id);
-        let pairs = [("receipt", if self.wants_stored { "all" } else { "delivered" })];
+        let pairs = [("receipt", if self.terms.wants_stored { "all" } else { "delivered" })];
         let properties = PublishProperties {
-            message_expiry: self.may_expire.then_some(EXPIRY_S),
+            message_expiry: self.terms.may_expire.then_some(EXPIRY_S),
             response_topic: if self.to_collector { Some(TopicName::new(workload::RECEIPTS)?) } else { None },
             correlation_data: Some(&correlation),
             user_properties: UserProperties::new(&pairs),

@@ -14,6 +14,9 @@ use crate::workload::{self, Kind};
 /// Subscribers that watch for wills, the second one at QoS 2.
 const WATCHERS: usize = 2;
 
+/// A mobile node that sleeps is away for this long, in milliseconds.
+const ASLEEP: std::ops::Range<u64> = 500..3_000;
+
 /// The number of the first member of the group, under which receipts of all of them are booked.
 fn first_member(size: Size) -> u16 {
     size.subscribers + if size.mortals > 0 { WATCHERS as u16 } else { 0 }
@@ -69,7 +72,9 @@ pub(crate) fn add_mobiles_and_collector(subscribers: &mut Vec<Subscriber>, size:
         let version = size.version(is_collector || mobile.is_multiple_of(2));
         let session = Session::new(name, version, is_collector || is_lasting(mobile), token);
         let mut subscriber = Subscriber::new(session, index, wishes, own);
-        subscriber.is_sleeper = !is_collector && mobile % 2 == 1;
+        if !is_collector && mobile % 2 == 1 {
+            subscriber.away_ms = ASLEEP;
+        }
         subscribers.push(subscriber);
     }
 }

@@ -10,7 +10,7 @@ mod receipts;
 mod retained;
 mod trace;
 
-pub(crate) use asked::{Question, ReceiptArrival};
+pub(crate) use asked::{ReceiptArrival, Terms};
 pub(crate) use findings::{CHECKS, Finding, Findings};
 pub(crate) use retained::RetainedOperation;
 pub(crate) use trace::Trace;

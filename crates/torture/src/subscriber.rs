@@ -2,6 +2,7 @@
 //! 4.3.3).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tidegate_mqtt::{
@@ -18,6 +19,8 @@ use crate::workload::{self, MessageId, Wish};
 
 /// Packet ids of SUBSCRIBE and UNSUBSCRIBE.
 const REQUEST_IDS: std::ops::Range<u64> = 1..60_000;
+/// A subscriber that is away stays so for this long, in milliseconds.
+const AWAY: Range<u64> = 20..500;
 /// Between two acknowledgements of a slow subscriber, in microseconds.
 const SLOWLY: std::ops::Range<u64> = 500..8_000;
 
@@ -68,8 +71,8 @@ pub(crate) struct Subscriber {
     pub(crate) account: u16,
     /// A member of a group whose session ends with its connection: nothing is owed to it alone.
     pub(crate) is_guest: bool,
-    /// Stays away for longer than others.
-    pub(crate) is_sleeper: bool,
+    /// It stays away for this long, in milliseconds.
+    pub(crate) away_ms: Range<u64>,
     /// The messages that a guest has received on this connection.
     visited: Vec<MessageId>,
     subscriptions: Vec<Subscription>,
@@ -107,7 +110,7 @@ impl Subscriber {
             session,
             account,
             is_guest: false,
-            is_sleeper: false,
+            away_ms: AWAY,
             visited: Vec::new(),
             subscriptions: subscriptions.collect(),
             request: None,

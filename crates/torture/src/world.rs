@@ -24,10 +24,8 @@ const TURN: Duration = Duration::from_millis(1);
 const BACKLOG: u64 = 700;
 /// How long to wait for the end of a connection whose broker has been killed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// A subscriber that is away stays so for this long, in milliseconds.
+/// A publisher that is away stays so for this long, in milliseconds.
 const AWAY: std::ops::Range<u64> = 20..500;
-/// And a sleeper for this long.
-const ASLEEP: std::ops::Range<u64> = 500..3_000;
 /// How many of 100 clients that leave connect again and let their connection stand.
 const TAKEOVER_PERCENT: u64 = 20;
 /// And for this long connected.
@@ -233,7 +231,7 @@ impl World {
                     if expected.is_empty() || !asks.can_be_answered(&self.subscribers) {
                         continue;
                     }
-                    if asks.may_expire {
+                    if asks.terms.may_expire {
                         expected.clear();
                     }
                 }
@@ -282,8 +280,8 @@ impl World {
                 self.whims[place].next = now;
                 continue;
             }
-            let is_sleeper = |place: usize| self.subscribers.get(place).is_some_and(|own| own.is_sleeper);
-            let away = if place.checked_sub(publishers).is_some_and(is_sleeper) { ASLEEP } else { AWAY };
+            let subscriber = place.checked_sub(publishers).and_then(|place| self.subscribers.get(place));
+            let away = subscriber.map_or(AWAY, |own| own.away_ms.clone());
             let range = if leaves { away } else { HERE };
             self.whims[place].next = now + Duration::from_millis(self.rng.within(range));
         }

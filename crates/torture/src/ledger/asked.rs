@@ -14,8 +14,7 @@ use crate::workload;
 #[derive(Clone, Debug)]
 struct Awaited {
     topic: String,
-    wants_stored: bool,
-    may_expire: bool,
+    terms: Terms,
     /// Strikes until it was sent.
     strikes: u64,
     progress: Progress,
@@ -40,10 +39,9 @@ pub(crate) struct ReceiptArrival<'a> {
     pub(crate) client: &'a str,
 }
 
-/// The wish of a message for receipts.
+/// The receipts that a message may have, besides `delivered`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
-    pub(crate) topic: &'a str,
+pub(crate) struct Terms {
     pub(crate) wants_stored: bool,
     pub(crate) may_expire: bool,
 }
@@ -90,8 +88,8 @@ impl Awaited {
                 Some("says delivered, and its node has not received it".to_owned())
             }
             Some("delivered") => None,
-            Some("stored") if self.wants_stored => None,
-            Some("expired") if self.may_expire => None,
+            Some("stored") if self.terms.wants_stored => None,
+            Some("expired") if self.terms.may_expire => None,
             _ => Some(format!("says {said}")),
         }
     }
@@ -117,11 +115,10 @@ impl Ledger {
     }
 
     /// A message asks for receipts.
-    pub(crate) fn asks(&mut self, id: MessageId, question: Question<'_>) {
+    pub(crate) fn asks(&mut self, id: MessageId, topic: &str, terms: Terms) {
         let asked = Awaited {
-            topic: question.topic.to_owned(),
-            wants_stored: question.wants_stored,
-            may_expire: question.may_expire,
+            topic: topic.to_owned(),
+            terms,
             strikes: self.asked.strikes,
             progress: Progress::Sent,
             is_sent_again: false,
@@ -181,7 +178,7 @@ impl Ledger {
         let mut missing = Vec::new();
         for (id, asked) in self.asked.asked.iter_mut().filter(|(_, asked)| asked.is_due()) {
             asked.is_settled = true;
-            if asked.may_expire && asked.arrivals == 0 && asked.strikes != strikes {
+            if asked.terms.may_expire && asked.arrivals == 0 && asked.strikes != strikes {
                 self.findings.totals.receipts_excused += 1;
             } else {
                 missing.push((*id, asked.topic.clone(), asked.arrivals));
@@ -210,7 +207,7 @@ mod tests {
     fn asking(may_expire: bool) -> Ledger {
         let mut ledger = Ledger::new(1, 1, 0);
         ledger.sent(Outgoing { id: ID, topic: TOPIC, qos: QoS::AtLeastOnce, retained: None, expected: Vec::new() });
-        ledger.asks(ID, Question { topic: TOPIC, wants_stored: false, may_expire });
+        ledger.asks(ID, TOPIC, Terms { wants_stored: false, may_expire });
         ledger.completed(ID);
         assert_eq!((ledger.outstanding(|_| true), ledger.findings.totals.owed_receipts), (1, 1));
         ledger
@@ -266,7 +263,7 @@ mod tests {
         for (is_refused, wrong) in [(false, 1), (true, 0)] {
             let mut ledger = Ledger::new(1, 1, 0);
             ledger.sent(Outgoing { id: ID, topic: TOPIC, qos: QoS::AtLeastOnce, retained: None, expected: Vec::new() });
-            ledger.asks(ID, Question { topic: TOPIC, wants_stored: false, may_expire: false });
+            ledger.asks(ID, TOPIC, Terms { wants_stored: false, may_expire: false });
             report(&mut ledger, "unknown", false);
             if is_refused {
                 ledger.refused(ID);

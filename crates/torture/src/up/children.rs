@@ -2,7 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -30,6 +30,8 @@ pub(super) struct FleetProcess {
     /// Where clients connect.
     pub(super) port: u16,
     pid: u32,
+    /// When it started, in clock ticks since the start of the system.
+    started: u64,
 }
 
 impl FleetProcess {
@@ -46,15 +48,14 @@ impl FleetProcess {
             level,
             port: u16::try_from(resource["ports"]["mqtt"].as_u64()?).ok()?,
             pid: u32::try_from(resource["process"]["pid"].as_u64()?).ok()?,
+            started: resource["process"]["started"].as_u64()?,
         })
     }
 
-    /// True if it runs. Its number may belong to another program by now.
+    /// True if it runs. Its number may belong to another process by now, which has started at another time.
     pub(super) fn is_alive(&self) -> bool {
-        let process = PathBuf::from(format!("/proc/{}", self.pid));
-        let has_name = std::fs::read_to_string(process.join("comm")).is_ok_and(|name| name.starts_with("tidegate"));
-        let is_zombie = std::fs::read_to_string(process.join("stat")).is_ok_and(|text| text.contains(") Z "));
-        has_name && !is_zombie
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
+        stat.is_ok_and(|stat| running_since(&stat) == Some(self.started))
     }
 
     /// Kills it.
@@ -67,6 +68,16 @@ impl FleetProcess {
             _ => Ok(()),
         }
     }
+}
+
+/// When a process has started, from its `/proc/PID/stat`; `None` if it has ended.
+fn running_since(stat: &str) -> Option<u64> {
+    // The name in parentheses may contain anything; the state follows it, and the 20th field from there is the time.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    let state = fields.next()?;
+    (state != "Z" && state != "X").then_some(())?;
+    fields.nth(18)?.parse().ok()
 }
 
 /// All processes of a state directory, by name.
@@ -116,22 +127,26 @@ mod tests {
 
     #[test]
     fn a_process_is_read_from_its_file() {
-        let text = r#"{"wanted":{"name":"orchestrator-1","level":"orchestrator"},"ports":{"admin":9,"mqtt":8},"process":{"pid":7}}"#;
+        let text = r#"{"wanted":{"name":"orchestrator-1","level":"orchestrator"},"ports":{"admin":9,"mqtt":8},"process":{"pid":7,"started":9}}"#;
         let process = FleetProcess::read(text).unwrap();
         assert_eq!((process.name.as_str(), process.level, process.port), ("orchestrator-1", Level::Orchestrator, 8));
         assert_eq!(FleetProcess::read(r#"{"wanted":{"name":"broker-1","level":"broker"}}"#), None);
     }
 
     #[test]
-    fn a_number_of_another_program_is_not_killed() {
+    fn a_number_of_another_process_is_not_killed() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let (name, level) = ("broker-1".to_owned(), Level::Broker);
-        let process = FleetProcess { name, level, port: 1, pid: child.id() };
+        let mut process = FleetProcess { name, level, port: 1, pid: child.id(), started: 0 };
         assert!(!process.is_alive());
         process.kill().unwrap();
         assert!(child.try_wait().unwrap().is_none());
-        child.kill().unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        process.started = running_since(&stat).unwrap();
+        assert!(process.is_alive());
+        process.kill().unwrap();
         child.wait().unwrap();
+        assert!(!process.is_alive());
     }
 
     #[test]

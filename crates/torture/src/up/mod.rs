@@ -82,7 +82,11 @@ pub(crate) fn run(settings: Settings, arguments: &UpArguments, ports: &mut Ports
     let folder = settings.folder.clone();
     let state = folder.join("state");
     write_fleet(&folder.join("fleet.toml"), &state, api, [&brokers, &orchestrators])?;
-    let manager = Member::new("manager".to_owned(), arguments.command.clone(), api, folder.join("manager"))?;
+    let mut manager = Member::new("manager".to_owned(), arguments.command.clone(), api, folder.join("manager"))?;
+    // Fleets claim ports by files in the folder for temporary files, which outlive a run that kills its fleet.
+    let claims = folder.join("claims");
+    std::fs::create_dir_all(&claims).map_err(Failure::file("creating", &claims))?;
+    manager.recipe.environment = vec![("TMPDIR".to_owned(), claims.display().to_string())];
     // An orchestrator has a port for clients, then one for its administration.
     let at: Vec<u16> = orchestrators.iter().copied().step_by(2).take(usize::from(ORCHESTRATORS)).collect();
     let mut world = World::new(settings.size, at, settings.seed)?;
