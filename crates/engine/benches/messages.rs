@@ -154,7 +154,9 @@ impl World {
                 let others = if self.link.is_some() { 0 } else { self.engines.len() };
                 for to in 0..others {
                     if let Some(batch) = self.engines[from].take_batch(ShardId(to as u16)) {
+                        self.engines[to].cluster().begin_matching();
                         let taken = self.engines[to].cluster().handle_batch(NOW, batch);
+                        self.engines[to].cluster().begin_matching();
                         assert!(matches!(taken, Ok(None)), "a batch of this process, for few filters");
                         busy = true;
                     }

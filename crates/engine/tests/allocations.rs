@@ -93,6 +93,7 @@ impl Shards {
                 while engine.poll_event().is_some() {}
                 for to in 0..self.0.len() {
                     if let Some(batch) = self.0[from].take_batch(ShardId(u16::try_from(to).unwrap())) {
+                        self.0[to].cluster().begin_matching();
                         assert!(self.0[to].cluster().handle_batch(NOW, batch).is_ok_and(|rest| rest.is_none()));
                         busy = true;
                     }

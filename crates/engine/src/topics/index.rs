@@ -103,6 +103,11 @@ impl SubscriptionIndex {
         std::mem::take(&mut self.visited)
     }
 
+    /// Puts back what [`Self::take_visited`] has returned.
+    pub(crate) fn put_back_visited(&mut self, visited: usize) {
+        self.visited = visited;
+    }
+
     /// Whether this number of nodes was visited since the number was last taken.
     #[inline]
     pub(crate) fn has_visited(&self, nodes: usize) -> bool {

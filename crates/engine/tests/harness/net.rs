@@ -81,6 +81,10 @@ pub(crate) struct Net {
     pub peers: Vec<ShardId>,
     pub for_peers: BTreeMap<ShardId, VecDeque<(u64, Batch)>>,
     schedule: Schedule,
+    /// Whether a shard does other work between two pieces of a batch.
+    pub interrupts_batches: bool,
+    /// How often it did.
+    pub pieces_interrupted: u64,
     pub log: Vec<LogEvent>,
     pub asked: VecDeque<Asked>,
     /// Parts of queues that are wanted from the store, and by which shard.
@@ -169,6 +173,8 @@ impl Net {
             peers: Vec::new(),
             for_peers: BTreeMap::new(),
             schedule,
+            interrupts_batches: false,
+            pieces_interrupted: 0,
             log: Vec::new(),
             asked: VecDeque::new(),
             reading: VecDeque::new(),

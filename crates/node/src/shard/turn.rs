@@ -153,7 +153,11 @@ impl OrderCalls<'_> {
                 Some(ToShard::QuicNotice(notice)) => self.shard.datagrams().take_quic_notice(*notice),
                 Some(ToShard::WorkLinks(links)) => self.shard.peering().attach_links(links),
                 Some(ToShard::Dialed(attempt, dialed)) => self.take_dialed(attempt, dialed),
-                Some(ToShard::Admin(admin)) => self.handle_admin(admin),
+                Some(ToShard::Admin(admin)) => {
+                    let visited = self.shard.engine.cluster().pause_matching();
+                    self.handle_admin(admin);
+                    self.shard.engine.cluster().resume_matching(visited);
+                }
             }
         }
     }

@@ -53,3 +53,27 @@ impl ClusterCalls<'_> {
         self.engine.peers.farewells = Farewells { round, asked, open: Some(open) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::ids::{ShardId, ShardPosition};
+    use crate::roster::Roster;
+    use crate::settings::Settings;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_process_under_the_number_of_a_lost_one_is_asked_anew() {
+        let now = Now::default();
+        let mut engine = Engine::new(Arc::new(Settings::default()), ShardPosition::ALONE, 1, now);
+        let with_peer = || Roster::alone(ShardPosition::ALONE).with_peer(ShardId(1));
+        engine.cluster().set_roster(now, with_peer());
+        engine.cluster().ask_for_farewells();
+        engine.peers.farewells.confirm(engine.peers.farewells.round);
+        assert_eq!(engine.peers.farewells.open, Some(0));
+        engine.cluster().set_roster(now, Roster::alone(ShardPosition::ALONE));
+        engine.cluster().set_roster(now, with_peer());
+        assert_eq!((engine.peers.farewells.open, engine.peers.farewells.asked), (None, engine.links.roster.peers()));
+    }
+}

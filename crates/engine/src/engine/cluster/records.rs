@@ -72,6 +72,18 @@ impl ClusterCalls<'_> {
         self.engine.router.index.take_visited();
     }
 
+    /// Interrupts the share of a turn for a publication that no other shard has sent: it is not charged for theirs.
+    /// Returns the work so far, in visited nodes of filters, for [`Self::resume_matching`].
+    #[must_use = "the share continues with it"]
+    pub fn pause_matching(&mut self) -> usize {
+        self.engine.router.index.take_visited()
+    }
+
+    /// Continues the share of a turn.
+    pub fn resume_matching(&mut self, visited: usize) {
+        self.engine.router.index.put_back_visited(visited);
+    }
+
     /// True if finding these receivers has taken as long as a turn may: further records wait for the next one.
     #[inline]
     pub fn has_matched_for_a_turn(&self) -> bool {

@@ -48,6 +48,32 @@ impl Net {
         }
     }
 
+    /// The same, and between two pieces the shard reads from clients and looks at its timers, as between two turns. No
+    /// later batch and no table comes in between.
+    fn take_pieces(&mut self, to: usize, batch: Batch) {
+        let mut random = Random::salted(self.trace.steps, 11);
+        let mut rest = Some(batch);
+        while let Some(batch) = rest {
+            if random.percent(70) {
+                // The share of the turn is used up: one message at a time.
+                self.engines[to].cluster().resume_matching(usize::MAX / 2);
+            }
+            rest = self.engines[to].cluster().handle_batch(self.now, batch).expect("a batch that can be read");
+            self.engines[to].cluster().begin_matching();
+            self.gather(to);
+            let is_here = |net: &Self, step: &Step| match *step {
+                Step::Timers(shard) => shard == to,
+                Step::Read(id) => net.shard_of(id) == Some(to),
+                _ => false,
+            };
+            let between: Vec<Step> = self.steps().into_iter().filter(|step| is_here(self, step)).collect();
+            if rest.is_some() && !between.is_empty() && random.percent(50) {
+                self.take(random.pick(&between));
+                self.pieces_interrupted += 1;
+            }
+        }
+    }
+
     /// Lets everything happen that can, until nothing can.
     pub(crate) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
@@ -207,7 +233,11 @@ impl Net {
                 let Some(first) = self.inboxes[to].iter().position(|(sender, _)| *sender == from) else { return };
                 let Some((_, batch)) = self.inboxes[to].remove(first) else { return };
                 self.trace.note(format!("shard {to}: {} bytes from shard {from}", batch.bytes_len()));
-                self.take_batch(to, batch);
+                if self.interrupts_batches {
+                    self.take_pieces(to, batch);
+                } else {
+                    self.take_batch(to, batch);
+                }
                 self.gather(to);
             }
             Step::Adopt(id) => self.adopt(id),

@@ -17,6 +17,16 @@ impl World {
         self.0.borrow_mut().sockets_stay = true;
     }
 
+    /// Shards do other work between two pieces of a batch from now on.
+    pub(crate) fn interrupt_batches(&self) {
+        self.0.borrow_mut().interrupts_batches = true;
+    }
+
+    /// How often a shard has done other work between two pieces of a batch.
+    pub(crate) fn pieces_interrupted(&self) -> u64 {
+        self.0.borrow().pieces_interrupted
+    }
+
     /// Connections that have continued at another home.
     pub(crate) fn continued(&self) -> u64 {
         self.0.borrow().continued

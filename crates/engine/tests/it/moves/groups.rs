@@ -625,3 +625,29 @@ fn a_deal_comes_once_if_its_home_is_killed_after_handing_over() {
         assert_eq!(world.gauges().kept_deals, 0);
     }
 }
+
+#[test]
+fn an_orchestrator_gives_unanswered_deals_to_the_next_home() {
+    let world = World::stored_orchestrators(4, 1);
+    let broker = world.broker("a");
+    let topic = group_at(&world, 0);
+    let member = member_at(&world, 3, &topic);
+    world.hold(0, 3);
+    broker.publish(&message(&topic, "x").qos2());
+    handed_over(&world);
+    world.read_all_tables();
+    world.run();
+    assert_eq!(world.gauges().kept_deals, 1, "it is under way to its member");
+    assert!(!has_left(&world, false), "the home still keeps it");
+    assert!(!has_left(&world, true), "the member's orchestrator has not read the last words");
+    assert_eq!(world.gauges().kept_deals, 0, "the next home has dealt it");
+    world.release(0, 3);
+    world.run();
+    assert!(has_left(&world, true));
+    world.stop_node(0);
+    world.run();
+    world.read_all_tables();
+    world.revive(0);
+    world.run();
+    comes_to(&world, member);
+}

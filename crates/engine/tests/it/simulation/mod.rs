@@ -64,6 +64,10 @@ impl Simulation {
         if seed / 2 % 2 == 1 {
             world.put_off_commits();
         }
+        // No seed below that has found something.
+        if matches!(seed % 8, 2 | 7) {
+            world.interrupt_batches();
+        }
         let name = |number: usize| world.name_on(number as u16, &format!("device {number} "));
         let devices = (0..profile.devices).map(|number| Device::new(&world, &name(number))).collect();
         Self {
@@ -455,6 +459,14 @@ fn nothing_is_lost_or_repeated_while_nodes_die_and_move() {
     for seed in found.chain(at_least(12)) {
         Simulation::new(Kind::MovingFallingMixed, seed).play();
     }
+}
+
+#[test]
+fn shards_do_other_work_between_two_pieces_of_a_batch() {
+    let simulation = Simulation::new(Kind::Moving, 2);
+    let world = simulation.world.clone();
+    simulation.play();
+    assert!(world.pieces_interrupted() > 0);
 }
 
 #[test]

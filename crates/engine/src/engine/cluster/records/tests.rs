@@ -225,3 +225,21 @@ fn a_message_that_goes_round_in_a_circle_is_stopped() {
         assert_eq!(got(&here, key).len(), delivered, "{hops} hops");
     }
 }
+
+#[test]
+fn another_publication_within_a_turn_has_its_own_share() {
+    let (mut here, key, mut there) = with_many_filters();
+    here.cluster().begin_matching();
+    let mut number = 0;
+    while !here.cluster().has_matched_for_a_turn() {
+        publish_costly(&mut there, number);
+        number += 1;
+        drop(here.cluster().handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap());
+    }
+    let visited = here.cluster().pause_matching();
+    assert!(!here.cluster().has_matched_for_a_turn());
+    publish_costly(&mut here, 200);
+    here.cluster().resume_matching(visited);
+    assert!(here.cluster().has_matched_for_a_turn());
+    assert!(got(&here, key).contains(&&[200][..]));
+}
