@@ -122,9 +122,13 @@ impl Arrivals {
     /// Whether some partitions have this message otherwise than by a broker here.
     #[inline]
     pub(crate) fn concern(&self, id: &MessageId) -> bool {
-        !self.all.is_empty()
-            && (self.passed.contains_key(&number_of(id))
-                || self.all.iter().any(|arrival| arrival.had.0.iter().any(|(_, ids)| ids.contains(id))))
+        !self.all.is_empty() && self.have(id)
+    }
+
+    #[cold]
+    fn have(&self, id: &MessageId) -> bool {
+        self.passed.contains_key(&number_of(id))
+            || self.all.iter().any(|arrival| arrival.had.0.iter().any(|(_, ids)| ids.contains(id)))
     }
 
     /// The partitions among these that do not have a message. `is_here` says whether a broker has delivered it here: then
@@ -242,7 +246,14 @@ impl Arrivals {
     /// Forgets arrivals whose messages no broker delivers any more.
     #[inline]
     pub(crate) fn forget_old(&mut self, now: Now, journal: &mut Journal) {
-        if !self.all.is_empty() && self.all.iter().any(|arrival| arrival.until <= now.monotonic) {
+        if !self.all.is_empty() {
+            self.forget_those_over(now, journal);
+        }
+    }
+
+    #[cold]
+    fn forget_those_over(&mut self, now: Now, journal: &mut Journal) {
+        if self.all.iter().any(|arrival| arrival.until <= now.monotonic) {
             self.remove(journal, |arrival| arrival.until <= now.monotonic);
         }
     }

@@ -72,6 +72,12 @@ impl Route {
         &self.groups
     }
 
+    /// Whether only sessions of this shard get the message.
+    #[inline]
+    pub(crate) fn is_local(&self) -> bool {
+        self.groups.is_empty() && self.remote == 0
+    }
+
     /// The only receiver, where that is a shared group dealt by this shard.
     #[inline]
     pub(crate) fn sole_group(&self) -> Option<GroupKey> {

@@ -53,19 +53,20 @@ impl PublishHead<'_> {
     #[inline]
     pub fn encode(&self, payload_len: usize, out: &mut Vec<u8>) -> Option<usize> {
         let lengths = self.lengths(payload_len)?;
-        let remaining_len = varint::encode(lengths.remaining)?;
-        let remaining_len = remaining_len.as_bytes();
         let at_most_once = self.qos == QoS::AtMostOnce;
         out.reserve(lengths.total - payload_len);
         let first_byte = first_byte(self.dup && !at_most_once, self.qos, self.retain);
         let [high, low] = (self.topic.len() as u16).to_be_bytes();
         // Short packets are the most, and one copy of a known length is cheaper than three copies.
-        match *remaining_len {
-            [len] => out.extend_from_slice(&[first_byte, len, high, low]),
-            [len, more] => out.extend_from_slice(&[first_byte, len, more, high, low]),
-            _ => {
+        match lengths.remaining {
+            len @ 0..=0x7F => out.extend_from_slice(&[first_byte, len as u8, high, low]),
+            len @ 0x80..=0x3FFF => {
+                let (least, most) = (len as u8 | 0x80, (len >> 7) as u8);
+                out.extend_from_slice(&[first_byte, least, most, high, low]);
+            }
+            len => {
                 out.push(first_byte);
-                out.extend_from_slice(remaining_len);
+                push_varint(len, out);
                 out.extend_from_slice(&[high, low]);
             }
         }
@@ -76,7 +77,7 @@ impl PublishHead<'_> {
         if self.version.is_v5() {
             self.encode_properties(lengths.properties, out);
         }
-        (!at_most_once).then_some(1 + remaining_len.len() + 2 + self.topic.len())
+        (!at_most_once).then_some(1 + varint::len(lengths.remaining) + 2 + self.topic.len())
     }
 
     /// `None` when the packet cannot be encoded.

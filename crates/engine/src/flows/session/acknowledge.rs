@@ -65,12 +65,10 @@ impl Acknowledging<'_> {
         state: State,
         code: ReasonCode,
     ) -> Result<(), WrongType> {
-        let Some(answered) = self.state.sessions.take_answered(&mut self.state.memory, now, by, id, state)? else {
+        let Some(mut answered) = self.state.sessions.take_answered(&mut self.state.memory, now, by, id, state)? else {
             return Ok(());
         };
-        let decided =
-            if answered.of_broker_link { self.broker_links.note_answered(by, code, answered) } else { Some(answered) };
-        if let Some(answered) = decided {
+        if !answered.of_broker_link || !self.broker_links.note_answered(by, code, &mut answered.in_flight) {
             self.state.conclude(by, code, answered);
         }
         Ok(())

@@ -63,7 +63,6 @@ use crate::journal::keys::StoredSession;
 use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::session::InFlight;
-use crate::session::acknowledge::Answered;
 pub use crate::settings::broker_links::{
     BrokerLinkCounters, BrokerLinkError, BrokerLinkOptions, BrokerLinkReport, BrokerLinkSettings, BrokerLinkState,
     DialAttempt, RoutingPolicy,
@@ -324,40 +323,34 @@ impl BrokerLinks {
         of_former + self.brokers.all.values().filter(|broker_link| broker_link.timer != Millis::NEVER).count()
     }
 
-    /// A broker has answered a message. Keeps the message if its outcome is decided behind the packet: an acknowledged
-    /// message may have to return, and one that the broker has no room for goes to another. Returns other messages.
-    pub(crate) fn note_answered(
-        &mut self,
-        session: SessionKey,
-        code: ReasonCode,
-        answered: Answered,
-    ) -> Option<Answered> {
+    /// A broker has answered a message. Takes the message if its outcome is decided behind the packet, and returns whether
+    /// that is so: an acknowledged message may have to return, and one that the broker has no room for goes to another.
+    pub(crate) fn note_answered(&mut self, session: SessionKey, code: ReasonCode, in_flight: &mut InFlight) -> bool {
         let key = self.brokers.by_session.get(&session.0).copied();
-        let mut broker_link = key.and_then(|key| self.brokers.all.get_mut(&key));
-        if broker_link.as_mut().is_some_and(|broker_link| broker_link.note_one_answered()) {
-            self.settlement.trusted.extend(key);
-        }
-        let Some(delivery) = &answered.in_flight.delivery else {
-            if let Some(broker_link) = key.and_then(|key| self.brokers.all.get_mut(&key)) {
+        if let Some((key, broker_link)) = key.and_then(|key| Some((key, self.brokers.all.get_mut(&key)?))) {
+            if broker_link.note_one_answered() {
+                self.settlement.trusted.push(key);
+            }
+            if in_flight.delivery.is_none() {
                 broker_link.released = broker_link.released.saturating_sub(1);
             }
-            return Some(answered);
-        };
+        }
+        let Some(delivery) = &in_flight.delivery else { return false };
         if !self.settlement.blames.is_empty()
             && let Some(id) = MessageId::at_end_of(delivery.message.properties())
         {
             self.settlement.blames.forget(&id);
         }
         if !code.is_error() {
-            self.settlement.acknowledged.push((session, answered.in_flight));
-            return None;
+            self.settlement.acknowledged.push((session, std::mem::take(in_flight)));
+            return true;
         }
         let goes_elsewhere = matches!(code, ReasonCode::QuotaExceeded | ReasonCode::PacketTooLarge);
         if !goes_elsewhere && !self.brokers.held.is_empty() {
             self.settlement.denied.extend(MessageId::at_end_of(delivery.message.properties()));
         }
-        self.settlement.refused.push(Declined { session, code, in_flight: answered.in_flight });
-        None
+        self.settlement.refused.push(Declined { session, code, in_flight: std::mem::take(in_flight) });
+        true
     }
 }
 
