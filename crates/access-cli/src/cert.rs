@@ -85,8 +85,14 @@ fn make(args: &DevArgs) -> Result<Vec<String>, DevError> {
     }
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&args.out);
     made.map_err(|source| DevError::Write { file: args.out.clone(), source })?;
-    for (file, text) in files {
-        write(&file, &text)?;
+    for (position, (file, text)) in files.iter().enumerate() {
+        if let Err(error) = write(file, text) {
+            // A further attempt has to find none of them. The file that failed may be another process's.
+            for (made, _) in files.iter().take(position) {
+                let _ = std::fs::remove_file(made);
+            }
+            return Err(error);
+        }
     }
     Ok(names)
 }
@@ -94,7 +100,11 @@ fn make(args: &DevArgs) -> Result<Vec<String>, DevError> {
 /// Writes a file that was not there, for its owner alone.
 fn write(file: &Path, text: &str) -> Result<(), DevError> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-    let written = opened.and_then(|mut opened| opened.write_all(text.as_bytes()));
+    let written = opened.and_then(|mut opened| {
+        opened.write_all(text.as_bytes()).inspect_err(|_| {
+            let _ = std::fs::remove_file(file);
+        })
+    });
     written.map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => DevError::Exists(file.into()),
         _ => DevError::Write { file: file.into(), source },

@@ -70,6 +70,11 @@ pub fn is_of_several(nodes: &[String], unreachable: &[String]) -> bool {
     nodes.len() + unreachable.len() > 1
 }
 
+/// The beginning of a sentence about an empty answer: it holds only for the nodes that answered.
+pub fn of_answering(unreachable: &[String]) -> &'static str {
+    if unreachable.is_empty() { "" } else { "on the nodes that answered: " }
+}
+
 /// Names the nodes that did not answer on standard error; returns the exit code for that.
 pub fn name_unreachable(nodes: &[String]) -> Exit {
     for node in nodes {

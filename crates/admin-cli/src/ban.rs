@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use tidegate_admin::{BanList, BanRequest, BanTarget, ListBans, UnbanRequest};
 
-use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, shown, time};
+use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, of_answering, shown, time};
 use tidegate_terminal::{Exit, print_and_exit, report};
 use tidegate_units::duration;
 
@@ -172,7 +172,7 @@ pub fn run(args: &Args) -> Exit {
 /// The bans, one per line.
 fn list(answer: &BanList) -> String {
     if answer.bans.is_empty() {
-        return "no bans\n".to_owned();
+        return of_answering(&answer.unreachable).to_owned() + "no bans\n";
     }
     let mut out = String::new();
     for ban in &answer.bans {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args as ClapArgs;
 use tidegate_admin::{ClientEntry, Clients, ClientsRequest};
 
-use crate::admin_client::{AdminArgs, json_line, name_unreachable, shown};
+use crate::admin_client::{AdminArgs, json_line, name_unreachable, of_answering, shown};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 const EXAMPLES: &str = "\
@@ -85,7 +85,7 @@ fn none(args: &Args) -> String {
 
 fn list(answer: &Clients, args: &Args) -> String {
     if answer.clients.is_empty() {
-        return none(args);
+        return of_answering(&answer.unreachable).to_owned() + &none(args);
     }
     let head = ["CLIENT", "NODE", "FROM", "USER", "MQTT", "SUBSCRIPTIONS", "IN FLIGHT", "QUEUED"].map(str::to_owned);
     let rows: Vec<_> = std::iter::once(head).chain(answer.clients.iter().map(row)).collect();
@@ -171,6 +171,9 @@ mod tests {
     fn an_empty_list_says_so() {
         let told = |words: &[&str]| list(&Clients::default(), &asking(words));
         assert_eq!(told(&[]), "no client is connected or has a session\n");
+        let partial = Clients { unreachable: vec!["b".to_owned()], ..Clients::default() };
+        let said = list(&partial, &asking(&[]));
+        assert_eq!(said, "on the nodes that answered: no client is connected or has a session\n");
         assert_eq!(told(&["sen"]), "no client id contains `sen`\n");
         assert_eq!(told(&["--after", "b"]), "no client behind that one is connected or has a session\n");
     }

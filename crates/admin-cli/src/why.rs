@@ -8,7 +8,7 @@ use std::fmt::Write;
 use clap::{Args as ClapArgs, Subcommand};
 use tidegate_admin::{Story, StoryEvent, Subject as Asked, WhyRequest};
 
-use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, shown, time};
+use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, of_answering, shown, time};
 use tidegate_terminal::{Exit, complain, print_and_exit, report};
 
 const EXAMPLES: &str = "\
@@ -128,9 +128,10 @@ fn story(kind: &str, name: &str, answer: &Story) -> String {
     let name = shown(name);
     if answer.events.is_empty() {
         return format!(
-            "nothing is remembered about {kind} {name}: nothing happened lately, it never reached this broker, or its events \
+            "{}nothing is remembered about {kind} {name}: nothing happened lately, it never reached this broker, or its events \
              made room for newer ones (`[flight]`); the log has connections, refusals and denials, and with `log.level = \"debug\"` \
-             also dropped and delayed messages\n"
+             also dropped and delayed messages\n",
+            of_answering(&answer.unreachable)
         );
     }
     let mut out = format!("{kind} {name}, newest last\n");

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 use ureq::http;
 
 use crate::manager::GetHealth;
-use crate::ready::{Readiness, ReadinessRequest};
+use crate::ready::{ALIVE, READY, Readiness, ReadinessRequest};
 use crate::request::{Body, COMMAND_HEADER, Refusal, Request};
 
 /// Time for connecting.
@@ -54,6 +55,8 @@ pub enum ClientError {
 #[derive(Clone, Debug)]
 pub struct AdminClient {
     agent: ureq::Agent,
+    /// Time for an answer.
+    timeout: Duration,
     /// `HOST:PORT`.
     address: String,
     token: Option<String>,
@@ -77,7 +80,7 @@ impl AdminClient {
             .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
             .build()
             .into();
-        Ok(Self { agent, address: address.to_owned(), token })
+        Ok(Self { agent, timeout, address: address.to_owned(), token })
     }
 
     /// The address, `HOST:PORT`.
@@ -118,8 +121,9 @@ impl AdminClient {
     /// When no answer comes, or it is not that of a broker.
     pub fn readiness(&self) -> Result<Readiness, ClientError> {
         match self.exchange(&ReadinessRequest)? {
-            (200, _) => Ok(Readiness::Ready),
+            (200, said) if said.trim() == READY => Ok(Readiness::Ready),
             (503, why) => Ok(Readiness::Not(why.trim().to_owned())),
+            (200, _) => Err(self.not_admin(&format!("its answer to {} is not `{READY}`", ReadinessRequest::ROUTE))),
             (status, _) => Err(self.not_admin(&format!("it answers {status} to {}", ReadinessRequest::ROUTE))),
         }
     }
@@ -130,14 +134,16 @@ impl AdminClient {
     /// When no answer comes, or it is not that of a process that works.
     pub fn liveness(&self) -> Result<(), ClientError> {
         match self.exchange(&GetHealth)? {
-            (200, _) => Ok(()),
+            (200, said) if ALIVE.contains(&said.trim()) => Ok(()),
+            (200, _) => Err(self.not_admin(&format!("its answer to {} is not `{}`", GetHealth::ROUTE, ALIVE[0]))),
             (status, _) => Err(self.not_admin(&format!("it answers {status} to {}", GetHealth::ROUTE))),
         }
     }
 
     /// Status and body of the answer.
     fn exchange<R: Request>(&self, request: &R) -> Result<(u16, String), ClientError> {
-        let unreachable = |error| ClientError::Unreachable { address: self.address.clone(), problem: cause(error) };
+        let unreachable =
+            |error| ClientError::Unreachable { address: self.address.clone(), problem: self.cause(error) };
         let mut head =
             http::Request::builder().method(R::METHOD.name()).uri(format!("http://{}{}", self.address, request.path()));
         if let Some(command) = R::COMMAND {
@@ -165,8 +171,23 @@ impl AdminClient {
 
     fn read<T: DeserializeOwned>(&self, text: &str) -> Result<T, ClientError> {
         let mut reader = serde_json::Deserializer::from_str(text);
-        serde_path_to_error::deserialize(&mut reader)
-            .map_err(|error| self.not_admin(&format!("its answer is not understood: {error}")))
+        serde_path_to_error::deserialize(&mut reader).map_err(|error| match error.inner().classify() {
+            Category::Data => self.not_admin(&format!("its answer is not understood: {error}")),
+            Category::Syntax | Category::Eof | Category::Io => self.not_admin("its answer is no JSON"),
+        })
+    }
+
+    /// The text of an error; that of the operating system stands alone.
+    fn cause(&self, error: ureq::Error) -> String {
+        match error {
+            ureq::Error::Timeout(_) => format!("it does not answer within {} s", self.timeout.as_secs()),
+            ureq::Error::Protocol(_) => "it does not speak HTTP".to_owned(),
+            ureq::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                "it closed the connection without an answer".to_owned()
+            }
+            ureq::Error::Io(error) => error.to_string(),
+            other => other.to_string(),
+        }
     }
 
     fn not_admin(&self, problem: &str) -> ClientError {
@@ -194,14 +215,6 @@ pub fn read_token(path: &Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the file must hold one word, the token"));
     }
     Ok(token.to_owned())
-}
-
-/// The text of an error; that of the operating system stands alone.
-fn cause(error: ureq::Error) -> String {
-    match error {
-        ureq::Error::Io(error) => error.to_string(),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]
@@ -282,11 +295,29 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nready\n", Some(Readiness::Ready)),
             ("HTTP/1.1 503 x\r\nContent-Length: 9\r\n\r\nstarting\n", Some(Readiness::Not("starting".to_owned()))),
             ("HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n", None),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", None),
         ];
         for (answer, wanted) in cases {
             let (client, server) = answered(answer);
             assert_eq!(client.readiness().ok(), wanted, "{answer}");
             assert!(server.join().unwrap().starts_with("get /readyz http/1.1\r\n"));
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_named_with_the_reason() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let client = AdminClient::new(&address, None, Duration::from_secs(1)).unwrap();
+        let silent = client.send(&ListBans {}).unwrap_err().to_string();
+        assert!(silent.contains("it does not answer within 1 s"), "{silent}");
+        let other = [("SSH-2.0\r\n\r\n", "it does not speak HTTP"), ("", "it closed the connection without an answer")];
+        let html = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>";
+        for (answer, said) in other.into_iter().chain([(html, "its answer is no JSON")]) {
+            let (client, server) = answered(answer);
+            let error = client.send(&ListBans {}).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+            server.join().unwrap();
         }
     }
 
@@ -298,6 +329,12 @@ mod tests {
             assert_eq!(client.liveness().is_ok(), works, "{status}");
             assert!(server.join().unwrap().starts_with("get /healthz http/1.1\r\n"));
         }
+        let (client, server) = answered("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        assert!(client.liveness().is_ok(), "a manager");
+        server.join().unwrap();
+        let (client, server) = answered("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>");
+        assert!(client.liveness().is_err(), "a server of another kind");
+        server.join().unwrap();
     }
 
     #[test]

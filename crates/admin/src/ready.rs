@@ -11,6 +11,11 @@ pub enum Readiness {
     Not(String),
 }
 
+/// The answer of a broker that takes clients, without the end of its line.
+pub(crate) const READY: &str = "ready";
+/// Answers of processes that work, without the end of the line: of a broker, and of a manager.
+pub(crate) const ALIVE: [&str; 2] = ["ok", "{}"];
+
 /// Asks whether a broker takes clients: 200, or 503 with the reason.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadinessRequest;

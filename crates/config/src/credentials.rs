@@ -61,14 +61,22 @@ fn without_odd_port(rest: &str) -> String {
 /// their order. What belongs to the value of a key that may hold a secret is hidden, also where a slip has made several
 /// lines of it.
 pub fn shown_line<'a>(before: impl DoubleEndedIterator<Item = &'a str>, line: &str) -> String {
-    match credentials_of(line) {
-        Some(true) => match line.split_once('=') {
-            Some((name, _)) => format!("{name}= {HIDDEN}"),
-            None => HIDDEN.to_owned(),
-        },
-        None if before.rev().find_map(credentials_of) == Some(true) => HIDDEN.to_owned(),
-        Some(false) | None => without_credentials(line),
+    match (credentials_of(line), line.split_once('=')) {
+        (Some(true), Some((name, _))) => format!("{name}= {HIDDEN}"),
+        (Some(true), None) => HIDDEN.to_owned(),
+        (None, _) if before.rev().find_map(credentials_of) == Some(true) => HIDDEN.to_owned(),
+        (None, Some((name, _))) if is_of_secret(name) => format!("{name}= {HIDDEN}"),
+        (Some(false) | None, _) => without_credentials(line),
     }
+}
+
+/// Parts of the names of keys for secrets, in the spellings of other programs.
+const SECRET_NAMES: [&str; 4] = ["password", "passwort", "secret", "token"];
+
+/// Whether a key that does not exist looks like one of a secret.
+fn is_of_secret(name: &str) -> bool {
+    let name = name.to_lowercase();
+    SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
 /// Whether a line begins the value of a key that may hold a secret; `None` where it begins no key and no section that
@@ -116,6 +124,9 @@ mod tests {
         let shown = |before: &str, line| shown_line(before.lines(), line);
         assert_eq!(shown("", "  brokers = [\"mqtt:/secret"), "  brokers = ***");
         assert_eq!(shown("", "--set orchestrator.brokers=secret"), "--set orchestrator.brokers= ***");
+        assert_eq!(shown("", "Password = \"x\""), "Password = ***", "no key here");
+        assert_eq!(shown("", "--set bridge.0.password=x"), "--set bridge.0.password= ***");
+        assert_eq!(shown("", "password_file = \"x\""), "password_file = \"x\"");
         assert_eq!(shown("", "max_messages = 5"), "max_messages = 5");
         assert_eq!(shown("[auth]\nurl = \"http://h/\n", "token=secret\""), "***");
         assert_eq!(shown("url = \"x\"\n[queue]\n", "x = 5"), "x = 5");

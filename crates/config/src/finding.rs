@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tidegate_units::excerpt::{Excerpt, excerpt};
+
 use super::credentials::shown_line;
 use super::source::{FileText, Source};
 use super::value::Problem;
@@ -87,17 +89,18 @@ fn quote_line(f: &mut fmt::Formatter<'_>, file: &FileText, span: &std::ops::Rang
     let margin = " ".repeat(number.len());
     let inside = file.text.get(span.clone()).unwrap_or_default();
     let marked = inside.lines().next().unwrap_or_default().chars().count();
-    let room = line.chars().count().saturating_sub(place.column - 1);
+    let Excerpt { text, column } = excerpt(&line, place.column);
+    let room = text.chars().count().saturating_sub(column - 1);
     // A tab before the span is as wide above as below.
     let before: String =
-        line.chars().take(place.column - 1).map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
+        text.chars().take(column - 1).map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
     writeln!(f, "{margin}--> {}:{}:{}", file.name, place.line, place.column)?;
     if line.contains("://") && line.contains('@') {
         // An address with a password is repeated nowhere.
         return Ok(());
     }
     writeln!(f, "{margin} |")?;
-    writeln!(f, "{number} | {line}")?;
+    writeln!(f, "{number} | {text}")?;
     if line != written {
         // The omitted text has moved the place.
         return Ok(());

@@ -1,6 +1,6 @@
 //! `tidegate store backup`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tidegate_store::RealDisk;
 use tidegate_store::inspect::{BackupError, BackupReport, backup};
@@ -28,6 +28,8 @@ enum Failed {
     Directory { path: String, source: std::io::Error },
     #[error("{} and {} are one directory; give another one for the backup", .0, .0)]
     Same(String),
+    #[error("{target} is inside {directory}, and would be lost with it; give a directory elsewhere for the backup")]
+    Inside { directory: String, target: String },
     #[error("{path}: {text}")]
     Backup { path: String, text: String },
 }
@@ -41,10 +43,13 @@ fn copy(directory: &Path, target: &Path) -> Result<BackupReport, Failed> {
     let source = RealDisk::existing(directory).map_err(failed(directory))?;
     // The same store has one name, however the command names it.
     let origin = directory.canonicalize().map_err(failed(directory))?;
-    let copy = RealDisk::create(target).map_err(failed(target))?;
-    if target.canonicalize().map_err(failed(target))? == origin {
+    if target.canonicalize().is_ok_and(|there| there == origin) {
         return Err(Failed::Same(path(directory)));
     }
+    if nearest(target).is_some_and(|there| there.starts_with(&origin)) {
+        return Err(Failed::Inside { directory: path(directory), target: path(target) });
+    }
+    let copy = RealDisk::create(target).map_err(failed(target))?;
     let others = [tenant_numbers::NAME, tidegate_meter::FILE, tidegate_meter::USERS_FILE, tidegate_meter::NAME_FILE];
     backup(&source, &copy, &path(&origin), &others).map_err(|error| {
         let at = match &error {
@@ -52,6 +57,14 @@ fn copy(directory: &Path, target: &Path) -> Result<BackupReport, Failed> {
             _ => target,
         };
         Failed::Backup { path: path(at), text: tidegate_store::with_directory(&error.to_string(), &path(directory)) }
+    })
+}
+
+/// The directory, or the nearest one above it that exists.
+fn nearest(directory: &Path) -> Option<PathBuf> {
+    directory.ancestors().find_map(|above| {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        above.canonicalize().ok()
     })
 }
 

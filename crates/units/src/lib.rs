@@ -1,6 +1,7 @@
-//! Sizes, durations and near names as people write them. Configuration files, fleet files, rules, groups, scenarios and
+//! Sizes, durations and near names as people write them, and the lines of files that errors show. Configuration files, fleet files, rules, groups, scenarios and
 //! flags read them here, so that the same text means the same everywhere.
 
 pub mod duration;
+pub mod excerpt;
 pub mod size;
 pub mod suggestion;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args as ClapArgs;
 use tidegate_admin::{SlowClients, SlowRequest};
 
-use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, shown};
+use crate::admin_client::{AdminArgs, is_of_several, json_line, name_unreachable, of_answering, shown};
 use tidegate_terminal::{Exit, print_and_exit, report};
 
 /// The flags of `tidegate why slow`.
@@ -37,7 +37,8 @@ pub(super) fn run(args: &Args) -> Exit {
 
 fn list(answer: &SlowClients) -> String {
     if answer.clients.is_empty() {
-        return "no client is slow: all acknowledge in time, and no queue is full\n".to_owned();
+        let partial = of_answering(&answer.unreachable);
+        return format!("{partial}no client is slow: all acknowledge in time, and no queue is full\n");
     }
     let mut out = String::new();
     let several = is_of_several(&answer.nodes, &answer.unreachable);

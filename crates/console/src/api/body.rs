@@ -1,9 +1,30 @@
 //! Which bodies the API takes for changes.
 
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 
 use super::answers::refusal;
+
+/// Longest body of a request, bytes.
+pub(super) const MAX_BODY: usize = 256 * 1024;
+
+/// The body of a request, of at most [`MAX_BODY`] bytes.
+pub(super) struct WholeBody(pub(super) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for WholeBody {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        Bytes::from_request(request, state).await.map(Self).map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                refusal(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body has more than {MAX_BODY} bytes"))
+            }
+            status => refusal(status, "the body did not arrive whole"),
+        })
+    }
+}
 
 /// The answer to a body that does not say that it is JSON. A web page can send a form, but not this type, without being
 /// asked first whether it may.

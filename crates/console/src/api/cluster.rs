@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::{get, put};
@@ -11,6 +10,7 @@ use tidegate_admin::cluster::{GetCluster, SetShare};
 use tidegate_admin::{Done, Request, read_body};
 
 use super::answers::answer;
+use super::body::WholeBody;
 use super::fleet::guard_changes;
 use super::{Control, ControlError, NO_CLUSTER, waiting};
 
@@ -27,7 +27,7 @@ async fn view<S: Control>(State(source): State<Arc<S>>) -> Response {
     answer(waiting(move || source.cluster().ok_or_else(none)).await)
 }
 
-async fn set_share<S: Control>(State(source): State<Arc<S>>, body: Bytes) -> Response {
+async fn set_share<S: Control>(State(source): State<Arc<S>>, WholeBody(body): WholeBody) -> Response {
     let request = read_body::<SetShare>(&body);
     answer(waiting(move || source.want_share(request?.wanted).map(|()| Done {})).await)
 }

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread;
 
-use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -15,7 +14,7 @@ use tidegate_admin::{
 };
 
 use super::answers::answer;
-use super::body::not_json;
+use super::body::{WholeBody, not_json};
 use super::changes::Operations;
 use super::{BanControl as _, Control, ControlError, waiting};
 
@@ -151,7 +150,11 @@ fn all_bans<S: Control>(source: &S) -> Result<BanList, ControlError> {
     Ok(shares.map_err(|refusal| ControlError::Refused(refusal.to_string()))?.merge())
 }
 
-pub(super) async fn ban<S: Control>(State(source): State<Arc<S>>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn ban<S: Control>(
+    State(source): State<Arc<S>>,
+    headers: HeaderMap,
+    WholeBody(body): WholeBody,
+) -> Response {
     if let Some(refused) = not_json(&headers) {
         return refused;
     }
@@ -177,7 +180,11 @@ fn unban_everywhere<S: Control>(source: &S, request: &UnbanRequest) -> Result<Un
     if outcome.removed { Ok(outcome) } else { Err(ControlError::Refused("there is no such ban".to_owned())) }
 }
 
-pub(super) async fn kick<S: Control>(State(source): State<Arc<S>>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn kick<S: Control>(
+    State(source): State<Arc<S>>,
+    headers: HeaderMap,
+    WholeBody(body): WholeBody,
+) -> Response {
     if let Some(refused) = not_json(&headers) {
         return refused;
     }

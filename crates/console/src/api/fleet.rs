@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
@@ -11,6 +10,7 @@ use tidegate_admin::fleet::{BrokerAddress, RemoveOptions};
 use tidegate_admin::{COMMAND_HEADER, Done, DrainRequest, read_body, read_query};
 
 use super::answers::{answer, refusal};
+use super::body::WholeBody;
 use super::{Control, FleetControl as _, waiting};
 
 /// The value of [`COMMAND_HEADER`] that says that a change is meant. No web page of another origin can send it.
@@ -23,7 +23,7 @@ pub(super) async fn get<S: Control>(State(source): State<Arc<S>>) -> Response {
 pub(super) async fn set_broker<S: Control>(
     State(source): State<Arc<S>>,
     Path(name): Path<String>,
-    body: Bytes,
+    WholeBody(body): WholeBody,
 ) -> Response {
     let settings = read_body::<BrokerAddress>(&body);
     answer(waiting(move || source.fleet().set_broker(&name, &settings?).map(done)).await)
@@ -46,7 +46,7 @@ pub(super) async fn drain_status<S: Control>(State(source): State<Arc<S>>) -> Re
     answer(waiting(move || source.fleet().drain_status()).await)
 }
 
-pub(super) async fn drain<S: Control>(State(source): State<Arc<S>>, body: Bytes) -> Response {
+pub(super) async fn drain<S: Control>(State(source): State<Arc<S>>, WholeBody(body): WholeBody) -> Response {
     let request = read_body::<DrainRequest>(&body);
     answer(waiting(move || source.fleet().drain(&request?).map(done)).await)
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -15,7 +14,7 @@ use tidegate_admin::{
 };
 
 use super::answers::answer;
-use super::body::not_json;
+use super::body::{WholeBody, not_json};
 use super::cluster_wide::ask_all;
 use super::{Control, ControlError, waiting};
 
@@ -57,7 +56,7 @@ async fn replay<S: Control>(
     State(source): State<Arc<S>>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    body: Bytes,
+    WholeBody(body): WholeBody,
 ) -> Response {
     if let Some(refused) = not_json(&headers) {
         return refused;

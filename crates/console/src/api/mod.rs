@@ -38,9 +38,6 @@ pub use advice::page as reasons_page;
 pub use cluster_wide::{Members, answer_member};
 pub use reasons::reason_entry;
 
-/// Longest body of a request, bytes.
-const MAX_BODY: usize = 256 * 1024;
-
 /// Why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
@@ -261,7 +258,7 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
         .merge(fleet)
         .merge(cluster::router::<S>())
         .merge(hub::router::<S>())
-        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(DefaultBodyLimit::max(body::MAX_BODY))
 }
 
 /// Carries out slow requests on a thread that may wait, so that health is answered meanwhile.

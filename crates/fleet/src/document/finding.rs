@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tidegate_units::excerpt::excerpt;
+
 use super::Document;
 
 /// One thing that is wrong.
@@ -62,6 +64,11 @@ impl fmt::Display for Findings {
             }
             let (line, column) = self.document.place(finding.offset);
             let text = self.document.text.lines().nth(line - 1).unwrap_or_default().trim_end();
+            let text = excerpt(text, column).text;
+            if number > 0 {
+                // The report of the whole begins with it.
+                write!(f, "error: ")?;
+            }
             writeln!(f, "{}", finding.message)?;
             writeln!(f, "  --> {}:{line}:{column}", self.document.name)?;
             writeln!(f, "   | {text}")?;

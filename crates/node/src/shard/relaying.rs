@@ -61,9 +61,9 @@ impl RelayCalls<'_> {
     fn fail_relay(&mut self, client: ConnectionKey, why: &str) {
         self.shard.counters.relays_failed += 1;
         if let Some(times) = self.shard.relays.unreachable.note(self.shard.now.monotonic) {
-            tracing::warn!(times, "cannot reach the orchestrator of a client: {why}");
+            tracing::warn!(times, "cannot reach the node that holds a client's session: {why}");
         }
-        self.shard.engine.homes().fail_relay(self.shard.now, client, "cannot reach the orchestrator of the client");
+        self.shard.engine.homes().fail_relay(self.shard.now, client, "cannot reach the node that holds the session");
     }
 
     /// Handles readiness of one end of a relay; returns true if the token belongs to a relay.

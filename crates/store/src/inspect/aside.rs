@@ -11,9 +11,9 @@ use crate::disk::{Disk, LockError, RealDisk};
 use crate::{OpenError, manifest};
 
 /// The directory within.
-const ASIDE: &str = "import-unfinished";
+pub(super) const ASIDE: &str = "import-unfinished";
 /// The file that keeps other processes away.
-const LOCK: &str = "LOCK";
+pub(super) const LOCK: &str = "LOCK";
 
 /// Reads lines as [`export`](super::export) writes them into a directory, which is made if it is not there. When that
 /// fails, the directory is as it was.
@@ -55,8 +55,12 @@ fn import_aside(
 ) -> Result<ImportReport, ImportError> {
     let (directory, aside) = (disk.path(), disk.path().join(ASIDE));
     let failed = |source| ImportError::Directory { directory: directory.to_owned(), source };
-    if disk.list().map_err(failed)?.iter().any(|name| super::is_ours(name)) {
+    let names = disk.list().map_err(failed)?;
+    if names.iter().any(|name| super::is_ours(name)) {
         return Err(ImportError::NotEmpty);
+    }
+    if let Some(file) = super::foreign(&names) {
+        return Err(ImportError::Foreign { file: file.clone() });
     }
     remove(&aside).map_err(failed)?;
     let inner = RealDisk::create(&aside).map_err(failed)?;

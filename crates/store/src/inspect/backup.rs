@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::check::check_table;
-use super::{InspectError, is_ours, names};
+use super::{InspectError, foreign, is_ours, names};
 use crate::disk::{Disk, DiskFile, LockGuard, read_part};
 use crate::journal::segment::{self, FIRST_FRAME};
 use crate::manifest::{self, Manifest};
@@ -20,9 +20,9 @@ use crate::table;
 use crate::{LockError, ReadError};
 
 /// The file that marks a directory as a backup. It names the store and the manifests of the backup.
-const MARK: &str = "BACKUP";
+pub(super) const MARK: &str = "BACKUP";
 /// Its name while it is written.
-const MARK_ASIDE: &str = "BACKUP.new";
+pub(super) const MARK_ASIDE: &str = "BACKUP.new";
 /// Longest mark that is read, bytes.
 const MAX_MARK_BYTES: u64 = 64 * 1024;
 /// How often the manifest is taken again because its files have gone. Files go when a merge ends, seconds apart.
@@ -57,6 +57,12 @@ pub enum BackupError {
     /// The directory has a store that is no backup, or a broker has used the backup since.
     #[error("the directory of the backup has a store that was not written by a backup; give an empty directory")]
     NotABackup,
+    /// The directory has files of another program.
+    #[error("the directory of the backup has other files, such as {file}; give an empty directory")]
+    Foreign {
+        /// The name of one of them.
+        file: String,
+    },
     /// The backup is one of another store.
     #[error("the directory has a backup of {origin}; give an empty directory, or one of this store")]
     OtherStore {
@@ -113,6 +119,11 @@ pub fn backup(
     origin: &str,
     companions: &[&str],
 ) -> Result<BackupReport, BackupError> {
+    // Before the lock, which is a file.
+    let there = names(target)?;
+    if let Some(file) = foreign(&there).filter(|_| !there.iter().any(|name| name == MARK || is_ours(name))) {
+        return Err(BackupError::Foreign { file: file.clone() });
+    }
     let _lock = lock(target)?;
     let earlier = earlier_backup(target, origin)?;
     let mut copy = Copy { source, target, report: BackupReport::default() };
@@ -143,11 +154,10 @@ fn earlier_backup(target: &dyn Disk, origin: &str) -> Result<Option<u32>, Backup
     let there = names(target)?;
     let manifest = read_whole(target, manifest::NAME, manifest::MAX_BYTES)?;
     let Some(mark) = read_whole(target, MARK, MAX_MARK_BYTES)? else {
-        return if there.iter().any(|name| is_ours(name)) {
-            Err(BackupError::NotABackup)
-        } else {
-            start(target, origin)
-        };
+        if there.iter().any(|name| is_ours(name)) {
+            return Err(BackupError::NotABackup);
+        }
+        return start(target, origin);
     };
     let mark = String::from_utf8_lossy(&mark).into_owned();
     let of = mark.lines().find_map(|line| line.strip_prefix("of ")).unwrap_or_default();

@@ -38,6 +38,12 @@ pub enum ImportError {
     /// The directory has a store already.
     #[error("there is a store in this directory; import into an empty one")]
     NotEmpty,
+    /// The directory has files of another program.
+    #[error("the directory has other files, such as {file}; import into an empty one")]
+    Foreign {
+        /// The name of one of them.
+        file: String,
+    },
     /// The store cannot be made.
     #[error(transparent)]
     Open(#[from] OpenError),

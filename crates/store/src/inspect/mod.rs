@@ -84,6 +84,16 @@ fn at_rest(disk: Arc<dyn Disk>, found: &Found) -> Shared {
     Shared::new(disk, settings, keep_all(), catalog)
 }
 
+/// The directory of a file system's repair, at its root.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// A file of a directory that belongs to neither a store nor its file system, nor to a backup or an import that was
+/// interrupted.
+fn foreign(names: &[String]) -> Option<&String> {
+    let known = [aside::LOCK, LOST_AND_FOUND, backup::MARK, backup::MARK_ASIDE, aside::ASIDE];
+    names.iter().find(|name| !is_ours(name) && !known.contains(&name.as_str()))
+}
+
 /// Whether a file of this name is one of a store's.
 pub fn is_ours(name: &str) -> bool {
     [manifest::NAME, manifest::ASIDE, reserve::NAME].contains(&name) || recovery::number_of(name).is_some()

@@ -63,6 +63,16 @@ fn a_backup_of_a_running_broker_is_restored() {
     let same = backup(&data);
     assert_eq!(same.code, Some(1));
     assert!(same.err.contains("one directory"), "{}", same.err);
+    let inside = backup(&format!("{data}/deep/copy"));
+    assert!(inside.code == Some(1) && inside.err.contains("is inside"), "{}", inside.err);
+    assert!(!std::fs::exists(format!("{data}/deep")).unwrap());
+    let other = folder.file("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(format!("{other}/letter"), "").unwrap();
+    for refused in [backup(&other), import(&other, "")] {
+        assert!(refused.code == Some(1) && refused.err.contains("such as letter"), "{}", refused.err);
+    }
+    assert_eq!(std::fs::read_dir(&other).unwrap().count(), 1, "nothing was left there");
     broker.signal("KILL");
     broker.wait();
     let restored = Broker::start(&["--data", &copy]);
