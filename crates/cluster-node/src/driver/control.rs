@@ -264,7 +264,7 @@ impl Control {
         let taken = self.words.take(&self.logs.bus, &self.logs.adverts, wake);
         self.make_again(&taken);
         if taken.is_reopened {
-            // What this node has said may be lost, and tables that others have reported were for an earlier loss.
+            // This node's own reports may be lost, and tables that others have reported were for an earlier loss.
             self.stored = None;
             self.adverts.values_mut().for_each(|advert| advert.known = None);
         }

@@ -43,7 +43,7 @@ pub(crate) struct UpArguments {
     /// The command that starts the fleet of {dir}/fleet.toml, which the run writes.
     #[arg(long, default_value = "tidegate up {dir}/fleet.toml")]
     command: String,
-    /// What may happen in a round; may be given several times. Everything when absent.
+    /// A strike of the rounds; may be given several times. All strikes when absent.
     #[arg(long, value_enum)]
     strike: Vec<UpStrike>,
 }

@@ -64,7 +64,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_process_under_the_number_of_a_lost_one_is_asked_anew() {
+    fn a_process_under_the_number_of_a_lost_one_is_asked_again() {
         let now = Now::default();
         let mut engine = Engine::new(Arc::new(Settings::default()), ShardPosition::ALONE, 1, now);
         let with_peer = || Roster::alone(ShardPosition::ALONE).with_peer(ShardId(1));

@@ -167,7 +167,7 @@ impl ClusterCalls<'_> {
         let (for_room, awaited) = self.engine.links.close(peer);
         waiting.extend(for_room);
         self.engine.state.transfers.end_transfers_of(peer);
-        // Another process may come under its number: it is asked anew.
+        // Another process may come under its number: it is asked again.
         self.engine.peers.farewells.open = None;
         for owed in awaited {
             if owed.interest {

@@ -71,8 +71,8 @@ impl Publishing<'_> {
 }
 
 impl SessionEnding<'_> {
-    /// Publishes the receipt that waits longest; returns whether there was one. As nobody sends it again, a receipt about
-    /// one node is owed like a will: its receiver's home may be dead now.
+    /// Publishes the receipt that waits longest; returns whether there was one. No client sends it again, so a
+    /// receipt about one node is owed like a will: its receiver's home may be dead now.
     pub(crate) fn publish_receipt(&mut self, now: Now) -> bool {
         let Some(receipt) = self.state.receipts.waiting.pop_front() else { return false };
         let mut properties = Vec::new();

@@ -9,7 +9,7 @@ use crate::orchestrator::broker_link::passed::MemberQuestion;
 use crate::orchestrator::broker_link::settled::Awaited;
 
 impl BrokerLinking<'_> {
-    /// Asks the other members whether a broker has sent them what it had acknowledged, when that is due.
+    /// Asks the other members whether a broker has sent them the messages that it had acknowledged, when that is due.
     pub(crate) fn ask_members(&mut self, now: Now, key: BrokerLinkKey) {
         let members = self.links.roster.peers();
         let brokers = &mut self.broker_links.brokers;

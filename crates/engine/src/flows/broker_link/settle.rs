@@ -145,8 +145,8 @@ impl BrokerLinking<'_> {
         self.take_back(now, key, Whereto::Anywhere);
     }
 
-    /// A broker is back. What it had acknowledged before and may not have sent to other members is sent to it again: it
-    /// may have lost it although it knows the session.
+    /// A broker is back. Messages that it had acknowledged before and may not have sent to other members are sent to it
+    /// again: it may have lost them although it knows the session.
     pub(super) fn send_unpassed_again(&mut self, now: Now, key: BrokerLinkKey) {
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
         let session = broker_link.session;

@@ -51,7 +51,7 @@ impl Passed {
         !self.present.is_empty()
     }
 
-    /// The confirmation of the present message waits for the next homes. Without a ticket nobody waits for it.
+    /// The confirmation of the present message waits for the next homes. Without a ticket no node waits for it.
     pub(crate) fn hold(&mut self, origin: ShardId, ticket: Option<Ticket>, refused: Option<Reason>) {
         let ids = std::mem::take(&mut self.present);
         let Some(ticket) = ticket else { return };

@@ -121,7 +121,7 @@ impl super::BrokerLinks {
         self.next_number -= 1;
     }
 
-    /// Counts a message to or from the fleet; returns whether there is work after it. Nearly always there is none.
+    /// Counts a message to or from the fleet; returns whether there is work after it, which is rare.
     #[inline]
     pub(crate) fn has_work_after_message(&mut self) -> bool {
         self.unchecked += 1;

@@ -44,7 +44,7 @@ pub(crate) struct FakeBroker {
     withheld_sub_acks: Vec<(SocketId, Vec<u8>)>,
     /// Packets to be sent, in order.
     pub outbox: Vec<(SocketId, Vec<u8>)>,
-    /// What waits for the client that is held up.
+    /// Bytes that wait for the client that is held up.
     held_up: Vec<(SocketId, Vec<u8>)>,
     /// Messages that it has taken, for reading a trace.
     pub log: Vec<String>,
@@ -201,7 +201,7 @@ impl FakeBroker {
         self.put_bytes(line, bytes);
     }
 
-    /// Sends bytes, unless what it has for this client waits.
+    /// Sends bytes, unless all output for this client waits.
     fn put_bytes(&mut self, line: SocketId, bytes: Vec<u8>) {
         let client = self.lines.get(&line).and_then(|line| line.client.as_ref());
         if client.is_some_and(|(client, _)| Some(client.as_str()) == self.ways.holds_up.as_deref()) {

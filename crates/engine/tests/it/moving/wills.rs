@@ -183,7 +183,7 @@ fn a_client_whose_edge_stops_has_time_before_its_will() {
 }
 
 #[test]
-fn each_connection_that_is_replaced_before_it_comes_has_its_will() {
+fn each_connection_replaced_before_it_comes_has_its_will() {
     let here = World::new(1);
     let will = |topic: &str| message(topic, "w").qos1();
     let first = here.connect(v5("a").lasting().will(will("w/first")));
@@ -210,7 +210,7 @@ fn each_connection_that_is_replaced_before_it_comes_has_its_will() {
 }
 
 #[test]
-fn a_disconnect_behind_a_connection_that_leaves_deletes_its_will() {
+fn a_disconnect_behind_a_leaving_connection_deletes_its_will() {
     for (code, has_will) in [(ReasonCode::Success, false), (ReasonCode::DisconnectWithWillMessage, true)] {
         let here = World::new(1);
         let client = here.connect(v5("a").lasting().will(message("w/a", "w").qos1()));

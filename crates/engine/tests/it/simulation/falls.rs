@@ -34,7 +34,7 @@ pub(super) struct Falls {
     /// Whether the process of the dead node runs again, without a place.
     has_returned: bool,
     /// Whether nodes are killed that have handed over their partitions.
-    pub kills_those_that_leave: bool,
+    pub kills_leaving_nodes: bool,
     /// Messages to groups that may be lost with a node, by their place in [`Simulation::published`].
     pub unsure: BTreeSet<usize>,
 }
@@ -139,7 +139,7 @@ impl Simulation {
     fn kills_one_that_leaves(&mut self, node: usize) -> bool {
         let (_, shards) = self.world.nodes();
         let serves = (0..shards).any(|shard| self.world.works_something(node as u16 * shards + shard));
-        if !self.falls.kills_those_that_leave || serves || self.random.percent(50) {
+        if !self.falls.kills_leaving_nodes || serves || self.random.percent(50) {
             return false;
         }
         self.world.stay();

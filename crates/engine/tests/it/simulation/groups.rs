@@ -131,7 +131,7 @@ fn each_group_takes_each_message_whatever_moves_while_nodes_die() {
 fn groups_take_messages_once_if_a_leaving_node_is_killed() {
     for seed in at_least(20) {
         let mut simulation = Simulation::new(Kind::MovingFallingGroups, seed);
-        simulation.falls.kills_those_that_leave = true;
+        simulation.falls.kills_leaving_nodes = true;
         simulation.play();
     }
 }
