@@ -78,6 +78,12 @@ impl BrokerLinks {
         (self.origin, self.next_number)
     }
 
+    /// The publisher in the ids of a session's messages; 0 without a session.
+    pub(crate) fn publisher_in_ids(state: &ShardState, session: Option<SessionKey>) -> u64 {
+        let session = session.and_then(|session| state.sessions.get(session.0));
+        session.map_or(0, |session| hash_name(session.tenant, &session.client_id))
+    }
+
     /// The publisher in the ids of a connection's messages. Most messages follow one of the same connection, whose client
     /// id does not change.
     #[inline]
@@ -85,7 +91,7 @@ impl BrokerLinks {
         match self.last_publisher {
             Some((last, publisher)) if last == key => publisher,
             _ => {
-                let publisher = publisher_of(state, session);
+                let publisher = Self::publisher_in_ids(state, session);
                 self.last_publisher = Some((key, publisher));
                 publisher
             }
@@ -99,12 +105,6 @@ impl BrokerLinks {
         let entered = self.clock.time_of(now.unix, number);
         self.ids.append(&MessageId { origin, number, entered, publisher, retain }, properties);
     }
-}
-
-/// The publisher in the ids of a session's messages; 0 without a session.
-pub(crate) fn publisher_of(state: &ShardState, session: Option<SessionKey>) -> u64 {
-    let session = session.and_then(|session| state.sessions.get(session.0));
-    session.map_or(0, |session| hash_name(session.tenant, &session.client_id))
 }
 
 impl FleetConfig {
