@@ -10,6 +10,7 @@ mod lane;
 mod ledger;
 mod no_records;
 mod parked;
+mod reason;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -26,13 +27,11 @@ use self::lane::{Item, Lane};
 use self::ledger::{Arrival, Confirmed, Ledger, NewEntry};
 use self::no_records::NoRecords;
 use self::parked::{Parked, ParkedMessage};
+pub use self::reason::REASON_FIELD;
 use self::windows::Windows;
 use crate::message::{MAX_HOPS, Message};
 use crate::record::{Content, Record};
 use crate::steps::{Records, Steps};
-
-/// The field of a dead letter that says why it is one.
-pub const REASON_FIELD: &str = "dead_letter_reason";
 
 /// Where records go.
 #[derive(Clone, Copy, Debug)]
@@ -330,6 +329,7 @@ impl<D> Core<D> {
     /// A message is not delivered. It goes where dead letters go, if it may.
     fn fail(&mut self, now: u64, item: &Item, why: String, may_be_kept: bool) {
         self.numbers.failed += 1;
+        let why = reason::shortened(why);
         let dead = self.first_lanes[self.settings.sinks.len()];
         let lane = self.lanes.get_mut(dead).filter(|_| may_be_kept);
         self.numbers.dead_letters += u64::from(lane.is_some());

@@ -493,6 +493,17 @@ fn what_steps_leave_out_or_fail_on_is_acknowledged_and_counted() {
 }
 
 #[test]
+fn a_reason_does_not_repeat_a_long_payload() {
+    let sql = Some("SELECT bool(payload) AS x FROM 'k/#'".into());
+    let mut core = core(1, 1, 10, false, &StepSettings { sql, format: crate::Format::Raw, ..StepSettings::default() });
+    let long = Message { payload: "ü".repeat(500_000).into_bytes(), ..Message::clone(&message(1, 0)) };
+    core.take(0, 0, &Arc::new(long), Some((1, 0)));
+    let all = actions(&mut core, 0);
+    let Action::Tell(News::Failed { why, .. }) = &all[0] else { panic!("{:?}", all[0]) };
+    assert_eq!((why.chars().count(), why.ends_with('…')), (1_001, true));
+}
+
+#[test]
 fn a_message_that_comes_again_is_not_taken_twice() {
     let mut core = core(1, 1, 10, false, &StepSettings::default());
     core.take(0, 0, &message(1, 0), Some((1, 0)));

@@ -64,7 +64,7 @@ impl Format {
             Self::Json => json(payload).map_err(|error| self.refuse(&error)),
             Self::Cbor => {
                 let read = ciborium::de::from_reader_with_recursion_limit(payload, MAX_DEPTH);
-                read.map_err(|error| self.refuse(&error))
+                read.map_err(|error| self.refuse(&cbor_fault(&error)))
             }
             Self::MessagePack => {
                 let mut reader = rmp_serde::Deserializer::from_read_ref(payload);
@@ -133,6 +133,16 @@ pub(crate) fn json(text: &[u8]) -> Result<Value, JsonError> {
     if is_within(&value, MAX_DEPTH) { Ok(value) } else { Err(JsonError::TooDeep) }
 }
 
+/// The fault of a payload, in words: the reader's own text is the name of a variant.
+fn cbor_fault<T>(error: &ciborium::de::Error<T>) -> String {
+    match error {
+        ciborium::de::Error::Io(_) => "it ends too early".to_owned(),
+        ciborium::de::Error::Syntax(at) => format!("no value begins at byte {at}"),
+        ciborium::de::Error::Semantic(_, text) => text.clone(),
+        ciborium::de::Error::RecursionLimitExceeded => format!("it is nested deeper than {MAX_DEPTH} levels"),
+    }
+}
+
 fn raw(payload: &[u8]) -> Value {
     let text = std::str::from_utf8(payload).map(str::to_owned);
     Value::String(text.unwrap_or_else(|_| STANDARD.encode(payload)))
@@ -173,7 +183,10 @@ mod tests {
     fn a_payload_nested_too_deep_is_refused() {
         let deep = vec![0x91_u8; 10_000];
         assert!(Format::MessagePack.decode(&deep).is_err());
-        assert!(Format::Cbor.decode(&vec![0x81_u8; 10_000]).is_err());
+        let why = Format::Cbor.decode(&vec![0x81_u8; 10_000]).unwrap_err().to_string();
+        assert!(why.ends_with("it is nested deeper than 64 levels"), "{why}");
+        let why = Format::Cbor.decode(b"\x7b\0\xff").unwrap_err().to_string();
+        assert!(why.ends_with("it ends too early"), "{why}");
         assert!(Format::Json.decode("[".repeat(10_000).as_bytes()).is_err());
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(Format::Json.decode(nested(MAX_DEPTH).as_bytes()).is_ok());
