@@ -10,7 +10,7 @@ use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::id::PROPERTY;
-use crate::orchestrator::broker_link::route::{Gate, publisher_of};
+use crate::orchestrator::broker_link::route::{Gate, publisher_in_ids};
 use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
 use crate::session::terms::Terms;
@@ -104,7 +104,7 @@ impl Publishing<'_> {
             // A will may bring an id that its client has made up.
             given.copy_forwardable_without(&[PROPERTY], &mut properties);
         }
-        let publisher = publisher_of(self.state, session);
+        let publisher = publisher_in_ids(session.and_then(|session| self.state.sessions.get(session.0)));
         self.broker_links.append_next_id(now, publisher, publication.retain, &mut properties);
         let mut own = Publication::new(
             TenantId::BROKER_LINK,

@@ -1,54 +1,33 @@
 //! Which broker of a fleet gets a message.
 
-use crate::flows::contexts::Dealing;
 use crate::groups::shared_group::{Group, Member};
 use crate::groups::{Groups, Receiver, Seat};
 use crate::hash::hash_bytes;
 use crate::ids::SessionKey;
 use crate::link::record::GroupName;
 use crate::message::Publication;
-use crate::now::Now;
 use crate::orchestrator::broker_link::BrokerLinks;
 use crate::orchestrator::broker_link::packet_limits::MessageLen;
-use crate::publish::dispatch::Source;
 use crate::state::ShardState;
-use crate::topics::GroupKey;
-
-impl Dealing<'_> {
-    /// Gives a message to a connected broker, other than `not_to` if there is another; returns whether one takes a
-    /// message of this length.
-    #[inline]
-    pub(super) fn deal_to_broker(
-        &mut self,
-        now: Now,
-        key: GroupKey,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        (not_to, len): (Option<Receiver>, Option<MessageLen>),
-    ) -> bool {
-        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return false };
-        let members = &mut dealt.members;
-        let place = match members.members() {
-            // A choice of one needs no policy.
-            [only] if members.online() == 1 => self.broker_links.takes(only.receiver.1, len).then_some(0),
-            _ => pick_broker(members, self.state, self.broker_links, publication, (not_to, len)),
-        };
-        let Some((place, member)) = place.and_then(|place| Some((place, members.members().get(place)?))) else {
-            return false;
-        };
-        let (shard, session) = member.receiver;
-        if shard == self.links.place.shard {
-            self.deliver_to_broker_link(now, SessionKey(session), publication, source);
-        } else {
-            self.hand(now, key, place, publication, source, 0);
-        }
-        true
-    }
-}
 
 /// Picks the broker for a message, by the policy of the fleet. Excluded and paused brokers get it only if there is no
 /// other. `None` if no connected broker takes a message of this length.
-fn pick_broker(
+#[inline]
+pub(crate) fn pick_broker(
+    members: &mut Group<Receiver, Seat>,
+    state: &ShardState,
+    broker_links: &BrokerLinks,
+    publication: &Publication<'_>,
+    (not_to, len): (Option<Receiver>, Option<MessageLen>),
+) -> Option<usize> {
+    match members.members() {
+        // A choice of one needs no policy.
+        [only] if members.online() == 1 => broker_links.takes(only.receiver.1, len).then_some(0),
+        _ => pick_of_several(members, state, broker_links, publication, (not_to, len)),
+    }
+}
+
+fn pick_of_several(
     members: &mut Group<Receiver, Seat>,
     state: &ShardState,
     broker_links: &BrokerLinks,

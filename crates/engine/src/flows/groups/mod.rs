@@ -18,6 +18,7 @@ use crate::flows::contexts::Subscribing;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::subscribing;
+use crate::flows::groups::fleet::pick_broker;
 use crate::groups::shared_group::Member;
 use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition};
 use crate::hash::hash_bytes;
@@ -26,7 +27,6 @@ use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::Publication;
 use crate::now::Now;
-use crate::orchestrator::broker_link::packet_limits::MessageLen;
 use crate::publish::admission::Wanted;
 use crate::publish::dispatch::Source;
 use crate::session::Membership;
@@ -177,7 +177,6 @@ impl Subscribing<'_> {
 
 impl Dealing<'_> {
     /// Deals a message to one member of a group, other than `not_to` if there is another.
-    #[inline]
     pub(crate) fn deal_to(
         &mut self,
         now: Now,
@@ -186,28 +185,24 @@ impl Dealing<'_> {
         source: &Source,
         not_to: Option<(ShardId, u32)>,
     ) {
-        let Some(dealt) = self.groups.dealt.get(key.0) else { return };
-        let of_fleet = dealt.tenant == TenantId::BROKER_LINK;
-        let len = if of_fleet { self.broker_links.len_to_check(publication, now) } else { None };
-        if !of_fleet || !self.deal_to_broker(now, key, publication, source, (not_to, len)) {
-            self.deal_to_any(now, key, publication, source, (not_to, len));
-        }
-    }
-
-    /// The same to a member that may be disconnected. `len` is the length of a message that a broker may not take.
-    fn deal_to_any(
-        &mut self,
-        now: Now,
-        key: GroupKey,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        (not_to, len): (Option<Receiver>, Option<MessageLen>),
-    ) {
-        let topic = hash_bytes(0, publication.topic.as_bytes());
+        let here = self.links.place.shard;
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         let of_fleet = dealt.tenant == TenantId::BROKER_LINK;
+        let len = if of_fleet { self.broker_links.len_to_check(publication, now) } else { None };
+        if of_fleet
+            && let Some(place) =
+                pick_broker(&mut dealt.members, self.state, self.broker_links, publication, (not_to, len))
+        {
+            return match dealt.members.members().get(place).map(|member| member.receiver) {
+                Some((shard, session)) if shard == here => {
+                    self.deliver_to_broker_link(now, SessionKey(session), publication, source);
+                }
+                _ => self.hand(now, key, place, publication, source, 0),
+            };
+        }
+        let topic = hash_bytes(0, publication.topic.as_bytes());
         // Members without room, and the member that returned the message, are asked only if there is no other.
-        let (here, wanted) = (self.links.place.shard, Wanted::of(publication));
+        let wanted = Wanted::of(publication);
         let is_of_transfer = !of_fleet && !self.state.transfers.are_none();
         // Asking for room lets expired messages leave a queue.
         let state = RefCell::new(&mut *self.state);

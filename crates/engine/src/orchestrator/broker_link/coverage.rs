@@ -96,13 +96,9 @@ impl Brokers {
     /// A broker brings a message of a topic.
     #[inline]
     pub(crate) fn note_brought(&mut self, key: BrokerLinkKey, topic: &[u8]) {
-        if !self.flawed.is_empty() {
-            self.note_brought_by_flawed(key, topic);
+        if self.flawed.is_empty() {
+            return;
         }
-    }
-
-    #[cold]
-    fn note_brought_by_flawed(&mut self, key: BrokerLinkKey, topic: &[u8]) {
         let Some(broker_link) = self.all.get_mut(&key) else { return };
         if !broker_link.filters.kept_back.is_empty()
             && let Ok(topic) = std::str::from_utf8(topic)

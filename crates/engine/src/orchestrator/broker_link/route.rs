@@ -7,6 +7,7 @@ use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::packet_limits::{LenLimit, MessageLen, fits_surely};
 use crate::orchestrator::broker_link::{BrokerLinks, Brokers, FleetConfig};
+use crate::session::Session;
 use crate::settings::{Settings, SharedStrategy};
 use crate::state::ShardState;
 /// Messages after which the gate is checked.
@@ -85,7 +86,7 @@ impl BrokerLinks {
         match self.last_publisher {
             Some((last, publisher)) if last == key => publisher,
             _ => {
-                let publisher = publisher_of(state, session);
+                let publisher = publisher_in_ids(session.and_then(|session| state.sessions.get(session.0)));
                 self.last_publisher = Some((key, publisher));
                 publisher
             }
@@ -102,8 +103,7 @@ impl BrokerLinks {
 }
 
 /// The publisher in the ids of a session's messages; 0 without a session.
-pub(crate) fn publisher_of(state: &ShardState, session: Option<SessionKey>) -> u64 {
-    let session = session.and_then(|session| state.sessions.get(session.0));
+pub(crate) fn publisher_in_ids(session: Option<&Session>) -> u64 {
     session.map_or(0, |session| hash_name(session.tenant, &session.client_id))
 }
 
@@ -121,7 +121,7 @@ impl super::BrokerLinks {
         self.next_number -= 1;
     }
 
-    /// Counts a message to or from the fleet; returns whether there is work after it. Nearly always there is none.
+    /// Counts a message to or from the fleet; returns whether there is work after it, which is rare.
     #[inline]
     pub(crate) fn has_work_after_message(&mut self) -> bool {
         self.unchecked += 1;

@@ -18,8 +18,7 @@ const LAST_DIGIT: u64 = ALPHABET.len() as u64;
 /// Numbers that differ in the last two digits only.
 const LAST_DIGITS: u64 = LAST_DIGIT * LAST_DIGIT;
 
-/// The bytes of the last two digits of the number in the third word of an id's text, and those of the publisher in the
-/// fourth.
+/// The last two digits of the number in the third word of an id's text, and the begin of the publisher in the fourth.
 const IN_THIRD: u64 = u64::from_le_bytes([0, 0, 0, 0, 0xFF, 0xFF, 0, 0]);
 const IN_FOURTH: u64 = u64::from_le_bytes([0, 0, 0, 0, 0, 0, 0xFF, 0xFF]);
 
