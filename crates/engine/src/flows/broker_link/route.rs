@@ -9,9 +9,8 @@ use crate::link::fleet_word::FleetWord;
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
-use crate::orchestrator::broker_link::BrokerLinks;
 use crate::orchestrator::broker_link::id::PROPERTY;
-use crate::orchestrator::broker_link::route::Gate;
+use crate::orchestrator::broker_link::route::{Gate, publisher_in_ids};
 use crate::publish::dispatch::Source;
 use crate::session::BlockedPublisher;
 use crate::session::terms::Terms;
@@ -105,7 +104,7 @@ impl Publishing<'_> {
             // A will may bring an id that its client has made up.
             given.copy_forwardable_without(&[PROPERTY], &mut properties);
         }
-        let publisher = BrokerLinks::publisher_in_ids(self.state, session);
+        let publisher = publisher_in_ids(session.and_then(|session| self.state.sessions.get(session.0)));
         self.broker_links.append_next_id(now, publisher, publication.retain, &mut properties);
         let mut own = Publication::new(
             TenantId::BROKER_LINK,

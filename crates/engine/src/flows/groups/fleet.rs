@@ -1,109 +1,33 @@
-//! The choice of the member of a group, or of the broker of a fleet, that gets a message.
+//! Which broker of a fleet gets a message.
 
-use crate::events::reason::Reason;
-use crate::flows::contexts::Dealing;
 use crate::groups::shared_group::{Group, Member};
 use crate::groups::{Groups, Receiver, Seat};
 use crate::hash::hash_bytes;
-use crate::ids::{SessionKey, TenantId};
+use crate::ids::SessionKey;
 use crate::link::record::GroupName;
 use crate::message::Publication;
-use crate::now::Now;
 use crate::orchestrator::broker_link::BrokerLinks;
 use crate::orchestrator::broker_link::packet_limits::MessageLen;
-use crate::publish::admission::Wanted;
-use crate::publish::dispatch::Source;
 use crate::state::ShardState;
-use crate::topics::GroupKey;
-use std::cell::RefCell;
-
-/// The choice of the member of a group that gets a message.
-pub(super) struct MemberChoice<'a, 'e>(pub(super) &'a mut Dealing<'e>);
-
-impl MemberChoice<'_, '_> {
-    /// Gives a message to a connected broker, other than `not_to` if there is another; returns whether one takes a
-    /// message of this length.
-    #[inline]
-    pub(super) fn give_to_broker(
-        &mut self,
-        now: Now,
-        key: GroupKey,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        (not_to, len): (Option<Receiver>, Option<MessageLen>),
-    ) -> bool {
-        let Some(dealt) = self.0.groups.dealt.get_mut(key.0) else { return false };
-        let members = &mut dealt.members;
-        let place = match members.members() {
-            // A choice of one needs no policy.
-            [only] if members.online() == 1 => self.0.broker_links.takes(only.receiver.1, len).then_some(0),
-            _ => pick_broker(members, self.0.state, self.0.broker_links, publication, (not_to, len)),
-        };
-        let Some((place, member)) = place.and_then(|place| Some((place, members.members().get(place)?))) else {
-            return false;
-        };
-        let (shard, session) = member.receiver;
-        if shard == self.0.links.place.shard {
-            self.0.deliver_to_broker_link(now, SessionKey(session), publication, source);
-        } else {
-            self.0.hand(now, key, place, publication, source, 0);
-        }
-        true
-    }
-
-    /// The same to a member that may be disconnected. `len` is the length of a message that a broker may not take.
-    pub(super) fn give_to_any(
-        &mut self,
-        now: Now,
-        key: GroupKey,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        (not_to, len): (Option<Receiver>, Option<MessageLen>),
-    ) {
-        let topic = hash_bytes(0, publication.topic.as_bytes());
-        let Some(dealt) = self.0.groups.dealt.get_mut(key.0) else { return };
-        let of_fleet = dealt.tenant == TenantId::BROKER_LINK;
-        // Members without room, and the member that returned the message, are asked only if there is no other.
-        let (here, wanted) = (self.0.links.place.shard, Wanted::of(publication));
-        let is_of_transfer = !of_fleet && !self.0.state.transfers.are_none();
-        // Asking for room lets expired messages leave a queue.
-        let state = RefCell::new(&mut *self.0.state);
-        let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
-            (shard, session) if shard == here => {
-                !state.borrow_mut().has_room_now(now.monotonic, SessionKey(session), &wanted)
-            }
-            _ => member.options.full,
-        };
-        let has_left = |member: &Member<Receiver, Seat>| {
-            let (state, session) = (state.borrow(), SessionKey(member.receiver.1));
-            // A session that has ended keeps its seat until it is removed.
-            let has_left = || {
-                state.sessions.get(session.0).is_none()
-                    || is_of_transfer && state.sessions.has_left(&state.transfers, session, here)
-            };
-            member.receiver.0 == here && has_left()
-        };
-        let takes = |member: &Member<Receiver, Seat>| self.0.broker_links.takes(member.receiver.1, len);
-        let is_gone = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
-        let is_out = |member: &Member<Receiver, Seat>| is_gone(member) || Some(member.receiver) == not_to;
-        let has_room = |member: &Member<Receiver, Seat>| !is_out(member) && !is_full(member);
-        let place = if of_fleet { None } else { dealt.members.pick(publication.publisher, topic, |it| !has_room(it)) };
-        let place = place
-            .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
-            .or_else(|| dealt.members.pick(publication.publisher, topic, is_gone));
-        let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
-        match place {
-            // It was accepted before the limits were known.
-            None if too_large => self.0.state.reports().discard_publication(Reason::FleetPacketLimit, publication),
-            Some(place) => self.0.hand(now, key, place, publication, source, 0),
-            None => self.0.groups.keep_for_who_comes(now, self.0.state, self.0.links, key, publication),
-        }
-    }
-}
 
 /// Picks the broker for a message, by the policy of the fleet. Excluded and paused brokers get it only if there is no
 /// other. `None` if no connected broker takes a message of this length.
-fn pick_broker(
+#[inline]
+pub(crate) fn pick_broker(
+    members: &mut Group<Receiver, Seat>,
+    state: &ShardState,
+    broker_links: &BrokerLinks,
+    publication: &Publication<'_>,
+    (not_to, len): (Option<Receiver>, Option<MessageLen>),
+) -> Option<usize> {
+    match members.members() {
+        // A choice of one needs no policy.
+        [only] if members.online() == 1 => broker_links.takes(only.receiver.1, len).then_some(0),
+        _ => pick_of_several(members, state, broker_links, publication, (not_to, len)),
+    }
+}
+
+fn pick_of_several(
     members: &mut Group<Receiver, Seat>,
     state: &ShardState,
     broker_links: &BrokerLinks,

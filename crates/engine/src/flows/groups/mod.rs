@@ -11,7 +11,7 @@ pub(crate) mod passed;
 pub(crate) mod reseat;
 pub(crate) mod returns;
 
-use self::fleet::MemberChoice;
+use crate::events::reason::Reason;
 use crate::flows::contexts::Answering;
 use crate::flows::contexts::Dealing;
 use crate::flows::contexts::Peering;
@@ -19,18 +19,22 @@ use crate::flows::contexts::Subscribing;
 use crate::flows::contexts::answering;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::subscribing;
+use crate::flows::groups::fleet::pick_broker;
 use crate::groups::shared_group::Member;
-use crate::groups::{JOINING_INDEX, Joining, Seat, group_partition};
+use crate::groups::{JOINING_INDEX, Joining, Receiver, Seat, group_partition};
+use crate::hash::hash_bytes;
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId, hash_name};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::Publication;
 use crate::now::Now;
+use crate::publish::admission::Wanted;
 use crate::publish::dispatch::Source;
 use crate::session::Membership;
 use crate::session::terms::Terms;
 use crate::subscribe::SubAckWaits;
 use crate::topics::{GroupKey, SubscriberOptions};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 impl Peering<'_> {
@@ -182,7 +186,6 @@ impl Subscribing<'_> {
 
 impl Dealing<'_> {
     /// Deals a message to one member of a group, other than `not_to` if there is another.
-    #[inline]
     pub(crate) fn deal_to(
         &mut self,
         now: Now,
@@ -191,11 +194,56 @@ impl Dealing<'_> {
         source: &Source,
         not_to: Option<(ShardId, u32)>,
     ) {
-        let Some(dealt) = self.groups.dealt.get(key.0) else { return };
+        let here = self.links.place.shard;
+        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         let of_fleet = dealt.tenant == TenantId::BROKER_LINK;
         let len = if of_fleet { self.broker_links.len_to_check(publication, now) } else { None };
-        if !of_fleet || !MemberChoice(self).give_to_broker(now, key, publication, source, (not_to, len)) {
-            MemberChoice(self).give_to_any(now, key, publication, source, (not_to, len));
+        if of_fleet
+            && let Some(place) =
+                pick_broker(&mut dealt.members, self.state, self.broker_links, publication, (not_to, len))
+        {
+            return match dealt.members.members().get(place).map(|member| member.receiver) {
+                Some((shard, session)) if shard == here => {
+                    self.deliver_to_broker_link(now, SessionKey(session), publication, source);
+                }
+                _ => self.hand(now, key, place, publication, source, 0),
+            };
+        }
+        let topic = hash_bytes(0, publication.topic.as_bytes());
+        // Members without room, and the member that returned the message, are asked only if there is no other.
+        let wanted = Wanted::of(publication);
+        let is_of_transfer = !of_fleet && !self.state.transfers.are_none();
+        // Asking for room lets expired messages leave a queue.
+        let state = RefCell::new(&mut *self.state);
+        let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
+            (shard, session) if shard == here => {
+                !state.borrow_mut().has_room_now(now.monotonic, SessionKey(session), &wanted)
+            }
+            _ => member.options.full,
+        };
+        let has_left = |member: &Member<Receiver, Seat>| {
+            let (state, session) = (state.borrow(), SessionKey(member.receiver.1));
+            // A session that has ended keeps its seat until it is removed.
+            let has_left = || {
+                state.sessions.get(session.0).is_none()
+                    || is_of_transfer && state.sessions.has_left(&state.transfers, session, here)
+            };
+            member.receiver.0 == here && has_left()
+        };
+        let takes = |member: &Member<Receiver, Seat>| self.broker_links.takes(member.receiver.1, len);
+        let is_gone = |member: &Member<Receiver, Seat>| has_left(member) || !takes(member);
+        let is_out = |member: &Member<Receiver, Seat>| is_gone(member) || Some(member.receiver) == not_to;
+        let has_room = |member: &Member<Receiver, Seat>| !is_out(member) && !is_full(member);
+        let place = if of_fleet { None } else { dealt.members.pick(publication.publisher, topic, |it| !has_room(it)) };
+        let place = place
+            .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
+            .or_else(|| dealt.members.pick(publication.publisher, topic, is_gone));
+        let too_large = of_fleet && !dealt.members.members().is_empty() && !dealt.members.members().iter().any(takes);
+        match place {
+            // It was accepted before the limits were known.
+            None if too_large => self.state.reports().discard_publication(Reason::FleetPacketLimit, publication),
+            Some(place) => self.hand(now, key, place, publication, source, 0),
+            None => self.groups.keep_for_who_comes(now, self.state, self.links, key, publication),
         }
     }
 

@@ -96,18 +96,16 @@ impl Brokers {
     /// A broker brings a message of a topic.
     #[inline]
     pub(crate) fn note_brought(&mut self, key: BrokerLinkKey, topic: &[u8]) {
-        if !self.flawed.is_empty() && self.all.get_mut(&key).is_some_and(|it| it.brings_again(topic)) {
+        if self.flawed.is_empty() {
+            return;
+        }
+        let Some(broker_link) = self.all.get_mut(&key) else { return };
+        if !broker_link.filters.kept_back.is_empty()
+            && let Ok(topic) = std::str::from_utf8(topic)
+            && broker_link.filters.kept_back.remove(topic)
+        {
             self.note_flaws(key);
         }
-    }
-}
-
-impl BrokerLink {
-    /// Whether the broker brings a message of a topic whose messages it had kept back.
-    #[cold]
-    fn brings_again(&mut self, topic: &[u8]) -> bool {
-        let kept_back = &mut self.filters.kept_back;
-        !kept_back.is_empty() && std::str::from_utf8(topic).is_ok_and(|topic| kept_back.remove(topic))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A client's message gets an id and is sent to the fleet, or waits for room.
+//! What clients publish gets an id and goes to the fleet, or waits for room.
 
 use super::RoutingPolicy;
 use super::id::MessageId;
@@ -7,6 +7,7 @@ use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::orchestrator::broker_link::packet_limits::{LenLimit, MessageLen, fits_surely};
 use crate::orchestrator::broker_link::{BrokerLinks, Brokers, FleetConfig};
+use crate::session::Session;
 use crate::settings::{Settings, SharedStrategy};
 use crate::state::ShardState;
 /// Messages after which the gate is checked.
@@ -78,12 +79,6 @@ impl BrokerLinks {
         (self.origin, self.next_number)
     }
 
-    /// The publisher in the ids of a session's messages; 0 without a session.
-    pub(crate) fn publisher_in_ids(state: &ShardState, session: Option<SessionKey>) -> u64 {
-        let session = session.and_then(|session| state.sessions.get(session.0));
-        session.map_or(0, |session| hash_name(session.tenant, &session.client_id))
-    }
-
     /// The publisher in the ids of a connection's messages. Most messages follow one of the same connection, whose client
     /// id does not change.
     #[inline]
@@ -91,7 +86,7 @@ impl BrokerLinks {
         match self.last_publisher {
             Some((last, publisher)) if last == key => publisher,
             _ => {
-                let publisher = Self::publisher_in_ids(state, session);
+                let publisher = publisher_in_ids(session.and_then(|session| state.sessions.get(session.0)));
                 self.last_publisher = Some((key, publisher));
                 publisher
             }
@@ -105,6 +100,11 @@ impl BrokerLinks {
         let entered = self.clock.time_of(now.unix, number);
         self.ids.append(&MessageId { origin, number, entered, publisher, retain }, properties);
     }
+}
+
+/// The publisher in the ids of a session's messages; 0 without a session.
+pub(crate) fn publisher_in_ids(session: Option<&Session>) -> u64 {
+    session.map_or(0, |session| hash_name(session.tenant, &session.client_id))
 }
 
 impl FleetConfig {

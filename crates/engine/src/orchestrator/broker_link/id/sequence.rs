@@ -18,9 +18,8 @@ const LAST_DIGIT: u64 = ALPHABET.len() as u64;
 /// Numbers that differ in the last two digits only.
 const LAST_DIGITS: u64 = LAST_DIGIT * LAST_DIGIT;
 
-/// The third word of an id's text: the bytes of the last two digits of the number.
+/// The last two digits of the number in the third word of an id's text, and the begin of the publisher in the fourth.
 const IN_THIRD: u64 = u64::from_le_bytes([0, 0, 0, 0, 0xFF, 0xFF, 0, 0]);
-/// The fourth word: the bytes of the publisher.
 const IN_FOURTH: u64 = u64::from_le_bytes([0, 0, 0, 0, 0, 0, 0xFF, 0xFF]);
 
 /// Eight bytes of an id's text.
@@ -31,8 +30,8 @@ fn word(text: &[u8; TEXT_LEN], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Two differences between ids, each 0 if there is none: of origin, time, and number without its last two digits; of
-/// publisher and flag. It compares words, since comparing parts takes twice the instructions.
+/// What differs between two ids, each 0 if nothing does: origin, time, and number without its last two digits; the publisher
+/// and the flag. It compares words, since comparing parts takes twice the instructions.
 #[inline]
 fn differences(one: &[u8; TEXT_LEN], other: &[u8; TEXT_LEN]) -> (u64, u64) {
     let differs = |at| word(one, at) ^ word(other, at);
