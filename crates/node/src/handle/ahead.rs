@@ -53,8 +53,7 @@ impl NodeMoves<'_> {
     /// When the piece is damaged, or a shard does not answer.
     pub fn take_ahead(&self, piece: Vec<u8>) -> Result<bool, MoveError> {
         let piece: Arc<[u8]> = piece.into();
-        let taken =
-            self.on_all(|answer| MoveOrder::Ahead(AheadOrder::Take { piece: Arc::clone(&piece), answer }))?;
+        let taken = self.on_all(|answer| MoveOrder::Ahead(AheadOrder::Take { piece: Arc::clone(&piece), answer }))?;
         let taken = taken.into_iter().collect::<Result<Vec<PieceTaken>, _>>()?;
         Ok(taken.contains(&PieceTaken::Written))
     }

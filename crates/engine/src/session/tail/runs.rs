@@ -86,19 +86,26 @@ impl Runs {
         let mut runs = Self::default();
         for _ in 0..reader.u32("a number of runs of messages")? {
             let expires_at = now.from_unix(reader.u64("an expiry")?);
-            let (first, last) = read_range(reader)?;
+            let (first, last) = Self::read_range(reader)?;
             let bytes = reader.u64("the bytes of a run")?;
             let before = runs.open.replace(Run { expires_at, first, last, bytes });
             runs.closed.extend(before.map(Reverse));
         }
         for _ in 0..reader.u32("a number of ranges")? {
-            let range = read_range(reader)?;
+            let range = Self::read_range(reader)?;
             if runs.gone.last().is_some_and(|(_, before)| *before >= range.0) {
                 return Err(WireError { reading: "numbers in their order" });
             }
             runs.gone.push(range);
         }
         Ok(runs)
+    }
+
+    /// The first and the last number of a run.
+    fn read_range(reader: &mut WireReader<'_>) -> Result<(u64, u64), WireError> {
+        let (first, last) = (reader.u64("a message's number")?, reader.u64("a message's number")?);
+        let is_run = last.checked_sub(first).is_some_and(|behind| behind <= RUN_MAX);
+        if is_run { Ok((first, last)) } else { Err(WireError { reading: "a run of messages" }) }
     }
 
     /// Bytes of memory that the runs take.
@@ -144,13 +151,6 @@ impl Runs {
         self.gone.drain(..passed);
         self.gone.first().is_some_and(|(first, _)| *first <= number)
     }
-}
-
-/// The first and the last number of a run.
-fn read_range(reader: &mut WireReader<'_>) -> Result<(u64, u64), WireError> {
-    let (first, last) = (reader.u64("a message's number")?, reader.u64("a message's number")?);
-    let is_run = last.checked_sub(first).is_some_and(|behind| behind <= RUN_MAX);
-    if is_run { Ok((first, last)) } else { Err(WireError { reading: "a run of messages" }) }
 }
 
 #[cfg(test)]

@@ -148,7 +148,8 @@ impl Profile {
         let devices = if kind.deals() { 8 } else { 6 };
         if kind.moves() {
             // Queues with an end in the store alone move as well.
-            settings.durability = if kind.falls() { Durability::Commit } else { random.pick(&[Durability::Commit, settings.durability]) };
+            settings.durability =
+                if kind.falls() { Durability::Commit } else { random.pick(&[Durability::Commit, settings.durability]) };
             settings.queue.memory_bytes = random.pick(&[0, 300, settings.queue.memory_bytes]);
         }
         Self { kind, nodes, shards, causal, devices, settings, tight }
