@@ -266,14 +266,16 @@ mod tests {
     #[test]
     fn an_image_names_only_messages_that_have_come() {
         let queue = queue(&[3, 4, 5, 8, 9]);
-        let named = |first, last, messages| {
-            let mut tail = Tail::beginning_at(first);
-            tail.messages = messages;
-            TailImage { transfer: 1, session: 2, last, tail, ..TailImage::default() }
+        let named = |transfer, session, (first, last), messages| {
+            let mut image = TailImage::default();
+            (image.transfer, image.session, image.last) = (transfer, session, last);
+            image.tail = Tail::beginning_at(first);
+            image.tail.messages = messages;
+            queue.has_all_of(&image)
         };
-        assert!(queue.has_all_of(&named(4, 9, 4)) && queue.has_all_of(&named(6, 8, 1)));
-        assert!(!queue.has_all_of(&named(4, 10, 5)) && !queue.has_all_of(&named(4, 9, 3)));
-        assert!(!queue.has_all_of(&TailImage { transfer: 7, ..named(4, 9, 4) }), "of another move");
-        assert!(!queue.has_all_of(&TailImage { session: 7, ..named(4, 9, 4) }), "of another session");
+        assert!(named(1, 2, (4, 9), 4) && named(1, 2, (6, 8), 1));
+        assert!(!named(1, 2, (4, 10), 5) && !named(1, 2, (4, 9), 3));
+        assert!(!named(7, 2, (4, 9), 4), "of another move");
+        assert!(!named(1, 7, (4, 9), 4), "of another session");
     }
 }
