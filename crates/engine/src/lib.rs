@@ -153,12 +153,13 @@ pub use ids::{
     ConnectionKey, EARLIER_PARTITIONS, ListenerId, MAX_SHARDS, ObserverId, PARTITIONS, PartitionId, Partitions,
     PrincipalId, ShardId, ShardPosition, TenantId, partition_of,
 };
-pub use image::ahead::{LongQueue, PieceTaken, SentAhead};
+pub use image::ahead::{LongQueue, PieceTaken};
 pub use image::connection::{
     CONTINUE, CONTINUED, ConnectionImage, EDGE_STOPS, NotContinued, RELAY_FRAME, RELAY_FRAME_MAX, SHOWN_MAX,
     ShownCertificate,
 };
 pub use image::forwarding::{Behind, Forwarded};
+pub use image::tail::SentAhead;
 pub use image::{Owed, PartitionImage, Snapshot};
 pub use limits::slow::SlowSession;
 pub use limits::usage::{MAX_METERED_USERS, Usage};

@@ -11,13 +11,13 @@ use super::inquiry::{Inquiries, write_served};
 use super::reach::no_home_in_reach;
 use super::shown::{lease_ms, load_of, weight_used};
 use super::weights::Heard;
-use super::work::ahead::{AheadAnswer, read_question};
+use super::work::ahead::MovesToHere;
 use super::work::inheriting::Inheriting;
 use super::work::receiving::SharedReceiving;
 
 use serde_json::{Value, json};
 use tidegate_administration::{AHEAD, ClusterPart, FORMER_LIFE, INHERITED, Part, SERVED_QUESTION};
-use tidegate_cluster::{Advert, Move, PartitionDifference, Table};
+use tidegate_cluster::{Advert, PartitionDifference, Table};
 use tidegate_console::{ClusterNumbers, Status};
 use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{LinkState, NodeHandle, PeerStatus};
@@ -103,8 +103,7 @@ pub(super) struct Shared {
     pub(super) receiving: SharedReceiving,
     /// What other members pass on of the brokers of dead orchestrators.
     pub(super) inheriting: Inheriting,
-    /// Moves to here, prepared ones included: pieces of their queues are taken.
-    moves_to_here: Mutex<Vec<u64>>,
+    pub(super) moves_to_here: MovesToHere,
     pub(super) inquiries: Inquiries,
     state: Mutex<State>,
     /// Whether the node is to have a share of the partitions.
@@ -139,39 +138,13 @@ impl Shared {
             counters,
             receiving,
             inheriting: Inheriting::default(),
-            moves_to_here: Mutex::default(),
+            moves_to_here: MovesToHere::default(),
             inquiries: Inquiries::default(),
             state,
             wants_share: true.into(),
             ends: false.into(),
             was_ready,
             astray: OnceLock::new(),
-        }
-    }
-
-    /// Pieces of these moves are taken from now on. Returns whether others were taken before.
-    pub(super) fn set_moves_to_here(&self, moves: &[u64]) -> bool {
-        let mut known = self.moves_to_here.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_other = *known != moves;
-        moves.clone_into(&mut known);
-        is_other
-    }
-
-    /// Takes a piece of a queue whose session moves here later.
-    fn take_ahead(&self, question: &[u8]) -> AheadAnswer {
-        let Some((transfer, piece)) = read_question(question) else { return AheadAnswer::Later };
-        // The lock is held, so that the queue is not dropped before the piece comes to it.
-        let known = self.moves_to_here.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains(&transfer) {
-            return AheadAnswer::Later;
-        }
-        match self.node.moves().take_ahead(piece.to_vec()) {
-            Ok(true) => AheadAnswer::Stored,
-            Ok(false) => AheadAnswer::NoRoom,
-            Err(error) => {
-                tracing::warn!(%error, "a part of a queue that moves here was not taken; it is sent again");
-                AheadAnswer::Later
-            }
         }
     }
 
@@ -435,17 +408,15 @@ impl ClusterPart for ClusterApi {
             return write_served(if self.0.state().has_lease() { self.0.served() } else { 0 });
         }
         let InForce { epoch, served, .. } = self.0.state().in_force;
-        if question.first() == Some(&FORMER_LIFE) {
-            return self.0.inheriting.answer_former_life(from, question, epoch);
+        match question.first() {
+            Some(&FORMER_LIFE) => self.0.inheriting.answer_former_life(from, question, epoch),
+            Some(&INHERITED) => {
+                let moved_from = |of: &str| self.0.receiving.of_dead(of);
+                self.0.inheriting.take(&self.0.node, &moved_from, from, question, served)
+            }
+            Some(&AHEAD) => self.0.moves_to_here.take(&self.0.node, question),
+            _ => self.0.receiving.take(&self.0.node, &self.0.inheriting, from, question, served),
         }
-        if question.first() == Some(&INHERITED) {
-            let moved_from = |of: &str| self.0.receiving.of_dead(of);
-            return self.0.inheriting.take(&self.0.node, &moved_from, from, question, served);
-        }
-        if question.first() == Some(&AHEAD) {
-            return vec![self.0.take_ahead(question) as u8];
-        }
-        self.0.receiving.take(&self.0.node, &self.0.inheriting, from, question, served)
     }
 
     fn want_share(&self, wanted: bool) {
@@ -481,8 +452,7 @@ impl ClusterPart for ClusterApi {
             })
         });
         let homes = table.homes.iter().map(|home| home.map(|home| &home.node));
-        let shown = |it: &Move| json!({ "from": it.from, "to": it.to, "partitions": it.partitions });
-        let (moves, preparing) = (table.moves.iter().map(shown), table.preparing.iter().map(shown));
+        let moves = table.begun().map(|it| json!({ "from": it.from, "to": it.to, "partitions": it.partitions }));
         json!({
             "name": self.0.name,
             "life": life.to_string(),
@@ -499,7 +469,6 @@ impl ClusterPart for ClusterApi {
             "nodes": nodes.collect::<Vec<_>>(),
             "homes": homes.collect::<Vec<_>>(),
             "moves": moves.collect::<Vec<_>>(),
-            "preparing": preparing.collect::<Vec<_>>(),
             "unmeasured": unmeasured,
             "moved_out": numbers.moved_out,
             "moved_in": numbers.moved_in,

@@ -177,7 +177,9 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.send_rests();
-            self.prepare_moves();
+            if let Err(error) = self.preparations.advance(&self.node, &self.events) {
+                self.complain(&error, "long queues are not sent before their sessions move; the images bring them");
+            }
             self.pass_pieces();
             self.resume_adopted();
             self.work_off_adopted();
@@ -302,7 +304,10 @@ impl Worker {
             pause(FORCE_PAUSE);
         }
         self.end_passing_of(work.served);
-        self.note_prepared_moves(&work.prepared, &work.begun, &work.to_here);
+        self.preparations.note_table(&work.prepared, &work.begun);
+        if let Err(error) = self.shared.moves_to_here.note(&self.node, &work.to_here) {
+            self.complain(&error, "queues of moves that were cancelled stay in the store until the next move");
+        }
         if work.told.is_member {
             self.note_own_partitions(work);
         }

@@ -59,11 +59,7 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
             let Reserved { sessions, bodies } = Reserved::read(value).ok()?;
             Some(format!("{shard} numbers sessions below {sessions} and shared messages below {bodies}"))
         }
-        Key::Session(session) if is_ahead(value) => {
-            let (tenant, client_id) = client_of(value).ok()?;
-            Some(format!("session {} of {client_id:?} (tenant {}), still to come", session.0, tenant.0))
-        }
-        Key::Session(session) => Some(describe_session(session, &SessionRecord::read(value, clock).ok()?)),
+        Key::Session(session) => describe_session(session, value, clock),
         Key::Subscription(session, filter) => {
             let (options, id) = read_subscription(value).ok()?;
             Some(describe_subscription(session, filter, options, id))
@@ -147,13 +143,18 @@ fn describe_retained(tenant: TenantId, topic: &str, value: &[u8], clock: Now) ->
     Some(format!("retained {topic:?} (tenant {}): {content}", tenant.0))
 }
 
-fn describe_session(session: StoredSession, record: &SessionRecord) -> String {
+fn describe_session(session: StoredSession, value: &[u8], clock: Now) -> Option<String> {
+    if is_ahead(value) {
+        let (tenant, client_id) = client_of(value).ok()?;
+        return Some(format!("session {} of {client_id:?} (tenant {}), still to come", session.0, tenant.0));
+    }
+    let record = SessionRecord::read(value, clock).ok()?;
     let user = record.identity.as_ref().and_then(|identity| identity.user_name.as_deref()).unwrap_or("-");
     let state = if record.connected { "connected" } else { "away" };
     let (tenant, client, expiry) = (record.tenant.0, &record.client_id, record.expiry_seconds);
     let will = if record.will.is_some() { ", with a will" } else { "" };
     let number = session.0;
-    format!("session {number} of {client:?} (tenant {tenant}, user {user}, expiry {expiry} s, {state}{will})")
+    Some(format!("session {number} of {client:?} (tenant {tenant}, user {user}, expiry {expiry} s, {state}{will})"))
 }
 
 fn describe_subscription(session: StoredSession, filter: &str, options: u8, id: u32) -> String {

@@ -10,12 +10,11 @@ use std::collections::BTreeMap;
 use crate::cluster::transfer::error::ImageError;
 use crate::durable::session_record::put_ahead;
 use crate::ids::{PartitionId, Partitions, ShardPosition, TenantId, partition_of};
-use crate::image::tail::TailImage;
+use crate::image::tail::{SentAhead, TailImage};
 use crate::journal::Journal;
 use crate::journal::keys::{Key, StoredSession, entries_from};
 use crate::records::stored::ReadEntry;
 use crate::session::Session;
-use crate::session::tail::Tail;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// A queue whose end is in the store alone.
@@ -76,26 +75,6 @@ impl LongQueue {
             }
         }
         Ok((out, reached))
-    }
-}
-
-/// The part of a queue that is at the new home before its session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SentAhead {
-    /// The move.
-    pub transfer: u64,
-    /// The partition of its client.
-    pub partition: PartitionId,
-    /// The number of its session in this store.
-    pub session: u64,
-    /// The number of its last message there.
-    pub last: u64,
-}
-
-impl SentAhead {
-    /// Whether the new home has all messages of the tail but the newest, which are in memory as well.
-    pub(crate) fn covers(&self, tail: &Tail) -> bool {
-        tail.last <= self.last || tail.first_copy().is_some_and(|first| first <= self.last.saturating_add(1))
     }
 }
 
@@ -267,6 +246,7 @@ impl QueuesAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::tail::Tail;
 
     fn queue(numbers: &[u64]) -> QueueAhead {
         let stored = StoredSession(std::num::NonZeroU64::MIN);
@@ -286,14 +266,16 @@ mod tests {
     #[test]
     fn an_image_names_only_messages_that_have_come() {
         let queue = queue(&[3, 4, 5, 8, 9]);
-        let named = |first, last, messages| {
-            let mut tail = Tail::beginning_at(first);
-            tail.messages = messages;
-            TailImage { transfer: 1, session: 2, last, tail, ..TailImage::default() }
+        let named = |transfer, session, (first, last), messages| {
+            let mut image = TailImage::default();
+            (image.transfer, image.session, image.last) = (transfer, session, last);
+            image.tail = Tail::beginning_at(first);
+            image.tail.messages = messages;
+            queue.has_all_of(&image)
         };
-        assert!(queue.has_all_of(&named(4, 9, 4)) && queue.has_all_of(&named(6, 8, 1)));
-        assert!(!queue.has_all_of(&named(4, 10, 5)) && !queue.has_all_of(&named(4, 9, 3)));
-        assert!(!queue.has_all_of(&TailImage { transfer: 7, ..named(4, 9, 4) }), "of another move");
-        assert!(!queue.has_all_of(&TailImage { session: 7, ..named(4, 9, 4) }), "of another session");
+        assert!(named(1, 2, (4, 9), 4) && named(1, 2, (6, 8), 1));
+        assert!(!named(1, 2, (4, 10), 5) && !named(1, 2, (4, 9), 3));
+        assert!(!named(7, 2, (4, 9), 4), "of another move");
+        assert!(!named(1, 7, (4, 9), 4), "of another session");
     }
 }

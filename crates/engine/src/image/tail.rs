@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use super::ahead::SentAhead;
-use crate::ids::TenantId;
+use crate::ids::{PartitionId, TenantId};
 use crate::journal::Journal;
 use crate::now::Now;
 use crate::records::image::{put_delivery, read_delivery};
@@ -11,6 +10,26 @@ use crate::session::tail::Tail;
 use crate::session::tail::runs::Runs;
 use crate::session::{Delivery, Flow, Membership, Session};
 use crate::wire::{WireError, WireReader, WireWrite};
+
+/// The part of a queue that is at the new home before its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentAhead {
+    /// The move.
+    pub transfer: u64,
+    /// The partition of its client.
+    pub partition: PartitionId,
+    /// The number of its session in this store.
+    pub session: u64,
+    /// The number of its last message there.
+    pub last: u64,
+}
+
+impl SentAhead {
+    /// Whether the new home has all messages of the tail but the newest, which are in memory as well.
+    pub(crate) fn covers(&self, tail: &Tail) -> bool {
+        tail.last <= self.last || tail.first_copy().is_some_and(|first| first <= self.last.saturating_add(1))
+    }
+}
 
 /// The end of a queue as an image has it.
 #[derive(Debug, Default)]

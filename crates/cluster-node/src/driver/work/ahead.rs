@@ -1,12 +1,13 @@
 //! Moves are prepared: the old home sends the ends of long queues to the store of the new home over the link, while it
-//! serves their clients. Each round sends what has come since the one before, until that is little. When the move has
-//! begun and the clients are held, a last round sends the rest, and the images name all of it. So no node serves the
-//! clients for the time of little, whatever waits for them.
+//! serves their clients. Each round sends the messages that came during the round before, until these are few. When the move has
+//! begun and the clients are held, a last round sends the rest, and the images name all of it. So the time in which no
+//! node serves the clients does not depend on their queues.
 //!
 //! A new home without a store, or without room, gets the queues in the images, within their limit.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::mpsc::TryRecvError;
+use std::sync::mpsc::{Sender, TryRecvError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_administration::AHEAD;
@@ -14,8 +15,8 @@ use tidegate_cluster::Move;
 use tidegate_engine::{LongQueue, Partitions, SentAhead, ShardId};
 use tidegate_node::{NoAnswer, NodeHandle, NodeName, PeerAnswer, QueuePart};
 
+use super::Event;
 use super::asking::ANSWER_PAUSE;
-use super::{Event, Worker};
 use crate::driver::pause;
 use crate::driver::sets::set_of;
 
@@ -37,7 +38,7 @@ const MAX_ATTEMPTS: u32 = 20;
 /// The answer to a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(in crate::driver) enum AheadAnswer {
+enum AheadAnswer {
     /// It is in the store.
     Stored = 1,
     /// The table here does not have the move yet, or the piece was not stored.
@@ -84,7 +85,7 @@ enum Progress {
 }
 
 /// A piece that was sent.
-struct Piece {
+struct PieceUnderWay {
     answer: Option<PeerAnswer>,
     since: Instant,
     /// The number up to which the queue is at the new home with it.
@@ -102,7 +103,7 @@ pub(super) struct Preparation {
     /// Bytes of this round, as far as they are known before.
     bytes: u64,
     rounds: u32,
-    piece: Option<Piece>,
+    piece: Option<PieceUnderWay>,
     attempts: u32,
     pause_until: Option<Instant>,
     /// The move can begin, as far as this node is concerned.
@@ -220,7 +221,7 @@ impl Preparation {
             return Ok(());
         };
         let question = [&[AHEAD][..], &self.transfer.to_le_bytes(), &piece].concat();
-        self.piece = Some(Piece { answer: steps.ask(&self.to, question), since: now, reached });
+        self.piece = Some(PieceUnderWay { answer: steps.ask(&self.to, question), since: now, reached });
         Ok(())
     }
 
@@ -262,8 +263,44 @@ impl Preparation {
     }
 }
 
+/// The moves to here, prepared ones included: pieces of their queues are taken.
+#[derive(Default)]
+pub(in crate::driver) struct MovesToHere(Mutex<Vec<u64>>);
+
+impl MovesToHere {
+    /// Pieces of these moves alone are taken from now on, and the queues that came by others are dropped.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub(super) fn note(&self, node: &NodeHandle, moves: &[u64]) -> Result<(), NoAnswer> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known == moves {
+            return Ok(());
+        }
+        moves.clone_into(&mut known);
+        node.moves().keep_ahead(moves.to_vec())
+    }
+
+    /// Takes a piece of a queue whose session moves here later.
+    pub(in crate::driver) fn take(&self, node: &NodeHandle, question: &[u8]) -> Vec<u8> {
+        // The lock is held, so that the queue is not dropped before the piece comes to it.
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let piece = read_question(question).filter(|(transfer, _)| known.contains(transfer));
+        let answer = match piece.map(|(_, piece)| node.moves().take_ahead(piece.to_vec())) {
+            Some(Ok(true)) => AheadAnswer::Stored,
+            Some(Ok(false)) => AheadAnswer::NoRoom,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "a part of a queue that moves here was not taken; it is sent again");
+                AheadAnswer::Later
+            }
+            None => AheadAnswer::Later,
+        };
+        vec![answer as u8]
+    }
+}
+
 /// The transfer of a piece, and the piece.
-pub(in crate::driver) fn read_question(question: &[u8]) -> Option<(u64, &[u8])> {
+fn read_question(question: &[u8]) -> Option<(u64, &[u8])> {
     let (transfer, piece) = question.get(1..)?.split_first_chunk::<8>()?;
     Some((u64::from_le_bytes(*transfer), piece))
 }
@@ -277,49 +314,38 @@ impl Preparations {
     pub(super) fn next_look(&self) -> Option<Duration> {
         self.0.values().any(|preparation| !preparation.is_over).then_some(ANSWER_PAUSE)
     }
-}
 
-impl Worker {
-    /// A table has come, which prepares these moves from here, and has these moves to here.
-    pub(super) fn note_prepared_moves(&mut self, from_here: &[Move], begun: &[u64], to_here: &[u64]) {
-        let goes_on = |id: &u64| begun.contains(id) || from_here.iter().any(|it| it.id == *id);
-        self.preparations.0.retain(|id, _| goes_on(id));
+    /// A table has come, which prepares these moves from here. Moves that it has begun keep their state.
+    pub(super) fn note_table(&mut self, from_here: &[Move], begun: &[u64]) {
+        let is_open = |id: &u64| begun.contains(id) || from_here.iter().any(|it| it.id == *id);
+        self.0.retain(|id, _| is_open(id));
         for it in from_here {
             let new = || Preparation::new(it.id, set_of(&it.partitions), it.to.clone());
-            self.preparations.0.entry(it.id).or_insert_with(new);
-        }
-        // Pieces of other moves are refused before the pieces that have come are dropped.
-        if self.shared.set_moves_to_here(to_here)
-            && let Err(error) = self.node.moves().keep_ahead(to_here.to_vec())
-        {
-            self.complain(&error, "queues of moves that were cancelled stay in the store until the next move");
+            self.0.entry(it.id).or_insert_with(new);
         }
     }
 
     /// Takes the next steps of the moves that are prepared.
-    pub(super) fn prepare_moves(&mut self) {
-        let now = Instant::now();
-        let mut failure = None;
-        for preparation in self.preparations.0.values_mut().filter(|preparation| !preparation.is_over) {
-            let prepared = preparation.prepare(&self.node, now);
+    pub(super) fn advance(&mut self, node: &NodeHandle, events: &Sender<Event>) -> Result<(), NoAnswer> {
+        let (now, mut failure) = (Instant::now(), None);
+        for preparation in self.0.values_mut().filter(|preparation| !preparation.is_over) {
+            let prepared = preparation.prepare(node, now);
             if preparation.is_over {
                 let Preparation { to, rounds, has_room, .. } = &*preparation;
                 tracing::debug!(to, rounds, has_room, "a move is prepared");
-                let _ = self.events.send(Event::Prepared(preparation.transfer));
+                let _ = events.send(Event::Prepared(preparation.transfer));
             }
             failure = prepared.err().or(failure);
         }
-        if let Some(error) = failure {
-            self.complain(&error, "long queues are not sent before their sessions move; the images bring them");
-        }
+        failure.map_or(Ok(()), Err)
     }
 
     /// Sends the rest of the queues of a move whose clients are held, so that the images name them. Where that fails,
     /// the images bring them.
-    pub(super) fn finish_preparation(&mut self, id: u64) -> Result<(), NoAnswer> {
-        let Some(preparation) = self.preparations.0.get_mut(&id) else { return Ok(()) };
-        if preparation.finish(&self.node, Instant::now, || pause(ANSWER_PAUSE))? {
-            self.node.moves().note_sent_ahead(preparation.sent.values().copied().collect())?;
+    pub(super) fn finish(&mut self, node: &NodeHandle, id: u64) -> Result<(), NoAnswer> {
+        let Some(preparation) = self.0.get_mut(&id) else { return Ok(()) };
+        if preparation.finish(node, Instant::now, || pause(ANSWER_PAUSE))? {
+            node.moves().note_sent_ahead(preparation.sent.values().copied().collect())?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tidegate_engine::{Owed, PartitionId, PartitionImage, Partitions};
 
+use super::ahead::Preparations;
 use super::{Event, Worker, all};
 use crate::driver::error::PartitionMoveError;
 use crate::driver::logs::Logs;
@@ -13,6 +14,7 @@ use crate::driver::parcel::Parcel;
 use crate::driver::parts::{self, Kind};
 use crate::driver::pause;
 use crate::driver::restore::without_retained;
+use crate::driver::status::Shared;
 use tidegate_node::{LeftOut, NoAnswer, NodeHandle, OrchestratorMoves};
 
 /// How long queues may take that are read from the store.
@@ -80,7 +82,7 @@ impl Worker {
         if self.receiving.keeps_back(partitions) || self.shared.inheriting.keeps_back(partitions) {
             return Err(PartitionMoveError::StillForwarded);
         }
-        let images = self.images(id, partitions)?;
+        let images = images(&self.node, &self.shared, &mut self.preparations, (id, partitions))?;
         if self.shared.is_orchestrator {
             // A restart has to know of it before the new home can serve the partitions.
             self.begin_passing(id, partitions)?;
@@ -97,27 +99,6 @@ impl Worker {
         let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(partitions = named.len(), bytes, ms, "partitions are moving to another node");
         Ok(())
-    }
-
-    /// Images of held partitions, once the ends of their queues are at the new home, or in memory here.
-    fn images(&mut self, id: u64, partitions: Partitions) -> Result<Vec<PartitionImage>, PartitionMoveError> {
-        let deadline = Instant::now() + LOAD_TIMEOUT;
-        loop {
-            self.finish_preparation(id)?;
-            let max_bytes = parts::MAX_BYTES as u64;
-            let images = if self.shared.is_orchestrator {
-                OrchestratorMoves::of(&self.node).snapshot(partitions, max_bytes, id)
-            } else {
-                self.node.moves().snapshot_for_node(partitions, max_bytes, id)
-            };
-            if let Some(images) = images? {
-                return Ok(images);
-            }
-            if Instant::now() > deadline {
-                return Err(PartitionMoveError::NotRead);
-            }
-            pause(LOAD_PAUSE);
-        }
     }
 
     /// Sends the messages that came for leaving partitions, where all nodes send to the new home by now.
@@ -244,6 +225,32 @@ fn send_parcel(logs: &Logs, id: u64, kind: Kind, parcel: &Parcel) -> Result<usiz
         logs.append_image(part)?;
     }
     Ok(parcel.len())
+}
+
+/// Images of held partitions, once the ends of their queues are at the new home, or in memory here.
+fn images(
+    node: &NodeHandle,
+    shared: &Shared,
+    preparations: &mut Preparations,
+    (id, partitions): (u64, Partitions),
+) -> Result<Vec<PartitionImage>, PartitionMoveError> {
+    let deadline = Instant::now() + LOAD_TIMEOUT;
+    loop {
+        preparations.finish(node, id)?;
+        let max_bytes = parts::MAX_BYTES as u64;
+        let images = if shared.is_orchestrator {
+            OrchestratorMoves::of(node).snapshot(partitions, max_bytes, id)
+        } else {
+            node.moves().snapshot_for_node(partitions, max_bytes, id)
+        };
+        if let Some(images) = images? {
+            return Ok(images);
+        }
+        if Instant::now() > deadline {
+            return Err(PartitionMoveError::NotRead);
+        }
+        pause(LOAD_PAUSE);
+    }
 }
 
 /// Delivers the messages that the old home has received since the images.

@@ -101,15 +101,8 @@ impl StoreCalls<'_> {
         }
         match read {
             Key::Numbers(_) => self.engine.state.journal.note_used(Reserved::read(value).map_err(wrong)?),
-            Key::Session(session) if is_ahead(value) => {
-                self.engine.state.journal.delete(read);
-                all.dropped = Some(session);
-            }
+            Key::Session(session) => self.restore_session(now, all, session, value).map_err(wrong)?,
             Key::Entry(session, _) if all.dropped == Some(session) => {}
-            Key::Session(session) => {
-                let record = SessionRecord::read(value, now).map_err(wrong)?;
-                subscribing!(self.engine).restore_session(now, all, session, record).map_err(wrong)?;
-            }
             Key::Will(number) => ending!(self.engine).restore_will(now, number, value).map_err(wrong)?,
             Key::Subscription(session, filter) => {
                 part(all, session)?;
@@ -163,6 +156,23 @@ impl StoreCalls<'_> {
         let by = Got::read_stored(&mut WireReader::new(value))?;
         self.engine.state.exchanges.marks.restore(name, shard, by);
         Ok(())
+    }
+
+    /// A session begins. The queue of one that was still to come is dropped: its move was cancelled.
+    fn restore_session(
+        &mut self,
+        now: Now,
+        all: &mut Restoration,
+        session: StoredSession,
+        value: &[u8],
+    ) -> Result<(), WireError> {
+        if is_ahead(value) {
+            self.engine.state.journal.delete(Key::Session(session));
+            all.dropped = Some(session);
+            return Ok(());
+        }
+        let record = SessionRecord::read(value, now)?;
+        subscribing!(self.engine).restore_session(now, all, session, record)
     }
 
     /// The store has the name of a group, whose members take their seats later.

@@ -3,7 +3,8 @@
 use crate::cluster::transfer::error::ImageError;
 use crate::engine::facets::MoveCalls;
 use crate::ids::{Partitions, partition_of};
-use crate::image::ahead::{LongQueue, PieceTaken, SentAhead};
+use crate::image::ahead::{LongQueue, PieceTaken};
+use crate::image::tail::SentAhead;
 use crate::now::Now;
 
 impl MoveCalls<'_> {

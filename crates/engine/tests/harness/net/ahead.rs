@@ -15,7 +15,7 @@ impl Net {
         if queues.is_empty() || !self.nodes.lives(to) {
             return 0;
         }
-        // They say what is in the store when all of it is committed.
+        // The store has all that they name when its batches are committed.
         self.nodes.engines_of(from).for_each(|engine| self.write_journal(engine));
         self.commit_all_of(from);
         let (mut sent, mut messages) = (Vec::new(), 0);

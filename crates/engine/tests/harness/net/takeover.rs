@@ -79,7 +79,7 @@ impl Net {
 
     /// A dead node returns with the state of its store.
     pub(crate) fn revive(&mut self, node: usize) {
-        // Moves with it begin anew.
+        // Its moves were cancelled.
         self.sent_ahead.clear();
         self.return_without_place(node);
         self.take_place(node);

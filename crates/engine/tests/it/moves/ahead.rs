@@ -148,7 +148,7 @@ fn messages_of_groups_between_them_come_once() {
 }
 
 #[test]
-fn a_queue_goes_on_to_a_third_home() {
+fn a_queue_moves_to_a_third_home() {
     let world = cluster();
     let (reader, publisher) = reader_and_publisher(&world);
     let mut texts = publish(&publisher, 0..100);
