@@ -1,4 +1,4 @@
-//! What clients publish gets an id and goes to the fleet, or waits for room.
+//! A client's message gets an id and is sent to the fleet, or waits for room.
 
 use super::RoutingPolicy;
 use super::id::MessageId;
