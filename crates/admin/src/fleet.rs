@@ -265,6 +265,9 @@ pub struct BrokerStatus {
     /// Messages given to no broker any more, because this one closed the connection each time that it got them.
     #[serde(default)]
     pub set_aside: u64,
+    /// Acknowledged messages settled although another orchestrator did not say that it has them.
+    #[serde(default)]
+    pub unconfirmed: u64,
     /// The last error; may be empty.
     #[serde(default)]
     pub last_error: String,

@@ -31,6 +31,7 @@ pub(crate) fn broker_status(report: &BrokerReport) -> BrokerEntry {
         beyond_window: counters.beyond_window,
         delivered_here: counters.delivered_here,
         set_aside: counters.set_aside,
+        unconfirmed: counters.unconfirmed,
         last_error: broker_link.last_error.clone(),
     }
 }

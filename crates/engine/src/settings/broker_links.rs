@@ -217,6 +217,8 @@ summed! {
         /// Messages that were given to no broker any more, since this one has closed the connection each time that it got
         /// them.
         pub set_aside: u64,
+        /// Acknowledged messages that were settled although another member did not say that it has them.
+        pub unconfirmed: u64,
     }
 }
 

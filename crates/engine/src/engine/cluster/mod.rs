@@ -11,7 +11,6 @@ mod records;
 use crate::engine::facets::{ClusterCalls, ShardQuestions};
 use crate::events::reason::Reason;
 use crate::flows::contexts::answering;
-use crate::flows::contexts::broker_linking;
 use crate::flows::contexts::dealing;
 use crate::flows::contexts::deciding;
 use crate::flows::contexts::ending;
@@ -39,7 +38,7 @@ impl ClusterCalls<'_> {
         self.engine.peers.is_blind |= self.engine.peers.does_not_know(&self.engine.links.roster, &roster);
         let (before, after) = (self.engine.links.roster.peers(), roster.peers());
         let gone = before.without(after);
-        self.engine.broker_links.follow_members(after);
+        self.engine.broker_links.follow_members(&roster);
         let mut let_go = Vec::new();
         for peer in gone {
             let_go.extend(self.end_peer(now, peer));
@@ -188,7 +187,7 @@ impl ClusterCalls<'_> {
             }
         }
         self.engine.state.sessions.doubt_exchanges();
-        broker_linking!(self.engine).ask_no_longer(now, peer);
+        self.engine.broker_links.ask_no_longer(now, &mut self.engine.state, peer);
         self.engine.state.overload.give_up_shard(peer);
         self.engine.state.loop_lag.give_up_shard(peer);
         self.engine

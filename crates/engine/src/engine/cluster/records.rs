@@ -22,6 +22,7 @@ use crate::groups::{JOINING_INDEX, Returned, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::{BROUGHT, DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket, VERSIONED};
 use crate::link::fleet_word::FleetWord;
+use crate::link::got::Got;
 use crate::link::record::{PUBLISH_KIND, Record};
 use crate::link::transfer_word::TransferWord;
 use crate::link::{Batch, BatchPosition, Links};
@@ -276,7 +277,7 @@ impl ClusterCalls<'_> {
             refused = self.retain_at_home(now, &mut envelope);
         }
         if envelope.publication.expires_at <= now.monotonic {
-            self.discard_expired(&mut envelope.publication);
+            self.discard_expired(&mut envelope.publication, known.as_ref());
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let (tenant, topic) = (envelope.publication.tenant, envelope.publication.topic);
             let slot = match self.engine.router.cache.lookup(self.engine.router.index.epoch(), tenant, topic.as_bytes())
@@ -329,11 +330,12 @@ impl ClusterCalls<'_> {
 
     /// The way here took longer than the message has to live ([MQTT-3.3.2-5]).
     #[cold]
-    fn discard_expired(&mut self, publication: &mut Publication<'_>) {
+    fn discard_expired(&mut self, publication: &mut Publication<'_>, known: Option<&Got>) {
         let mut reports = self.engine.state.reports();
         reports.discard_publication(Reason::MessageExpired, publication);
         let (place, roster) = (self.engine.place, &self.engine.links.roster);
-        let own = |partition| roster.is_of_process(partition) && place.owns(partition);
+        let has = |partition| known.is_some_and(|known| known.sessions.has(partition));
+        let own = |partition| roster.is_of_process(partition) && place.owns(partition) && !has(partition);
         reports.report_expired_on_way(publication, own);
     }
 

@@ -80,6 +80,10 @@ impl BrokerLinking<'_> {
             self.groups.announce_presence(self.state, self.links, session, true);
         }
         if !session_present {
+            if let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) {
+                // The messages that members ask about are lost.
+                broker_link.questions.clear();
+            }
             // A broker that has forgotten the orchestrator has forgotten its messages as well. While the session has no
             // connection, messages that are dealt again are queued and sent below, once.
             self.start_again(now, key);

@@ -12,9 +12,10 @@ impl BrokerLinking<'_> {
     /// Asks the other members whether a broker has sent them the messages that it had acknowledged, when that is due.
     pub(crate) fn ask_members(&mut self, now: Now, key: BrokerLinkKey) {
         let members = self.links.roster.peers();
+        let all_linked = Some(members).filter(|_| !self.links.roster.lacks_nodes());
         let brokers = &mut self.broker_links.brokers;
         let settlement = &mut self.broker_links.settlement;
-        let Some(round) = settlement.continue_rounds(now, self.state, self.layouts, brokers, key, members) else {
+        let Some(round) = settlement.continue_rounds(now, self.state, self.layouts, brokers, key, all_linked) else {
             return;
         };
         let Some(broker_link) = brokers.all.get(&key) else { return };
@@ -68,11 +69,5 @@ impl BrokerLinking<'_> {
         let brokers = &mut self.broker_links.brokers;
         let settlement = &mut self.broker_links.settlement;
         settlement.note_passed(now, self.state, self.layouts, brokers, broker, (from, round));
-    }
-
-    /// A member's shard is gone: it is not waited for.
-    pub(crate) fn ask_no_longer(&mut self, now: Now, gone: ShardId) {
-        let brokers = &mut self.broker_links.brokers;
-        self.broker_links.settlement.ask_no_longer(now, self.state, self.layouts, brokers, gone);
     }
 }

@@ -13,6 +13,7 @@ use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::orchestrator::broker_link::Unreturned;
 use crate::orchestrator::broker_link::id::MessageId;
+use crate::orchestrator::broker_link::passed::is_recognised;
 use crate::orchestrator::broker_link::settle::{Whereto, keep_in_flight, leave_to_release, take_queue};
 use crate::session::packet_ids::State;
 use crate::session::{Delivery, InFlight};
@@ -150,9 +151,15 @@ impl BrokerLinking<'_> {
     pub(super) fn send_unpassed_again(&mut self, now: Now, key: BrokerLinkKey) {
         let Some(broker_link) = self.broker_links.brokers.all.get_mut(&key) else { return };
         let session = broker_link.session;
-        for (_, in_flight) in broker_link.unpassed.take_all() {
+        let unpassed = broker_link.unpassed.take_all();
+        let newest = self.broker_links.last_number();
+        for (id, in_flight) in unpassed {
             self.broker_links.settlement.forget_unpassed(self.state, &in_flight);
-            dealing!(self).reassign_one(now, key, session, &in_flight, Whereto::Anywhere);
+            if is_recognised(&id, newest) {
+                dealing!(self).reassign_one(now, key, session, &in_flight, Whereto::Anywhere);
+            } else {
+                self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
+            }
         }
     }
 
@@ -180,9 +187,15 @@ impl BrokerLinking<'_> {
             self.broker_links.settlement.forget_unreturned(self.state, &in_flight);
             sent.push(in_flight);
         }
-        for (_, in_flight) in broker_link.unpassed.take_all() {
+        let unpassed = broker_link.unpassed.take_all();
+        let newest = self.broker_links.last_number();
+        for (id, in_flight) in unpassed {
             self.broker_links.settlement.forget_unpassed(self.state, &in_flight);
-            sent.push(in_flight);
+            if is_recognised(&id, newest) {
+                sent.push(in_flight);
+            } else {
+                self.broker_links.brokers.forget_settled(self.state, self.layouts, session, &in_flight);
+            }
         }
         self.broker_links.brokers.fit_window(self.state, key);
         let Some(flow) = self.state.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {

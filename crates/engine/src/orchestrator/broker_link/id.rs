@@ -167,7 +167,7 @@ impl MessageId {
 const ORIGINS_MAX: usize = 256;
 /// The least and the most numbers of an origin that are distinguished, each a power of two. An id this far behind the
 /// newest counts as new: better twice than never.
-const WINDOW_MIN: u64 = 1 << 18;
+pub(super) const WINDOW_MIN: u64 = 1 << 18;
 const WINDOW_MAX: u64 = 1 << 24;
 /// Words of 64 numbers in each part that is written.
 const PART_WORDS: u64 = 64;

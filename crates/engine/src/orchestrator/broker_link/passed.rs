@@ -11,7 +11,7 @@ use super::{Brokers, Settlement, Stage};
 use crate::ids::{BrokerLinkKey, ConnectionKey, ShardId};
 use crate::now::{Millis, Now};
 use crate::publish::layouts::Layouts;
-use crate::roster::Shards;
+use crate::roster::{Roster, Shards};
 use crate::session::{Delivery, InFlight};
 use crate::state::ShardState;
 use std::collections::VecDeque;
@@ -23,8 +23,24 @@ const ROUND_INTERVAL_MS: u64 = 50;
 /// does not answer for so long has another list of brokers, or its broker is busy without a pause.
 const ROUND_MAX_MS: u64 = 60_000;
 
-/// Bytes that are kept for each broker. Beyond it the oldest messages are settled without the members' answers.
-const UNPASSED_MAX_BYTES: u64 = 64 << 20;
+/// The next round begins this early when many messages are kept, milliseconds.
+const ROUND_INTERVAL_MIN_MS: u64 = 5;
+
+/// Messages that are many: a quarter of the most.
+const MANY: usize = UNPASSED_MAX_MESSAGES as usize / 4;
+
+/// Messages and bytes that are kept for each broker. Beyond them the oldest messages are settled without the members'
+/// answers (`unconfirmed`). A kept message still has its packet id in the store, and its id has to be among those that a
+/// start knows, so there are few.
+pub(super) const UNPASSED_MAX_MESSAGES: u16 = 1024;
+const UNPASSED_MAX_BYTES: u64 = 16 << 20;
+
+/// How far the number of a message may be behind the newest one if it is sent again, half of those that members know at
+/// least.
+const RECOGNISED_MAX: u64 = super::id::WINDOW_MIN / 2;
+
+/// Time until members are asked if one of them has no link to this one, milliseconds.
+const LACKING_PAUSE_MS: u64 = 1_000;
 
 /// The acknowledged messages of one broker that it may not have sent to all members, oldest first.
 #[derive(Debug, Default)]
@@ -76,16 +92,27 @@ impl Unpassed {
     fn pop(&mut self) -> Option<(MessageId, InFlight)> {
         let (id, in_flight) = self.messages.pop_front()?;
         self.bytes -= cost(&in_flight);
-        self.round.about = self.round.about.saturating_sub(1);
+        if self.round.about > 0 {
+            self.round.about -= 1;
+            // A round about nothing is over.
+            self.round.due = if self.round.about == 0 { Millis(0) } else { self.round.due };
+        }
         Some((id, in_flight))
     }
 
-    /// Takes all messages, which are sent again.
+    fn is_beyond_limits(&self) -> bool {
+        self.messages.len() > usize::from(UNPASSED_MAX_MESSAGES) || self.bytes > UNPASSED_MAX_BYTES
+    }
+
+    /// Takes all messages, which are sent again where `is_recognised` says so.
     pub(crate) fn take_all(&mut self) -> VecDeque<(MessageId, InFlight)> {
         self.bytes = 0;
-        self.round.about = 0;
-        self.round.due = Millis(0);
+        self.cancel_round(Millis(0));
         std::mem::take(&mut self.messages)
+    }
+
+    fn cancel_round(&mut self, due: Millis) {
+        (self.round.about, self.round.due) = (0, due);
     }
 
     /// Begins a round if one may begin; returns its number.
@@ -132,20 +159,40 @@ impl Settlement {
         let Some(broker_link) = brokers.all.get_mut(&key) else { return };
         let session = broker_link.session;
         if brokers.has_members && broker_link.adopted.is_none() && broker_link.version.is_v5() {
-            let is_first = broker_link.unpassed.is_empty();
             let cost = cost(&in_flight);
-            broker_link.unpassed.push(id, in_flight);
             self.unpassed_bytes += cost;
             state.memory.held += cost;
-            if is_first {
+            brokers.note_no_longer_under_way(state, layouts, &in_flight);
+            let Some(broker_link) = brokers.all.get_mut(&key) else { return };
+            broker_link.unpassed.push(id, in_flight);
+            let kept = broker_link.unpassed.messages.len();
+            if kept == MANY && broker_link.unpassed.round.about == 0 {
+                broker_link.unpassed.round.due = Millis(0);
+            }
+            if kept == 1 || kept == MANY {
                 brokers.set_broker_link_timer(state, key);
             }
-            while brokers.all.get(&key).is_some_and(|broker_link| broker_link.unpassed.bytes > UNPASSED_MAX_BYTES) {
-                self.settle_oldest(state, layouts, brokers, key, 1);
+            while brokers.all.get(&key).is_some_and(|broker_link| broker_link.unpassed.is_beyond_limits()) {
+                self.settle_unconfirmed(state, layouts, brokers, key, 1);
             }
             return;
         }
         self.forget_come(state, layouts, brokers, session, &id, &in_flight);
+    }
+
+    /// Settles the oldest kept messages of a broker although members have not answered.
+    fn settle_unconfirmed(
+        &mut self,
+        state: &mut ShardState,
+        layouts: &mut Layouts,
+        brokers: &mut Brokers,
+        key: BrokerLinkKey,
+        count: usize,
+    ) {
+        if let Some(broker_link) = brokers.all.get_mut(&key) {
+            broker_link.counters.unconfirmed += count as u64;
+        }
+        self.settle_oldest(state, layouts, brokers, key, count);
     }
 
     /// Settles the oldest kept messages of a broker.
@@ -174,7 +221,7 @@ impl Settlement {
     }
 
     /// Begins the next round of questions about a broker, or gives up one that is open for too long. Returns the number
-    /// of a new round, which the caller asks `members`.
+    /// of a new round, which the caller asks `members`. While a member has no link, none begins: it may be back soon.
     pub(crate) fn continue_rounds(
         &mut self,
         now: Now,
@@ -182,25 +229,27 @@ impl Settlement {
         layouts: &mut Layouts,
         brokers: &mut Brokers,
         key: BrokerLinkKey,
-        members: Shards,
+        members: Option<Shards>,
     ) -> Option<u32> {
         let broker_link = brokers.all.get_mut(&key)?;
         // Messages of a broker that is away are sent again when it is back.
         if broker_link.unpassed.due() > now.monotonic || broker_link.stage != Stage::Open {
             return None;
         }
-        let given_up = broker_link.unpassed.round.about;
-        if given_up > 0 {
-            self.end_round(now, state, layouts, brokers, key, given_up);
-        }
-        let broker_link = brokers.all.get_mut(&key)?;
-        if members == Shards::default() {
-            let all = broker_link.unpassed.messages.len();
-            self.settle_oldest(state, layouts, brokers, key, all);
+        let (given_up, all) = (broker_link.unpassed.round.about, broker_link.unpassed.messages.len());
+        broker_link.unpassed.cancel_round(now.monotonic);
+        self.settle_unconfirmed(state, layouts, brokers, key, given_up);
+        if !brokers.has_members {
+            self.settle_oldest(state, layouts, brokers, key, all - given_up);
             return None;
         }
-        let connection = broker_link.connection;
-        broker_link.unpassed.begin_round(now, connection, members)
+        let unpassed = &mut brokers.all.get_mut(&key)?.unpassed;
+        let Some(members) = members else {
+            unpassed.cancel_round(now.monotonic.plus(LACKING_PAUSE_MS));
+            return None;
+        };
+        let connection = brokers.all.get(&key)?.connection;
+        brokers.all.get_mut(&key)?.unpassed.begin_round(now, connection, members)
     }
 
     fn end_round(
@@ -214,7 +263,9 @@ impl Settlement {
     ) {
         self.settle_oldest(state, layouts, brokers, key, count);
         if let Some(broker_link) = brokers.all.get_mut(&key) {
-            broker_link.unpassed.round.due = now.monotonic.plus(ROUND_INTERVAL_MS);
+            let many = broker_link.unpassed.messages.len() >= MANY;
+            let pause = if many { ROUND_INTERVAL_MIN_MS } else { ROUND_INTERVAL_MS };
+            broker_link.unpassed.cancel_round(now.monotonic.plus(pause));
         }
         brokers.set_broker_link_timer(state, key);
     }
@@ -237,33 +288,31 @@ impl Settlement {
             self.end_round(now, state, layouts, brokers, key, count);
         }
     }
+}
 
-    /// A member's shard is gone and answers no more.
-    pub(crate) fn ask_no_longer(
-        &mut self,
-        now: Now,
-        state: &mut ShardState,
-        layouts: &mut Layouts,
-        brokers: &mut Brokers,
-        gone: ShardId,
-    ) {
-        let open: Vec<(BrokerLinkKey, u32)> =
-            brokers.all.iter().map(|(key, broker_link)| (*key, broker_link.unpassed.round.number)).collect();
-        for (key, number) in open {
-            let Some(broker_link) = brokers.all.get_mut(&key) else { continue };
-            broker_link.questions.retain(|question| question.from != gone);
-            let connection = broker_link.unpassed.round.connection;
-            let count = broker_link.unpassed.note_answer(gone, number, connection);
-            if count > 0 {
-                self.end_round(now, state, layouts, brokers, key, count);
-            }
-        }
-    }
+/// Whether members know a message by its id, so that they drop a repetition.
+pub(crate) fn is_recognised(id: &MessageId, newest: u64) -> bool {
+    newest.saturating_sub(id.number) <= RECOGNISED_MAX
 }
 
 impl super::BrokerLinks {
-    /// These are the shards of the other members.
-    pub(crate) fn follow_members(&mut self, members: Shards) {
-        self.brokers.has_members = members != Shards::default();
+    /// Whether other members share the brokers, linked or not.
+    pub(crate) fn follow_members(&mut self, roster: &Roster) {
+        self.brokers.has_members = roster.peers() != Shards::default() || roster.lacks_nodes();
+    }
+
+    /// The link to a member's shard has ended. An open round that waits for it begins again when all members are linked
+    /// or known to be dead.
+    pub(crate) fn ask_no_longer(&mut self, now: Now, state: &mut ShardState, gone: ShardId) {
+        let keys: Vec<BrokerLinkKey> = self.brokers.all.keys().copied().collect();
+        for key in keys {
+            let Some(broker_link) = self.brokers.all.get_mut(&key) else { continue };
+            broker_link.questions.retain(|question| question.from != gone);
+            let round = &broker_link.unpassed.round;
+            if round.about > 0 && round.open.has(gone) {
+                broker_link.unpassed.cancel_round(now.monotonic.plus(ROUND_INTERVAL_MS));
+                self.brokers.set_broker_link_timer(state, key);
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 use super::Unreturned;
 use super::id::MessageId;
+use super::passed::UNPASSED_MAX_MESSAGES;
 use crate::ids::BrokerLinkKey;
 use crate::ids::SessionKey;
 use crate::journal::Journal;
@@ -157,7 +158,9 @@ impl Brokers {
     pub(crate) fn fit_window(&mut self, state: &mut ShardState, key: BrokerLinkKey) {
         let Some(broker_link) = self.all.get(&key) else { return };
         let closed = broker_link.pause.is_on() || broker_link.hold.is_on() || !broker_link.filters.are_asked();
-        let window = if closed { 0 } else { usize::from(broker_link.window) };
+        // Packet ids of kept messages are in the store as well.
+        let most = u16::MAX - UNPASSED_MAX_MESSAGES;
+        let window = if closed { 0 } else { usize::from(broker_link.window.min(most)) };
         let left = match window.saturating_sub(broker_link.unreturned.len()) as u16 {
             _ if broker_link.suspicion.is_careful() && !closed => 1,
             left => left,

@@ -128,3 +128,49 @@ fn messages_are_kept_for_a_member_for_a_bounded_time() {
     world.advance(seconds(40));
     assert_eq!(holder.state(), BrokerLinkState::Drained);
 }
+
+#[test]
+fn few_messages_are_kept_for_a_member_that_does_not_answer() {
+    let (world, brokers, [here, there]) = two();
+    there.subscribe("t", AtLeastOnce);
+    let [holder, other] = holder_of(&brokers, &here, "t");
+    there.expect_publish("t", "scout");
+    other.taken();
+    let before = settled(&world);
+    let slow = second_at(holder);
+    holder.now(|ways| ways.holds_up = slow);
+    for _ in 0..2_000 {
+        here.publish_later(message("t", "x").qos1());
+    }
+    world.run();
+    let each = (held(&world) - before) / 1_024;
+    assert!((1..1_000).contains(&each), "{each} bytes for each of 1,024 messages");
+    assert_eq!(holder.report().counters.unconfirmed, 2_000 - 1_024);
+    holder.die_and_forget();
+    world.advance(seconds(3));
+    assert_eq!(there.payloads().len(), 1_024);
+    assert_eq!(settled(&world), before);
+}
+
+#[test]
+fn a_message_is_kept_while_a_member_has_no_link() {
+    let (world, brokers, [here, there]) = two();
+    there.subscribe("t", ExactlyOnce);
+    let [holder, other] = holder_of(&brokers, &here, "t");
+    there.expect_publish("t", "scout");
+    other.taken();
+    settled(&world);
+    let slow = second_at(holder);
+    holder.now(|ways| ways.holds_up = slow);
+    world.break_link(0, 1, 0);
+    world.run();
+    here.publish(message("t", "x").qos(ExactlyOnce));
+    world.advance(seconds(3));
+    world.mend_links();
+    world.run();
+    holder.die_and_forget();
+    world.advance(seconds(3));
+    assert_eq!(there.payloads(), ["x"]);
+    world.advance(seconds(120));
+    there.expect_nothing();
+}
