@@ -370,6 +370,7 @@ fn broker_of_fleet((name, address): &(String, String)) -> BrokerStatus {
         beyond_window: 0,
         delivered_here: 0,
         set_aside: 0,
+        unconfirmed: 0,
         last_error: String::new(),
     }
 }
