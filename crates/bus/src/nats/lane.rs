@@ -292,6 +292,9 @@ impl Lane {
     fn finish(&mut self, outcome: Result<Position, BusError>) {
         let Some(item) = self.items.pop_front() else { return };
         self.sent = self.sent.saturating_sub(1);
+        if let Ok(position) = outcome {
+            self.server.standings.confirm(&self.target.place, position);
+        }
         if let Request::Append(_, completion) = item.request {
             completion.finish(outcome);
         }
@@ -335,7 +338,11 @@ async fn claim(server: &Server, place: &LogPartition, deadline: Instant) -> Resu
             Err(error) => Err(error),
         };
         let error = match acked {
-            Ok(ack) => return Ok(Epoch(Position(ack.sequence))),
+            Ok(ack) => {
+                let position = Position(ack.sequence);
+                server.standings.confirm(place, position);
+                return Ok(Epoch(position));
+            }
             Err(error) => error,
         };
         if let Some(limit) = limit_in(&error) {
