@@ -73,6 +73,9 @@ pub(super) struct Lane {
     /// How many of the items are sent.
     sent: usize,
     numbers: u64,
+    /// The question whether the stream is gone. Appends are sent again meanwhile: servers that elect a leader do not answer
+    /// it.
+    gone: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
     /// The epoch with which this bus owns the partition, and the sequence number that its next append follows.
     owner: Option<(Epoch, u64)>,
 }
@@ -81,6 +84,7 @@ pub(super) struct Lane {
 enum Turn {
     Request(Request),
     Acked(Result<PublishAck, PublishError>),
+    Gone(bool),
     Connection,
     Late,
     End,
@@ -88,7 +92,7 @@ enum Turn {
 
 impl Lane {
     pub(super) fn new(server: Server, target: Target) -> Self {
-        Self { server, target, items: VecDeque::new(), sent: 0, numbers: 0, owner: None }
+        Self { server, target, items: VecDeque::new(), sent: 0, numbers: 0, gone: None, owner: None }
     }
 
     pub(super) async fn run(mut self, mut inbox: UnboundedReceiver<Request>) {
@@ -108,13 +112,15 @@ impl Lane {
             let front = self.items.front_mut().filter(|_| self.sent > 0).and_then(|item| item.ack.as_mut());
             let turn = tokio::select! {
                 request = inbox.recv() => request.map_or(Turn::End, Turn::Request),
-                acked = first_ack(front) => Turn::Acked(acked),
+                acked = outcome_of(front) => Turn::Acked(acked),
+                gone = outcome_of(self.gone.as_mut()) => Turn::Gone(gone),
                 changed = turns.changed() => changed.map_or(Turn::End, |()| Turn::Connection),
                 () = until(deadline) => Turn::Late,
             };
             match turn {
                 Turn::Request(request) => self.push(request),
                 Turn::Acked(acked) => self.acked(acked).await,
+                Turn::Gone(gone) => self.answered(gone),
                 Turn::Connection => {}
                 Turn::Late => self.late(is_up),
                 Turn::End => return,
@@ -238,20 +244,23 @@ impl Lane {
 
     async fn acked(&mut self, acked: Result<PublishAck, PublishError>) {
         let error = match acked {
-            Ok(ack) => return self.finish(Ok(Position(ack.sequence))),
+            Ok(ack) => {
+                self.gone = None;
+                return self.finish(Ok(Position(ack.sequence)));
+            }
             Err(error) => error,
         };
         let limit = limit_in(&error);
+        if error.kind() == PublishErrorKind::StreamNotFound && self.gone.is_none() {
+            let (server, place) = (self.server.clone(), self.target.place.clone());
+            self.gone = Some(Box::pin(async move { server.is_gone(&place).await }));
+        }
         match error.kind() {
             PublishErrorKind::WrongLastSequence => self.mismatched().await,
             _ if limit.is_some() => {
                 self.owner = None;
                 let limit = limit.unwrap_or_default();
                 self.finish(Err(BusError::Full { place: self.target.place.clone(), limit }));
-            }
-            PublishErrorKind::StreamNotFound if self.server.is_gone(&self.target.place).await => {
-                self.owner = None;
-                self.finish(Err(BusError::Unknown(self.target.place.clone())));
             }
             PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe | PublishErrorKind::StreamNotFound => {
                 tracing::debug!(place = %self.target.place, %error, "an append is sent again");
@@ -262,6 +271,16 @@ impl Lane {
                 self.owner = None;
                 self.finish(Err(BusError::Refused { action: "append to a log", reason: told(&error) }));
             }
+        }
+    }
+
+    /// The servers have said whether the stream is gone.
+    fn answered(&mut self, is_gone: bool) {
+        self.gone = None;
+        let is_append = self.items.front().is_some_and(|item| matches!(item.request, Request::Append(..)));
+        if is_gone && is_append {
+            self.owner = None;
+            self.finish(Err(BusError::Unknown(self.target.place.clone())));
         }
     }
 
@@ -361,9 +380,9 @@ async fn claim(server: &Server, place: &LogPartition, deadline: Instant) -> Resu
     }
 }
 
-async fn first_ack(ack: Option<&mut Ack>) -> Result<PublishAck, PublishError> {
-    match ack {
-        Some(ack) => ack.await,
+async fn outcome_of<T>(pending: Option<&mut Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
+    match pending {
+        Some(outcome) => outcome.await,
         None => std::future::pending().await,
     }
 }

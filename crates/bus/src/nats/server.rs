@@ -25,7 +25,7 @@ use crate::{Bounds, BusError, Keep, LogPartition, LogSpec, Partition, Position, 
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How often a request without an answer is sent again. An election of a leader drops those that came before it.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long an append waits for the word that its stream is gone, before it is sent again.
+/// How long the servers have to say that a stream is gone.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 /// JetStream's number for a stream that is not there.
 const STREAM_NOT_FOUND: u64 = 10_059;
