@@ -178,7 +178,7 @@ impl ReaderTask {
         }
         let stored = self.server.stored(&self.target.place, next, Instant::now() + LOOKS_FOR).await;
         let stored = stored.map_err(|failure| End::Again(failure.into_error("read a log").to_string()))?;
-        reading.lags = stored.is_some_and(|stored| stored.position < reading.end);
+        reading.lags = lags(reading.end, stored.map(|stored| stored.position));
         if reading.lags { Ok(()) } else { self.reach(reading, reading.end) }
     }
 
@@ -261,5 +261,24 @@ impl ReaderTask {
         }
         self.feed.wake();
         Ok(())
+    }
+}
+
+/// Whether a replica without further records lags behind the leader of the stream, which has its next record there. `end` is
+/// where the leader's log ended when the reading began.
+fn lags(end: Position, leaders_next: Option<Position>) -> bool {
+    leaders_next.is_some_and(|next| next < end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_without_records_that_the_leader_has_lags() {
+        let end = Position(9);
+        assert!(lags(end, Some(Position(7))));
+        assert!(!lags(end, Some(end)), "this record came after the reading began");
+        assert!(!lags(end, None), "the rest was trimmed, or replaced by a newer record of its key");
     }
 }
